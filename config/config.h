@@ -1,0 +1,127 @@
+/* config: plain data that every other folder may read. The error type, the settings of the daemon, and the
+ * config.json of a model. Nothing here starts a thread or touches the network. */
+#ifndef CONFIG_CONFIG_H
+#define CONFIG_CONFIG_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LINFORMERD_VERSION "0.1.0"
+
+/* ---- Errors ---------------------------------------------------------------------------------------------------
+ * A function that can fail on a bad file, setting, machine or request takes a `struct error *` last, returns -1 and
+ * leaves one sentence there: where (file, tensor, key), what was expected, what was found. The caller owns the
+ * struct; its message is always terminated and valid UTF-8 cut at a character's border. A caller's bug is an assert. */
+struct error {
+    char message[512];
+};
+
+/* Writes the message; returns -1, so that `return error_set(...)` reads well. */
+int error_set(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts "where: " in front of the message that is there. Returns -1. */
+int error_prefix(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- A model's config.json ------------------------------------------------------------------------------------ */
+enum pooling { POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_MAX, POOLING_COUNT };
+enum padding { PADDING_DEFAULT, PADDING_SLICE, PADDING_ZERO, PADDING_MASKED, PADDING_AUTOPAD, PADDING_EXACT };
+enum tokenizer { TOKENIZER_NONE, TOKENIZER_BYTE };
+
+struct model_config {
+    char *architecture; /* import path of the Python class as the file has it */
+    char *name;         /* NULL: the file has none */
+    json_t *kwargs;     /* object: the arguments of the class's __init__ */
+    enum pooling pooling;
+    bool normalize;
+    enum padding padding;
+    enum tokenizer tokenizer;
+};
+
+/* Parses `length` bytes of JSON; no I/O. `origin` names the file in messages. Unknown keys are refused by name.
+ * On success the caller ends it with model_config_free(); on failure nothing is owed. */
+int model_config_parse(const char *text, size_t length, const char *origin, struct model_config *config,
+                       struct error *error);
+
+/* The same from a file. A file of more than 16 MiB is refused. */
+int model_config_read(const char *path, struct model_config *config, struct error *error);
+void model_config_free(struct model_config *config); /* twice, or on a zeroed struct, is harmless */
+
+/* "mean", "cls", "last", "max" in any case -> the value; -1 when it is none of them. */
+int pooling_from_name(const char *name);
+const char *pooling_name(enum pooling pooling);
+const char *padding_name(enum padding padding);
+
+/* ---- Arguments of a Python class, read through a table -------------------------------------------------------
+ * A family declares the parameters of a class once; reading checks types and ranges, and refuses what the class does
+ * not have by name, with the names it has. */
+enum argument_type {
+    ARGUMENT_SIZE,          /* int64_t >= 1 */
+    ARGUMENT_OPTIONAL_SIZE, /* int64_t >= 1, or null: 0 */
+    ARGUMENT_COUNT,         /* int64_t >= 0 */
+    ARGUMENT_BOOL,          /* bool */
+    ARGUMENT_OBJECT,        /* json_t *, an object borrowed from kwargs, or null: NULL */
+    ARGUMENT_TRAINING,      /* any value, read by nobody: it changes nothing at inference (dropout, ff_chunks …) */
+    ARGUMENT_JSON,          /* json_t *, any value borrowed from kwargs; NULL when absent */
+};
+
+struct argument {
+    const char *name;
+    enum argument_type type;
+    bool required;
+    int64_t fallback; /* when absent: the constructor's default; 1 is true; for the optional ones 0 is None */
+    size_t offset;    /* of the field in the family's struct; unused for ARGUMENT_TRAINING */
+};
+
+/* Fills `out` from `kwargs` (an object). Sizes are at most 2^31 - 1. `class_name` names the class in messages. */
+int arguments_read(const char *class_name, const struct argument *table, size_t count, const json_t *kwargs, void *out,
+                   struct error *error);
+
+/* ---- Settings of the daemon ----------------------------------------------------------------------------------- */
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+struct model_source {
+    char *name; /* NULL: not given with NAME= */
+    char *path; /* folder with config.json and model.safetensors */
+};
+
+struct settings {
+    struct model_source *models; /* n_models of them; none: the built-in model */
+    size_t n_models;
+    char *host;
+    int64_t port;
+    char *device; /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
+    char *dtype;  /* auto, f32, tf32, bf16, f16 */
+    int64_t threads;              /* of the CPU engine; 0: one a core this process may use */
+    int64_t http_threads;         /* of libmicrohttpd */
+    int64_t max_batch_tokens;
+    int64_t max_batch_requests;   /* sequences in a batch */
+    int64_t max_client_batch_size; /* sequences in a request */
+    int64_t max_queue_tokens;
+    int64_t max_queue_requests;   /* sequences that wait */
+    int64_t request_timeout_ms;   /* from the complete body to the answer; 0: none */
+    int64_t connection_timeout_s; /* without a byte */
+    int64_t max_connections;
+    int64_t payload_limit;        /* bytes of one body */
+    char *api_key;                /* NULL: none asked for */
+    enum log_format log_format;
+    enum log_level log_level;
+};
+
+enum settings_action { SETTINGS_SERVE, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_EXPLAIN };
+
+/* Reads flags over environment (`environment` like environ: "LINFORMERD_PORT=8080") over the file of --config (JSON
+ * object, keys like the flags with _ for -; `model` is a string or a list of strings) over defaults. An unknown flag,
+ * key or LINFORMERD_ variable, a value out of range or not of its type is an error that names it and where it was said.
+ * `explain` receives the folder of --explain (borrowed from argv) else NULL. --help and --version win over anything
+ * else that is wrong. On success settings_free() is owed. */
+int settings_read(int argc, char **argv, char **environment, struct settings *settings, enum settings_action *action,
+                  const char **explain, struct error *error);
+void settings_free(struct settings *settings);
+
+/* The text of --help, from the same table. The caller frees it. NULL: out of memory. */
+char *settings_help(void);
+
+#endif

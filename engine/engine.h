@@ -1,0 +1,115 @@
+/* engine: a loaded model and the running of batches through it.
+ *
+ *     engine_open -> engine_load -> model_check for each item -> model_run for a batch -> … -> model_close -> engine_close
+ *
+ * An item is one sequence (or the call of a model with several inputs). Items of a batch don't see each other: where
+ * model_info.batch_invariant holds, an item's results are the same bits alone and in any batch.
+ *
+ * Threads: model_check, model_info and the size functions may be called from any thread; model_run by one thread at a
+ * time per engine. model_run allocates nothing: all memory is planned by engine_load. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "config/config.h"
+#include "weights/weights.h"
+
+#include <stdio.h>
+
+#define ENGINE_MAX_INPUTS 4
+
+struct engine; /* a device and its threads; engine_open succeeded: engine_close is owed, after all its models */
+struct model;  /* weights and plan, resident on the engine's device */
+
+struct engine_options {
+    const char *device;         /* "auto" or "cpu" */
+    const char *dtype;          /* "auto" or "f32" */
+    int64_t threads;            /* 0: one a core this process may use */
+    int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own */
+    int64_t max_batch_requests; /* >= 1; items of a batch */
+};
+
+/* Chooses device and kernels. Call it before other threads exist: OpenBLAS learns which kernels to use through the
+ * environment (OPENBLAS_CORETYPE, left alone when the operator set it). */
+int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
+void engine_close(struct engine *engine);
+const char *engine_device(const struct engine *engine);  /* "cpu" */
+const char *engine_dtype(const struct engine *engine);   /* "f32" */
+const char *engine_kernels(const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, 2 threads" */
+
+/* Builds the plan of the class that the config names and uploads its weights; `weights` may be closed afterwards.
+ * `progress`, when not NULL, is called now and then with a fraction in [0, 1]. */
+int engine_load(struct engine *engine, const struct model_config *config, const struct weights *weights,
+                void (*progress)(void *context, double fraction), void *context, struct model **model,
+                struct error *error);
+void model_close(struct model *model); /* NULL is harmless */
+
+enum input_kind {
+    INPUT_IDS,  /* int32_t a row, 0 <= id < vocabulary */
+    INPUT_ROWS, /* float[columns] a row */
+};
+
+struct model_input {
+    const char *name; /* the parameter's name in the class's forward() */
+    enum input_kind kind;
+    int64_t columns;    /* of INPUT_ROWS; 1 for ids */
+    int64_t max_length; /* rows; INT64_MAX: as many as a batch holds */
+    bool optional;
+};
+
+struct model_info {
+    const char *architecture; /* as config.json has it */
+    const struct model_input *inputs;
+    int n_inputs;
+    int64_t vocabulary;     /* of INPUT_IDS; 0: the model takes floats */
+    int64_t output_columns; /* of the class's output */
+    int64_t hidden_columns; /* of the last hidden state: what the class's own output layer reads */
+    bool has_logits;        /* the output is logits over `vocabulary` ids */
+    int64_t parameters;     /* elements of all tensors of the file */
+    size_t weights_bytes;   /* resident */
+    size_t arena_bytes;     /* resident: activations of the largest batch */
+    bool batch_invariant;
+    const char *padding;    /* "slice" … */
+    enum pooling pooling;   /* of config.json, like the next two */
+    bool normalize;
+    enum tokenizer tokenizer;
+};
+const struct model_info *model_info(const struct model *model);
+
+/* What one item gives and wants. Everything is the caller's and outlives model_run; results are written in place.
+ * Zero the struct first: what is NULL is not given, or not wanted. `length` is that of inputs[0]. */
+struct engine_item {
+    struct {
+        const void *data; /* as model_input.kind says; NULL: not given */
+        int64_t length;   /* rows */
+    } inputs[ENGINE_MAX_INPUTS];
+
+    float *hidden; /* (length, hidden_columns) */
+    float *pooled; /* (hidden_columns), not normalised */
+    enum pooling pooling;
+
+    float *output;       /* (n_rows, output_columns) */
+    const int32_t *rows; /* which rows of the output; each in [0, length); NULL with n_rows == length: all, in order */
+    int64_t n_rows;
+    bool softmax;        /* probabilities over the columns in place of the output */
+    int64_t top_k;       /* > 0: the best top_k columns of each row, best first, ties by column, in place of `output` */
+    int32_t *top_columns; /* (n_rows, top_k) */
+    float *top_values;    /* (n_rows, top_k): logits, or probabilities over all columns with softmax */
+};
+
+/* Whether the model can run the item: inputs given, lengths, ids, rows, top_k. -1 names the input, what was expected
+ * and what was found. */
+int model_check(const struct model *model, const struct engine_item *item, struct error *error);
+
+/* Rows that count towards max_batch_tokens. At least 1. */
+int64_t model_item_tokens(const struct model *model, const struct engine_item *item);
+
+/* Runs one batch: each item passed model_check, n_items <= max_batch_requests, and their tokens sum to at most
+ * max_batch_tokens unless n_items == 1. Fails (-1) when the device does; then results are undefined.
+ * A result may hold values that are not finite, when weights or inputs make it so: the caller looks. */
+int model_run(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error);
+
+/* --explain: every operation with its shapes, FLOPs and bytes for a batch of `tokens` rows in one item. Its last lines
+ * are "weights_bytes N" and "arena_bytes N". */
+void model_explain(const struct model *model, int64_t tokens, FILE *out);
+
+#endif
