@@ -14,4 +14,7 @@ bool log_enabled(enum log_level level);
 /* Pairs of key and value, ended with NULL. Values are escaped: a line stays a line whatever they hold. */
 void log_write(enum log_level level, const char *message, ...) __attribute__((sentinel));
 
+/* An INFO line that is written whatever the level: others wait for it ("listening on …"). */
+void log_announce(const char *message, ...) __attribute__((sentinel));
+
 #endif

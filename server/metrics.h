@@ -10,8 +10,8 @@ struct metrics;
 struct metrics *metrics_open(void); /* NULL: out of memory. metrics_close is owed. */
 void metrics_close(struct metrics *metrics);
 
-/* One answered request: its route's template ("/embed", never the raw path), HTTP status, and times in nanoseconds
- * (queue and inference 0 where none). */
+/* One answered request: its route's template ("/embed", never the raw path; a string that outlives the metrics), HTTP
+ * status, and times in nanoseconds (queue and inference 0 where none). */
 void metrics_request(struct metrics *metrics, const char *route, int status, int64_t total_ns, int64_t queue_ns,
                      int64_t inference_ns);
 

@@ -1,0 +1,294 @@
+/* Everything is counted in fixed memory with relaxed atomics. A request's route claims a place in a small table when it
+ * is first seen, by one compare-and-swap of its pointer; requests of routes that no longer find a place are counted as
+ * route "other". Errors are the requests with a status of 400 and more, told apart when the text is written. */
+#include "server/metrics.h"
+
+#include "config/config.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_BUCKETS 18
+#define MAX_ROUTES 64
+#define FIRST_STATUS 100
+#define LAST_STATUS 599
+#define N_STATUSES (LAST_STATUS - FIRST_STATUS + 1)
+
+/* Upper bounds, ascending: the value as it is recorded and the label as it is shown. The last one, +Inf, is implied. */
+struct bound {
+    int64_t value;
+    const char *label;
+};
+
+static const struct bound nanosecond_bounds[] = {
+    {500000, "0.0005"},  {1000000, "0.001"},  {2500000, "0.0025"}, {5000000, "0.005"},
+    {10000000, "0.01"},  {25000000, "0.025"}, {50000000, "0.05"},  {100000000, "0.1"},
+    {250000000, "0.25"}, {500000000, "0.5"},  {1000000000, "1"},   {2500000000, "2.5"},
+    {5000000000, "5"},   {10000000000, "10"}, {30000000000, "30"}, {60000000000, "60"},
+};
+static const struct bound item_bounds[] = {
+    {1, "1"},   {2, "2"},     {4, "4"},     {8, "8"},     {16, "16"},     {32, "32"},
+    {64, "64"}, {128, "128"}, {256, "256"}, {512, "512"}, {1024, "1024"}, {2048, "2048"},
+};
+static const struct bound token_bounds[] = {
+    {16, "16"},       {32, "32"},       {64, "64"},       {128, "128"},   {256, "256"},
+    {512, "512"},     {1024, "1024"},   {2048, "2048"},   {4096, "4096"}, {8192, "8192"},
+    {16384, "16384"}, {32768, "32768"}, {65536, "65536"},
+};
+
+struct scale {
+    const struct bound *bounds;
+    int n_bounds;
+    bool seconds; /* recorded in nanoseconds, shown in seconds */
+};
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
+_Static_assert(COUNT(nanosecond_bounds) < MAX_BUCKETS, "a bucket a bound, and +Inf");
+_Static_assert(COUNT(item_bounds) < MAX_BUCKETS && COUNT(token_bounds) < MAX_BUCKETS, "likewise");
+
+static const struct scale time_scale = {nanosecond_bounds, COUNT(nanosecond_bounds), true};
+static const struct scale item_scale = {item_bounds, COUNT(item_bounds), false};
+static const struct scale token_scale = {token_bounds, COUNT(token_bounds), false};
+
+/* The count is the buckets' sum, so that the two can't disagree in a scrape. */
+struct histogram {
+    atomic_uint_fast64_t buckets[MAX_BUCKETS];
+    atomic_int_fast64_t sum;
+};
+
+struct route {
+    const char *_Atomic name; /* NULL: free */
+    atomic_uint_fast64_t requests[N_STATUSES];
+    struct histogram total;
+};
+
+struct metrics {
+    struct histogram queue, inference;
+    struct histogram batch_items, batch_tokens, batch_time;
+    struct route routes[MAX_ROUTES]; /* the last is "other" */
+};
+
+struct metrics *metrics_open(void)
+{
+    struct metrics *metrics = calloc(1, sizeof *metrics);
+    if (metrics)
+        atomic_store(&metrics->routes[MAX_ROUTES - 1].name, "other");
+    return metrics;
+}
+
+void metrics_close(struct metrics *metrics)
+{
+    free(metrics);
+}
+
+static void histogram_record(struct histogram *histogram, const struct scale *scale, int64_t value)
+{
+    int bucket = 0;
+    while (bucket < scale->n_bounds && value > scale->bounds[bucket].value)
+        bucket++;
+    atomic_fetch_add_explicit(&histogram->buckets[bucket], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&histogram->sum, value, memory_order_relaxed);
+}
+
+static struct route *route_of(struct metrics *metrics, const char *name)
+{
+    for (int i = 0; i < MAX_ROUTES - 1; i++) {
+        struct route *route = &metrics->routes[i];
+        const char *known = atomic_load_explicit(&route->name, memory_order_acquire);
+        if (!known && atomic_compare_exchange_strong(&route->name, &known, name))
+            return route;
+        if (known == name || strcmp(known, name) == 0)
+            return route;
+    }
+    return &metrics->routes[MAX_ROUTES - 1];
+}
+
+void metrics_request(struct metrics *metrics, const char *route, int status, int64_t total_ns, int64_t queue_ns,
+                     int64_t inference_ns)
+{
+    struct route *entry = route_of(metrics, route);
+    int place = (status < FIRST_STATUS || status > LAST_STATUS ? LAST_STATUS : status) - FIRST_STATUS;
+    atomic_fetch_add_explicit(&entry->requests[place], 1, memory_order_relaxed);
+    histogram_record(&entry->total, &time_scale, total_ns);
+    if (queue_ns > 0 || inference_ns > 0)
+        histogram_record(&metrics->queue, &time_scale, queue_ns);
+    if (inference_ns > 0)
+        histogram_record(&metrics->inference, &time_scale, inference_ns);
+}
+
+void metrics_batch(struct metrics *metrics, int64_t items, int64_t tokens, int64_t inference_ns)
+{
+    histogram_record(&metrics->batch_items, &item_scale, items);
+    histogram_record(&metrics->batch_tokens, &token_scale, tokens);
+    histogram_record(&metrics->batch_time, &time_scale, inference_ns);
+}
+
+static void write_head(FILE *out, const char *name, const char *type, const char *help)
+{
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void write_label(FILE *out, const char *value)
+{
+    for (; *value; value++) {
+        if (*value == '\n')
+            fputs("\\n", out);
+        else if (*value == '"' || *value == '\\')
+            fprintf(out, "\\%c", *value);
+        else
+            fputc(*value, out);
+    }
+}
+
+/* name_suffix{route="…" */
+static void write_sample(FILE *out, const char *name, const char *suffix, const char *route)
+{
+    fprintf(out, "%s%s", name, suffix);
+    if (route) {
+        fputs("{route=\"", out);
+        write_label(out, route);
+        fputc('"', out);
+    }
+}
+
+/* `route` may be NULL: no such label. */
+static void write_histogram(FILE *out, const char *name, const struct histogram *histogram, const struct scale *scale,
+                            const char *route)
+{
+    uint64_t count = 0;
+    for (int bucket = 0; bucket <= scale->n_bounds; bucket++) {
+        count += atomic_load_explicit(&histogram->buckets[bucket], memory_order_relaxed);
+        write_sample(out, name, "_bucket", route);
+        fprintf(out, "%sle=\"%s\"} %llu\n", route ? "," : "{",
+                bucket < scale->n_bounds ? scale->bounds[bucket].label : "+Inf", (unsigned long long)count);
+    }
+    long long sum = atomic_load_explicit(&histogram->sum, memory_order_relaxed);
+    write_sample(out, name, "_sum", route);
+    if (scale->seconds)
+        fprintf(out, "%s %lld.%09lld\n", route ? "}" : "", sum / 1000000000, sum % 1000000000);
+    else
+        fprintf(out, "%s %lld\n", route ? "}" : "", sum);
+    write_sample(out, name, "_count", route);
+    fprintf(out, "%s %llu\n", route ? "}" : "", (unsigned long long)count);
+}
+
+static uint64_t requests_of(const struct route *route, int status)
+{
+    return atomic_load_explicit(&route->requests[status - FIRST_STATUS], memory_order_relaxed);
+}
+
+static bool route_seen(const struct route *route)
+{
+    if (!atomic_load_explicit(&route->name, memory_order_acquire))
+        return false;
+    for (int status = FIRST_STATUS; status <= LAST_STATUS; status++)
+        if (requests_of(route, status))
+            return true;
+    return false;
+}
+
+static void write_requests(FILE *out, const struct metrics *metrics)
+{
+    write_head(out, "linformerd_requests_total", "counter", "Answered requests, by route and HTTP status.");
+    for (int i = 0; i < MAX_ROUTES; i++) {
+        const struct route *route = &metrics->routes[i];
+        for (int status = FIRST_STATUS; status <= LAST_STATUS; status++) {
+            uint64_t count = requests_of(route, status);
+            if (!count)
+                continue;
+            write_sample(out, "linformerd_requests", "_total", route->name);
+            fprintf(out, ",status=\"%d\"} %llu\n", status, (unsigned long long)count);
+        }
+    }
+    write_head(out, "linformerd_request_duration_seconds", "histogram",
+               "From a request's first byte to its answer, by route.");
+    for (int i = 0; i < MAX_ROUTES; i++)
+        if (route_seen(&metrics->routes[i]))
+            write_histogram(out, "linformerd_request_duration_seconds", &metrics->routes[i].total, &time_scale,
+                            metrics->routes[i].name);
+}
+
+/* As the error bodies name them. */
+static const char *error_type(int status)
+{
+    switch (status) {
+    case 401:
+        return "Unauthorized";
+    case 429:
+        return "Overloaded";
+    case 503:
+        return "Unhealthy";
+    default:
+        return status < 500 ? "Validation" : "Backend";
+    }
+}
+
+/* The usual ones are written at zero too: a rate needs a first value. */
+static void write_errors(FILE *out, const struct metrics *metrics)
+{
+    static const int usual[] = {400, 401, 404, 405, 413, 415, 422, 429, 500, 503, 504};
+    write_head(out, "linformerd_errors_total", "counter", "Requests answered with an error, by error_type and status.");
+    int next_usual = 0;
+    for (int status = 400; status <= LAST_STATUS; status++) {
+        uint64_t count = 0;
+        for (int i = 0; i < MAX_ROUTES; i++)
+            count += requests_of(&metrics->routes[i], status);
+        bool is_usual = next_usual < COUNT(usual) && usual[next_usual] == status;
+        next_usual += is_usual;
+        if (count || is_usual)
+            fprintf(out, "linformerd_errors_total{error_type=\"%s\",status=\"%d\"} %llu\n", error_type(status), status,
+                    (unsigned long long)count);
+    }
+}
+
+static void write_gauge(FILE *out, const char *name, const char *help, int64_t value)
+{
+    write_head(out, name, "gauge", help);
+    fprintf(out, "%s %lld\n", name, (long long)value);
+}
+
+static void write_gauges(FILE *out, const struct metrics_now *now)
+{
+    write_gauge(out, "linformerd_queue_requests", "Sequences that wait for a batch.", now->queue_requests);
+    write_gauge(out, "linformerd_queue_tokens", "Tokens of the sequences that wait for a batch.", now->queue_tokens);
+    write_gauge(out, "linformerd_connections", "Open client connections.", now->connections);
+    write_gauge(out, "linformerd_resident_memory_bytes", "Resident memory.", now->resident_bytes);
+    write_head(out, "linformerd_uptime_seconds", "gauge", "Time since the daemon started.");
+    fprintf(out, "linformerd_uptime_seconds %.3f\n", now->uptime_s);
+    write_head(out, "linformerd_build_info", "gauge", "Always 1; the label says which build this is.");
+    fprintf(out, "linformerd_build_info{version=\"%s\"} 1\n", LINFORMERD_VERSION);
+}
+
+static void write_series(FILE *out, const char *name, const struct histogram *histogram, const struct scale *scale,
+                         const char *help)
+{
+    write_head(out, name, "histogram", help);
+    write_histogram(out, name, histogram, scale, NULL);
+}
+
+char *metrics_text(const struct metrics *metrics, const struct metrics_now *now, size_t *length)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, length);
+    if (!out)
+        return NULL;
+    write_requests(out, metrics);
+    write_series(out, "linformerd_request_queue_duration_seconds", &metrics->queue, &time_scale,
+                 "Time that a request's sequences waited for their first batch.");
+    write_series(out, "linformerd_request_inference_duration_seconds", &metrics->inference, &time_scale,
+                 "Time in the batches that held sequences of a request.");
+    write_errors(out, metrics);
+    write_series(out, "linformerd_batch_items", &metrics->batch_items, &item_scale, "Sequences in a batch.");
+    write_series(out, "linformerd_batch_tokens", &metrics->batch_tokens, &token_scale, "Tokens in a batch.");
+    write_series(out, "linformerd_batch_duration_seconds", &metrics->batch_time, &time_scale, "Time to run a batch.");
+    write_gauges(out, now);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    if (failed) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
