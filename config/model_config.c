@@ -1,0 +1,180 @@
+#include "config/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Index: enum pooling. */
+static const char *const pooling_names[] = {"mean", "cls", "last", "max"};
+_Static_assert(sizeof pooling_names / sizeof *pooling_names == POOLING_COUNT, "a name for each pooling");
+
+/* Index: enum padding. The default has a name for messages, but a file cannot ask for it: it leaves the key out. */
+static const char *const padding_names[] = {"default", "slice", "zero", "masked", "autopad", "exact"};
+#define PADDING_COUNT (sizeof padding_names / sizeof *padding_names)
+
+int pooling_from_name(const char *name)
+{
+    for (int i = 0; i < POOLING_COUNT; i++)
+        if (strcasecmp(name, pooling_names[i]) == 0)
+            return i;
+    return -1;
+}
+
+const char *pooling_name(enum pooling pooling)
+{
+    return pooling_names[pooling];
+}
+
+const char *padding_name(enum padding padding)
+{
+    return padding_names[padding];
+}
+
+static int expected(struct error *error, const char *what, const json_t *value)
+{
+    char found[80];
+    return error_set(error, "expected %s, found %s", what, text_describe(value, found, sizeof found));
+}
+
+static int copy_string(const json_t *value, char **copy, struct error *error)
+{
+    if (!json_is_string(value) || json_string_length(value) == 0)
+        return expected(error, "a string that is not empty", value);
+    *copy = strdup(json_string_value(value));
+    return *copy ? 0 : error_set(error, "out of memory");
+}
+
+static int read_architecture(json_t *value, struct model_config *config, struct error *error)
+{
+    return copy_string(value, &config->architecture, error);
+}
+
+static int read_kwargs(json_t *value, struct model_config *config, struct error *error)
+{
+    if (!json_is_object(value))
+        return expected(error, "an object", value);
+    config->kwargs = json_incref(value);
+    return 0;
+}
+
+static int read_name(json_t *value, struct model_config *config, struct error *error)
+{
+    if (json_is_string(value) && strchr(json_string_value(value), '/'))
+        return expected(error, "a name without a slash", value);
+    return copy_string(value, &config->name, error);
+}
+
+static int read_pooling(json_t *value, struct model_config *config, struct error *error)
+{
+    int pooling = json_is_string(value) ? pooling_from_name(json_string_value(value)) : -1;
+    if (pooling < 0)
+        return expected(error, "mean, cls, last or max", value);
+    config->pooling = (enum pooling)pooling;
+    return 0;
+}
+
+static int read_normalize(json_t *value, struct model_config *config, struct error *error)
+{
+    if (!json_is_boolean(value))
+        return expected(error, "true or false", value);
+    config->normalize = json_is_true(value);
+    return 0;
+}
+
+static int read_padding(json_t *value, struct model_config *config, struct error *error)
+{
+    for (size_t i = PADDING_DEFAULT + 1; i < PADDING_COUNT && json_is_string(value); i++)
+        if (strcasecmp(json_string_value(value), padding_names[i]) == 0) {
+            config->padding = (enum padding)i;
+            return 0;
+        }
+    return expected(error, "slice, zero, masked, autopad or exact", value);
+}
+
+static int read_tokenizer(json_t *value, struct model_config *config, struct error *error)
+{
+    if (json_is_null(value))
+        return 0;
+    if (!json_is_object(value))
+        return expected(error, "{\"type\": \"byte\"} or null", value);
+    const char *key;
+    json_t *member;
+    json_object_foreach(value, key, member) if (strcmp(key, "type") != 0) return error_set(
+        error, "unknown key \"%.80s\"; the known one is type", key);
+    const json_t *type = json_object_get(value, "type");
+    if (!type)
+        return error_set(error, "the key \"type\" is missing; expected {\"type\": \"byte\"} or null");
+    if (!json_is_string(type) || strcmp(json_string_value(type), "byte") != 0)
+        return expected(error, "the type \"byte\"", type);
+    config->tokenizer = TOKENIZER_BYTE;
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*read)(json_t *value, struct model_config *config, struct error *error);
+} keys[] = {
+    {"architecture", read_architecture}, {"kwargs", read_kwargs},       {"name", read_name},
+    {"pooling", read_pooling},           {"normalize", read_normalize}, {"padding", read_padding},
+    {"tokenizer", read_tokenizer},
+};
+#define N_KEYS (sizeof keys / sizeof *keys)
+
+static int read_key(const char *name, json_t *value, struct model_config *config, struct error *error)
+{
+    for (size_t i = 0; i < N_KEYS; i++)
+        if (strcmp(name, keys[i].name) == 0)
+            return keys[i].read(value, config, error) == 0 ? 0 : error_prefix(error, "%s", name);
+    char known[128] = "";
+    for (size_t i = 0; i < N_KEYS; i++)
+        text_list_add(known, sizeof known, keys[i].name);
+    return error_set(error, "unknown key \"%.80s\"; the known ones are %s", name, known);
+}
+
+int model_config_parse(const char *text, size_t length, const char *origin, struct model_config *config,
+                       struct error *error)
+{
+    *config = (struct model_config){.normalize = true}; /* as text-embeddings-inference has it */
+    json_t *object = text_parse_object(text, length, true, error);
+    if (!object)
+        goto fail;
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value) if (read_key(name, value, config, error) != 0) goto fail;
+    if (!config->architecture) {
+        error_set(error, "the key \"architecture\" is missing; expected the import path of a class, "
+                         "as in \"linformer.LinformerLM\"");
+        goto fail;
+    }
+    if (!config->kwargs && !(config->kwargs = json_object())) {
+        error_set(error, "out of memory");
+        goto fail;
+    }
+    json_decref(object);
+    return 0;
+
+fail:
+    json_decref(object);
+    model_config_free(config);
+    return error_prefix(error, "%s", origin);
+}
+
+int model_config_read(const char *path, struct model_config *config, struct error *error)
+{
+    *config = (struct model_config){0};
+    size_t length;
+    char *text = text_read_file(path, &length, error);
+    if (!text)
+        return error_prefix(error, "%s", path);
+    int result = model_config_parse(text, length, path, config, error);
+    free(text);
+    return result;
+}
+
+void model_config_free(struct model_config *config)
+{
+    free(config->architecture);
+    free(config->name);
+    json_decref(config->kwargs);
+    *config = (struct model_config){0};
+}

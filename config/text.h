@@ -1,0 +1,21 @@
+/* What the readers of this folder share: text files, JSON objects and how a value is named in a message. */
+#ifndef CONFIG_TEXT_H
+#define CONFIG_TEXT_H
+
+#include "config/config.h"
+
+/* The bytes of a regular file of at most 16 MiB, terminated; *length without the terminator. The caller frees them.
+ * NULL: the error, without the path, is in `error`. */
+char *text_read_file(const char *path, size_t *length, struct error *error);
+
+/* A new reference to the JSON object in `text`. Duplicate keys and NULs are refused. NULL: the error has line and
+ * column; `quote` lets it show the text near them, which may be a secret. */
+json_t *text_parse_object(const char *text, size_t length, bool quote, struct error *error);
+
+/* "3", "null", "a list": what a message says was found. Returns buffer. */
+const char *text_describe(const json_t *value, char *buffer, size_t size);
+
+/* Appends an item to a list "a, b, c" in a terminated buffer; what does not fit is left out. */
+void text_list_add(char *buffer, size_t size, const char *item);
+
+#endif
