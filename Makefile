@@ -1,26 +1,180 @@
-# linformerd. `make help` lists the targets.
-CC      ?= gcc
-BUILD   ?= build
-CFLAGS  ?= -O2 -g
-WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla
-PKGS    := libmicrohttpd jansson
-override CFLAGS += -std=gnu11 $(WARN) -fopenmp -pthread -I. $(shell pkg-config --cflags $(PKGS))
-LDLIBS  := $(shell pkg-config --libs $(PKGS)) -lm -ldl
+# linformerd. `make help` lists the targets; README.md says more about each.
+# Variables: CC CFLAGS LDFLAGS BUILD SANITIZE=address|thread|fuzzer ARGS PREFIX DESTDIR FUZZ_SECONDS V=1
+CC           ?= gcc
+CFLAGS       ?= -O2 -g
+PREFIX       ?= /usr/local
+FUZZ_SECONDS ?= 60
 
-SOURCES := $(filter-out server/main.c,$(wildcard config/*.c weights/*.c engine/*.c engine/*/*.c server/*.c))
-OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o) 
+# make's own default is "cc" and one job at a time. A -j on the command line wins over this one.
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
 
-all: $(BUILD)/linformerd
+# ---- Flags. A sanitizer has a build folder of its own, beside the plain one.
+ifneq ($(findstring address,$(SANITIZE)),)
+BUILD    ?= build/asan
+SANITIZER := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+else ifneq ($(findstring thread,$(SANITIZE)),)
+BUILD    ?= build/tsan
+SANITIZER := -fsanitize=thread -fno-omit-frame-pointer
+else ifneq ($(findstring fuzzer,$(SANITIZE)),)
+BUILD    ?= build/fuzz
+SANITIZER := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+else ifneq ($(SANITIZE),)
+$(error SANITIZE is address, thread or fuzzer)
+endif
+BUILD    ?= build
 
-$(BUILD)/linformerd: $(BUILD)/server/main.o $(OBJECTS)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+PKGS      := libmicrohttpd jansson
+WARNINGS  := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla
+MACHINE   := $(shell $(CC) -dumpmachine 2>/dev/null)
+ALL_CFLAGS = -std=gnu11 $(WARNINGS) $(CFLAGS) -fopenmp -pthread -I. $(SANITIZER) $(DEFINES) $(PKG_CFLAGS)
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LDLIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -ldl
 
-$(BUILD)/%.o: %.c
+# engine/cpu/vector.c holds the loops that gain from wide registers; it is compiled once for each width, and the
+# daemon chooses when it starts. Other machines have the baseline only.
+ifneq ($(filter x86_64-%,$(MACHINE)),)
+VECTORS   := avx512 avx2 baseline
+else
+VECTORS   := baseline
+DEFINES   := -DVECTOR_BASELINE_ONLY
+endif
+
+# ---- Sources. One archive a folder, linked in this order: the linker, too, sees that nothing points backwards.
+ROOMS     := server engine weights config
+SOURCES   := $(filter-out server/main.c engine/cpu/vector.c,$(wildcard $(ROOMS:%=%/*.[cS]) engine/families/*.c engine/cpu/*.c))
+ifneq ($(wildcard engine/cpu/vector.c),)
+SOURCES   += $(VECTORS:%=engine/cpu/vector_%.c)
+endif
+objects    = $(patsubst %,$(BUILD)/%.o,$(basename $(1)))
+ARCHIVES  := $(ROOMS:%=$(BUILD)/%.a)
+
+# One word a file; V=1 shows the whole commands.
+say        = @mkdir -p $(@D); $(if $(V),set -x,echo "  $@");
+compile    = $(say) $(CC) $(ALL_CFLAGS) $(WERROR) -MMD -MP
+link       = $(say) $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+
+all: $(BUILD)/linformerd ## builds build/linformerd
+
+$(BUILD)/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
+	$(link) -o $@ $^ $(LDLIBS)
+
+$(foreach room,$(ROOMS),$(eval $(BUILD)/$(room).a: $(call objects,$(filter $(room)/%,$(SOURCES)))))
+$(ARCHIVES):
+	@mkdir -p $(@D) && rm -f $@
+	@$(AR) rcs $@ $^
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	$(compile) -c -o $@ $<
+
+$(BUILD)/%.o: %.S $(BUILD)/flags
+	$(compile) -c -o $@ $<
+
+$(BUILD)/weights/builtin.o: weights/builtin/config.json weights/builtin/model.safetensors
+
+$(VECTORS:%=$(BUILD)/engine/cpu/vector_%.o): $(BUILD)/engine/cpu/vector_%.o: engine/cpu/vector.c $(BUILD)/flags
+	$(compile) $(MARCH) -DVECTOR_VARIANT=$* -c -o $@ $<
+$(BUILD)/engine/cpu/vector_avx512.o: MARCH := -march=x86-64-v4
+$(BUILD)/engine/cpu/vector_avx2.o: MARCH := -march=x86-64-v3
+
+# What was built with other flags is built again; and a missing library is told once, not by each file.
+$(BUILD)/flags: FORCE
+	@pkg-config --print-errors --exists $(PKGS) || { echo "'docker/packages.sh build' installs what is missing"; exit 1; }
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
 
-clean:
+# ---- Tests. Each program runs alone; tests/run.sh adds up what they count.
+TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/http/test_*.c)
+FUZZERS   := $(wildcard tests/fuzz/fuzz_*.c)
+programs   = $(patsubst %.c,$(BUILD)/%,$(1))
+helpers    = $(call objects,$(filter-out $(TESTS) %/alloc_fail.c,$(wildcard $(1))))
+HTTP      := $(call programs,$(filter tests/http/%,$(TESTS)))
+FAKES     := $(call programs,$(filter %_fake.c,$(TESTS)))
+ALLOCS    := $(call programs,$(filter %_alloc.c,$(TESTS)))
+ORDINARY  := $(filter-out $(HTTP) $(FAKES),$(call programs,$(TESTS)))
+REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
+WRAPPED   := $(shell grep -ohs '__wrap_[a-z_0-9]*' tests/unit/alloc_fail.[ch] | sed 's/__wrap_//' | sort -u)
+
+$(HTTP):     $(call helpers,tests/http/*.c) $(ARCHIVES)
+$(ORDINARY): $(call helpers,tests/unit/*.c tests/reference/*.c) $(ARCHIVES)
+$(FAKES):    $(BUILD)/tests/fake_engine.o $(call helpers,tests/unit/*.c) $(filter-out %/engine.a,$(ARCHIVES))
+$(ALLOCS):   $(call objects,$(wildcard tests/unit/alloc_fail.c))
+$(HTTP):     LDLIBS += -lcurl
+$(ALLOCS):   LDLIBS += $(patsubst %,-Wl$(,)--wrap=%,$(or $(WRAPPED),malloc calloc realloc strdup))
+, := ,
+$(call programs,$(TESTS)): %: %.o
+	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -lcmocka
+
+$(REPLAYS): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(ARCHIVES)
+	$(link) -o $@ $^ $(LDLIBS)
+$(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
+	$(link) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+
+# What runs in which build: everything plain and under address and undefined-behaviour sanitizers, corpora under these
+# only, and what has several threads under the thread sanitizer.
+CONCURRENT = $(HTTP) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS)))
+in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
+SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/image/test_*.sh)
+
+programs: all $(HTTP) $(FAKES) $(ORDINARY)
+programs-corpora: programs $(REPLAYS)
+programs-concurrent: all $(CONCURRENT)
+programs-fuzz: $(call programs,$(FUZZERS))
+
+test: ## installs what tests need, builds everything also with sanitizers, runs all the tests
+	@docker/packages.sh build test
+	$(MAKE) --no-print-directory programs WERROR=-Werror
+	$(MAKE) --no-print-directory programs-corpora SANITIZE=address BUILD=$(BUILD)/asan
+	$(MAKE) --no-print-directory programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan
+	@BUILD=$(BUILD) tests/run.sh $(HTTP) $(FAKES) $(ORDINARY) $(SCRIPTS) \
+	    $(call in,asan,$(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS)) $(call in,tsan,$(CONCURRENT))
+
+quick: ## builds and runs the plain tests only: no sanitizers, no scripts
+	$(MAKE) --no-print-directory programs
+	@BUILD=$(BUILD) tests/run.sh $(HTTP) $(FAKES) $(ORDINARY)
+
+check: ## checks that folders depend one way, and the style of sources and scripts
+	@BUILD=$(BUILD) tests/run.sh $(wildcard tests/check/*.sh)
+
+fuzz: ## fuzzes each target with clang for FUZZ_SECONDS (60)
+	@docker/packages.sh build fuzz
+	$(MAKE) --no-print-directory programs-fuzz SANITIZE=fuzzer BUILD=$(BUILD)/fuzz CC=clang
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(call in,fuzz,$(call programs,$(FUZZERS)))
+
+test-fresh: ## proves `make run` and `make test` on a bare Debian 12 (root, network, half an hour)
+	@docker/packages.sh fresh
+	tests/fresh/fresh.sh
+
+# ---- For users
+run: ## installs what is missing, builds, and serves the built-in model on 127.0.0.1:8080; ARGS="…" are passed on
+	@docker/packages.sh build
+	@$(MAKE) --no-print-directory all
+	@exec $(BUILD)/linformerd $(ARGS)
+
+bench: all ## loads the daemon with curl and prints rates and percentiles
+	@docker/packages.sh test
+	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
+
+format: ## formats the C sources with clang-format
+	@docker/packages.sh check
+	git ls-files '*.c' '*.h' | xargs clang-format -i
+
+install: all ## puts the daemon into DESTDIR PREFIX/bin
+	install -D -m 755 $(BUILD)/linformerd $(DESTDIR)$(PREFIX)/bin/linformerd
+
+clean: ## removes everything built
 	rm -rf $(BUILD)
 
+help: ## shows this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+FORCE:
+.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-fresh run bench \
+    format install clean help FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all clean

@@ -1,0 +1,84 @@
+#!/bin/bash
+# packages.sh GROUP…: installs what the groups need from the distribution's packages, and says what and why.
+# Does nothing, quickly, when all is there. This is the only list: the Makefile and the images use it.
+# "a|b" is a where the distribution has it, else b; either one is enough.
+set -euo pipefail
+
+list='
+build gcc                                      C compiler, with OpenMP
+build libc6-dev                                C headers
+build pkg-config                               finds the libraries below
+build libmicrohttpd-dev                        HTTP server
+build libjansson-dev                           JSON
+build libopenblas0-openmp                      matrix products, loaded when the daemon starts
+run   libmicrohttpd12t64|libmicrohttpd12       HTTP server
+run   libjansson4                              JSON
+run   libgomp1                                 threads (OpenMP)
+run   libopenblas0-openmp                      matrix products, loaded when the daemon starts
+test  libcmocka-dev                            unit tests
+test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
+test  curl                                     load scripts
+fuzz  clang                                    libFuzzer
+fuzz  libclang-rt-dev                          its sanitizers
+fuzz  libomp-dev                               its OpenMP
+check clang-format                             style of the C sources
+check shellcheck                               faults in shell scripts
+image podman                                   builds and runs the image
+image runc                                     runs it also where crun cannot (hybrid cgroups)
+image mmdebstrap                               makes the base image from the archive, without a registry
+image jq                                       reads the description of the image
+image curl                                     asks the container for its health
+image iproute2                                 shows where the container listens
+fresh mmdebstrap                               makes a bare Debian
+'
+
+die() {
+    echo "packages.sh: $*" >&2
+    exit 1
+}
+
+names=() reasons=()
+for group in "$@"; do
+    found=
+    while read -r of name reason; do
+        [ "$of" = "$group" ] || continue
+        found=1 names+=("$name") reasons+=("$reason")
+    done <<<"$list"
+    [ -n "$found" ] || die "unknown group '$group' (there are: $(awk '!seen[$1]++ { printf "%s ", $1 }' <<<"$list"))"
+done
+[ ${#names[@]} -gt 0 ] || die "which groups? e.g. packages.sh build test"
+
+command -v apt-get >/dev/null ||
+    die "this system has no apt. Install the equivalents of: ${names[*]}"
+
+# Of packages it does not know dpkg-query complains; they are what we look for.
+installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null "${names[@]//|*/}" "${names[@]##*|}" |
+    awk '$2 == "installed" { print $1 }') || true
+has() { grep -qxF "$1" <<<"$installed"; }
+
+missing=()
+for i in "${!names[@]}"; do
+    name=${names[i]}
+    has "${name%%|*}" || has "${name##*|}" || missing+=("$i")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+echo "Missing from this system, to be installed with apt-get:"
+for i in "${missing[@]}"; do printf '  %-42s %s\n' "${names[i]}" "${reasons[i]}"; done
+
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || die "neither root nor sudo: become root and say: apt-get install $(
+        for i in "${missing[@]}"; do echo -n "${names[i]} "; done)"
+    as_root=(sudo)
+fi
+as_root+=(env DEBIAN_FRONTEND=noninteractive)
+
+"${as_root[@]}" apt-get update -qq </dev/null
+install=()
+for i in "${missing[@]}"; do
+    name=${names[i]%%|*}
+    apt-cache show "$name" >/dev/null 2>&1 || name=${names[i]##*|}
+    install+=("$name")
+done
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${install[@]}" </dev/null
