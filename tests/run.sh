@@ -1,0 +1,69 @@
+#!/bin/bash
+# run.sh PROGRAM…: runs test programs and scripts, each in a process of its own, and adds up what they report in TAP
+# (cmocka speaks it). The last line is "N passed, M failed"; it exits with 0 when nothing failed and something passed.
+# A program that crashes, exits with non-zero, reports other than it planned, or runs no test counts as a failure.
+# JOBS: programs at a time. TEST_TIMEOUT: seconds after which a program is taken to hang; no test depends on it.
+set -euo pipefail
+logs=${LOGS:-${BUILD:-build}/log}
+
+# One program: its output goes to a log, its numbers to a file beside it, one line to the terminal.
+run_one() {
+    local program=$1 build=${BUILD:-build} log arguments=() wrapper=() rc=0
+    log=$logs/${program//\//_}
+    case $program in
+    *.sh) ;;
+    *) build=${program%/tests/*} ;;
+    esac
+    case $program in
+    */fuzz/replay_*) arguments=("tests/fuzz/corpus/${program##*/replay_}") ;;
+    esac
+    if grep -qs -e '-fsanitize=' "$build/flags" && setarch -R true 2>/dev/null; then
+        wrapper=(setarch -R) # the sanitizers of gcc 12 and 13 abort now and then where addresses are very random
+    fi
+    if grep -qs -e '-fsanitize=thread' "$build/flags"; then
+        export OMP_NUM_THREADS=1 LINFORMERD_THREADS=1 # OpenMP's runtime is not instrumented
+    fi
+    export LINFORMERD=$PWD/$build/linformerd
+    "${wrapper[@]}" timeout -k 10 "${TEST_TIMEOUT:-900}" "$program" "${arguments[@]}" >"$log.log" 2>&1 </dev/null || rc=$?
+    awk -v rc="$rc" -v program="$program" -v count="$log.count" '
+        /^1\.\.[0-9]+/                  { planned += substr($1, 4) }
+        /^(not )?ok( |$).*# ?SKIP/      { skipped++; why = $0; sub(/^.*# ?SKIP ?/, "", why); next }
+        /^ok( |$)/                      { passed++ }
+        /^not ok( |$)/                  { failed++ }
+        END {
+            if (rc != 0)                { note = "  exit status " rc; if (!failed) failed++ }
+            if (passed + failed + skipped < planned) { note = note "  only part of " planned " tests ran"; failed++ }
+            if (passed + failed + skipped == 0)      { note = note "  no test ran"; failed++ }
+            if (skipped)                { note = note "  (" skipped " skipped: " why ")" }
+            printf "%d %d %d\n", passed, failed, skipped >count
+            printf "%-6s %4d  %s%s\n", failed ? "FAILED" : "ok", passed, program, note
+        }' "$log.log"
+}
+
+if [ "${1:-}" = --one ]; then
+    run_one "$2"
+    exit 0
+fi
+
+rm -rf "$logs"
+mkdir -p "$logs"
+logs=$(realpath "$logs")
+export LOGS=$logs
+export CMOCKA_MESSAGE_OUTPUT=TAP
+export OMP_WAIT_POLICY=passive # several programs share the cores: their threads sleep while they wait
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:allocator_may_return_null=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+
+printf '%s\0' "$@" | xargs -0 -r -n 1 -P "${JOBS:-$(nproc)}" "$0" --one || true
+
+passed=0 failed=0 skipped=0
+for program in "$@"; do
+    log=$logs/${program//\//_}
+    p=0 f=1 s=0 # no numbers: not even this script got through
+    [ ! -s "$log.count" ] || read -r p f s <"$log.count"
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    [ "$f" = 0 ] || { echo && echo "---- $program" && tail -n 60 "$log.log"; } || true
+done
+echo
+echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
