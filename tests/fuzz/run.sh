@@ -1,0 +1,16 @@
+#!/bin/bash
+# run.sh PROGRAM…: fuzzes each target for FUZZ_SECONDS (60), starting from its corpus in tests/fuzz/corpus/.
+# New inputs are kept beside the program; one that crashes is named and should be added to the corpus when it is mended.
+set -euo pipefail
+[ $# -gt 0 ] || { echo "run.sh: no fuzz targets" >&2 && exit 1; }
+failed=0
+for program in "$@"; do
+    name=${program##*/fuzz_}
+    found=$program.corpus
+    mkdir -p "$found"
+    echo "---- $name, ${FUZZ_SECONDS:-60} s"
+    "$program" -max_total_time="${FUZZ_SECONDS:-60}" -print_final_stats=1 -artifact_prefix="$program." \
+        "$found" "tests/fuzz/corpus/$name" >"$program.log" 2>&1 || failed=1
+    tail -n 12 "$program.log"
+done
+exit "$failed"
