@@ -92,20 +92,20 @@ struct settings {
     size_t n_models;
     char *host;
     int64_t port;
-    char *device; /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
-    char *dtype;  /* auto, f32, tf32, bf16, f16 */
-    int64_t threads;              /* of the CPU engine; 0: one a core this process may use */
-    int64_t http_threads;         /* of libmicrohttpd */
+    char *device;         /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
+    char *dtype;          /* auto, f32, tf32, bf16, f16 */
+    int64_t threads;      /* of the CPU engine; 0: one a core this process may use */
+    int64_t http_threads; /* of libmicrohttpd */
     int64_t max_batch_tokens;
-    int64_t max_batch_requests;   /* sequences in a batch */
+    int64_t max_batch_requests;    /* sequences in a batch */
     int64_t max_client_batch_size; /* sequences in a request */
     int64_t max_queue_tokens;
     int64_t max_queue_requests;   /* sequences that wait */
     int64_t request_timeout_ms;   /* from the complete body to the answer; 0: none */
     int64_t connection_timeout_s; /* without a byte */
     int64_t max_connections;
-    int64_t payload_limit;        /* bytes of one body */
-    char *api_key;                /* NULL: none asked for */
+    int64_t payload_limit; /* bytes of one body */
+    char *api_key;         /* NULL: none asked for */
     enum log_format log_format;
     enum log_level log_level;
 };

@@ -124,7 +124,7 @@ const char *text_describe(const json_t *value, char *buffer, size_t size)
         length = snprintf(buffer, size, "%lld", (long long)json_integer_value(value));
         break;
     case JSON_REAL:
-        length = snprintf(buffer, size, "%#.9g", json_real_value(value));
+        length = snprintf(buffer, size, "the fraction %.9g", json_real_value(value));
         break;
     case JSON_TRUE:
         length = snprintf(buffer, size, "true");

@@ -1,0 +1,319 @@
+#include "config/settings_table.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT_LIMIT INT32_MAX
+#define NEAR_EDITS 2
+
+static const char *const dtypes[] = {"auto", "f32", "tf32", "bf16", "f16", NULL};
+static const char *const log_formats[] = {"text", "json", NULL};                     /* index: enum log_format */
+static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL}; /* index: enum log_level */
+
+/* The length of "cuda" or "cuda:3" at the start of `text`; 0: neither. */
+static size_t device_length(const char *text)
+{
+    if (strncmp(text, "cuda", 4) != 0)
+        return 0;
+    if (text[4] != ':')
+        return 4;
+    size_t digits = strspn(text + 5, "0123456789");
+    return digits >= 1 && digits <= 3 ? 5 + digits : 0;
+}
+
+static bool is_device(const char *value)
+{
+    if (strcmp(value, "auto") == 0 || strcmp(value, "cpu") == 0 || strcmp(value, "cuda:all") == 0)
+        return true;
+    for (const char *at = value;; at++) {
+        size_t length = device_length(at);
+        at += length;
+        if (length == 0 || (*at != '\0' && *at != ','))
+            return false;
+        if (*at == '\0')
+            return true;
+    }
+}
+
+/* What can stand after "Authorization: Bearer" without being changed on its way. */
+static bool is_key(const char *value)
+{
+    for (const char *at = value; *at; at++)
+        if (!isgraph((unsigned char)*at))
+            return false;
+    return true;
+}
+
+#define AT(field) .offset = offsetof(struct settings, field)
+
+const struct setting settings_table[] = {
+    {.group = "Models",
+     .flag = "model",
+     .kind = SETTING_MODELS,
+     .value_name = "[NAME=]DIR",
+     .help = "Folder with config.json and model.safetensors. May be repeated; the variable holds a list with commas. "
+             "Without it the built-in model is served. A name has no slash, so ./a=b is a folder."},
+    {.group = "Models",
+     .flag = "explain",
+     .kind = SETTING_EXPLAIN,
+     .value_name = "DIR",
+     .help = "Print the plan of the model in that folder, with shapes, FLOPs and bytes, and exit."},
+    {.group = "Network",
+     .flag = "host",
+     .kind = SETTING_TEXT,
+     AT(host),
+     .value_name = "ADDRESS",
+     .fallback = "127.0.0.1",
+     .help = "Address to listen on. 0.0.0.0 serves the whole network."},
+    {.group = "Network",
+     .flag = "port",
+     .kind = SETTING_INTEGER,
+     AT(port),
+     .value_name = "N",
+     .fallback = "8080",
+     .minimum = 0,
+     .maximum = 65535,
+     .help = "Port to listen on. 0 takes a free one."},
+    {.group = "Network",
+     .flag = "api-key",
+     .kind = SETTING_TEXT,
+     AT(api_key),
+     .value_name = "KEY",
+     .is_valid = is_key,
+     .expected = "visible ASCII characters without spaces",
+     .secret = true,
+     .help = "Key that requests must bring. Prefer the variable or the file: other users of the machine can read a "
+             "command line."},
+    {.group = "Network",
+     .flag = "http-threads",
+     .kind = SETTING_INTEGER,
+     AT(http_threads),
+     .value_name = "N",
+     .fallback = "2",
+     .minimum = 1,
+     .maximum = 1024,
+     .unit = "threads",
+     .help = "Threads that read requests and write answers."},
+    {.group = "Network",
+     .flag = "max-connections",
+     .kind = SETTING_INTEGER,
+     AT(max_connections),
+     .value_name = "N",
+     .fallback = "16384",
+     .minimum = 1,
+     .maximum = 1048576,
+     .unit = "connections",
+     .help = "Connections open at a time."},
+    {.group = "Network",
+     .flag = "connection-timeout-s",
+     .kind = SETTING_INTEGER,
+     AT(connection_timeout_s),
+     .value_name = "N",
+     .fallback = "60",
+     .minimum = 1,
+     .maximum = 86400,
+     .unit = "seconds",
+     .help = "A connection without a byte for so long is closed."},
+    {.group = "Network",
+     .flag = "payload-limit",
+     .kind = SETTING_INTEGER,
+     AT(payload_limit),
+     .value_name = "N",
+     .fallback = "33554432",
+     .minimum = 1024,
+     .maximum = INT64_C(1) << 40,
+     .unit = "bytes",
+     .help = "Largest body of a request."},
+    {.group = "Computing",
+     .flag = "device",
+     .kind = SETTING_TEXT,
+     AT(device),
+     .value_name = "DEVICE",
+     .fallback = "auto",
+     .is_valid = is_device,
+     .expected = "auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all",
+     .help = "auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all."},
+    {.group = "Computing",
+     .flag = "dtype",
+     .kind = SETTING_TEXT,
+     AT(dtype),
+     .value_name = "DTYPE",
+     .fallback = "auto",
+     .choices = dtypes,
+     .help = "Numbers to compute with: auto, f32, tf32, bf16 or f16."},
+    {.group = "Computing",
+     .flag = "threads",
+     .kind = SETTING_INTEGER,
+     AT(threads),
+     .value_name = "N",
+     .fallback = "0",
+     .minimum = 0,
+     .maximum = 4096,
+     .unit = "threads",
+     .help = "Threads that compute on the CPU. 0 takes one for each core that the process may use."},
+    {.group = "Batches and queues",
+     .flag = "max-batch-tokens",
+     .kind = SETTING_INTEGER,
+     AT(max_batch_tokens),
+     .value_name = "N",
+     .fallback = "16384",
+     .minimum = 1,
+     .maximum = COUNT_LIMIT,
+     .unit = "tokens",
+     .help = "Tokens of all sequences in a batch. A longer sequence is a batch of its own."},
+    {.group = "Batches and queues",
+     .flag = "max-batch-requests",
+     .kind = SETTING_INTEGER,
+     AT(max_batch_requests),
+     .value_name = "N",
+     .fallback = "128",
+     .minimum = 1,
+     .maximum = 1048576,
+     .unit = "sequences",
+     .help = "Sequences in a batch."},
+    {.group = "Batches and queues",
+     .flag = "max-client-batch-size",
+     .kind = SETTING_INTEGER,
+     AT(max_client_batch_size),
+     .value_name = "N",
+     .fallback = "2048",
+     .minimum = 1,
+     .maximum = COUNT_LIMIT,
+     .unit = "sequences",
+     .help = "Sequences in a request."},
+    {.group = "Batches and queues",
+     .flag = "max-queue-tokens",
+     .kind = SETTING_INTEGER,
+     AT(max_queue_tokens),
+     .value_name = "N",
+     .fallback = "1048576",
+     .minimum = 1,
+     .maximum = INT64_C(1) << 40,
+     .unit = "tokens",
+     .help = "Tokens that may wait. What does not fit is answered with 429."},
+    {.group = "Batches and queues",
+     .flag = "max-queue-requests",
+     .kind = SETTING_INTEGER,
+     AT(max_queue_requests),
+     .value_name = "N",
+     .fallback = "16384",
+     .minimum = 1,
+     .maximum = COUNT_LIMIT,
+     .unit = "sequences",
+     .help = "Sequences that may wait. What does not fit is answered with 429."},
+    {.group = "Batches and queues",
+     .flag = "request-timeout-ms",
+     .kind = SETTING_INTEGER,
+     AT(request_timeout_ms),
+     .value_name = "N",
+     .fallback = "60000",
+     .minimum = 0,
+     .maximum = 86400000,
+     .unit = "milliseconds",
+     .help = "Time from the complete request to its answer; later it is answered with 504. 0 sets no limit."},
+    {.group = "Log",
+     .flag = "log-format",
+     .kind = SETTING_CHOICE,
+     AT(log_format),
+     .value_name = "FORMAT",
+     .fallback = "text",
+     .choices = log_formats,
+     .help = "text or json, one line for each event, to standard error."},
+    {.group = "Log",
+     .flag = "log-level",
+     .kind = SETTING_CHOICE,
+     AT(log_level),
+     .value_name = "LEVEL",
+     .fallback = "info",
+     .choices = log_levels,
+     .help = "The least that is logged: error, warning, info or debug."},
+    {.group = "Other",
+     .flag = "config",
+     .kind = SETTING_CONFIG,
+     .value_name = "FILE",
+     .help = "JSON file with settings, named like the flags with _ for -."},
+    {.group = "Other", .flag = "help", .kind = SETTING_HELP, .help = "Print this text and exit. Also -h."},
+    {.group = "Other", .flag = "version", .kind = SETTING_VERSION, .help = "Print the version and exit."},
+};
+const size_t settings_table_count = sizeof settings_table / sizeof *settings_table;
+
+const char *setting_flag(const struct setting *setting, char buffer[SETTING_NAME_BYTES])
+{
+    snprintf(buffer, SETTING_NAME_BYTES, "--%s", setting->flag);
+    return buffer;
+}
+
+const char *setting_environment(const struct setting *setting, char buffer[SETTING_NAME_BYTES])
+{
+    snprintf(buffer, SETTING_NAME_BYTES, SETTING_ENVIRONMENT_PREFIX "%s", setting->flag);
+    for (char *at = buffer; *at; at++)
+        *at = *at == '-' ? '_' : (char)toupper((unsigned char)*at);
+    return buffer;
+}
+
+const char *setting_key(const struct setting *setting, char buffer[SETTING_NAME_BYTES])
+{
+    snprintf(buffer, SETTING_NAME_BYTES, "%s", setting->flag);
+    for (char *at = buffer; *at; at++)
+        if (*at == '-')
+            *at = '_';
+    return buffer;
+}
+
+const struct setting *setting_find(const char *name, size_t length, setting_spelling *spelling)
+{
+    char spelled[SETTING_NAME_BYTES];
+    for (size_t i = 0; i < settings_table_count; i++) {
+        spelling(&settings_table[i], spelled);
+        if (strlen(spelled) == length && memcmp(spelled, name, length) == 0)
+            return &settings_table[i];
+    }
+    return NULL;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A character as a flag would have it: MAX_batch and max-batch differ in nothing. */
+static int folded(char character)
+{
+    return character == '_' ? '-' : tolower((unsigned char)character);
+}
+
+/* Insertions, deletions and replacements that make one of the other, by the usual table, of which a row is kept. */
+static size_t edit_distance(const char *name, size_t length, const char *flag)
+{
+    size_t row[SETTING_NAME_BYTES];
+    size_t flag_length = strlen(flag);
+    for (size_t j = 0; j <= flag_length; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= flag_length; j++) {
+            size_t replaced = diagonal + (folded(name[i - 1]) != flag[j - 1]);
+            diagonal = row[j];
+            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[flag_length];
+}
+
+const struct setting *setting_nearest(const char *name, size_t length)
+{
+    const struct setting *nearest = NULL;
+    size_t best = NEAR_EDITS + 1;
+    if (length <= NEAR_EDITS || length > SETTING_NAME_BYTES)
+        return NULL; /* so short a name would be near to anything short */
+    for (size_t i = 0; i < settings_table_count; i++) {
+        size_t distance = edit_distance(name, length, settings_table[i].flag);
+        if (distance < best) {
+            best = distance;
+            nearest = &settings_table[i];
+        }
+    }
+    return nearest;
+}
