@@ -86,6 +86,7 @@ void metrics_close(struct metrics *metrics)
 static void histogram_record(struct histogram *histogram, const struct scale *scale, int64_t value)
 {
     int bucket = 0;
+    value = value < 0 ? 0 : value;
     while (bucket < scale->n_bounds && value > scale->bounds[bucket].value)
         bucket++;
     atomic_fetch_add_explicit(&histogram->buckets[bucket], 1, memory_order_relaxed);
@@ -203,7 +204,7 @@ static void write_requests(FILE *out, const struct metrics *metrics)
         }
     }
     write_head(out, "linformerd_request_duration_seconds", "histogram",
-               "From a request's first byte to its answer, by route.");
+               "Time from a request's start to its answer, by route.");
     for (int i = 0; i < MAX_ROUTES; i++)
         if (route_seen(&metrics->routes[i]))
             write_histogram(out, "linformerd_request_duration_seconds", &metrics->routes[i].total, &time_scale,

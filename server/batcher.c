@@ -1,0 +1,627 @@
+/* Two threads. The batch thread forms a batch, runs it, looks at the results and ends the jobs that are complete. The
+ * deadline thread ends what expires or is cancelled while it waits, so that nobody's answer waits for a long batch.
+ *
+ * One lock guards the queues, the counters and the batcher's fields of every job that was submitted and has not ended.
+ * It is never held while the engine, `wanted`, `done` or the log are called. A job with items in the batch (running >
+ * 0) belongs to the batch thread: others may set its status and take its waiting items out of the queue, but not end
+ * it. The batch itself (`struct batch`) is the batch thread's own.
+ *
+ * A job's status is JOB_OK until something ends it early; what comes first stays. */
+#define _GNU_SOURCE /* pthread_setname_np */
+#include "server/batcher.h"
+
+#include "server/log.h"
+#include "server/metrics.h"
+
+#include <assert.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SECOND_NS INT64_C(1000000000)
+#define ALARM_STEP_NS INT64_C(1000000) /* each alarm walks all queues: not more often than this */
+#define RETRY_AFTER_MAX_S 3600
+#define FINITE_BLOCK 64 /* floats that are looked at before a branch */
+
+/* Of one model: jobs with items that were not started, first come first. */
+struct queue {
+    struct job *first, *last;
+};
+
+/* Jobs whose end is decided and whose `done` is to be called; linked by `next`. */
+struct job_list {
+    struct job *first, *last;
+};
+
+/* What one job has in the batch: batch items first_item … first_item + n_items - 1 are its items from job_item on. */
+struct part {
+    struct job *job;
+    int64_t first_item, n_items, job_item;
+    int64_t tokens;
+
+    /* Found after the run: the first value that is not finite. */
+    const char *flaw; /* name of the output; NULL: all are finite */
+    int64_t flaw_item, flaw_row;
+};
+
+struct batch {
+    struct model *model;
+    struct engine_item *items; /* (max_batch_requests) */
+    struct part *parts;        /* (max_batch_requests) */
+    int64_t n_items, n_parts, tokens;
+};
+
+struct batcher {
+    struct batcher_options options;
+    struct model **models;
+    int64_t n_models;
+    struct metrics *metrics;
+    pthread_t batch_thread, deadline_thread;
+    struct batch batch;
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t work;  /* for the batch thread: a queue has a job, or closing */
+    pthread_cond_t alarm; /* for the deadline thread: alarm_ns, ended or stopping changed. CLOCK_MONOTONIC */
+    struct queue *queues; /* (n_models) */
+    int64_t turn;         /* the model whose queue is looked at first */
+    int64_t waiting_requests, waiting_tokens;
+    double ns_per_token; /* moving average over batches; 0: none ran yet */
+    struct job_list ended;
+    int64_t alarm_ns; /* no waiting job expires earlier */
+    bool draining, closing, stopping;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
+/* ---- Queues. The lock is held. ---- */
+
+static void queue_append(struct queue *queue, struct job *job)
+{
+    job->next = NULL;
+    job->previous = queue->last;
+    *(queue->last ? &queue->last->next : &queue->first) = job;
+    queue->last = job;
+}
+
+static void queue_remove(struct queue *queue, struct job *job)
+{
+    *(job->previous ? &job->previous->next : &queue->first) = job->next;
+    *(job->next ? &job->next->previous : &queue->last) = job->previous;
+    job->next = job->previous = NULL;
+}
+
+static void list_append(struct job_list *list, struct job *job)
+{
+    job->next = NULL;
+    *(list->last ? &list->last->next : &list->first) = job;
+    list->last = job;
+}
+
+static bool job_waits(const struct job *job)
+{
+    return job->next_item < job->n_items;
+}
+
+static void job_end(struct job *job, struct job_list *ended)
+{
+    assert(job->running == 0);
+    job->finished_ns = now_ns();
+    list_append(ended, job);
+}
+
+/* Takes the job out of its queue: the items that wait won't be started. */
+static void job_stop_waiting(struct batcher *batcher, struct job *job)
+{
+    if (!job_waits(job))
+        return;
+    queue_remove(&batcher->queues[job->model_index], job);
+    batcher->waiting_requests -= job->n_items - job->next_item;
+    batcher->waiting_tokens -= job->waiting_tokens;
+    job->next_item = job->n_items;
+    job->waiting_tokens = 0;
+}
+
+/* The message is written first, while next_item still says how far the job came. */
+static void job_expire(struct batcher *batcher, struct job *job, struct job_list *ended)
+{
+    job->status = JOB_EXPIRED;
+    error_set(&job->error, "the request's time was over when %lld of its %lld sequences had been started",
+              (long long)job->next_item, (long long)job->n_items);
+    job_stop_waiting(batcher, job);
+    if (job->running == 0)
+        job_end(job, ended);
+}
+
+static void job_cancel(struct batcher *batcher, struct job *job)
+{
+    if (job->status == JOB_OK) {
+        job->status = JOB_CANCELLED;
+        error_set(&job->error, "the request was cancelled");
+    }
+    job_stop_waiting(batcher, job);
+}
+
+/* The lock is not held. A job may be gone once its `done` was called. */
+static void call_done(struct job_list *ended)
+{
+    for (struct job *job = ended->first, *next; job; job = next) {
+        next = job->next;
+        job->next = NULL;
+        job->done(job);
+    }
+    ended->first = ended->last = NULL;
+}
+
+/* ---- Forming a batch ---- */
+
+/* Starts as many of the job's items as fit. The first item of a batch always does. */
+static void batch_take(struct batcher *batcher, struct job *job)
+{
+    struct batch *batch = &batcher->batch;
+    struct part part = {.job = job, .first_item = batch->n_items, .job_item = job->next_item};
+    while (job_waits(job) && batch->n_items < batcher->options.max_batch_requests) {
+        const struct engine_item *item = &job->items[job->next_item];
+        int64_t tokens = model_item_tokens(batch->model, item);
+        if (batch->n_items > 0 && batch->tokens + tokens > batcher->options.max_batch_tokens)
+            break;
+        batch->items[batch->n_items++] = *item;
+        batch->tokens += tokens;
+        part.n_items++;
+        part.tokens += tokens;
+        if (++job->next_item == job->n_items)
+            queue_remove(&batcher->queues[job->model_index], job);
+    }
+    if (part.n_items == 0)
+        return;
+    batcher->waiting_requests -= part.n_items;
+    batcher->waiting_tokens -= part.tokens;
+    job->waiting_tokens -= part.tokens;
+    job->running = part.n_items;
+    batch->parts[batch->n_parts++] = part;
+}
+
+/* Fills the batch from one model's queue. Jobs that expired meanwhile leave it. The look ahead past jobs that don't fit
+ * is bounded. */
+static void batch_fill(struct batcher *batcher, int64_t model_index, struct job_list *ended)
+{
+    struct batch *batch = &batcher->batch;
+    const struct batcher_options *options = &batcher->options;
+    int64_t now = now_ns(), seen = 0;
+    batch->model = batcher->models[model_index];
+    for (struct job *job = batcher->queues[model_index].first, *next; job; job = next) {
+        bool full = batch->n_items == options->max_batch_requests || batch->tokens >= options->max_batch_tokens;
+        if (full || seen == options->max_batch_requests)
+            break;
+        next = job->next;
+        if (job->deadline_ns && now >= job->deadline_ns) {
+            job_expire(batcher, job, ended);
+            continue;
+        }
+        seen++;
+        batch_take(batcher, job);
+    }
+}
+
+/* The lock is held. False: nothing waits. */
+static bool batch_form(struct batcher *batcher, struct job_list *ended)
+{
+    batcher->batch.n_items = batcher->batch.n_parts = batcher->batch.tokens = 0;
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        int64_t model_index = (batcher->turn + i) % batcher->n_models;
+        if (!batcher->queues[model_index].first)
+            continue;
+        batcher->turn = (model_index + 1) % batcher->n_models;
+        batch_fill(batcher, model_index, ended);
+        return true;
+    }
+    return false;
+}
+
+/* The lock is held. Takes a part out of the batch before it runs. */
+static void batch_drop(struct batcher *batcher, int64_t index, struct job_list *ended)
+{
+    struct batch *batch = &batcher->batch;
+    struct part part = batch->parts[index];
+    struct engine_item *items = &batch->items[part.first_item];
+    memmove(items, items + part.n_items, sizeof *items * (size_t)(batch->n_items - part.first_item - part.n_items));
+    memmove(&batch->parts[index], &batch->parts[index + 1], sizeof part * (size_t)(batch->n_parts - index - 1));
+    batch->n_items -= part.n_items;
+    batch->n_parts--;
+    batch->tokens -= part.tokens;
+    for (int64_t i = index; i < batch->n_parts; i++)
+        batch->parts[i].first_item -= part.n_items;
+    part.job->running = 0;
+    job_cancel(batcher, part.job);
+    job_end(part.job, ended);
+}
+
+/* Drops the jobs that nobody waits for. */
+static void batch_ask_wanted(struct batcher *batcher)
+{
+    struct job_list ended = {NULL, NULL};
+    for (int64_t i = batcher->batch.n_parts - 1; i >= 0; i--) {
+        struct job *job = batcher->batch.parts[i].job;
+        if (!job->wanted || job->wanted(job))
+            continue;
+        pthread_mutex_lock(&batcher->lock);
+        batch_drop(batcher, i, &ended);
+        pthread_mutex_unlock(&batcher->lock);
+    }
+    call_done(&ended);
+}
+
+/* ---- Running it ---- */
+
+/* Index of the first value that is NaN or infinite; -1: none. Blocks without a branch inside: the compiler makes vector
+ * instructions of them. */
+static int64_t find_not_finite(const float *values, int64_t count)
+{
+    int64_t start = 0;
+    for (; start + FINITE_BLOCK <= count; start += FINITE_BLOCK) {
+        uint32_t bits[FINITE_BLOCK], found = 0;
+        memcpy(bits, values + start, sizeof bits);
+        for (int i = 0; i < FINITE_BLOCK; i++)
+            found |= (bits[i] & 0x7f800000u) == 0x7f800000u;
+        if (found)
+            break;
+    }
+    for (; start < count; start++)
+        if (!isfinite(values[start]))
+            return start;
+    return -1;
+}
+
+static bool output_flawed(struct part *part, const char *name, const float *values, int64_t rows, int64_t columns)
+{
+    int64_t index = values ? find_not_finite(values, rows * columns) : -1;
+    if (index < 0)
+        return false;
+    part->flaw = name;
+    part->flaw_row = index / columns;
+    return true;
+}
+
+static bool item_flawed(struct part *part, const struct model_info *info, const struct engine_item *item)
+{
+    if (output_flawed(part, "the last hidden state", item->hidden, item->inputs[0].length, info->hidden_columns) ||
+        output_flawed(part, "the pooled vector", item->pooled, 1, info->hidden_columns))
+        return true;
+    bool flawed = item->top_k > 0
+                      ? output_flawed(part, "the output's best values", item->top_values, item->n_rows, item->top_k)
+                      : output_flawed(part, "the output", item->output, item->n_rows, info->output_columns);
+    if (flawed && item->rows)
+        part->flaw_row = item->rows[part->flaw_row];
+    return flawed;
+}
+
+static void batch_look_at_results(struct batch *batch)
+{
+    const struct model_info *info = model_info(batch->model);
+    for (int64_t i = 0; i < batch->n_parts; i++) {
+        struct part *part = &batch->parts[i];
+        for (int64_t item = 0; item < part->n_items && !part->flaw; item++)
+            if (item_flawed(part, info, &batch->items[part->first_item + item]))
+                part->flaw_item = part->job_item + item;
+        if (part->flaw)
+            log_write(LOG_LEVEL_WARNING, "a result is not finite", "architecture", info->architecture, "output",
+                      part->flaw, NULL);
+    }
+}
+
+static void part_fail(struct part *part, const struct error *failure)
+{
+    struct job *job = part->job;
+    if (job->status != JOB_OK || (!failure && !part->flaw))
+        return;
+    if (failure) {
+        job->status = JOB_FAILED;
+        job->error = *failure;
+        return;
+    }
+    job->status = JOB_NOT_FINITE;
+    error_set(&job->error, "sequence %lld: row %lld of %s holds NaN or an infinity", (long long)part->flaw_item,
+              (long long)part->flaw_row, part->flaw);
+}
+
+/* The lock is held. `failure` is NULL when the batch ran. The first part's job was at the front of its queue: that was
+ * its turn, and what is left of it goes to the back. Others keep their place. */
+static void batch_end(struct batcher *batcher, int64_t inference_ns, const struct error *failure,
+                      struct job_list *ended)
+{
+    struct batch *batch = &batcher->batch;
+    double ns_per_token = (double)inference_ns / (double)batch->tokens;
+    if (!failure)
+        batcher->ns_per_token =
+            batcher->ns_per_token > 0 ? 0.8 * batcher->ns_per_token + 0.2 * ns_per_token : ns_per_token;
+    for (int64_t i = 0; i < batch->n_parts; i++) {
+        struct job *job = batch->parts[i].job;
+        struct queue *queue = &batcher->queues[job->model_index];
+        job->running = 0;
+        job->inference_ns += inference_ns;
+        part_fail(&batch->parts[i], failure);
+        if (job->status != JOB_OK)
+            job_stop_waiting(batcher, job);
+        if (!job_waits(job)) {
+            job_end(job, ended);
+        } else if (i == 0) {
+            queue_remove(queue, job);
+            queue_append(queue, job);
+        }
+    }
+}
+
+/* The lock is not held. */
+static void batch_run(struct batcher *batcher)
+{
+    struct batch *batch = &batcher->batch;
+    struct job_list ended = {NULL, NULL};
+    struct error error = {""};
+    int64_t start = now_ns();
+    for (int64_t i = 0; i < batch->n_parts; i++)
+        if (batch->parts[i].job_item == 0)
+            batch->parts[i].job->started_ns = start;
+    bool failed = model_run(batch->model, batch->items, batch->n_items, &error) != 0;
+    int64_t inference_ns = now_ns() - start;
+    if (failed) {
+        log_write(LOG_LEVEL_ERROR, "a batch failed", "architecture", model_info(batch->model)->architecture, "reason",
+                  error.message, NULL);
+    } else {
+        batch_look_at_results(batch);
+        if (batcher->metrics)
+            metrics_batch(batcher->metrics, batch->n_items, batch->tokens, inference_ns);
+    }
+    pthread_mutex_lock(&batcher->lock);
+    batch_end(batcher, inference_ns, failed ? &error : NULL, &ended);
+    pthread_mutex_unlock(&batcher->lock);
+    call_done(&ended);
+}
+
+static void *batch_thread(void *argument)
+{
+    struct batcher *batcher = argument;
+    struct job_list ended = {NULL, NULL};
+    pthread_mutex_lock(&batcher->lock);
+    for (;;) {
+        if (!batch_form(batcher, &ended)) {
+            if (batcher->closing)
+                break;
+            pthread_cond_wait(&batcher->work, &batcher->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&batcher->lock);
+        call_done(&ended);
+        batch_ask_wanted(batcher);
+        if (batcher->batch.n_items > 0)
+            batch_run(batcher);
+        pthread_mutex_lock(&batcher->lock);
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return NULL;
+}
+
+/* ---- Deadlines ---- */
+
+/* The lock is held. Ends what has expired and sets the next alarm. */
+static void expire_waiting(struct batcher *batcher, int64_t now)
+{
+    int64_t earliest = INT64_MAX;
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        for (struct job *job = batcher->queues[i].first, *next; job; job = next) {
+            next = job->next;
+            if (job->deadline_ns && now >= job->deadline_ns)
+                job_expire(batcher, job, &batcher->ended);
+            else if (job->deadline_ns && job->deadline_ns < earliest)
+                earliest = job->deadline_ns;
+        }
+    }
+    batcher->alarm_ns = earliest < now + ALARM_STEP_NS ? now + ALARM_STEP_NS : earliest;
+}
+
+static void *deadline_thread(void *argument)
+{
+    struct batcher *batcher = argument;
+    pthread_mutex_lock(&batcher->lock);
+    for (;;) {
+        int64_t now = now_ns();
+        if (now >= batcher->alarm_ns)
+            expire_waiting(batcher, now);
+        struct job_list ended = batcher->ended;
+        if (ended.first) {
+            batcher->ended = (struct job_list){NULL, NULL};
+            pthread_mutex_unlock(&batcher->lock);
+            call_done(&ended);
+            pthread_mutex_lock(&batcher->lock);
+        } else if (batcher->stopping) {
+            break;
+        } else if (batcher->alarm_ns == INT64_MAX) {
+            pthread_cond_wait(&batcher->alarm, &batcher->lock);
+        } else {
+            struct timespec until = {batcher->alarm_ns / SECOND_NS, batcher->alarm_ns % SECOND_NS};
+            pthread_cond_timedwait(&batcher->alarm, &batcher->lock, &until);
+        }
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return NULL;
+}
+
+/* ---- Opening and closing ---- */
+
+static void batcher_free(struct batcher *batcher)
+{
+    free(batcher->models);
+    free(batcher->queues);
+    free(batcher->batch.items);
+    free(batcher->batch.parts);
+    free(batcher);
+}
+
+static struct batcher *batcher_new(struct model **models, int64_t n_models, const struct batcher_options *options)
+{
+    struct batcher *batcher = calloc(1, sizeof *batcher);
+    if (!batcher)
+        return NULL;
+    size_t n_items = (size_t)options->max_batch_requests;
+    batcher->models = calloc((size_t)n_models, sizeof *batcher->models);
+    batcher->queues = calloc((size_t)n_models, sizeof *batcher->queues);
+    batcher->batch.items = calloc(n_items, sizeof *batcher->batch.items);
+    batcher->batch.parts = calloc(n_items, sizeof *batcher->batch.parts);
+    if (!batcher->models || !batcher->queues || !batcher->batch.items || !batcher->batch.parts) {
+        batcher_free(batcher);
+        return NULL;
+    }
+    memcpy(batcher->models, models, (size_t)n_models * sizeof *models);
+    batcher->n_models = n_models;
+    batcher->options = *options;
+    batcher->alarm_ns = INT64_MAX;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&batcher->lock, NULL);
+    pthread_cond_init(&batcher->work, NULL);
+    pthread_cond_init(&batcher->alarm, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return batcher;
+}
+
+static void batcher_destroy(struct batcher *batcher)
+{
+    pthread_cond_destroy(&batcher->work);
+    pthread_cond_destroy(&batcher->alarm);
+    pthread_mutex_destroy(&batcher->lock);
+    batcher_free(batcher);
+}
+
+static void deadline_thread_stop(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->stopping = true;
+    pthread_cond_signal(&batcher->alarm);
+    pthread_mutex_unlock(&batcher->lock);
+    pthread_join(batcher->deadline_thread, NULL);
+}
+
+int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
+                 struct metrics *metrics, struct batcher **result, struct error *error)
+{
+    assert(n_models >= 1 && options->max_batch_tokens >= 1 && options->max_batch_requests >= 1);
+    struct batcher *batcher = batcher_new(models, n_models, options);
+    if (!batcher)
+        return error_set(error, "batcher: no memory for batches of %lld items", (long long)options->max_batch_requests);
+    batcher->metrics = metrics;
+    int status = pthread_create(&batcher->deadline_thread, NULL, deadline_thread, batcher);
+    if (status != 0)
+        goto fail_deadline_thread;
+    status = pthread_create(&batcher->batch_thread, NULL, batch_thread, batcher);
+    if (status != 0)
+        goto fail_batch_thread;
+    pthread_setname_np(batcher->deadline_thread, "deadlines");
+    pthread_setname_np(batcher->batch_thread, "batches");
+    *result = batcher;
+    return 0;
+
+fail_batch_thread:
+    deadline_thread_stop(batcher);
+fail_deadline_thread:
+    batcher_destroy(batcher);
+    return error_set(error, "batcher: no thread: %s", strerror(status));
+}
+
+void batcher_drain(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->draining = true;
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+void batcher_close(struct batcher *batcher)
+{
+    if (!batcher)
+        return;
+    pthread_mutex_lock(&batcher->lock);
+    batcher->draining = batcher->closing = true;
+    pthread_cond_signal(&batcher->work);
+    pthread_mutex_unlock(&batcher->lock);
+    pthread_join(batcher->batch_thread, NULL);
+    deadline_thread_stop(batcher);
+    batcher_destroy(batcher);
+}
+
+/* ---- For the submitters ---- */
+
+/* The lock is held. A job larger than a bound could otherwise never be admitted. */
+static bool fits_queue(const struct batcher *batcher, const struct job *job)
+{
+    const struct batcher_options *options = &batcher->options;
+    return batcher->waiting_requests == 0 || (job->n_items <= options->max_queue_requests - batcher->waiting_requests &&
+                                              job->tokens <= options->max_queue_tokens - batcher->waiting_tokens);
+}
+
+enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job)
+{
+    assert(model_index >= 0 && model_index < batcher->n_models && job->n_items >= 1 && job->done);
+    job->tokens = 0;
+    for (int64_t i = 0; i < job->n_items; i++)
+        job->tokens += model_item_tokens(batcher->models[model_index], &job->items[i]);
+    job->status = JOB_OK;
+    job->error.message[0] = '\0';
+    job->started_ns = job->finished_ns = job->inference_ns = 0;
+    job->model_index = model_index;
+    job->next_item = job->running = 0;
+    job->waiting_tokens = job->tokens;
+    job->submitted_ns = now_ns();
+
+    enum submit_status status = SUBMIT_OK;
+    pthread_mutex_lock(&batcher->lock);
+    if (batcher->draining) {
+        status = SUBMIT_DRAINING;
+    } else if (!fits_queue(batcher, job)) {
+        status = SUBMIT_FULL;
+    } else {
+        queue_append(&batcher->queues[model_index], job);
+        batcher->waiting_requests += job->n_items;
+        batcher->waiting_tokens += job->tokens;
+        pthread_cond_signal(&batcher->work);
+        if (job->deadline_ns && job->deadline_ns < batcher->alarm_ns) {
+            batcher->alarm_ns = job->deadline_ns;
+            pthread_cond_signal(&batcher->alarm);
+        }
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return status;
+}
+
+void batcher_cancel(struct batcher *batcher, struct job *job)
+{
+    pthread_mutex_lock(&batcher->lock);
+    if (job->finished_ns == 0) {
+        job_cancel(batcher, job);
+        if (job->running == 0) {
+            job_end(job, &batcher->ended);
+            pthread_cond_signal(&batcher->alarm);
+        }
+    }
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+void batcher_depth(struct batcher *batcher, int64_t *requests, int64_t *tokens)
+{
+    pthread_mutex_lock(&batcher->lock);
+    *requests = batcher->waiting_requests;
+    *tokens = batcher->waiting_tokens;
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+int64_t batcher_retry_after_s(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    double seconds = ceil(batcher->ns_per_token * (double)batcher->waiting_tokens / (double)SECOND_NS);
+    pthread_mutex_unlock(&batcher->lock);
+    return seconds < 1 ? 1 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int64_t)seconds;
+}
