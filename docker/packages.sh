@@ -5,6 +5,7 @@
 set -euo pipefail
 
 list='
+build make                                     drives the build
 build gcc                                      C compiler, with OpenMP
 build libc6-dev                                C headers
 build pkg-config                               finds the libraries below
