@@ -24,6 +24,11 @@ int error_set(struct error *error, const char *format, ...) __attribute__((forma
 /* Puts "where: " in front of the message that is there. Returns -1. */
 int error_prefix(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* All bytes of a regular file, and a terminator that *length does not count. The caller frees them. NULL: it cannot be
+ * read, or has more than `limit` bytes; the message names it. A file that is cut meanwhile is an error, not a SIGBUS.
+ */
+char *file_read(const char *path, size_t limit, size_t *length, struct error *error);
+
 /* ---- A model's config.json ------------------------------------------------------------------------------------ */
 enum pooling { POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_MAX, POOLING_COUNT };
 enum padding { PADDING_DEFAULT, PADDING_SLICE, PADDING_ZERO, PADDING_MASKED, PADDING_AUTOPAD, PADDING_EXACT };

@@ -163,9 +163,9 @@ int model_config_read(const char *path, struct model_config *config, struct erro
 {
     *config = (struct model_config){0};
     size_t length;
-    char *text = text_read_file(path, &length, error);
+    char *text = file_read(path, TEXT_FILE_LIMIT_BYTES, &length, error);
     if (!text)
-        return error_prefix(error, "%s", path);
+        return -1;
     int result = model_config_parse(text, length, path, config, error);
     free(text);
     return result;

@@ -197,9 +197,9 @@ static int apply_file(const char *path, struct settings *settings, struct error 
     size_t length;
     if (*path == '\0') /* of a flag it was refused already */
         return error_set(error, SETTING_ENVIRONMENT_PREFIX "CONFIG: the value is empty");
-    char *text = text_read_file(path, &length, error);
+    char *text = file_read(path, TEXT_FILE_LIMIT_BYTES, &length, error);
     if (!text)
-        return error_prefix(error, "%s", path);
+        return -1;
     json_t *object = text_parse_object(text, length, false, error); /* not quoted: it may hold the API key */
     free(text);
     if (!object)

@@ -1,74 +1,7 @@
 #include "config/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define FILE_LIMIT_BYTES (16 << 20)
-
-/* Reads up to `limit` bytes until the end of the file; -1: errno is set. */
-static ssize_t read_all(int file, char *bytes, size_t limit)
-{
-    size_t length = 0;
-    while (length < limit) {
-        ssize_t count = read(file, bytes + length, limit - length);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -1;
-        if (count == 0)
-            break;
-        length += (size_t)count;
-    }
-    return (ssize_t)length;
-}
-
-char *text_read_file(const char *path, size_t *length, struct error *error)
-{
-    char *text = NULL;
-    /* O_NONBLOCK: to open a fifo without a writer would wait for ever. */
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) {
-        error_set(error, "cannot be opened: %s", strerror(errno));
-        return NULL;
-    }
-    struct stat status;
-    if (fstat(file, &status) != 0) {
-        error_set(error, "cannot be examined: %s", strerror(errno));
-        goto fail;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        error_set(error, "is %s, expected a file", S_ISDIR(status.st_mode) ? "a folder" : "not a regular file");
-        goto fail;
-    }
-    if (status.st_size > FILE_LIMIT_BYTES) {
-        error_set(error, "has %lld bytes, expected at most %d", (long long)status.st_size, FILE_LIMIT_BYTES);
-        goto fail;
-    }
-    text = malloc((size_t)status.st_size + 1);
-    if (!text) {
-        error_set(error, "out of memory");
-        goto fail;
-    }
-    ssize_t count = read_all(file, text, (size_t)status.st_size);
-    if (count < 0) {
-        error_set(error, "cannot be read: %s", strerror(errno));
-        goto fail;
-    }
-    text[count] = '\0';
-    *length = (size_t)count;
-    close(file);
-    return text;
-
-fail:
-    free(text);
-    close(file);
-    return NULL;
-}
 
 /* In the file's terms: jansson speaks of its own options for NULs, and says nothing when memory is short. */
 static const char *parse_reason(const json_error_t *reason)

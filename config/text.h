@@ -1,12 +1,10 @@
-/* What the readers of this folder share: text files, JSON objects and how a value is named in a message. */
+/* What the readers of this folder share: JSON objects and how a value is named in a message. */
 #ifndef CONFIG_TEXT_H
 #define CONFIG_TEXT_H
 
 #include "config/config.h"
 
-/* The bytes of a regular file of at most 16 MiB, terminated; *length without the terminator. The caller frees them.
- * NULL: the error, without the path, is in `error`. */
-char *text_read_file(const char *path, size_t *length, struct error *error);
+#define TEXT_FILE_LIMIT_BYTES ((size_t)16 << 20)
 
 /* A new reference to the JSON object in `text`. Duplicate keys and NULs are refused. NULL: the error has line and
  * column; `quote` lets it show the text near them, which may be a secret. */

@@ -42,7 +42,9 @@ struct weights_tensor {
  * weights_open succeeded: weights_close is owed; it failed: nothing is. */
 struct weights;
 
-/* Maps the file and parses its header. Every offset, shape and product in it is checked against the file's size. */
+/* Reads the file and parses its header. Every offset, shape and product in it is checked against the file's size.
+ * The file is read, not mapped: a mapped file that somebody cuts or copies over raises SIGBUS, and the daemon would end
+ * without a word. Until weights_close() this costs the file's size in memory. */
 int weights_open(const char *path, struct weights **weights, struct error *error);
 
 /* The same over memory, which must outlive it. `origin` names it in messages. No I/O: this is what is fuzzed. */

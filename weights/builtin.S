@@ -1,0 +1,18 @@
+/* The built-in model's files, for weights/builtin.c. The assembler finds them from the root of the repository. */
+    .section .rodata
+
+    .globl weights_builtin_config_begin, weights_builtin_config_end
+    .hidden weights_builtin_config_begin, weights_builtin_config_end
+weights_builtin_config_begin:
+    .incbin "weights/builtin/config.json"
+weights_builtin_config_end:
+
+    .balign 64
+    .globl weights_builtin_model_begin, weights_builtin_model_end
+    .hidden weights_builtin_model_begin, weights_builtin_model_end
+weights_builtin_model_begin:
+    .incbin "weights/builtin/model.safetensors"
+weights_builtin_model_end:
+
+    /* The stack of a program with this file in it stays without execute permission. */
+    .section .note.GNU-stack, "", %progbits

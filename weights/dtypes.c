@@ -1,0 +1,112 @@
+/* The types of elements, and their conversion. The bytes of a tensor are little-endian and may stand at any address. */
+#include "weights/weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "elements are read as they are stored, little-endian"
+#endif
+
+/* Index: enum weights_dtype. */
+static const struct {
+    const char *name;
+    size_t size; /* bytes */
+} dtypes[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2},
+              {"I8", 1},  {"U64", 8}, {"U32", 4}, {"U16", 2},  {"U8", 1},  {"BOOL", 1}};
+_Static_assert(sizeof dtypes / sizeof *dtypes == WEIGHTS_DTYPE_COUNT, "a row for each dtype");
+
+const char *weights_dtype_name(enum weights_dtype dtype)
+{
+    return dtypes[dtype].name;
+}
+
+size_t weights_dtype_size(enum weights_dtype dtype)
+{
+    return dtypes[dtype].size;
+}
+
+static float float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* F16: 1 bit of sign, 5 of exponent (bias 15), 10 of mantissa. F32: 1, 8 (bias 127), 23. Every F16 is an F32. */
+static float float_of_f16(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    uint32_t exponent = half >> 10 & 0x1f;
+    uint32_t mantissa = half & 0x3ff;
+    if (exponent == 0) { /* zero, or subnormal: mantissa * 2^-24, a normal F32 */
+        float magnitude = (float)mantissa * 0x1p-24f;
+        return sign ? -magnitude : magnitude;
+    }
+    if (exponent == 0x1f) /* infinity or NaN, whose payload is kept */
+        return float_of_bits(sign | 0x7f800000 | mantissa << 13);
+    return float_of_bits(sign | (exponent + 127 - 15) << 23 | mantissa << 13);
+}
+
+static void convert_f16(const char *data, int64_t count, float *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t half;
+        memcpy(&half, data + i * 2, sizeof half);
+        out[i] = float_of_f16(half);
+    }
+}
+
+/* BF16 is the upper half of an F32. */
+static void convert_bf16(const char *data, int64_t count, float *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t upper;
+        memcpy(&upper, data + i * 2, sizeof upper);
+        uint32_t bits = (uint32_t)upper << 16;
+        memcpy(out + i, &bits, sizeof bits);
+    }
+}
+
+static void convert_f64(const char *data, int64_t count, float *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, data + i * 8, sizeof value);
+        out[i] = (float)value; /* to nearest even; beyond the largest float, infinity */
+    }
+}
+
+bool weights_to_f32(const struct weights_tensor *tensor, float *out)
+{
+    switch (tensor->dtype) {
+    case WEIGHTS_F64:
+        convert_f64(tensor->data, tensor->elements, out);
+        return true;
+    case WEIGHTS_F32:
+        if (tensor->bytes > 0)
+            memcpy(out, tensor->data, tensor->bytes);
+        return true;
+    case WEIGHTS_F16:
+        convert_f16(tensor->data, tensor->elements, out);
+        return true;
+    case WEIGHTS_BF16:
+        convert_bf16(tensor->data, tensor->elements, out);
+        return true;
+    default:
+        return false;
+    }
+}
+
+const char *weights_shape_text(int rank, const int64_t *shape, char *buffer, size_t size)
+{
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int i = 0; i <= rank && used < size; i++) {
+        if (i < rank)
+            used += (size_t)snprintf(buffer + used, size - used, "%s%lld", i ? ", " : "[", (long long)shape[i]);
+        else
+            used += (size_t)snprintf(buffer + used, size - used, rank ? "]" : "[]");
+    }
+    return buffer;
+}

@@ -1,0 +1,271 @@
+#include "weights/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LENGTH_BYTES 8
+#define HEADER_LIMIT_BYTES 100000000 /* as the format's own library has it */
+#define METADATA_KEY "__metadata__"
+
+/* How much of a name is shown: it comes from the file and may be as long as the header. */
+#define SHOWN "%.120s"
+
+static uint64_t little_endian_u64(const unsigned char *bytes)
+{
+    uint64_t value = 0;
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+/* The header of a file whose length is known to fit; NULL: the error. */
+static json_t *parse_header(const char *text, size_t length, struct error *error)
+{
+    if (length == 0 || text[0] != '{') {
+        error_set(error, "the header is no JSON object: expected { at byte %d", LENGTH_BYTES);
+        return NULL;
+    }
+    json_error_t reason = {0};
+    json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &reason);
+    if (!header && (reason.text[0] == '\0' || json_error_code(&reason) == json_error_out_of_memory))
+        error_set(error, "out of memory for a header of %zu bytes", length);
+    else if (!header)
+        error_set(error, "the header is no JSON: %s, before byte %d", reason.text, LENGTH_BYTES + reason.position);
+    return header;
+}
+
+/* ---- One tensor ----------------------------------------------------------------------------------------------- */
+
+static int parse_dtype(const json_t *value, enum weights_dtype *dtype, struct error *error)
+{
+    if (!json_is_string(value))
+        return error_set(error, "dtype is not a string");
+    for (int i = 0; i < WEIGHTS_DTYPE_COUNT; i++)
+        if (strcmp(json_string_value(value), weights_dtype_name((enum weights_dtype)i)) == 0) {
+            *dtype = (enum weights_dtype)i;
+            return 0;
+        }
+    return error_set(error, "unknown dtype " SHOWN "; expected F64, F32, F16 or BF16, or an integer type up to 64 bits",
+                     json_string_value(value));
+}
+
+static int parse_shape(const json_t *value, struct weights_tensor *tensor, struct error *error)
+{
+    if (!json_is_array(value))
+        return error_set(error, "shape is not a list");
+    if (json_array_size(value) > WEIGHTS_MAX_RANK)
+        return error_set(error, "shape has %zu dimensions, expected at most %d", json_array_size(value),
+                         WEIGHTS_MAX_RANK);
+    tensor->rank = (int)json_array_size(value);
+    tensor->elements = 1;
+    for (int i = 0; i < tensor->rank; i++) {
+        const json_t *dimension = json_array_get(value, (size_t)i);
+        if (!json_is_integer(dimension))
+            return error_set(error, "dimension %d of shape is not an integer", i);
+        tensor->shape[i] = json_integer_value(dimension);
+        if (tensor->shape[i] < 0)
+            return error_set(error, "dimension %d of shape is negative: %lld", i, (long long)tensor->shape[i]);
+    }
+    char text[192];
+    for (int i = 0; i < tensor->rank; i++)
+        if (__builtin_mul_overflow(tensor->elements, tensor->shape[i], &tensor->elements))
+            return error_set(error, "shape %s has too many elements to count",
+                             weights_shape_text(tensor->rank, tensor->shape, text, sizeof text));
+    return 0;
+}
+
+/* Sets data and bytes; dtype and shape are known. */
+static int parse_offsets(const json_t *value, const char *data, size_t data_size, struct weights_tensor *tensor,
+                         struct error *error)
+{
+    const json_t *first = json_array_get(value, 0), *second = json_array_get(value, 1);
+    if (json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(second))
+        return error_set(error, "data_offsets is not a list of two integers");
+    long long begin = json_integer_value(first), end = json_integer_value(second);
+    if (begin < 0 || begin > end)
+        return error_set(error, "data_offsets [%lld, %lld] run backwards or below zero", begin, end);
+    if ((unsigned long long)end > data_size)
+        return error_set(error, "data_offsets [%lld, %lld] end beyond the file, which has %zu bytes of data", begin,
+                         end, data_size);
+    char text[192];
+    int64_t bytes;
+    bool countable = !__builtin_mul_overflow(tensor->elements, (int64_t)weights_dtype_size(tensor->dtype), &bytes);
+    if (!countable || bytes != end - begin)
+        return error_set(error, "data_offsets [%lld, %lld] span %lld bytes, but %s of shape %s does not take as many",
+                         begin, end, end - begin, weights_dtype_name(tensor->dtype),
+                         weights_shape_text(tensor->rank, tensor->shape, text, sizeof text));
+    tensor->data = data + begin;
+    tensor->bytes = (size_t)bytes;
+    return 0;
+}
+
+static int parse_tensor(const json_t *entry, const char *data, size_t data_size, struct weights_tensor *tensor,
+                        struct error *error)
+{
+    if (!json_is_object(entry))
+        return error_set(error, "expected an object with dtype, shape and data_offsets");
+    static const char *const keys[] = {"dtype", "shape", "data_offsets"};
+    const char *key;
+    json_t *value;
+    json_object_foreach(
+        (json_t *)entry, key,
+        value) if (strcmp(key, keys[0]) != 0 && strcmp(key, keys[1]) != 0 &&
+                   strcmp(key, keys[2]) !=
+                       0) return error_set(error, "unknown key " SHOWN "; expected dtype, shape and data_offsets", key);
+    for (int i = 0; i < 3; i++)
+        if (!json_object_get(entry, keys[i]))
+            return error_set(error, "the key %s is missing", keys[i]);
+    if (parse_dtype(json_object_get(entry, "dtype"), &tensor->dtype, error) != 0 ||
+        parse_shape(json_object_get(entry, "shape"), tensor, error) != 0)
+        return -1;
+    return parse_offsets(json_object_get(entry, "data_offsets"), data, data_size, tensor, error);
+}
+
+/* ---- All tensors ---------------------------------------------------------------------------------------------- */
+
+/* By place; tensors without elements come before the one that begins at their place. */
+static int compare_places(const void *left, const void *right)
+{
+    const struct weights_tensor *a = left, *b = right;
+    if (a->data != b->data)
+        return (const char *)a->data < (const char *)b->data ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+/* The tensors are sorted by place and lie within the data. */
+static int check_cover(const struct safetensors *table, const char *data, size_t data_size, struct error *error)
+{
+    const char *next = data;
+    for (size_t i = 0; i < table->n_tensors; i++) {
+        const struct weights_tensor *tensor = &table->tensors[i];
+        const char *begin = tensor->data;
+        if (begin < next)
+            return error_set(error,
+                             "tensor '" SHOWN "' overlaps '" SHOWN "': it begins at byte %td of the data, expected %td",
+                             tensor->name, table->tensors[i - 1].name, begin - data, next - data);
+        if (begin > next)
+            return error_set(error, "bytes %td to %td of the data, before tensor '" SHOWN "', belong to no tensor",
+                             next - data, begin - data, tensor->name);
+        next = begin + tensor->bytes;
+    }
+    if (next != data + data_size)
+        return error_set(error, "the data has %zu bytes, but its tensors end after %td", data_size, next - data);
+    return 0;
+}
+
+static int parse_tensors(struct safetensors *table, const char *data, size_t data_size, struct error *error)
+{
+    size_t count = json_object_size(table->header);
+    table->tensors = calloc(count + 1, sizeof *table->tensors);
+    if (!table->tensors)
+        return error_set(error, "out of memory for %zu tensors", count);
+    const char *name;
+    json_t *entry;
+    json_object_foreach(table->header, name, entry)
+    {
+        if (strcmp(name, METADATA_KEY) == 0)
+            continue;
+        struct weights_tensor *tensor = &table->tensors[table->n_tensors++];
+        tensor->name = name;
+        if (parse_tensor(entry, data, data_size, tensor, error) != 0)
+            return error_prefix(error, "tensor '" SHOWN "'", name);
+    }
+    qsort(table->tensors, table->n_tensors, sizeof *table->tensors, compare_places);
+    return check_cover(table, data, data_size, error);
+}
+
+/* ---- Names ---------------------------------------------------------------------------------------------------- */
+
+static int compare_names(const void *left, const void *right)
+{
+    const struct safetensors_name *a = left, *b = right;
+    return strcmp(a->name, b->name);
+}
+
+static const struct safetensors_name *find_name(const struct safetensors *table, const char *name)
+{
+    struct safetensors_name key = {.name = name};
+    return bsearch(&key, table->names, table->n_names, sizeof *table->names, compare_names);
+}
+
+/* Appends the aliases behind the stored names, which are sorted already and stay findable until all are there. */
+static int add_aliases(struct safetensors *table, const json_t *metadata, struct error *error)
+{
+    struct safetensors_name *alias = table->names + table->n_names;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)metadata, key, value)
+    {
+        if (!json_is_string(value))
+            return error_set(error, METADATA_KEY ": the value of '" SHOWN "' is not a string", key);
+        const struct safetensors_name *stored = find_name(table, json_string_value(value));
+        if (strcmp(key, "format") == 0 || !stored)
+            continue;
+        if (find_name(table, key))
+            return error_set(error,
+                             METADATA_KEY ": '" SHOWN "' is mapped to '" SHOWN "', but is itself stored in the file",
+                             key, stored->name);
+        *alias++ = (struct safetensors_name){key, stored->tensor};
+    }
+    table->n_names = (size_t)(alias - table->names);
+    qsort(table->names, table->n_names, sizeof *table->names, compare_names);
+    return 0;
+}
+
+static int build_names(struct safetensors *table, struct error *error)
+{
+    const json_t *metadata = json_object_get(table->header, METADATA_KEY);
+    if (metadata && !json_is_object(metadata))
+        return error_set(error, METADATA_KEY " is not an object");
+    size_t capacity = table->n_tensors + json_object_size(metadata);
+    table->names = calloc(capacity + 1, sizeof *table->names);
+    if (!table->names)
+        return error_set(error, "out of memory for %zu names", capacity);
+    for (size_t i = 0; i < table->n_tensors; i++)
+        table->names[i] = (struct safetensors_name){table->tensors[i].name, i};
+    table->n_names = table->n_tensors;
+    qsort(table->names, table->n_names, sizeof *table->names, compare_names);
+    return metadata ? add_aliases(table, metadata, error) : 0;
+}
+
+int safetensors_parse(const void *bytes, size_t size, struct safetensors *table, struct error *error)
+{
+    *table = (struct safetensors){0};
+    if (size < LENGTH_BYTES)
+        return size == 0 ? error_set(error, "is empty, expected a safetensors file")
+                         : error_set(error, "has %zu bytes, but a safetensors file begins with a length of %d", size,
+                                     LENGTH_BYTES);
+    uint64_t header_size = little_endian_u64(bytes);
+    if (header_size > HEADER_LIMIT_BYTES)
+        return error_set(error, "no safetensors file: its header would have %llu bytes, expected at most %d",
+                         (unsigned long long)header_size, HEADER_LIMIT_BYTES);
+    if (header_size > size - LENGTH_BYTES)
+        return error_set(error, "is cut off: the header has %llu bytes, but only %zu follow its length",
+                         (unsigned long long)header_size, size - LENGTH_BYTES);
+    const char *header = (const char *)bytes + LENGTH_BYTES;
+    table->header = parse_header(header, (size_t)header_size, error);
+    if (!table->header)
+        return -1;
+    if (parse_tensors(table, header + header_size, size - LENGTH_BYTES - (size_t)header_size, error) != 0 ||
+        build_names(table, error) != 0) {
+        safetensors_free(table);
+        return -1;
+    }
+    return 0;
+}
+
+void safetensors_free(struct safetensors *table)
+{
+    free(table->names);
+    free(table->tensors);
+    json_decref(table->header);
+    *table = (struct safetensors){0};
+}
+
+const struct weights_tensor *safetensors_find(const struct safetensors *table, const char *name)
+{
+    const struct safetensors_name *found = find_name(table, name);
+    return found ? &table->tensors[found->tensor] : NULL;
+}
