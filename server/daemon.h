@@ -1,0 +1,15 @@
+/* daemon: from settings to a served process, and back to nothing when a signal asks for it. */
+#ifndef SERVER_DAEMON_H
+#define SERVER_DAEMON_H
+
+#include "config/config.h"
+
+/* Loads the models, serves until SIGTERM or SIGINT, answers what was accepted. Returns the exit status; what went wrong
+ * was logged. A signal while the models load, or a second one, ends the process at once with 128 + its number. Call it
+ * before other threads exist: it blocks those signals for all of them. */
+int daemon_serve(const struct settings *settings);
+
+/* Prints the plan of the model in `folder` to stdout. Returns the exit status. */
+int daemon_explain(const struct settings *settings, const char *folder);
+
+#endif
