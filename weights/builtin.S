@@ -1,4 +1,4 @@
-/* The built-in model's files, for weights/builtin.c. The assembler finds them from the root of the repository. */
+/* The built-in model's files, for weights/builtin_model.c. The assembler finds them from the root of the repository. */
     .section .rodata
 
     .globl weights_builtin_config_begin, weights_builtin_config_end
