@@ -29,7 +29,7 @@ if ! command -v shellcheck >/dev/null; then
     echo "ok 2 # SKIP shellcheck is not installed"
 else
     status=0
-    files '(' -name '*.sh' -o -path .ci/run ')' | xargs -0 shellcheck || status=1 # .ci/run has no suffix
+    files '(' -name '*.sh' -o -path .ci/run ')' | xargs -0 shellcheck -x || status=1 # .ci/run has no suffix
     result 2 $status shellcheck
 fi
 exit $failed

@@ -1,0 +1,81 @@
+# Sourced by the load scripts, which say only what they ask for. Options come from the environment:
+#   URL          a running daemon; without it the script starts build/linformerd (LINFORMERD) on a free port
+#   REQUESTS     how many are measured (400); CONCURRENCY of them are under way at any time (8)
+#   LENGTH       bytes of each text (64), or MIN_LENGTH to MAX_LENGTH (8 to 1024) where lengths vary
+# curl keeps its connections and sends the next request when an answer is complete. It shares the machine with the
+# daemon and its own work is part of what is measured; what is slower than curl itself is measured well.
+# shellcheck shell=bash
+REQUESTS=${REQUESTS:-400} CONCURRENCY=${CONCURRENCY:-8} LENGTH=${LENGTH:-64}
+MIN_LENGTH=${MIN_LENGTH:-8} MAX_LENGTH=${MAX_LENGTH:-1024}
+work=$(mktemp -d)
+daemon=
+trap 'load_end' EXIT
+
+load_end() {
+    [ -z "$daemon" ] || { kill "$daemon" && wait "$daemon"; } || true
+    rm -rf "$work"
+}
+
+# Sets URL: the one given, or that of a daemon of our own.
+load_start() {
+    [ -z "${URL:-}" ] || return 0
+    "${LINFORMERD:-build/linformerd}" --port 0 >"$work/daemon.log" 2>&1 &
+    daemon=$!
+    until URL=$(grep -om1 'listening on http://[^ ]*' "$work/daemon.log"); do
+        kill -0 "$daemon" 2>/dev/null || { cat "$work/daemon.log" >&2 && daemon='' && exit 1; }
+        sleep 0.05
+    done
+    URL=${URL#listening on }
+}
+
+# load_lengths uniform|mixed: one length a line, REQUESTS of them. Mixed ones are uniform in their logarithm, with a
+# fixed seed, so that two runs ask for the same.
+load_lengths() {
+    awk -v n="$REQUESTS" -v kind="$1" -v length_="$LENGTH" -v low="$MIN_LENGTH" -v high="$MAX_LENGTH" 'BEGIN {
+        srand(1)
+        for (i = 0; i < n; i++)
+            print kind == "mixed" ? int(low * exp(rand() * log(high / low)) + 0.5) : length_
+    }'
+}
+
+# load_run NAME: lines "PATH LENGTH BODY" on stdin, @ in BODY standing for a text of LENGTH bytes. Prints rate,
+# percentiles and errors; fails when an answer is not 200 or is missing.
+load_run() {
+    local started_ns finished_ns
+    load_start
+    awk -v url="$URL" -v concurrency="$CONCURRENCY" '
+        BEGIN {
+            text = "the quick brown fox jumps over the lazy dog "
+            print "parallel\nparallel-immediate\nparallel-max = " concurrency "\nno-progress-meter"
+        }
+        {
+            while (length(text) < $2) text = text text
+            body = $0
+            sub(/^[^ ]+ [^ ]+ /, "", body)
+            sub(/@/, substr(text, 1, $2), body)
+            gsub(/"/, "\\\"", body)
+            if (NR > 1) print "next"
+            print "url = \"" url $1 "\"\nheader = \"Content-Type: application/json\"\ndata = \"" body "\""
+            print "output = \"/dev/null\"\nwrite-out = \"%{http_code} %{time_total}\\n\""
+        }' >"$work/requests"
+
+    started_ns=$(date +%s%N)
+    curl -K "$work/requests" >"$work/answers" 2>"$work/complaints" || true # counted below
+    finished_ns=$(date +%s%N)
+
+    sort -k 2,2 -g "$work/answers" |
+        awk -v name="$1" -v wanted="$REQUESTS" -v at_once="$CONCURRENCY" -v ns=$((finished_ns - started_ns)) '
+        function percentile(p) { return 1000 * time[int(n * p / 100 + 0.999999)] } # nearest rank
+        $1 == 200 { time[++n] = $2 }
+        $1 != 200 { status[$1]++ }
+        { answered++ }
+        END {
+            if (answered < wanted) status["none"] += wanted - answered
+            printf "%-8s %d requests, %d at a time: %.1f requests/s\n", name, wanted, at_once, n / (ns / 1e9)
+            if (n) printf "%-8s p50 %.1f  p90 %.1f  p99 %.1f  max %.1f ms\n", "",
+                percentile(50), percentile(90), percentile(99), 1000 * time[n]
+            printf "%-8s errors %d\n", "", wanted - n
+            for (s in status) printf "%-8s answers with status %s: %d\n", "", s, status[s]
+            exit n != wanted
+        }' || { head -3 "$work/complaints" >&2 && return 1; }
+}

@@ -1,0 +1,6 @@
+#!/bin/bash
+# logits.sh: the five likeliest tokens at the last position of texts of LENGTH bytes. Options: see lib.sh.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+load_lengths uniform | sed 's|.*|/logits & {"inputs": "@", "positions": "last", "top_k": 5}|' | load_run logits

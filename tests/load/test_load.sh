@@ -1,0 +1,40 @@
+#!/bin/bash
+# test_load.sh: the load scripts work, count what they should, and fail when answers are not 200. Not how fast it is.
+set -euo pipefail
+here=$(dirname "$0")
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$here/lib.sh" # the daemon of the fourth test, and a work folder that goes at the end
+export REQUESTS=24 CONCURRENCY=4 MAX_LENGTH=256
+out=$work/out
+failed=0
+
+# result NUMBER NAME PATTERN…: each pattern must be in the output
+result() {
+    local number=$1 name=$2 pattern missing=
+    shift 2
+    for pattern in "$@"; do grep -qE "$pattern" "$out" || missing="$missing '$pattern'"; done
+    [ -z "$missing" ] || { sed 's/^/# /' "$out" && echo "# lacks$missing" && printf 'not ' && failed=1; }
+    echo "ok $number - $name"
+}
+
+# The scripts' exit status becomes a last line of their output.
+script() { { "$here/$1.sh" 2>&1 && echo "exit 0" || echo "exit $?"; } >"$out"; }
+
+echo 1..5
+number=0
+for name in embed logits mixed; do
+    script $name
+    result $((++number)) "$name.sh with a daemon of its own" ' 24 requests, 4 at a time: [0-9.]+ requests/s' \
+        'p50 [0-9.]+ +p90 [0-9.]+ +p99 [0-9.]+ ' 'errors 0$' '^exit 0$'
+done
+
+load_start
+URL=$URL/absent script embed
+result 4 "answers of 404 are errors" 'errors 24$' 'status 404: 24$' '^exit 1$'
+
+kill "$daemon"
+wait "$daemon" || true
+daemon=
+URL=$URL script embed
+result 5 "answers that never come are errors" 'errors 24$' 'status 000: 24$' '^exit 1$'
+exit $failed
