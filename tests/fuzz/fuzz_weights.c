@@ -1,0 +1,73 @@
+/* Any bytes as a safetensors file. What begins with a JSON text lacks the length in front of it: that is put there, so
+ * that a fuzzer need not guess it, and what follows the first line break is the data.
+ * What is accepted must be usable: every tensor within the bytes, together all of the data, found under its name,
+ * convertible. */
+#include "weights/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LENGTH_BYTES 8
+#define MOST_CONVERTED 65536 /* elements */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+/* Returns the tensor's bytes. */
+static size_t use_tensor(const struct weights *weights, size_t index, const uint8_t *data, size_t size)
+{
+    const struct weights_tensor *tensor = weights_at(weights, index);
+    const uint8_t *begin = tensor->data;
+    require(begin >= data && tensor->bytes <= size && (size_t)(begin - data) <= size - tensor->bytes);
+    require((size_t)tensor->elements * weights_dtype_size(tensor->dtype) == tensor->bytes);
+    require(weights_find(weights, tensor->name) == tensor && weights_index(weights, tensor) == index);
+    char text[16];
+    require(weights_shape_text(tensor->rank, tensor->shape, text, sizeof text)[0] == '[');
+    if (tensor->elements <= MOST_CONVERTED) {
+        float *values = malloc((size_t)tensor->elements * sizeof *values + 1);
+        require(values && weights_to_f32(tensor, values) == (tensor->dtype <= WEIGHTS_BF16));
+        free(values);
+    }
+    return tensor->bytes;
+}
+
+static void open_file(const uint8_t *data, size_t size)
+{
+    struct error error = {""};
+    struct weights *weights;
+    if (weights_open_memory(data, size, "input", &weights, &error) != 0) {
+        require(strncmp(error.message, "input: ", 7) == 0);
+        return;
+    }
+    size_t header = 0, used = 0;
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
+        header = header << 8 | data[i];
+    for (size_t i = 0; i < weights_count(weights); i++)
+        used += use_tensor(weights, i, data, size);
+    require(LENGTH_BYTES + header + used == size);
+    weights_metadata(weights, "format");
+    weights_close(weights);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2 || data[0] != '{' || data[1] == 0) {
+        open_file(data, size);
+        return 0;
+    }
+    const uint8_t *line_break = memchr(data, '\n', size);
+    size_t header = line_break ? (size_t)(line_break - data) + 1 : size;
+    uint8_t *file = malloc(LENGTH_BYTES + size);
+    require(file);
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        file[i] = (uint8_t)((uint64_t)header >> (8 * i));
+    memcpy(file + LENGTH_BYTES, data, size);
+    open_file(file, LENGTH_BYTES + size);
+    free(file);
+    return 0;
+}
