@@ -1,0 +1,15 @@
+#!/bin/bash
+# debian.sh TARGET [MMDEBSTRAP OPTION…]: a bare Debian 12 (a folder, or a .tar) from the archive. Root.
+# Uses this machine's sources when it is a Debian 12 itself, else deb.debian.org, and its proxy for apt if it has one.
+# The result holds that proxy's address: it is for tests, not for publication.
+set -euo pipefail
+target=$1
+shift
+settings=$(mktemp)
+trap 'rm -f "$settings"' EXIT
+apt-config dump | grep -E '^Acquire::(https?::|Check-)' >"$settings" || true
+sources=()
+if grep -qs bookworm /etc/apt/sources.list.d/debian.sources; then
+    sources=(/etc/apt/sources.list.d/debian.sources)
+fi
+mmdebstrap --quiet --mode=root --variant=minbase --aptopt="$settings" "$@" bookworm "$target" "${sources[@]}"

@@ -1,0 +1,111 @@
+#!/bin/bash
+# test_image.sh: builds docker/Dockerfile as it stands and runs its image read-only and without capabilities.
+# Needs root, and podman where Docker is not; the base image, debian:bookworm-slim, is made from Debian's archive, so no
+# registry is asked. Skipped by name where root or a tool is missing ('docker/packages.sh image' brings the tools).
+# Not covered: Docker's own builder and engine, the base image as Docker Hub has it, other architectures,
+# compose.yaml, Dockerfile.cuda.
+# shellcheck disable=SC2317 # functions that are called through expect and trap
+set -euo pipefail
+MAX_MB=${MAX_MB:-150}                       # of the image; 78 are Debian slim, 43 OpenBLAS
+cache=${CACHE_DIR:-/var/tmp/linformerd-image} # the base image stays here: the first run takes a minute, others seconds
+base=docker.io/library/debian:bookworm-slim
+name=linformerd-test-$$
+image=localhost/$name
+
+skip() {
+    echo "1..1"
+    echo "ok 1 # SKIP $*"
+    exit 0
+}
+[ "$(id -u)" = 0 ] || skip "the image test needs root"
+for tool in podman runc mmdebstrap jq curl ss nsenter; do
+    command -v $tool >/dev/null || skip "the image test needs $tool"
+done
+
+work=$(mktemp -d)
+cleanup() {
+    podman rm -f -t 0 "$name" || true
+    podman rmi -f "$image" || true
+    podman image prune -f --filter until=24h || true # layers of older sources
+    rm -rf "$work"
+} >/dev/null 2>&1
+trap cleanup EXIT
+
+# A store of its own. runc and cgroupfs also work where there is no systemd and where cgroups are of both versions;
+# the default limits are above what a root without CAP_SYS_RESOURCE may set.
+mkdir -p "$cache"
+export CONTAINERS_STORAGE_CONF=$work/storage.conf CONTAINERS_CONF=$work/containers.conf
+cat >"$CONTAINERS_STORAGE_CONF" <<X
+[storage]
+driver = "overlay"
+graphroot = "$cache/graph"
+runroot = "$cache/run"
+X
+cat >"$CONTAINERS_CONF" <<'X'
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+log_driver = "k8s-file"
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+X
+
+# Like Docker Hub's: no documentation, and nothing of apt's stays behind in a layer.
+make_base() {
+    local drop=path-exclude=/usr/share
+    cat >"$work/docker-clean" <<'X'
+DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/*.bin || true"; };
+Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache ""; Acquire::Languages "none"; Acquire::GzipIndexes "true";
+X
+    tests/fresh/debian.sh "$work/base.tar" --include=usr-is-merged --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
+        --dpkgopt=$drop/man/* --dpkgopt=$drop/locale/* --dpkgopt=$drop/info/* --dpkgopt=$drop/doc/* \
+        --dpkgopt='path-include=/usr/share/doc/*/copyright' --customize-hook="rm -f \"\$1\"/var/cache/apt/*.bin" \
+        --customize-hook="copy-in $work/docker-clean /etc/apt/apt.conf.d"
+    podman import -q -c 'CMD ["bash"]' -c 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+        "$work/base.tar" $base
+    rm "$work/base.tar"
+}
+
+number=0 failed=0
+# expect NAME COMMAND…: one test
+expect() {
+    local what=$1
+    shift
+    number=$((number + 1))
+    if "$@" >"$work/said" 2>&1; then
+        echo "ok $number - $what"
+    else
+        sed 's/^/# /' "$work/said" | tail -n 40
+        echo "not ok $number - $what"
+        failed=1
+    fi
+}
+inspect() { jq -e "$1" "$work/image.json"; }
+# In the container's own network namespace: no clash of ports, and no other server can answer.
+ask() { nsenter -n -t "$pid" curl -fsS --retry-connrefused --retry 100 --retry-delay 1 "$@"; }
+on_all_addresses() { nsenter -n -t "$pid" ss -ltnH 'sport = :8080' | tee /dev/stderr | grep -qE '(0\.0\.0\.0|\*|\[::\]):8080'; }
+embeds() { ask http://127.0.0.1:8080/embed --json '{"inputs": "hello"}' | jq -e '.[0] | length > 0'; }
+ends() { podman stop -t 60 "$name" && [ "$(podman inspect -f '{{.State.ExitCode}}' "$name")" = 0 ]; }
+
+podman image exists $base || make_base >&2
+echo 1..10
+# Docker's format: podman's own has no HEALTHCHECK.
+expect "the Dockerfile builds unchanged" \
+    podman build --isolation chroot --pull=never --format docker -t "$image" -f docker/Dockerfile .
+[ $failed = 0 ] || exit 1
+podman image inspect "$image" >"$work/image.json"
+echo "# size: $(jq '.[0].Size / 1e6 | floor' "$work/image.json") MB"
+expect "runs as a numbered user that is not root" inspect '.[0].Config.User | test("^[1-9][0-9]*(:|$)")'
+expect "has a HEALTHCHECK" inspect '.[0].Healthcheck.Test != null'
+expect "is smaller than $MAX_MB MB" inspect ".[0].Size < $MAX_MB * 1e6"
+expect "starts read-only, without capabilities and in 512 MB" podman run -d --name "$name" --network none --read-only \
+    --read-only-tmpfs=false --cap-drop all --security-opt no-new-privileges --memory 512m --pids-limit 64 "$image"
+pid=$(podman inspect -f '{{.State.Pid}}' "$name")
+expect "answers /health" ask http://127.0.0.1:8080/health
+expect "embeds a text with the built-in model" embeds
+expect "listens on all addresses" on_all_addresses
+expect "its HEALTHCHECK passes" podman healthcheck run "$name"
+expect "ends with 0 at SIGTERM" ends
+[ $failed = 0 ] || podman logs "$name" 2>&1 | sed 's/^/# /'
+exit $failed
