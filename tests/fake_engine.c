@@ -1,0 +1,405 @@
+#include "tests/fake_engine.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RECORDED 100000
+
+struct engine {
+    struct engine_options options;
+};
+
+struct model {
+    struct model_info info;
+    struct model_input inputs[ENGINE_MAX_INPUTS];
+    char *architecture;
+};
+
+struct record {
+    const struct model *model;
+    int64_t n_items;
+    int32_t *ids;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct {
+    int64_t max_batch_tokens, max_batch_requests, violations;
+    bool gate_closed;
+    int64_t passes;  /* batches that a closed gate still lets through */
+    int64_t running; /* batches in model_run */
+    int64_t n_records;
+    struct record records[MAX_RECORDED];
+} state;
+
+/* ---- For the tests ---- */
+
+void fake_reset(void)
+{
+    pthread_mutex_lock(&lock);
+    for (int64_t i = 0; i < state.n_records; i++)
+        free(state.records[i].ids);
+    memset(&state, 0, offsetof(__typeof__(state), records));
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_limits(int64_t max_batch_tokens, int64_t max_batch_requests)
+{
+    pthread_mutex_lock(&lock);
+    state.max_batch_tokens = max_batch_tokens;
+    state.max_batch_requests = max_batch_requests;
+    pthread_mutex_unlock(&lock);
+}
+
+int64_t fake_violations(void)
+{
+    pthread_mutex_lock(&lock);
+    int64_t violations = state.violations;
+    pthread_mutex_unlock(&lock);
+    return violations;
+}
+
+static void gate_set(bool closed, int64_t passes)
+{
+    pthread_mutex_lock(&lock);
+    state.gate_closed = closed;
+    state.passes = passes ? state.passes + passes : 0;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_gate_close(void)
+{
+    gate_set(true, 0);
+}
+
+void fake_gate_open(void)
+{
+    gate_set(false, 0);
+}
+
+void fake_gate_pass(void)
+{
+    gate_set(true, 1);
+}
+
+void fake_wait_for_batches(int64_t count)
+{
+    pthread_mutex_lock(&lock);
+    while (state.n_records < count)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+int64_t fake_batches(void)
+{
+    pthread_mutex_lock(&lock);
+    int64_t count = state.n_records;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+int64_t fake_batch(int64_t index, const struct model **model, int32_t *ids, int64_t size)
+{
+    pthread_mutex_lock(&lock);
+    const struct record *record = &state.records[index];
+    int64_t n_items = index < state.n_records ? record->n_items : 0;
+    if (model)
+        *model = n_items ? record->model : NULL;
+    for (int64_t i = 0; i < n_items && i < size; i++)
+        ids[i] = record->ids[i];
+    pthread_mutex_unlock(&lock);
+    return n_items;
+}
+
+float fake_hidden(int32_t id, int64_t row, int64_t column)
+{
+    return (float)id + (float)row / 64 + (float)column / 1024;
+}
+
+/* A permutation of the columns, so that top-k has something to sort. */
+float fake_output(int32_t id, int64_t row, int64_t column)
+{
+    return (float)((column * 7 + id + row * 3) % 1009) / 16;
+}
+
+/* ---- engine.h ---- */
+
+int engine_open(const struct engine_options *options, struct engine **engine, struct error *error)
+{
+    if (strcmp(options->device, "auto") != 0 && strcmp(options->device, "cpu") != 0)
+        return error_set(error, "device: expected auto or cpu, found %s", options->device);
+    *engine = calloc(1, sizeof **engine);
+    if (!*engine)
+        return error_set(error, "out of memory");
+    (*engine)->options = *options;
+    return 0;
+}
+
+void engine_close(struct engine *engine)
+{
+    free(engine);
+}
+
+const char *engine_device(const struct engine *engine)
+{
+    (void)engine;
+    return "cpu";
+}
+
+const char *engine_dtype(const struct engine *engine)
+{
+    (void)engine;
+    return "f32";
+}
+
+const char *engine_kernels(const struct engine *engine)
+{
+    (void)engine;
+    return "fake";
+}
+
+static const struct model_input default_input = {
+    .name = "x", .kind = INPUT_IDS, .columns = 1, .min_length = 1, .max_length = FAKE_MAX_LENGTH};
+static const struct model_info default_info = {
+    .architecture = "fake.LM",
+    .inputs = &default_input,
+    .n_inputs = 1,
+    .vocabulary = FAKE_VOCABULARY,
+    .output_columns = FAKE_VOCABULARY,
+    .hidden_columns = FAKE_COLUMNS,
+    .has_logits = true,
+    .parameters = 4000,
+    .weights_bytes = 16000,
+    .arena_bytes = 32000,
+    .batch_invariant = true,
+    .padding = "slice",
+};
+
+struct model *fake_model(const struct model_info *info)
+{
+    struct model *model = calloc(1, sizeof *model);
+    info = info ? info : &default_info;
+    char *architecture = model ? strdup(info->architecture) : NULL;
+    if (!architecture) {
+        free(model);
+        return NULL;
+    }
+    model->info = *info;
+    memcpy(model->inputs, info->inputs, sizeof *info->inputs * (size_t)info->n_inputs);
+    model->info.inputs = model->inputs;
+    model->info.architecture = model->architecture = architecture;
+    return model;
+}
+
+/* The config's own choices and, if there, its kwargs num_tokens; without it the model takes rows of FAKE_COLUMNS. */
+int engine_load(struct engine *engine, const struct model_config *config, const struct weights *weights,
+                void (*progress)(void *context, double fraction), void *context, struct model **model,
+                struct error *error)
+{
+    (void)engine;
+    (void)weights;
+    struct model_info info = default_info;
+    struct model_input input = default_input;
+    const json_t *num_tokens = json_object_get(config->kwargs, "num_tokens");
+    info.architecture = config->architecture;
+    info.inputs = &input;
+    info.vocabulary = num_tokens ? json_integer_value(num_tokens) : 0;
+    info.has_logits = num_tokens != NULL;
+    info.output_columns = num_tokens ? info.vocabulary : FAKE_COLUMNS;
+    if (!num_tokens) {
+        input.kind = INPUT_ROWS;
+        input.columns = FAKE_COLUMNS;
+    }
+    info.pooling = config->pooling;
+    info.normalize = config->normalize;
+    info.tokenizer = config->tokenizer;
+    *model = fake_model(&info);
+    if (progress)
+        progress(context, 1);
+    return *model ? 0 : error_set(error, "out of memory");
+}
+
+void model_close(struct model *model)
+{
+    if (model)
+        free(model->architecture);
+    free(model);
+}
+
+const struct model_info *model_info(const struct model *model)
+{
+    return &model->info;
+}
+
+static int32_t id_at(const struct model *model, const struct engine_item *item, int64_t row)
+{
+    if (model->inputs[0].kind == INPUT_IDS)
+        return ((const int32_t *)item->inputs[0].data)[row];
+    return (int32_t)((const float *)item->inputs[0].data)[row * model->inputs[0].columns];
+}
+
+static int check_rows(const struct model *model, const struct engine_item *item, struct error *error)
+{
+    for (int64_t i = 0; item->rows && i < item->n_rows; i++)
+        if (item->rows[i] < 0 || item->rows[i] >= item->inputs[0].length)
+            return error_set(error, "row %d: expected one of %lld", item->rows[i], (long long)item->inputs[0].length);
+    if (item->top_k < 0 || item->top_k > model->info.output_columns)
+        return error_set(error, "top_k: expected at most %lld, found %lld", (long long)model->info.output_columns,
+                         (long long)item->top_k);
+    return 0;
+}
+
+int model_check(const struct model *model, const struct engine_item *item, struct error *error)
+{
+    for (int i = 0; i < model->info.n_inputs; i++) {
+        const struct model_input *input = &model->inputs[i];
+        int64_t length = item->inputs[i].length;
+        if (!item->inputs[i].data && !input->optional)
+            return error_set(error, "%s: expected a tensor, found none", input->name);
+        if (item->inputs[i].data && (length < input->min_length || length > input->max_length))
+            return error_set(error, "%s: expected %lld to %lld rows, found %lld", input->name,
+                             (long long)input->min_length, (long long)input->max_length, (long long)length);
+    }
+    for (int64_t row = 0; model->inputs[0].kind == INPUT_IDS && row < item->inputs[0].length; row++) {
+        int32_t id = id_at(model, item, row);
+        if (id < 0 || id >= model->info.vocabulary)
+            return error_set(error, "%s: id %d at row %lld, expected less than %lld", model->inputs[0].name, id,
+                             (long long)row, (long long)model->info.vocabulary);
+    }
+    return check_rows(model, item, error);
+}
+
+int64_t model_item_tokens(const struct model *model, const struct engine_item *item)
+{
+    (void)model;
+    return item->inputs[0].length > 0 ? item->inputs[0].length : 1;
+}
+
+static float with_trouble(int32_t id, float value)
+{
+    return id == FAKE_ID_NAN ? NAN : id == FAKE_ID_INFINITE ? INFINITY : value;
+}
+
+static float hidden_at(const struct model *model, const struct engine_item *item, int64_t row, int64_t column)
+{
+    int32_t id = id_at(model, item, row);
+    return with_trouble(id, fake_hidden(id, row, column));
+}
+
+static float output_at(const struct model *model, const struct engine_item *item, int64_t row, int64_t column)
+{
+    int32_t id = id_at(model, item, row);
+    return with_trouble(id, model->info.has_logits ? fake_output(id, row, column) : fake_hidden(id, row, column));
+}
+
+static float pooled_at(const struct model *model, const struct engine_item *item, int64_t column)
+{
+    int64_t length = item->inputs[0].length;
+    if (item->pooling == POOLING_CLS || item->pooling == POOLING_LAST)
+        return hidden_at(model, item, item->pooling == POOLING_CLS ? 0 : length - 1, column);
+    float sum = 0, most = -INFINITY;
+    for (int64_t row = 0; row < length; row++) {
+        float value = hidden_at(model, item, row, column);
+        sum += value;
+        most = value > most || isnan(value) ? value : most;
+    }
+    return item->pooling == POOLING_MAX ? most : sum / (float)length;
+}
+
+/* Of softmax, whose sum is `sum`; 0: none is asked for. */
+static float probability(float logit, float most, double sum)
+{
+    return sum > 0 ? (float)(exp((double)logit - most) / sum) : logit;
+}
+
+static void run_output_row(const struct model *model, const struct engine_item *item, int64_t index)
+{
+    int64_t row = item->rows ? item->rows[index] : index, columns = model->info.output_columns;
+    float most = -INFINITY;
+    double sum = 0;
+    for (int64_t column = 0; item->softmax && column < columns; column++)
+        most = fmaxf(most, output_at(model, item, row, column));
+    for (int64_t column = 0; item->softmax && column < columns; column++)
+        sum += exp((double)output_at(model, item, row, column) - most);
+    for (int64_t column = 0; item->top_k == 0 && column < columns; column++)
+        item->output[index * columns + column] = probability(output_at(model, item, row, column), most, sum);
+
+    int32_t *best = item->top_k ? item->top_columns + index * item->top_k : NULL;
+    for (int64_t found = 0; found < item->top_k; found++) {
+        int32_t choice = -1;
+        for (int32_t column = 0; column < columns; column++) {
+            float value = output_at(model, item, row, column);
+            bool after = found == 0 || value < output_at(model, item, row, best[found - 1]) ||
+                         (value == output_at(model, item, row, best[found - 1]) && column > best[found - 1]);
+            if (after && (choice < 0 || value > output_at(model, item, row, choice)))
+                choice = column;
+        }
+        best[found] = choice < 0 ? (int32_t)found : choice; /* a row of NaN has no order */
+        item->top_values[index * item->top_k + found] =
+            probability(output_at(model, item, row, best[found]), most, sum);
+    }
+}
+
+static void run_item(const struct model *model, const struct engine_item *item)
+{
+    for (int64_t row = 0; item->hidden && row < item->inputs[0].length; row++)
+        for (int64_t column = 0; column < model->info.hidden_columns; column++)
+            item->hidden[row * model->info.hidden_columns + column] = hidden_at(model, item, row, column);
+    for (int64_t column = 0; item->pooled && column < model->info.hidden_columns; column++)
+        item->pooled[column] = pooled_at(model, item, column);
+    for (int64_t index = 0; (item->output || item->top_k) && index < item->n_rows; index++)
+        run_output_row(model, item, index);
+}
+
+/* The lock is held. */
+static void record_batch(const struct model *model, const struct engine_item *items, int64_t n_items)
+{
+    int64_t tokens = 0;
+    struct record record = {.model = model, .n_items = n_items, .ids = calloc((size_t)n_items, sizeof *record.ids)};
+    for (int64_t i = 0; i < n_items; i++) {
+        tokens += model_item_tokens(model, &items[i]);
+        record.ids[i] = id_at(model, &items[i], 0);
+    }
+    if (state.n_records < MAX_RECORDED)
+        state.records[state.n_records++] = record;
+    else
+        free(record.ids);
+    state.violations += n_items < 1 || state.running > 0 ||
+                        (state.max_batch_requests && n_items > state.max_batch_requests) ||
+                        (state.max_batch_tokens && n_items > 1 && tokens > state.max_batch_tokens);
+}
+
+int model_run(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error)
+{
+    pthread_mutex_lock(&lock);
+    record_batch(model, items, n_items);
+    state.running++;
+    pthread_cond_broadcast(&changed);
+    while (state.gate_closed && state.passes == 0)
+        pthread_cond_wait(&changed, &lock);
+    if (state.gate_closed)
+        state.passes--;
+    pthread_mutex_unlock(&lock);
+
+    int status = 0;
+    for (int64_t i = 0; i < n_items; i++) {
+        run_item(model, &items[i]);
+        for (int64_t row = 0; row < items[i].inputs[0].length; row++)
+            if (id_at(model, &items[i], row) == FAKE_ID_FAIL)
+                status = error_set(error, "the fake device failed");
+    }
+    pthread_mutex_lock(&lock);
+    state.running--;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void model_explain(const struct model *model, int64_t tokens, FILE *out)
+{
+    fprintf(out, "fake plan for %lld tokens\nweights_bytes %zu\narena_bytes %zu\n", (long long)tokens,
+            model->info.weights_bytes, model->info.arena_bytes);
+}
