@@ -1,6 +1,7 @@
 /* engine: a loaded model and the running of batches through it.
  *
- *     engine_open -> engine_load -> model_check for each item -> model_run for a batch -> … -> model_close -> engine_close
+ *     engine_open -> engine_load -> model_check for each item -> model_run for a batch -> … -> model_close ->
+ * engine_close
  *
  * An item is one sequence (or the call of a model with several inputs). Items of a batch don't see each other: where
  * model_info.batch_invariant holds, an item's results are the same bits alone and in any batch.
@@ -52,7 +53,8 @@ struct model_input {
     const char *name; /* the parameter's name in the class's forward() */
     enum input_kind kind;
     int64_t columns;    /* of INPUT_ROWS; 1 for ids */
-    int64_t max_length; /* rows; INT64_MAX: as many as a batch holds */
+    int64_t min_length; /* rows */
+    int64_t max_length; /* rows */
     bool optional;
 };
 
@@ -68,8 +70,8 @@ struct model_info {
     size_t weights_bytes;   /* resident */
     size_t arena_bytes;     /* resident: activations of the largest batch */
     bool batch_invariant;
-    const char *padding;    /* "slice" … */
-    enum pooling pooling;   /* of config.json, like the next two */
+    const char *padding;  /* "slice" … */
+    enum pooling pooling; /* of config.json, like the next two */
     bool normalize;
     enum tokenizer tokenizer;
 };
@@ -89,7 +91,7 @@ struct engine_item {
 
     float *output;       /* (n_rows, output_columns) */
     const int32_t *rows; /* which rows of the output; each in [0, length); NULL with n_rows == length: all, in order */
-    int64_t n_rows;
+    int64_t n_rows;      /* at most length */
     bool softmax;        /* probabilities over the columns in place of the output */
     int64_t top_k;       /* > 0: the best top_k columns of each row, best first, ties by column, in place of `output` */
     int32_t *top_columns; /* (n_rows, top_k) */

@@ -1,0 +1,140 @@
+#include "engine/cpu/give.h"
+
+#include <math.h>
+#include <string.h>
+
+static const float *hidden_of(const struct cpu_run *run, const struct plan_step *step)
+{
+    return (const float *)(run->arena + run->plan->values[step->x].offset);
+}
+
+static const struct layout *layout_of(const struct cpu_run *run, const struct plan_step *step)
+{
+    return &run->batch->layouts[run->plan->values[step->x].axis];
+}
+
+void cpu_give_hidden(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step);
+    const float *x = hidden_of(run, step);
+    int64_t columns = run->plan->values[step->x].columns;
+    for (int64_t b = 0; b < run->batch->n_items; b++)
+        if (run->batch->items[b].hidden)
+            memcpy(run->batch->items[b].hidden, x + layout->starts[b] * columns,
+                   (size_t)((layout->starts[b + 1] - layout->starts[b]) * columns) * sizeof *x);
+}
+
+static void pool_mean(int64_t rows, int64_t columns, const float *x, float *pooled)
+{
+    memset(pooled, 0, (size_t)columns * sizeof *pooled);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < columns; i++)
+            pooled[i] += x[r * columns + i];
+    for (int64_t i = 0; i < columns; i++)
+        pooled[i] /= (float)rows;
+}
+
+/* A NaN stays one, as in torch.max. */
+static void pool_max(int64_t rows, int64_t columns, const float *x, float *pooled)
+{
+    memcpy(pooled, x, (size_t)columns * sizeof *pooled);
+    for (int64_t r = 1; r < rows; r++)
+        for (int64_t i = 0; i < columns; i++)
+            if (x[r * columns + i] > pooled[i] || isnan(x[r * columns + i]))
+                pooled[i] = x[r * columns + i];
+}
+
+void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step);
+    int64_t columns = run->plan->values[step->x].columns;
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        const struct engine_item *item = &run->batch->items[b];
+        const float *x = hidden_of(run, step) + layout->starts[b] * columns;
+        int64_t rows = layout->starts[b + 1] - layout->starts[b];
+        if (!item->pooled)
+            continue;
+        if (item->pooling == POOLING_MEAN)
+            pool_mean(rows, columns, x, item->pooled);
+        else if (item->pooling == POOLING_MAX)
+            pool_max(rows, columns, x, item->pooled);
+        else
+            memcpy(item->pooled, x + (item->pooling == POOLING_LAST ? rows - 1 : 0) * columns,
+                   (size_t)columns * sizeof *x);
+    }
+}
+
+/* ---- The class's output, for the wanted rows alone, PLAN_ROW_BLOCK at a time ---- */
+
+int64_t cpu_give_output_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    if (step->weight == PLAN_NONE)
+        return PLAN_ROW_BLOCK * plan->values[step->x].columns;
+    return PLAN_ROW_BLOCK * (plan->weights[step->weight].columns + plan->weights[step->weight].rows);
+}
+
+/* The best `count` of `values`, best first, ties by column: insertion into a short list. A NaN is never better. */
+static void top_k(int64_t columns, const float *values, int64_t count, int32_t *top_columns, float *top_values)
+{
+    int64_t found = 0;
+    for (int64_t c = 0; c < columns; c++) {
+        if (found == count && !(values[c] > top_values[count - 1]))
+            continue;
+        int64_t place = found < count ? found++ : count - 1;
+        for (; place > 0 && values[c] > top_values[place - 1]; place--) {
+            top_values[place] = top_values[place - 1];
+            top_columns[place] = top_columns[place - 1];
+        }
+        top_values[place] = values[c];
+        top_columns[place] = (int32_t)c;
+    }
+}
+
+static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, int64_t columns, float *row)
+{
+    const struct engine_item *item = &run->batch->items[wanted->item];
+    if (item->softmax)
+        run->vector->softmax(columns, 1.0f, row);
+    if (item->top_k > 0)
+        top_k(columns, row, item->top_k, item->top_columns + wanted->index * item->top_k,
+              item->top_values + wanted->index * item->top_k);
+    else
+        memcpy(item->output + wanted->index * columns, row, (size_t)columns * sizeof *row);
+}
+
+/* out (PLAN_ROW_BLOCK, columns) = rows Wᵀ + b, panel by panel */
+static void output_layer(const struct cpu_run *run, const struct plan_step *step, const float *rows, float *out)
+{
+    const struct plan_weight *weight = &run->plan->weights[step->weight];
+    const float *bias = step->bias == PLAN_NONE ? NULL : run->plan->weights[step->bias].data;
+    int64_t columns = weight->rows, depth = weight->columns;
+    int64_t panels = (columns + PRODUCTS_PANEL - 1) / PRODUCTS_PANEL;
+#pragma omp parallel for num_threads(run->threads) if (panels > 1) schedule(dynamic)
+    for (int64_t p = 0; p < panels; p++) {
+        int64_t column = p * PRODUCTS_PANEL, left = columns - column;
+        int64_t width = left < PRODUCTS_PANEL ? left : PRODUCTS_PANEL;
+        products_linear_tile(run->products, width, depth, rows, depth, weight->data + column * depth, out + column,
+                             columns);
+        run->vector->finish_linear(PLAN_ROW_BLOCK, width, out + column, columns, bias ? bias + column : NULL,
+                                   ACTIVATION_NONE, NULL, 0);
+    }
+}
+
+void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = hidden_of(run, step);
+    int64_t depth = run->plan->values[step->x].columns;
+    int64_t columns = step->weight == PLAN_NONE ? depth : run->plan->weights[step->weight].rows;
+    float *rows = run->shared, *out = step->weight == PLAN_NONE ? rows : rows + PLAN_ROW_BLOCK * depth;
+    for (int64_t first = 0; first < run->batch->n_wanted; first += PLAN_ROW_BLOCK) {
+        const struct wanted_row *wanted = run->batch->wanted + first;
+        int64_t left = run->batch->n_wanted - first, count = left < PLAN_ROW_BLOCK ? left : PLAN_ROW_BLOCK;
+        for (int64_t i = 0; i < count; i++)
+            memcpy(rows + i * depth, x + wanted[i].row * depth, (size_t)depth * sizeof *x);
+        if (step->weight != PLAN_NONE)
+            output_layer(run, step, rows, out);
+#pragma omp parallel for num_threads(run->threads) if (count > 1)
+        for (int64_t i = 0; i < count; i++)
+            deliver(run, &wanted[i], columns, out + i * columns);
+    }
+}

@@ -1,0 +1,259 @@
+/* Kernels on rows and on sequences. Work is cut into tasks that threads take; each task writes rows or columns of its
+ * own and computes them in one fixed order, so neither threads nor batch mates change a bit. give.c has the kernels
+ * that write results. */
+#include "engine/cpu/operations.h"
+#include "engine/cpu/give.h"
+
+#include <omp.h>
+#include <string.h>
+
+#define ROWS_PER_TASK PLAN_ROW_BLOCK
+#define SEQUENCE_COLUMNS 64 /* of a project_sequence tile */
+
+static float *floats_of(const struct cpu_run *run, int value)
+{
+    return (float *)(run->arena + run->plan->values[value].offset);
+}
+
+static const struct layout *layout_of(const struct cpu_run *run, int value)
+{
+    return &run->batch->layouts[run->plan->values[value].axis];
+}
+
+static int64_t columns_of(const struct cpu_run *run, int value)
+{
+    return run->plan->values[value].columns;
+}
+
+static const float *weight_of(const struct cpu_run *run, int weight)
+{
+    return weight == PLAN_NONE ? NULL : run->plan->weights[weight].data;
+}
+
+static int64_t rows_of(const struct cpu_run *run, int value)
+{
+    return layout_of(run, value)->starts[run->batch->n_items];
+}
+
+static int64_t tasks_for(int64_t count, int64_t each)
+{
+    return (count + each - 1) / each;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Threads for so many tasks: waking more than there is work for costs more than it brings. */
+static int threads_for(const struct cpu_run *run, int64_t tasks)
+{
+    return tasks < run->threads ? (int)tasks : run->threads;
+}
+
+/* ---- On rows ---- */
+
+static void embed(const struct cpu_run *run, const struct plan_step *step)
+{
+    const int32_t *ids = (const int32_t *)(run->arena + run->plan->values[step->x].offset);
+    const float *table = weight_of(run, step->weight);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(y + r * columns, table + ids[r] * columns, (size_t)columns * sizeof *y);
+}
+
+/* y = x + (major + minor): the library sums the tables before it adds them to x. */
+static void add_position_row(int64_t columns, const float *x, const float *major, const float *minor, float *y)
+{
+    for (int64_t i = 0; i < columns; i++)
+        y[i] = x[i] + (minor ? major[i] + minor[i] : major[i]);
+}
+
+static void add_positions(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x);
+    const float *x = floats_of(run, step->x), *major = weight_of(run, step->weight),
+                *minor = weight_of(run, step->bias);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), period = step->period;
+#pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
+    for (int64_t b = 0; b < layout->n_blocks; b++) {
+        const struct row_block *block = &layout->blocks[b];
+        for (int64_t r = block->first; r < block->first + block->rows; r++) {
+            int64_t position = r - layout->starts[block->item];
+            add_position_row(columns, x + r * columns, major + position / period * columns,
+                             minor ? minor + position % period * columns : NULL, y + r * columns);
+        }
+    }
+}
+
+static void layer_norm(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x), tasks = tasks_for(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t first = t * ROWS_PER_TASK;
+        run->vector->layer_norm(least(ROWS_PER_TASK, rows - first), columns, x + first * columns,
+                                weight_of(run, step->weight), weight_of(run, step->bias), step->epsilon,
+                                y + first * columns);
+    }
+}
+
+static void gelu(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x), tasks = tasks_for(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t first = t * ROWS_PER_TASK;
+        run->vector->gelu(least(ROWS_PER_TASK, rows - first) * columns, x + first * columns, y + first * columns);
+    }
+}
+
+static void add(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x), tasks = tasks_for(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t first = t * ROWS_PER_TASK * columns;
+        int64_t count = least(ROWS_PER_TASK, rows - t * ROWS_PER_TASK) * columns;
+        run->vector->add(count, x + first, z + first, step->scale, y + first);
+    }
+}
+
+/* Tiles of PLAN_ROW_BLOCK rows by PRODUCTS_PANEL columns. The last tile's surplus rows are in the arena too; what they
+ * hold is of no account, since a row of a product depends on no other. */
+static void linear(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct plan_weight *weight = &run->plan->weights[step->weight];
+    const float *x = floats_of(run, step->x), *bias = weight_of(run, step->bias);
+    const float *residual = step->z == PLAN_NONE ? NULL : floats_of(run, step->z);
+    float *y = floats_of(run, step->y);
+    int64_t rows = rows_of(run, step->x), depth = weight->columns, columns = weight->rows;
+    int64_t panels = tasks_for(columns, PRODUCTS_PANEL), tasks = tasks_for(rows, PLAN_ROW_BLOCK) * panels;
+#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t row = t / panels * PLAN_ROW_BLOCK, column = t % panels * PRODUCTS_PANEL;
+        int64_t width = least(PRODUCTS_PANEL, columns - column);
+        float *tile = y + row * columns + column;
+        products_linear_tile(run->products, width, depth, x + row * depth, depth, weight->data + column * depth, tile,
+                             columns);
+        run->vector->finish_linear(least(PLAN_ROW_BLOCK, rows - row), width, tile, columns, bias ? bias + column : NULL,
+                                   step->activation, residual ? residual + row * columns + column : NULL, columns);
+    }
+}
+
+/* ---- On sequences ---- */
+
+static void project_sequence(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
+    const struct plan_weight *projection = &run->plan->weights[step->weight];
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), panels = tasks_for(columns, SEQUENCE_COLUMNS);
+    int64_t tasks = run->batch->n_items * panels;
+#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t item = t / panels, column = t % panels * SEQUENCE_COLUMNS;
+        products_sequence_tile(run->products, from->starts[item + 1] - from->starts[item], projection->columns,
+                               least(SEQUENCE_COLUMNS, columns - column), projection->data,
+                               x + from->starts[item] * columns + column, columns,
+                               y + to->starts[item] * columns + column, columns);
+    }
+}
+
+static void attend(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x), *keys_layout = layout_of(run, step->keys);
+    const float *queries = floats_of(run, step->x), *keys = floats_of(run, step->keys);
+    const float *values = floats_of(run, step->values);
+    float *out = floats_of(run, step->y);
+    int64_t query_columns = columns_of(run, step->x), key_columns = columns_of(run, step->keys);
+    int64_t dim_head = query_columns / step->heads, tasks = layout->n_blocks * step->heads;
+#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
+    for (int64_t t = 0; t < tasks; t++) {
+        const struct row_block *block = &layout->blocks[t / step->heads];
+        int64_t head = t % step->heads, kv_head = head * step->kv_heads / step->heads;
+        int64_t query = block->first * query_columns + head * dim_head;
+        int64_t key = keys_layout->starts[block->item] * key_columns + kv_head * dim_head;
+        run->vector->attend(&(struct vector_attend){
+            .rows = block->rows,
+            .k = keys_layout->starts[block->item + 1] - keys_layout->starts[block->item],
+            .dim_head = dim_head,
+            .queries = queries + query,
+            .query_stride = query_columns,
+            .keys = keys + key,
+            .values = values + key,
+            .key_stride = key_columns,
+            .scale = step->scale,
+            .out = out + query,
+            .out_stride = query_columns,
+            .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
+        });
+    }
+}
+
+/* One row of x, its segments taken from the neighbours; `position` of `length` in its item. */
+static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
+                      float *y)
+{
+    int64_t segment = columns / step->n_shifts;
+    memcpy(y, x, (size_t)columns * sizeof *y);
+    for (int64_t s = 0; s < step->n_shifts; s++) {
+        int64_t shift = step->shifts[s], from = position - shift;
+        if (from < 0 || from >= length)
+            memset(y + s * segment, 0, (size_t)segment * sizeof *y);
+        else
+            memcpy(y + s * segment, x - shift * columns + s * segment, (size_t)segment * sizeof *y);
+    }
+}
+
+static void shift_tokens(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x);
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+#pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
+    for (int64_t b = 0; b < layout->n_blocks; b++) {
+        const struct row_block *block = &layout->blocks[b];
+        int64_t start = layout->starts[block->item], length = layout->starts[block->item + 1] - start;
+        for (int64_t r = block->first; r < block->first + block->rows; r++)
+            shift_row(step, columns, r - start, length, x + r * columns, y + r * columns);
+    }
+}
+
+cpu_operation *const cpu_operations[OP_COUNT] = {
+    [OP_EMBED] = embed,
+    [OP_ADD_POSITIONS] = add_positions,
+    [OP_LAYER_NORM] = layer_norm,
+    [OP_LINEAR] = linear,
+    [OP_GELU] = gelu,
+    [OP_ADD] = add,
+    [OP_PROJECT_SEQUENCE] = project_sequence,
+    [OP_ATTEND] = attend,
+    [OP_SHIFT_TOKENS] = shift_tokens,
+    [OP_GIVE_HIDDEN] = cpu_give_hidden,
+    [OP_GIVE_POOLED] = cpu_give_pooled,
+    [OP_GIVE_OUTPUT] = cpu_give_output,
+};
+
+int64_t cpu_thread_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    if (step->operation != OP_ATTEND)
+        return 0;
+    int64_t k = plan->axes[plan->values[step->keys].axis].rows_per_item;
+    return vector_attend_scratch(k, plan->values[step->x].columns / step->heads);
+}
+
+int64_t cpu_shared_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    return step->operation == OP_GIVE_OUTPUT ? cpu_give_output_scratch(plan, step) : 0;
+}

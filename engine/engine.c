@@ -1,0 +1,272 @@
+/* The engine's public functions: choosing a backend, loading a model, checking items, running batches. */
+#include "engine/engine.h"
+#include "engine/backend.h"
+#include "engine/families/family.h"
+#include "engine/model.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct engine {
+    const struct backend_functions *functions;
+    struct backend *backend;
+    int64_t max_batch_tokens, max_batch_requests;
+};
+
+struct model {
+    struct engine *engine;
+    struct plan *plan;
+    struct backend_model *resident;
+    struct batch batch;
+    char *architecture;
+    struct model_input inputs[ENGINE_MAX_INPUTS];
+    struct model_info info;
+};
+
+static bool is_one_of(const char *text, const char *first, const char *second)
+{
+    return strcmp(text, first) == 0 || strcmp(text, second) == 0;
+}
+
+int engine_open(const struct engine_options *options, struct engine **engine, struct error *error)
+{
+    if (!is_one_of(options->device, "auto", "cpu"))
+        return error_set(error, "device \"%s\": expected auto or cpu; this build has no CUDA engine", options->device);
+    if (!is_one_of(options->dtype, "auto", "f32"))
+        return error_set(error, "dtype \"%s\": expected auto or f32 on the CPU", options->dtype);
+    assert(options->max_batch_tokens >= 1 && options->max_batch_requests >= 1);
+    struct engine *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return error_set(error, "out of memory while opening the engine");
+    opened->functions = &backend_cpu;
+    opened->max_batch_tokens = options->max_batch_tokens;
+    opened->max_batch_requests = options->max_batch_requests;
+    if (opened->functions->open(options, &opened->backend, error) != 0) {
+        free(opened);
+        return -1;
+    }
+    *engine = opened;
+    return 0;
+}
+
+void engine_close(struct engine *engine)
+{
+    if (!engine)
+        return;
+    engine->functions->close(engine->backend);
+    free(engine);
+}
+
+const char *engine_device(const struct engine *engine)
+{
+    return engine->functions->name;
+}
+
+const char *engine_dtype(const struct engine *engine)
+{
+    (void)engine;
+    return "f32";
+}
+
+const char *engine_kernels(const struct engine *engine)
+{
+    return engine->functions->kernels(engine->backend);
+}
+
+/* ---- Loading ---- */
+
+static int choose_padding(const struct family_class *class, enum padding asked, enum padding *chosen,
+                          struct error *error)
+{
+    *chosen = asked == PADDING_DEFAULT ? class->paddings[0] : asked;
+    char can[64] = "";
+    for (size_t i = 0; class->paddings[i] != PADDING_DEFAULT; i++) {
+        if (class->paddings[i] == *chosen)
+            return 0;
+        size_t length = strlen(can);
+        snprintf(can + length, sizeof can - length, "%s%s", length ? " or " : "", padding_name(class->paddings[i]));
+    }
+    return error_set(error, "padding \"%s\": %s can have %s", padding_name(asked), class->name, can);
+}
+
+static int build_plan(const struct engine *engine, const struct model_config *config, const struct weights *weights,
+                      struct plan **plan, struct error *error)
+{
+    enum padding padding;
+    const struct family_class *class = family_find(config->architecture, error);
+    if (!class || choose_padding(class, config->padding, &padding, error) != 0)
+        return -1;
+    struct plan_builder builder;
+    if (plan_begin(&builder, weights, error) != 0)
+        return -1;
+    class->build(&builder, class->name, config);
+    builder.plan->padding = padding;
+    return plan_finish(&builder, engine->max_batch_tokens, engine->max_batch_requests, plan);
+}
+
+static void fill_info(struct model *model, const struct model_config *config, const struct weights *weights)
+{
+    const struct plan *plan = model->plan;
+    const struct backend_functions *functions = model->engine->functions;
+    struct model_info *info = &model->info;
+    for (int i = 0; i < plan->n_inputs; i++) {
+        model->inputs[i] = plan->inputs[i].input;
+        if (plan->padding == PADDING_EXACT && plan->inputs[i].own_limit)
+            model->inputs[i].min_length = model->inputs[i].max_length;
+    }
+    for (size_t i = 0; i < weights_count(weights); i++)
+        info->parameters += weights_at(weights, i)->elements;
+    for (int i = 0; i < plan->n_weights; i++)
+        info->weights_bytes += (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof(float);
+    info->arena_bytes = plan->arena_bytes + functions->scratch_bytes(model->resident);
+    info->architecture = model->architecture;
+    info->inputs = model->inputs;
+    info->n_inputs = plan->n_inputs;
+    info->vocabulary = plan->vocabulary;
+    info->output_columns = plan->output_columns;
+    info->hidden_columns = plan->hidden_columns;
+    info->has_logits = plan->has_logits;
+    info->batch_invariant = functions->batch_invariant(model->engine->backend);
+    info->padding = padding_name(plan->padding);
+    info->pooling = config->pooling;
+    info->normalize = config->normalize;
+    info->tokenizer = config->tokenizer;
+}
+
+/* The byte tokenizer makes ids 0 … 258: a model of fewer could not take every text. */
+static int check_tokenizer(const struct model_config *config, const struct plan *plan, struct error *error)
+{
+    if (config->tokenizer == TOKENIZER_BYTE && plan->vocabulary < 259)
+        return error_set(error, "tokenizer \"byte\" makes ids up to 258; the model's vocabulary is %lld",
+                         (long long)plan->vocabulary);
+    return 0;
+}
+
+int engine_load(struct engine *engine, const struct model_config *config, const struct weights *weights,
+                void (*progress)(void *context, double fraction), void *context, struct model **model,
+                struct error *error)
+{
+    struct model *loaded = calloc(1, sizeof *loaded);
+    if (!loaded)
+        return error_set(error, "out of memory while loading a model");
+    loaded->engine = engine;
+    loaded->architecture = strdup(config->architecture);
+    if (!loaded->architecture) {
+        error_set(error, "out of memory while loading a model");
+        goto fail;
+    }
+    if (progress)
+        progress(context, 0.0);
+    if (build_plan(engine, config, weights, &loaded->plan, error) != 0)
+        goto fail;
+    if (check_tokenizer(config, loaded->plan, error) != 0 || padder_open(loaded->plan, &loaded->batch, error) != 0)
+        goto fail;
+    if (engine->functions->prepare(engine->backend, loaded->plan, &loaded->resident, error) != 0)
+        goto fail;
+    fill_info(loaded, config, weights);
+    if (progress)
+        progress(context, 1.0);
+    *model = loaded;
+    return 0;
+fail:
+    model_close(loaded);
+    return -1;
+}
+
+void model_close(struct model *model)
+{
+    if (!model)
+        return;
+    if (model->resident)
+        model->engine->functions->unprepare(model->resident);
+    if (model->plan)
+        padder_free(model->plan, &model->batch);
+    plan_free(model->plan);
+    free(model->architecture);
+    free(model);
+}
+
+const struct model_info *model_info(const struct model *model)
+{
+    return &model->info;
+}
+
+const struct plan *model_plan(const struct model *model)
+{
+    return model->plan;
+}
+
+/* ---- Items ---- */
+
+static int check_ids(const struct model *model, const char *name, const int32_t *ids, int64_t length,
+                     struct error *error)
+{
+    int64_t vocabulary = model->info.vocabulary;
+    for (int64_t i = 0; i < length; i++)
+        if (ids[i] < 0 || ids[i] >= vocabulary)
+            return error_set(error, "%s[%lld] is %ld; the model's ids are 0 to %lld", name, (long long)i, (long)ids[i],
+                             (long long)vocabulary - 1);
+    return 0;
+}
+
+static int check_input(const struct model *model, const struct engine_item *item, int index, struct error *error)
+{
+    const struct model_input *input = &model->inputs[index];
+    const void *data = item->inputs[index].data;
+    if (!data && !input->optional)
+        return error_set(error, "input \"%s\" is not given", input->name);
+    int64_t length = padder_length(model->plan, item, index);
+    if (length < 1)
+        return error_set(error, "input \"%s\" is empty; expected at least one row", input->name);
+    if (length > input->max_length)
+        return error_set(error, "input \"%s\" has %lld rows; the model takes at most %lld", input->name,
+                         (long long)length, (long long)input->max_length);
+    if (length < input->min_length)
+        return error_set(error, "input \"%s\" has %lld rows; with padding \"exact\" the model takes exactly %lld",
+                         input->name, (long long)length, (long long)input->min_length);
+    return data && input->kind == INPUT_IDS ? check_ids(model, input->name, data, length, error) : 0;
+}
+
+static int check_output(const struct model *model, const struct engine_item *item, struct error *error)
+{
+    if (!item->output && item->top_k == 0)
+        return 0;
+    int64_t length = item->inputs[0].length, columns = model->info.output_columns;
+    if (item->top_k < 0 || item->top_k > columns)
+        return error_set(error, "top_k is %lld; expected 1 to %lld", (long long)item->top_k, (long long)columns);
+    if (item->n_rows < 0 || (!item->rows && item->n_rows != length))
+        return error_set(error, "%lld rows of the output wanted; there are %lld", (long long)item->n_rows,
+                         (long long)length);
+    for (int64_t i = 0; item->rows && i < item->n_rows; i++)
+        if (item->rows[i] < 0 || item->rows[i] >= length)
+            return error_set(error, "positions[%lld] is %ld; the input has positions 0 to %lld", (long long)i,
+                             (long)item->rows[i], (long long)length - 1);
+    return 0;
+}
+
+int model_check(const struct model *model, const struct engine_item *item, struct error *error)
+{
+    for (int i = 0; i < model->info.n_inputs; i++)
+        if (check_input(model, item, i, error) != 0)
+            return -1;
+    return check_output(model, item, error);
+}
+
+int64_t model_item_tokens(const struct model *model, const struct engine_item *item)
+{
+    int64_t tokens = 1;
+    for (int i = 0; i < model->info.n_inputs; i++) {
+        int64_t length = padder_length(model->plan, item, i);
+        if (length > tokens)
+            tokens = length;
+    }
+    return tokens;
+}
+
+int model_run(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error)
+{
+    assert(n_items >= 1 && n_items <= model->plan->max_items);
+    padder_lay_out(model->plan, &model->batch, items, n_items);
+    return model->engine->functions->run(model->resident, &model->batch, error);
+}

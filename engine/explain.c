@@ -1,0 +1,102 @@
+/* --explain: the plan as a table. */
+#include "engine/engine.h"
+#include "engine/model.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Floating point operations of a step for one item of `rows` rows; a multiplication and an addition are two. */
+static int64_t step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    const struct plan_value *x = &plan->values[step->x];
+    int64_t x_rows = plan_value_rows(plan, step->x, rows, 1), elements = x_rows * x->columns;
+    switch (step->operation) {
+    case OP_LINEAR:
+        return 2 * x_rows * x->columns * plan->weights[step->weight].rows;
+    case OP_GIVE_OUTPUT:
+        return step->weight == PLAN_NONE ? 0 : 2 * x_rows * x->columns * plan->weights[step->weight].rows;
+    case OP_PROJECT_SEQUENCE:
+        return 2 * elements * plan->weights[step->weight].columns;
+    case OP_ATTEND:
+        return 4 * elements * plan_value_rows(plan, step->keys, rows, 1);
+    case OP_LAYER_NORM:
+        return 8 * elements;
+    case OP_GELU:
+        return 30 * elements;
+    case OP_ADD_POSITIONS:
+    case OP_ADD:
+    case OP_GIVE_POOLED:
+        return elements;
+    case OP_EMBED:
+    case OP_SHIFT_TOKENS:
+    case OP_GIVE_HIDDEN:
+    case OP_COUNT:
+        break;
+    }
+    return 0;
+}
+
+/* Bytes of the values and weights that a step reads and writes. */
+static int64_t step_bytes(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    const int values[] = {step->x, step->y, step->z, step->keys, step->values};
+    const int weights[] = {step->weight, step->bias};
+    int64_t elements = 0;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (values[i] != PLAN_NONE)
+            elements += plan_value_rows(plan, values[i], rows, 1) * plan->values[values[i]].columns;
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        if (weights[i] != PLAN_NONE)
+            elements += plan->weights[weights[i]].rows * plan->weights[weights[i]].columns;
+    return elements * (int64_t)sizeof(float);
+}
+
+static void print_value(const struct plan *plan, const char *label, int value, int64_t rows, FILE *out)
+{
+    if (value != PLAN_NONE)
+        fprintf(out, " %s v%d (%" PRId64 ", %" PRId64 ")", label, value, plan_value_rows(plan, value, rows, 1),
+                plan->values[value].columns);
+}
+
+static void print_step(const struct plan *plan, int index, int64_t rows, FILE *out)
+{
+    const struct plan_step *step = &plan->steps[index];
+    fprintf(out, "%4d %-16s %14" PRId64 " %13" PRId64 " ", index, operation_name(step->operation),
+            step_flops(plan, step, rows), step_bytes(plan, step, rows));
+    print_value(plan, "x", step->x, rows, out);
+    print_value(plan, "keys", step->keys, rows, out);
+    print_value(plan, "values", step->values, rows, out);
+    if (step->weight != PLAN_NONE)
+        fprintf(out, " %s (%" PRId64 ", %" PRId64 ")", plan->weights[step->weight].name,
+                plan->weights[step->weight].rows, plan->weights[step->weight].columns);
+    if (step->bias != PLAN_NONE)
+        fprintf(out, " + %s", plan->weights[step->bias].name);
+    if (step->operation == OP_ATTEND)
+        fprintf(out, " heads %" PRId64 " kv_heads %" PRId64 " scale %g", step->heads, step->kv_heads,
+                (double)step->scale);
+    if (step->activation == ACTIVATION_GELU)
+        fprintf(out, ", gelu");
+    print_value(plan, step->operation == OP_LINEAR ? "+ residual" : "z", step->z, rows, out);
+    print_value(plan, "->", step->y, rows, out);
+    fputc('\n', out);
+}
+
+void model_explain(const struct model *model, int64_t tokens, FILE *out)
+{
+    const struct plan *plan = model_plan(model);
+    const struct model_info *info = model_info(model);
+    int64_t flops = 0;
+    fprintf(out, "%s, padding %s, %" PRId64 " parameters; one item of %" PRId64 " rows\n", info->architecture,
+            info->padding, info->parameters, tokens);
+    for (int i = 0; i < plan->n_inputs; i++)
+        fprintf(out, "input %s: v%d, %s, %" PRId64 " to %" PRId64 " rows\n", plan->inputs[i].input.name,
+                plan->inputs[i].value, plan->values[plan->inputs[i].value].ids ? "ids" : "floats",
+                info->inputs[i].min_length, info->inputs[i].max_length);
+    fprintf(out, "step operation                  FLOPs         bytes  shapes\n");
+    for (int i = 0; i < plan->n_steps; i++) {
+        print_step(plan, i, tokens, out);
+        flops += step_flops(plan, &plan->steps[i], tokens);
+    }
+    fprintf(out, "flops %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", flops, info->weights_bytes,
+            info->arena_bytes);
+}

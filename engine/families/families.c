@@ -1,0 +1,27 @@
+#include "engine/families/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct family *const families[] = {
+    &family_linformer,
+    &family_linear_attention_transformer,
+};
+
+#define N_FAMILIES (sizeof families / sizeof *families)
+
+const struct family_class *family_find(const char *architecture, struct error *error)
+{
+    char known[400] = "";
+    for (size_t f = 0; f < N_FAMILIES; f++) {
+        for (size_t c = 0; c < families[f]->n_classes; c++) {
+            const struct family_class *class = &families[f]->classes[c];
+            if (strcmp(architecture, class->name) == 0 || strcmp(architecture, class->module_name) == 0)
+                return class;
+            size_t length = strlen(known);
+            snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "", class->name);
+        }
+    }
+    error_set(error, "architecture \"%s\" is not served; expected one of %s", architecture, known);
+    return NULL;
+}

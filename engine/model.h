@@ -1,0 +1,9 @@
+/* What the engine's own files see of a model besides engine.h. */
+#ifndef ENGINE_MODEL_H
+#define ENGINE_MODEL_H
+
+#include "engine/plan.h"
+
+const struct plan *model_plan(const struct model *model);
+
+#endif

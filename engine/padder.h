@@ -1,0 +1,52 @@
+/* padder: brings the items of a batch to the shape that the plan's axes ask for. With padding "slice" nothing is
+ * added: the rows of the items lie one behind the other, and an item's place is all that operations must know. */
+#ifndef ENGINE_PADDER_H
+#define ENGINE_PADDER_H
+
+#include "engine/plan.h"
+
+#define PADDER_BLOCK_ROWS 128
+
+/* At most PADDER_BLOCK_ROWS rows of one item: the piece of work of operations that see sequences. */
+struct row_block {
+    int64_t item;
+    int64_t first; /* row in the axis */
+    int64_t rows;
+};
+
+/* Where the items' rows lie on one axis. */
+struct layout {
+    int64_t *starts; /* (max_items + 1): item b has rows starts[b] … starts[b + 1] - 1 */
+    struct row_block *blocks;
+    int64_t n_blocks;
+};
+
+/* One wanted row of the output. */
+struct wanted_row {
+    int64_t item;
+    int64_t index; /* in the item's list */
+    int64_t row;   /* of the hidden value */
+};
+
+struct batch {
+    const struct engine_item *items;
+    int64_t n_items;
+    struct layout *layouts; /* by axis of the plan */
+    struct wanted_row *wanted;
+    int64_t n_wanted, max_wanted;
+};
+
+/* Room for the largest batch of the plan. On success padder_free is owed. The batch keeps nothing of the plan. */
+int padder_open(const struct plan *plan, struct batch *batch, struct error *error);
+void padder_free(const struct plan *plan, struct batch *batch);
+
+/* Lays out the items; each passed model_check. Allocates nothing. */
+void padder_lay_out(const struct plan *plan, struct batch *batch, const struct engine_item *items, int64_t n_items);
+
+/* Copies the items' rows of input `index` behind each other into `rows` (ids: int32_t, else float[columns]). */
+void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows);
+
+/* The rows that an item gives of an input: its own, or those of the input's fallback. */
+int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index);
+
+#endif

@@ -1,0 +1,459 @@
+/* Building a plan: weights by name, one function an operation. plan_memory.c and plan_fuse.c finish it. */
+#include "engine/plan.h"
+#include "engine/plan_passes.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const operation_names[OP_COUNT] = {
+    [OP_EMBED] = "embed",
+    [OP_ADD_POSITIONS] = "add_positions",
+    [OP_LAYER_NORM] = "layer_norm",
+    [OP_LINEAR] = "linear",
+    [OP_GELU] = "gelu",
+    [OP_ADD] = "add",
+    [OP_PROJECT_SEQUENCE] = "project_sequence",
+    [OP_ATTEND] = "attend",
+    [OP_SHIFT_TOKENS] = "shift_tokens",
+    [OP_GIVE_HIDDEN] = "give_hidden",
+    [OP_GIVE_POOLED] = "give_pooled",
+    [OP_GIVE_OUTPUT] = "give_output",
+};
+
+const char *operation_name(enum operation operation)
+{
+    return operation_names[operation];
+}
+
+int plan_fail(struct plan_builder *builder, const char *format, ...)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    builder->failed = true;
+    va_list arguments;
+    va_start(arguments, format);
+    char message[sizeof builder->error->message];
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    error_set(builder->error, "%s", message);
+    return PLAN_NONE;
+}
+
+/* Appends a zeroed element to one of the plan's arrays, whose room is always the next power of two. NULL: failed. */
+static void *grow(struct plan_builder *builder, void *array, int *count, size_t size)
+{
+    void **elements = array;
+    if ((*count & (*count - 1)) == 0) {
+        size_t room = *count ? 2 * (size_t)*count : 1;
+        void *larger = realloc(*elements, room * size);
+        if (!larger) {
+            plan_fail(builder, "out of memory while building the plan");
+            return NULL;
+        }
+        *elements = larger;
+    }
+    void *element = (char *)*elements + (size_t)*count * size;
+    memset(element, 0, size);
+    ++*count;
+    return element;
+}
+
+int plan_begin(struct plan_builder *builder, const struct weights *weights, struct error *error)
+{
+    memset(builder, 0, sizeof *builder);
+    builder->weights = weights;
+    builder->error = error;
+    builder->plan = calloc(1, sizeof *builder->plan);
+    builder->used = calloc(weights_count(weights) + 1, sizeof *builder->used);
+    if (!builder->plan || !builder->used) {
+        free(builder->plan);
+        free(builder->used);
+        return error_set(error, "out of memory while building the plan");
+    }
+    return 0;
+}
+
+/* Every tensor of the file must have been taken: what is left over means another class or other arguments. */
+static void refuse_surplus(struct plan_builder *builder)
+{
+    for (size_t i = 0; i < weights_count(builder->weights); i++) {
+        const struct weights_tensor *tensor = weights_at(builder->weights, i);
+        char shape[128];
+        if (!builder->used[i])
+            plan_fail(builder, "%s: tensor \"%s\" %s is surplus: the class with these kwargs has no such parameter",
+                      weights_origin(builder->weights), tensor->name,
+                      weights_shape_text(tensor->rank, tensor->shape, shape, sizeof shape));
+    }
+}
+
+int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan)
+{
+    refuse_surplus(builder);
+    if (!builder->failed)
+        plan_fuse(builder->plan);
+    if (!builder->failed && plan_place_values(builder->plan, max_rows, max_items, builder->error) != 0)
+        builder->failed = true;
+    free(builder->used);
+    if (builder->failed) {
+        plan_free(builder->plan);
+        return -1;
+    }
+    *plan = builder->plan;
+    return 0;
+}
+
+void plan_drop_weight_data(struct plan *plan)
+{
+    for (int i = 0; i < plan->n_weights; i++) {
+        free(plan->weights[i].data);
+        plan->weights[i].data = NULL;
+    }
+}
+
+void plan_free(struct plan *plan)
+{
+    if (!plan)
+        return;
+    plan_drop_weight_data(plan);
+    for (int i = 0; i < plan->n_weights; i++)
+        free(plan->weights[i].name);
+    free(plan->axes);
+    free(plan->values);
+    free(plan->weights);
+    free(plan->steps);
+    free(plan);
+}
+
+int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items)
+{
+    const struct plan_axis *axis = &plan->axes[plan->values[value].axis];
+    return axis->input == PLAN_NONE ? axis->rows_per_item * items : rows;
+}
+
+/* ---- Axes and values ---- */
+
+static int ragged_axis(struct plan_builder *builder, int input)
+{
+    struct plan_axis *axis = grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *axis);
+    if (!axis)
+        return PLAN_NONE;
+    axis->input = input;
+    return builder->plan->n_axes - 1;
+}
+
+static int fixed_axis(struct plan_builder *builder, int64_t rows_per_item)
+{
+    struct plan *plan = builder->plan;
+    for (int i = 0; i < plan->n_axes; i++)
+        if (plan->axes[i].input == PLAN_NONE && plan->axes[i].rows_per_item == rows_per_item)
+            return i;
+    struct plan_axis *axis = grow(builder, &plan->axes, &plan->n_axes, sizeof *axis);
+    if (!axis)
+        return PLAN_NONE;
+    *axis = (struct plan_axis){.input = PLAN_NONE, .rows_per_item = rows_per_item};
+    return plan->n_axes - 1;
+}
+
+static int new_value(struct plan_builder *builder, int axis, int64_t columns)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_value *value = grow(builder, &builder->plan->values, &builder->plan->n_values, sizeof *value);
+    if (!value)
+        return PLAN_NONE;
+    value->axis = axis;
+    value->columns = columns;
+    return builder->plan->n_values - 1;
+}
+
+/* Appends the step, with a new value of the given axis and columns as its y. */
+static int new_step(struct plan_builder *builder, struct plan_step step, int axis, int64_t columns)
+{
+    step.y = new_value(builder, axis, columns);
+    struct plan_step *place = NULL;
+    if (!builder->failed)
+        place = grow(builder, &builder->plan->steps, &builder->plan->n_steps, sizeof *place);
+    if (!place)
+        return PLAN_NONE;
+    *place = step;
+    return step.y;
+}
+
+static const struct plan_step no_step = {
+    .x = PLAN_NONE,
+    .y = PLAN_NONE,
+    .z = PLAN_NONE,
+    .keys = PLAN_NONE,
+    .values = PLAN_NONE,
+    .weight = PLAN_NONE,
+    .bias = PLAN_NONE,
+};
+
+static const struct plan_value *value_at(const struct plan_builder *builder, int value)
+{
+    return &builder->plan->values[value];
+}
+
+static const struct plan_weight *weight_at(const struct plan_builder *builder, int weight)
+{
+    return &builder->plan->weights[weight];
+}
+
+/* ---- Inputs ---- */
+
+static int new_input(struct plan_builder *builder, struct model_input input, int fallback)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan *plan = builder->plan;
+    assert(plan->n_inputs < ENGINE_MAX_INPUTS);
+    int axis = ragged_axis(builder, plan->n_inputs);
+    int value = new_value(builder, axis, input.columns);
+    if (value == PLAN_NONE)
+        return PLAN_NONE;
+    plan->values[value].ids = input.kind == INPUT_IDS;
+    plan->inputs[plan->n_inputs++] =
+        (struct plan_input){.input = input, .value = value, .own_limit = input.max_length != 0, .fallback = fallback};
+    return value;
+}
+
+int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length)
+{
+    builder->plan->vocabulary = vocabulary;
+    struct model_input input = {
+        .name = name, .kind = INPUT_IDS, .columns = 1, .min_length = 1, .max_length = max_length};
+    return new_input(builder, input, PLAN_NONE);
+}
+
+int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback)
+{
+    struct model_input input = {.name = name,
+                                .kind = INPUT_ROWS,
+                                .columns = columns,
+                                .min_length = 1,
+                                .max_length = max_length,
+                                .optional = fallback != PLAN_NONE};
+    return new_input(builder, input, fallback);
+}
+
+/* ---- Weights ---- */
+
+/* The tensor of that name, once its shape and dtype are what the class has. */
+static const struct weights_tensor *take_tensor(struct plan_builder *builder, const char *name, int rank,
+                                                const int64_t *shape)
+{
+    const struct weights_tensor *tensor = weights_find(builder->weights, name);
+    const char *origin = weights_origin(builder->weights);
+    char expected[128], found[128];
+    weights_shape_text(rank, shape, expected, sizeof expected);
+    if (!tensor) {
+        plan_fail(builder, "%s: tensor \"%s\" %s is missing", origin, name, expected);
+        return NULL;
+    }
+    weights_shape_text(tensor->rank, tensor->shape, found, sizeof found);
+    if (tensor->rank != rank || memcmp(tensor->shape, shape, (size_t)rank * sizeof *shape) != 0) {
+        plan_fail(builder, "%s: tensor \"%s\": expected shape %s, found %s", origin, name, expected, found);
+        return NULL;
+    }
+    builder->used[weights_index(builder->weights, tensor)] = true;
+    return tensor;
+}
+
+static int take_weight(struct plan_builder *builder, int rank, const int64_t *shape, const char *format,
+                       va_list arguments)
+{
+    char name[256];
+    vsnprintf(name, sizeof name, format, arguments);
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct weights_tensor *tensor = take_tensor(builder, name, rank, shape);
+    struct plan_weight *weight =
+        tensor ? grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *weight) : NULL;
+    if (!weight)
+        return PLAN_NONE;
+    for (int i = 0; i < rank; i++) /* products count in int */
+        if (shape[i] > INT32_MAX)
+            return plan_fail(builder, "tensor \"%s\": a size of %lld is too large", name, (long long)shape[i]);
+    weight->columns = shape[rank - 1];
+    weight->rows = weight->columns ? tensor->elements / weight->columns : 0;
+    weight->name = strdup(name);
+    weight->data = malloc((size_t)tensor->elements * sizeof *weight->data + 1);
+    if (!weight->name || !weight->data)
+        return plan_fail(builder, "out of memory for tensor \"%s\" (%lld floats)", name, (long long)tensor->elements);
+    if (!weights_to_f32(tensor, weight->data))
+        return plan_fail(builder, "%s: tensor \"%s\": expected dtype F32, F16, BF16 or F64, found %s",
+                         weights_origin(builder->weights), name, weights_dtype_name(tensor->dtype));
+    return builder->plan->n_weights - 1;
+}
+
+int plan_vector(struct plan_builder *builder, int64_t columns, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int weight = take_weight(builder, 1, &columns, format, arguments);
+    va_end(arguments);
+    return weight;
+}
+
+int plan_matrix(struct plan_builder *builder, int64_t rows, int64_t columns, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int weight = take_weight(builder, 2, (const int64_t[]){rows, columns}, format, arguments);
+    va_end(arguments);
+    return weight;
+}
+
+int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int weight = take_weight(builder, rank, shape, format, arguments);
+    va_end(arguments);
+    return weight;
+}
+
+/* ---- Operations ---- */
+
+int plan_embed(struct plan_builder *builder, int ids, int table)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_EMBED;
+    step.x = ids;
+    step.weight = table;
+    return new_step(builder, step, value_at(builder, ids)->axis, weight_at(builder, table)->columns);
+}
+
+int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_ADD_POSITIONS;
+    step.x = x;
+    step.weight = table;
+    step.bias = minor_table;
+    step.period = period;
+    return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
+}
+
+int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, float epsilon)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_LAYER_NORM;
+    step.x = x;
+    step.weight = gain;
+    step.bias = bias;
+    step.epsilon = epsilon;
+    return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
+}
+
+int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(weight_at(builder, weight)->columns == value_at(builder, x)->columns);
+    struct plan_step step = no_step;
+    step.operation = OP_LINEAR;
+    step.x = x;
+    step.weight = weight;
+    step.bias = bias;
+    return new_step(builder, step, value_at(builder, x)->axis, weight_at(builder, weight)->rows);
+}
+
+int plan_gelu(struct plan_builder *builder, int x)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_GELU;
+    step.x = x;
+    return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
+}
+
+int plan_add(struct plan_builder *builder, int x, int z, float scale)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(value_at(builder, x)->axis == value_at(builder, z)->axis);
+    assert(value_at(builder, x)->columns == value_at(builder, z)->columns);
+    struct plan_step step = no_step;
+    step.operation = OP_ADD;
+    step.x = x;
+    step.z = z;
+    step.scale = scale;
+    return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
+}
+
+int plan_project_sequence(struct plan_builder *builder, int x, int projection)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_PROJECT_SEQUENCE;
+    step.x = x;
+    step.weight = projection;
+    int axis = fixed_axis(builder, weight_at(builder, projection)->columns);
+    return new_step(builder, step, axis, value_at(builder, x)->columns);
+}
+
+int plan_attend(struct plan_builder *builder, int queries, int keys, int values, int64_t heads, int64_t kv_heads,
+                float scale)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_ATTEND;
+    step.x = queries;
+    step.keys = keys;
+    step.values = values;
+    step.heads = heads;
+    step.kv_heads = kv_heads;
+    step.scale = scale;
+    return new_step(builder, step, value_at(builder, queries)->axis, value_at(builder, queries)->columns);
+}
+
+int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, const int64_t *shifts)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_SHIFT_TOKENS;
+    step.x = x;
+    step.n_shifts = n_shifts;
+    memcpy(step.shifts, shifts, (size_t)n_shifts * sizeof *shifts);
+    return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
+}
+
+static void give(struct plan_builder *builder, enum operation operation, int hidden, int weight, int bias)
+{
+    if (builder->failed)
+        return;
+    struct plan_step *step = grow(builder, &builder->plan->steps, &builder->plan->n_steps, sizeof *step);
+    if (!step)
+        return;
+    *step = no_step;
+    step->operation = operation;
+    step->x = hidden;
+    step->weight = weight;
+    step->bias = bias;
+}
+
+void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits)
+{
+    give(builder, OP_GIVE_HIDDEN, hidden, PLAN_NONE, PLAN_NONE);
+    give(builder, OP_GIVE_POOLED, hidden, PLAN_NONE, PLAN_NONE);
+    give(builder, OP_GIVE_OUTPUT, hidden, weight, bias);
+    if (builder->failed)
+        return;
+    struct plan *plan = builder->plan;
+    plan->hidden_columns = value_at(builder, hidden)->columns;
+    plan->output_columns = weight == PLAN_NONE ? plan->hidden_columns : weight_at(builder, weight)->rows;
+    plan->has_logits = logits;
+}

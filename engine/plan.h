@@ -1,0 +1,159 @@
+/* plan: what a model computes, as a flat array of steps over values; the same for every backend.
+ *
+ * A value is a matrix: one row for each row of its axis, row-major. An axis says how the rows of a batch's items lie
+ * one behind the other: as ragged as an input (n_b rows for item b), or a fixed number of rows an item. Operations on
+ * single rows see one matrix of all rows of the batch; those that must know where a sequence begins ask the axis.
+ *
+ * A family (families/) builds a plan from config and weights through the functions below, reading like the library's
+ * forward(). They record the first failure in the builder and do nothing after it, so a family needs no checks between
+ * them. plan_finish then fuses epilogues, finds each value's lifetime and gives it its place in one arena. */
+#ifndef ENGINE_PLAN_H
+#define ENGINE_PLAN_H
+
+#include "engine/engine.h"
+
+#define PLAN_NONE (-1)
+#define PLAN_ROW_BLOCK 64 /* kernels may write rows up to a multiple of it: values are that long in the arena */
+
+/* One line of mathematics each; r is a row, b an item, n_b its rows, p the position of r in its item.
+ * Shapes: (rows, columns). W, E, T … are weights. */
+enum operation {
+    OP_EMBED,         /* y[r] = T[x[r]]                                  x ids (r, 1); T (vocabulary, d); y (r, d) */
+    OP_ADD_POSITIONS, /* y[r] = x[r] + (A[p / period] + B[p mod period])  A, B (…, d); without B: + A[p] */
+    OP_LAYER_NORM,    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b                      g, b (d) */
+    OP_LINEAR, /* y[r] = activation(x[r] Wᵀ + b) + z[r]      W (out, in), b (out) or none; z (r, out) or none */
+    OP_GELU,   /* y = x Φ(x), Φ by the exact erf */
+    OP_ADD,    /* y = scale * (x + z) */
+    OP_PROJECT_SEQUENCE, /* y_b = E[:n_b]ᵀ x_b                   E (n, k); x ragged (n_b, d); y fixed (k, d) an item */
+    OP_ATTEND,       /* y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ) V_b[h]      x (r, heads*d); K, V (k, kv_heads*d) */
+    OP_SHIFT_TOKENS, /* y[p, segment s] = x[p - shift_s, segment s], 0 outside the item; segments of d / n_shifts
+                        features; what is left over stays */
+    OP_GIVE_HIDDEN,  /* item b's hidden = x_b */
+    OP_GIVE_POOLED,  /* item b's pooled = mean, first, last or maximum of the rows of x_b */
+    OP_GIVE_OUTPUT,  /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
+    OP_COUNT
+};
+
+enum activation { ACTIVATION_NONE, ACTIVATION_GELU, ACTIVATION_COUNT };
+
+struct plan_axis {
+    int input;             /* ragged like this input; PLAN_NONE: fixed */
+    int64_t rows_per_item; /* of a fixed axis */
+};
+
+struct plan_value {
+    int axis;
+    int64_t columns;
+    bool ids;      /* int32_t elements; else float */
+    size_t offset; /* bytes into the arena; plan_finish */
+    size_t bytes;  /* for the largest batch, rows rounded up to PLAN_ROW_BLOCK; plan_finish */
+    int first_step, last_step;
+};
+
+/* A weight in float32, row-major, rank 1 as one row. The plan owns `data` until a backend took it over. */
+struct plan_weight {
+    char *name;
+    int64_t rows, columns;
+    float *data;
+};
+
+struct plan_step {
+    enum operation operation;
+    int x, y, z;      /* values; z: OP_ADD's second, OP_LINEAR's residual; PLAN_NONE where none */
+    int keys, values; /* of OP_ATTEND */
+    int weight, bias; /* W, T, E, A or g; b, B */
+    enum activation activation;
+    float scale;             /* OP_ATTEND, OP_ADD */
+    float epsilon;           /* OP_LAYER_NORM */
+    int64_t heads, kv_heads; /* OP_ATTEND: head h reads keys and values of head h * kv_heads / heads */
+    int64_t period;          /* OP_ADD_POSITIONS */
+    int64_t n_shifts;        /* OP_SHIFT_TOKENS: 1, 0, -1 or 1, 0 */
+    int64_t shifts[3];
+};
+
+struct plan_input {
+    struct model_input input;
+    int value;      /* the batch's rows of it, one item behind the other */
+    bool own_limit; /* max_length is the model's, not that of the arena */
+    int fallback;   /* an item that does not give it gives this input's rows again; PLAN_NONE: it must be given */
+};
+
+struct plan {
+    struct plan_input inputs[ENGINE_MAX_INPUTS];
+    int n_inputs;
+    struct plan_axis *axes;
+    int n_axes;
+    struct plan_value *values;
+    int n_values;
+    struct plan_weight *weights;
+    int n_weights;
+    struct plan_step *steps;
+    int n_steps;
+
+    int64_t vocabulary; /* of ids; 0: no ids */
+    int64_t output_columns, hidden_columns;
+    bool has_logits;
+    enum padding padding;
+
+    /* plan_finish */
+    int64_t max_rows; /* of a ragged axis */
+    int64_t max_items;
+    size_t arena_bytes;
+};
+
+struct plan_builder {
+    struct plan *plan;
+    const struct weights *weights;
+    bool *used; /* by weights_index: taken by the plan */
+    struct error *error;
+    bool failed;
+};
+
+/* plan_begin succeeded: plan_finish is owed, whatever happens between. */
+int plan_begin(struct plan_builder *builder, const struct weights *weights, struct error *error);
+
+/* Ends building: refuses surplus tensors, fuses, plans memory for batches of max_rows rows (at least the longest
+ * input) and max_items items. On success the plan is the caller's (plan_free), on failure nothing is. */
+int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan);
+void plan_free(struct plan *plan);
+void plan_drop_weight_data(struct plan *plan); /* a backend holds the weights now */
+
+/* Records a failure of the family's own. Always PLAN_NONE. */
+int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Inputs, in the order of forward()'s parameters. They return values. max_length 0: no limit of the model's own. */
+int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length);
+int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback);
+
+/* Weights by name (printf format), converted to float32. They return weights. */
+int plan_vector(struct plan_builder *builder, int64_t columns, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int plan_matrix(struct plan_builder *builder, int64_t rows, int64_t columns, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Any shape, given as `rank` sizes; kept as (rows, columns) with the last size as columns. */
+int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Operations. They return the new value. */
+int plan_embed(struct plan_builder *builder, int ids, int table);
+int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period);
+int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, float epsilon);
+int plan_linear(struct plan_builder *builder, int x, int weight, int bias);
+int plan_gelu(struct plan_builder *builder, int x);
+int plan_add(struct plan_builder *builder, int x, int z, float scale);
+int plan_project_sequence(struct plan_builder *builder, int x, int projection);
+int plan_attend(struct plan_builder *builder, int queries, int keys, int values, int64_t heads, int64_t kv_heads,
+                float scale);
+int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, const int64_t *shifts);
+
+/* What the model gives: the last hidden state (also pooled) and the class's output, through `weight` and `bias` when
+ * the class has an output layer over its hidden state. Called once, last. */
+void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits);
+
+/* "linear" … and the line of mathematics, for --explain. */
+const char *operation_name(enum operation operation);
+
+/* Rows of a value in a batch with `rows` rows in every ragged axis and `items` items. */
+int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items);
+
+#endif

@@ -1,0 +1,116 @@
+/* Memory is planned once: values whose lifetimes don't meet share bytes of one arena. */
+#include "engine/plan_passes.h"
+
+#include <stdlib.h>
+
+#define ALIGNMENT 64 /* bytes: a cache line, and the widest vector */
+
+static void extend_lifetime(struct plan *plan, int value, int step)
+{
+    if (value == PLAN_NONE)
+        return;
+    if (plan->values[value].first_step < 0)
+        plan->values[value].first_step = step;
+    plan->values[value].last_step = step;
+}
+
+static void find_lifetimes(struct plan *plan)
+{
+    for (int i = 0; i < plan->n_values; i++)
+        plan->values[i].first_step = plan->values[i].last_step = -1;
+    for (int i = 0; i < plan->n_inputs; i++)
+        extend_lifetime(plan, plan->inputs[i].value, 0); /* filled before the first step */
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        extend_lifetime(plan, step->x, i);
+        extend_lifetime(plan, step->z, i);
+        extend_lifetime(plan, step->keys, i);
+        extend_lifetime(plan, step->values, i);
+        extend_lifetime(plan, step->y, i);
+    }
+}
+
+/* Bytes of a value in the largest batch; false: more than fits a size_t. */
+static bool size_value(const struct plan *plan, struct plan_value *value)
+{
+    int64_t rows, elements, bytes;
+    const struct plan_axis *axis = &plan->axes[value->axis];
+    if (axis->input != PLAN_NONE)
+        rows = plan->max_rows;
+    else if (__builtin_mul_overflow(axis->rows_per_item, plan->max_items, &rows))
+        return false;
+    if (__builtin_add_overflow(rows, PLAN_ROW_BLOCK - 1, &rows))
+        return false;
+    rows -= rows % PLAN_ROW_BLOCK;
+    if (__builtin_mul_overflow(rows, value->columns, &elements) || __builtin_mul_overflow(elements, 4, &bytes) ||
+        __builtin_add_overflow(bytes, ALIGNMENT - 1, &bytes))
+        return false;
+    value->bytes = (size_t)(bytes - bytes % ALIGNMENT);
+    return true;
+}
+
+static bool lifetimes_meet(const struct plan_value *a, const struct plan_value *b)
+{
+    return a->first_step <= b->last_step && b->first_step <= a->last_step;
+}
+
+/* The lowest offset at which `value` overlaps none of the placed values that live while it does. */
+static size_t lowest_offset(const struct plan *plan, const struct plan_value *value, const bool *placed)
+{
+    size_t offset = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < plan->n_values; i++) {
+            const struct plan_value *other = &plan->values[i];
+            if (!placed[i] || !lifetimes_meet(value, other))
+                continue;
+            if (offset < other->offset + other->bytes && other->offset < offset + value->bytes) {
+                offset = other->offset + other->bytes;
+                moved = true;
+            }
+        }
+    }
+    return offset;
+}
+
+/* The largest value that is alive and not placed yet; PLAN_NONE: all are. Large ones first wastes least. */
+static int largest_unplaced(const struct plan *plan, const bool *placed)
+{
+    int largest = PLAN_NONE;
+    for (int i = 0; i < plan->n_values; i++) {
+        if (placed[i] || plan->values[i].first_step < 0)
+            continue;
+        if (largest == PLAN_NONE || plan->values[i].bytes > plan->values[largest].bytes)
+            largest = i;
+    }
+    return largest;
+}
+
+int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, struct error *error)
+{
+    plan->max_rows = max_rows;
+    plan->max_items = max_items;
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (plan->inputs[i].input.max_length > plan->max_rows)
+            plan->max_rows = plan->inputs[i].input.max_length;
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (plan->inputs[i].input.max_length == 0)
+            plan->inputs[i].input.max_length = plan->max_rows;
+
+    find_lifetimes(plan);
+    for (int i = 0; i < plan->n_values; i++)
+        if (!size_value(plan, &plan->values[i]))
+            return error_set(error, "the activations of a batch of %lld rows are more than memory can address",
+                             (long long)plan->max_rows);
+    bool *placed = calloc((size_t)plan->n_values + 1, sizeof *placed);
+    if (!placed)
+        return error_set(error, "out of memory while planning the arena");
+    for (int i; (i = largest_unplaced(plan, placed)) != PLAN_NONE; placed[i] = true) {
+        struct plan_value *value = &plan->values[i];
+        value->offset = lowest_offset(plan, value, placed);
+        if (value->offset + value->bytes > plan->arena_bytes)
+            plan->arena_bytes = value->offset + value->bytes;
+    }
+    free(placed);
+    return 0;
+}
