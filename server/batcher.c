@@ -23,6 +23,7 @@
 #define SECOND_NS INT64_C(1000000000)
 #define ALARM_STEP_NS INT64_C(1000000) /* each alarm walks all queues: not more often than this */
 #define RETRY_AFTER_MAX_S 3600
+#define LOOK_AHEAD 32   /* jobs that don't fit and are passed by while a batch is formed */
 #define FINITE_BLOCK 64 /* floats that are looked at before a branch */
 
 /* Of one model: jobs with items that were not started, first come first. */
@@ -187,25 +188,25 @@ static void batch_take(struct batcher *batcher, struct job *job)
     batch->parts[batch->n_parts++] = part;
 }
 
-/* Fills the batch from one model's queue. Jobs that expired meanwhile leave it. The look ahead past jobs that don't fit
- * is bounded. */
+/* Fills the batch from one model's queue. Jobs that expired meanwhile leave it. */
 static void batch_fill(struct batcher *batcher, int64_t model_index, struct job_list *ended)
 {
     struct batch *batch = &batcher->batch;
     const struct batcher_options *options = &batcher->options;
-    int64_t now = now_ns(), seen = 0;
+    int64_t now = now_ns();
+    int passed = 0;
     batch->model = batcher->models[model_index];
     for (struct job *job = batcher->queues[model_index].first, *next; job; job = next) {
         bool full = batch->n_items == options->max_batch_requests || batch->tokens >= options->max_batch_tokens;
-        if (full || seen == options->max_batch_requests)
+        if (full || passed == LOOK_AHEAD)
             break;
         next = job->next;
         if (job->deadline_ns && now >= job->deadline_ns) {
             job_expire(batcher, job, ended);
             continue;
         }
-        seen++;
         batch_take(batcher, job);
+        passed += job_waits(job);
     }
 }
 
