@@ -1,0 +1,249 @@
+/* Each test sends stderr into a pipe while it logs, and reads what came out. */
+#include "server/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PIPE_BYTES 65536
+
+static char captured[PIPE_BYTES + 1];
+static int reading, stderr_copy;
+
+static void capture_begin(void)
+{
+    int ends[2];
+    fflush(stderr);
+    assert_int_equal(pipe(ends), 0);
+    reading = ends[0];
+    stderr_copy = dup(STDERR_FILENO);
+    assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+    close(ends[1]);
+}
+
+/* What was written; at most a pipe's bytes, so that the writer never waited. */
+static char *capture_end(void)
+{
+    assert_true(dup2(stderr_copy, STDERR_FILENO) >= 0);
+    close(stderr_copy);
+    size_t length = 0;
+    for (ssize_t count; (count = read(reading, captured + length, PIPE_BYTES - length)) > 0;)
+        length += (size_t)count;
+    close(reading);
+    captured[length] = '\0';
+    assert_int_equal(strlen(captured), length);
+    return captured;
+}
+
+/* The line without its time. */
+static const char *after_time(const char *line)
+{
+    int at = 0;
+    assert_int_equal(sscanf(line, "%*4d-%*2d-%*2dT%*2d:%*2d:%*2d.%*3dZ %n", &at), 0);
+    assert_int_equal(at, 25);
+    return line + at;
+}
+
+static json_t *parsed(const char *line)
+{
+    json_error_t error;
+    json_t *object = json_loads(line, 0, &error);
+    if (!object)
+        fail_msg("no JSON: %s: %s", error.text, line);
+    return object;
+}
+
+static void expect_key(const json_t *object, const char *key, const char *value)
+{
+    assert_non_null(json_string_value(json_object_get(object, key)));
+    assert_string_equal(json_string_value(json_object_get(object, key)), value);
+}
+
+static void test_text(void **context)
+{
+    (void)context;
+    log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
+    capture_begin();
+    log_write(LOG_LEVEL_INFO, "model loaded", "name", "builtin", "parameters", "913000", NULL);
+    assert_string_equal(after_time(capture_end()), "INFO model loaded name=builtin parameters=913000\n");
+    capture_begin();
+    log_write(LOG_LEVEL_ERROR, "x", NULL);
+    assert_string_equal(after_time(capture_end()), "ERROR x\n");
+}
+
+static void test_text_values_are_quoted_and_escaped(void **context)
+{
+    (void)context;
+    log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
+    capture_begin();
+    log_write(LOG_LEVEL_WARNING, "two\nlines", "a", "", "b", "x y", "c", "1=2", "d", "\"\\", "e", "a\r\n\tb", "f",
+              "\x1b[31m", "g", "gr\xc3\xbc\xc3\x9f", NULL);
+    assert_string_equal(after_time(capture_end()),
+                        "WARNING two\\nlines a=\"\" b=\"x y\" c=\"1=2\" d=\"\\\"\\\\\" e=\"a\\u000d\\n\\u0009b\" "
+                        "f=\"\\u001b[31m\" g=gr\xc3\xbc\xc3\x9f\n");
+}
+
+static void test_json(void **context)
+{
+    (void)context;
+    log_configure(LOG_FORMAT_JSON, LOG_LEVEL_DEBUG);
+    capture_begin();
+    log_write(LOG_LEVEL_DEBUG, "model \"loaded\"", "name", "a\\b", "path", "x\ny\x7f", NULL);
+    char *line = capture_end();
+    assert_int_equal(line[strlen(line) - 1], '\n');
+    assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+    json_t *object = parsed(line);
+    assert_int_equal(json_object_size(object), 5);
+    assert_int_equal(strlen(json_string_value(json_object_get(object, "time"))), 24);
+    expect_key(object, "level", "debug");
+    expect_key(object, "message", "model \"loaded\"");
+    expect_key(object, "name", "a\\b");
+    expect_key(object, "path", "x\ny\x7f");
+    json_decref(object);
+}
+
+static void test_levels(void **context)
+{
+    (void)context;
+    log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_WARNING);
+    assert_true(log_enabled(LOG_LEVEL_ERROR));
+    assert_true(log_enabled(LOG_LEVEL_WARNING));
+    assert_false(log_enabled(LOG_LEVEL_INFO));
+    capture_begin();
+    log_write(LOG_LEVEL_INFO, "unseen", NULL);
+    log_write(LOG_LEVEL_DEBUG, "unseen", NULL);
+    log_announce("listening on http://127.0.0.1:1", NULL);
+    assert_string_equal(after_time(capture_end()), "INFO listening on http://127.0.0.1:1\n");
+}
+
+/* Bytes that are no UTF-8, one U+FFFD each: a lone continuation, an overlong slash, a surrogate, beyond U+10FFFF, and
+ * characters that end too early. */
+static void test_bytes_that_are_no_utf8(void **context)
+{
+    (void)context;
+    static const struct {
+        const char *bytes;
+        int replaced;
+    } cases[] = {{"\x80", 1},         {"\xc0\xaf", 2},         {"\xed\xa0\x80", 3}, {"\xf4\x90\x80\x80", 4},
+                 {"\xf8", 1},         {"\xe2\x82", 2},         {"\xff", 1},         {"\xc3", 1},
+                 {"\xf0\x9f\x98", 3}, {"\xf0\x8f\xbf\xbf", 4}, {"\xe0\x80\x80", 3}};
+    log_configure(LOG_FORMAT_JSON, LOG_LEVEL_INFO);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char expected[64] = "a";
+        for (int j = 0; j < cases[i].replaced; j++)
+            strcat(expected, "\xef\xbf\xbd");
+        strcat(expected, "b");
+        char value[16];
+        snprintf(value, sizeof value, "a%sb", cases[i].bytes);
+        capture_begin();
+        log_write(LOG_LEVEL_INFO, "m", "value", value, NULL);
+        json_t *object = parsed(capture_end());
+        expect_key(object, "value", expected);
+        json_decref(object);
+    }
+}
+
+/* What a terminal or a viewer would act on: C1 controls and the Unicode line ends. */
+static void test_hidden_controls(void **context)
+{
+    (void)context;
+    log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
+    capture_begin();
+    log_write(LOG_LEVEL_INFO, "m", "a", "\xc2\x9b", "b", "\xe2\x80\xa8\xe2\x80\xa9", "c", "\xf0\x9f\x98\x80", NULL);
+    assert_string_equal(after_time(capture_end()), "INFO m a=\\u009b b=\\u2028\\u2029 c=\xf0\x9f\x98\x80\n");
+}
+
+/* Every length around the limit, with characters and escapes that could be cut in two. */
+static void test_long_values(void **context)
+{
+    (void)context;
+    char value[9000];
+    for (int kind = 0; kind < 3; kind++) {
+        const char *unit = kind == 0 ? "\xc3\xbc" : kind == 1 ? "\n" : "x";
+        for (int count = 1980; count < 4200; count += kind == 0 && count > 2100 ? 500 : 1) {
+            value[0] = '\0';
+            for (char *at = value; at < value + (size_t)count * strlen(unit); at += strlen(unit))
+                strcpy(at, unit);
+            log_configure(count % 2 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
+            capture_begin();
+            log_write(LOG_LEVEL_INFO, "m", "value", value, "next", "1", NULL);
+            char *line = capture_end();
+            assert_true(strlen(line) <= 4096);
+            assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+            bool whole = strstr(line, "next") != NULL;
+            assert_true(whole || strstr(line, "\xe2\x80\xa6") || strlen(line) > 4070);
+            if (count % 2)
+                json_decref(parsed(line));
+        }
+    }
+}
+
+static void test_errno_is_kept(void **context)
+{
+    (void)context;
+    log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
+    capture_begin();
+    close(STDERR_FILENO);
+    errno = ENOENT;
+    log_write(LOG_LEVEL_INFO, "nobody reads this", NULL);
+    int found = errno;
+    capture_end();
+    assert_int_equal(found, ENOENT);
+}
+
+#define WRITERS 4
+#define LINES_EACH 40
+
+static void *write_lines(void *argument)
+{
+    char value[301];
+    memset(value, *(const char *)argument, 300);
+    value[300] = '\0';
+    for (int i = 0; i < LINES_EACH; i++)
+        log_write(LOG_LEVEL_INFO, "m", "value", value, NULL);
+    return NULL;
+}
+
+static void test_lines_of_threads_stay_whole(void **context)
+{
+    (void)context;
+    pthread_t threads[WRITERS];
+    log_configure(LOG_FORMAT_JSON, LOG_LEVEL_INFO);
+    capture_begin();
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_lines, &"abcd"[i]), 0);
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    int lines = 0;
+    for (char *line = strtok(capture_end(), "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        json_t *object = parsed(line);
+        const char *value = json_string_value(json_object_get(object, "value"));
+        assert_int_equal(strlen(value), 300);
+        assert_int_equal(strspn(value, (char[]){value[0], '\0'}), 300);
+        json_decref(object);
+    }
+    assert_int_equal(lines, WRITERS * LINES_EACH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_text_values_are_quoted_and_escaped),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_bytes_that_are_no_utf8),
+        cmocka_unit_test(test_hidden_controls),
+        cmocka_unit_test(test_long_values),
+        cmocka_unit_test(test_errno_is_kept),
+        cmocka_unit_test(test_lines_of_threads_stay_whole),
+    };
+    return cmocka_run_group_tests_name("log", tests, NULL, NULL);
+}

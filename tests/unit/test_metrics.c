@@ -1,0 +1,257 @@
+#define _GNU_SOURCE /* memmem */
+#include "server/metrics.h"
+
+#include "config/config.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SECOND_NS INT64_C(1000000000)
+
+static char *text_of(const struct metrics *metrics)
+{
+    struct metrics_now now = {
+        .queue_requests = 3, .queue_tokens = 70, .connections = 5, .resident_bytes = 123456789, .uptime_s = 12.5};
+    size_t length = 0;
+    char *text = metrics_text(metrics, &now, &length);
+    assert_non_null(text);
+    assert_int_equal(strlen(text), length);
+    assert_int_equal(text[length - 1], '\n');
+    return text;
+}
+
+/* The value of the sample that is written exactly so; -1: there is none. */
+static double sample(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1)
+        if (strncmp(line, name, length) == 0 && line[length] == ' ')
+            return strtod(line + length, NULL);
+    return -1;
+}
+
+static void expect_sample(const char *text, const char *name, double value)
+{
+    double found = sample(text, name);
+    if (found != value)
+        fail_msg("%s: expected %.9g, found %.9g", name, value, found);
+}
+
+static void test_gauges(void **context)
+{
+    (void)context;
+    struct metrics *metrics = metrics_open();
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_queue_requests", 3);
+    expect_sample(text, "linformerd_queue_tokens", 70);
+    expect_sample(text, "linformerd_connections", 5);
+    expect_sample(text, "linformerd_resident_memory_bytes", 123456789);
+    expect_sample(text, "linformerd_uptime_seconds", 12.5);
+    expect_sample(text, "linformerd_build_info{version=\"" LINFORMERD_VERSION "\"}", 1);
+    free(text);
+    metrics_close(metrics);
+}
+
+static void test_requests_and_errors(void **context)
+{
+    (void)context;
+    struct metrics *metrics = metrics_open();
+    char copy[] = "/embed"; /* the same route at another address */
+    metrics_request(metrics, "/embed", 200, 3, 1, 1);
+    metrics_request(metrics, copy, 200, 3, 1, 1);
+    metrics_request(metrics, "/embed", 422, 3, 0, 0);
+    metrics_request(metrics, "/logits", 504, 3, 3, 0);
+    metrics_request(metrics, "/logits", 418, 3, 0, 0);
+    metrics_request(metrics, "/logits", 7, 3, 0, 0); /* no status */
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",status=\"200\"}", 2);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",status=\"422\"}", 1);
+    expect_sample(text, "linformerd_requests_total{route=\"/logits\",status=\"504\"}", 1);
+    expect_sample(text, "linformerd_requests_total{route=\"/logits\",status=\"599\"}", 1);
+    expect_sample(text, "linformerd_requests_total{route=\"/logits\",status=\"200\"}", -1);
+    expect_sample(text, "linformerd_errors_total{error_type=\"Validation\",status=\"422\"}", 1);
+    expect_sample(text, "linformerd_errors_total{error_type=\"Validation\",status=\"418\"}", 1);
+    expect_sample(text, "linformerd_errors_total{error_type=\"Backend\",status=\"504\"}", 1);
+    expect_sample(text, "linformerd_errors_total{error_type=\"Backend\",status=\"500\"}", 0);
+    expect_sample(text, "linformerd_errors_total{error_type=\"Overloaded\",status=\"429\"}", 0);
+    expect_sample(text, "linformerd_errors_total{error_type=\"Unhealthy\",status=\"503\"}", 0);
+    expect_sample(text, "linformerd_errors_total{error_type=\"Unauthorized\",status=\"401\"}", 0);
+    free(text);
+    metrics_close(metrics);
+}
+
+static void test_histograms(void **context)
+{
+    (void)context;
+    struct metrics *metrics = metrics_open();
+    metrics_request(metrics, "/embed", 200, SECOND_NS, SECOND_NS / 1000, SECOND_NS / 4);
+    metrics_request(metrics, "/embed", 200, SECOND_NS + 1, 0, 100 * SECOND_NS);
+    metrics_request(metrics, "/health", 200, 1000, 0, 0);
+    metrics_batch(metrics, 1, 16, SECOND_NS);
+    metrics_batch(metrics, 3, 100000, SECOND_NS / 2);
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_request_duration_seconds_bucket{route=\"/embed\",le=\"0.5\"}", 0);
+    expect_sample(text, "linformerd_request_duration_seconds_bucket{route=\"/embed\",le=\"1\"}", 1);
+    expect_sample(text, "linformerd_request_duration_seconds_bucket{route=\"/embed\",le=\"2.5\"}", 2);
+    expect_sample(text, "linformerd_request_duration_seconds_sum{route=\"/embed\"}", 2.000000001);
+    expect_sample(text, "linformerd_request_duration_seconds_count{route=\"/health\"}", 1);
+    expect_sample(text, "linformerd_request_queue_duration_seconds_bucket{le=\"0.0005\"}", 1);
+    expect_sample(text, "linformerd_request_queue_duration_seconds_bucket{le=\"0.001\"}", 2);
+    expect_sample(text, "linformerd_request_inference_duration_seconds_bucket{le=\"60\"}", 1);
+    expect_sample(text, "linformerd_request_inference_duration_seconds_bucket{le=\"+Inf\"}", 2);
+    expect_sample(text, "linformerd_request_inference_duration_seconds_sum", 100.25);
+    expect_sample(text, "linformerd_batch_items_bucket{le=\"1\"}", 1);
+    expect_sample(text, "linformerd_batch_items_bucket{le=\"4\"}", 2);
+    expect_sample(text, "linformerd_batch_items_sum", 4);
+    expect_sample(text, "linformerd_batch_tokens_bucket{le=\"65536\"}", 1);
+    expect_sample(text, "linformerd_batch_tokens_count", 2);
+    expect_sample(text, "linformerd_batch_duration_seconds_sum", 1.5);
+    free(text);
+    metrics_close(metrics);
+}
+
+/* A request that waited and expired counts as waiting, not as inference. */
+static void test_times_that_a_request_has_not(void **context)
+{
+    (void)context;
+    struct metrics *metrics = metrics_open();
+    metrics_request(metrics, "/embed", 504, 5, 5, 0);
+    metrics_request(metrics, "/embed", 422, -1, 0, 0); /* a clock's whim is no negative sum */
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_request_queue_duration_seconds_count", 1);
+    expect_sample(text, "linformerd_request_inference_duration_seconds_count", 0);
+    expect_sample(text, "linformerd_request_duration_seconds_sum{route=\"/embed\"}", 0.000000005);
+    free(text);
+    metrics_close(metrics);
+}
+
+static void test_more_routes_than_places(void **context)
+{
+    (void)context;
+    struct metrics *metrics = metrics_open();
+    static char names[80][32];
+    for (int i = 0; i < 80; i++) {
+        snprintf(names[i], sizeof names[i], "/route/%d", i);
+        metrics_request(metrics, names[i], 200, 1, 0, 0);
+    }
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_requests_total{route=\"/route/62\",status=\"200\"}", 1);
+    expect_sample(text, "linformerd_requests_total{route=\"other\",status=\"200\"}", 17);
+    free(text);
+    metrics_close(metrics);
+}
+
+static void test_label_is_escaped(void **context)
+{
+    (void)context;
+    struct metrics *metrics = metrics_open();
+    metrics_request(metrics, "/a\"b\\c\nd", 200, 1, 0, 0);
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_requests_total{route=\"/a\\\"b\\\\c\\nd\",status=\"200\"}", 1);
+    free(text);
+    metrics_close(metrics);
+}
+
+/* The family that a sample's name belongs to has been declared, as what it is. */
+static void expect_declared(const char *text, const char *line)
+{
+    static const char *const suffixes[] = {"", "_bucket", "_sum", "_count"};
+    char name[128], type[160];
+    size_t length = strcspn(line, "{ ");
+    for (int i = 0; i < 4; i++) {
+        size_t suffix = strlen(suffixes[i]);
+        if (length <= suffix || strncmp(line + length - suffix, suffixes[i], suffix) != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)(length - suffix), line);
+        snprintf(type, sizeof type, "# TYPE %s %s", name, i > 0 ? "histogram\n" : "");
+        const char *found = strstr(text, type);
+        if (found && found < line)
+            return;
+    }
+    fail_msg("no TYPE before: %.*s", (int)strcspn(line, "\n"), line);
+}
+
+/* Every line is a comment of a known form, or `name{labels} value` after its TYPE; no sample is there twice. */
+static void test_exposition_format(void **context)
+{
+    (void)context;
+    struct metrics *metrics = metrics_open();
+    metrics_request(metrics, "/embed", 200, 3, 1, 1);
+    metrics_request(metrics, "/logits", 500, 3, 1, 1);
+    metrics_batch(metrics, 1, 16, SECOND_NS);
+    char *text = text_of(metrics);
+    for (char *line = text; *line; line = strchr(line, '\n') + 1) {
+        if (strncmp(line, "# HELP linformerd_", 18) == 0 || strncmp(line, "# TYPE linformerd_", 18) == 0)
+            continue;
+        assert_int_equal(strncmp(line, "linformerd_", 11), 0);
+        expect_declared(text, line);
+        size_t length = strcspn(line, "\n"), name = length;
+        while (line[name - 1] != ' ')
+            name--;
+        char *end;
+        strtod(line + name, &end);
+        assert_ptr_equal(end, line + length);
+        char *twin = memmem(line + length, strlen(line + length), line, name);
+        if (twin && twin[-1] == '\n')
+            fail_msg("there twice: %.*s", (int)length, line);
+    }
+    free(text);
+    metrics_close(metrics);
+}
+
+#define RECORDERS 4
+#define RECORDS_EACH 5000
+
+static void *record_many(void *argument)
+{
+    static const char *const routes[] = {"/embed", "/logits", "/health"};
+    for (int i = 0; i < RECORDS_EACH; i++) {
+        metrics_request(argument, routes[i % 3], i % 2 ? 200 : 422, 1000, 1000, 1000);
+        metrics_batch(argument, 2, 3, 1000);
+    }
+    return NULL;
+}
+
+static void test_many_recorders(void **context)
+{
+    (void)context;
+    struct metrics *metrics = metrics_open();
+    pthread_t threads[RECORDERS];
+    for (int i = 0; i < RECORDERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, record_many, metrics), 0);
+    free(text_of(metrics)); /* a scrape while others record */
+    for (int i = 0; i < RECORDERS; i++)
+        pthread_join(threads[i], NULL);
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_request_queue_duration_seconds_count", RECORDERS * RECORDS_EACH);
+    expect_sample(text, "linformerd_batch_items_sum", 2.0 * RECORDERS * RECORDS_EACH);
+    expect_sample(text, "linformerd_errors_total{error_type=\"Validation\",status=\"422\"}",
+                  RECORDERS * RECORDS_EACH / 2);
+    double routes = sample(text, "linformerd_request_duration_seconds_count{route=\"/embed\"}") +
+                    sample(text, "linformerd_request_duration_seconds_count{route=\"/logits\"}") +
+                    sample(text, "linformerd_request_duration_seconds_count{route=\"/health\"}");
+    assert_true(routes == RECORDERS * RECORDS_EACH);
+    free(text);
+    metrics_close(metrics);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gauges),
+        cmocka_unit_test(test_requests_and_errors),
+        cmocka_unit_test(test_histograms),
+        cmocka_unit_test(test_times_that_a_request_has_not),
+        cmocka_unit_test(test_more_routes_than_places),
+        cmocka_unit_test(test_label_is_escaped),
+        cmocka_unit_test(test_exposition_format),
+        cmocka_unit_test(test_many_recorders),
+    };
+    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
+}
