@@ -148,16 +148,34 @@ static int apply_defaults(struct settings *settings, struct error *error)
 
 /* ---- Names ---------------------------------------------------------------------------------------------------- */
 
-/* `prefix`: what `name` has in front of what a flag has behind its dashes. */
-static int refuse_name(const char *what, const char *name, size_t length, size_t prefix, setting_spelling *spelling,
-                       struct error *error)
+/* A place where settings are named. */
+struct place {
+    const char *what;
+    setting_spelling *spelling;
+    enum setting_kind last; /* kind that may stand there */
+};
+
+static const struct place file_place = {"key", setting_key, SETTING_MODELS};
+static const struct place environment_place = {"environment variable", setting_environment, SETTING_CONFIG};
+static const struct place flag_place = {"flag", setting_flag, SETTING_VERSION};
+
+/* The setting that the first `length` bytes of `name` are there, or NULL. */
+static const struct setting *find(const struct place *place, const char *name, size_t length)
+{
+    const struct setting *setting = setting_find(name, length, place->spelling);
+    return setting && setting->kind <= place->last ? setting : NULL;
+}
+
+/* `prefix`: the bytes that `name` has in front of what a flag has behind its dashes. */
+static int refuse_name(const struct place *place, const char *name, size_t length, size_t prefix, struct error *error)
 {
     char spelled[SETTING_NAME_BYTES];
-    const struct setting *nearest = setting_nearest(name + prefix, length - prefix);
+    const struct setting *nearest = setting_nearest(name + prefix, length - prefix, place->last);
     int shown = length > 100 ? 100 : (int)length;
     if (nearest)
-        return error_set(error, "unknown %s %.*s; did you mean %s?", what, shown, name, spelling(nearest, spelled));
-    return error_set(error, "unknown %s %.*s; linformerd --help lists what there is", what, shown, name);
+        return error_set(error, "unknown %s %.*s; did you mean %s?", place->what, shown, name,
+                         place->spelling(nearest, spelled));
+    return error_set(error, "unknown %s %.*s; linformerd --help lists what there is", place->what, shown, name);
 }
 
 /* ---- The file ------------------------------------------------------------------------------------------------- */
@@ -209,9 +227,9 @@ static int apply_file(const char *path, struct settings *settings, struct error 
     json_t *value;
     json_object_foreach(object, key, value)
     {
-        const struct setting *setting = setting_find(key, strlen(key), setting_key);
-        if (!setting || setting->kind > SETTING_MODELS)
-            result = refuse_name("key", key, strlen(key), 0, setting_key, error);
+        const struct setting *setting = find(&file_place, key, strlen(key));
+        if (!setting)
+            result = refuse_name(&file_place, key, strlen(key), 0, error);
         else if (apply_member(setting, value, settings, error) != 0)
             result = error_prefix(error, "%s", key);
         if (result != 0)
@@ -260,10 +278,9 @@ static int apply_variable(const char *variable, struct settings *settings, struc
 {
     size_t length = strcspn(variable, "=");
     const char *value = variable + length + 1;
-    const struct setting *setting = setting_find(variable, length, setting_environment);
-    if (!setting || setting->kind > SETTING_CONFIG)
-        return refuse_name("environment variable", variable, length, strlen(SETTING_ENVIRONMENT_PREFIX),
-                           setting_environment, error);
+    const struct setting *setting = find(&environment_place, variable, length);
+    if (!setting)
+        return refuse_name(&environment_place, variable, length, strlen(SETTING_ENVIRONMENT_PREFIX), error);
     int result = 0;
     if (setting->kind == SETTING_MODELS) {
         free_models(settings);
@@ -303,7 +320,7 @@ static int refuse_flag(const struct flags *flags, const char *argument, size_t l
                 return error_set(error, "unknown flag that begins with --%s; write --%s=%s", flag, flag,
                                  settings_table[i].value_name);
         }
-        return refuse_name("flag", argument, length, dashes, setting_flag, error);
+        return refuse_name(&flag_place, argument, length, dashes, error);
     }
     if (flags->setting && flags->setting->secret)
         return error_set(error, "unexpected argument after --%s; quote a value with spaces", flags->setting->flag);
@@ -317,7 +334,7 @@ static int next_flag(struct flags *flags, struct error *error)
         return 0;
     const char *argument = flags->argv[flags->at++];
     size_t length = strcspn(argument, "=");
-    const struct setting *setting = setting_find(argument, length, setting_flag);
+    const struct setting *setting = find(&flag_place, argument, length);
     if (!setting)
         return refuse_flag(flags, argument, length, error);
     flags->setting = setting;

@@ -8,6 +8,7 @@
 #define NEAR_EDITS 2
 
 static const char *const dtypes[] = {"auto", "f32", "tf32", "bf16", "f16", NULL};
+static const char *const kernels[] = {"auto", "avx512", "avx2", "baseline", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};                     /* index: enum log_format */
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL}; /* index: enum log_level */
 
@@ -142,6 +143,14 @@ const struct setting settings_table[] = {
      .fallback = "auto",
      .choices = dtypes,
      .help = "Numbers to compute with: auto, f32, tf32, bf16 or f16."},
+    {.group = "Computing",
+     .flag = "kernels",
+     .kind = SETTING_TEXT,
+     AT(kernels),
+     .value_name = "NAME",
+     .fallback = "auto",
+     .choices = kernels,
+     .help = "The CPU's instruction set: auto (the best that it has), avx512, avx2 or baseline."},
     {.group = "Computing",
      .flag = "threads",
      .kind = SETTING_INTEGER,
@@ -302,7 +311,7 @@ static size_t edit_distance(const char *name, size_t length, const char *flag)
     return row[flag_length];
 }
 
-const struct setting *setting_nearest(const char *name, size_t length)
+const struct setting *setting_nearest(const char *name, size_t length, enum setting_kind last)
 {
     const struct setting *nearest = NULL;
     size_t best = NEAR_EDITS + 1;
@@ -310,7 +319,7 @@ const struct setting *setting_nearest(const char *name, size_t length)
         return NULL; /* so short a name would be near to anything short */
     for (size_t i = 0; i < settings_table_count; i++) {
         size_t distance = edit_distance(name, length, settings_table[i].flag);
-        if (distance < best) {
+        if (distance < best && settings_table[i].kind <= last) {
             best = distance;
             nearest = &settings_table[i];
         }

@@ -47,8 +47,8 @@ setting_spelling setting_flag, setting_environment, setting_key;
 /* The setting that is spelled like the first `length` bytes of `name`. NULL: there is none. */
 const struct setting *setting_find(const char *name, size_t length, setting_spelling *spelling);
 
-/* The setting whose flag is at most two edits away, not counting case and _ for -; `name` is without the dashes or the
- * prefix of a variable. NULL: none is. */
-const struct setting *setting_nearest(const char *name, size_t length);
+/* The setting of a kind up to `last` whose flag is at most two edits away, not counting case and _ for -; `name` is
+ * without the dashes or the prefix of a variable. NULL: none is. */
+const struct setting *setting_nearest(const char *name, size_t length, enum setting_kind last);
 
 #endif

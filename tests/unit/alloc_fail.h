@@ -1,0 +1,114 @@
+/* An allocator that fails when it is told to. For the programs named test_*_alloc.c: they are linked with --wrap for
+ * each function below, so that the project's calls come here. jansson's come here once json_set_alloc_funcs() was given
+ * malloc and free. Include it in one file of a program. */
+#ifndef TESTS_UNIT_ALLOC_FAIL_H
+#define TESTS_UNIT_ALLOC_FAIL_H
+
+#include "config/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* More calls than any operation makes; a loop that reaches it does not end by itself. */
+#define ALLOC_FAIL_MOST 100000
+
+static struct {
+    long countdown; /* the call that brings it to 0 fails; 0: none does */
+    long live;      /* blocks that were handed out and not freed */
+    bool failed;
+} alloc_fail;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *block, size_t size);
+void __real_free(void *block);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *block, size_t size);
+char *__wrap_strdup(const char *text);
+char *__wrap_strndup(const char *text, size_t length);
+void __wrap_free(void *block);
+
+static bool alloc_fail_now(void)
+{
+    if (alloc_fail.countdown == 0 || --alloc_fail.countdown > 0)
+        return false;
+    alloc_fail.failed = true;
+    return true;
+}
+
+static void *alloc_fail_count(void *block)
+{
+    alloc_fail.live += block != NULL;
+    return block;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return alloc_fail_now() ? NULL : alloc_fail_count(__real_malloc(size));
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return alloc_fail_now() ? NULL : alloc_fail_count(__real_calloc(count, size));
+}
+
+void *__wrap_realloc(void *block, size_t size)
+{
+    if (alloc_fail_now())
+        return NULL;
+    void *moved = __real_realloc(block, size);
+    return block ? moved : alloc_fail_count(moved);
+}
+
+char *__wrap_strndup(const char *text, size_t length)
+{
+    length = strnlen(text, length);
+    char *copy = __wrap_malloc(length + 1);
+    if (copy) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+    }
+    return copy;
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return __wrap_strndup(text, strlen(text));
+}
+
+void __wrap_free(void *block)
+{
+    alloc_fail.live -= block != NULL;
+    __real_free(block);
+}
+
+/* Runs the operation with its first allocation failing, then with its second, until none fails any more. The operation
+ * ends what it began. Each failure must be reported, with a message, and nothing may be left behind. Returns how many
+ * allocations the operation makes. */
+static inline long alloc_fail_each(int (*operation)(struct error *error))
+{
+    for (long n = 1; n < ALLOC_FAIL_MOST; n++) {
+        struct error error = {""};
+        long live = alloc_fail.live;
+        alloc_fail.failed = false;
+        alloc_fail.countdown = n;
+        int result = operation(&error);
+        alloc_fail.countdown = 0;
+        assert_int_equal(alloc_fail.live, live);
+        if (!alloc_fail.failed) {
+            assert_int_equal(result, 0);
+            return n - 1;
+        }
+        assert_int_equal(result, -1);
+        assert_true(error.message[0] != '\0');
+    }
+    fail_msg("the operation does not end");
+    return -1;
+}
+
+#endif

@@ -1,0 +1,436 @@
+#include "config/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MOST_ARGUMENTS 16
+
+/* One reading. Unused places of the lists are NULL. */
+struct reading {
+    char *argv[MOST_ARGUMENTS]; /* without argv[0] */
+    char *environment[MOST_ARGUMENTS];
+    struct settings settings;
+    enum settings_action action;
+    const char *explain;
+    struct error error;
+};
+
+static int read_settings(struct reading *reading)
+{
+    char *argv[MOST_ARGUMENTS + 2] = {"linformerd"};
+    int argc = 1;
+    for (int i = 0; i < MOST_ARGUMENTS && reading->argv[i]; i++)
+        argv[argc++] = reading->argv[i];
+    return settings_read(argc, argv, reading->environment, &reading->settings, &reading->action, &reading->explain,
+                         &reading->error);
+}
+
+static void accept(struct reading *reading)
+{
+    if (read_settings(reading) != 0)
+        fail_msg("%s", reading->error.message);
+}
+
+static void refuse(struct reading reading, const char *message)
+{
+    assert_int_equal(read_settings(&reading), -1);
+    assert_string_equal(reading.error.message, message);
+    assert_null(reading.settings.host);
+}
+#define ARGUMENTS(...) ((struct reading){.argv = {__VA_ARGS__}})
+#define VARIABLES(...) ((struct reading){.environment = {__VA_ARGS__}})
+
+/* A file of settings in place of `path`, which ends in XXXXXX. */
+static void write_file(char *path, const char *text)
+{
+    int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    close(file);
+}
+
+static void refuse_file(const char *text, const char *message)
+{
+    char path[] = "/tmp/linformerd-settings-XXXXXX", expected[600];
+    write_file(path, text);
+    snprintf(expected, sizeof expected, "%s: %s", path, message);
+    refuse(ARGUMENTS("--config", path), expected);
+    unlink(path);
+}
+
+static void has_defaults(void **state)
+{
+    (void)state;
+    struct reading reading = {0};
+    accept(&reading);
+    const struct settings *settings = &reading.settings;
+    assert_int_equal(reading.action, SETTINGS_SERVE);
+    assert_null(reading.explain);
+    assert_int_equal(settings->n_models, 0);
+    assert_string_equal(settings->host, "127.0.0.1");
+    assert_int_equal(settings->port, 8080);
+    assert_string_equal(settings->device, "auto");
+    assert_string_equal(settings->dtype, "auto");
+    assert_int_equal(settings->threads, 0);
+    assert_int_equal(settings->http_threads, 2);
+    assert_int_equal(settings->max_batch_tokens, 16384);
+    assert_int_equal(settings->max_batch_requests, 128);
+    assert_int_equal(settings->max_client_batch_size, 2048);
+    assert_int_equal(settings->max_queue_tokens, 1048576);
+    assert_int_equal(settings->max_queue_requests, 16384);
+    assert_int_equal(settings->request_timeout_ms, 60000);
+    assert_int_equal(settings->connection_timeout_s, 60);
+    assert_int_equal(settings->max_connections, 16384);
+    assert_int_equal(settings->payload_limit, 33554432);
+    assert_null(settings->api_key);
+    assert_int_equal(settings->log_format, LOG_FORMAT_TEXT);
+    assert_int_equal(settings->log_level, LOG_LEVEL_INFO);
+    settings_free(&reading.settings);
+    settings_free(&reading.settings);
+}
+
+static void flags_take_values_in_both_ways(void **state)
+{
+    (void)state;
+    struct reading reading = ARGUMENTS("--port", "0", "--host=::1", "--log-level", "debug", "--log-format=json",
+                                       "--device", "cuda:0,cuda:12", "--api-key=a=b", "--port=65535");
+    accept(&reading);
+    assert_int_equal(reading.settings.port, 65535); /* the last one said */
+    assert_string_equal(reading.settings.host, "::1");
+    assert_int_equal(reading.settings.log_level, LOG_LEVEL_DEBUG);
+    assert_int_equal(reading.settings.log_format, LOG_FORMAT_JSON);
+    assert_string_equal(reading.settings.device, "cuda:0,cuda:12");
+    assert_string_equal(reading.settings.api_key, "a=b");
+    settings_free(&reading.settings);
+}
+
+static void flag_beats_variable_beats_file_beats_default(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/linformerd-settings-XXXXXX", variable[64];
+    write_file(path, "{\"port\": 1, \"threads\": 1, \"http_threads\": 1, \"model\": [\"a\", \"n=b\"], "
+                     "\"api_key\": \"k\", \"log_level\": \"error\"}");
+    snprintf(variable, sizeof variable, "LINFORMERD_CONFIG=%s", path);
+    struct reading reading = {.argv = {"--port=3"},
+                              .environment = {"HOME=/", "LINFORMERD_PORT=2", "LINFORMERD_THREADS=2", variable}};
+    accept(&reading);
+    assert_int_equal(reading.settings.port, 3);
+    assert_int_equal(reading.settings.threads, 2);
+    assert_int_equal(reading.settings.http_threads, 1);
+    assert_int_equal(reading.settings.max_batch_tokens, 16384);
+    assert_string_equal(reading.settings.api_key, "k");
+    assert_int_equal(reading.settings.log_level, LOG_LEVEL_ERROR);
+    assert_int_equal(reading.settings.n_models, 2);
+    assert_string_equal(reading.settings.models[1].name, "n");
+    settings_free(&reading.settings);
+
+    /* The flag's file is read instead of the variable's, not beside it. */
+    reading = (struct reading){.argv = {"--config", path}, .environment = {"LINFORMERD_CONFIG=/nonexistent"}};
+    accept(&reading);
+    assert_int_equal(reading.settings.port, 1);
+    settings_free(&reading.settings);
+    unlink(path);
+}
+
+static void models_of_a_stronger_source_replace_the_others(void **state)
+{
+    (void)state;
+    struct reading reading = {.argv = {"--model", "a", "--model=b"}, .environment = {"LINFORMERD_MODEL=c,d,e"}};
+    accept(&reading);
+    assert_int_equal(reading.settings.n_models, 2);
+    assert_string_equal(reading.settings.models[0].path, "a");
+    assert_string_equal(reading.settings.models[1].path, "b");
+    settings_free(&reading.settings);
+    reading = VARIABLES("LINFORMERD_MODEL=c,name=d");
+    accept(&reading);
+    assert_int_equal(reading.settings.n_models, 2);
+    assert_null(reading.settings.models[0].name);
+    assert_string_equal(reading.settings.models[1].name, "name");
+    assert_string_equal(reading.settings.models[1].path, "d");
+    settings_free(&reading.settings);
+}
+
+static void a_model_s_name_has_no_slash(void **state)
+{
+    (void)state;
+    static const struct {
+        char *text;
+        const char *name, *path;
+    } cases[] = {
+        {"dir", NULL, "dir"},         {"name=dir", "name", "dir"},          {"name=/a=b", "name", "/a=b"},
+        {"./a=b/c", NULL, "./a=b/c"}, {"/models/a=b", NULL, "/models/a=b"}, {"a b=c,d", "a b", "c,d"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct reading reading = ARGUMENTS("--model", cases[i].text);
+        accept(&reading);
+        assert_string_equal(reading.settings.models[0].path, cases[i].path);
+        if (cases[i].name)
+            assert_string_equal(reading.settings.models[0].name, cases[i].name);
+        else
+            assert_null(reading.settings.models[0].name);
+        settings_free(&reading.settings);
+    }
+    refuse(ARGUMENTS("--model", "=a"), "--model: the name before = is empty in '=a'; a folder is written ./=a");
+    refuse(ARGUMENTS("--model", "a="), "--model: expected a folder or NAME=FOLDER, found 'a='");
+    refuse(ARGUMENTS("--model="), "--model: expected a folder or NAME=FOLDER, found ''");
+    refuse(ARGUMENTS("--model", "a=x", "--model=b=y", "--model=a=z"), "two models have the name 'a'");
+    refuse(VARIABLES("LINFORMERD_MODEL=a,,b"), "LINFORMERD_MODEL: expected a folder or NAME=FOLDER, found ''");
+    refuse(VARIABLES("LINFORMERD_MODEL="), "LINFORMERD_MODEL: expected a folder or NAME=FOLDER, found ''");
+}
+
+static void help_and_version_win(void **state)
+{
+    (void)state;
+    struct reading reading = ARGUMENTS("--nonsense", "--port", "x", "--help", "--version");
+    reading.environment[0] = "LINFORMERD_NONSENSE=1";
+    accept(&reading);
+    assert_int_equal(reading.action, SETTINGS_HELP);
+    settings_free(&reading.settings);
+    reading = ARGUMENTS("-h");
+    accept(&reading);
+    assert_int_equal(reading.action, SETTINGS_HELP);
+    reading = ARGUMENTS("stray", "--version");
+    accept(&reading);
+    assert_int_equal(reading.action, SETTINGS_VERSION);
+    refuse(ARGUMENTS("--help=all"), "--help takes no value");
+}
+
+static void explain_gives_the_folder(void **state)
+{
+    (void)state;
+    struct reading reading = ARGUMENTS("--threads=1", "--explain", "dir");
+    accept(&reading);
+    assert_int_equal(reading.action, SETTINGS_EXPLAIN);
+    assert_string_equal(reading.explain, "dir");
+    assert_int_equal(reading.settings.threads, 1);
+    settings_free(&reading.settings);
+    refuse(ARGUMENTS("--explain"), "--explain needs a value, as in --explain=DIR");
+    refuse(ARGUMENTS("--explain="), "--explain: the value is empty");
+    refuse(VARIABLES("LINFORMERD_EXPLAIN=dir"),
+           "unknown environment variable LINFORMERD_EXPLAIN; linformerd --help lists what there is");
+}
+
+static void refuses_values_and_says_where_they_stand(void **state)
+{
+    (void)state;
+    refuse(ARGUMENTS("--port", "65536"), "--port: expected a number from 0 to 65535, found '65536'");
+    refuse(ARGUMENTS("--port", "-1"), "--port: expected a number from 0 to 65535, found '-1'");
+    refuse(ARGUMENTS("--port", "0x50"), "--port: expected a number from 0 to 65535, found '0x50'");
+    refuse(ARGUMENTS("--port", " 80"), "--port: expected a number from 0 to 65535, found ' 80'");
+    refuse(ARGUMENTS("--port", "+80"), "--port: expected a number from 0 to 65535, found '+80'");
+    refuse(ARGUMENTS("--port", "80 "), "--port: expected a number from 0 to 65535, found '80 '");
+    refuse(ARGUMENTS("--port", "-"), "--port: expected a number from 0 to 65535, found '-'");
+    refuse(ARGUMENTS("--port", "99999999999999999999"),
+           "--port: expected a number from 0 to 65535, found '99999999999999999999'");
+    refuse(ARGUMENTS("--max-batch-tokens", "0"), "--max-batch-tokens: expected tokens from 1 to 2147483647, found '0'");
+    refuse(VARIABLES("LINFORMERD_REQUEST_TIMEOUT_MS=1s"),
+           "LINFORMERD_REQUEST_TIMEOUT_MS: expected milliseconds from 0 to 86400000, found '1s'");
+    refuse(ARGUMENTS("--log-level=loud"), "--log-level: expected one of error, warning, info, debug, found 'loud'");
+    refuse(ARGUMENTS("--dtype=f64"), "--dtype: expected one of auto, f32, tf32, bf16, f16, found 'f64'");
+    refuse(ARGUMENTS("--host="), "--host: the value is empty");
+    refuse(VARIABLES("LINFORMERD_PORT="), "LINFORMERD_PORT: the value is empty");
+    refuse(VARIABLES("LINFORMERD_CONFIG="), "LINFORMERD_CONFIG: the value is empty");
+    refuse(ARGUMENTS("--config="), "--config: the value is empty");
+    refuse(ARGUMENTS("--config=/nonexistent"), "/nonexistent: cannot be opened: No such file or directory");
+}
+
+static void knows_devices_by_their_form(void **state)
+{
+    (void)state;
+    static char *const good[] = {"auto", "cpu", "cuda", "cuda:0", "cuda:all", "cuda:1,cuda:0"};
+    static char *const bad[] = {"gpu", "cuda:", "cuda:0,", ",cuda:0", "cuda:x", "cuda:0cuda:1", "cpu,cuda:0", "CPU"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct reading reading = ARGUMENTS("--device", good[i]);
+        accept(&reading);
+        settings_free(&reading.settings);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char message[200];
+        snprintf(message, sizeof message,
+                 "--device: expected auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all, found '%s'", bad[i]);
+        refuse(ARGUMENTS("--device", bad[i]), message);
+    }
+}
+
+static void refuses_unknown_names_and_suggests_near_ones(void **state)
+{
+    (void)state;
+    refuse(ARGUMENTS("--prot", "1"), "unknown flag --prot; did you mean --port?");
+    refuse(ARGUMENTS("-port", "1"), "unknown flag -port; did you mean --port?");
+    refuse(ARGUMENTS("--max_batch_tokens=1"), "unknown flag --max_batch_tokens; did you mean --max-batch-tokens?");
+    refuse(ARGUMENTS("--Host=x"), "unknown flag --Host; did you mean --host?");
+    refuse(ARGUMENTS("--verison"), "unknown flag --verison; did you mean --version?");
+    refuse(ARGUMENTS("--colour"), "unknown flag --colour; linformerd --help lists what there is");
+    refuse(ARGUMENTS("-x"), "unknown flag -x; linformerd --help lists what there is");
+    refuse(ARGUMENTS("--"), "unexpected argument '--'; a model's folder is given with --model");
+    refuse(ARGUMENTS("-"), "unexpected argument '-'; a model's folder is given with --model");
+    refuse(ARGUMENTS(""), "unexpected argument ''; a model's folder is given with --model");
+    refuse(ARGUMENTS("models/a"), "unexpected argument 'models/a'; a model's folder is given with --model");
+    refuse(ARGUMENTS("--port"), "--port needs a value, as in --port=N");
+    refuse(ARGUMENTS("--host", "--port", "1"), "--host needs a value, as in --host=ADDRESS");
+    refuse(VARIABLES("LINFORMERD_PROT=1"),
+           "unknown environment variable LINFORMERD_PROT; did you mean LINFORMERD_PORT?");
+    refuse(VARIABLES("LINFORMERD_port=1"),
+           "unknown environment variable LINFORMERD_port; did you mean LINFORMERD_PORT?");
+    refuse(VARIABLES("LINFORMERD_=1"),
+           "unknown environment variable LINFORMERD_; linformerd --help lists what there is");
+    char long_flag[600] = "--";
+    memset(long_flag + 2, 'a', sizeof long_flag - 3);
+    struct reading reading = ARGUMENTS(long_flag);
+    assert_int_equal(read_settings(&reading), -1);
+    assert_non_null(strstr(reading.error.message, "aaa; linformerd --help"));
+}
+
+static void variables_of_others_are_passed_over(void **state)
+{
+    (void)state;
+    struct reading reading =
+        VARIABLES("LINFORMERD_SERVICE_HOST=10.0.0.1", "LINFORMERD_SERVICE_PORT=80", "LINFORMERD_SERVICE_PORT_HTTP=80",
+                  "LINFORMERD_PORT=tcp://10.0.0.1:80", "LINFORMERD_PORT_80_TCP=tcp://10.0.0.1:80",
+                  "LINFORMERD_PORT_80_TCP_ADDR=10.0.0.1", "LINFORMERD_API_PORT=udp://10.0.0.1:80",
+                  "LINFORMERD_API_SERVICE_HOST=10.0.0.1", "LINFORMERD", "LINFORMERDX=1", "PORT=1");
+    accept(&reading);
+    assert_int_equal(reading.settings.port, 8080);
+    settings_free(&reading.settings);
+    refuse(VARIABLES("LINFORMERD_PORT=http://x"),
+           "LINFORMERD_PORT: expected a number from 0 to 65535, found 'http://x'");
+    refuse(VARIABLES("LINFORMERD_X=/a_SERVICE_HOST=b"),
+           "unknown environment variable LINFORMERD_X; linformerd --help lists what there is");
+}
+
+static void refuses_a_bad_file(void **state)
+{
+    (void)state;
+    refuse_file("", "is empty, expected a JSON object");
+    refuse_file("[]", "expected a JSON object, found a list");
+    refuse_file("{\"port\": \"80\"}", "port: expected an integer, found '\"80\"'");
+    refuse_file("{\"port\": 80.5}", "port: expected an integer, found 'the fraction 80.5'");
+    refuse_file("{\"port\": 65536}", "port: expected a number from 0 to 65535, found '65536'");
+    refuse_file("{\"host\": 1}", "host: expected a string, found '1'");
+    refuse_file("{\"host\": \"\"}", "host: the value is empty");
+    refuse_file("{\"host\": null}", "host: expected a string, found 'null'");
+    refuse_file("{\"log_level\": \"loud\"}", "log_level: expected one of error, warning, info, debug, found 'loud'");
+    refuse_file("{\"max-batch-tokens\": 1}", "unknown key max-batch-tokens; did you mean max_batch_tokens?");
+    refuse_file("{\"config\": \"x\"}", "unknown key config; linformerd --help lists what there is");
+    refuse_file("{\"help\": true}", "unknown key help; linformerd --help lists what there is");
+    refuse_file("{\"\": true}", "unknown key ; linformerd --help lists what there is");
+    refuse_file("{\"model\": 1}", "model: expected a string or a list of strings");
+    refuse_file("{\"model\": [\"a\", 1]}", "model: expected a string or a list of strings");
+    refuse_file("{\"model\": [\"\"]}", "model: expected a folder or NAME=FOLDER, found ''");
+    refuse_file("{\"port\": 1,\n \"port\": 2}", "line 2, column 7: duplicate object key");
+}
+
+static void never_shows_the_api_key(void **state)
+{
+    (void)state;
+    static const struct reading readings[] = {
+        {.argv = {"--api-key=sec ret"}},
+        {.argv = {"--api-key", "sec\nret"}},
+        {.argv = {"--api-key", "first", "secret"}},
+        {.argv = {"--api-keysecret"}},
+        {.argv = {"-api-keysecret=x"}},
+        {.argv = {"--api_key=secret"}},
+        {.argv = {"--apikey", "secret"}},
+        {.argv = {"--api-key", "secret", "--port", "x"}},
+        {.environment = {"LINFORMERD_API_KEY=sec ret"}},
+        {.environment = {"LINFORMERD_APIKEY=secret"}},
+    };
+    for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
+        struct reading reading = readings[i];
+        assert_int_equal(read_settings(&reading), -1);
+        assert_null(strstr(reading.error.message, "ret"));
+    }
+    static const char *const files[] = {
+        "{\"api_key\": secret}",       "{\"api_key\": \"sec\"ret\"}", "{\"api_key\": \"secret}",
+        "{\"api_key\": \"se\ncret\"}", "{\"api_key\": \"\\secret\"}", "{\"api_key\": [\"secret\"]}",
+        "{\"api_key\": \"sec ret\"}",  "{\"api_key\": \"x\"} secret",
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[] = "/tmp/linformerd-settings-XXXXXX";
+        write_file(path, files[i]);
+        struct reading reading = ARGUMENTS("--config", path);
+        assert_int_equal(read_settings(&reading), -1);
+        unlink(path);
+        const char *rest = reading.error.message + strlen(path);
+        if (strstr(rest, "ret"))
+            fail_msg("%s", rest);
+    }
+    refuse(ARGUMENTS("--api-key="), "--api-key: the value is empty");
+}
+
+static void help_names_every_setting_within_100_columns(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "--model [NAME=]DIR",
+        "--host ADDRESS",
+        "--port N",
+        "--device DEVICE",
+        "--dtype DTYPE",
+        "--threads N",
+        "--http-threads N",
+        "--max-batch-tokens N",
+        "--max-batch-requests N",
+        "--max-client-batch-size N",
+        "--max-queue-tokens N",
+        "--max-queue-requests N",
+        "--request-timeout-ms N",
+        "--connection-timeout-s N",
+        "--max-connections N",
+        "--payload-limit N",
+        "--api-key KEY",
+        "--log-format FORMAT",
+        "--log-level LEVEL",
+        "--config FILE",
+        "--explain DIR",
+        "--help",
+        "--version",
+        "LINFORMERD_MAX_BATCH_TOKENS",
+        "LINFORMERD_MODEL",
+        "LINFORMERD_CONFIG",
+        "LINFORMERD_API_KEY",
+        "Default: 16384 tokens",
+        "Default: 127.0.0.1",
+        "Default: 8080",
+        "Example:",
+        LINFORMERD_VERSION,
+    };
+    char *help = settings_help();
+    assert_non_null(help);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strstr(help, names[i]))
+            fail_msg("--help says nothing of %s", names[i]);
+    for (const char *line = help; *line; line += strcspn(line, "\n") + 1) {
+        size_t length = strcspn(line, "\n");
+        assert_true(length <= 100);
+        assert_true(length == 0 || line[length - 1] != ' ');
+    }
+    free(help);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(has_defaults),
+        cmocka_unit_test(flags_take_values_in_both_ways),
+        cmocka_unit_test(flag_beats_variable_beats_file_beats_default),
+        cmocka_unit_test(models_of_a_stronger_source_replace_the_others),
+        cmocka_unit_test(a_model_s_name_has_no_slash),
+        cmocka_unit_test(help_and_version_win),
+        cmocka_unit_test(explain_gives_the_folder),
+        cmocka_unit_test(refuses_values_and_says_where_they_stand),
+        cmocka_unit_test(knows_devices_by_their_form),
+        cmocka_unit_test(refuses_unknown_names_and_suggests_near_ones),
+        cmocka_unit_test(variables_of_others_are_passed_over),
+        cmocka_unit_test(refuses_a_bad_file),
+        cmocka_unit_test(never_shows_the_api_key),
+        cmocka_unit_test(help_names_every_setting_within_100_columns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,368 @@
+#include "weights/weights.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define LENGTH_BYTES 8
+
+/* A file with that header and `data_size` bytes of data, 0, 1, 2 …, in a block of just its size, which the caller
+ * frees.
+ */
+static unsigned char *build_file(const char *header, size_t header_size, size_t data_size, size_t *size)
+{
+    *size = LENGTH_BYTES + header_size + data_size;
+    unsigned char *file = malloc(*size);
+    assert_non_null(file);
+    for (size_t i = 0; i < LENGTH_BYTES; i++)
+        file[i] = (unsigned char)(header_size >> (8 * i));
+    memcpy(file + LENGTH_BYTES, header, header_size);
+    for (size_t i = 0; i < data_size; i++)
+        file[LENGTH_BYTES + header_size + i] = (unsigned char)i;
+    return file;
+}
+
+static void refuse_bytes(const void *bytes, size_t size, const char *expected)
+{
+    struct weights *weights = NULL;
+    struct error error = {""};
+    assert_int_equal(weights_open_memory(bytes, size, "m.safetensors", &weights, &error), -1);
+    assert_null(weights);
+    if (strncmp(error.message, "m.safetensors: ", 15) != 0 || !strstr(error.message, expected))
+        fail_msg("'%s' is not in '%s'", expected, error.message);
+}
+
+static void refuse_header(const char *header, size_t header_size, size_t data_size, const char *expected)
+{
+    size_t size;
+    unsigned char *file = build_file(header, header_size, data_size, &size);
+    refuse_bytes(file, size, expected);
+    free(file);
+}
+
+static void refuse(const char *header, size_t data_size, const char *expected)
+{
+    refuse_header(header, strlen(header), data_size, expected);
+}
+
+/* The caller frees *file after closing. */
+static struct weights *open_header(const char *header, size_t data_size, unsigned char **file)
+{
+    size_t size;
+    struct weights *weights = NULL;
+    struct error error = {""};
+    *file = build_file(header, strlen(header), data_size, &size);
+    if (weights_open_memory(*file, size, "m.safetensors", &weights, &error) != 0)
+        fail_msg("%s", error.message);
+    return weights;
+}
+
+#define A "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}"
+#define B "\"b\":{\"dtype\":\"F16\",\"shape\":[1,3],\"data_offsets\":[2,8]}"
+
+static void reads_tensors_in_the_order_of_their_data(void **state)
+{
+    (void)state;
+    unsigned char *file;
+    struct weights *weights =
+        open_header("{" B "," A ",\"__metadata__\":{\"format\":\"pt\",\"by\":\"hand\"}}   ", 8, &file);
+    assert_string_equal(weights_origin(weights), "m.safetensors");
+    assert_int_equal(weights_count(weights), 2);
+    const struct weights_tensor *a = weights_at(weights, 0), *b = weights_at(weights, 1);
+    assert_string_equal(a->name, "a");
+    assert_int_equal(a->dtype, WEIGHTS_U8);
+    assert_int_equal(a->rank, 1);
+    assert_int_equal(a->bytes, 2);
+    assert_memory_equal(a->data, "\0\1", 2);
+    assert_string_equal(b->name, "b");
+    assert_int_equal(b->dtype, WEIGHTS_F16);
+    assert_int_equal(b->rank, 2);
+    assert_int_equal(b->shape[0], 1);
+    assert_int_equal(b->shape[1], 3);
+    assert_int_equal(b->elements, 3);
+    assert_memory_equal(b->data, "\2\3\4\5\6\7", 6);
+    assert_ptr_equal(weights_find(weights, "a"), a);
+    assert_ptr_equal(weights_find(weights, "b"), b);
+    assert_null(weights_find(weights, "c"));
+    assert_null(weights_find(weights, ""));
+    assert_null(weights_find(weights, "__metadata__"));
+    assert_int_equal(weights_index(weights, b), 1);
+    assert_string_equal(weights_metadata(weights, "format"), "pt");
+    assert_string_equal(weights_metadata(weights, "by"), "hand");
+    assert_null(weights_metadata(weights, "a"));
+    weights_close(weights);
+    free(file);
+    weights_close(NULL);
+}
+
+static void a_file_may_hold_nothing(void **state)
+{
+    (void)state;
+    unsigned char *file;
+    struct weights *weights = open_header("{}", 0, &file);
+    assert_int_equal(weights_count(weights), 0);
+    assert_null(weights_find(weights, "a"));
+    assert_null(weights_metadata(weights, "format"));
+    weights_close(weights);
+    free(file);
+}
+
+static void tensors_may_be_scalars_or_have_no_elements(void **state)
+{
+    (void)state;
+    unsigned char *file;
+    struct weights *weights = open_header("{\"s\":{\"dtype\":\"U16\",\"shape\":[],\"data_offsets\":[0,2]},"
+                                          "\"end\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[2,2]},"
+                                          "\"start\":{\"dtype\":\"F32\",\"shape\":[3,0,2],\"data_offsets\":[0,0]}}",
+                                          2, &file);
+    assert_int_equal(weights_find(weights, "s")->rank, 0);
+    assert_int_equal(weights_find(weights, "s")->elements, 1);
+    assert_int_equal(weights_find(weights, "start")->elements, 0);
+    assert_int_equal(weights_find(weights, "end")->bytes, 0);
+    assert_true(weights_to_f32(weights_find(weights, "end"), NULL));
+    weights_close(weights);
+    free(file);
+}
+
+static void metadata_gives_tensors_other_names(void **state)
+{
+    (void)state;
+    unsigned char *file;
+    struct weights *weights = open_header("{\"__metadata__\":{\"z\":\"a\",\"0\":\"b\",\"m\":\"a\",\"none\":\"c\","
+                                          "\"format\":\"a\",\"chain\":\"z\",\"a\":\"is only a note\"}," A "," B "}",
+                                          8, &file);
+    assert_int_equal(weights_count(weights), 2);
+    assert_ptr_equal(weights_find(weights, "z"), weights_find(weights, "a"));
+    assert_ptr_equal(weights_find(weights, "m"), weights_find(weights, "a"));
+    assert_ptr_equal(weights_find(weights, "0"), weights_find(weights, "b"));
+    assert_null(weights_find(weights, "none"));
+    assert_null(weights_find(weights, "chain"));
+    assert_null(weights_find(weights, "format"));
+    weights_close(weights);
+    free(file);
+    refuse("{\"__metadata__\":{\"b\":\"a\"}," A "," B "}", 8,
+           "__metadata__: 'b' is mapped to 'a', but is itself stored");
+    refuse("{\"__metadata__\":{\"a\":\"a\"}," A "}", 2, "__metadata__: 'a' is mapped to 'a', but is itself stored");
+    refuse("{\"__metadata__\":{\"b\":1}}", 0, "__metadata__: the value of 'b' is not a string");
+    refuse("{\"__metadata__\":[]}", 0, "__metadata__ is not an object");
+    refuse("{\"__metadata__\":null}", 0, "__metadata__ is not an object");
+}
+
+static void refuses_a_length_that_cannot_be(void **state)
+{
+    (void)state;
+    refuse_bytes("", 0, "is empty, expected a safetensors file");
+    refuse_bytes("\2\0\0\0\0\0\0", 7, "has 7 bytes, but a safetensors file begins with a length of 8");
+    refuse_bytes("\2\0\0\0\0\0\0\0{", 9, "is cut off: the header has 2 bytes, but only 1 follow");
+    refuse_bytes("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, "its header would have 18446744073709551615 bytes");
+    refuse_bytes("\1\xe1\xf5\5\0\0\0\0{}", 10, "its header would have 100000001 bytes, expected at most 100000000");
+    refuse_bytes("\0\xe1\xf5\5\0\0\0\0{}", 10, "is cut off: the header has 100000000 bytes");
+    refuse_bytes("\0\0\0\0\0\0\0\0", 8, "expected { at byte 8");
+}
+
+static void refuses_a_header_that_is_no_object(void **state)
+{
+    (void)state;
+    refuse("[]", 0, "expected { at byte 8");
+    refuse(" {}", 0, "expected { at byte 8");
+    refuse("{\"a\":", 0, "the header is no JSON: ");
+    refuse("{}x", 0, "the header is no JSON: ");
+    refuse("{\"a\xff\":1}", 0, "the header is no JSON: ");
+    refuse("{\"a\\u0000\":1}", 0, "the header is no JSON: ");
+    refuse_header("{\"a\"\0:1}", 8, 0, "the header is no JSON: ");
+    refuse("{" A "," A "}", 2, "duplicate");
+    refuse("{\"__metadata__\":{\"b\":\"1\",\"b\":\"2\"}}", 0, "duplicate");
+    refuse("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, "duplicate");
+    char deep[8000];
+    memset(deep, '[', sizeof deep);
+    memcpy(deep, "{\"a\":", 5);
+    refuse_header(deep, sizeof deep, 0, "depth");
+}
+
+/* An entry for tensor a. */
+#define ENTRY(dtype, shape, offsets) "{\"a\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+
+static void refuses_an_entry_that_is_not_as_it_should_be(void **state)
+{
+    (void)state;
+    refuse("{\"a\":1}", 0, "tensor 'a': expected an object with dtype, shape and data_offsets");
+    refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[0]}}", 0, "tensor 'a': the key data_offsets is missing");
+    refuse("{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,0]}}", 0, "tensor 'a': the key shape is missing");
+    refuse("{\"a\":{}}", 0, "tensor 'a': the key dtype is missing");
+    refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0],\"Dtype\":1}}", 0,
+           "tensor 'a': unknown key Dtype");
+    refuse(ENTRY("\"F8_E4M3\"", "[1]", "[0,1]"), 1,
+           "tensor 'a': unknown dtype F8_E4M3; expected F64, F32, F16 or BF16");
+    refuse(ENTRY("\"f32\"", "[1]", "[0,4]"), 4, "tensor 'a': unknown dtype f32");
+    refuse(ENTRY("\"\"", "[1]", "[0,4]"), 4, "tensor 'a': unknown dtype ;");
+    refuse(ENTRY("3", "[1]", "[0,1]"), 1, "tensor 'a': dtype is not a string");
+}
+
+static void refuses_a_shape_that_cannot_be(void **state)
+{
+    (void)state;
+    refuse(ENTRY("\"U8\"", "3", "[0,1]"), 1, "tensor 'a': shape is not a list");
+    refuse(ENTRY("\"U8\"", "[-1]", "[0,1]"), 1, "tensor 'a': dimension 0 of shape is negative: -1");
+    refuse(ENTRY("\"U8\"", "[1,1.0]", "[0,1]"), 1, "tensor 'a': dimension 1 of shape is not an integer");
+    refuse(ENTRY("\"U8\"", "[\"1\"]", "[0,1]"), 1, "tensor 'a': dimension 0 of shape is not an integer");
+    refuse(ENTRY("\"U8\"", "[true]", "[0,1]"), 1, "tensor 'a': dimension 0 of shape is not an integer");
+    refuse(ENTRY("\"U8\"", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), 1,
+           "tensor 'a': shape has 9 dimensions, expected at most 8");
+    refuse(ENTRY("\"U8\"", "[4611686018427387904,4]", "[0,0]"), 0,
+           "tensor 'a': shape [4611686018427387904, 4] has too many elements to count");
+    refuse(ENTRY("\"U8\"", "[4611686018427387904,4,0]", "[0,0]"), 0, "has too many elements to count");
+    refuse(
+        ENTRY("\"F64\"", "[2305843009213693952]", "[0,0]"), 0,
+        "tensor 'a': data_offsets [0, 0] span 0 bytes, but F64 of shape [2305843009213693952] does not take as many");
+    refuse(ENTRY("\"U8\"", "[9223372036854775808]", "[0,0]"), 0, "the header is no JSON: too big integer");
+}
+
+static void refuses_offsets_that_cannot_be(void **state)
+{
+    (void)state;
+    const char *form = "tensor 'a': data_offsets is not a list of two integers";
+    refuse(ENTRY("\"U8\"", "[1]", "1"), 1, form);
+    refuse(ENTRY("\"U8\"", "[1]", "[0]"), 1, form);
+    refuse(ENTRY("\"U8\"", "[1]", "[0,1,2]"), 1, form);
+    refuse(ENTRY("\"U8\"", "[1]", "[0,1.0]"), 1, form);
+    refuse(ENTRY("\"U8\"", "[1]", "[null,1]"), 1, form);
+    refuse(ENTRY("\"U8\"", "[1]", "[1,0]"), 1, "tensor 'a': data_offsets [1, 0] run backwards or below zero");
+    refuse(ENTRY("\"U8\"", "[1]", "[-1,0]"), 1, "tensor 'a': data_offsets [-1, 0] run backwards or below zero");
+    refuse(ENTRY("\"U8\"", "[1]", "[-9223372036854775808,9223372036854775807]"), 1, "run backwards or below zero");
+    refuse(ENTRY("\"U8\"", "[2]", "[0,2]"), 1, "data_offsets [0, 2] end beyond the file, which has 1 bytes of data");
+    refuse(ENTRY("\"U8\"", "[1]", "[9223372036854775806,9223372036854775807]"), 1, "end beyond the file");
+    refuse(ENTRY("\"F32\"", "[2]", "[0,4]"), 4,
+           "data_offsets [0, 4] span 4 bytes, but F32 of shape [2] does not take as many");
+    refuse(ENTRY("\"F32\"", "[0]", "[0,4]"), 4, "but F32 of shape [0] does not take as many");
+    refuse(ENTRY("\"F32\"", "[]", "[0,0]"), 0, "but F32 of shape [] does not take as many");
+}
+
+static void refuses_holes_and_overlaps(void **state)
+{
+    (void)state;
+#define AT(name, begin, end, count) \
+    "\"" name "\":{\"dtype\":\"U8\",\"shape\":[" count "],\"data_offsets\":[" begin "," end "]}"
+    refuse("{" AT("a", "0", "2", "2") "," AT("b", "1", "3", "2") "}", 3,
+           "tensor 'b' overlaps 'a': it begins at byte 1 of the data, expected 2");
+    refuse("{" AT("a", "0", "2", "2") "," AT("b", "0", "2", "2") "}", 2, "tensor 'b' overlaps 'a'");
+    refuse("{" AT("a", "0", "2", "2") "," AT("b", "1", "1", "0") "}", 2, "tensor 'b' overlaps 'a'");
+    refuse("{" AT("a", "0", "1", "1") "," AT("b", "2", "3", "1") "}", 3,
+           "bytes 1 to 2 of the data, before tensor 'b', belong to no tensor");
+    refuse("{" AT("a", "1", "2", "1") "}", 2, "bytes 0 to 1 of the data, before tensor 'a', belong to no tensor");
+    refuse("{" AT("a", "0", "1", "1") "}", 3, "the data has 3 bytes, but its tensors end after 1");
+    refuse("{}", 1, "the data has 1 bytes, but its tensors end after 0");
+}
+
+/* A name as long as a header may be neither hides the reason nor forges a line. */
+static void shows_hostile_names_harmlessly(void **state)
+{
+    (void)state;
+    char header[3000];
+    memset(header, 'n', sizeof header);
+    memcpy(header, "{\"", 2);
+    memcpy(header + sizeof header - 5, "\":1}", 4);
+    refuse_header(header, sizeof header - 1, 0, "nnn': expected an object with dtype, shape and data_offsets");
+    refuse("{\"a\\nb\\u001b[2J\":1}", 0, "tensor 'a?b?[2J': expected an object");
+}
+
+/* Cut anywhere, a file is refused, and nothing beyond its end is read. */
+static void refuses_every_beginning_of_a_file(void **state)
+{
+    (void)state;
+    size_t size;
+    const char *header = "{" A "," B ",\"__metadata__\":{\"c\":\"a\"}}";
+    unsigned char *file = build_file(header, strlen(header), 8, &size);
+    for (size_t length = 0; length < size; length++) {
+        unsigned char *cut = malloc(length ? length : 1);
+        assert_non_null(cut);
+        memcpy(cut, file, length);
+        refuse_bytes(cut, length, "");
+        free(cut);
+    }
+    free(file);
+}
+
+static void finds_each_of_many_names(void **state)
+{
+    (void)state;
+    enum { COUNT = 2000 };
+    char *header = malloc(COUNT * 80 + 3);
+    assert_non_null(header);
+    size_t length = 0;
+    for (int i = 0; i < COUNT; i++)
+        length += (size_t)sprintf(header + length,
+                                  "%c\"layers.%d.w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+                                  i ? ',' : '{', i, COUNT - 1 - i, COUNT - i);
+    strcpy(header + length, "}");
+    unsigned char *file;
+    struct weights *weights = open_header(header, COUNT, &file);
+    for (int i = 0; i < COUNT; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "layers.%d.w", i);
+        const struct weights_tensor *tensor = weights_find(weights, name);
+        assert_non_null(tensor);
+        assert_string_equal(tensor->name, name);
+        assert_int_equal(weights_index(weights, tensor), COUNT - 1 - i);
+    }
+    weights_close(weights);
+    free(file);
+    free(header);
+}
+
+static void opens_files(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/linformerd-weights-XXXXXX";
+    size_t size;
+    const char *header = "{" A "}";
+    unsigned char *bytes = build_file(header, strlen(header), 2, &size);
+    int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, bytes, size) == (ssize_t)size);
+    struct weights *weights = NULL;
+    struct error error = {""};
+    assert_int_equal(weights_open(path, &weights, &error), 0);
+    assert_string_equal(weights_origin(weights), path);
+    assert_int_equal(ftruncate(file, 0), 0); /* what was read stays */
+    assert_memory_equal(weights_find(weights, "a")->data, "\0\1", 2);
+    weights_close(weights);
+
+    char expected[100];
+    assert_int_equal(weights_open(path, &weights, &error), -1);
+    snprintf(expected, sizeof expected, "%s: is empty, expected a safetensors file", path);
+    assert_string_equal(error.message, expected);
+    close(file);
+    unlink(path);
+    assert_int_equal(weights_open(path, &weights, &error), -1);
+    snprintf(expected, sizeof expected, "%s: cannot be opened: No such file or directory", path);
+    assert_string_equal(error.message, expected);
+    assert_int_equal(weights_open("/tmp", &weights, &error), -1);
+    assert_string_equal(error.message, "/tmp: is a folder, expected a regular file");
+    free(bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_tensors_in_the_order_of_their_data),
+        cmocka_unit_test(a_file_may_hold_nothing),
+        cmocka_unit_test(tensors_may_be_scalars_or_have_no_elements),
+        cmocka_unit_test(metadata_gives_tensors_other_names),
+        cmocka_unit_test(refuses_a_length_that_cannot_be),
+        cmocka_unit_test(refuses_a_header_that_is_no_object),
+        cmocka_unit_test(refuses_an_entry_that_is_not_as_it_should_be),
+        cmocka_unit_test(refuses_a_shape_that_cannot_be),
+        cmocka_unit_test(refuses_offsets_that_cannot_be),
+        cmocka_unit_test(refuses_holes_and_overlaps),
+        cmocka_unit_test(shows_hostile_names_harmlessly),
+        cmocka_unit_test(refuses_every_beginning_of_a_file),
+        cmocka_unit_test(finds_each_of_many_names),
+        cmocka_unit_test(opens_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

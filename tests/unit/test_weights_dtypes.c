@@ -1,0 +1,196 @@
+#include "weights/weights.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PATTERNS 65536
+
+/* All patterns of 16 bits, at an odd address. */
+static unsigned char patterns[1 + 2 * PATTERNS];
+static float converted[PATTERNS];
+
+static void convert_all_patterns(enum weights_dtype dtype)
+{
+    for (unsigned i = 0; i < PATTERNS; i++) {
+        patterns[1 + 2 * i] = (unsigned char)i;
+        patterns[2 + 2 * i] = (unsigned char)(i >> 8);
+    }
+    struct weights_tensor tensor = {.name = "t",
+                                    .dtype = dtype,
+                                    .rank = 1,
+                                    .shape = {PATTERNS},
+                                    .elements = PATTERNS,
+                                    .data = patterns + 1,
+                                    .bytes = sizeof patterns - 1};
+    assert_true(weights_to_f32(&tensor, converted));
+}
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* By its definition, in double: `mantissa_bits` below `exponent_bits` below a sign. NaN for NaN. */
+static double value_of(unsigned pattern, int exponent_bits, int mantissa_bits)
+{
+    unsigned exponent = pattern >> mantissa_bits & ((1u << exponent_bits) - 1);
+    double fraction = (double)(pattern & ((1u << mantissa_bits) - 1)) / (double)(1u << mantissa_bits);
+    int bias = (1 << (exponent_bits - 1)) - 1;
+    double sign = pattern >> 15 ? -1 : 1;
+    if (exponent == (1u << exponent_bits) - 1)
+        return fraction > 0 ? NAN : sign * INFINITY;
+    if (exponent == 0)
+        return sign * ldexp(fraction, 1 - bias);
+    return sign * ldexp(1 + fraction, (int)exponent - bias);
+}
+
+static void compare_all_patterns(int exponent_bits, int mantissa_bits)
+{
+    for (unsigned i = 0; i < PATTERNS; i++) {
+        double expected = value_of(i, exponent_bits, mantissa_bits);
+        if (isnan(expected) ? !isnan(converted[i])
+                            : (double)converted[i] != expected || !signbit(converted[i]) != !signbit(expected))
+            fail_msg("pattern %#06x: expected %a, found %a", i, expected, (double)converted[i]);
+        if (isnan(expected)) /* its sign and payload are kept */
+            assert_int_equal(bits_of(converted[i]) >> (23 - mantissa_bits) & ((1u << mantissa_bits) - 1),
+                             i & ((1u << mantissa_bits) - 1));
+        assert_int_equal(bits_of(converted[i]) >> 31, i >> 15);
+    }
+}
+
+static void converts_every_f16(void **state)
+{
+    (void)state;
+    convert_all_patterns(WEIGHTS_F16);
+    compare_all_patterns(5, 10);
+    assert_true(converted[0x0001] == 0x1p-24f);
+    assert_true(converted[0x03ff] == 0x1.ff8p-15f);
+    assert_true(converted[0x0400] == 0x1p-14f);
+    assert_true(converted[0x3c00] == 1.0f);
+    assert_true(converted[0xc000] == -2.0f);
+    assert_true(converted[0x7bff] == 65504.0f);
+    assert_true(converted[0xfc00] == -INFINITY);
+}
+
+static void converts_every_bf16(void **state)
+{
+    (void)state;
+    convert_all_patterns(WEIGHTS_BF16);
+    compare_all_patterns(8, 7);
+    for (unsigned i = 0; i < PATTERNS; i++)
+        assert_int_equal(bits_of(converted[i]), i << 16);
+}
+
+static float convert_f64(double value)
+{
+    unsigned char bytes[1 + sizeof value];
+    memcpy(bytes + 1, &value, sizeof value);
+    struct weights_tensor tensor = {.dtype = WEIGHTS_F64, .elements = 1, .data = bytes + 1, .bytes = sizeof value};
+    float out = -1;
+    assert_true(weights_to_f32(&tensor, &out));
+    return out;
+}
+
+static void rounds_f64_to_nearest_even(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        float expected;
+    } cases[] = {
+        {0.0, 0.0f},
+        {1.0, 1.0f},
+        {0.1, 0.1f},
+        {0x1.000001p0, 0x1p0f},                   /* half way, to the even one below */
+        {0x1.000003p0, 0x1.000004p0f},            /* half way, to the even one above */
+        {0x1.0000010000001p0, 0x1.000002p0f},     /* above half way */
+        {0x1.fffffep127, 0x1.fffffep127f},        /* the largest */
+        {0x1.fffffefffffffp127, 0x1.fffffep127f}, /* below half way to 2^128 */
+        {0x1.ffffffp127, INFINITY},               /* half way to 2^128 */
+        {1e300, INFINITY},
+        {INFINITY, INFINITY},
+        {0x1p-149, 0x1p-149f}, /* the smallest */
+        {0x1p-150, 0.0f},      /* half of it, to even */
+        {0x1.0000000000001p-150, 0x1p-149f},
+        {0x1.8p-149, 0x1p-148f}, /* half way between subnormals, to even */
+        {5e-324, 0.0f},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(bits_of(convert_f64(cases[i].value)), bits_of(cases[i].expected));
+        assert_int_equal(bits_of(convert_f64(-cases[i].value)), bits_of(-cases[i].expected));
+    }
+    assert_true(isnan(convert_f64(NAN)));
+}
+
+static void copies_f32_bit_by_bit(void **state)
+{
+    (void)state;
+    static const uint32_t bits[] = {0, 0x80000000, 1, 0x7f800000, 0x7fc00001, 0x7f800001, 0x3f800000};
+    unsigned char bytes[1 + sizeof bits];
+    memcpy(bytes + 1, bits, sizeof bits);
+    float out[sizeof bits / sizeof *bits];
+    struct weights_tensor tensor = {
+        .dtype = WEIGHTS_F32, .elements = sizeof bits / sizeof *bits, .data = bytes + 1, .bytes = sizeof bits};
+    assert_true(weights_to_f32(&tensor, out));
+    assert_memory_equal(out, bits, sizeof bits);
+}
+
+static void does_not_convert_other_types(void **state)
+{
+    (void)state;
+    float out = 7;
+    for (int dtype = WEIGHTS_I64; dtype < WEIGHTS_DTYPE_COUNT; dtype++) {
+        struct weights_tensor tensor = {
+            .dtype = (enum weights_dtype)dtype, .elements = 1, .data = "12345678", .bytes = 8};
+        assert_false(weights_to_f32(&tensor, &out));
+    }
+    assert_true(out == 7);
+}
+
+static void knows_names_and_sizes(void **state)
+{
+    (void)state;
+    assert_string_equal(weights_dtype_name(WEIGHTS_F64), "F64");
+    assert_string_equal(weights_dtype_name(WEIGHTS_BF16), "BF16");
+    assert_string_equal(weights_dtype_name(WEIGHTS_BOOL), "BOOL");
+    static const size_t sizes[] = {8, 4, 2, 2, 8, 4, 2, 1, 8, 4, 2, 1, 1};
+    for (int dtype = 0; dtype < WEIGHTS_DTYPE_COUNT; dtype++)
+        assert_int_equal(weights_dtype_size((enum weights_dtype)dtype), sizes[dtype]);
+}
+
+static void writes_shapes(void **state)
+{
+    (void)state;
+    char text[64];
+    const int64_t shape[] = {2, 32, INT64_MAX};
+    assert_string_equal(weights_shape_text(0, shape, text, sizeof text), "[]");
+    assert_string_equal(weights_shape_text(1, shape, text, sizeof text), "[2]");
+    assert_string_equal(weights_shape_text(3, shape, text, sizeof text), "[2, 32, 9223372036854775807]");
+    for (size_t size = 1; size < 12; size++) { /* cut, but ended */
+        memset(text, 'x', sizeof text);
+        weights_shape_text(3, shape, text, size);
+        assert_int_equal(strlen(text), size - 1);
+        assert_memory_equal(text, "[2, 32, 922", size - 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(converts_every_f16),
+        cmocka_unit_test(converts_every_bf16),
+        cmocka_unit_test(rounds_f64_to_nearest_even),
+        cmocka_unit_test(copies_f32_bit_by_bit),
+        cmocka_unit_test(does_not_convert_other_types),
+        cmocka_unit_test(knows_names_and_sizes),
+        cmocka_unit_test(writes_shapes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
