@@ -1,0 +1,224 @@
+/* writer: text that grows. */
+#include "server/writer.h"
+
+#include "server/float_text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void writer_free(struct writer *writer)
+{
+    free(writer->data);
+    *writer = (struct writer){0};
+}
+
+/* Room for `more` bytes at data + length; NULL: failed. */
+static char *room(struct writer *writer, size_t more)
+{
+    size_t wanted;
+
+    if (writer->failed)
+        return NULL;
+    if (writer->capacity - writer->length >= more)
+        return writer->data + writer->length;
+    wanted = writer->length + more;
+    if (wanted < more) {
+        writer->failed = true;
+        return NULL;
+    }
+    if (wanted < writer->capacity + writer->capacity / 2)
+        wanted = writer->capacity + writer->capacity / 2;
+    if (wanted < 256)
+        wanted = 256;
+    char *data = realloc(writer->data, wanted);
+    if (!data) {
+        writer->failed = true;
+        return NULL;
+    }
+    writer->data = data;
+    writer->capacity = wanted;
+    return data + writer->length;
+}
+
+void writer_reserve(struct writer *writer, size_t more)
+{
+    room(writer, more);
+}
+
+void writer_bytes(struct writer *writer, const char *bytes, size_t length)
+{
+    char *out = room(writer, length);
+
+    if (!out || length == 0)
+        return;
+    memcpy(out, bytes, length);
+    writer->length += length;
+}
+
+void writer_text(struct writer *writer, const char *text)
+{
+    writer_bytes(writer, text, strlen(text));
+}
+
+void writer_format(struct writer *writer, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    char *out = length < 0 ? NULL : room(writer, (size_t)length + 1);
+    if (!out) {
+        writer->failed = true;
+        return;
+    }
+    va_start(arguments, format);
+    vsnprintf(out, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    writer->length += (size_t)length;
+}
+
+void writer_integer(struct writer *writer, int64_t value)
+{
+    char digits[24];
+    int at = sizeof digits;
+    uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+
+    do
+        digits[--at] = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (value < 0)
+        digits[--at] = '-';
+    writer_bytes(writer, digits + at, sizeof digits - (size_t)at);
+}
+
+/* The length of the well-formed UTF-8 sequence at `bytes`; 0 when there is none, and then *wrong is how many bytes
+ * make one U+FFFD (the longest start of a sequence that could have gone on well). */
+static size_t utf8_sequence(const unsigned char *bytes, size_t length, size_t *wrong)
+{
+    unsigned char lead = bytes[0];
+    size_t wanted = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : (lead & 0xF0) == 0xE0 ? 3 : 4;
+
+    *wrong = 1;
+    if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4)
+        return 0;
+    for (size_t i = 1; i < wanted; i++) {
+        unsigned char low = 0x80, high = 0xBF;
+
+        if (i == 1) {
+            low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+            high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+        }
+        if (i >= length || bytes[i] < low || bytes[i] > high) {
+            *wrong = i;
+            return 0;
+        }
+    }
+    return wanted;
+}
+
+static void write_escaped(struct writer *writer, unsigned char character)
+{
+    static const char hex[] = "0123456789abcdef";
+    char escape[6] = {'\\', 'u', '0', '0', hex[character >> 4], hex[character & 15]};
+    const char *names = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs: a character, and its letter after the backslash */
+
+    for (const char *pair = names; *pair; pair += 2) {
+        if ((unsigned char)*pair == character) {
+            escape[1] = pair[1];
+            writer_bytes(writer, escape, 2);
+            return;
+        }
+    }
+    writer_bytes(writer, escape, 6);
+}
+
+void writer_string(struct writer *writer, const char *bytes, size_t length)
+{
+    const unsigned char *in = (const unsigned char *)bytes;
+    size_t plain = 0, at = 0; /* bytes [plain, at) go out as they are */
+
+    writer_bytes(writer, "\"", 1);
+    while (at < length) {
+        size_t wrong, sequence;
+
+        if (in[at] >= 0x20 && in[at] < 0x7F && in[at] != '"' && in[at] != '\\') {
+            at++;
+            continue;
+        }
+        sequence = utf8_sequence(in + at, length - at, &wrong);
+        if (sequence > 1) {
+            at += sequence;
+            continue;
+        }
+        writer_bytes(writer, bytes + plain, at - plain);
+        if (sequence == 1)
+            write_escaped(writer, in[at]);
+        else
+            writer_text(writer, "\xEF\xBF\xBD");
+        at += sequence ? sequence : wrong;
+        plain = at;
+    }
+    writer_bytes(writer, bytes + plain, at - plain);
+    writer_bytes(writer, "\"", 1);
+}
+
+void writer_string0(struct writer *writer, const char *text)
+{
+    if (text)
+        writer_string(writer, text, strlen(text));
+    else
+        writer_text(writer, "null");
+}
+
+void writer_floats(struct writer *writer, const float *values, int64_t count)
+{
+    writer_bytes(writer, "[", 1);
+    for (int64_t i = 0; i < count; i++) {
+        char *out = room(writer, F32_TEXT + 1);
+
+        if (!out)
+            return;
+        if (i > 0)
+            *out++ = ',';
+        writer->length += (size_t)(i > 0) + write_f32(out, values[i]);
+    }
+    writer_bytes(writer, "]", 1);
+}
+
+/* Four characters for each three bytes, the last group filled up with '='. */
+void writer_base64(struct writer *writer, const float *values, int64_t count)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n_bytes = (size_t)count * 4, length = (n_bytes + 2) / 3 * 4;
+    char *out = room(writer, length + 2);
+    uint32_t group = 0;
+    int in_group = 0;
+
+    if (!out)
+        return;
+    writer->length += length + 2;
+    *out++ = '"';
+    for (size_t i = 0; i < n_bytes; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &values[i / 4], sizeof bits);
+        group = group << 8 | (bits >> 8 * (i % 4) & 0xFF);
+        if (++in_group == 3) {
+            for (int shift = 18; shift >= 0; shift -= 6)
+                *out++ = letters[group >> shift & 63];
+            group = 0;
+            in_group = 0;
+        }
+    }
+    if (in_group > 0) {
+        group <<= 8 * (3 - in_group);
+        *out++ = letters[group >> 18 & 63];
+        *out++ = letters[group >> 12 & 63];
+        *out++ = in_group == 2 ? letters[group >> 6 & 63] : '=';
+        *out++ = '=';
+    }
+    *out = '"';
+}
