@@ -1,0 +1,32 @@
+/* json_body: a body's JSON and the options in it, read through a table. */
+#ifndef SERVER_JSON_BODY_H
+#define SERVER_JSON_BODY_H
+
+#include "server/failure.h"
+
+/* A new reference to the object that the body is. NULL: `failure`, FAILURE_MALFORMED with line and column where it is
+ * not JSON (duplicate keys and NULs in strings count as that), FAILURE_INVALID where it is not an object. */
+json_t *json_body_parse(const char *body, size_t length, struct failure *failure);
+
+enum option_type {
+    OPTION_BOOL,    /* bool */
+    OPTION_STRING,  /* const char *, lives as long as the JSON */
+    OPTION_INTEGER, /* int64_t, >= 1 */
+    OPTION_JSON,    /* json_t *, any value, borrowed */
+    OPTION_IGNORED, /* known from other servers, without a meaning here */
+};
+
+struct option {
+    const char *name;
+    enum option_type type;
+    size_t offset; /* of the field in the caller's struct */
+};
+
+/* Fills `out`, which holds the defaults, from a table of `count` options. A key that is absent or null changes nothing;
+ * a key that the table lacks and that is not null is refused with the names it has, for a misspelt option that is
+ * ignored would be a wrong answer with status 200. */
+int json_body_options(const json_t *body, const struct option *table, size_t count, void *out, struct failure *failure);
+
+const char *json_kind(const json_t *value); /* "a string", for messages */
+
+#endif

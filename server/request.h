@@ -1,0 +1,59 @@
+/* request: what a route sees of one HTTP request. It knows nothing of sockets, so that decoders run in tests and under
+ * the fuzzer, and on whichever thread has time.
+ *
+ * Lifetime: request_open, then the route's `read`, perhaps a run of the job, then its `answer`, request_close. One
+ * thread at a time. Memory from request_memory lives until request_close. */
+#ifndef SERVER_REQUEST_H
+#define SERVER_REQUEST_H
+
+#include "server/batcher.h"
+#include "server/budget.h"
+#include "server/failure.h"
+#include "server/http.h"
+#include "server/writer.h"
+
+/* What all requests share. */
+struct service {
+    struct http_options options;
+    struct budget results; /* memory of results and answers that are not sent yet */
+    int64_t opened_ns;     /* CLOCK_MONOTONIC */
+    _Atomic int64_t connections;
+    _Atomic bool ready; /* work is taken */
+};
+
+struct request {
+    struct service *service;
+    const char *body; /* the exchange's; not terminated */
+    size_t body_length;
+    char parameter[256];                                                    /* what stood for {} in the route's path */
+    const char *(*header)(const struct request *request, const char *name); /* NULL: not sent */
+
+    struct job job; /* items are set by `read`; the rest by whoever submits */
+    int64_t model_index;
+    const struct model_info *info; /* of the model that the request named */
+    void *options;                 /* the route's own, in request memory */
+    int64_t answer_bytes;          /* about how long the answer will be */
+    int64_t charged;               /* taken from service->results */
+
+    struct writer answer;
+    const char *answer_type; /* a media type that lives for ever */
+    struct failure failure;
+    void *blocks;
+};
+
+/* Parses nothing yet. `body` stays the caller's. */
+void request_open(struct request *request, struct service *service, const char *body, size_t body_length);
+void request_close(struct request *request);
+
+/* Zeroed memory for count values of `size` bytes. NULL: request->failure says so. */
+void *request_memory(struct request *request, int64_t count, size_t size);
+
+/* Counts bytes of results and answer towards the bound on them, before they are allocated. -1: request->failure. */
+int request_charge(struct request *request, int64_t bytes);
+
+/* Sets model_index and info; NULL: the first model. -1: no model has that name. */
+int request_model(struct request *request, const char *name);
+const struct model *request_engine_model(const struct request *request);
+const char *request_model_name(const struct request *request);
+
+#endif

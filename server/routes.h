@@ -1,0 +1,48 @@
+/* routes: which path and method mean what. A dialect is a table of routes and the shape of its errors; a new one is a
+ * file of its own and a line in routes.c. */
+#ifndef SERVER_ROUTES_H
+#define SERVER_ROUTES_H
+
+#include "server/request.h"
+
+enum outcome {
+    OUTCOME_FAILED,   /* request->failure */
+    OUTCOME_ANSWERED, /* request->answer */
+    OUTCOME_RUN,      /* request->job is ready for the batcher */
+};
+
+enum route_body {
+    BODY_NONE,
+    BODY_JSON, /* a Content-Type that is there must be JSON */
+    BODY_ANY,
+};
+
+struct route {
+    const char *method;
+    const char *path; /* one segment may be {}: it is request->parameter */
+    enum route_body body;
+    bool open; /* needs no API key */
+    bool work; /* is refused before the models are ready and while the server drains */
+    enum outcome (*read)(struct request *request);
+    int (*answer)(struct request *request); /* after the job was run; -1: request->failure */
+};
+
+struct dialect {
+    const char *prefixes[3]; /* of its paths, for errors where no route matched; the last is NULL */
+    const struct route *routes;
+    size_t n_routes;
+    void (*write_failure)(struct writer *writer, const struct failure *failure);
+};
+
+struct route_match {
+    const struct dialect *dialect; /* never NULL */
+    const struct route *route;     /* NULL: no such path, or not with this method */
+    bool path_known;
+    char allow[64];      /* the methods of a known path, for the Allow header */
+    char parameter[256]; /* as in struct request */
+};
+
+/* HEAD finds the GET route. */
+void routes_find(const char *method, const char *path, struct route_match *match);
+
+#endif
