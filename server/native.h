@@ -1,0 +1,68 @@
+/* native: the daemon's own dialect, which the clients of text-embeddings-inference speak too. The routes are spread
+ * over native_embed.c, native_logits.c, native_text.c and native_info.c; native.c has their table. */
+#ifndef SERVER_NATIVE_H
+#define SERVER_NATIVE_H
+
+#include "server/json_body.h"
+#include "server/routes.h"
+
+extern const struct dialect native_dialect;
+
+enum outcome native_embed_read(struct request *request);
+int native_embed_answer(struct request *request);
+enum outcome native_embed_all_read(struct request *request);
+int native_embed_all_answer(struct request *request);
+enum outcome native_logits_read(struct request *request);
+int native_logits_answer(struct request *request);
+enum outcome native_tokenize(struct request *request);
+enum outcome native_decode(struct request *request);
+enum outcome native_live(struct request *request);
+enum outcome native_ready(struct request *request);
+enum outcome native_info(struct request *request);
+enum outcome native_metrics(struct request *request);
+
+/* ---- What the routes with a model's inputs share ---- */
+
+/* The keys that name inputs, a row of OPTION_ table entries for a struct that begins with native_inputs. */
+struct native_inputs {
+    const char *model;
+    json_t *inputs, *embeddings;
+    bool truncate;
+    const char *truncation_direction;
+    const char *encoding_format;
+};
+#define NATIVE_INPUT_OPTIONS                                                                           \
+    {"inputs", OPTION_JSON, offsetof(struct native_inputs, inputs)},                                   \
+        {"embeddings", OPTION_JSON, offsetof(struct native_inputs, embeddings)},                       \
+        {"model", OPTION_STRING, offsetof(struct native_inputs, model)},                               \
+        {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                           \
+        {"truncation_direction", OPTION_STRING, offsetof(struct native_inputs, truncation_direction)}, \
+        {"encoding_format", OPTION_STRING, offsetof(struct native_inputs, encoding_format)},           \
+    {                                                                                                  \
+        "options", OPTION_IGNORED, 0                                                                   \
+    }
+
+/* Parses the body and finds its model, whose settings may be defaults of options. The caller owns the object; NULL:
+ * request->failure. */
+json_t *native_body(struct request *request);
+
+/* Makes the job's items from `inputs` or `embeddings`; what they want is the route's to set. */
+int native_items(struct request *request, const struct native_inputs *inputs);
+
+/* Whether vectors are wanted as base64. -1: request->failure. */
+int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64);
+
+/* model_check for each item; the message names the input. */
+int native_check(struct request *request, const struct native_inputs *inputs);
+
+/* "inputs[3]", or "inputs" where the request has but one and not in a list. Returns buffer. */
+#define NATIVE_PATH 64
+const char *native_item_path(const struct native_inputs *inputs, int64_t item, char buffer[NATIVE_PATH]);
+
+/* Bytes of `floats` results and of the text that they become. */
+int64_t native_floats_bytes(int64_t floats, bool base64);
+
+/* Counts `rows` x `columns` results of one item towards *floats; -1: request->failure, more than can be. */
+int native_count_floats(struct request *request, int64_t rows, int64_t columns, int64_t *floats);
+
+#endif

@@ -1,0 +1,194 @@
+/* native_embed: /embed, one vector an input, and /embed_all, one a token. */
+#include "server/native.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+struct embed_body {
+    struct native_inputs inputs; /* first: the table's offsets count from here */
+    bool normalize;
+    const char *pooling;
+    int64_t dimensions;
+};
+
+/* What the answer needs after the JSON is gone. */
+struct embed_plan {
+    bool normalize, base64;
+    int64_t dimensions;
+};
+
+static const struct option embed_options[] = {
+    NATIVE_INPUT_OPTIONS,
+    {"normalize", OPTION_BOOL, offsetof(struct embed_body, normalize)},
+    {"pooling", OPTION_STRING, offsetof(struct embed_body, pooling)},
+    {"dimensions", OPTION_INTEGER, offsetof(struct embed_body, dimensions)},
+};
+
+static const struct option embed_all_options[] = {NATIVE_INPUT_OPTIONS};
+
+/* (hidden_columns) for each item. */
+static int want_pooled(struct request *request, const struct embed_body *body, const struct embed_plan *plan)
+{
+    struct job *job = &request->job;
+    int64_t columns = request->info->hidden_columns, floats = 0;
+    int pooling = body->pooling ? pooling_from_name(body->pooling) : (int)request->info->pooling;
+    float *results;
+
+    if (pooling < 0)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "pooling is \"%.100s\", one of mean, cls, last, max was expected", body->pooling);
+    if (native_count_floats(request, job->n_items, columns, &floats))
+        return -1;
+    request->answer_bytes = native_floats_bytes(floats, plan->base64);
+    if (request_charge(request, request->answer_bytes))
+        return -1;
+    results = request_memory(request, floats, sizeof *results);
+    if (!results)
+        return -1;
+    for (int64_t i = 0; i < job->n_items; i++) {
+        job->items[i].pooled = results + i * columns;
+        job->items[i].pooling = (enum pooling)pooling;
+    }
+    return 0;
+}
+
+static int embed_items(struct request *request, struct embed_body *body, struct embed_plan *plan)
+{
+    if (native_items(request, &body->inputs) || native_encoding(request, &body->inputs, &plan->base64))
+        return -1;
+    if (body->dimensions > request->info->hidden_columns)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, body->dimensions,
+                           request_model_name(request), request->info->hidden_columns);
+    plan->normalize = body->normalize;
+    plan->dimensions = body->dimensions ? body->dimensions : request->info->hidden_columns;
+    if (want_pooled(request, body, plan))
+        return -1;
+    return native_check(request, &body->inputs);
+}
+
+enum outcome native_embed_read(struct request *request)
+{
+    json_t *json = native_body(request);
+    struct embed_body body = {0};
+    struct embed_plan *plan;
+    enum outcome outcome = OUTCOME_FAILED;
+
+    if (!json)
+        return OUTCOME_FAILED;
+    body.normalize = request->info->normalize;
+    request->options = plan = request_memory(request, 1, sizeof *plan);
+    if (plan &&
+        json_body_options(json, embed_options, sizeof embed_options / sizeof embed_options[0], &body,
+                          &request->failure) == 0 &&
+        embed_items(request, &body, plan) == 0)
+        outcome = OUTCOME_RUN;
+    json_decref(json);
+    return outcome;
+}
+
+static void normalize(float *vector, int64_t count)
+{
+    double sum = 0, norm;
+
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)vector[i] * vector[i];
+    norm = sqrt(sum);
+    if (norm < 1e-12) /* as torch.nn.functional.normalize: a vector of zeros stays one */
+        norm = 1e-12;
+    for (int64_t i = 0; i < count; i++)
+        vector[i] = (float)(vector[i] / norm);
+}
+
+static void write_vector(struct writer *writer, const float *vector, int64_t count, bool base64)
+{
+    if (base64)
+        writer_base64(writer, vector, count);
+    else
+        writer_floats(writer, vector, count);
+}
+
+int native_embed_answer(struct request *request)
+{
+    const struct embed_plan *plan = request->options;
+    struct writer *writer = &request->answer;
+
+    writer_text(writer, "[");
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        float *vector = request->job.items[i].pooled;
+
+        if (plan->normalize)
+            normalize(vector, plan->dimensions);
+        if (i > 0)
+            writer_text(writer, ",");
+        write_vector(writer, vector, plan->dimensions, plan->base64);
+    }
+    writer_text(writer, "]");
+    return 0;
+}
+
+/* (length, hidden_columns) for each item. */
+static int want_hidden(struct request *request, bool base64)
+{
+    struct job *job = &request->job;
+    int64_t columns = request->info->hidden_columns, floats = 0;
+    float *results;
+
+    for (int64_t i = 0; i < job->n_items; i++) {
+        if (native_count_floats(request, job->items[i].inputs[0].length, columns, &floats))
+            return -1;
+    }
+    request->answer_bytes = native_floats_bytes(floats, base64);
+    if (request_charge(request, request->answer_bytes))
+        return -1;
+    results = request_memory(request, floats, sizeof *results);
+    if (!results)
+        return -1;
+    for (int64_t i = 0; i < job->n_items; i++) {
+        job->items[i].hidden = results;
+        results += job->items[i].inputs[0].length * columns;
+    }
+    return 0;
+}
+
+enum outcome native_embed_all_read(struct request *request)
+{
+    json_t *json = native_body(request);
+    struct native_inputs body = {0};
+    struct embed_plan *plan;
+    enum outcome outcome = OUTCOME_FAILED;
+
+    if (!json)
+        return OUTCOME_FAILED;
+    request->options = plan = request_memory(request, 1, sizeof *plan);
+    if (plan &&
+        json_body_options(json, embed_all_options, sizeof embed_all_options / sizeof embed_all_options[0], &body,
+                          &request->failure) == 0 &&
+        native_items(request, &body) == 0 && native_encoding(request, &body, &plan->base64) == 0 &&
+        want_hidden(request, plan->base64) == 0 && native_check(request, &body) == 0)
+        outcome = OUTCOME_RUN;
+    json_decref(json);
+    return outcome;
+}
+
+int native_embed_all_answer(struct request *request)
+{
+    const struct embed_plan *plan = request->options;
+    struct writer *writer = &request->answer;
+    int64_t columns = request->info->hidden_columns;
+
+    writer_text(writer, "[");
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        const struct engine_item *item = &request->job.items[i];
+
+        writer_text(writer, i > 0 ? ",[" : "[");
+        for (int64_t row = 0; row < item->inputs[0].length; row++) {
+            if (row > 0)
+                writer_text(writer, ",");
+            write_vector(writer, item->hidden + row * columns, columns, plan->base64);
+        }
+        writer_text(writer, "]");
+    }
+    writer_text(writer, "]");
+    return 0;
+}

@@ -1,0 +1,292 @@
+/* native_inputs: from `inputs` and `embeddings` to the items of a job. Every count is looked at before memory is taken
+ * for it, and every number before it is narrowed. */
+#include "server/byte_tokenizer.h"
+#include "server/native.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+json_t *native_body(struct request *request)
+{
+    json_t *body = json_body_parse(request->body, request->body_length, &request->failure);
+    const json_t *model = body ? json_object_get(body, "model") : NULL;
+
+    if (!body)
+        return NULL;
+    if (model && !json_is_null(model) && !json_is_string(model))
+        failure_set(&request->failure, FAILURE_INVALID, "model is %s, a string was expected", json_kind(model));
+    else if (request_model(request, json_string_value(model)) == 0)
+        return body;
+    json_decref(body);
+    return NULL;
+}
+
+const char *native_item_path(const struct native_inputs *inputs, int64_t item, char buffer[NATIVE_PATH])
+{
+    const json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
+    const json_t *first = json_array_get(value, 0);
+    bool many =
+        inputs->inputs ? json_is_string(first) || json_is_array(first) : json_is_array(json_array_get(first, 0));
+
+    snprintf(buffer, NATIVE_PATH, many ? "%s[%" PRId64 "]" : "%s", inputs->inputs ? "inputs" : "embeddings", item);
+    return buffer;
+}
+
+/* Rows of the model's first input that one item may have. */
+static int64_t length_limit(const struct request *request)
+{
+    int64_t limit = request->info->inputs[0].max_length;
+
+    return limit == INT64_MAX ? request->service->options.settings->max_batch_tokens : limit;
+}
+
+/* Cuts *length to what the model takes, or refuses; *skip is how many rows go at the start. */
+static int fit(struct request *request, const struct native_inputs *inputs, const char *path, int64_t *length,
+               int64_t *skip)
+{
+    int64_t limit = length_limit(request);
+
+    *skip = 0;
+    if (*length == 0)
+        return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", path);
+    if (*length <= limit)
+        return 0;
+    if (!inputs->truncate)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s has %" PRId64 " tokens, model \"%s\" takes at most %" PRId64
+                           ": shorten it, or set truncate to true",
+                           path, *length, request_model_name(request), limit);
+    if (inputs->truncation_direction && strcasecmp(inputs->truncation_direction, "left") == 0)
+        *skip = *length - limit;
+    *length = limit;
+    return 0;
+}
+
+static int text_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
+                     struct engine_item *item)
+{
+    const char *text = json_string_value(value);
+    size_t bytes = json_string_length(value);
+    int64_t count, length, skip;
+    int32_t *ids;
+
+    if (request->info->tokenizer != TOKENIZER_BYTE)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s is a text, but model \"%s\" has no tokenizer: give lists of ids", path,
+                           request_model_name(request));
+    length = count = byte_tokenizer_count(text, bytes);
+    if (fit(request, inputs, path, &length, &skip))
+        return -1;
+    ids = request_memory(request, count, sizeof *ids);
+    if (!ids)
+        return -1;
+    byte_tokenizer_encode(text, bytes, ids);
+    item->inputs[0].data = ids + skip;
+    item->inputs[0].length = length;
+    return 0;
+}
+
+static int ids_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
+                    struct engine_item *item)
+{
+    int64_t length = (int64_t)json_array_size(value), skip;
+    int32_t *ids;
+
+    if (fit(request, inputs, path, &length, &skip))
+        return -1;
+    ids = request_memory(request, length, sizeof *ids);
+    if (!ids)
+        return -1;
+    for (int64_t i = 0; i < length; i++) {
+        const json_t *number = json_array_get(value, (size_t)(skip + i));
+        json_int_t id = json_integer_value(number);
+
+        if (!json_is_integer(number))
+            return failure_set(&request->failure, FAILURE_INVALID, "%s[%" PRId64 "] is %s, an integer id was expected",
+                               path, skip + i, json_kind(number));
+        if (id < 0 || id >= request->info->vocabulary)
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "%s[%" PRId64 "] is %lld; ids of model \"%s\" are %sbelow %" PRId64, path, skip + i,
+                               (long long)id, request_model_name(request), id < 0 ? "at least 0 and " : "",
+                               request->info->vocabulary);
+        ids[i] = (int32_t)id;
+    }
+    item->inputs[0].data = ids;
+    item->inputs[0].length = length;
+    return 0;
+}
+
+static int read_row(struct request *request, const json_t *row, const char *path, int64_t index, int64_t columns,
+                    float *out)
+{
+    for (int64_t i = 0; i < columns; i++) {
+        const json_t *number = json_array_get(row, (size_t)i);
+
+        if (!json_is_number(number))
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "%s[%" PRId64 "][%" PRId64 "] is %s, a number was expected", path, index, i,
+                               json_kind(number));
+        out[i] = (float)json_number_value(number);
+        if (!isfinite(out[i]))
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "%s[%" PRId64 "][%" PRId64 "] is %g, beyond what a 32 bit float holds", path, index, i,
+                               json_number_value(number));
+    }
+    return 0;
+}
+
+static int rows_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
+                     struct engine_item *item)
+{
+    int64_t columns = request->info->inputs[0].columns, length = (int64_t)json_array_size(value), skip;
+    float *rows;
+
+    if (!json_is_array(value))
+        return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, a list of rows was expected", path,
+                           json_kind(value));
+    if (fit(request, inputs, path, &length, &skip))
+        return -1;
+    for (int64_t i = 0; i < length; i++) {
+        const json_t *row = json_array_get(value, (size_t)(skip + i));
+
+        if (!json_is_array(row))
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "%s[%" PRId64 "] is %s, a list of %" PRId64 " floats was expected", path, skip + i,
+                               json_kind(row), columns);
+        if ((int64_t)json_array_size(row) != columns)
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "%s[%" PRId64 "] has %zu values, rows of model \"%s\" have %" PRId64, path, skip + i,
+                               json_array_size(row), request_model_name(request), columns);
+    }
+    rows = request_memory(request, length, (size_t)columns * sizeof *rows);
+    if (!rows)
+        return -1;
+    for (int64_t i = 0; i < length; i++) {
+        if (read_row(request, json_array_get(value, (size_t)(skip + i)), path, skip + i, columns, rows + i * columns))
+            return -1;
+    }
+    item->inputs[0].data = rows;
+    item->inputs[0].length = length;
+    return 0;
+}
+
+static int read_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
+                     struct engine_item *item)
+{
+    if (inputs->embeddings)
+        return rows_item(request, inputs, value, path, item);
+    if (json_is_string(value))
+        return text_item(request, inputs, value, path, item);
+    if (json_is_array(value))
+        return ids_item(request, inputs, value, path, item);
+    return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, a string or a list of ids was expected", path,
+                       json_kind(value));
+}
+
+/* Whether the request fits the model: one input, of the kind that it takes. */
+static int check_kind(struct request *request, const struct native_inputs *inputs)
+{
+    const struct model_info *info = request->info;
+    const char *name = request_model_name(request);
+
+    for (int i = 1; i < info->n_inputs; i++) {
+        if (!info->inputs[i].optional)
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "model \"%s\" needs the inputs \"%s\" and \"%s\"; this route gives it one", name,
+                               info->inputs[0].name, info->inputs[i].name);
+    }
+    if (inputs->inputs && inputs->embeddings)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "both inputs and embeddings are given, one was expected");
+    if (!inputs->inputs && info->inputs[0].kind == INPUT_IDS)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           inputs->embeddings ? "model \"%s\" takes ids, not embeddings: give `inputs`"
+                                              : "`inputs` is missing; model \"%s\" takes ids",
+                           name);
+    if (!inputs->embeddings && info->inputs[0].kind == INPUT_ROWS)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           inputs->inputs ? "model \"%s\" takes rows of %" PRId64 " floats, not ids: give `embeddings`"
+                                          : "`embeddings` is missing; model \"%s\" takes rows of %" PRId64 " floats",
+                           name, info->inputs[0].columns);
+    return 0;
+}
+
+static int check_direction(struct request *request, const char *direction)
+{
+    if (!direction || strcasecmp(direction, "left") == 0 || strcasecmp(direction, "right") == 0)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "truncation_direction is \"%.100s\", \"Left\" or \"Right\" was expected", direction);
+}
+
+int native_items(struct request *request, const struct native_inputs *inputs)
+{
+    json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
+    int64_t limit = request->service->options.settings->max_client_batch_size, count = 1;
+    char path[NATIVE_PATH];
+    bool many;
+
+    if (check_kind(request, inputs) || check_direction(request, inputs->truncation_direction))
+        return -1;
+    many = strchr(native_item_path(inputs, 0, path), '[') != NULL;
+    if (many)
+        count = (int64_t)json_array_size(value);
+    if (count > limit)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "the request has %" PRId64 " inputs, this server takes at most %" PRId64 " in one", count,
+                           limit);
+    request->job.items = request_memory(request, count, sizeof *request->job.items);
+    if (!request->job.items)
+        return -1;
+    request->job.n_items = count;
+    for (int64_t i = 0; i < count; i++) {
+        if (read_item(request, inputs, many ? json_array_get(value, (size_t)i) : value,
+                      native_item_path(inputs, i, path), &request->job.items[i]))
+            return -1;
+    }
+    return 0;
+}
+
+int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64)
+{
+    const char *format = inputs->encoding_format;
+
+    *base64 = format && strcmp(format, "base64") == 0;
+    if (!format || *base64 || strcmp(format, "float") == 0)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "encoding_format is \"%.100s\", \"float\" or \"base64\" was expected", format);
+}
+
+int native_check(struct request *request, const struct native_inputs *inputs)
+{
+    char path[NATIVE_PATH];
+
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        struct error error;
+
+        if (model_check(request_engine_model(request), &request->job.items[i], &error))
+            return failure_set(&request->failure, FAILURE_INVALID, "%s: %s", native_item_path(inputs, i, path),
+                               error.message);
+    }
+    return 0;
+}
+
+int64_t native_floats_bytes(int64_t floats, bool base64)
+{
+    return floats * (base64 ? 4 + 6 : 4 + 12);
+}
+
+int native_count_floats(struct request *request, int64_t rows, int64_t columns, int64_t *floats)
+{
+    int64_t product;
+
+    /* A sixteenth of what an int64_t holds leaves room for native_floats_bytes. */
+    if (__builtin_mul_overflow(rows, columns, &product) || __builtin_add_overflow(*floats, product, floats) ||
+        *floats > INT64_MAX / 16)
+        return failure_set(&request->failure, FAILURE_INVALID, "the results would be larger than any memory");
+    return 0;
+}
