@@ -1,0 +1,32 @@
+/* connections: the open ones, by descriptor. When there are as many as may be, the one that has been idle longest makes
+ * room for the next, so that clients who connect and stay silent keep nobody else out. Any thread. */
+#ifndef SERVER_CONNECTIONS_H
+#define SERVER_CONNECTIONS_H
+
+#include "server/linger.h"
+
+struct connections;
+
+/* At most `limit` connections, fewer where the process may not have so many descriptors. `room` outlives them. */
+int connections_open(int64_t limit, struct linger_room *room, struct connections **connections, struct error *error);
+void connections_close(struct connections *connections); /* none is open. NULL is harmless */
+int64_t connections_limit(const struct connections *connections);
+int64_t connections_count(struct connections *connections);
+
+/* Whether a new descriptor may become a connection; an idle one may have to go. True: connections_started or
+ * connections_lost is owed. */
+bool connections_admit(struct connections *connections, int fd);
+void connections_lost(struct connections *connections);
+
+void connections_started(struct connections *connections, int fd);
+void connections_busy(struct connections *connections, int fd);   /* a request is complete: it stays */
+void connections_idle(struct connections *connections, int fd);   /* waits for bytes, and showed life just now */
+void connections_unread(struct connections *connections, int fd); /* its client may still be sending a body */
+
+/* Before the descriptor is closed: where bytes are unread, a copy of it lingers. */
+void connections_closed(struct connections *connections, int fd);
+
+/* Lets each connection read what it has, no more, and waits until all are closed. Nothing is admitted meanwhile. */
+void connections_finish(struct connections *connections);
+
+#endif

@@ -1,0 +1,97 @@
+/* gate: who may still come in, and who is inside. */
+#include "server/gate.h"
+
+#include "server/clock.h"
+
+void gate_init(struct gate *gate)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&gate->left, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&gate->lock, NULL);
+    gate->phase = GATE_STARTING;
+    gate->arriving = gate->inside = 0;
+}
+
+void gate_destroy(struct gate *gate)
+{
+    pthread_cond_destroy(&gate->left);
+    pthread_mutex_destroy(&gate->lock);
+}
+
+void gate_open(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    if (gate->phase == GATE_STARTING)
+        gate->phase = GATE_OPEN;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void gate_drain(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    if (gate->phase < GATE_DRAINING)
+        gate->phase = GATE_DRAINING;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+bool gate_draining(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    bool draining = gate->phase >= GATE_DRAINING;
+    pthread_mutex_unlock(&gate->lock);
+    return draining;
+}
+
+void gate_shut(struct gate *gate, int64_t patience_ns)
+{
+    int64_t until_ns = clock_ns() + patience_ns;
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+
+    pthread_mutex_lock(&gate->lock);
+    while (gate->arriving > 0 && pthread_cond_timedwait(&gate->left, &gate->lock, &until) == 0)
+        ;
+    gate->phase = GATE_SHUT;
+    while (gate->inside > 0)
+        pthread_cond_wait(&gate->left, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+bool gate_admit(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    bool admitted = gate->phase == GATE_OPEN;
+    gate->arriving += admitted;
+    pthread_mutex_unlock(&gate->lock);
+    return admitted;
+}
+
+bool gate_accept(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    bool accepted = gate->phase != GATE_SHUT;
+    gate->arriving--;
+    gate->inside += accepted;
+    pthread_cond_broadcast(&gate->left);
+    pthread_mutex_unlock(&gate->lock);
+    return accepted;
+}
+
+void gate_abandon(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->arriving--;
+    pthread_cond_broadcast(&gate->left);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void gate_leave(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->inside--;
+    pthread_cond_broadcast(&gate->left);
+    pthread_mutex_unlock(&gate->lock);
+}
