@@ -1,0 +1,373 @@
+/* exchange: the way of one request, from its headers to its answer.
+ *
+ *     headers -> (refused) -> body -> read -> (answered | failed) -> reply
+ *                                          -> batcher -> answer   -> reply
+ *
+ * What takes long is done by a worker, the rest on the event loop; is_large alone decides. `stage` is read and written
+ * by whichever thread has the exchange; suspending and resuming orders them. */
+#include "server/exchange.h"
+
+#include "server/body.h"
+#include "server/clock.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/refusal.h"
+#include "server/reply.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define LARGE_BYTES (64 * 1024) /* of JSON: about a millisecond */
+
+enum stage {
+    STAGE_BODY,   /* is being received */
+    STAGE_ANSWER, /* the job was run */
+    STAGE_REPLY,  /* request.answer or request.failure is what the client gets */
+};
+
+enum passage { PASSAGE_NONE, PASSAGE_ADMITTED, PASSAGE_ACCEPTED };
+
+struct exchange {
+    struct task task;
+    struct server *server;
+    struct MHD_Connection *connection;
+    int descriptor;
+    struct route_match match;
+    enum stage stage;
+    enum passage passage; /* through the gate */
+    bool suspended;
+    struct body body;
+    struct request request;
+    struct reply reply;
+    int64_t begun_ns;
+};
+
+int connection_descriptor(struct MHD_Connection *connection)
+{
+    return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+}
+
+/* ---- Between threads ---- */
+
+static bool is_large(int64_t bytes)
+{
+    return bytes > LARGE_BYTES;
+}
+
+static void exchange_suspend(struct exchange *exchange)
+{
+    exchange->suspended = true;
+    MHD_suspend_connection(exchange->connection);
+}
+
+/* The exchange belongs to its event loop again; the caller does not touch it any more. */
+static void exchange_resume(struct exchange *exchange, enum stage stage)
+{
+    exchange->stage = stage;
+    exchange->suspended = false;
+    MHD_resume_connection(exchange->connection);
+}
+
+static struct exchange *job_exchange(struct job *job)
+{
+    return job->context;
+}
+
+/* libmicrohttpd does not watch a suspended connection. One whose client closed it, or its sending half, is not worth a
+ * run: it would be closed without the answer anyway. The descriptor stays open as long as it is suspended. */
+static bool job_wanted(struct job *job)
+{
+    char byte;
+    ssize_t length = recv(job_exchange(job)->descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return length > 0 || (length < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* ---- After the job ---- */
+
+/* Turns what the batcher left into an answer or a failure. */
+static void exchange_answer(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    struct job *job = &request->job;
+
+    switch (job->status) {
+    case JOB_OK:
+        if (exchange->match.route->answer(request))
+            return;
+        if (request->answer.failed)
+            failure_memory(&request->failure);
+        return;
+    case JOB_EXPIRED:
+        failure_set(&request->failure, FAILURE_EXPIRED, "%s", job->error.message);
+        return;
+    case JOB_CANCELLED:
+        failure_set(&request->failure, FAILURE_GONE, "the client is gone");
+        return;
+    case JOB_FAILED:
+    case JOB_NOT_FINITE:
+        failure_set(&request->failure, FAILURE_BACKEND, "%s", job->error.message);
+        return;
+    }
+}
+
+static void task_answer(struct task *task)
+{
+    struct exchange *exchange = (struct exchange *)task;
+
+    exchange_answer(exchange);
+    exchange_resume(exchange, STAGE_REPLY);
+}
+
+/* On the batcher's thread, which has more to do. */
+static void job_done(struct job *job)
+{
+    struct exchange *exchange = job_exchange(job);
+
+    if (job->status == JOB_OK && is_large(exchange->request.answer_bytes)) {
+        exchange->task.run = task_answer;
+        workers_add(exchange->server->workers, &exchange->task);
+    } else {
+        exchange_resume(exchange, STAGE_ANSWER);
+    }
+}
+
+/* ---- The complete body ---- */
+
+static int exchange_submit(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    struct job *job = &request->job;
+    const struct http_options *options = &exchange->server->service.options;
+
+    job->wanted = job_wanted;
+    job->done = job_done;
+    job->context = exchange;
+    switch (batcher_submit(options->batcher, request->model_index, job)) {
+    case SUBMIT_OK:
+        return 0;
+    case SUBMIT_FULL:
+        exchange->reply.retry_after_s = batcher_retry_after_s(options->batcher);
+        return failure_set(&request->failure, FAILURE_OVERLOADED, "the queue is full; try again later");
+    case SUBMIT_DRAINING:
+        break;
+    }
+    return failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is about to stop");
+}
+
+/* Reads the body, on any thread. True: the reply is ready, and the connection not suspended. False: the exchange has
+ * been handed on. */
+static bool exchange_read(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    enum outcome outcome;
+
+    request->body = exchange->body.data;
+    request->body_length = exchange->body.length;
+    outcome = exchange->match.route->read(request);
+    body_free(&exchange->body);
+    if (outcome == OUTCOME_ANSWERED && request->answer.failed)
+        failure_memory(&request->failure);
+    if (outcome == OUTCOME_RUN) {
+        if (!exchange->suspended)
+            exchange_suspend(exchange); /* first: the job may be done before batcher_submit returns */
+        if (exchange_submit(exchange) == 0)
+            return false;
+    }
+    exchange->stage = STAGE_REPLY;
+    if (!exchange->suspended)
+        return true;
+    exchange_resume(exchange, STAGE_REPLY);
+    return false;
+}
+
+static void task_read(struct task *task)
+{
+    exchange_read((struct exchange *)task);
+}
+
+/* As exchange_read, on the event loop. */
+static bool exchange_complete(struct exchange *exchange)
+{
+    int64_t timeout_ms = exchange->server->service.options.settings->request_timeout_ms;
+
+    connections_busy(exchange->server->connections, exchange->descriptor);
+    if (exchange->passage == PASSAGE_ADMITTED) {
+        if (!gate_accept(&exchange->server->gate)) {
+            exchange->passage = PASSAGE_NONE;
+            failure_set(&exchange->request.failure, FAILURE_UNAVAILABLE, "the server is about to stop");
+            exchange->stage = STAGE_REPLY;
+            return true;
+        }
+        exchange->passage = PASSAGE_ACCEPTED;
+    }
+    if (timeout_ms > 0)
+        exchange->request.job.deadline_ns = clock_ns() + timeout_ms * 1000000;
+    if (!is_large((int64_t)exchange->body.length))
+        return exchange_read(exchange);
+    exchange->task.run = task_read;
+    exchange_suspend(exchange);
+    workers_add(exchange->server->workers, &exchange->task);
+    return false;
+}
+
+/* ---- The reply ---- */
+
+static enum MHD_Result exchange_reply(struct exchange *exchange)
+{
+    struct reply *reply = &exchange->reply;
+
+    reply->total_ns = clock_ns() - exchange->begun_ns;
+    reply->close = gate_draining(&exchange->server->gate);
+    return reply_send(reply, exchange->connection, &exchange->match, &exchange->request);
+}
+
+/* A refusal while the body still comes in: libmicrohttpd takes no response at this point, so it is written past it. */
+static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_status status)
+{
+    struct failure *failure = &exchange->request.failure;
+
+    if (status == BODY_TOO_LARGE)
+        refusal_too_large(failure, exchange->server->service.options.settings);
+    else
+        failure_set(failure, FAILURE_OVERLOADED, "too many bodies are being received; try again later");
+    exchange->stage = STAGE_REPLY;
+    body_free(&exchange->body);
+    connections_unread(exchange->server->connections, exchange->descriptor);
+    exchange->reply.retry_after_s = 1;
+    reply_send_raw(&exchange->reply, exchange->descriptor, &exchange->match, &exchange->request);
+    return MHD_NO;
+}
+
+/* ---- libmicrohttpd's side ---- */
+
+static const char *request_header(const struct request *request, const char *name)
+{
+    const struct exchange *exchange =
+        (const struct exchange *)((const char *)request - offsetof(struct exchange, request));
+
+    return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
+}
+
+/* The path of an absolute URL, which a proxy's client sends. */
+static const char *url_path(const char *url)
+{
+    if (strncmp(url, "http://", 7) != 0)
+        return url;
+    url = strchr(url + 7, '/');
+    return url ? url : "/";
+}
+
+static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connection *connection, const char *url,
+                                      const char *method, void **context)
+{
+    struct exchange *exchange = calloc(1, sizeof *exchange);
+    const struct settings *settings = server->service.options.settings;
+    struct request *request;
+
+    if (!exchange)
+        return MHD_NO;
+    *context = exchange;
+    request = &exchange->request;
+    exchange->server = server;
+    exchange->connection = connection;
+    exchange->descriptor = connection_descriptor(connection);
+    exchange->begun_ns = clock_ns();
+    exchange->body.budget = &server->bodies;
+    exchange->body.limit = (size_t)settings->payload_limit;
+    connections_idle(server->connections, exchange->descriptor);
+    request_open(request, &server->service, NULL, 0);
+    request->header = request_header;
+    routes_find(method, url_path(url), &exchange->match);
+    memcpy(request->parameter, exchange->match.parameter, sizeof request->parameter);
+
+    if (refusal_of_headers(&exchange->match, request, method) == 0 && exchange->match.route &&
+        exchange->match.route->work) {
+        if (gate_admit(&server->gate))
+            exchange->passage = PASSAGE_ADMITTED;
+        else
+            failure_set(&request->failure, FAILURE_UNAVAILABLE,
+                        "the server takes no work: it starts, or it is about to stop");
+    }
+    if (request->failure.kind == FAILURE_NONE && exchange->match.route)
+        return MHD_YES;
+    exchange->stage = STAGE_REPLY;
+    if (!refusal_has_body(request))
+        return MHD_YES; /* replied to in the next call: a reply in the first one would cost the connection */
+    connections_unread(server->connections, exchange->descriptor);
+    return exchange_reply(exchange);
+}
+
+enum MHD_Result exchange_handle(void *server, struct MHD_Connection *connection, const char *url, const char *method,
+                                const char *version, const char *data, size_t *data_size, void **context)
+{
+    struct exchange *exchange = *context;
+
+    (void)version;
+    if (!exchange)
+        return exchange_begin(server, connection, url, method, context);
+    if (*data_size > 0) {
+        enum body_status status = body_append(&exchange->body, data, *data_size);
+
+        if (status != BODY_OK)
+            return exchange_break_off(exchange, status);
+        connections_idle(exchange->server->connections, exchange->descriptor);
+        *data_size = 0;
+        return MHD_YES;
+    }
+    if (exchange->stage == STAGE_BODY && !exchange_complete(exchange))
+        return MHD_YES;
+    if (exchange->stage == STAGE_ANSWER) {
+        exchange_answer(exchange);
+        exchange->stage = STAGE_REPLY;
+    }
+    return exchange_reply(exchange);
+}
+
+static void log_exchange(const struct exchange *exchange, const char *route, int status, int64_t total_ns)
+{
+    char number[24], tokens[24], milliseconds[32];
+
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    snprintf(number, sizeof number, "%d", status);
+    snprintf(tokens, sizeof tokens, "%lld", (long long)exchange->request.job.tokens);
+    snprintf(milliseconds, sizeof milliseconds, "%.3f", (double)total_ns / 1e6);
+    log_write(LOG_LEVEL_DEBUG, "request", "method", exchange->match.route ? exchange->match.route->method : "?", "path",
+              route, "status", number, "tokens", tokens, "ms", milliseconds, NULL);
+}
+
+void exchange_completed(void *context, struct MHD_Connection *connection, void **exchange_context,
+                        enum MHD_RequestTerminationCode code)
+{
+    struct server *server = context;
+    struct exchange *exchange = *exchange_context;
+    const struct job *job = &exchange->request.job;
+    int64_t total_ns, queue_ns = 0;
+    const char *route;
+    int status;
+
+    (void)connection;
+    (void)code;
+    if (!exchange)
+        return;
+    route = exchange->match.route ? exchange->match.route->path : "unmatched";
+    status = exchange->reply.status ? exchange->reply.status : failure_status(FAILURE_GONE);
+    total_ns = clock_ns() - exchange->begun_ns;
+    if (job->started_ns)
+        queue_ns = job->started_ns - job->submitted_ns;
+    metrics_request(server->service.options.metrics, route, status, total_ns, queue_ns, job->inference_ns);
+    log_exchange(exchange, route, status, total_ns);
+    if (exchange->passage == PASSAGE_ADMITTED)
+        gate_abandon(&server->gate);
+    connections_idle(server->connections, exchange->descriptor);
+    body_free(&exchange->body);
+    request_close(&exchange->request);
+    if (exchange->passage == PASSAGE_ACCEPTED)
+        gate_leave(&server->gate);
+    free(exchange);
+    *exchange_context = NULL;
+}

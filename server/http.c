@@ -1,0 +1,177 @@
+/* http: opening, draining and closing. Each event loop is a libmicrohttpd daemon of its own without a listening socket
+ * and with one thread; the listener deals new connections out to them in turn.
+ *
+ * Closing goes from the outside in: what was accepted is answered, then nobody new connects, then each connection ends
+ * by itself, and only then do the event loops stop, for libmicrohttpd aborts when it stops with one suspended. */
+#include "server/http.h"
+
+#include "server/clock.h"
+#include "server/exchange.h"
+#include "server/listener.h"
+#include "server/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Bodies that are being received take as much memory as this many of the largest, and at least BODIES_LEAST. */
+#define BODIES_AT_ONCE 8
+#define BODIES_LEAST (INT64_C(64) << 20)
+#define RESULTS_LEAST (INT64_C(256) << 20)
+#define DRAIN_PATIENCE_NS INT64_C(5000000000) /* for bodies that are still coming in */
+#define CONNECTION_MEMORY (32 * 1024)         /* headers must fit into it */
+
+struct http {
+    struct server server;
+    struct linger_room *linger;
+    struct listener *listener;
+    int next_loop; /* the listener's thread only */
+    int n_loops;
+    struct MHD_Daemon *loops[];
+};
+
+static void log_message(void *context, const char *format, va_list arguments)
+{
+    char message[512];
+    size_t length;
+
+    (void)context;
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    vsnprintf(message, sizeof message, format, arguments);
+    length = strlen(message);
+    while (length > 0 && message[length - 1] == '\n')
+        message[--length] = '\0';
+    log_write(LOG_LEVEL_DEBUG, "libmicrohttpd", "message", message, NULL);
+}
+
+/* ---- Connections ---- */
+
+static void connection_accepted(void *context, int fd, const struct sockaddr *address, socklen_t length)
+{
+    struct http *http = context;
+
+    if (!connections_admit(http->server.connections, fd)) {
+        close(fd);
+        return;
+    }
+    http->next_loop = (http->next_loop + 1) % http->n_loops;
+    if (MHD_add_connection(http->loops[http->next_loop], fd, address, length) != MHD_YES)
+        connections_lost(http->server.connections); /* libmicrohttpd closed it */
+}
+
+static void connection_changed(void *context, struct MHD_Connection *connection, void **socket_context,
+                               enum MHD_ConnectionNotificationCode code)
+{
+    struct server *server = context;
+    int fd = connection_descriptor(connection);
+
+    (void)socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        atomic_fetch_add(&server->service.connections, 1);
+        connections_started(server->connections, fd);
+    } else {
+        atomic_fetch_sub(&server->service.connections, 1);
+        connections_closed(server->connections, fd);
+    }
+}
+
+/* ---- Opening and closing ---- */
+
+static void init_server(struct server *server, const struct http_options *options)
+{
+    int64_t bodies, memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+
+    server->service.options = *options;
+    server->service.opened_ns = clock_ns();
+    server->service.results.limit = memory / 4 > RESULTS_LEAST ? memory / 4 : RESULTS_LEAST;
+    if (__builtin_mul_overflow(options->settings->payload_limit, BODIES_AT_ONCE, &bodies))
+        bodies = INT64_MAX;
+    server->bodies.limit = bodies > BODIES_LEAST ? bodies : BODIES_LEAST;
+    gate_init(&server->gate);
+}
+
+static int open_loops(struct http *http, const struct settings *settings, struct error *error)
+{
+    int64_t limit = connections_limit(http->server.connections) * 2 + 1024; /* ours is the one that counts */
+
+    for (; http->n_loops < settings->http_threads; http->n_loops++) {
+        http->loops[http->n_loops] = MHD_start_daemon(
+            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
+                MHD_USE_ERROR_LOG,
+            0, NULL, NULL, exchange_handle, &http->server, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
+            MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, &http->server, MHD_OPTION_NOTIFY_CONNECTION,
+            connection_changed, &http->server, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)limit,
+            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)settings->connection_timeout_s,
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
+        if (!http->loops[http->n_loops])
+            return error_set(error, "libmicrohttpd does not start: it lacks epoll, or descriptors or threads are out");
+    }
+    return 0;
+}
+
+static void close_loops(struct http *http)
+{
+    while (http->n_loops > 0)
+        MHD_stop_daemon(http->loops[--http->n_loops]);
+}
+
+int http_open(const struct http_options *options, struct http **opened, struct error *error)
+{
+    const struct settings *settings = options->settings;
+    struct http *http = calloc(1, sizeof *http + (size_t)settings->http_threads * sizeof http->loops[0]);
+    struct listener_options listener = {
+        .host = settings->host, .port = (int)settings->port, .accepted = connection_accepted, .context = http};
+
+    if (!http)
+        return error_set(error, "out of memory");
+    init_server(&http->server, options);
+    if (linger_open(&http->linger, error) ||
+        connections_open(settings->max_connections, http->linger, &http->server.connections, error) ||
+        workers_open((int)settings->http_threads, &http->server.workers, error) || open_loops(http, settings, error) ||
+        listener_open(&listener, &http->listener, error)) {
+        close_loops(http);
+        workers_close(http->server.workers);
+        connections_close(http->server.connections);
+        linger_close(http->linger);
+        gate_destroy(&http->server.gate);
+        free(http);
+        return -1;
+    }
+    *opened = http;
+    return 0;
+}
+
+int http_port(const struct http *http)
+{
+    return listener_port(http->listener);
+}
+
+void http_ready(struct http *http)
+{
+    gate_open(&http->server.gate);
+    atomic_store(&http->server.service.ready, true);
+}
+
+void http_drain(struct http *http)
+{
+    atomic_store(&http->server.service.ready, false);
+    gate_drain(&http->server.gate);
+}
+
+void http_close(struct http *http)
+{
+    if (!http)
+        return;
+    http_drain(http);
+    gate_shut(&http->server.gate, DRAIN_PATIENCE_NS);
+    listener_close(http->listener);
+    connections_finish(http->server.connections);
+    close_loops(http);
+    workers_close(http->server.workers);
+    connections_close(http->server.connections);
+    linger_close(http->linger);
+    gate_destroy(&http->server.gate);
+    free(http);
+}

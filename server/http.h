@@ -1,0 +1,42 @@
+/* http: the daemon's face. Sockets, libmicrohttpd, routes and the way of a request to the batcher and back.
+ *
+ *     http_open -> http_ready -> … -> http_drain -> http_close
+ *
+ * http_open succeeded: http_close is owed. The batcher must still take jobs until http_close has returned, because
+ * what was accepted before the drain may not have been submitted yet. */
+#ifndef SERVER_HTTP_H
+#define SERVER_HTTP_H
+
+#include "engine/engine.h"
+
+struct http;
+struct batcher;
+struct metrics;
+
+struct served_model {
+    const char *name;
+    struct model *model;
+};
+
+/* All of it outlives the server. The order of the models is that of batcher_open. */
+struct http_options {
+    const struct settings *settings;
+    const struct served_model *models;
+    int64_t n_models;
+    struct engine *engine;
+    struct batcher *batcher;
+    struct metrics *metrics;
+};
+
+/* Listens (port 0: a free one); /health/ready is 503 until http_ready. */
+int http_open(const struct http_options *options, struct http **http, struct error *error);
+int http_port(const struct http *http);
+void http_ready(struct http *http);
+
+/* Readiness fails, new work is refused with 503, what was accepted is answered. */
+void http_drain(struct http *http);
+
+/* Drains, waits until every accepted request's answer is on its way, stops. NULL is harmless. */
+void http_close(struct http *http);
+
+#endif
