@@ -24,13 +24,14 @@ struct model;  /* weights and plan, resident on the engine's device */
 struct engine_options {
     const char *device;         /* "auto" or "cpu" */
     const char *dtype;          /* "auto" or "f32" */
+    const char *kernels;        /* the CPU's: "auto" (also NULL), "avx512", "avx2" or "baseline" */
     int64_t threads;            /* 0: one a core this process may use */
     int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own */
     int64_t max_batch_requests; /* >= 1; items of a batch */
 };
 
-/* Chooses device and kernels. Call it before other threads exist: OpenBLAS learns which kernels to use through the
- * environment (OPENBLAS_CORETYPE, left alone when the operator set it). */
+/* Chooses device and kernels. Call it before other threads exist: OpenBLAS is told which kernels to use through the
+ * environment (OPENBLAS_CORETYPE, whatever it was), and keeps them for the life of the process. */
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
 void engine_close(struct engine *engine);
 const char *engine_device(const struct engine *engine);  /* "cpu" */

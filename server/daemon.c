@@ -337,6 +337,7 @@ static int open_engine(const struct settings *settings, struct engine **engine, 
     struct engine_options options = {
         .device = settings->device,
         .dtype = settings->dtype,
+        .kernels = settings->kernels,
         .threads = settings->threads,
         .max_batch_tokens = settings->max_batch_tokens,
         .max_batch_requests = settings->max_batch_requests,

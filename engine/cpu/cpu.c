@@ -36,11 +36,13 @@ static int open_cpu(const struct engine_options *options, struct backend **backe
     struct backend *opened = calloc(1, sizeof *opened);
     if (!opened)
         return error_set(error, "out of memory while opening the CPU engine");
-    if (products_open(&opened->products, error) != 0) {
+    enum instruction_set set;
+    if (instruction_set_choose(options->kernels, &set, error) != 0 ||
+        products_open(set, &opened->products, error) != 0) {
         free(opened);
         return -1;
     }
-    opened->vector = vector_choose();
+    opened->vector = vector_functions_of(set);
     opened->threads = options->threads > 0 ? (int)options->threads : usable_cores();
     snprintf(opened->description, sizeof opened->description, "%s, %s, %d thread%s", opened->vector->name,
              opened->products.description, opened->threads, opened->threads == 1 ? "" : "s");

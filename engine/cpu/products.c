@@ -7,18 +7,9 @@
 /* cblas.h's values; the header itself is not needed to build. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
 
-/* OpenBLAS 0.3.21 knows no Zen 4 and 5 and takes them for Haswell; asked for SkylakeX it is 1.8 times faster there. */
-static const char *core_type(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("x86-64-v4"))
-        return "SkylakeX";
-    if (__builtin_cpu_supports("x86-64-v3"))
-        return "Haswell";
-#endif
-    return NULL; /* its own choice */
-}
+/* OpenBLAS 0.3.21 knows no Zen 4 and 5 and takes them for Haswell; asked for SkylakeX it is 1.8 times faster there. A
+ * set that needs no name leaves OpenBLAS to its own choice. */
+static const char *const core_types[SET_COUNT] = {[SET_AVX2] = "Haswell", [SET_AVX512] = "SkylakeX"};
 
 /* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH …" and "SkylakeX" -> "OpenBLAS 0.3.21 SkylakeX" */
 static void describe(struct products *products, const char *config, const char *core)
@@ -38,12 +29,13 @@ static bool find_function(const struct products *products, const char *name, voi
     return symbol != NULL;
 }
 
-int products_open(struct products *products, struct error *error)
+int products_open(enum instruction_set set, struct products *products, struct error *error)
 {
     memset(products, 0, sizeof *products);
-    const char *core = core_type();
-    if (core)
-        setenv("OPENBLAS_CORETYPE", core, 0);
+    if (core_types[set])
+        setenv("OPENBLAS_CORETYPE", core_types[set], 1);
+    else
+        unsetenv("OPENBLAS_CORETYPE");
     setenv("OPENBLAS_NUM_THREADS", "1", 1); /* the tiles are the threads' work */
     products->library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     if (!products->library)

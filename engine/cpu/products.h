@@ -4,7 +4,7 @@
 #ifndef ENGINE_CPU_PRODUCTS_H
 #define ENGINE_CPU_PRODUCTS_H
 
-#include "engine/plan.h"
+#include "engine/cpu/vector.h"
 
 #define PRODUCTS_PANEL 256 /* columns of a linear tile */
 
@@ -16,9 +16,9 @@ struct products {
     char description[96]; /* "OpenBLAS 0.3.21 SkylakeX" */
 };
 
-/* Loads OpenBLAS with the kernels that fit the processor. It reads its choice from the environment as it is loaded, so
- * this sets OPENBLAS_CORETYPE (unless the operator did): call it before other threads exist. */
-int products_open(struct products *products, struct error *error);
+/* Loads OpenBLAS with the kernels of the instruction set. It reads its choice from the environment as it is loaded, so
+ * this sets OPENBLAS_CORETYPE: call it before other threads exist. Once loaded the choice stays, even after close. */
+int products_open(enum instruction_set set, struct products *products, struct error *error);
 void products_close(struct products *products);
 
 /* y (PLAN_ROW_BLOCK, columns) = x (PLAN_ROW_BLOCK, depth) wᵀ, w (columns, depth). Strides in floats. */

@@ -328,6 +328,7 @@ static void attend(const struct vector_attend *attend)
 #define TEXT_OF(variant) #variant
 #define TEXT(variant) TEXT_OF(variant)
 
+extern const struct vector_functions TABLE_NAME(VECTOR_VARIANT);
 const struct vector_functions TABLE_NAME(VECTOR_VARIANT) = {
     .name = TEXT(VECTOR_VARIANT),
     .layer_norm = layer_norm,

@@ -1,6 +1,6 @@
 /* vector: the arithmetic that is not a matrix product, for one instruction set. vector.c is compiled once for each;
- * vector_choose picks what the processor has. Sums have a fixed order per row, so a row's result does not depend on
- * the rows beside it. Any thread; no state. Pointers need no alignment. */
+ * vector_functions_of picks what the processor has. Sums have a fixed order per row, so a row's result does not depend
+ * on the rows beside it. Any thread; no state. Pointers need no alignment. */
 #ifndef ENGINE_CPU_VECTOR_H
 #define ENGINE_CPU_VECTOR_H
 
@@ -44,9 +44,12 @@ struct vector_functions {
     void (*attend)(const struct vector_attend *attend);
 };
 
-extern const struct vector_functions vector_baseline, vector_avx2, vector_avx512;
+enum instruction_set { SET_BASELINE, SET_AVX2, SET_AVX512, SET_COUNT }; /* x86-64-v3 and -v4; each holds those before */
 
-const struct vector_functions *vector_choose(void);
+/* The best set that the processor has, or the one named ("auto", "avx512", "avx2", "baseline"). -1: it has it not. */
+int instruction_set_choose(const char *name, enum instruction_set *set, struct error *error);
+
+const struct vector_functions *vector_functions_of(enum instruction_set set); /* NULL: not in this build */
 
 int64_t vector_attend_scratch(int64_t k, int64_t dim_head);
 

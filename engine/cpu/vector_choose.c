@@ -1,5 +1,7 @@
 #include "engine/cpu/vector.h"
 
+#include <string.h>
+
 #define SCRATCH_LANES 16 /* the widest variant's */
 
 static int64_t round_up(int64_t n, int64_t multiple)
@@ -14,14 +16,46 @@ int64_t vector_attend_scratch(int64_t k, int64_t dim_head)
     return dim_head * k_room + k * dim_room + 4 * k_room + 4 * dim_room;
 }
 
-const struct vector_functions *vector_choose(void)
+static enum instruction_set best_set(void)
 {
 #ifndef VECTOR_BASELINE_ONLY
     __builtin_cpu_init();
     if (__builtin_cpu_supports("x86-64-v4"))
-        return &vector_avx512;
+        return SET_AVX512;
     if (__builtin_cpu_supports("x86-64-v3"))
-        return &vector_avx2;
+        return SET_AVX2;
 #endif
-    return &vector_baseline;
+    return SET_BASELINE;
+}
+
+static const char *const set_names[SET_COUNT] = {"baseline", "avx2", "avx512"};
+
+int instruction_set_choose(const char *name, enum instruction_set *set, struct error *error)
+{
+    enum instruction_set best = best_set();
+    *set = best;
+    if (!name || strcmp(name, "auto") == 0)
+        return 0;
+    for (int i = 0; i < SET_COUNT; i++) {
+        if (strcmp(name, set_names[i]) != 0)
+            continue;
+        *set = (enum instruction_set)i;
+        return *set <= best ? 0
+                            : error_set(error, "kernels \"%s\": this processor's best are %s", name, set_names[best]);
+    }
+    return error_set(error, "kernels \"%s\": expected auto, avx512, avx2 or baseline", name);
+}
+
+extern const struct vector_functions vector_baseline, vector_avx2, vector_avx512;
+
+const struct vector_functions *vector_functions_of(enum instruction_set set)
+{
+    static const struct vector_functions *const tables[SET_COUNT] = {
+        [SET_BASELINE] = &vector_baseline,
+#ifndef VECTOR_BASELINE_ONLY
+        [SET_AVX2] = &vector_avx2,
+        [SET_AVX512] = &vector_avx512,
+#endif
+    };
+    return tables[set];
 }

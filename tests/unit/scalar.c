@@ -1,0 +1,243 @@
+#include "tests/unit/scalar.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct scalar {
+    const struct plan *plan;
+    const struct batch *batch;
+    double **values;
+};
+
+static const struct layout *layout_of(const struct scalar *scalar, int value)
+{
+    return &scalar->batch->layouts[scalar->plan->values[value].axis];
+}
+
+static int64_t rows_of(const struct scalar *scalar, int value)
+{
+    return layout_of(scalar, value)->starts[scalar->batch->n_items];
+}
+
+static int64_t columns_of(const struct scalar *scalar, int value)
+{
+    return scalar->plan->values[value].columns;
+}
+
+static double weight_at(const struct scalar *scalar, int weight, int64_t row, int64_t column)
+{
+    return scalar->plan->weights[weight].data[row * scalar->plan->weights[weight].columns + column];
+}
+
+/* The item that a row of the value belongs to. */
+static int64_t item_of(const struct scalar *scalar, int value, int64_t row)
+{
+    int64_t item = 0;
+    while (layout_of(scalar, value)->starts[item + 1] <= row)
+        item++;
+    return item;
+}
+
+static double gelu_of(double x)
+{
+    return 0.5 * x * (1 + erf(x / sqrt(2)));
+}
+
+static void softmax(int64_t n, double scale, double *x)
+{
+    double maximum = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        maximum = fmax(maximum, scale * x[i]);
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] = exp(scale * x[i] - maximum);
+    for (int64_t i = 0; i < n; i++)
+        x[i] /= sum;
+}
+
+static int32_t id_at(const struct scalar *scalar, const struct plan_step *step, int64_t row)
+{
+    int64_t item = item_of(scalar, step->x, row);
+    const int32_t *ids = scalar->batch->items[item].inputs[0].data;
+    return ids[row - layout_of(scalar, step->x)->starts[item]];
+}
+
+static double linear_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t depth = columns_of(scalar, step->x);
+    double sum = step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, 0, column);
+    for (int64_t i = 0; i < depth; i++)
+        sum += scalar->values[step->x][row * depth + i] * weight_at(scalar, step->weight, column, i);
+    if (step->activation == ACTIVATION_GELU)
+        sum = gelu_of(sum);
+    return sum;
+}
+
+static double layer_norm_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t n = columns_of(scalar, step->x);
+    const double *x = scalar->values[step->x] + row * n;
+    double mean = 0, variance = 0;
+    for (int64_t i = 0; i < n; i++)
+        mean += x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / (double)n;
+    return (x[column] - mean) / sqrt(variance + (double)step->epsilon) * weight_at(scalar, step->weight, 0, column) +
+           weight_at(scalar, step->bias, 0, column);
+}
+
+static double project_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    const struct layout *from = layout_of(scalar, step->x);
+    int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
+    double sum = 0;
+    for (int64_t r = from->starts[item]; r < from->starts[item + 1]; r++)
+        sum += weight_at(scalar, step->weight, r - from->starts[item], j) *
+               scalar->values[step->x][r * columns_of(scalar, step->x) + column];
+    return sum;
+}
+
+static double attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t columns = columns_of(scalar, step->x), key_columns = columns_of(scalar, step->keys);
+    int64_t dim_head = columns / step->heads, head = column / dim_head;
+    int64_t offset = head * step->kv_heads / step->heads * dim_head;
+    int64_t first = layout_of(scalar, step->keys)->starts[item_of(scalar, step->x, row)];
+    int64_t k = layout_of(scalar, step->keys)->starts[item_of(scalar, step->x, row) + 1] - first;
+    double *scores = calloc((size_t)k, sizeof *scores), sum = 0;
+    for (int64_t j = 0; j < k; j++)
+        for (int64_t d = 0; d < dim_head; d++)
+            scores[j] += scalar->values[step->x][row * columns + head * dim_head + d] *
+                         scalar->values[step->keys][(first + j) * key_columns + offset + d];
+    softmax(k, (double)step->scale, scores);
+    for (int64_t j = 0; j < k; j++)
+        sum += scores[j] * scalar->values[step->values][(first + j) * key_columns + offset + column % dim_head];
+    free(scores);
+    return sum;
+}
+
+static double shift_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t columns = columns_of(scalar, step->x), segment = column / (columns / step->n_shifts);
+    int64_t shift = segment < step->n_shifts ? step->shifts[segment] : 0, from = row - shift;
+    if (from < 0 || from >= rows_of(scalar, step->x) || item_of(scalar, step->x, from) != item_of(scalar, step->x, row))
+        return 0;
+    return scalar->values[step->x][from * columns + column];
+}
+
+static double positions_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t position = row - layout_of(scalar, step->x)->starts[item_of(scalar, step->x, row)];
+    double sum = scalar->values[step->x][row * columns_of(scalar, step->x) + column];
+    sum += weight_at(scalar, step->weight, position / step->period, column);
+    return sum + (step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, position % step->period, column));
+}
+
+static double value_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t place = row * columns_of(scalar, step->y) + column;
+    double residual = step->z == PLAN_NONE ? 0 : scalar->values[step->z][place];
+    switch (step->operation) {
+    case OP_EMBED:
+        return weight_at(scalar, step->weight, id_at(scalar, step, row), column);
+    case OP_ADD_POSITIONS:
+        return positions_at(scalar, step, row, column);
+    case OP_LAYER_NORM:
+        return layer_norm_at(scalar, step, row, column);
+    case OP_LINEAR:
+        return linear_at(scalar, step, row, column) + residual;
+    case OP_GELU:
+        return gelu_of(scalar->values[step->x][place]);
+    case OP_ADD:
+        return (double)step->scale * (scalar->values[step->x][place] + residual);
+    case OP_PROJECT_SEQUENCE:
+        return project_at(scalar, step, row, column);
+    case OP_ATTEND:
+        return attend_at(scalar, step, row, column);
+    case OP_SHIFT_TOKENS:
+        return shift_at(scalar, step, row, column);
+    default:
+        return NAN; /* the give_* operations have no value */
+    }
+}
+
+static double *gather_input(const struct scalar *scalar, int index)
+{
+    const struct plan_value *value = &scalar->plan->values[scalar->plan->inputs[index].value];
+    int64_t rows = rows_of(scalar, scalar->plan->inputs[index].value);
+    float *floats = calloc((size_t)(rows * value->columns) + 1, sizeof *floats);
+    double *doubles = calloc((size_t)(rows * value->columns) + 1, sizeof *doubles);
+    padder_gather(scalar->plan, scalar->batch, index, floats);
+    for (int64_t i = 0; i < rows * value->columns; i++)
+        doubles[i] = floats[i];
+    free(floats);
+    return doubles;
+}
+
+double **scalar_run(const struct plan *plan, const struct batch *batch)
+{
+    struct scalar scalar = {plan, batch, calloc((size_t)plan->n_values, sizeof(double *))};
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (!plan->values[plan->inputs[i].value].ids)
+            scalar.values[plan->inputs[i].value] = gather_input(&scalar, i);
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->y == PLAN_NONE)
+            continue;
+        int64_t rows = rows_of(&scalar, step->y), columns = columns_of(&scalar, step->y);
+        scalar.values[step->y] = calloc((size_t)(rows * columns) + 1, sizeof(double));
+        for (int64_t place = 0; place < rows * columns; place++)
+            scalar.values[step->y][place] = value_at(&scalar, step, place / columns, place % columns);
+    }
+    return scalar.values;
+}
+
+void scalar_free(const struct plan *plan, double **values)
+{
+    for (int i = 0; i < plan->n_values; i++)
+        free(values[i]);
+    free(values);
+}
+
+static const struct plan_step *give_step(const struct plan *plan, enum operation operation)
+{
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].operation == operation)
+            return &plan->steps[i];
+    abort();
+}
+
+void scalar_pooled(const struct plan *plan, const struct batch *batch, double **values, int64_t item, double *pooled)
+{
+    struct scalar scalar = {plan, batch, values};
+    const struct plan_step *step = give_step(plan, OP_GIVE_POOLED);
+    const struct layout *layout = layout_of(&scalar, step->x);
+    int64_t first = layout->starts[item], last = layout->starts[item + 1] - 1, columns = columns_of(&scalar, step->x);
+    enum pooling pooling = batch->items[item].pooling;
+    for (int64_t c = 0; c < columns; c++) {
+        double sum = 0, largest = -INFINITY;
+        for (int64_t r = first; r <= last; r++) {
+            sum += values[step->x][r * columns + c];
+            largest = fmax(largest, values[step->x][r * columns + c]);
+        }
+        pooled[c] = pooling == POOLING_MEAN  ? sum / (double)(last - first + 1)
+                    : pooling == POOLING_MAX ? largest
+                                             : values[step->x][(pooling == POOLING_CLS ? first : last) * columns + c];
+    }
+}
+
+void scalar_output(const struct plan *plan, const struct batch *batch, double **values, int64_t item, double *output)
+{
+    struct scalar scalar = {plan, batch, values};
+    const struct plan_step *step = give_step(plan, OP_GIVE_OUTPUT);
+    const struct engine_item *wanted = &batch->items[item];
+    int64_t first = layout_of(&scalar, step->x)->starts[item];
+    for (int64_t i = 0; i < wanted->n_rows; i++, output += plan->output_columns) {
+        int64_t row = first + (wanted->rows ? wanted->rows[i] : i);
+        for (int64_t c = 0; c < plan->output_columns; c++)
+            output[c] = step->weight == PLAN_NONE ? values[step->x][row * plan->output_columns + c]
+                                                  : linear_at(&scalar, step, row, c);
+        if (wanted->softmax)
+            softmax(plan->output_columns, 1, output);
+    }
+}

@@ -1,0 +1,16 @@
+/* scalar: a plan's operations in double precision, one plain loop each, written from plan.h's lines of mathematics. The
+ * backends are held against it. */
+#ifndef TESTS_UNIT_SCALAR_H
+#define TESTS_UNIT_SCALAR_H
+
+#include "engine/padder.h"
+
+/* The values of all steps over a laid out batch: values[v] is (rows, columns), NULL for ids. */
+double **scalar_run(const struct plan *plan, const struct batch *batch);
+void scalar_free(const struct plan *plan, double **values);
+
+/* What an item's `pooled`, `output` (n_rows, output_columns; probabilities with item->softmax) should be. */
+void scalar_pooled(const struct plan *plan, const struct batch *batch, double **values, int64_t item, double *pooled);
+void scalar_output(const struct plan *plan, const struct batch *batch, double **values, int64_t item, double *output);
+
+#endif

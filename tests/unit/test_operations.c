@@ -1,0 +1,460 @@
+/* Every operation on the CPU backend against the double-precision scalar reference, over ragged random batches, and the
+ * same bits for an item alone. SEED chooses the random numbers. */
+#include "engine/backend.h"
+#include "tests/unit/scalar.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifndef KERNELS
+#define KERNELS "auto" /* test_operations_avx2.c and _baseline.c are this file with others */
+#endif
+
+#define MAX_ITEMS 6
+#define MAX_ROWS 512
+#define TOLERANCE 3e-6 /* of the largest value in the item's output */
+
+static uint64_t seed;
+
+static uint64_t next_random(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+static int64_t random_size(int64_t from, int64_t to)
+{
+    return from + (int64_t)(next_random() % (uint64_t)(to - from + 1));
+}
+
+static float random_float(void)
+{
+    return (float)(next_random() >> 40) / (float)(1 << 24) * 2 - 1;
+}
+
+/* ---- A plan whose weights are random ---- */
+
+struct bench {
+    struct backend *backend;
+    struct weights *weights;
+    char *file;
+    size_t file_size;
+    struct plan_builder builder;
+    struct plan *plan;
+    struct error error;
+};
+
+struct shape {
+    const char *name;
+    int64_t rows, columns; /* rows 0: a vector */
+};
+
+/* A safetensors file in memory with random F32 tensors of the given shapes. */
+static void make_weights(struct bench *bench, const struct shape *shapes, size_t count)
+{
+    char header[4096];
+    size_t length = 1, offset = 0;
+    header[0] = '{';
+    for (size_t i = 0; i < count; i++) {
+        char shape[64];
+        int64_t elements = shapes[i].rows ? shapes[i].rows * shapes[i].columns : shapes[i].columns;
+        if (shapes[i].rows)
+            snprintf(shape, sizeof shape, "[%lld,%lld]", (long long)shapes[i].rows, (long long)shapes[i].columns);
+        else
+            snprintf(shape, sizeof shape, "[%lld]", (long long)shapes[i].columns);
+        length += (size_t)snprintf(header + length, sizeof header - length,
+                                   "%s\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}", i ? "," : "",
+                                   shapes[i].name, shape, offset, offset + (size_t)elements * 4);
+        offset += (size_t)elements * 4;
+    }
+    header[length++] = '}';
+    bench->file_size = 8 + length + offset;
+    bench->file = calloc(1, bench->file_size);
+    uint64_t header_length = length;
+    memcpy(bench->file, &header_length, 8);
+    memcpy(bench->file + 8, header, length);
+    char *data = bench->file + 8 + length;
+    for (size_t i = 0; i < count; i++) { /* of the size that keeps a product's variance */
+        int64_t elements = shapes[i].rows ? shapes[i].rows * shapes[i].columns : shapes[i].columns;
+        for (int64_t e = 0; e < elements; e++, data += 4) {
+            float x = random_float() / sqrtf((float)(shapes[i].rows ? shapes[i].columns : 1));
+            memcpy(data, &x, 4);
+        }
+    }
+    if (weights_open_memory(bench->file, bench->file_size, "random", &bench->weights, &bench->error) != 0)
+        fail_msg("%s", bench->error.message);
+}
+
+static struct plan_builder *begin(struct bench *bench, const struct shape *shapes, size_t count)
+{
+    struct engine_options options = {.device = "cpu", .dtype = "f32", .kernels = KERNELS, .threads = 2};
+    memset(bench, 0, sizeof *bench);
+    if (backend_cpu.open(&options, &bench->backend, &bench->error) != 0) {
+        print_message("skipped: %s\n", bench->error.message);
+        skip();
+    }
+    make_weights(bench, shapes, count);
+    assert_int_equal(plan_begin(&bench->builder, bench->weights, &bench->error), 0);
+    return &bench->builder;
+}
+
+static void end(struct bench *bench)
+{
+    plan_free(bench->plan);
+    weights_close(bench->weights);
+    free(bench->file);
+    backend_cpu.close(bench->backend);
+}
+
+/* ---- A random batch through backend and reference ---- */
+
+struct results {
+    float *hidden, *pooled, *output;
+    int32_t *rows;
+};
+
+static void *random_rows(const struct plan_input *input, int64_t rows)
+{
+    int32_t *ids = calloc((size_t)(rows * input->input.columns), 4);
+    for (int64_t i = 0; i < rows * input->input.columns; i++) {
+        float x = random_float() * 3;
+        if (input->input.kind == INPUT_IDS)
+            ids[i] = (int32_t)(next_random() % 7);
+        else
+            memcpy(&ids[i], &x, 4);
+    }
+    return ids;
+}
+
+static void random_item(const struct plan *plan, struct engine_item *item, struct results *results)
+{
+    memset(item, 0, sizeof *item);
+    for (int i = 0; i < plan->n_inputs; i++) {
+        if (plan->inputs[i].fallback != PLAN_NONE && next_random() % 2)
+            continue;
+        int64_t most = plan->inputs[i].input.max_length;
+        item->inputs[i].length = random_size(1, most < MAX_ROWS / MAX_ITEMS ? most : MAX_ROWS / MAX_ITEMS);
+        item->inputs[i].data = random_rows(&plan->inputs[i], item->inputs[i].length);
+    }
+    size_t length = (size_t)item->inputs[0].length;
+    results->hidden = item->hidden = calloc(length * (size_t)plan->hidden_columns, sizeof(float));
+    results->pooled = item->pooled = calloc((size_t)plan->hidden_columns, sizeof(float));
+    results->output = item->output = calloc(length * (size_t)plan->output_columns, sizeof(float));
+    item->pooling = (enum pooling)(next_random() % POOLING_COUNT);
+    item->softmax = next_random() % 2;
+    item->n_rows = item->inputs[0].length;
+    results->rows = calloc(length, sizeof *results->rows);
+    if (next_random() % 2) {
+        item->n_rows = random_size(1, item->inputs[0].length);
+        for (int64_t i = 0; i < item->n_rows; i++)
+            results->rows[i] = (int32_t)(next_random() % length);
+        item->rows = results->rows;
+    }
+}
+
+static void free_item(struct engine_item *item, struct results *results)
+{
+    for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
+        free((void *)item->inputs[i].data);
+    free(results->hidden);
+    free(results->pooled);
+    free(results->output);
+    free(results->rows);
+}
+
+static void assert_close(const char *what, int64_t n, const float *found, const double *expected)
+{
+    double largest = 0.3;
+    for (int64_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs(expected[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(found[i] - expected[i]) <= TOLERANCE * largest))
+            fail_msg("%s[%lld]: found %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
+}
+
+static void compare_item(const struct plan *plan, const struct batch *batch, double **values, int64_t index)
+{
+    const struct engine_item *item = &batch->items[index];
+    int hidden = plan->steps[plan->n_steps - 1].x;
+    const struct layout *layout = &batch->layouts[plan->values[hidden].axis];
+    double *expected = calloc((size_t)((item->inputs[0].length + 1) * (plan->output_columns + plan->hidden_columns)),
+                              sizeof *expected);
+    assert_close("hidden", item->inputs[0].length * plan->hidden_columns, item->hidden,
+                 values[hidden] + layout->starts[index] * plan->hidden_columns);
+    scalar_pooled(plan, batch, values, index, expected);
+    assert_close("pooled", plan->hidden_columns, item->pooled, expected);
+    scalar_output(plan, batch, values, index, expected);
+    assert_close("output", item->n_rows * plan->output_columns, item->output, expected);
+    free(expected);
+}
+
+/* top_k of the output that was asked for in full: the same numbers, sorted. */
+static void compare_top_k(const struct bench *bench, struct backend_model *model, struct batch *batch,
+                          struct engine_item *item)
+{
+    struct engine_item top = *item;
+    int64_t columns = bench->plan->output_columns;
+    top.hidden = top.pooled = top.output = NULL;
+    top.top_k = random_size(1, columns < 9 ? columns : 9);
+    top.top_columns = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_columns);
+    top.top_values = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_values);
+    padder_lay_out(bench->plan, batch, &top, 1);
+    assert_int_equal(backend_cpu.run(model, batch, NULL), 0);
+    for (int64_t r = 0; r < top.n_rows; r++) {
+        const float *row = item->output + r * columns, *values = top.top_values + r * top.top_k;
+        const int32_t *places = top.top_columns + r * top.top_k;
+        for (int64_t i = 0; i < top.top_k; i++) {
+            int64_t better = 0;
+            for (int64_t c = 0; c < columns; c++)
+                better += row[c] > row[places[i]] || (row[c] == row[places[i]] && c < places[i]);
+            assert_int_equal(better, i);
+            assert_true(fabsf(values[i] - row[places[i]]) <= 1e-5f * fabsf(values[i]));
+        }
+    }
+    free(top.top_columns);
+    free(top.top_values);
+}
+
+/* Where the products' provider is not batch invariant. */
+static void assert_near(size_t n, const float *found, const float *expected)
+{
+    double largest = 0.3;
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)expected[i]));
+    for (size_t i = 0; i < n; i++)
+        assert_true(fabs((double)found[i] - (double)expected[i]) <= TOLERANCE * largest);
+}
+
+static void compare_alone(const struct bench *bench, struct backend_model *model, struct batch *batch,
+                          struct engine_item *item)
+{
+    struct engine_item alone = *item;
+    size_t hidden = (size_t)(item->inputs[0].length * bench->plan->hidden_columns);
+    size_t output = (size_t)(item->n_rows * bench->plan->output_columns);
+    alone.hidden = calloc(hidden, sizeof(float));
+    alone.output = calloc(output, sizeof(float));
+    padder_lay_out(bench->plan, batch, &alone, 1);
+    assert_int_equal(backend_cpu.run(model, batch, NULL), 0);
+    if (backend_cpu.batch_invariant(bench->backend)) {
+        assert_memory_equal(alone.hidden, item->hidden, hidden * sizeof(float));
+        assert_memory_equal(alone.output, item->output, output * sizeof(float));
+    } else {
+        assert_near(hidden, alone.hidden, item->hidden);
+        assert_near(output, alone.output, item->output);
+    }
+    free(alone.hidden);
+    free(alone.output);
+}
+
+static void run_and_compare(struct bench *bench)
+{
+    struct batch batch;
+    struct backend_model *model;
+    if (plan_finish(&bench->builder, MAX_ROWS, MAX_ITEMS, &bench->plan) != 0)
+        fail_msg("%s", bench->error.message);
+    assert_int_equal(padder_open(bench->plan, &batch, &bench->error), 0);
+    assert_int_equal(backend_cpu.prepare(bench->backend, bench->plan, &model, &bench->error), 0);
+    for (int repeat = 0; repeat < 3; repeat++) {
+        struct engine_item items[MAX_ITEMS];
+        struct results results[MAX_ITEMS];
+        int64_t count = random_size(1, MAX_ITEMS);
+        for (int64_t i = 0; i < count; i++)
+            random_item(bench->plan, &items[i], &results[i]);
+        padder_lay_out(bench->plan, &batch, items, count);
+        assert_int_equal(backend_cpu.run(model, &batch, NULL), 0);
+        double **values = scalar_run(bench->plan, &batch);
+        for (int64_t i = 0; i < count; i++)
+            compare_item(bench->plan, &batch, values, i);
+        scalar_free(bench->plan, values);
+        for (int64_t i = 0; i < count; i++) {
+            compare_alone(bench, model, &batch, &items[i]);
+            compare_top_k(bench, model, &batch, &items[i]);
+        }
+        for (int64_t i = 0; i < count; i++)
+            free_item(&items[i], &results[i]);
+    }
+    backend_cpu.unprepare(model);
+    padder_free(bench->plan, &batch);
+    end(bench);
+}
+
+#define COUNT(shapes) (sizeof(shapes) / sizeof *(shapes))
+
+/* ---- One test an operation ---- */
+
+static void test_embed_and_positions(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"table", 7, 33}, {"positions", 40, 33}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int ids = plan_input_ids(builder, "x", 7, 40);
+    int x = plan_embed(builder, ids, plan_matrix(builder, 7, 33, "table"));
+    x = plan_add_positions(builder, x, plan_matrix(builder, 40, 33, "positions"), PLAN_NONE, 1);
+    plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_axial_positions(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"rows", 5, 20}, {"columns", 8, 20}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 20, 40, PLAN_NONE);
+    x = plan_add_positions(builder, x, plan_matrix(builder, 5, 20, "rows"), plan_matrix(builder, 8, 20, "columns"), 8);
+    plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_layer_norm(void **state)
+{
+    (void)state;
+    for (int64_t columns = 1; columns < 200; columns = columns * 3 + 1) {
+        struct bench bench;
+        const struct shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}};
+        struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+        int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE);
+        x = plan_layer_norm(builder, x, plan_vector(builder, columns, "gain"), plan_vector(builder, columns, "bias"),
+                            1e-5f);
+        plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
+        run_and_compare(&bench);
+    }
+}
+
+/* `with_gelu` and `with_residual` are fused into the linear step. */
+static void check_linear(int64_t in, int64_t out, bool with_bias, bool with_gelu, bool with_residual)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"first", out, in}, {"second", out, out}, {"bias", 0, out}};
+    struct plan_builder *builder = begin(&bench, shapes, with_bias ? 3 : 2);
+    int x = plan_input_rows(builder, "x", in, 0, PLAN_NONE);
+    int y = plan_linear(builder, x, plan_matrix(builder, out, in, "first"), PLAN_NONE);
+    int z = plan_linear(builder, y, plan_matrix(builder, out, out, "second"),
+                        with_bias ? plan_vector(builder, out, "bias") : PLAN_NONE);
+    if (with_gelu)
+        z = plan_gelu(builder, z);
+    if (with_residual)
+        z = plan_add(builder, z, y, 1.0f);
+    plan_give(builder, z, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_linear(void **state)
+{
+    (void)state;
+    check_linear(1, 1, false, false, false);
+    check_linear(5, 3, true, true, true);
+    check_linear(32, 64, true, false, true);
+    check_linear(96, 300, true, true, false);
+    check_linear(520, 37, false, true, true);
+}
+
+static void test_fusion_leaves_read_values(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"w", 9, 9}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 9, 0, PLAN_NONE);
+    int y = plan_linear(builder, x, plan_matrix(builder, 9, 9, "w"), PLAN_NONE);
+    int z = plan_add(builder, plan_gelu(builder, y), y, 0.5f); /* y is read twice: neither step may be fused away */
+    plan_give(builder, z, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_project_sequence(void **state)
+{
+    (void)state;
+    const int64_t sizes[][2] = {{1, 1}, {7, 20}, {32, 65}, {96, 130}};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        struct bench bench;
+        int64_t k = sizes[i][0], columns = sizes[i][1];
+        const struct shape shapes[] = {{"projection", 70, k}};
+        struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+        int x = plan_input_rows(builder, "x", columns, 70, PLAN_NONE);
+        int projected = plan_project_sequence(builder, x, plan_matrix(builder, 70, k, "projection"));
+        plan_give(builder, plan_attend(builder, x, projected, projected, 1, 1, 0.1f), PLAN_NONE, PLAN_NONE, false);
+        run_and_compare(&bench);
+    }
+}
+
+static void check_attend(int64_t heads, int64_t kv_heads, int64_t dim_head, int64_t k)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"e", 60, k}, {"f", 60, k}, {"keys", kv_heads * dim_head, heads * dim_head}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", heads * dim_head, 60, PLAN_NONE);
+    int context = plan_input_rows(builder, "context", heads * dim_head, 60, 0);
+    int keys =
+        plan_linear(builder, context, plan_matrix(builder, kv_heads * dim_head, heads * dim_head, "keys"), PLAN_NONE);
+    int values = plan_project_sequence(builder, keys, plan_matrix(builder, 60, k, "f"));
+    keys = plan_project_sequence(builder, keys, plan_matrix(builder, 60, k, "e"));
+    int y = plan_attend(builder, x, keys, values, heads, kv_heads, 0.02f);
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_attend(void **state)
+{
+    (void)state;
+    check_attend(1, 1, 1, 1);
+    check_attend(4, 4, 8, 16);
+    check_attend(4, 1, 20, 7);
+    check_attend(2, 2, 64, 100);
+    check_attend(6, 3, 17, 33);
+}
+
+static void test_shift_tokens(void **state)
+{
+    (void)state;
+    const int64_t both[] = {1, 0, -1}, causal[] = {1, 0};
+    for (int64_t columns = 3; columns < 40; columns += 7) {
+        struct bench bench;
+        struct plan_builder *builder = begin(&bench, NULL, 0);
+        int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE);
+        x = plan_shift_tokens(builder, x, 3, both);
+        x = plan_shift_tokens(builder, x, 2, causal);
+        plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
+        run_and_compare(&bench);
+    }
+}
+
+static void test_output_layer(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"w", 700, 24}, {"b", 0, 700}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 24, 0, PLAN_NONE);
+    plan_give(builder, x, plan_matrix(builder, 700, 24, "w"), plan_vector(builder, 700, "b"), true);
+    run_and_compare(&bench);
+}
+
+int main(void)
+{
+    const char *given = getenv("SEED");
+    seed = given ? strtoull(given, NULL, 10) : 20261120;
+    print_message("SEED=%llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_embed_and_positions),
+        cmocka_unit_test(test_axial_positions),
+        cmocka_unit_test(test_layer_norm),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_fusion_leaves_read_values),
+        cmocka_unit_test(test_project_sequence),
+        cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_shift_tokens),
+        cmocka_unit_test(test_output_layer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

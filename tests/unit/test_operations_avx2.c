@@ -1,0 +1,2 @@
+#define KERNELS "avx2"
+#include "tests/unit/test_operations.c"

@@ -1,0 +1,2 @@
+#define KERNELS "baseline"
+#include "tests/unit/test_operations.c"
