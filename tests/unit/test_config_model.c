@@ -110,6 +110,7 @@ static void refuses_values_of_another_type(void **state)
     refuse("{\"name\": 1.5}", "found the fraction 1.5");
     refuse("{\"pooling\": \"sum\"}", "pooling: expected mean, cls, last or max, found \"sum\"");
     refuse("{\"pooling\": null}", "found null");
+    refuse("{\"pooling\": false}", "found false");
     refuse("{\"normalize\": 1}", "normalize: expected true or false, found 1");
     refuse("{\"padding\": \"default\"}", "padding: expected slice, zero, masked, autopad or exact, found \"default\"");
     refuse("{\"padding\": {}}", "found an object");

@@ -77,6 +77,7 @@ static void has_defaults(void **state)
     assert_int_equal(settings->port, 8080);
     assert_string_equal(settings->device, "auto");
     assert_string_equal(settings->dtype, "auto");
+    assert_string_equal(settings->kernels, "auto");
     assert_int_equal(settings->threads, 0);
     assert_int_equal(settings->http_threads, 2);
     assert_int_equal(settings->max_batch_tokens, 16384);
@@ -134,6 +135,20 @@ static void flag_beats_variable_beats_file_beats_default(void **state)
     reading = (struct reading){.argv = {"--config", path}, .environment = {"LINFORMERD_CONFIG=/nonexistent"}};
     accept(&reading);
     assert_int_equal(reading.settings.port, 1);
+    settings_free(&reading.settings);
+    unlink(path);
+}
+
+static void a_file_may_name_one_model(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/linformerd-settings-XXXXXX";
+    write_file(path, "{\"model\": \"name=a,b\"}");
+    struct reading reading = ARGUMENTS("--config", path);
+    accept(&reading);
+    assert_int_equal(reading.settings.n_models, 1);
+    assert_string_equal(reading.settings.models[0].name, "name");
+    assert_string_equal(reading.settings.models[0].path, "a,b");
     settings_free(&reading.settings);
     unlink(path);
 }
@@ -233,6 +248,7 @@ static void refuses_values_and_says_where_they_stand(void **state)
            "LINFORMERD_REQUEST_TIMEOUT_MS: expected milliseconds from 0 to 86400000, found '1s'");
     refuse(ARGUMENTS("--log-level=loud"), "--log-level: expected one of error, warning, info, debug, found 'loud'");
     refuse(ARGUMENTS("--dtype=f64"), "--dtype: expected one of auto, f32, tf32, bf16, f16, found 'f64'");
+    refuse(ARGUMENTS("--kernels=sse"), "--kernels: expected one of auto, avx512, avx2, baseline, found 'sse'");
     refuse(ARGUMENTS("--host="), "--host: the value is empty");
     refuse(VARIABLES("LINFORMERD_PORT="), "LINFORMERD_PORT: the value is empty");
     refuse(VARIABLES("LINFORMERD_CONFIG="), "LINFORMERD_CONFIG: the value is empty");
@@ -373,6 +389,7 @@ static void help_names_every_setting_within_100_columns(void **state)
         "--port N",
         "--device DEVICE",
         "--dtype DTYPE",
+        "--kernels NAME",
         "--threads N",
         "--http-threads N",
         "--max-batch-tokens N",
@@ -420,6 +437,7 @@ int main(void)
         cmocka_unit_test(has_defaults),
         cmocka_unit_test(flags_take_values_in_both_ways),
         cmocka_unit_test(flag_beats_variable_beats_file_beats_default),
+        cmocka_unit_test(a_file_may_name_one_model),
         cmocka_unit_test(models_of_a_stronger_source_replace_the_others),
         cmocka_unit_test(a_model_s_name_has_no_slash),
         cmocka_unit_test(help_and_version_win),

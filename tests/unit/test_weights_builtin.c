@@ -1,0 +1,34 @@
+#include "weights/weights.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void the_binary_holds_a_model(void **state)
+{
+    (void)state;
+    struct weights_builtin builtin = weights_builtin();
+    struct model_config config;
+    struct error error = {""};
+    if (model_config_parse(builtin.config, builtin.config_length, "built-in config.json", &config, &error) != 0)
+        fail_msg("%s", error.message);
+    assert_int_equal(config.tokenizer, TOKENIZER_BYTE); /* it must answer texts */
+    model_config_free(&config);
+
+    struct weights *weights;
+    if (weights_open_memory(builtin.model, builtin.model_size, "built-in model", &weights, &error) != 0)
+        fail_msg("%s", error.message);
+    assert_true(weights_count(weights) > 0);
+    for (size_t i = 0; i < weights_count(weights); i++)
+        assert_true(weights_at(weights, i)->dtype <= WEIGHTS_BF16);
+    weights_close(weights);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_binary_holds_a_model)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
