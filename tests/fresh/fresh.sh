@@ -21,10 +21,11 @@ fail() {
 }
 [ "$(id -u)" = 0 ] || fail "needs root: it makes root file systems and changes into them"
 
-# in_root ROOT USER COMMAND: in mount and process namespaces of its own, so that nothing outlives it.
+# in_root ROOT USER COMMAND: in mount and process namespaces of its own, so that nothing outlives it. It replaces the
+# shell that calls it: call it in one of its own.
 in_root() {
     # shellcheck disable=SC2016 # expanded by the inner shell
-    unshare --mount --pid --fork --kill-child bash -c '
+    exec unshare --mount --pid --fork --kill-child bash -c '
         set -e
         mount -t proc proc "$1/proc"
         mount -t sysfs -o ro sysfs "$1/sys"
@@ -37,7 +38,7 @@ in_root() {
 serves() {
     local log=$work/run.log
     ! docker/healthcheck.sh 2>/dev/null || fail "something serves on port 8080 already"
-    in_root "$1" "$2" "make run" >"$log" 2>&1 &
+    (in_root "$1" "$2" "make run") >"$log" 2>&1 &
     inside=$!
     until docker/healthcheck.sh 2>/dev/null; do
         kill -0 $inside 2>/dev/null || { cat "$log" && fail "make run ended"; }
@@ -75,13 +76,13 @@ serves "$work/root" root
 ! grep -E '^Missing|apt' "$work/run.log" || fail "make run installed something again"
 
 say "make test as root"
-in_root "$work/root" root "make test" >"$work/test.log" 2>&1 || { cat "$work/test.log" && fail "make test failed"; }
+(in_root "$work/root" root "make test") >"$work/test.log" 2>&1 || { cat "$work/test.log" && fail "make test failed"; }
 grep SKIP "$work/test.log" || true
 tail -n 1 "$work/test.log"
 
 say "make run as a user without sudo"
 new_root user alice
-! in_root "$work/user" alice "make run" >"$work/run.log" 2>&1 || fail "make run passed without its packages"
+! (in_root "$work/user" alice "make run") >"$work/run.log" 2>&1 || fail "make run passed without its packages"
 grep -F 'apt-get install' "$work/run.log" || { cat "$work/run.log" && fail "make run did not say what to install"; }
 
 say "make run as a user with sudo"
