@@ -20,7 +20,7 @@ struct arguments {
 static const struct argument lm_arguments[] = {
     {"num_tokens", ARGUMENT_SIZE, true, 0, FIELD(num_tokens)},
     {"dim", ARGUMENT_SIZE, true, 0, FIELD(dim)},
-    {"depth", ARGUMENT_SIZE, true, 0, FIELD(depth)},
+    {"depth", ARGUMENT_COUNT, true, 0, FIELD(depth)},
     {"max_seq_len", ARGUMENT_SIZE, true, 0, FIELD(max_seq_len)},
     {"heads", ARGUMENT_SIZE, false, 8, FIELD(heads)},
     {"dim_head", ARGUMENT_OPTIONAL_SIZE, false, 64, FIELD(dim_head)},

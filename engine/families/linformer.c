@@ -29,7 +29,7 @@ struct arguments {
         "dropout", ARGUMENT_TRAINING, false, 0, 0                                  \
     }
 #define STACK_ARGUMENTS                                          \
-    {"depth", ARGUMENT_SIZE, true, 0, FIELD(depth)},             \
+    {"depth", ARGUMENT_COUNT, true, 0, FIELD(depth)},            \
     {                                                            \
         "reversible", ARGUMENT_BOOL, false, 0, FIELD(reversible) \
     }

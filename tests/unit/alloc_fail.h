@@ -25,10 +25,12 @@ static struct {
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *block, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
 void __real_free(void *block);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *block, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t length);
 void __wrap_free(void *block);
@@ -55,6 +57,11 @@ void *__wrap_malloc(size_t size)
 void *__wrap_calloc(size_t count, size_t size)
 {
     return alloc_fail_now() ? NULL : alloc_fail_count(__real_calloc(count, size));
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return alloc_fail_now() ? NULL : alloc_fail_count(__real_aligned_alloc(alignment, size));
 }
 
 void *__wrap_realloc(void *block, size_t size)

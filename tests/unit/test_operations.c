@@ -2,6 +2,7 @@
  * same bits for an item alone. SEED chooses the random numbers. */
 #include "engine/backend.h"
 #include "tests/unit/scalar.h"
+#include "tests/unit/tensors.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -21,78 +22,16 @@
 #define MAX_ROWS 512
 #define TOLERANCE 3e-6 /* of the largest value in the item's output */
 
-static uint64_t seed;
-
-static uint64_t next_random(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
-}
-
-static int64_t random_size(int64_t from, int64_t to)
-{
-    return from + (int64_t)(next_random() % (uint64_t)(to - from + 1));
-}
-
-static float random_float(void)
-{
-    return (float)(next_random() >> 40) / (float)(1 << 24) * 2 - 1;
-}
-
 /* ---- A plan whose weights are random ---- */
 
 struct bench {
     struct backend *backend;
     struct weights *weights;
-    char *file;
-    size_t file_size;
+    void *file;
     struct plan_builder builder;
     struct plan *plan;
     struct error error;
 };
-
-struct shape {
-    const char *name;
-    int64_t rows, columns; /* rows 0: a vector */
-};
-
-/* A safetensors file in memory with random F32 tensors of the given shapes. */
-static void make_weights(struct bench *bench, const struct shape *shapes, size_t count)
-{
-    char header[4096];
-    size_t length = 1, offset = 0;
-    header[0] = '{';
-    for (size_t i = 0; i < count; i++) {
-        char shape[64];
-        int64_t elements = shapes[i].rows ? shapes[i].rows * shapes[i].columns : shapes[i].columns;
-        if (shapes[i].rows)
-            snprintf(shape, sizeof shape, "[%lld,%lld]", (long long)shapes[i].rows, (long long)shapes[i].columns);
-        else
-            snprintf(shape, sizeof shape, "[%lld]", (long long)shapes[i].columns);
-        length += (size_t)snprintf(header + length, sizeof header - length,
-                                   "%s\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}", i ? "," : "",
-                                   shapes[i].name, shape, offset, offset + (size_t)elements * 4);
-        offset += (size_t)elements * 4;
-    }
-    header[length++] = '}';
-    bench->file_size = 8 + length + offset;
-    bench->file = calloc(1, bench->file_size);
-    uint64_t header_length = length;
-    memcpy(bench->file, &header_length, 8);
-    memcpy(bench->file + 8, header, length);
-    char *data = bench->file + 8 + length;
-    for (size_t i = 0; i < count; i++) { /* of the size that keeps a product's variance */
-        int64_t elements = shapes[i].rows ? shapes[i].rows * shapes[i].columns : shapes[i].columns;
-        for (int64_t e = 0; e < elements; e++, data += 4) {
-            float x = random_float() / sqrtf((float)(shapes[i].rows ? shapes[i].columns : 1));
-            memcpy(data, &x, 4);
-        }
-    }
-    if (weights_open_memory(bench->file, bench->file_size, "random", &bench->weights, &bench->error) != 0)
-        fail_msg("%s", bench->error.message);
-}
 
 static struct plan_builder *begin(struct bench *bench, const struct shape *shapes, size_t count)
 {
@@ -102,7 +41,7 @@ static struct plan_builder *begin(struct bench *bench, const struct shape *shape
         print_message("skipped: %s\n", bench->error.message);
         skip();
     }
-    make_weights(bench, shapes, count);
+    bench->weights = tensors_random(shapes, count, &bench->file);
     assert_int_equal(plan_begin(&bench->builder, bench->weights, &bench->error), 0);
     return &bench->builder;
 }
@@ -128,7 +67,7 @@ static void *random_rows(const struct plan_input *input, int64_t rows)
     for (int64_t i = 0; i < rows * input->input.columns; i++) {
         float x = random_float() * 3;
         if (input->input.kind == INPUT_IDS)
-            ids[i] = (int32_t)(next_random() % 7);
+            ids[i] = (int32_t)(random_next() % 7);
         else
             memcpy(&ids[i], &x, 4);
     }
@@ -139,7 +78,7 @@ static void random_item(const struct plan *plan, struct engine_item *item, struc
 {
     memset(item, 0, sizeof *item);
     for (int i = 0; i < plan->n_inputs; i++) {
-        if (plan->inputs[i].fallback != PLAN_NONE && next_random() % 2)
+        if (plan->inputs[i].fallback != PLAN_NONE && random_next() % 2)
             continue;
         int64_t most = plan->inputs[i].input.max_length;
         item->inputs[i].length = random_size(1, most < MAX_ROWS / MAX_ITEMS ? most : MAX_ROWS / MAX_ITEMS);
@@ -149,14 +88,14 @@ static void random_item(const struct plan *plan, struct engine_item *item, struc
     results->hidden = item->hidden = calloc(length * (size_t)plan->hidden_columns, sizeof(float));
     results->pooled = item->pooled = calloc((size_t)plan->hidden_columns, sizeof(float));
     results->output = item->output = calloc(length * (size_t)plan->output_columns, sizeof(float));
-    item->pooling = (enum pooling)(next_random() % POOLING_COUNT);
-    item->softmax = next_random() % 2;
+    item->pooling = (enum pooling)(random_next() % POOLING_COUNT);
+    item->softmax = random_next() % 2;
     item->n_rows = item->inputs[0].length;
     results->rows = calloc(length, sizeof *results->rows);
-    if (next_random() % 2) {
+    if (random_next() % 2) {
         item->n_rows = random_size(1, item->inputs[0].length);
         for (int64_t i = 0; i < item->n_rows; i++)
-            results->rows[i] = (int32_t)(next_random() % length);
+            results->rows[i] = (int32_t)(random_next() % length);
         item->rows = results->rows;
     }
 }
@@ -443,7 +382,8 @@ static void test_output_layer(void **state)
 int main(void)
 {
     const char *given = getenv("SEED");
-    seed = given ? strtoull(given, NULL, 10) : 20261120;
+    uint64_t seed = given ? strtoull(given, NULL, 10) : 20261120;
+    random_seed(seed);
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_embed_and_positions),

@@ -1,0 +1,258 @@
+/* What the engine refuses, and how it says so. */
+#include "engine/engine.h"
+#include "tests/unit/tensors.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ATTENTION "linformer.LinformerSelfAttention"
+#define ATTENTION_KWARGS "{\"dim\": 8, \"seq_len\": 6, \"k\": 3, \"heads\": 2}"
+
+static const struct shape attention_shapes[] = {
+    {"proj_k", 6, 3},        {"proj_v", 6, 3},      {"to_k.weight", 8, 8}, {"to_out.bias", 0, 8},
+    {"to_out.weight", 8, 8}, {"to_q.weight", 8, 8}, {"to_v.weight", 8, 8},
+};
+#define N_SHAPES (sizeof attention_shapes / sizeof *attention_shapes)
+
+static struct engine *open_engine(void)
+{
+    struct engine *engine;
+    struct error error;
+    struct engine_options options = {
+        .device = "auto", .dtype = "auto", .max_batch_tokens = 32, .max_batch_requests = 4};
+    if (engine_open(&options, &engine, &error) != 0)
+        fail_msg("%s", error.message);
+    return engine;
+}
+
+static void parse_config(const char *architecture, const char *kwargs, const char *rest, struct model_config *config)
+{
+    char text[512];
+    struct error error;
+    snprintf(text, sizeof text, "{\"architecture\": \"%s\", \"kwargs\": %s%s}", architecture, kwargs, rest);
+    if (model_config_parse(text, strlen(text), "config.json", config, &error) != 0)
+        fail_msg("%s", error.message);
+}
+
+/* Loading fails and the message holds each of the words. */
+static void assert_refused(const struct shape *shapes, size_t count, const char *architecture, const char *kwargs,
+                           const char *rest, const char *first, const char *second)
+{
+    struct engine *engine = open_engine();
+    void *file;
+    struct weights *weights = tensors_random(shapes, count, &file);
+    struct model_config config;
+    struct model *model;
+    struct error error = {""};
+    parse_config(architecture, kwargs, rest, &config);
+    assert_int_equal(engine_load(engine, &config, weights, NULL, NULL, &model, &error), -1);
+    print_message("%s\n", error.message);
+    assert_non_null(strstr(error.message, first));
+    assert_non_null(strstr(error.message, second));
+    model_config_free(&config);
+    weights_close(weights);
+    free(file);
+    engine_close(engine);
+}
+
+static void device_and_dtype(void **state)
+{
+    (void)state;
+    struct engine *engine;
+    struct error error;
+    struct engine_options options = {.device = "cuda", .dtype = "auto", .max_batch_tokens = 1, .max_batch_requests = 1};
+    assert_int_equal(engine_open(&options, &engine, &error), -1);
+    assert_non_null(strstr(error.message, "cuda"));
+    options.device = "cpu";
+    options.dtype = "f16";
+    assert_int_equal(engine_open(&options, &engine, &error), -1);
+    assert_non_null(strstr(error.message, "f16"));
+    options.dtype = "f32";
+    options.kernels = "mmx";
+    assert_int_equal(engine_open(&options, &engine, &error), -1);
+    assert_non_null(strstr(error.message, "mmx"));
+}
+
+static void tensors(void **state)
+{
+    (void)state;
+    struct shape shapes[N_SHAPES + 1];
+    memcpy(shapes, attention_shapes, sizeof attention_shapes);
+    assert_refused(shapes + 1, N_SHAPES - 1, ATTENTION, ATTENTION_KWARGS, "", "\"proj_k\" [6, 3]", "missing");
+    shapes[2].name = "to_key.weight";
+    assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "\"to_k.weight\" [8, 8]", "missing");
+    shapes[2].name = "to_k.weight";
+    shapes[0] = (struct shape){"proj_k", 3, 6};
+    assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "expected shape [6, 3]", "found [3, 6]");
+    shapes[0] = attention_shapes[0];
+    shapes[3] = (struct shape){"to_out.bias", 1, 8};
+    assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "expected shape [8]", "found [1, 8]");
+    shapes[3] = attention_shapes[3];
+    shapes[N_SHAPES] = (struct shape){"to_q.bias", 0, 8};
+    assert_refused(shapes, N_SHAPES + 1, ATTENTION, ATTENTION_KWARGS, "", "\"to_q.bias\" [8]", "surplus");
+}
+
+static void configs(void **state)
+{
+    (void)state;
+    const struct shape *shapes = attention_shapes;
+    assert_refused(shapes, N_SHAPES, "linformer.Linfromer", "{}", "", "Linfromer", "linformer.LinformerLM");
+    assert_refused(shapes, N_SHAPES, ATTENTION, "{\"dim\": 8, \"seq_len\": 6, \"dropuot\": 0}", "", "dropuot",
+                   "dropout");
+    assert_refused(shapes, N_SHAPES, ATTENTION, "{\"dim\": 8}", "", "seq_len", ATTENTION);
+    assert_refused(shapes, N_SHAPES, ATTENTION, "{\"dim\": 8, \"seq_len\": 6, \"heads\": 3}", "", "dim 8", "heads 3");
+    assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, ", \"padding\": \"masked\"", "masked",
+                   "slice or exact");
+    assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, ", \"tokenizer\": {\"type\": \"byte\"}", "byte",
+                   "vocabulary");
+    assert_refused(shapes, N_SHAPES, "linear_attention_transformer.LinearAttentionTransformerLM",
+                   "{\"num_tokens\": 5, \"dim\": 8, \"depth\": 1, \"max_seq_len\": 6, \"causal\": true, "
+                   "\"linformer_settings\": {\"k\": 3}}",
+                   "", "causal", "linformer_settings");
+}
+
+/* ---- Items ---- */
+
+static struct model *load_attention(struct engine *engine, const char *rest)
+{
+    void *file;
+    struct weights *weights = tensors_random(attention_shapes, N_SHAPES, &file);
+    struct model_config config;
+    struct model *model;
+    struct error error;
+    parse_config(ATTENTION, ATTENTION_KWARGS, rest, &config);
+    if (engine_load(engine, &config, weights, NULL, NULL, &model, &error) != 0)
+        fail_msg("%s", error.message);
+    model_config_free(&config);
+    weights_close(weights);
+    free(file);
+    return model;
+}
+
+static void assert_bad_item(const struct model *model, const struct engine_item *item, const char *words)
+{
+    struct error error = {""};
+    assert_int_equal(model_check(model, item, &error), -1);
+    print_message("%s\n", error.message);
+    assert_non_null(strstr(error.message, words));
+}
+
+static void items(void **state)
+{
+    (void)state;
+    struct engine *engine = open_engine();
+    struct model *model = load_attention(engine, "");
+    struct error error;
+    static float rows[40 * 8], output[40 * 8];
+    int32_t wanted[] = {0, 7};
+    struct engine_item item = {0};
+    assert_bad_item(model, &item, "\"x\" is not given");
+    item.inputs[0].data = rows;
+    assert_bad_item(model, &item, "\"x\" is empty");
+    item.inputs[0].length = 7;
+    assert_bad_item(model, &item, "\"context\" has 7 rows; the model takes at most 6");
+    item.inputs[1].data = rows;
+    item.inputs[1].length = 2;
+    assert_int_equal(model_check(model, &item, &error), 0);
+    assert_int_equal(model_item_tokens(model, &item), 7);
+    item.inputs[0].length = 33;
+    assert_bad_item(model, &item, "at most 32"); /* the arena's limit: this class has none of its own */
+    item.inputs[0].length = 7;
+    item.output = output;
+    assert_bad_item(model, &item, "0 rows of the output are wanted; there are 7");
+    item.rows = wanted;
+    item.n_rows = 2;
+    assert_bad_item(model, &item, "positions[1] is 7");
+    item.n_rows = 1;
+    item.top_k = 9;
+    assert_bad_item(model, &item, "top_k is 9; expected 1 to 8");
+    model_close(model);
+    engine_close(engine);
+}
+
+static void exact_length(void **state)
+{
+    (void)state;
+    struct engine *engine = open_engine();
+    struct model *model = load_attention(engine, ", \"padding\": \"exact\"");
+    static float rows[6 * 8];
+    struct engine_item item = {0};
+    struct error error;
+    item.inputs[0].data = rows;
+    item.inputs[0].length = 5;
+    assert_bad_item(model, &item, "exactly 6");
+    item.inputs[0].length = 6;
+    assert_int_equal(model_check(model, &item, &error), 0);
+    model_close(model);
+    engine_close(engine);
+}
+
+static void ids(void **state)
+{
+    (void)state;
+    struct engine *engine = open_engine();
+    struct model_config config;
+    struct weights *weights;
+    struct model *model;
+    struct error error;
+    assert_int_equal(model_config_read("tests/reference/linformer_lm/config.json", &config, &error), 0);
+    assert_int_equal(weights_open("tests/reference/linformer_lm/model.safetensors", &weights, &error), 0);
+    assert_int_equal(engine_load(engine, &config, weights, NULL, NULL, &model, &error), 0);
+    int32_t tokens[] = {0, 96, 97, -1};
+    struct engine_item item = {0};
+    item.inputs[0].data = tokens;
+    item.inputs[0].length = 2;
+    assert_int_equal(model_check(model, &item, &error), 0);
+    item.inputs[0].length = 3;
+    assert_bad_item(model, &item, "x[2] is 97; the model's ids are 0 to 96");
+    item.inputs[0].data = tokens + 3;
+    item.inputs[0].length = 1;
+    assert_bad_item(model, &item, "x[0] is -1");
+    model_close(model);
+    weights_close(weights);
+    model_config_free(&config);
+    engine_close(engine);
+}
+
+/* --explain's last lines are a contract. */
+static void explanation_ends_with_bytes(void **state)
+{
+    (void)state;
+    struct engine *engine = open_engine();
+    struct model *model = load_attention(engine, "");
+    char *text;
+    size_t length;
+    char ending[128];
+    FILE *out = open_memstream(&text, &length);
+    model_explain(model, 6, out);
+    fclose(out);
+    snprintf(ending, sizeof ending, "\nweights_bytes %zu\narena_bytes %zu\n", model_info(model)->weights_bytes,
+             model_info(model)->arena_bytes);
+    assert_true(length > strlen(ending));
+    assert_string_equal(text + length - strlen(ending), ending);
+    assert_int_equal(model_info(model)->weights_bytes, (6 * 3 * 2 + 8 * 8 * 4 + 8) * sizeof(float));
+    free(text);
+    model_close(model);
+    engine_close(engine);
+}
+
+int main(void)
+{
+    random_seed(11);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_and_dtype),
+        cmocka_unit_test(tensors),
+        cmocka_unit_test(configs),
+        cmocka_unit_test(items),
+        cmocka_unit_test(exact_length),
+        cmocka_unit_test(ids),
+        cmocka_unit_test(explanation_ends_with_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
