@@ -64,7 +64,7 @@ $(BUILD)/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 
 $(foreach room,$(ROOMS),$(eval $(BUILD)/$(room).a: $(call objects,$(filter $(room)/%,$(SOURCES)))))
-$(ARCHIVES):
+%.a:
 	@mkdir -p $(@D) && rm -f $@
 	@$(AR) rcs $@ $^
 
@@ -87,11 +87,12 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
 
+.SECONDEXPANSION:
 # ---- Tests. Each program runs alone; tests/run.sh adds up what they count.
 TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/http/test_*.c)
 FUZZERS   := $(wildcard tests/fuzz/fuzz_*.c)
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
-helpers    = $(call objects,$(filter-out $(TESTS) %/alloc_fail.c,$(wildcard $(1))))
+HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 HTTP      := $(call programs,$(filter tests/http/%,$(TESTS)))
 FAKES     := $(call programs,$(filter %_fake.c,$(TESTS)))
 ALLOCS    := $(call programs,$(filter %_alloc.c,$(TESTS)))
@@ -99,10 +100,11 @@ ORDINARY  := $(filter-out $(HTTP) $(FAKES),$(call programs,$(TESTS)))
 REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
 WRAPPED   := $(shell grep -ohs '__wrap_[a-z_0-9]*' tests/unit/alloc_fail.[ch] | sed 's/__wrap_//' | sort -u)
 
-$(HTTP):     $(call helpers,tests/http/*.c) $(ARCHIVES)
-$(ORDINARY): $(call helpers,tests/unit/*.c tests/reference/*.c) $(ARCHIVES)
-$(FAKES):    $(BUILD)/tests/fake_engine.o $(call helpers,tests/unit/*.c) $(filter-out %/engine.a,$(ARCHIVES))
-$(ALLOCS):   $(call objects,$(wildcard tests/unit/alloc_fail.c))
+# What tests share is an archive as well: a program takes from it only what it names.
+$(HELPERS): $(BUILD)/%.a: $$(call objects,$$(filter-out $(TESTS),$$(wildcard $$*/*.c)))
+$(HTTP):     $(BUILD)/tests/http.a $(ARCHIVES)
+$(ORDINARY): $(BUILD)/tests/unit.a $(ARCHIVES)
+$(FAKES):    $(BUILD)/tests/fake_engine.o $(BUILD)/tests/unit.a $(filter-out %/engine.a,$(ARCHIVES))
 $(HTTP):     LDLIBS += -lcurl
 $(ALLOCS):   LDLIBS += $(patsubst %,-Wl$(,)--wrap=%,$(or $(WRAPPED),malloc calloc realloc strdup))
 , := ,
