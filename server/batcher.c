@@ -10,6 +10,7 @@
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/batcher.h"
 
+#include "server/clock.h"
 #include "server/log.h"
 #include "server/metrics.h"
 
@@ -18,7 +19,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define SECOND_NS INT64_C(1000000000)
 #define ALARM_STEP_NS INT64_C(1000000) /* each alarm walks all queues: not more often than this */
@@ -74,13 +74,6 @@ struct batcher {
     bool draining, closing, stopping;
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * SECOND_NS + now.tv_nsec;
-}
-
 /* ---- Queues. The lock is held. ---- */
 
 static void queue_append(struct queue *queue, struct job *job)
@@ -113,7 +106,7 @@ static bool job_waits(const struct job *job)
 static void job_end(struct job *job, struct job_list *ended)
 {
     assert(job->running == 0);
-    job->finished_ns = now_ns();
+    job->finished_ns = clock_ns();
     list_append(ended, job);
 }
 
@@ -193,7 +186,7 @@ static void batch_fill(struct batcher *batcher, int64_t model_index, struct job_
 {
     struct batch *batch = &batcher->batch;
     const struct batcher_options *options = &batcher->options;
-    int64_t now = now_ns();
+    int64_t now = clock_ns();
     int passed = 0;
     batch->model = batcher->models[model_index];
     for (struct job *job = batcher->queues[model_index].first, *next; job; job = next) {
@@ -364,12 +357,12 @@ static void batch_run(struct batcher *batcher)
     struct batch *batch = &batcher->batch;
     struct job_list ended = {NULL, NULL};
     struct error error = {""};
-    int64_t start = now_ns();
+    int64_t start = clock_ns();
     for (int64_t i = 0; i < batch->n_parts; i++)
         if (batch->parts[i].job_item == 0)
             batch->parts[i].job->started_ns = start;
     bool failed = model_run(batch->model, batch->items, batch->n_items, &error) != 0;
-    int64_t inference_ns = now_ns() - start;
+    int64_t inference_ns = clock_ns() - start;
     if (failed) {
         log_write(LOG_LEVEL_ERROR, "a batch failed", "architecture", model_info(batch->model)->architecture, "reason",
                   error.message, NULL);
@@ -430,7 +423,7 @@ static void *deadline_thread(void *argument)
     struct batcher *batcher = argument;
     pthread_mutex_lock(&batcher->lock);
     for (;;) {
-        int64_t now = now_ns();
+        int64_t now = clock_ns();
         if (now >= batcher->alarm_ns)
             expire_waiting(batcher, now);
         struct job_list ended = batcher->ended;
@@ -576,7 +569,7 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
     job->model_index = model_index;
     job->next_item = job->running = 0;
     job->waiting_tokens = job->tokens;
-    job->submitted_ns = now_ns();
+    job->submitted_ns = clock_ns();
 
     enum submit_status status = SUBMIT_OK;
     pthread_mutex_lock(&batcher->lock);

@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "server/batcher.h"
+#include "server/clock.h"
 #include "server/http.h"
 #include "server/log.h"
 #include "server/metrics.h"
@@ -18,19 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PROGRESS_AFTER_NS INT64_C(1000000000) /* a bar only for loads that take longer than this */
 #define PROGRESS_EVERY_NS INT64_C(100000000)
 #define PROGRESS_WIDTH 40
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
+#define SAME_SIGNAL_NS \
+    INT64_C(100000000) /* timeout(1) and others send one signal twice: to the process and its group */
 
 /* ---- Signals ---- */
 
@@ -42,7 +37,8 @@ struct signals {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum phase phase;
-    int received; /* the one that began the draining */
+    int received; /* the one that began the draining, and when */
+    int64_t received_ns;
 };
 
 static void signals_block(struct signals *signals)
@@ -54,34 +50,49 @@ static void signals_block(struct signals *signals)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* Returns whether the process ends at once. */
+static bool signals_take(struct signals *signals, int number)
+{
+    bool end = false;
+    pthread_mutex_lock(&signals->lock);
+    if (signals->phase == PHASE_SERVING) {
+        signals->phase = PHASE_DRAINING;
+        signals->received = number;
+        signals->received_ns = clock_ns();
+        pthread_cond_signal(&signals->changed);
+    } else if (signals->phase != PHASE_ENDED) {
+        end = number != signals->received || clock_ns() - signals->received_ns > SAME_SIGNAL_NS;
+    }
+    pthread_mutex_unlock(&signals->lock);
+    return end;
+}
+
+static bool signals_ended(struct signals *signals)
+{
+    pthread_mutex_lock(&signals->lock);
+    bool ended = signals->phase == PHASE_ENDED;
+    pthread_mutex_unlock(&signals->lock);
+    return ended;
+}
+
 static void *signals_thread(void *argument)
 {
     struct signals *signals = argument;
-    for (;;) {
+    while (!signals_ended(signals)) {
         int number = 0;
-        if (sigwait(&signals->set, &number) != 0)
-            continue;
-        pthread_mutex_lock(&signals->lock);
-        enum phase phase = signals->phase;
-        if (phase == PHASE_SERVING) {
-            signals->phase = PHASE_DRAINING;
-            signals->received = number;
-            pthread_cond_signal(&signals->changed);
-        }
-        pthread_mutex_unlock(&signals->lock);
-        if (phase == PHASE_ENDED)
-            return NULL;
-        if (phase != PHASE_SERVING) {
+        if (sigwait(&signals->set, &number) == 0 && signals_take(signals, number)) {
             log_write(LOG_LEVEL_WARNING, "ended by a signal", "signal", strsignal(number), NULL);
             _exit(128 + number);
         }
     }
+    return NULL;
 }
 
 static int signals_open(struct signals *signals, struct error *error)
 {
     signals->phase = PHASE_STARTING;
     signals->received = 0;
+    signals->received_ns = 0;
     pthread_mutex_init(&signals->lock, NULL);
     pthread_cond_init(&signals->changed, NULL);
     int status = pthread_create(&signals->thread, NULL, signals_thread, signals);
@@ -212,7 +223,7 @@ struct progress {
 static void progress_draw(void *context, double fraction)
 {
     struct progress *progress = context;
-    int64_t now = now_ns();
+    int64_t now = clock_ns();
     if (now - progress->start_ns < PROGRESS_AFTER_NS || now - progress->drawn_ns < PROGRESS_EVERY_NS)
         return;
     progress->drawn_ns = now;
@@ -249,14 +260,14 @@ static void log_loaded(const struct engine *engine, const struct source *source,
 
 static int source_load(const struct source *source, struct engine *engine, struct model **model, struct error *error)
 {
-    struct progress progress = {.name = source->name, .start_ns = now_ns()};
+    struct progress progress = {.name = source->name, .start_ns = clock_ns()};
     bool terminal = isatty(STDERR_FILENO);
     int status =
         engine_load(engine, &source->config, source->weights, terminal ? progress_draw : NULL, &progress, model, error);
     progress_clear(&progress);
     if (status != 0)
         return error_prefix(error, "model %s", source->name);
-    log_loaded(engine, source, *model, now_ns() - progress.start_ns);
+    log_loaded(engine, source, *model, clock_ns() - progress.start_ns);
     return 0;
 }
 
