@@ -90,22 +90,21 @@ static int choose_padding(const struct family_class *class, enum padding asked, 
     return error_set(error, "padding \"%s\": %s can have %s", padding_name(asked), class->name, can);
 }
 
-static int build_plan(const struct engine *engine, const struct model_config *config, const struct weights *weights,
-                      struct plan **plan, struct error *error)
+static int build_plan(const struct engine *engine, const struct model_config *config, struct plan_builder *builder,
+                      struct plan **plan)
 {
     enum padding padding;
-    const struct family_class *class = family_find(config->architecture, error);
-    if (!class || choose_padding(class, config->padding, &padding, error) != 0)
-        return -1;
-    struct plan_builder builder;
-    if (plan_begin(&builder, weights, error) != 0)
-        return -1;
-    class->build(&builder, class->name, config);
-    builder.plan->padding = padding;
-    return plan_finish(&builder, engine->max_batch_tokens, engine->max_batch_requests, plan);
+    const struct family_class *class = family_find(config->architecture, builder->error);
+    if (!class || choose_padding(class, config->padding, &padding, builder->error) != 0) {
+        builder->failed = true;
+    } else {
+        class->build(builder, class->name, config);
+        builder->plan->padding = padding;
+    }
+    return plan_finish(builder, engine->max_batch_tokens, engine->max_batch_requests, plan);
 }
 
-static void fill_info(struct model *model, const struct model_config *config, const struct weights *weights)
+static void fill_info(struct model *model, const struct model_config *config, int64_t parameters)
 {
     const struct plan *plan = model->plan;
     const struct backend_functions *functions = model->engine->functions;
@@ -115,8 +114,7 @@ static void fill_info(struct model *model, const struct model_config *config, co
         if (plan->padding == PADDING_EXACT && plan->inputs[i].own_limit)
             model->inputs[i].min_length = model->inputs[i].max_length;
     }
-    for (size_t i = 0; i < weights_count(weights); i++)
-        info->parameters += weights_at(weights, i)->elements;
+    info->parameters = parameters;
     for (int i = 0; i < plan->n_weights; i++)
         info->weights_bytes += (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof(float);
     info->arena_bytes = plan->arena_bytes + functions->scratch_bytes(model->resident);
@@ -156,17 +154,18 @@ int engine_load(struct engine *engine, const struct model_config *config, const 
         error_set(error, "out of memory while loading a model");
         goto fail;
     }
-    if (progress)
-        progress(context, 0.0);
-    if (build_plan(engine, config, weights, &loaded->plan, error) != 0)
+    struct plan_builder builder;
+    if (plan_begin(&builder, weights, error) != 0)
+        goto fail;
+    builder.progress = progress;
+    builder.progress_context = context;
+    if (build_plan(engine, config, &builder, &loaded->plan) != 0)
         goto fail;
     if (check_tokenizer(config, loaded->plan, error) != 0 || padder_open(loaded->plan, &loaded->batch, error) != 0)
         goto fail;
     if (engine->functions->prepare(engine->backend, loaded->plan, &loaded->resident, error) != 0)
         goto fail;
-    fill_info(loaded, config, weights);
-    if (progress)
-        progress(context, 1.0);
+    fill_info(loaded, config, builder.all_elements);
     *model = loaded;
     return 0;
 fail:
@@ -235,7 +234,7 @@ static int check_output(const struct model *model, const struct engine_item *ite
     int64_t length = item->inputs[0].length, columns = model->info.output_columns;
     if (item->top_k < 0 || item->top_k > columns)
         return error_set(error, "top_k is %lld; expected 1 to %lld", (long long)item->top_k, (long long)columns);
-    if (item->n_rows < 0 || (!item->rows && item->n_rows != length))
+    if (item->n_rows < 0 || item->n_rows > length || (!item->rows && item->n_rows != length))
         return error_set(error, "%lld rows of the output wanted; there are %lld", (long long)item->n_rows,
                          (long long)length);
     for (int64_t i = 0; item->rows && i < item->n_rows; i++)

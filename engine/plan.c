@@ -65,6 +65,8 @@ int plan_begin(struct plan_builder *builder, const struct weights *weights, stru
     memset(builder, 0, sizeof *builder);
     builder->weights = weights;
     builder->error = error;
+    for (size_t i = 0; i < weights_count(weights); i++)
+        builder->all_elements += weights_at(weights, i)->elements;
     builder->plan = calloc(1, sizeof *builder->plan);
     builder->used = calloc(weights_count(weights) + 1, sizeof *builder->used);
     if (!builder->plan || !builder->used) {
@@ -282,7 +284,11 @@ static int take_weight(struct plan_builder *builder, int rank, const int64_t *sh
     weight->data = malloc((size_t)tensor->elements * sizeof *weight->data + 1);
     if (!weight->name || !weight->data)
         return plan_fail(builder, "out of memory for tensor \"%s\" (%lld floats)", name, (long long)tensor->elements);
-    if (!weights_to_f32(tensor, weight->data))
+    bool converted = weights_to_f32(tensor, weight->data);
+    builder->taken_elements += tensor->elements;
+    if (builder->progress)
+        builder->progress(builder->progress_context, (double)builder->taken_elements / (double)builder->all_elements);
+    if (!converted)
         return plan_fail(builder, "%s: tensor \"%s\": expected dtype F32, F16, BF16 or F64, found %s",
                          weights_origin(builder->weights), name, weights_dtype_name(tensor->dtype));
     return builder->plan->n_weights - 1;

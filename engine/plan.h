@@ -107,6 +107,10 @@ struct plan_builder {
     bool *used; /* by weights_index: taken by the plan */
     struct error *error;
     bool failed;
+
+    void (*progress)(void *context, double fraction); /* of the weights' elements that are taken; NULL: nobody asks */
+    void *progress_context;
+    int64_t taken_elements, all_elements;
 };
 
 /* plan_begin succeeded: plan_finish is owed, whatever happens between. */

@@ -5,9 +5,9 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
 
-#define ALIGNMENT 64
+#define ALIGNMENT 64 /* bytes */
 
 struct backend {
     struct products products;
@@ -18,7 +18,8 @@ struct backend {
 
 struct backend_model {
     struct cpu_run run; /* all but the batch */
-    size_t scratch_bytes;
+    void *memory;       /* arena, then the threads' scratch, then the shared one */
+    size_t memory_bytes, scratch_bytes;
 };
 
 /* Cores that this process may use: less than the machine's under taskset or a container's cpuset. */
@@ -66,22 +67,34 @@ static bool batch_invariant(const struct backend *backend)
     return backend->products.batch_invariant;
 }
 
-/* Zeroed, so that surplus rows of the first batch hold numbers. */
-static void *allocate(size_t bytes)
+static int64_t round_up(int64_t n, int64_t multiple)
 {
-    size_t room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    void *memory = room >= bytes ? aligned_alloc(ALIGNMENT, room ? room : ALIGNMENT) : NULL;
-    if (memory)
-        memset(memory, 0, room);
-    return memory;
+    return (n + multiple - 1) / multiple * multiple;
 }
 
 static void unprepare(struct backend_model *model)
 {
-    free(model->run.arena);
-    free(model->run.scratch);
-    free(model->run.shared);
+    if (model->memory)
+        munmap(model->memory, model->memory_bytes);
     free(model);
+}
+
+/* Maps arena and scratch: zeroed, so that surplus rows of the first batch hold numbers, and resident only as far as
+ * batches reach. */
+static int map_memory(struct backend_model *model, size_t arena_bytes, size_t thread_bytes)
+{
+    if (__builtin_add_overflow(arena_bytes, model->scratch_bytes, &model->memory_bytes))
+        return -1;
+    if (model->memory_bytes == 0)
+        return 0;
+    void *memory = mmap(NULL, model->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return -1;
+    model->memory = memory;
+    model->run.arena = memory;
+    model->run.scratch = (float *)(model->run.arena + arena_bytes);
+    model->run.shared = (float *)(model->run.arena + arena_bytes + thread_bytes);
+    return 0;
 }
 
 static int prepare(struct backend *backend, struct plan *plan, struct backend_model **model, struct error *error)
@@ -95,21 +108,19 @@ static int prepare(struct backend *backend, struct plan *plan, struct backend_mo
     struct backend_model *prepared = calloc(1, sizeof *prepared);
     if (!prepared)
         return error_set(error, "out of memory while preparing a model");
-    size_t thread_bytes = (size_t)(thread_floats * backend->threads) * sizeof(float);
-    size_t shared_bytes = (size_t)shared_floats * sizeof(float);
-    prepared->scratch_bytes = thread_bytes + shared_bytes;
+    thread_floats = round_up(thread_floats, ALIGNMENT / (int64_t)sizeof(float));
+    shared_floats = round_up(shared_floats, ALIGNMENT / (int64_t)sizeof(float));
     prepared->run = (struct cpu_run){
         .plan = plan,
         .products = &backend->products,
         .vector = backend->vector,
-        .arena = allocate(plan->arena_bytes),
         .threads = backend->threads,
-        .scratch = allocate(thread_bytes),
         .scratch_floats = thread_floats,
-        .shared = allocate(shared_bytes),
     };
-    if (!prepared->run.arena || !prepared->run.scratch || !prepared->run.shared) {
-        unprepare(prepared);
+    size_t thread_bytes = (size_t)(thread_floats * backend->threads) * sizeof(float);
+    prepared->scratch_bytes = thread_bytes + (size_t)shared_floats * sizeof(float);
+    if (map_memory(prepared, plan->arena_bytes, thread_bytes) != 0) {
+        free(prepared);
         return error_set(error, "out of memory for the arena: %zu bytes for batches of %lld rows (--max-batch-tokens)",
                          plan->arena_bytes, (long long)plan->max_rows);
     }

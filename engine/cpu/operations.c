@@ -45,10 +45,10 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Threads for so many tasks: waking more than there is work for costs more than it brings. */
+/* All threads or the caller alone: libgomp ends and starts threads when a team's size changes. */
 static int threads_for(const struct cpu_run *run, int64_t tasks)
 {
-    return tasks < run->threads ? (int)tasks : run->threads;
+    return tasks > 1 ? run->threads : 1;
 }
 
 /* ---- On rows ---- */

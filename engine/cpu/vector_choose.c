@@ -19,11 +19,15 @@ int64_t vector_attend_scratch(int64_t k, int64_t dim_head)
 static enum instruction_set best_set(void)
 {
 #ifndef VECTOR_BASELINE_ONLY
+    /* Feature by feature: clang 14 does not know the levels x86-64-v3 and -v4 here. Processors with these have the
+     * smaller features of the level too. */
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("x86-64-v4"))
-        return SET_AVX512;
-    if (__builtin_cpu_supports("x86-64-v3"))
-        return SET_AVX2;
+    bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl");
+    if (v3)
+        return v4 ? SET_AVX512 : SET_AVX2;
 #endif
     return SET_BASELINE;
 }
