@@ -165,7 +165,7 @@ static void items(void **state)
     assert_bad_item(model, &item, "at most 32"); /* the arena's limit: this class has none of its own */
     item.inputs[0].length = 7;
     item.output = output;
-    assert_bad_item(model, &item, "0 rows of the output are wanted; there are 7");
+    assert_bad_item(model, &item, "0 rows of the output wanted; there are 7");
     item.rows = wanted;
     item.n_rows = 2;
     assert_bad_item(model, &item, "positions[1] is 7");
