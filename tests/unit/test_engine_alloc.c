@@ -20,20 +20,60 @@ static int load_and_close(struct error *error)
 static void loading_survives_each_failure(void **state)
 {
     (void)state;
+    assert_true(alloc_fail_each(load_and_close) > 50);
+}
+
+/* The first allocation of model_run would fail, so a batch that succeeds made none. */
+static void running_allocates_nothing(void **state)
+{
+    (void)state;
+    struct error error;
+    struct model *model;
+    int32_t ids[40] = {1, 2, 3};
+    float pooled[32], top_values[40 * 3];
+    int32_t top_columns[40 * 3];
+    struct engine_item item = {.inputs = {{ids, 40}}, .pooled = pooled, .n_rows = 40, .top_k = 3};
+    item.top_columns = top_columns;
+    item.top_values = top_values;
+    assert_int_equal(engine_load(engine, &config, weights, NULL, NULL, &model, &error), 0);
+    assert_int_equal(model_info(model)->hidden_columns, 32);
+    alloc_fail.failed = false;
+    alloc_fail.countdown = 1;
+    int checked = model_check(model, &item, &error), ran = model_run(model, &item, 1, &error);
+    alloc_fail.countdown = 0;
+    assert_int_equal(checked, 0);
+    assert_int_equal(ran, 0);
+    assert_false(alloc_fail.failed);
+    model_close(model);
+}
+
+static int open_all(void **state)
+{
+    (void)state;
     struct error error;
     struct engine_options options = {.device = "cpu", .dtype = "f32", .max_batch_tokens = 64, .max_batch_requests = 2};
-    assert_int_equal(engine_open(&options, &engine, &error), 0);
-    assert_int_equal(model_config_read(FOLDER "/config.json", &config, &error), 0);
-    assert_int_equal(weights_open(FOLDER "/model.safetensors", &weights, &error), 0);
-    assert_true(alloc_fail_each(load_and_close) > 50);
+    return engine_open(&options, &engine, &error) == 0 &&
+                   model_config_read(FOLDER "/config.json", &config, &error) == 0 &&
+                   weights_open(FOLDER "/model.safetensors", &weights, &error) == 0
+               ? 0
+               : -1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
     weights_close(weights);
     model_config_free(&config);
     engine_close(engine);
+    return 0;
 }
 
 int main(void)
 {
     json_set_alloc_funcs(malloc, free);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(loading_survives_each_failure)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loading_survives_each_failure),
+        cmocka_unit_test(running_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
 }

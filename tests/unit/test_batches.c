@@ -1,0 +1,262 @@
+/* The built-in model: the same bits for a sequence alone, in any batch, at any place in it; and the numbers that
+ * PyTorch computed from the same weights. SEED chooses lengths and ids. */
+#include "engine/engine.h"
+#include "tests/unit/tensors.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SEQUENCES 24
+#define WANTED_ROWS 3
+
+static struct engine *engine;
+static struct model *model;
+
+/* One sequence with all that can be asked of it. */
+struct sequence {
+    struct engine_item item;
+    int32_t *ids, rows[WANTED_ROWS], top_columns[WANTED_ROWS * 4];
+    float *hidden, *pooled, *output, top_values[WANTED_ROWS * 4];
+};
+
+static int load_builtin(void **state)
+{
+    (void)state;
+    struct weights_builtin builtin = weights_builtin();
+    struct engine_options options = {
+        .device = "cpu", .dtype = "f32", .threads = 2, .max_batch_tokens = 4096, .max_batch_requests = SEQUENCES};
+    struct model_config config;
+    struct weights *weights;
+    struct error error;
+    if (engine_open(&options, &engine, &error) != 0 ||
+        model_config_parse(builtin.config, builtin.config_length, "builtin", &config, &error) != 0 ||
+        weights_open_memory(builtin.model, builtin.model_size, "builtin", &weights, &error) != 0 ||
+        engine_load(engine, &config, weights, NULL, NULL, &model, &error) != 0) {
+        print_message("%s\n", error.message);
+        return -1;
+    }
+    weights_close(weights);
+    model_config_free(&config);
+    return 0;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    model_close(model);
+    engine_close(engine);
+    return 0;
+}
+
+static void make_sequence(struct sequence *sequence, int64_t length)
+{
+    const struct model_info *info = model_info(model);
+    memset(sequence, 0, sizeof *sequence);
+    sequence->ids = malloc((size_t)length * sizeof *sequence->ids);
+    for (int64_t i = 0; i < length; i++)
+        sequence->ids[i] = (int32_t)random_size(0, info->vocabulary - 1);
+    for (int i = 0; i < WANTED_ROWS; i++)
+        sequence->rows[i] = (int32_t)random_size(0, length - 1);
+    sequence->hidden = calloc((size_t)(length * info->hidden_columns), sizeof(float));
+    sequence->pooled = calloc((size_t)info->hidden_columns, sizeof(float));
+    sequence->output = calloc((size_t)(WANTED_ROWS * info->output_columns), sizeof(float));
+    sequence->item.inputs[0].data = sequence->ids;
+    sequence->item.inputs[0].length = length;
+    sequence->item.hidden = sequence->hidden;
+    sequence->item.pooled = sequence->pooled;
+    sequence->item.pooling = (enum pooling)random_size(0, POOLING_COUNT - 1);
+    sequence->item.output = sequence->output;
+    sequence->item.softmax = random_size(0, 1);
+    sequence->item.rows = sequence->rows;
+    sequence->item.n_rows = length < WANTED_ROWS ? length : WANTED_ROWS;
+    if (random_size(0, 3) == 0) {
+        sequence->item.top_k = 4;
+        sequence->item.top_columns = sequence->top_columns;
+        sequence->item.top_values = sequence->top_values;
+    }
+}
+
+static void free_sequence(struct sequence *sequence)
+{
+    free(sequence->ids);
+    free(sequence->hidden);
+    free(sequence->pooled);
+    free(sequence->output);
+}
+
+/* The same sequence again, with room of its own for the results. */
+static struct sequence repeat_of(const struct sequence *sequence)
+{
+    struct sequence again = *sequence;
+    const struct model_info *info = model_info(model);
+    again.ids = NULL;
+    again.item.hidden = again.hidden =
+        calloc((size_t)(sequence->item.inputs[0].length * info->hidden_columns), sizeof(float));
+    again.item.pooled = again.pooled = calloc((size_t)info->hidden_columns, sizeof(float));
+    again.item.output = again.output = calloc((size_t)(WANTED_ROWS * info->output_columns), sizeof(float));
+    return again;
+}
+
+static void run(struct engine_item *items, int64_t count)
+{
+    struct error error;
+    for (int64_t i = 0; i < count; i++)
+        if (model_check(model, &items[i], &error) != 0)
+            fail_msg("%s", error.message);
+    if (model_run(model, items, count, &error) != 0)
+        fail_msg("%s", error.message);
+}
+
+static void assert_same(const float *found, const float *expected, int64_t n)
+{
+    if (model_info(model)->batch_invariant) {
+        assert_memory_equal(found, expected, (size_t)n * sizeof(float));
+        return;
+    }
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += pow((double)found[i] - (double)expected[i], 2);
+        norm += pow((double)expected[i], 2);
+    }
+    assert_true(sqrt(difference) <= 1e-6 * sqrt(norm));
+}
+
+/* Runs the sequence alone and compares with what it gave in company. */
+static void compare_alone(const struct sequence *sequence)
+{
+    const struct model_info *info = model_info(model);
+    struct sequence alone = repeat_of(sequence);
+    alone.item.top_columns = alone.top_columns;
+    alone.item.top_values = alone.top_values;
+    run(&alone.item, 1);
+    assert_same(sequence->hidden, alone.hidden, sequence->item.inputs[0].length * info->hidden_columns);
+    assert_same(sequence->pooled, alone.pooled, info->hidden_columns);
+    if (sequence->item.top_k == 0)
+        assert_same(sequence->output, alone.output, sequence->item.n_rows * info->output_columns);
+    else
+        assert_memory_equal(sequence->top_columns, alone.top_columns, sizeof alone.top_columns);
+    free_sequence(&alone);
+}
+
+static void results_do_not_depend_on_batch_mates(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 4; round++) {
+        struct sequence sequences[SEQUENCES];
+        struct engine_item items[SEQUENCES];
+        int64_t count = random_size(2, SEQUENCES), room = 4096;
+        for (int64_t i = 0; i < count; i++) {
+            int64_t most = room - (count - i - 1);
+            make_sequence(&sequences[i], random_size(1, most < 400 ? most : 400));
+            room -= sequences[i].item.inputs[0].length;
+            items[i] = sequences[i].item;
+        }
+        run(items, count);
+        for (int64_t i = 0; i < count; i++) {
+            compare_alone(&sequences[i]);
+            free_sequence(&sequences[i]);
+        }
+    }
+}
+
+/* ---- Against PyTorch ---- */
+
+static const struct weights_tensor *tensor(const struct weights *weights, int index, const char *name)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%d/%s", index, name);
+    return weights_find(weights, full);
+}
+
+static int64_t integer_at(const struct weights_tensor *integers, int64_t index)
+{
+    int64_t value;
+    memcpy(&value, (const char *)integers->data + (size_t)index * sizeof value, sizeof value);
+    return value;
+}
+
+static double relative_l2(int64_t n, const float *found, const struct weights_tensor *expected_tensor)
+{
+    float *expected = malloc((size_t)n * sizeof *expected);
+    assert_int_equal(expected_tensor->elements, n);
+    assert_true(weights_to_f32(expected_tensor, expected));
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += pow((double)found[i] - (double)expected[i], 2);
+        norm += pow((double)expected[i], 2);
+    }
+    free(expected);
+    return sqrt(difference / norm);
+}
+
+static void normalize(int64_t n, float *vector)
+{
+    double norm = 0;
+    for (int64_t i = 0; i < n; i++)
+        norm += pow((double)vector[i], 2);
+    for (int64_t i = 0; i < n; i++)
+        vector[i] = (float)((double)vector[i] / sqrt(norm));
+}
+
+static void compare_with_pytorch(const struct weights *parity, int index)
+{
+    const struct model_info *info = model_info(model);
+    const struct weights_tensor *x = tensor(parity, index, "in/x"), *rows = tensor(parity, index, "out/rows");
+    struct engine_item item = {0};
+    int32_t *ids = calloc((size_t)x->elements, sizeof *ids), *wanted = calloc((size_t)rows->elements, sizeof *wanted);
+    for (int64_t i = 0; i < x->elements; i++)
+        ids[i] = (int32_t)integer_at(x, i);
+    for (int64_t i = 0; i < rows->elements; i++)
+        wanted[i] = (int32_t)integer_at(rows, i);
+    item.inputs[0].data = ids;
+    item.inputs[0].length = x->elements;
+    item.rows = wanted;
+    item.n_rows = rows->elements;
+    item.output = calloc((size_t)(rows->elements * info->output_columns), sizeof(float));
+    item.pooled = calloc((size_t)info->hidden_columns, sizeof(float));
+    run(&item, 1);
+    normalize(info->hidden_columns, item.pooled);
+    double output =
+        relative_l2(rows->elements * info->output_columns, item.output, tensor(parity, index, "out/output"));
+    double pooled = relative_l2(info->hidden_columns, item.pooled, tensor(parity, index, "out/embedding"));
+    print_message("%lld ids: logits off by %.1e, embedding by %.1e\n", (long long)x->elements, output, pooled);
+    assert_true(output <= 1e-5 && pooled <= 1e-5);
+    free(item.output);
+    free(item.pooled);
+    free(ids);
+    free(wanted);
+}
+
+static void builtin_agrees_with_pytorch(void **state)
+{
+    (void)state;
+    struct weights *parity;
+    struct error error;
+    if (weights_open("weights/builtin/parity.safetensors", &parity, &error) != 0)
+        fail_msg("%s", error.message);
+    int index = 0;
+    for (; tensor(parity, index, "in/x"); index++)
+        compare_with_pytorch(parity, index);
+    assert_true(index > 0);
+    weights_close(parity);
+}
+
+int main(void)
+{
+    const char *given = getenv("SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : 20261120;
+    random_seed(seed);
+    print_message("SEED=%llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_do_not_depend_on_batch_mates),
+        cmocka_unit_test(builtin_agrees_with_pytorch),
+    };
+    return cmocka_run_group_tests(tests, load_builtin, unload);
+}
