@@ -1,6 +1,5 @@
 # linformerd. `make help` lists the targets; README.md says more about each.
 # Variables: CC CFLAGS LDFLAGS BUILD SANITIZE=address|thread|fuzzer ARGS PREFIX DESTDIR FUZZ_SECONDS V=1
-CC           ?= gcc
 CFLAGS       ?= -O2 -g
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -147,7 +146,11 @@ fuzz: ## fuzzes each target with clang for FUZZ_SECONDS (60)
 	$(MAKE) --no-print-directory programs-fuzz SANITIZE=fuzzer BUILD=$(BUILD)/fuzz CC=clang
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(call in,fuzz,$(call programs,$(FUZZERS)))
 
-test-fresh: ## proves `make run` and `make test` on a bare Debian 12 (root, network, half an hour)
+test-image: ## installs what it needs, builds docker/Dockerfile and runs its image (root)
+	@docker/packages.sh image
+	@BUILD=$(BUILD) tests/run.sh tests/image/test_image.sh
+
+test-fresh: ## proves `make run` and `make test` on a bare Debian 12 (root, network)
 	@docker/packages.sh fresh
 	tests/fresh/fresh.sh
 
@@ -175,8 +178,8 @@ help: ## shows this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 FORCE:
-.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-fresh run bench \
-    format install clean help FORCE
+.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-image test-fresh run \
+    bench format install clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

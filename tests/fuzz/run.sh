@@ -9,8 +9,8 @@ for program in "$@"; do
     found=$program.corpus
     mkdir -p "$found"
     echo "---- $name, ${FUZZ_SECONDS:-60} s"
-    "$program" -max_total_time="${FUZZ_SECONDS:-60}" -print_final_stats=1 -artifact_prefix="$program." \
+    "$program" -max_total_time="${FUZZ_SECONDS:-60}" -artifact_prefix="$program." \
         "$found" "tests/fuzz/corpus/$name" >"$program.log" 2>&1 || failed=1
-    tail -n 12 "$program.log"
+    tail -n 6 "$program.log"
 done
 exit "$failed"
