@@ -160,8 +160,9 @@ run: ## installs what is missing, builds, and serves the built-in model on 127.0
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)
 
-bench: all ## loads the daemon with curl and prints rates and percentiles
-	@docker/packages.sh test
+bench: ## loads the daemon with curl and prints rates and percentiles
+	@docker/packages.sh build test
+	@$(MAKE) --no-print-directory all
 	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
 
 format: ## formats the C sources with clang-format

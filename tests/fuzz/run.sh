@@ -10,7 +10,7 @@ for program in "$@"; do
     mkdir -p "$found"
     echo "---- $name, ${FUZZ_SECONDS:-60} s"
     "$program" -max_total_time="${FUZZ_SECONDS:-60}" -artifact_prefix="$program." \
-        "$found" "tests/fuzz/corpus/$name" >"$program.log" 2>&1 || failed=1
-    tail -n 6 "$program.log"
+        "$found" "tests/fuzz/corpus/$name" >"$program.log" 2>&1 || { failed=1 && tail -n 40 "$program.log"; }
+    grep -E '^(Done|SUMMARY)' "$program.log" || true
 done
 exit "$failed"
