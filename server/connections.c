@@ -17,7 +17,9 @@ enum {
     HIGHER_DESCRIPTORS = 4096,
     NONE = -1,
 };
-#define START_PATIENCE_NS INT64_C(1000000000) /* for connections on their way into an event loop, when all ends */
+/* When all ends: for connections on their way into an event loop, and for new ones whose client connected in order to
+ * say something and may not have got round to it. */
+#define START_PATIENCE_NS INT64_C(1000000000)
 
 enum slot_state { SLOT_FREE, SLOT_IDLE, SLOT_BUSY, SLOT_EVICTED };
 
@@ -25,6 +27,8 @@ struct slot {
     int previous, next; /* in the idle list */
     unsigned char state;
     bool unread;
+    bool silent; /* no request came yet */
+    int64_t started_ns;
 };
 
 struct connections {
@@ -148,7 +152,7 @@ void connections_started(struct connections *connections, int fd)
     pthread_mutex_lock(&connections->lock);
     connections->admitted--;
     connections->count++;
-    connections->slots[fd] = (struct slot){0};
+    connections->slots[fd] = (struct slot){.silent = true, .started_ns = clock_ns()};
     idle_append(connections, fd);
     pthread_cond_broadcast(&connections->changed);
     pthread_mutex_unlock(&connections->lock);
@@ -165,6 +169,10 @@ void connections_busy(struct connections *connections, int fd)
 void connections_idle(struct connections *connections, int fd)
 {
     pthread_mutex_lock(&connections->lock);
+    if (connections->slots[fd].silent) {
+        connections->slots[fd].silent = false;
+        pthread_cond_broadcast(&connections->changed);
+    }
     if (connections->slots[fd].state == SLOT_IDLE)
         idle_remove(connections, fd, SLOT_BUSY);
     if (connections->slots[fd].state == SLOT_BUSY)
@@ -196,14 +204,31 @@ void connections_closed(struct connections *connections, int fd)
         linger_add(connections->room, copy);
 }
 
+/* Until when a client that has just connected is waited for; 0: there is none. The lock is held. */
+static int64_t patience_until(const struct connections *connections)
+{
+    int64_t now = clock_ns(), until = connections->admitted > 0 ? now + START_PATIENCE_NS : 0;
+
+    for (int fd = 0; fd < connections->n_slots; fd++) {
+        const struct slot *slot = &connections->slots[fd];
+        int64_t patience = slot->started_ns + START_PATIENCE_NS;
+
+        if (slot->state == SLOT_IDLE && slot->silent && patience > now && patience > until)
+            until = patience;
+    }
+    return until;
+}
+
 void connections_finish(struct connections *connections)
 {
-    int64_t until_ns = clock_ns() + START_PATIENCE_NS;
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    int64_t last_ns = clock_ns() + 2 * START_PATIENCE_NS, until_ns;
 
     pthread_mutex_lock(&connections->lock);
-    while (connections->admitted > 0 && pthread_cond_timedwait(&connections->changed, &connections->lock, &until) == 0)
-        ;
+    while ((until_ns = patience_until(connections)) != 0 && clock_ns() < last_ns) {
+        struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+
+        pthread_cond_timedwait(&connections->changed, &connections->lock, &until);
+    }
     for (int fd = 0; fd < connections->n_slots; fd++) {
         if (connections->slots[fd].state != SLOT_FREE)
             shutdown(fd, SHUT_RD); /* what has arrived can still be read, then the stream ends */

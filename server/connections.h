@@ -26,7 +26,8 @@ void connections_unread(struct connections *connections, int fd); /* its client 
 /* Before the descriptor is closed: where bytes are unread, a copy of it lingers. */
 void connections_closed(struct connections *connections, int fd);
 
-/* Lets each connection read what it has, no more, and waits until all are closed. Nothing is admitted meanwhile. */
+/* Lets each connection read what it has, no more, and waits until all are closed; the newest ones get a second to say
+ * what they were made for. Nothing is admitted meanwhile. */
 void connections_finish(struct connections *connections);
 
 #endif

@@ -5,6 +5,7 @@
 #include "server/log.h"
 
 #include <errno.h>
+#include <linux/filter.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -17,9 +18,10 @@
 
 enum {
     MAX_SOCKETS = 8,
-    BACKLOG = 4096,      /* the kernel cuts it to net.core.somaxconn */
-    PORT_ATTEMPTS = 16,  /* a free port of the first address may be taken on the next one */
-    RESOURCE_PAUSE = 20, /* milliseconds, when the process or the system is out of descriptors or memory */
+    BACKLOG = 4096,        /* the kernel cuts it to net.core.somaxconn */
+    PORT_ATTEMPTS = 16,    /* a free port of the first address may be taken on the next one */
+    HANDSHAKE_PAUSE = 100, /* milliseconds that the last handshakes get */
+    RESOURCE_PAUSE = 20,   /* milliseconds, when the process or the system is out of descriptors or memory */
 };
 
 struct listener {
@@ -162,6 +164,35 @@ static void accept_waiting(struct listener *listener, int socket)
     }
 }
 
+/* Drops each SYN, so that no handshake begins any more, while those that have begun can end and be taken: to close a
+ * socket resets a client that is connected to it and not taken yet, and that client may have sent its request. One
+ * whose SYN is dropped sends it again a second later and is refused. Where the kernel has no filters, a few may be
+ * reset. */
+static void stop_handshakes(int socket)
+{
+    enum { FLAGS_OFFSET = 13, SYN = 2 }; /* in the TCP header, where the filter's data begins */
+    struct sock_filter instructions[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS_OFFSET),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    struct sock_fprog program = {.len = sizeof instructions / sizeof instructions[0], .filter = instructions};
+
+    setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+/* Takes what still comes until nothing has come for a while. */
+static void take_the_last(struct listener *listener)
+{
+    for (int i = 0; i < listener->n_sockets; i++)
+        stop_handshakes(listener->polled[i].fd);
+    do {
+        for (int i = 0; i < listener->n_sockets; i++)
+            accept_waiting(listener, listener->polled[i].fd);
+    } while (poll(listener->polled, (nfds_t)listener->n_sockets, HANDSHAKE_PAUSE) > 0);
+}
+
 static void *listen_thread(void *argument)
 {
     struct listener *listener = argument;
@@ -176,8 +207,7 @@ static void *listen_thread(void *argument)
                 accept_waiting(listener, listener->polled[i].fd);
         }
     }
-    for (int i = 0; i < listener->n_sockets; i++)
-        accept_waiting(listener, listener->polled[i].fd);
+    take_the_last(listener);
     return NULL;
 }
 

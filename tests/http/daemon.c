@@ -1,0 +1,342 @@
+/* daemon: the real binary under test, and clients of it. */
+#define _GNU_SOURCE /* pipe2 */
+#include "tests/http/daemon.h"
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_ARGUMENTS = 32 };
+
+struct daemon {
+    pid_t process;
+    int port;
+    FILE *log;
+    pthread_t reader; /* passes the log on, so that its pipe never fills */
+};
+
+/* ---- The process ---- */
+
+static void *pass_log_on(void *argument)
+{
+    struct daemon *daemon = argument;
+    char line[1024];
+
+    while (fgets(line, sizeof line, daemon->log))
+        fputs(line, stderr);
+    return NULL;
+}
+
+/* Reads the log up to the line that tells the port. */
+static int read_port(FILE *log)
+{
+    char line[1024];
+
+    while (fgets(line, sizeof line, log)) {
+        char *address = strstr(line, "listening on http://"), *colon;
+
+        fputs(line, stderr);
+        if (!address)
+            continue;
+        colon = strrchr(address, ':'); /* behind an IPv6 address in brackets too */
+        return colon ? atoi(colon + 1) : 0;
+    }
+    return 0;
+}
+
+static void run_daemon(int log, char **arguments)
+{
+    struct rlimit descriptors;
+
+    if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+        descriptors.rlim_cur = descriptors.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &descriptors);
+    }
+    dup2(log, STDERR_FILENO);
+    execv(arguments[0], arguments);
+    perror(arguments[0]);
+    _exit(127);
+}
+
+struct daemon *daemon_start(const char *const *given)
+{
+    const char *binary = getenv("LINFORMERD");
+    char *arguments[MAX_ARGUMENTS] = {(char *)(binary ? binary : "build/linformerd"), (char *)"--port", (char *)"0"};
+    struct daemon *daemon = calloc(1, sizeof *daemon);
+    int pipes[2], count = 3;
+
+    assert_non_null(daemon);
+    signal(SIGPIPE, SIG_IGN);
+    curl_global_init(CURL_GLOBAL_ALL);
+    for (; given && *given; given++) {
+        assert_true(count < MAX_ARGUMENTS - 1);
+        arguments[count++] = (char *)*given;
+    }
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+    daemon->process = fork();
+    assert_true(daemon->process >= 0);
+    if (daemon->process == 0)
+        run_daemon(pipes[1], arguments);
+    close(pipes[1]);
+    daemon->log = fdopen(pipes[0], "r");
+    assert_non_null(daemon->log);
+    daemon->port = read_port(daemon->log);
+    assert_true(daemon->port > 0);
+    assert_int_equal(pthread_create(&daemon->reader, NULL, pass_log_on, daemon), 0);
+    return daemon;
+}
+
+int daemon_port(const struct daemon *daemon)
+{
+    return daemon->port;
+}
+
+void daemon_terminate(struct daemon *daemon)
+{
+    assert_int_equal(kill(daemon->process, SIGTERM), 0);
+}
+
+void daemon_join(struct daemon *daemon)
+{
+    int status;
+
+    assert_int_equal(waitpid(daemon->process, &status, 0), daemon->process);
+    pthread_join(daemon->reader, NULL);
+    fclose(daemon->log);
+    free(daemon);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+void daemon_stop(struct daemon *daemon)
+{
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+}
+
+/* ---- Requests through libcurl ---- */
+
+struct text {
+    char *data;
+    size_t length;
+};
+
+static size_t text_append(char *data, size_t size, size_t count, void *context)
+{
+    struct text *text = context;
+
+    text->data = realloc(text->data, text->length + size * count + 1);
+    if (!text->data)
+        return 0;
+    memcpy(text->data + text->length, data, size * count);
+    text->length += size * count;
+    text->data[text->length] = '\0';
+    return size * count;
+}
+
+static void set_options(CURL *curl, const struct call *call, const char *url, struct curl_slist *headers)
+{
+    bool head = call->method && strcmp(call->method, "HEAD") == 0;
+
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, text_append);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, text_append);
+    if (call->body) {
+        curl_easy_setopt(curl, CURLOPT_POST, 1L);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
+                         (curl_off_t)(call->length ? call->length : strlen(call->body)));
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, call->body);
+    } else {
+        curl_easy_setopt(curl, head ? CURLOPT_NOBODY : CURLOPT_HTTPGET, 1L);
+    }
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, head ? NULL : call->method);
+}
+
+struct answer daemon_call(const struct daemon *daemon, const struct call *call)
+{
+    CURL *curl = call->curl ? call->curl : curl_easy_init();
+    struct curl_slist *headers = NULL;
+    struct text head = {NULL, 0}, body = {NULL, 0};
+    struct answer answer = {0};
+    char url[256];
+
+    assert_non_null(curl);
+    snprintf(url, sizeof url, "http://%s:%d%s", call->host ? call->host : "127.0.0.1", daemon->port, call->path);
+    for (size_t i = 0; i < LENGTH(call->headers) && call->headers[i]; i++)
+        headers = curl_slist_append(headers, call->headers[i]);
+    set_options(curl, call, url, headers);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &body);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &head);
+    answer.error = (int)curl_easy_perform(curl);
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer.status);
+    curl_easy_getinfo(curl, CURLINFO_NUM_CONNECTS, &answer.connects);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, NULL);
+    curl_slist_free_all(headers);
+    if (!call->curl)
+        curl_easy_cleanup(curl);
+    answer.headers = head.data ? head.data : strdup("");
+    answer.body = body.data ? body.data : strdup("");
+    answer.length = body.length;
+    answer.json = json_loadb(answer.body, answer.length, JSON_DECODE_ANY, NULL);
+    return answer;
+}
+
+void answer_free(struct answer *answer)
+{
+    json_decref(answer->json);
+    free(answer->headers);
+    free(answer->body);
+    memset(answer, 0, sizeof *answer);
+}
+
+char *answer_header(const struct answer *answer, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (const char *line = answer->headers; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        if (strncasecmp(line, name, length) == 0 && line[length] == ':') {
+            const char *value = line + length + 1 + strspn(line + length + 1, " ");
+
+            return strndup(value, strcspn(value, "\r\n"));
+        }
+    }
+    return NULL;
+}
+
+struct answer daemon_post(const struct daemon *daemon, const char *path, const char *body)
+{
+    return daemon_call(daemon,
+                       &(struct call){.path = path, .body = body, .headers = {"Content-Type: application/json"}});
+}
+
+struct answer daemon_get(const struct daemon *daemon, const char *path)
+{
+    return daemon_call(daemon, &(struct call){.path = path});
+}
+
+json_t *daemon_post_json(const struct daemon *daemon, const char *path, const char *body)
+{
+    struct answer answer = daemon_post(daemon, path, body);
+    json_t *json;
+
+    if (answer.status != 200 || !answer.json)
+        print_error("%s %s: %ld %s\n", path, body, answer.status, answer.body);
+    assert_int_equal(answer.status, 200);
+    assert_non_null(answer.json);
+    json = json_incref(answer.json);
+    answer_free(&answer);
+    return json;
+}
+
+void expect_failure_answer(struct answer *answer, long status, const char *type, const char *part)
+{
+    const char *message = json_string_value(json_object_get(answer->json, "error"));
+    const char *found_type = json_string_value(json_object_get(answer->json, "error_type"));
+
+    if (answer->status != status || !message || !strstr(message, part))
+        print_error("expected %ld \"%s\", found %ld (curl %d) %s\n", status, part, answer->status, answer->error,
+                    answer->body);
+    assert_int_equal(answer->status, status);
+    assert_non_null(message);
+    assert_non_null(strstr(message, part));
+    assert_non_null(found_type);
+    assert_string_equal(found_type, type);
+    assert_int_equal(json_object_size(answer->json), 2);
+    answer_free(answer);
+}
+
+void expect_failure(const struct daemon *daemon, const char *path, const char *body, long status, const char *type,
+                    const char *part)
+{
+    struct answer answer = daemon_post(daemon, path, body);
+
+    expect_failure_answer(&answer, status, type, part);
+}
+
+double json_number_at(const json_t *list, size_t index)
+{
+    const json_t *number = json_array_get(list, index);
+
+    assert_true(json_is_number(number));
+    return json_number_value(number);
+}
+
+/* ---- Raw sockets ---- */
+
+int raw_connect(const struct daemon *daemon)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)daemon->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(descriptor >= 0);
+    assert_int_equal(connect(descriptor, (struct sockaddr *)&address, sizeof address), 0);
+    return descriptor;
+}
+
+bool raw_try_send(int descriptor, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        ssize_t sent = send(descriptor, bytes, length, MSG_NOSIGNAL);
+
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return false;
+        bytes += sent;
+        length -= (size_t)sent;
+    }
+    return true;
+}
+
+void raw_send(int descriptor, const char *text)
+{
+    assert_true(raw_try_send(descriptor, text, strlen(text)));
+}
+
+char *raw_read_all(int descriptor)
+{
+    struct text text = {NULL, 0};
+    char part[4096];
+    ssize_t length;
+
+    text_append(part, 1, 0, &text);
+    while ((length = recv(descriptor, part, sizeof part, 0)) > 0)
+        text_append(part, 1, (size_t)length, &text);
+    if (length < 0)
+        print_error("recv: %s after: %s\n", strerror(errno), text.data);
+    assert_int_equal(length, 0);
+    return text.data;
+}
+
+char *raw_read_answer(int descriptor)
+{
+    struct text text = {NULL, 0};
+    size_t wanted = 0;
+    char byte;
+
+    while (wanted == 0 || text.length < wanted) {
+        assert_int_equal(recv(descriptor, &byte, 1, 0), 1);
+        text_append(&byte, 1, 1, &text);
+        if (wanted == 0 && text.length > 4 && memcmp(text.data + text.length - 4, "\r\n\r\n", 4) == 0) {
+            const char *length = strcasestr(text.data, "\r\nContent-Length:");
+
+            wanted = text.length + (length ? (size_t)atol(length + 17) : 0);
+        }
+    }
+    return text.data;
+}

@@ -1,0 +1,83 @@
+/* daemon: the real binary under test, on a free port, and clients of it. LINFORMERD names the binary; the default is
+ * build/linformerd. Programs run in the repository's root.
+ *
+ * Everything here fails the running test when something does not go as it must. */
+#ifndef TESTS_HTTP_DAEMON_H
+#define TESTS_HTTP_DAEMON_H
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h> /* needs those before it */
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+struct daemon;
+
+/* Starts it with --port 0 and `arguments`, ended with NULL; returns once it listens. NULL: no others. */
+struct daemon *daemon_start(const char *const *arguments);
+#define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+int daemon_port(const struct daemon *daemon);
+void daemon_terminate(struct daemon *daemon); /* sends SIGTERM */
+void daemon_join(struct daemon *daemon);      /* it ends by itself, with status 0; frees */
+void daemon_stop(struct daemon *daemon);      /* both */
+
+/* ---- Requests through libcurl ---- */
+
+struct answer {
+    long status;          /* 0: no answer */
+    int error;            /* CURLcode */
+    long connects;        /* connections that had to be made for it */
+    char *headers, *body; /* terminated */
+    size_t length;
+    json_t *json; /* NULL: the body is none */
+};
+void answer_free(struct answer *answer);
+
+/* Value of a header; NULL: there is none. The test frees it. */
+char *answer_header(const struct answer *answer, const char *name);
+
+struct call {
+    const char *method; /* NULL: POST with a body, else GET */
+    const char *path;
+    const char *body;
+    size_t length;          /* 0: strlen(body) */
+    const char *headers[6]; /* "Name: value"; "Name:" takes one of curl's away */
+    const char *host;       /* NULL: 127.0.0.1 */
+    void *curl;             /* an easy handle that keeps its connection; NULL: one of its own */
+};
+struct answer daemon_call(const struct daemon *daemon, const struct call *call);
+
+/* With Content-Type: application/json. */
+struct answer daemon_post(const struct daemon *daemon, const char *path, const char *body);
+struct answer daemon_get(const struct daemon *daemon, const char *path);
+
+/* Posts, expects 200 and JSON, which the test frees. */
+json_t *daemon_post_json(const struct daemon *daemon, const char *path, const char *body);
+
+/* Posts and expects a failure in the native shape whose message contains `part`. */
+void expect_failure(const struct daemon *daemon, const char *path, const char *body, long status, const char *type,
+                    const char *part);
+void expect_failure_answer(struct answer *answer, long status, const char *type, const char *part); /* frees it */
+
+double json_number_at(const json_t *list, size_t index);
+
+/* ---- Raw sockets ---- */
+
+int raw_connect(const struct daemon *daemon);
+void raw_send(int descriptor, const char *text);
+
+/* Whether all of it went out; false: the other side does not take it any more. */
+bool raw_try_send(int descriptor, const char *bytes, size_t length);
+
+/* All that comes until the other side closes, terminated; the test frees it. */
+char *raw_read_all(int descriptor);
+
+/* One answer with a Content-Length, headers and body, terminated; the test frees it. */
+char *raw_read_answer(int descriptor);
+
+#endif

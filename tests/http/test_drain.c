@@ -1,0 +1,165 @@
+/* SIGTERM: what was accepted is answered, nothing is lost, and the daemon ends with status 0. */
+#include "tests/http/daemon.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CLIENTS = 16 };
+
+struct load {
+    struct daemon *daemon;
+    _Atomic int answered, refused, lost;
+};
+
+static const char head[] = "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+
+/* Posts over a connection that is kept, until nobody takes connections any more. */
+static void *client(void *argument)
+{
+    struct load *load = argument;
+    CURL *curl = curl_easy_init();
+
+    for (;;) {
+        struct answer answer =
+            daemon_call(load->daemon, &(struct call){.path = "/embed",
+                                                     .body = "{\"inputs\": [\"a text\", \"and one more\"]}",
+                                                     .headers = {"Content-Type: application/json"},
+                                                     .curl = curl});
+        bool over = answer.error == CURLE_COULDNT_CONNECT;
+
+        if (answer.status == 200 && json_array_size(answer.json) == 2)
+            atomic_fetch_add(&load->answered, 1);
+        else if (answer.status == 503)
+            atomic_fetch_add(&load->refused, 1);
+        else if (!over) {
+            atomic_fetch_add(&load->lost, 1);
+            fprintf(stderr, "lost: status %ld, curl %d %s\n", answer.status, answer.error,
+                    curl_easy_strerror((CURLcode)answer.error));
+        }
+        answer_free(&answer);
+        if (over)
+            break;
+    }
+    curl_easy_cleanup(curl);
+    return NULL;
+}
+
+static void under_load_no_request_is_lost(void **state)
+{
+    struct load load = {.daemon = daemon_start(NULL)};
+    pthread_t threads[CLIENTS];
+
+    (void)state;
+    for (int i = 0; i < CLIENTS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, client, &load), 0);
+    while (atomic_load(&load.answered) < 20 * CLIENTS)
+        usleep(1000);
+    daemon_terminate(load.daemon);
+    for (int i = 0; i < CLIENTS; i++)
+        pthread_join(threads[i], NULL);
+    daemon_join(load.daemon);
+    assert_int_equal(atomic_load(&load.lost), 0);
+}
+
+static void idle_connections_do_not_keep_it(void **state)
+{
+    struct daemon *daemon = daemon_start(NULL);
+    int silent = raw_connect(daemon), half = raw_connect(daemon), kept = raw_connect(daemon);
+    char *answer;
+
+    (void)state;
+    raw_send(half, "GET /health HT");
+    raw_send(kept, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    answer = raw_read_answer(kept);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
+    free(answer);
+    daemon_stop(daemon);
+    close(silent);
+    close(half);
+    close(kept);
+}
+
+/* Its headers came before the signal, its body afterwards: it was accepted. */
+static void a_body_on_its_way_is_waited_for(void **state)
+{
+    struct daemon *daemon = daemon_start(NULL);
+    int slow = raw_connect(daemon);
+    char *answer;
+
+    (void)state;
+    raw_send(slow, head);
+    raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
+    answer = raw_read_answer(slow);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 100", 12), 0);
+    free(answer);
+    daemon_terminate(daemon);
+    for (;;) { /* until the signal has arrived */
+        struct answer ready = daemon_get(daemon, "/health/ready");
+        long status = ready.status;
+
+        answer_free(&ready);
+        if (status == 503)
+            break;
+    }
+    raw_send(slow, "{\"inputs\": \"late\"}");
+    answer = raw_read_all(slow);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
+    assert_non_null(strstr(answer, "Connection: close"));
+    free(answer);
+    close(slow);
+    daemon_join(daemon);
+}
+
+/* A body is on its way and keeps the daemon draining, while others knock. */
+static void while_it_drains_it_says_so(void **state)
+{
+    struct daemon *daemon = daemon_start(NULL);
+    int slow = raw_connect(daemon);
+    struct answer answer;
+    char *text;
+
+    (void)state;
+    raw_send(slow, head);
+    raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
+    text = raw_read_answer(slow);
+    free(text);
+    daemon_terminate(daemon);
+    do {
+        answer = daemon_get(daemon, "/health/ready");
+        text = answer_header(&answer, "Connection");
+        if (answer.status == 200) {
+            free(text);
+            answer_free(&answer);
+        }
+    } while (answer.status == 0);
+    assert_non_null(text);
+    free(text);
+    expect_failure_answer(&answer, 503, "Unhealthy", "not ready");
+    expect_failure(daemon, "/embed", "{\"inputs\": \"new\"}", 503, "Unhealthy", "stop");
+    answer = daemon_get(daemon, "/health/live");
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    raw_send(slow, "{\"inputs\": \"late\"}");
+    text = raw_read_all(slow);
+    assert_int_equal(strncmp(text, "HTTP/1.1 200", 12), 0);
+    free(text);
+    close(slow);
+    daemon_join(daemon);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(under_load_no_request_is_lost),
+        cmocka_unit_test(idle_connections_do_not_keep_it),
+        cmocka_unit_test(a_body_on_its_way_is_waited_for),
+        cmocka_unit_test(while_it_drains_it_says_so),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

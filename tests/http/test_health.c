@@ -1,0 +1,107 @@
+/* Health, readiness, /info and /metrics of a daemon that serves. */
+#include "tests/http/daemon.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct daemon *daemon_under_test;
+
+static int start(void **state)
+{
+    (void)state;
+    daemon_under_test = daemon_start(NULL);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(daemon_under_test);
+    return 0;
+}
+
+static void health_is_ok_on_all_its_paths(void **state)
+{
+    const char *paths[] = {"/health", "/health/live", "/health/ready", "/health?probe=1"};
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(paths); i++) {
+        struct answer answer = daemon_get(daemon_under_test, paths[i]);
+        char *type = answer_header(&answer, "Content-Type");
+
+        assert_int_equal(answer.status, 200);
+        assert_string_equal(type, "application/json");
+        assert_string_equal(json_string_value(json_object_get(answer.json, "status")), "ok");
+        free(type);
+        answer_free(&answer);
+    }
+}
+
+static void info_has_what_clients_of_tei_read(void **state)
+{
+    static const char *const keys[] = {"model_id",
+                                       "model_sha",
+                                       "model_dtype",
+                                       "model_type",
+                                       "max_concurrent_requests",
+                                       "max_input_length",
+                                       "max_batch_tokens",
+                                       "max_batch_requests",
+                                       "max_client_batch_size",
+                                       "auto_truncate",
+                                       "tokenization_workers",
+                                       "version",
+                                       "sha",
+                                       "docker_label",
+                                       "device",
+                                       "dtype",
+                                       "kernels",
+                                       "batch_invariant",
+                                       "models"};
+    struct answer answer = daemon_get(daemon_under_test, "/info");
+    json_t *model = json_array_get(json_object_get(answer.json, "models"), 0);
+
+    (void)state;
+    assert_int_equal(answer.status, 200);
+    for (size_t i = 0; i < LENGTH(keys); i++)
+        assert_non_null(json_object_get(answer.json, keys[i]));
+    assert_string_equal(json_string_value(json_object_get(answer.json, "model_id")), "builtin");
+    assert_string_equal(json_string_value(json_object_get(answer.json, "model_dtype")), "float32");
+    assert_string_equal(json_string_value(json_object_get(model, "name")), "builtin");
+    assert_int_equal(json_integer_value(json_object_get(model, "vocabulary")), 259);
+    assert_string_equal(json_string_value(json_object_get(model, "tokenizer")), "byte");
+    assert_true(json_integer_value(json_object_get(model, "parameters")) > 0);
+    assert_true(json_integer_value(json_object_get(model, "weights_bytes")) > 0);
+    answer_free(&answer);
+}
+
+static void metrics_count_requests_by_route(void **state)
+{
+    struct answer answer = daemon_post(daemon_under_test, "/embed", "{\"inputs\": \"count me\"}");
+    char *type;
+
+    (void)state;
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    answer = daemon_get(daemon_under_test, "/no/such/path/as/this");
+    answer_free(&answer);
+    answer = daemon_get(daemon_under_test, "/metrics");
+    type = answer_header(&answer, "Content-Type");
+    assert_int_equal(answer.status, 200);
+    assert_int_equal(strncmp(type, "text/plain", 10), 0);
+    assert_non_null(strstr(answer.body, "/embed"));
+    assert_null(strstr(answer.body, "/no/such"));
+    free(type);
+    answer_free(&answer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(health_is_ok_on_all_its_paths),
+        cmocka_unit_test(info_has_what_clients_of_tei_read),
+        cmocka_unit_test(metrics_count_requests_by_route),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}
