@@ -76,7 +76,7 @@ $(BUILD)/%.o: %.S $(BUILD)/flags
 $(BUILD)/weights/builtin.o: weights/builtin/config.json weights/builtin/model.safetensors
 
 $(VECTORS:%=$(BUILD)/engine/cpu/vector_%.o): $(BUILD)/engine/cpu/vector_%.o: engine/cpu/vector.c $(BUILD)/flags
-	$(compile) $(MARCH) -DVECTOR_VARIANT=$* -c -o $@ $<
+	$(compile) -O3 $(MARCH) -DVECTOR_VARIANT=$* -c -o $@ $<
 $(BUILD)/engine/cpu/vector_avx512.o: MARCH := -march=x86-64-v4
 $(BUILD)/engine/cpu/vector_avx2.o: MARCH := -march=x86-64-v3
 
@@ -90,6 +90,7 @@ $(BUILD)/flags: FORCE
 # ---- Tests. Each program runs alone; tests/run.sh adds up what they count.
 TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/http/test_*.c)
 FUZZERS   := $(wildcard tests/fuzz/fuzz_*.c)
+BENCHES   := $(wildcard tests/bench/*.c)
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
 HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 HTTP      := $(call programs,$(filter tests/http/%,$(TESTS)))
@@ -110,6 +111,8 @@ $(ALLOCS):   LDLIBS += $(patsubst %,-Wl$(,)--wrap=%,$(or $(WRAPPED),malloc callo
 $(call programs,$(TESTS)): %: %.o
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -lcmocka
 
+$(call programs,$(BENCHES)): %: %.o $(BUILD)/tests/unit.a $(ARCHIVES)
+	$(link) -o $@ $^ $(LDLIBS)
 $(REPLAYS): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
@@ -121,7 +124,7 @@ CONCURRENT = $(HTTP) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/image/test_*.sh)
 
-programs: all $(HTTP) $(FAKES) $(ORDINARY)
+programs: all $(HTTP) $(FAKES) $(ORDINARY) $(call programs,$(BENCHES))
 programs-corpora: programs $(REPLAYS)
 programs-concurrent: all $(CONCURRENT)
 programs-fuzz: $(call programs,$(FUZZERS))
@@ -160,9 +163,10 @@ run: ## installs what is missing, builds, and serves the built-in model on 127.0
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)
 
-bench: ## loads the daemon with curl and prints rates and percentiles
+bench: ## measures the engine, then loads the daemon with curl and prints rates and percentiles
 	@docker/packages.sh build test
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all $(call programs,$(BENCHES))
+	@for program in $(call programs,$(BENCHES)); do $$program || exit 1; done
 	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
 
 format: ## formats the C sources with clang-format

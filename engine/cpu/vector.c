@@ -244,8 +244,9 @@ static void softmax(int64_t n, float scale, float *x)
 /* ---- Attention: two small products around a softmax, four rows at a time ---- */
 
 /* c[r] = a[r] b for ROWS rows: a[r] has `depth` floats, b is (depth, columns) with columns a multiple of LANES. */
-static inline void product_tile(const float *const a[ROWS], int64_t depth, const float *b, int64_t columns, float *c,
-                                int64_t c_stride, int wide)
+static inline __attribute__((always_inline)) void product_tile(const float *const a[ROWS], int64_t depth,
+                                                               const float *b, int64_t columns, float *c,
+                                                               int64_t c_stride, int wide)
 {
     vector sums[ROWS][WIDE] = {{{0}}};
     for (int64_t t = 0; t < depth; t++) {
