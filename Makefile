@@ -91,6 +91,7 @@ $(BUILD)/flags: FORCE
 TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/http/test_*.c)
 FUZZERS   := $(wildcard tests/fuzz/fuzz_*.c)
 BENCHES   := $(wildcard tests/bench/*.c)
+comma      := ,
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
 HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 HTTP      := $(call programs,$(filter tests/http/%,$(TESTS)))
@@ -106,8 +107,7 @@ $(HTTP):     $(BUILD)/tests/http.a $(ARCHIVES)
 $(ORDINARY): $(BUILD)/tests/unit.a $(ARCHIVES)
 $(FAKES):    $(BUILD)/tests/fake_engine.o $(BUILD)/tests/unit.a $(filter-out %/engine.a,$(ARCHIVES))
 $(HTTP):     LDLIBS += -lcurl
-$(ALLOCS):   LDLIBS += $(patsubst %,-Wl$(,)--wrap=%,$(or $(WRAPPED),malloc calloc realloc strdup))
-, := ,
+$(ALLOCS):   LDLIBS += $(patsubst %,-Wl$(comma)--wrap=%,$(or $(WRAPPED),malloc calloc realloc strdup))
 $(call programs,$(TESTS)): %: %.o
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -lcmocka
 
