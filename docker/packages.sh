@@ -66,7 +66,7 @@ for i in "${!names[@]}"; do
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
-echo "Missing from this system, to be installed with apt-get:"
+echo "Missing from this system, now installed with apt-get, which may take a minute:"
 for i in "${missing[@]}"; do printf '  %-42s %s\n' "${names[i]}" "${reasons[i]}"; done
 
 as_root=()
@@ -84,4 +84,4 @@ for i in "${missing[@]}"; do
     apt-cache show "$name" >/dev/null 2>&1 || name=${names[i]##*|}
     install+=("$name")
 done
-"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${install[@]}" </dev/null
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${install[@]}" </dev/null >/dev/null
