@@ -1,0 +1,238 @@
+/* Connections: kept, many, idle ones, and the addresses that they come to. */
+#include "tests/http/daemon.h"
+
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { SPARE = 1000 /* descriptors that a process needs for other things */ };
+
+static struct answer kept_call(const struct daemon *daemon, CURL *curl, const char *path, const char *body)
+{
+    return daemon_call(
+        daemon,
+        &(struct call){.path = path, .body = body, .headers = {"Content-Type: application/json"}, .curl = curl});
+}
+
+static void connections_are_kept_after_answers_and_errors(void **state)
+{
+    static const struct {
+        const char *path, *body;
+    } calls[] = {
+        {"/health", NULL},
+        {"/embed", "{\"inputs\": \"a\"}"},
+        {"/embed", "{\"inputs\": 1}"},
+        {"/embed", "not JSON"},
+        {"/nothing", NULL},
+        {"/embed", NULL},
+        {"/embed", "{\"inputs\": \"a\"}"},
+    };
+    struct daemon *daemon = daemon_start(NULL);
+    CURL *curl = curl_easy_init();
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(calls); i++) {
+        struct answer answer = kept_call(daemon, curl, calls[i].path, calls[i].body);
+
+        assert_int_not_equal(answer.status, 0);
+        assert_int_equal(answer.connects, i == 0);
+        answer_free(&answer);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, NULL);
+    }
+    curl_easy_cleanup(curl);
+    daemon_stop(daemon);
+}
+
+/* As many as 10000, where this process may have so many descriptors. */
+static int silent_connections(void)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur > 10000 + SPARE ? 10000 : (int)limit.rlim_cur - SPARE;
+}
+
+static void silent_connections_hold_up_nobody(void **state)
+{
+    int count = silent_connections(), *descriptors = calloc((size_t)count, sizeof *descriptors);
+    struct daemon *daemon = daemon_start(NULL);
+
+    (void)state;
+    assert_true(count > 0);
+    for (int i = 0; i < count; i++) {
+        descriptors[i] = raw_connect(daemon);
+        if (i % 2)
+            raw_send(descriptors[i], "POST /embed HTTP/1.1\r\nHos");
+        if (i % 1000 == 999) {
+            struct answer answer = daemon_post(daemon, "/embed", "{\"inputs\": \"a\"}");
+
+            assert_int_equal(answer.status, 200);
+            answer_free(&answer);
+        }
+    }
+    for (int i = 0; i < count; i++)
+        close(descriptors[i]);
+    free(descriptors);
+    daemon_stop(daemon);
+}
+
+static bool is_closed(int descriptor)
+{
+    struct pollfd polled = {.fd = descriptor, .events = POLLIN};
+
+    return poll(&polled, 1, 0) == 1;
+}
+
+static void beyond_the_limit_the_longest_idle_goes(void **state)
+{
+    enum { COUNT = 300 };
+    struct daemon *daemon = daemon_start(ARGUMENTS("--max-connections", "100"));
+    CURL *curl = curl_easy_init();
+    struct answer answer;
+    int descriptors[COUNT];
+    char byte;
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        descriptors[i] = raw_connect(daemon);
+        if (i % 20 == 0) { /* one that works now and then is never the longest idle */
+            answer = kept_call(daemon, curl, "/embed", "{\"inputs\": \"a\"}");
+            assert_int_equal(answer.status, 200);
+            assert_int_equal(answer.connects, i == 0);
+            answer_free(&answer);
+        }
+    }
+    assert_int_equal(recv(descriptors[0], &byte, 1, 0), 0); /* closed, and this waits for it */
+    assert_false(is_closed(descriptors[COUNT - 1]));
+    for (int i = 0; i < COUNT; i++)
+        close(descriptors[i]);
+    curl_easy_cleanup(curl);
+    daemon_stop(daemon);
+}
+
+static void a_connection_without_a_byte_is_closed(void **state)
+{
+    struct daemon *daemon = daemon_start(ARGUMENTS("--connection-timeout-s", "1"));
+    int silent = raw_connect(daemon), half = raw_connect(daemon);
+    char *text;
+
+    (void)state;
+    raw_send(half, "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{");
+    text = raw_read_all(silent);
+    assert_string_equal(text, "");
+    free(text);
+    text = raw_read_all(half);
+    free(text);
+    close(silent);
+    close(half);
+    daemon_stop(daemon);
+}
+
+struct clients {
+    struct daemon *daemon;
+    _Atomic int right;
+};
+
+static void *client(void *argument)
+{
+    struct clients *clients = argument;
+    CURL *curl = curl_easy_init();
+
+    for (int i = 0; i < 5; i++) {
+        struct answer answer = kept_call(clients->daemon, curl, "/embed", "{\"inputs\": [\"one\", \"two\"]}");
+
+        if (answer.status == 200 && json_array_size(answer.json) == 2)
+            atomic_fetch_add(&clients->right, 1);
+        answer_free(&answer);
+    }
+    curl_easy_cleanup(curl);
+    return NULL;
+}
+
+static void many_clients_at_once_are_all_answered(void **state)
+{
+    enum { COUNT = 100 };
+    struct clients clients = {.daemon = daemon_start(NULL)};
+    pthread_t threads[COUNT];
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, client, &clients), 0);
+    for (int i = 0; i < COUNT; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&clients.right), 5 * COUNT);
+    daemon_stop(clients.daemon);
+}
+
+static bool has_address(const char *host)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
+    bool found = false;
+
+    if (getaddrinfo(host, NULL, &hints, &list))
+        return false;
+    int descriptor = socket(list->ai_family, SOCK_STREAM, 0);
+    found = descriptor >= 0 && bind(descriptor, list->ai_addr, list->ai_addrlen) == 0;
+    if (descriptor >= 0)
+        close(descriptor);
+    freeaddrinfo(list);
+    return found;
+}
+
+static void expect_health(const struct daemon *daemon, const char *host)
+{
+    struct answer answer = daemon_call(daemon, &(struct call){.path = "/health", .host = host});
+
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+}
+
+static void hosts_may_be_names_and_both_kinds_of_addresses(void **state)
+{
+    struct daemon *daemon;
+
+    (void)state;
+    daemon = daemon_start(ARGUMENTS("--host", "0.0.0.0"));
+    expect_health(daemon, "127.0.0.1");
+    daemon_stop(daemon);
+    if (has_address("localhost")) {
+        daemon = daemon_start(ARGUMENTS("--host", "localhost"));
+        expect_health(daemon, "localhost");
+        daemon_stop(daemon);
+    }
+    if (has_address("::1")) {
+        daemon = daemon_start(ARGUMENTS("--host", "::1"));
+        expect_health(daemon, "[::1]");
+        daemon_stop(daemon);
+        daemon = daemon_start(ARGUMENTS("--host", "::"));
+        expect_health(daemon, "[::1]");
+        expect_health(daemon, "127.0.0.1");
+        daemon_stop(daemon);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connections_are_kept_after_answers_and_errors),
+        cmocka_unit_test(silent_connections_hold_up_nobody),
+        cmocka_unit_test(beyond_the_limit_the_longest_idle_goes),
+        cmocka_unit_test(a_connection_without_a_byte_is_closed),
+        cmocka_unit_test(many_clients_at_once_are_all_answered),
+        cmocka_unit_test(hosts_may_be_names_and_both_kinds_of_addresses),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,270 @@
+/* Wrong requests: status, shape and message of what comes back. */
+#include "tests/http/daemon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct daemon *the_daemon;
+
+static int start(void **state)
+{
+    (void)state;
+    the_daemon = daemon_start(ARGUMENTS("--max-client-batch-size", "4", "--payload-limit", "4096"));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(the_daemon);
+    return 0;
+}
+
+struct wrong {
+    const char *body, *part;
+};
+
+static void what_is_not_json_is_400(void **state)
+{
+    static const struct wrong cases[] = {
+        {"{\"inputs\": \"a\"", "line 1 column"},
+        {"{\n\"inputs\":\n nonsense}", "line 3 column"},
+        {"{\"inputs\": \"a\"} {}", "not JSON"},
+        {"{\"inputs\": [NaN]}", "not JSON"},
+        {"{\"inputs\": [1e999]}", "not JSON"},
+        {"{\"inputs\": [99999999999999999999]}", "not JSON"},
+        {"{\"inputs\": \"\xFF\"}", "not JSON"},
+        {"{\"inputs\": \"\\u0000\"}", "NUL"},
+        {"{\"inputs\": \"\\uD800\"}", "not JSON"},
+        {"{\"inputs\": \"a\", \"inputs\": \"b\"}", "not JSON"},
+        {" ", "not JSON"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        expect_failure(the_daemon, "/embed", cases[i].body, 400, "Validation", cases[i].part);
+}
+
+static void an_empty_body_is_400(void **state)
+{
+    struct answer answer = daemon_post(the_daemon, "/embed", "");
+
+    (void)state;
+    expect_failure_answer(&answer, 400, "Validation", "empty");
+}
+
+static void depth_has_an_end(void **state)
+{
+    char body[4000];
+
+    (void)state;
+    memset(body, '[', sizeof body - 1);
+    body[sizeof body - 1] = '\0';
+    expect_failure(the_daemon, "/embed", body, 400, "Validation", "nested");
+}
+
+static void wrong_shapes_are_422_and_named(void **state)
+{
+    static const struct wrong cases[] = {
+        {"[]", "the body is a list"},
+        {"\"text\"", "the body is a string"},
+        {"null", "the body is null"},
+        {"{}", "`inputs` is missing"},
+        {"{\"inputs\": null}", "`inputs` is missing"},
+        {"{\"inputs\": 5}", "inputs is an integer"},
+        {"{\"inputs\": {}}", "inputs is an object"},
+        {"{\"inputs\": \"\"}", "inputs is empty"},
+        {"{\"inputs\": []}", "inputs is empty"},
+        {"{\"inputs\": [[]]}", "inputs[0] is empty"},
+        {"{\"inputs\": [\"a\", \"\"]}", "inputs[1] is empty"},
+        {"{\"inputs\": [1, \"a\"]}", "inputs[1] is a string"},
+        {"{\"inputs\": [\"a\", 1]}", "inputs[1] is an integer"},
+        {"{\"inputs\": [1.0]}", "inputs[0] is a float"},
+        {"{\"inputs\": [[1, 2], [3, null]]}", "inputs[1][1] is null"},
+        {"{\"inputs\": [[1], [2], [3], [4, 260]]}", "inputs[3][1] is 260; ids of model \"builtin\" are below 259"},
+        {"{\"inputs\": [-1]}", "inputs[0] is -1"},
+        {"{\"inputs\": [4294967300]}", "inputs[0] is 4294967300"},
+        {"{\"inputs\": [1], \"embeddings\": [[1]]}", "both"},
+        {"{\"inputs\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}", "at most 4"},
+        {"{\"inputs\": \"a\", \"normalise\": true}", "unknown key \"normalise\""},
+        {"{\"inputs\": \"a\", \"prompt_name\": \"query\"}", "unknown key \"prompt_name\""},
+        {"{\"inputs\": \"a\", \"truncate\": \"true\"}", "truncate is a string"},
+        {"{\"inputs\": \"a\", \"truncation_direction\": \"Up\"}", "truncation_direction is \"Up\""},
+        {"{\"inputs\": \"a\", \"pooling\": \"sum\"}", "pooling is \"sum\""},
+        {"{\"inputs\": \"a\", \"encoding_format\": \"hex\"}", "encoding_format is \"hex\""},
+        {"{\"inputs\": \"a\", \"dimensions\": 0}", "dimensions is 0"},
+        {"{\"inputs\": \"a\", \"dimensions\": 193}", "have 192"},
+        {"{\"inputs\": \"a\", \"model\": 1}", "model is an integer"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        expect_failure(the_daemon, "/embed", cases[i].body, 422, "Validation", cases[i].part);
+}
+
+static void texts_are_checked_where_they_are_text(void **state)
+{
+    (void)state;
+    expect_failure(the_daemon, "/tokenize", "{\"inputs\": [1]}", 422, "Validation", "inputs[0] is an integer");
+    expect_failure(the_daemon, "/tokenize", "{\"inputs\": []}", 422, "Validation", "empty");
+    expect_failure(the_daemon, "/tokenize", "{}", 422, "Validation", "missing");
+    expect_failure(the_daemon, "/decode", "{\"ids\": [259]}", 422, "Validation", "ids[0] is 259");
+    expect_failure(the_daemon, "/decode", "{\"ids\": [[3], 3]}", 422, "Validation", "ids[1] is an integer");
+    expect_failure(the_daemon, "/decode", "{\"ids\": \"a\"}", 422, "Validation", "ids is a string");
+    expect_failure(the_daemon, "/embed_all", "{\"inputs\": \"a\", \"pooling\": \"cls\"}", 422, "Validation",
+                   "unknown key \"pooling\"");
+}
+
+static void nulls_say_nothing(void **state)
+{
+    json_t *list =
+        daemon_post_json(the_daemon, "/embed",
+                         "{\"inputs\": \"a\", \"prompt_name\": null, \"normalize\": null, \"truncate\": null,"
+                         " \"truncation_direction\": null, \"dimensions\": null, \"model\": null}");
+
+    (void)state;
+    assert_int_equal(json_array_size(list), 1);
+    json_decref(list);
+}
+
+static void unknown_paths_and_models_are_404(void **state)
+{
+    struct answer answer;
+
+    (void)state;
+    expect_failure(the_daemon, "/embedd", "{\"inputs\": \"a\"}", 404, "Validation", "path");
+    expect_failure(the_daemon, "/embed/", "{\"inputs\": \"a\"}", 404, "Validation", "path");
+    expect_failure(the_daemon, "/embed", "{\"inputs\": \"a\", \"model\": \"\\u00e9\\\"x\"}", 404, "Validation",
+                   "only \"builtin\"");
+    answer = daemon_get(the_daemon, "/favicon.ico");
+    expect_failure_answer(&answer, 404, "Validation", "path");
+}
+
+static void wrong_methods_are_405_with_allow(void **state)
+{
+    static const struct {
+        const char *method, *path, *allow;
+    } cases[] = {
+        {"GET", "/embed", "POST, OPTIONS"},
+        {"DELETE", "/health", "GET, HEAD, OPTIONS"},
+        {"PUT", "/", "POST, OPTIONS"},
+        {"POST", "/info", "GET, HEAD, OPTIONS"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct answer answer =
+            daemon_call(the_daemon, &(struct call){.method = cases[i].method, .path = cases[i].path});
+        char *allow = answer_header(&answer, "Allow");
+
+        assert_non_null(allow);
+        assert_string_equal(allow, cases[i].allow);
+        free(allow);
+        expect_failure_answer(&answer, 405, "Validation", cases[i].method);
+    }
+}
+
+static void head_and_options_are_answered(void **state)
+{
+    struct answer answer = daemon_call(the_daemon, &(struct call){.method = "HEAD", .path = "/health"});
+    char *header = answer_header(&answer, "Content-Length");
+
+    (void)state;
+    assert_int_equal(answer.status, 200);
+    assert_int_equal(answer.length, 0);
+    assert_string_equal(header, "15");
+    free(header);
+    answer_free(&answer);
+    answer = daemon_call(the_daemon, &(struct call){.method = "OPTIONS", .path = "/embed"});
+    header = answer_header(&answer, "Allow");
+    assert_int_equal(answer.status, 204);
+    assert_string_equal(header, "POST, OPTIONS");
+    free(header);
+    answer_free(&answer);
+}
+
+static void media_types_other_than_json_are_415(void **state)
+{
+    static const struct {
+        const char *header;
+        long status;
+    } cases[] = {
+        {"Content-Type:", 200},
+        {"Content-Type: application/json; charset=utf-8", 200},
+        {"Content-Type: Application/JSON", 200},
+        {"Content-Type: text/plain", 415},
+        {"Content-Type: application/x-www-form-urlencoded", 415},
+        {"Content-Type: application/jsonp", 415},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct answer answer = daemon_call(the_daemon, &(struct call){.path = "/embed?trailing=query",
+                                                                      .body = "{\"inputs\": \"a\"}",
+                                                                      .headers = {cases[i].header}});
+
+        assert_int_equal(answer.status, cases[i].status);
+        if (answer.status == 200)
+            answer_free(&answer);
+        else
+            expect_failure_answer(&answer, 415, "Validation", "application/json was expected");
+    }
+}
+
+static void compressed_bodies_are_415(void **state)
+{
+    struct answer answer = daemon_call(
+        the_daemon, &(struct call){.path = "/embed",
+                                   .body = "{\"inputs\": \"a\"}",
+                                   .headers = {"Content-Type: application/json", "Content-Encoding: gzip"}});
+
+    (void)state;
+    expect_failure_answer(&answer, 415, "Validation", "gzip");
+}
+
+static void bodies_beyond_the_limit_are_413(void **state)
+{
+    static const char *const headers[] = {"Content-Type: application/json", "Transfer-Encoding: chunked", "Expect:"};
+    char *body = malloc(100001);
+
+    (void)state;
+    memset(body, ' ', 100000);
+    body[100000] = '\0';
+    memcpy(body, "{\"inputs\": \"a\"", 14);
+    body[4095] = '}';
+    expect_failure(the_daemon, "/embed", body, 413, "Validation", "4096");
+    for (size_t expect = 0; expect < 2; expect++) {
+        struct answer answer =
+            daemon_call(the_daemon, &(struct call){.path = "/embed",
+                                                   .body = body,
+                                                   .headers = {headers[0], headers[1], expect ? NULL : headers[2]}});
+
+        expect_failure_answer(&answer, 413, "Validation", "4096");
+    }
+    body[4096] = '\0';
+    struct answer answer = daemon_post(the_daemon, "/embed", body);
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    free(body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_json_is_400),
+        cmocka_unit_test(an_empty_body_is_400),
+        cmocka_unit_test(depth_has_an_end),
+        cmocka_unit_test(wrong_shapes_are_422_and_named),
+        cmocka_unit_test(texts_are_checked_where_they_are_text),
+        cmocka_unit_test(nulls_say_nothing),
+        cmocka_unit_test(unknown_paths_and_models_are_404),
+        cmocka_unit_test(wrong_methods_are_405_with_allow),
+        cmocka_unit_test(head_and_options_are_answered),
+        cmocka_unit_test(media_types_other_than_json_are_415),
+        cmocka_unit_test(compressed_bodies_are_415),
+        cmocka_unit_test(bodies_beyond_the_limit_are_413),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}

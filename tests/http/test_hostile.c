@@ -1,0 +1,256 @@
+/* Clients that misbehave get an answer or a closed connection, and others do not notice. */
+#include "tests/http/daemon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct daemon *the_daemon;
+
+static const char head[] = "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+
+static int start(void **state)
+{
+    (void)state;
+    the_daemon = daemon_start(ARGUMENTS("--payload-limit", "200000"));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(the_daemon);
+    return 0;
+}
+
+static void others_are_served(void)
+{
+    struct answer answer = daemon_post(the_daemon, "/embed", "{\"inputs\": \"fine\"}");
+
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+}
+
+/* Sends text, reads what comes until the end of the connection, expects a status. */
+static void expect_raw(const char *text, const char *status_line)
+{
+    int descriptor = raw_connect(the_daemon);
+    char *answer;
+
+    raw_send(descriptor, text);
+    answer = raw_read_all(descriptor);
+    if (strncmp(answer, status_line, strlen(status_line)) != 0)
+        print_error("sent:\n%s\nexpected %s, found:\n%s\n", text, status_line, answer);
+    assert_int_equal(strncmp(answer, status_line, strlen(status_line)), 0);
+    free(answer);
+    close(descriptor);
+}
+
+static void what_is_no_http_is_refused(void **state)
+{
+    (void)state;
+    expect_raw("nonsense\r\n\r\n", ""); /* an answer or not: libmicrohttpd's versions differ; the connection ends */
+    expect_raw("POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", "HTTP/1.1 400");
+    expect_raw("POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", "HTTP/1.1 413");
+    expect_raw("POST /embed HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "HTTP/1.1 400");
+    expect_raw("POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+               "3\r\n{}\n\r\n0\r\n\r\n",
+               "HTTP/1.1 400");
+    others_are_served();
+}
+
+static void endless_headers_are_refused(void **state)
+{
+    int descriptor = raw_connect(the_daemon);
+    char *answer;
+
+    (void)state;
+    raw_send(descriptor, "GET /health HTTP/1.1\r\nHost: x\r\n");
+    for (int i = 0; i < 10000; i++) {
+        if (!raw_try_send(descriptor, "X-Filler: yes yes yes yes\r\n", 27))
+            break;
+    }
+    shutdown(descriptor, SHUT_WR);
+    answer = raw_read_all(descriptor);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 431", 12), 0);
+    free(answer);
+    close(descriptor);
+    others_are_served();
+}
+
+/* The client writes all of it before it reads: it must still see the answer. */
+static void a_body_too_large_is_refused_and_the_answer_seen(void **state)
+{
+    enum { SIZE = 8 << 20 };
+    char *body = calloc(1, SIZE), *answer;
+    int descriptor = raw_connect(the_daemon);
+    char length[64];
+
+    (void)state;
+    memset(body, ' ', SIZE);
+    snprintf(length, sizeof length, "Content-Length: %d\r\n\r\n", SIZE);
+    raw_send(descriptor, head);
+    raw_send(descriptor, length);
+    raw_try_send(descriptor, body, SIZE);
+    answer = raw_read_all(descriptor);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 413", 12), 0);
+    assert_non_null(strstr(answer, "\"error_type\":\"Validation\""));
+    free(answer);
+    free(body);
+    close(descriptor);
+}
+
+static void an_endless_chunked_body_is_broken_off(void **state)
+{
+    enum { CHUNK = 4096 };
+    char chunk[CHUNK + 16], *answer;
+    int descriptor = raw_connect(the_daemon), length = sprintf(chunk, "%x\r\n", CHUNK);
+
+    (void)state;
+    memset(chunk + length, ' ', CHUNK);
+    memcpy(chunk + length + CHUNK, "\r\n", 2);
+    raw_send(descriptor, head);
+    raw_send(descriptor, "Transfer-Encoding: chunked\r\n\r\n");
+    for (int i = 0; i < 2000; i++) {
+        if (!raw_try_send(descriptor, chunk, (size_t)length + CHUNK + 2))
+            break;
+    }
+    answer = raw_read_all(descriptor);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 413", 12), 0);
+    assert_non_null(strstr(answer, "200000"));
+    free(answer);
+    close(descriptor);
+    others_are_served();
+}
+
+static void chunks_of_one_byte_are_a_body(void **state)
+{
+    const char *body = "{\"inputs\": \"chunked\"}";
+    int descriptor = raw_connect(the_daemon);
+    char *answer;
+
+    (void)state;
+    raw_send(descriptor, head);
+    raw_send(descriptor, "Transfer-Encoding: chunked\r\n\r\n");
+    for (const char *at = body; *at; at++) {
+        char chunk[16];
+
+        snprintf(chunk, sizeof chunk, "1\r\n%c\r\n", *at);
+        raw_send(descriptor, chunk);
+    }
+    raw_send(descriptor, "0\r\n\r\n");
+    answer = raw_read_answer(descriptor);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
+    free(answer);
+    close(descriptor);
+}
+
+static void expect_100_continue_is_answered(void **state)
+{
+    int descriptor = raw_connect(the_daemon);
+    char *answer;
+
+    (void)state;
+    raw_send(descriptor, head);
+    raw_send(descriptor, "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n");
+    answer = raw_read_answer(descriptor);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 100", 12), 0);
+    free(answer);
+    raw_send(descriptor, "{\"inputs\": \"a\"}");
+    answer = raw_read_answer(descriptor);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
+    free(answer);
+    close(descriptor);
+    expect_raw("POST /embed HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 300000\r\n\r\n",
+               "HTTP/1.1 413");
+}
+
+static void requests_in_one_piece_are_answered_in_order(void **state)
+{
+    int descriptor = raw_connect(the_daemon);
+    const char *last = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+    char *answer;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        raw_send(descriptor, head);
+        raw_send(descriptor, "Content-Length: 15\r\n\r\n{\"inputs\": \"a\"}");
+    }
+    raw_send(descriptor, last);
+    for (int i = 0; i < 4; i++) {
+        answer = raw_read_answer(descriptor);
+        assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
+        assert_int_equal(strstr(answer, "{\"status\"") != NULL, i == 3);
+        free(answer);
+    }
+    close(descriptor);
+}
+
+static void clients_that_leave_cost_nothing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        int descriptor = raw_connect(the_daemon);
+        struct linger reset = {.l_onoff = 1, .l_linger = 0};
+
+        raw_send(descriptor, head);
+        if (i % 3 == 1)
+            raw_send(descriptor, "Content-Length: 15\r\n\r\n{\"inp");
+        if (i % 3 == 2)
+            raw_send(descriptor, "Content-Length: 15\r\n\r\n{\"inputs\": \"a\"}");
+        if (i % 2)
+            setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        close(descriptor);
+    }
+    others_are_served();
+}
+
+static void an_old_client_gets_its_answer_and_the_end(void **state)
+{
+    (void)state;
+    expect_raw("GET /health HTTP/1.0\r\n\r\n", "HTTP/1.");
+    expect_raw("GET http://127.0.0.1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200");
+}
+
+static void slow_bodies_hold_up_nobody(void **state)
+{
+    enum { SLOW = 64 };
+    int descriptors[SLOW];
+
+    (void)state;
+    for (int i = 0; i < SLOW; i++) {
+        descriptors[i] = raw_connect(the_daemon);
+        raw_send(descriptors[i], head);
+        raw_send(descriptors[i], "Content-Length: 15\r\n\r\n{\"inputs\"");
+    }
+    others_are_served();
+    for (int i = 0; i < SLOW; i++) {
+        char *answer;
+
+        raw_send(descriptors[i], ": \"a\"}");
+        answer = raw_read_answer(descriptors[i]);
+        assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
+        free(answer);
+        close(descriptors[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_http_is_refused),
+        cmocka_unit_test(endless_headers_are_refused),
+        cmocka_unit_test(a_body_too_large_is_refused_and_the_answer_seen),
+        cmocka_unit_test(an_endless_chunked_body_is_broken_off),
+        cmocka_unit_test(chunks_of_one_byte_are_a_body),
+        cmocka_unit_test(expect_100_continue_is_answered),
+        cmocka_unit_test(requests_in_one_piece_are_answered_in_order),
+        cmocka_unit_test(clients_that_leave_cost_nothing),
+        cmocka_unit_test(an_old_client_gets_its_answer_and_the_end),
+        cmocka_unit_test(slow_bodies_hold_up_nobody),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}

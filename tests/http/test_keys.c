@@ -1,0 +1,111 @@
+/* --api-key: who gets in without it, and what those hear who may not. */
+#include "tests/http/daemon.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct daemon *the_daemon;
+
+static int start(void **state)
+{
+    (void)state;
+    the_daemon = daemon_start(ARGUMENTS("--api-key", "a-long-secret"));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(the_daemon);
+    return 0;
+}
+
+static struct answer embed(const char *authorization)
+{
+    return daemon_call(the_daemon, &(struct call){.path = "/embed",
+                                                  .body = "{\"inputs\": \"a\"}",
+                                                  .headers = {"Content-Type: application/json", authorization}});
+}
+
+static void the_key_lets_in(void **state)
+{
+    static const char *const right[] = {"Authorization: Bearer a-long-secret", "authorization: bearer  a-long-secret"};
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(right); i++) {
+        struct answer answer = embed(right[i]);
+
+        assert_int_equal(answer.status, 200);
+        answer_free(&answer);
+    }
+}
+
+static void anything_else_does_not(void **state)
+{
+    static const char *const wrong[] = {
+        NULL,
+        "Authorization: Bearer",
+        "Authorization: Bearer a long secre",
+        "Authorization: Bearer a-long-secret!",
+        "Authorization: Bearer a-long-secreta-long-secret",
+        "Authorization: Basic a-long-secret",
+        "Authorization: a-long-secret",
+        "X-Api-Key: a-long-secret",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(wrong); i++) {
+        struct answer answer = embed(wrong[i]);
+        char *header = answer_header(&answer, "WWW-Authenticate");
+
+        assert_non_null(header);
+        assert_string_equal(header, "Bearer");
+        free(header);
+        expect_failure_answer(&answer, 401, "Unauthorized", "API key");
+    }
+}
+
+static void health_and_metrics_need_none(void **state)
+{
+    static const struct {
+        const char *path;
+        long status;
+    } paths[] = {
+        {"/health", 200}, {"/health/live", 200}, {"/health/ready", 200}, {"/metrics", 200}, {"/info", 401},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(paths); i++) {
+        struct answer answer = daemon_get(the_daemon, paths[i].path);
+
+        assert_int_equal(answer.status, paths[i].status);
+        answer_free(&answer);
+    }
+}
+
+/* The body is announced and never sent. */
+static void the_key_is_looked_at_before_the_body(void **state)
+{
+    int descriptor = raw_connect(the_daemon);
+    char *answer;
+
+    (void)state;
+    raw_send(descriptor, "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{");
+    answer = raw_read_all(descriptor);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 401", 12), 0);
+    free(answer);
+    close(descriptor);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_key_lets_in),
+        cmocka_unit_test(anything_else_does_not),
+        cmocka_unit_test(health_and_metrics_need_none),
+        cmocka_unit_test(the_key_is_looked_at_before_the_body),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}
