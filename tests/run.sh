@@ -27,7 +27,7 @@ run_one() {
     "${wrapper[@]}" timeout -k 10 "${TEST_TIMEOUT:-900}" "$program" "${arguments[@]}" >"$log.log" 2>&1 </dev/null || rc=$?
     awk -v rc="$rc" -v program="$program" -v count="$log.count" '
         /^1\.\.[0-9]+/                  { planned += substr($1, 4) }
-        /^(not )?ok( |$).*# ?SKIP/      { skipped++; why = $0; sub(/^.*# ?SKIP ?/, "", why); next }
+        /^(not )?ok( |$).*# ?SKIP/      { skipped++; sub(/^.*# ?SKIP ?/, ""); why = why (why ? "; " : "") $0; next }
         /^ok( |$)/                      { passed++ }
         /^not ok( |$)/                  { failed++ }
         END {
