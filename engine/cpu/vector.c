@@ -20,6 +20,7 @@
 
 typedef float vector __attribute__((vector_size(4 * LANES)));
 typedef int32_t integers __attribute__((vector_size(4 * LANES)));
+typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
 
 static inline vector load(const float *from)
 {
@@ -83,7 +84,7 @@ static inline vector exp_negative(vector x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
-    vector scaled = (vector)((integers)p + ((integers)shifted << 23));
+    vector scaled = (vector)((bits)p + ((bits)shifted << 23)); /* p * 2^n */
     return choose(x < -87.3f, all(0), choose(x == x, scaled, x));
 }
 
