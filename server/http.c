@@ -7,6 +7,7 @@
 
 #include "server/clock.h"
 #include "server/exchange.h"
+#include "server/json_body.h"
 #include "server/listener.h"
 #include "server/log.h"
 
@@ -126,6 +127,7 @@ int http_open(const struct http_options *options, struct http **opened, struct e
 
     if (!http)
         return error_set(error, "out of memory");
+    json_body_init();
     init_server(&http->server, options);
     if (linger_open(&http->linger, error) ||
         connections_open(settings->max_connections, http->linger, &http->server.connections, error) ||

@@ -2,7 +2,28 @@
 #include "server/json_body.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static _Thread_local bool memory_failed; /* in jansson, since it was last set to false */
+
+static void *allocate(size_t size)
+{
+    void *block = malloc(size);
+
+    memory_failed = memory_failed || !block;
+    return block;
+}
+
+static void release(void *block)
+{
+    free(block);
+}
+
+void json_body_init(void)
+{
+    json_set_alloc_funcs(allocate, release);
+}
 
 const char *json_kind(const json_t *value)
 {
@@ -30,8 +51,6 @@ static int not_json(const json_error_t *error, struct failure *failure)
     const char *what = error->text;
 
     switch (json_error_code(error)) {
-    case json_error_out_of_memory:
-        return failure_memory(failure);
     case json_error_null_character:
         what = "a NUL character in a string is not taken";
         break;
@@ -56,7 +75,13 @@ json_t *json_body_parse(const char *body, size_t length, struct failure *failure
         failure_set(failure, FAILURE_MALFORMED, "the body is empty, a JSON object was expected");
         return NULL;
     }
+    memory_failed = false;
     json = json_loadb(body, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (memory_failed) {
+        failure_memory(failure);
+        json_decref(json);
+        return NULL;
+    }
     if (!json) {
         not_json(&error, failure);
         return NULL;

@@ -4,6 +4,10 @@
 
 #include "server/failure.h"
 
+/* Once per process, before json_body_parse. jansson takes a token that it has no memory for as a wrong one, or cuts it,
+ * so its allocations go through functions that notice. */
+void json_body_init(void);
+
 /* A new reference to the object that the body is. NULL: `failure`, FAILURE_MALFORMED with line and column where it is
  * not JSON (duplicate keys and NULs in strings count as that), FAILURE_INVALID where it is not an object. */
 json_t *json_body_parse(const char *body, size_t length, struct failure *failure);

@@ -1,0 +1,88 @@
+/* Calls of the native routes without a socket, on a fake engine: what unit tests, allocation tests and the fuzzer
+ * share. Three models: "bytes" takes text, "ids" only ids, "rows" floats. Include it in one file of a program. */
+#ifndef TESTS_HTTP_NATIVE_CALL_H
+#define TESTS_HTTP_NATIVE_CALL_H
+
+#include "server/routes.h"
+#include "tests/fake_engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct settings native_settings = {
+    .max_batch_tokens = 1024, .max_client_batch_size = 8, .max_queue_requests = 100, .http_threads = 1};
+static struct served_model native_models[3];
+static struct service native_service = {
+    .options = {.settings = &native_settings, .models = native_models, .n_models = 3},
+    .results = {.limit = INT64_C(1) << 30},
+};
+
+/* How jobs are run; an allocation test puts another here. */
+static int (*native_run)(struct model *model, const struct engine_item *items, int64_t n_items,
+                         struct error *error) = model_run;
+
+static inline void native_open(void)
+{
+    static struct model_input ids = {.name = "x", .kind = INPUT_IDS, .columns = 1, .max_length = FAKE_MAX_LENGTH};
+    static struct model_input rows = {
+        .name = "x", .kind = INPUT_ROWS, .columns = FAKE_COLUMNS, .max_length = FAKE_MAX_LENGTH};
+    struct model_info info = {.architecture = "fake.Model",
+                              .inputs = &ids,
+                              .n_inputs = 1,
+                              .vocabulary = 259,
+                              .output_columns = 259,
+                              .hidden_columns = FAKE_COLUMNS,
+                              .has_logits = true,
+                              .padding = "slice",
+                              .tokenizer = TOKENIZER_BYTE};
+
+    native_models[0] = (struct served_model){"bytes", fake_model(&info)};
+    info.vocabulary = info.output_columns = FAKE_VOCABULARY;
+    info.tokenizer = TOKENIZER_NONE;
+    native_models[1] = (struct served_model){"ids", fake_model(&info)};
+    info.inputs = &rows;
+    info.vocabulary = 0;
+    info.output_columns = FAKE_COLUMNS;
+    info.has_logits = false;
+    native_models[2] = (struct served_model){"rows", fake_model(&info)};
+    atomic_store(&native_service.ready, true);
+}
+
+static inline void native_close(void)
+{
+    for (int i = 0; i < 3; i++)
+        model_close(native_models[i].model);
+}
+
+static inline const char *native_no_header(const struct request *request, const char *name)
+{
+    (void)request;
+    (void)name;
+    return NULL;
+}
+
+/* 0: request->answer; -1: request->failure. request_close is owed either way. */
+static inline int native_call(const char *path, const char *body, size_t length, struct request *request)
+{
+    struct route_match match;
+    struct error error;
+
+    routes_find("POST", path, &match);
+    request_open(request, &native_service, body, length);
+    request->header = native_no_header;
+    switch (match.route->read(request)) {
+    case OUTCOME_FAILED:
+        return -1;
+    case OUTCOME_ANSWERED:
+        break;
+    case OUTCOME_RUN:
+        if (native_run(native_models[request->model_index].model, request->job.items, request->job.n_items, &error))
+            return failure_set(&request->failure, FAILURE_BACKEND, "%s", error.message);
+        if (match.route->answer(request))
+            return -1;
+        break;
+    }
+    return request->answer.failed ? failure_memory(&request->failure) : 0;
+}
+
+#endif

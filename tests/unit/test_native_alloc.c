@@ -1,0 +1,70 @@
+/* Decoding and encoding of each route with every allocation failing once: a failure that says so, and nothing left. */
+#include "server/json_body.h"
+#include "tests/fake_engine.c" /* in the engine's place */
+#include "tests/http/native_call.h"
+#include "tests/unit/alloc_fail.h"
+
+static const char *path, *body;
+
+/* The fake engine's own allocations are not what is tested. */
+static int run_unharmed(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error)
+{
+    long countdown = alloc_fail.countdown, live = alloc_fail.live;
+
+    alloc_fail.countdown = 0;
+    int result = model_run(model, items, n_items, error);
+    alloc_fail.countdown = countdown;
+    alloc_fail.live = live;
+    return result;
+}
+
+static int call(struct error *error)
+{
+    struct request request;
+    int result = native_call(path, body, strlen(body), &request);
+
+    if (result) {
+        assert_int_equal(request.failure.kind, FAILURE_BACKEND);
+        *error = request.failure.error;
+    }
+    request_close(&request);
+    assert_int_equal(atomic_load(&native_service.results.used), 0);
+    return result;
+}
+
+static void each_allocation_may_fail(void **unused)
+{
+    static const struct {
+        const char *path, *body;
+    } cases[] = {
+        {"/embed", "{\"inputs\": [\"text\", [1, 2]], \"normalize\": true, \"dimensions\": 3}"},
+        {"/embed", "{\"model\": \"rows\", \"embeddings\": [[1, 2, 3, 4], [5, 6, 7, 8]], \"pooling\": \"max\"}"},
+        {"/embed", "{\"inputs\": \"text\", \"encoding_format\": \"base64\"}"},
+        {"/embed_all", "{\"inputs\": [\"some text\", \"and more\"], \"truncate\": true}"},
+        {"/logits", "{\"inputs\": [\"text\", [1, 2]], \"positions\": \"last\"}"},
+        {"/logits", "{\"inputs\": \"text\", \"positions\": [0, 3], \"top_k\": 7, \"softmax\": true}"},
+        {"/tokenize", "{\"inputs\": [\"text\", \"[MASK]\"]}"},
+        {"/decode", "{\"ids\": [[100, 101], [2, 0]]}"},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        path = cases[i].path;
+        body = cases[i].body;
+        fake_reset();
+        assert_true(alloc_fail_each(call) > 5);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail)};
+
+    json_object_seed(1);
+    json_body_init();
+    native_open();
+    native_run = run_unharmed;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    native_close();
+    return failed;
+}

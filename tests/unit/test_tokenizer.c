@@ -1,0 +1,64 @@
+/* The byte tokenizer: ids of bytes, and the one text that is more. */
+#include "server/byte_tokenizer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void expect_ids(const char *text, size_t length, int64_t count, const int32_t *expected)
+{
+    int32_t ids[32];
+
+    assert_int_equal(byte_tokenizer_count(text, length), count);
+    byte_tokenizer_encode(text, length, ids);
+    assert_memory_equal(ids, expected, (size_t)count * sizeof ids[0]);
+}
+
+static void bytes_are_ids(void **state)
+{
+    (void)state;
+    expect_ids("", 0, 0, NULL);
+    expect_ids("aZ", 2, 2, (const int32_t[]){100, 93});
+    expect_ids("\xC3\xA9\0\xFF", 4, 4, (const int32_t[]){198, 172, 3, 258});
+}
+
+static void the_mask_is_one_id(void **state)
+{
+    (void)state;
+    expect_ids("[MASK]", 6, 1, (const int32_t[]){2});
+    expect_ids("[MASK][MASK]", 12, 2, (const int32_t[]){2, 2});
+    expect_ids("[[MASK]]", 8, 3, (const int32_t[]){'[' + 3, 2, ']' + 3});
+    expect_ids("[MASK", 5, 5, (const int32_t[]){'[' + 3, 'M' + 3, 'A' + 3, 'S' + 3, 'K' + 3});
+    expect_ids("[mask]", 6, 6, (const int32_t[]){'[' + 3, 'm' + 3, 'a' + 3, 's' + 3, 'k' + 3, ']' + 3});
+}
+
+static void ids_are_bytes_again(void **state)
+{
+    char bytes[BYTE_TOKENIZER_BYTES];
+
+    (void)state;
+    for (int byte = 0; byte < 256; byte++) {
+        assert_int_equal(byte_tokenizer_bytes(byte + 3, bytes), 1);
+        assert_int_equal((unsigned char)bytes[0], byte);
+        assert_false(byte_tokenizer_special(byte + 3));
+    }
+    assert_int_equal(byte_tokenizer_bytes(0, bytes), 0);
+    assert_int_equal(byte_tokenizer_bytes(1, bytes), 0);
+    assert_int_equal(byte_tokenizer_bytes(259, bytes), 0);
+    assert_int_equal(byte_tokenizer_bytes(2, bytes), 6);
+    assert_memory_equal(bytes, "[MASK]", 6);
+    assert_true(byte_tokenizer_special(2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_ids),
+        cmocka_unit_test(the_mask_is_one_id),
+        cmocka_unit_test(ids_are_bytes_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
