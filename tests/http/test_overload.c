@@ -1,0 +1,98 @@
+/* More than there is room or time for: 429 and 504. */
+#include "tests/http/daemon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A request of `count` inputs with 1024 tokens each; the test frees it. */
+static char *large_body(int count)
+{
+    enum { TOKENS = 1024 };
+    char *body = malloc((size_t)count * (TOKENS + 3) + 32), *at = body;
+
+    assert_non_null(body);
+    at += sprintf(at, "{\"inputs\": [");
+    for (int i = 0; i < count; i++) {
+        at += sprintf(at, "%s\"", i ? "," : "");
+        memset(at, 'x', TOKENS);
+        at += TOKENS;
+        *at++ = '"';
+    }
+    strcpy(at, "]}");
+    return body;
+}
+
+/* Sends it without waiting for the answer, and returns once it is in the queue. */
+static int occupy(struct daemon *daemon, const char *body)
+{
+    int descriptor = raw_connect(daemon);
+    char head[256];
+
+    snprintf(head, sizeof head,
+             "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+             strlen(body));
+    raw_send(descriptor, head);
+    raw_send(descriptor, body);
+    for (;;) {
+        struct answer answer = daemon_get(daemon, "/metrics");
+        const char *waiting = strstr(answer.body, "\nlinformerd_queue_requests ");
+        int count = waiting ? atoi(strchr(waiting, ' ')) : 0;
+
+        answer_free(&answer);
+        if (count > 0)
+            return descriptor;
+        usleep(1000);
+    }
+}
+
+static void a_full_queue_is_429_until_it_is_not(void **state)
+{
+    struct daemon *daemon = daemon_start(ARGUMENTS("--max-queue-requests", "1", "--max-batch-tokens", "1024"));
+    char *body = large_body(2000);
+    int descriptor = occupy(daemon, body);
+    struct answer answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
+    char *retry = answer_header(&answer, "Retry-After");
+
+    (void)state;
+    assert_non_null(retry);
+    assert_true(atoi(retry) >= 1);
+    free(retry);
+    expect_failure_answer(&answer, 429, "Overloaded", "full");
+    answer = daemon_get(daemon, "/health");
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    close(descriptor); /* nobody waits for the large one any more: it is not run to its end */
+    do {
+        answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
+        if (answer.status == 429)
+            answer_free(&answer);
+    } while (answer.status == 0);
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    free(body);
+    daemon_stop(daemon);
+}
+
+/* A thousand batches take longer than a millisecond. */
+static void past_its_deadline_a_request_is_504(void **state)
+{
+    struct daemon *daemon = daemon_start(ARGUMENTS("--request-timeout-ms", "1", "--max-batch-tokens", "1024"));
+    char *body = large_body(1000);
+
+    (void)state;
+    expect_failure(daemon, "/embed", body, 504, "Backend", "time");
+    free(body);
+    daemon_stop(daemon);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_queue_is_429_until_it_is_not),
+        cmocka_unit_test(past_its_deadline_a_request_is_504),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
