@@ -357,8 +357,8 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
     route = exchange->match.route ? exchange->match.route->path : "unmatched";
     status = exchange->reply.status ? exchange->reply.status : failure_status(FAILURE_GONE);
     total_ns = clock_ns() - exchange->begun_ns;
-    if (job->started_ns)
-        queue_ns = job->started_ns - job->submitted_ns;
+    if (job->finished_ns) /* it was admitted */
+        queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
     metrics_request(server->service.options.metrics, route, status, total_ns, queue_ns, job->inference_ns);
     log_exchange(exchange, route, status, total_ns);
     if (exchange->passage == PASSAGE_ADMITTED)
