@@ -21,6 +21,7 @@ struct model {
     struct batch batch;
     char *architecture;
     struct model_input inputs[ENGINE_MAX_INPUTS];
+    char **outputs;
     struct model_info info;
 };
 
@@ -104,6 +105,24 @@ static int build_plan(const struct engine *engine, const struct model_config *co
     return plan_finish(builder, engine->max_batch_tokens, engine->max_batch_requests, plan);
 }
 
+/* "output", "attention.0", … */
+static int name_outputs(struct model *model, struct error *error)
+{
+    int count = 1 + model->plan->n_attentions;
+    model->outputs = calloc((size_t)count, sizeof *model->outputs);
+    for (int i = 0; model->outputs && i < count; i++) {
+        char name[32] = "output";
+        if (i > 0)
+            snprintf(name, sizeof name, "attention.%d", i - 1);
+        model->outputs[i] = strdup(name);
+        if (!model->outputs[i])
+            break;
+        model->info.n_outputs = i + 1;
+    }
+    model->info.outputs = (const char *const *)model->outputs;
+    return model->info.n_outputs == count ? 0 : error_set(error, "out of memory while loading a model");
+}
+
 static void fill_info(struct model *model, const struct model_config *config, int64_t parameters)
 {
     const struct plan *plan = model->plan;
@@ -161,7 +180,8 @@ int engine_load(struct engine *engine, const struct model_config *config, const 
     builder.progress_context = context;
     if (build_plan(engine, config, &builder, &loaded->plan) != 0)
         goto fail;
-    if (check_tokenizer(config, loaded->plan, error) != 0 || padder_open(loaded->plan, &loaded->batch, error) != 0)
+    if (name_outputs(loaded, error) != 0 || check_tokenizer(config, loaded->plan, error) != 0 ||
+        padder_open(loaded->plan, &loaded->batch, error) != 0)
         goto fail;
     if (engine->functions->prepare(engine->backend, loaded->plan, &loaded->resident, error) != 0)
         goto fail;
@@ -182,6 +202,9 @@ void model_close(struct model *model)
     if (model->plan)
         padder_free(model->plan, &model->batch);
     plan_free(model->plan);
+    for (int i = 0; i < model->info.n_outputs; i++)
+        free(model->outputs[i]);
+    free(model->outputs);
     free(model->architecture);
     free(model);
 }
@@ -249,7 +272,35 @@ int model_check(const struct model *model, const struct engine_item *item, struc
     for (int i = 0; i < model->info.n_inputs; i++)
         if (check_input(model, item, i, error) != 0)
             return -1;
+    for (int i = 0; i < item->n_extras; i++)
+        if (item->extras[i].output < 1 || item->extras[i].output >= model->info.n_outputs)
+            return error_set(error, "output %d is wanted; the model has %d", item->extras[i].output,
+                             model->info.n_outputs);
     return check_output(model, item, error);
+}
+
+static const struct plan_step *attention_step(const struct plan *plan, int attention)
+{
+    const struct plan_step *step = plan->steps;
+    while (step->operation != OP_ATTEND || step->attention != attention)
+        step++;
+    return step;
+}
+
+int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape)
+{
+    const struct plan *plan = model->plan;
+    assert(output >= 0 && output < model->info.n_outputs);
+    if (output == 0) {
+        shape[0] = item->inputs[0].length;
+        shape[1] = plan->output_columns;
+        return 2;
+    }
+    const struct plan_step *step = attention_step(plan, output - 1);
+    shape[0] = step->heads;
+    shape[1] = padder_length(plan, item, plan->axes[plan->values[step->x].axis].input);
+    shape[2] = plan->axes[plan->values[step->keys].axis].rows_per_item;
+    return 3;
 }
 
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item)

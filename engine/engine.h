@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #define ENGINE_MAX_INPUTS 4
+#define ENGINE_MAX_RANK 4
 
 struct engine; /* a device and its threads; engine_open succeeded: engine_close is owed, after all its models */
 struct model;  /* weights and plan, resident on the engine's device */
@@ -63,6 +64,9 @@ struct model_info {
     const char *architecture; /* as config.json has it */
     const struct model_input *inputs;
     int n_inputs;
+    const char *const *outputs; /* names; [0] is the class's own output, the others are given when they are wanted:
+                                   "attention.<i>" is P-bar, after the softmax, of the i-th attention over k */
+    int n_outputs;
     int64_t vocabulary;     /* of INPUT_IDS; 0: the model takes floats */
     int64_t output_columns; /* of the class's output */
     int64_t hidden_columns; /* of the last hidden state: what the class's own output layer reads */
@@ -77,6 +81,12 @@ struct model_info {
     enum tokenizer tokenizer;
 };
 const struct model_info *model_info(const struct model *model);
+
+/* An output besides the first. */
+struct engine_extra {
+    int output;  /* index into model_info.outputs, >= 1 */
+    float *data; /* of the shape that model_output_shape gives */
+};
 
 /* What one item gives and wants. Everything is the caller's and outlives model_run; results are written in place.
  * Zero the struct first: what is NULL is not given, or not wanted. `length` is that of inputs[0]. */
@@ -97,11 +107,18 @@ struct engine_item {
     int64_t top_k;       /* > 0: the best top_k columns of each row, best first, ties by column, in place of `output` */
     int32_t *top_columns; /* (n_rows, top_k) */
     float *top_values;    /* (n_rows, top_k): logits, or probabilities over all columns with softmax */
+
+    const struct engine_extra *extras; /* n_extras of them */
+    int n_extras;
 };
 
 /* Whether the model can run the item: inputs given, lengths, ids, rows, top_k. -1 names the input, what was expected
  * and what was found. */
 int model_check(const struct model *model, const struct engine_item *item, struct error *error);
+
+/* The shape of an output for an item that passed model_check, all its rows: "output" (length, output_columns),
+ * "attention.<i>" (heads, length, k). Returns the rank, at most ENGINE_MAX_RANK. */
+int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape);
 
 /* Rows that count towards max_batch_tokens. At least 1. */
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item);

@@ -416,6 +416,7 @@ int plan_attend(struct plan_builder *builder, int queries, int keys, int values,
         return PLAN_NONE;
     struct plan_step step = no_step;
     step.operation = OP_ATTEND;
+    step.attention = builder->plan->n_attentions++;
     step.x = queries;
     step.keys = keys;
     step.values = values;

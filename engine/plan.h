@@ -65,6 +65,7 @@ struct plan_step {
     enum activation activation;
     float scale;             /* OP_ATTEND, OP_ADD */
     float epsilon;           /* OP_LAYER_NORM */
+    int attention;           /* OP_ATTEND: which one in order of execution */
     int64_t heads, kv_heads; /* OP_ATTEND: head h reads keys and values of head h * kv_heads / heads */
     int64_t period;          /* OP_ADD_POSITIONS */
     int64_t n_shifts;        /* OP_SHIFT_TOKENS: 1, 0, -1 or 1, 0 */
@@ -93,6 +94,7 @@ struct plan {
     int64_t vocabulary; /* of ids; 0: no ids */
     int64_t output_columns, hidden_columns;
     bool has_logits;
+    int n_attentions;
     enum padding padding;
 
     /* plan_finish */

@@ -282,8 +282,25 @@ static bool output_flawed(struct part *part, const char *name, const float *valu
     return true;
 }
 
-static bool item_flawed(struct part *part, const struct model_info *info, const struct engine_item *item)
+static bool extra_flawed(struct part *part, const struct model *model, const struct engine_item *item)
 {
+    for (int i = 0; i < item->n_extras; i++) {
+        int64_t shape[ENGINE_MAX_RANK], elements = 1;
+        int output = item->extras[i].output, rank = model_output_shape(model, item, output, shape);
+        for (int d = 0; d < rank; d++)
+            elements *= shape[d];
+        if (output_flawed(part, model_info(model)->outputs[output], item->extras[i].data, elements / shape[rank - 1],
+                          shape[rank - 1]))
+            return true;
+    }
+    return false;
+}
+
+static bool item_flawed(struct part *part, const struct model *model, const struct engine_item *item)
+{
+    const struct model_info *info = model_info(model);
+    if (extra_flawed(part, model, item))
+        return true;
     if (output_flawed(part, "the last hidden state", item->hidden, item->inputs[0].length, info->hidden_columns) ||
         output_flawed(part, "the pooled vector", item->pooled, 1, info->hidden_columns))
         return true;
@@ -301,7 +318,7 @@ static void batch_look_at_results(struct batch *batch)
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct part *part = &batch->parts[i];
         for (int64_t item = 0; item < part->n_items && !part->flaw; item++)
-            if (item_flawed(part, info, &batch->items[part->first_item + item]))
+            if (item_flawed(part, batch->model, &batch->items[part->first_item + item]))
                 part->flaw_item = part->job_item + item;
         if (part->flaw)
             log_write(LOG_LEVEL_WARNING, "a result is not finite", "architecture", info->architecture, "output",

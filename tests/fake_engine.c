@@ -164,7 +164,10 @@ const char *engine_kernels(const struct engine *engine)
 
 static const struct model_input default_input = {
     .name = "x", .kind = INPUT_IDS, .columns = 1, .min_length = 1, .max_length = FAKE_MAX_LENGTH};
+static const char *const output_names[] = {"output"};
 static const struct model_info default_info = {
+    .outputs = output_names,
+    .n_outputs = 1,
     .architecture = "fake.LM",
     .inputs = &default_input,
     .n_inputs = 1,
@@ -271,6 +274,14 @@ int model_check(const struct model *model, const struct engine_item *item, struc
                              (long long)row, (long long)model->info.vocabulary);
     }
     return check_rows(model, item, error);
+}
+
+int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape)
+{
+    (void)output; /* there is one */
+    shape[0] = item->inputs[0].length;
+    shape[1] = model->info.output_columns;
+    return 2;
 }
 
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item)

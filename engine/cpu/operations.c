@@ -169,6 +169,20 @@ static void project_sequence(const struct cpu_run *run, const struct plan_step *
     }
 }
 
+/* Where the block's rows of the head's softmax go; NULL: the item does not want them. */
+static float *wanted_attention(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
+                               int64_t head)
+{
+    const struct layout *layout = layout_of(run, step->x), *keys = layout_of(run, step->keys);
+    const struct engine_item *item = &run->batch->items[block->item];
+    int64_t k = keys->starts[block->item + 1] - keys->starts[block->item];
+    int64_t length = layout->starts[block->item + 1] - layout->starts[block->item];
+    for (int i = 0; i < item->n_extras; i++)
+        if (item->extras[i].output == 1 + step->attention)
+            return item->extras[i].data + (head * length + block->first - layout->starts[block->item]) * k;
+    return NULL;
+}
+
 static void attend(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x), *keys_layout = layout_of(run, step->keys);
@@ -195,6 +209,7 @@ static void attend(const struct cpu_run *run, const struct plan_step *step)
             .scale = step->scale,
             .out = out + query,
             .out_stride = query_columns,
+            .weights = wanted_attention(run, step, block, head),
             .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
         });
     }

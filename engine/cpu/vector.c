@@ -319,6 +319,8 @@ static void attend(const struct vector_attend *attend)
         for (int r = 0; r < ROWS; r++)
             softmax(attend->k, attend->scale, scores + r * k_room);
         product(weights, attend->k, values, dim_room, out, dim_room);
+        for (int r = 0; attend->weights && r < ROWS && first + r < attend->rows; r++)
+            memcpy(attend->weights + (first + r) * attend->k, weights[r], (size_t)attend->k * sizeof *scores);
         for (int r = 0; r < ROWS && first + r < attend->rows; r++)
             memcpy(attend->out + (first + r) * attend->out_stride, out + r * dim_room,
                    (size_t)attend->dim_head * sizeof *out);

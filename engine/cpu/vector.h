@@ -18,6 +18,7 @@ struct vector_attend {
     float scale;
     float *out; /* rows x dim_head, a row every out_stride floats */
     int64_t out_stride;
+    float *weights; /* rows x k, the softmax's; NULL: not wanted */
     float *scratch; /* vector_attend_scratch(k, dim_head) floats */
 };
 

@@ -97,23 +97,52 @@ static double project_at(const struct scalar *scalar, const struct plan_step *st
     return sum;
 }
 
+/* The keys of an item: their first row, and how many. */
+static int64_t keys_of(const struct scalar *scalar, const struct plan_step *step, int64_t item, int64_t *first)
+{
+    *first = layout_of(scalar, step->keys)->starts[item];
+    return layout_of(scalar, step->keys)->starts[item + 1] - *first;
+}
+
+/* One row of one head's softmax, k long. */
+static void attention_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
+                          double *weights)
+{
+    int64_t columns = columns_of(scalar, step->x), key_columns = columns_of(scalar, step->keys), first;
+    int64_t dim_head = columns / step->heads, offset = head * step->kv_heads / step->heads * dim_head;
+    int64_t k = keys_of(scalar, step, item_of(scalar, step->x, row), &first);
+    for (int64_t j = 0; j < k; j++) {
+        weights[j] = 0;
+        for (int64_t d = 0; d < dim_head; d++)
+            weights[j] += scalar->values[step->x][row * columns + head * dim_head + d] *
+                          scalar->values[step->keys][(first + j) * key_columns + offset + d];
+    }
+    softmax(k, (double)step->scale, weights);
+}
+
 static double attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t columns = columns_of(scalar, step->x), key_columns = columns_of(scalar, step->keys);
-    int64_t dim_head = columns / step->heads, head = column / dim_head;
-    int64_t offset = head * step->kv_heads / step->heads * dim_head;
-    int64_t first = layout_of(scalar, step->keys)->starts[item_of(scalar, step->x, row)];
-    int64_t k = layout_of(scalar, step->keys)->starts[item_of(scalar, step->x, row) + 1] - first;
-    double *scores = calloc((size_t)k, sizeof *scores), sum = 0;
+    int64_t key_columns = columns_of(scalar, step->keys), dim_head = columns_of(scalar, step->x) / step->heads, first;
+    int64_t head = column / dim_head, offset = head * step->kv_heads / step->heads * dim_head;
+    int64_t k = keys_of(scalar, step, item_of(scalar, step->x, row), &first);
+    double *weights = calloc((size_t)k, sizeof *weights), sum = 0;
+    attention_row(scalar, step, row, head, weights);
     for (int64_t j = 0; j < k; j++)
-        for (int64_t d = 0; d < dim_head; d++)
-            scores[j] += scalar->values[step->x][row * columns + head * dim_head + d] *
-                         scalar->values[step->keys][(first + j) * key_columns + offset + d];
-    softmax(k, (double)step->scale, scores);
-    for (int64_t j = 0; j < k; j++)
-        sum += scores[j] * scalar->values[step->values][(first + j) * key_columns + offset + column % dim_head];
-    free(scores);
+        sum += weights[j] * scalar->values[step->values][(first + j) * key_columns + offset + column % dim_head];
+    free(weights);
     return sum;
+}
+
+void scalar_attention(const struct plan *plan, const struct batch *batch, double **values, int step, int64_t item,
+                      double *weights)
+{
+    struct scalar scalar = {plan, batch, values};
+    const struct plan_step *attend = &plan->steps[step];
+    const struct layout *layout = layout_of(&scalar, attend->x);
+    int64_t first, k = keys_of(&scalar, attend, item, &first);
+    for (int64_t head = 0; head < attend->heads; head++)
+        for (int64_t r = layout->starts[item]; r < layout->starts[item + 1]; r++, weights += k)
+            attention_row(&scalar, attend, r, head, weights);
 }
 
 static double shift_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)

@@ -59,6 +59,7 @@ static void end(struct bench *bench)
 struct results {
     float *hidden, *pooled, *output;
     int32_t *rows;
+    struct engine_extra attention; /* attention.0, with room for 6 heads and k 130 */
 };
 
 static void *random_rows(const struct plan_input *input, int64_t rows)
@@ -88,6 +89,9 @@ static void random_item(const struct plan *plan, struct engine_item *item, struc
     results->hidden = item->hidden = calloc(length * (size_t)plan->hidden_columns, sizeof(float));
     results->pooled = item->pooled = calloc((size_t)plan->hidden_columns, sizeof(float));
     results->output = item->output = calloc(length * (size_t)plan->output_columns, sizeof(float));
+    results->attention = (struct engine_extra){.output = 1, .data = calloc(length * 6 * 130, sizeof(float))};
+    item->extras = &results->attention;
+    item->n_extras = 1;
     item->pooling = (enum pooling)(random_next() % POOLING_COUNT);
     item->softmax = random_next() % 2;
     item->n_rows = item->inputs[0].length;
@@ -108,6 +112,7 @@ static void free_item(struct engine_item *item, struct results *results)
     free(results->pooled);
     free(results->output);
     free(results->rows);
+    free(results->attention.data);
 }
 
 static void assert_close(const char *what, int64_t n, const float *found, const double *expected)
@@ -118,6 +123,23 @@ static void assert_close(const char *what, int64_t n, const float *found, const 
     for (int64_t i = 0; i < n; i++)
         if (!(fabs(found[i] - expected[i]) <= TOLERANCE * largest))
             fail_msg("%s[%lld]: found %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
+}
+
+/* What every item got as attention.0 */
+static void compare_attention(const struct plan *plan, const struct batch *batch, double **values)
+{
+    int step = 0;
+    while (step < plan->n_steps && plan->steps[step].operation != OP_ATTEND)
+        step++;
+    for (int64_t i = 0; i < batch->n_items && step < plan->n_steps; i++) {
+        const struct plan_step *attend = &plan->steps[step];
+        int64_t elements = attend->heads * batch->items[i].inputs[0].length *
+                           plan->axes[plan->values[attend->keys].axis].rows_per_item;
+        double *expected = calloc((size_t)elements, sizeof *expected);
+        scalar_attention(plan, batch, values, step, i, expected);
+        assert_close("attention", elements, batch->items[i].extras[0].data, expected);
+        free(expected);
+    }
 }
 
 static void compare_item(const struct plan *plan, const struct batch *batch, double **values, int64_t index)
@@ -143,6 +165,7 @@ static void compare_top_k(const struct bench *bench, struct backend_model *model
     struct engine_item top = *item;
     int64_t columns = bench->plan->output_columns;
     top.hidden = top.pooled = top.output = NULL;
+    top.n_extras = 0;
     top.top_k = random_size(1, columns < 9 ? columns : 9);
     top.top_columns = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_columns);
     top.top_values = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_values);
@@ -177,6 +200,7 @@ static void compare_alone(const struct bench *bench, struct backend_model *model
                           struct engine_item *item)
 {
     struct engine_item alone = *item;
+    alone.n_extras = 0;
     size_t hidden = (size_t)(item->inputs[0].length * bench->plan->hidden_columns);
     size_t output = (size_t)(item->n_rows * bench->plan->output_columns);
     alone.hidden = calloc(hidden, sizeof(float));
@@ -213,6 +237,7 @@ static void run_and_compare(struct bench *bench)
         double **values = scalar_run(bench->plan, &batch);
         for (int64_t i = 0; i < count; i++)
             compare_item(bench->plan, &batch, values, i);
+        compare_attention(bench->plan, &batch, values);
         scalar_free(bench->plan, values);
         for (int64_t i = 0; i < count; i++) {
             compare_alone(bench, model, &batch, &items[i]);
