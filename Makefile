@@ -27,7 +27,7 @@ $(error SANITIZE is address, thread or fuzzer)
 endif
 BUILD    ?= build
 
-PKGS      := libmicrohttpd jansson
+PKGS      := libmicrohttpd jansson zlib
 WARNINGS  := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla
 MACHINE   := $(shell $(CC) -dumpmachine 2>/dev/null)
 ALL_CFLAGS = -std=gnu11 $(WARNINGS) $(CFLAGS) -fopenmp -pthread -I. $(SANITIZER) $(DEFINES) $(PKG_CFLAGS)

@@ -11,9 +11,11 @@ build libc6-dev                                C headers
 build pkg-config                               finds the libraries below
 build libmicrohttpd-dev                        HTTP server
 build libjansson-dev                           JSON
+build zlib1g-dev                               gzip and deflate
 build libopenblas0-openmp                      matrix products, loaded when the daemon starts
 run   libmicrohttpd12t64|libmicrohttpd12       HTTP server
 run   libjansson4                              JSON
+run   zlib1g                                   gzip and deflate
 run   libgomp1                                 threads (OpenMP)
 run   libopenblas0-openmp                      matrix products, loaded when the daemon starts
 test  libcmocka-dev                            unit tests

@@ -18,12 +18,12 @@ enum body_status body_append(struct body *body, const char *bytes, size_t length
             capacity *= 2;
         if (!budget_take(body->budget, (int64_t)(capacity - body->capacity)))
             return BODY_NO_ROOM;
-        data = realloc(body->data, capacity);
+        data = realloc(body->data ? body->data - body->lead : NULL, body->lead + capacity);
         if (!data) {
             budget_take(body->budget, -(int64_t)(capacity - body->capacity));
             return BODY_NO_ROOM;
         }
-        body->data = data;
+        body->data = data + body->lead;
         body->capacity = capacity;
     }
     memcpy(body->data + body->length, bytes, length);
@@ -33,7 +33,7 @@ enum body_status body_append(struct body *body, const char *bytes, size_t length
 
 void body_free(struct body *body)
 {
-    free(body->data);
+    free(body->data ? body->data - body->lead : NULL);
     budget_take(body->budget, -(int64_t)body->capacity);
     body->data = NULL;
     body->length = body->capacity = 0;

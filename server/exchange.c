@@ -9,6 +9,7 @@
 
 #include "server/body.h"
 #include "server/clock.h"
+#include "server/coding.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/refusal.h"
@@ -21,6 +22,7 @@
 #include <sys/socket.h>
 
 #define LARGE_BYTES (64 * 1024) /* of JSON: about a millisecond */
+#define ALIGNMENT 16            /* of binary data in bodies: what the engine reads where it lies */
 
 enum stage {
     STAGE_BODY,   /* is being received */
@@ -40,6 +42,7 @@ struct exchange {
     enum passage passage; /* through the gate */
     bool suspended;
     struct body body;
+    enum coding coding; /* of the body */
     struct request request;
     struct reply reply;
     int64_t begun_ns;
@@ -88,6 +91,23 @@ static bool job_wanted(struct job *job)
 
 /* ---- After the job ---- */
 
+/* Packs the answer when the client wants that, and sends it as it is when there is no memory for two of it. */
+static void exchange_pack(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    int64_t bytes = (int64_t)request->answer.length;
+    enum coding coding;
+
+    if (exchange->match.route->body != BODY_ANY)
+        return;
+    coding = coding_wanted(request->header(request, "Accept-Encoding"));
+    if (coding == CODING_NONE || !budget_take(&request->service->results, bytes))
+        return;
+    request->charged += bytes;
+    if (coding_pack(coding, &request->answer))
+        request->answer_encoding = coding_name(coding);
+}
+
 /* Turns what the batcher left into an answer or a failure. */
 static void exchange_answer(struct exchange *exchange)
 {
@@ -100,6 +120,8 @@ static void exchange_answer(struct exchange *exchange)
             return;
         if (request->answer.failed)
             failure_memory(&request->failure);
+        else
+            exchange_pack(exchange);
         return;
     case JOB_EXPIRED:
         failure_set(&request->failure, FAILURE_EXPIRED, "%s", job->error.message);
@@ -158,6 +180,17 @@ static int exchange_submit(struct exchange *exchange)
     return failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is about to stop");
 }
 
+static enum outcome exchange_decode(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+
+    if (coding_unpack(exchange->coding, &exchange->body, &request->failure))
+        return OUTCOME_FAILED;
+    request->body = exchange->body.data;
+    request->body_length = exchange->body.length;
+    return exchange->match.route->read(request);
+}
+
 /* Reads the body, on any thread. True: the reply is ready, and the connection not suspended. False: the exchange has
  * been handed on. */
 static bool exchange_read(struct exchange *exchange)
@@ -165,10 +198,9 @@ static bool exchange_read(struct exchange *exchange)
     struct request *request = &exchange->request;
     enum outcome outcome;
 
-    request->body = exchange->body.data;
-    request->body_length = exchange->body.length;
-    outcome = exchange->match.route->read(request);
-    body_free(&exchange->body);
+    outcome = exchange_decode(exchange);
+    if (!request->body_kept)
+        body_free(&exchange->body);
     if (outcome == OUTCOME_ANSWERED && request->answer.failed)
         failure_memory(&request->failure);
     if (outcome == OUTCOME_RUN) {
@@ -206,7 +238,7 @@ static bool exchange_complete(struct exchange *exchange)
     }
     if (timeout_ms > 0)
         exchange->request.job.deadline_ns = clock_ns() + timeout_ms * 1000000;
-    if (!is_large((int64_t)exchange->body.length))
+    if (!is_large((int64_t)exchange->body.length) && exchange->coding == CODING_NONE)
         return exchange_read(exchange);
     exchange->task.run = task_read;
     exchange_suspend(exchange);
@@ -261,6 +293,20 @@ static const char *url_path(const char *url)
     return url ? url : "/";
 }
 
+/* How the body comes. Binary data follows a JSON header of any length, and shall be aligned all the same. */
+static void expect_body(struct exchange *exchange)
+{
+    const struct request *request = &exchange->request;
+    const char *length;
+
+    if (!exchange->match.route || exchange->match.route->body != BODY_ANY)
+        return;
+    exchange->coding = coding_of(request->header(request, "Content-Encoding"));
+    length = request->header(request, "Inference-Header-Content-Length");
+    if (length)
+        exchange->body.lead = (size_t)(-strtoull(length, NULL, 10) % ALIGNMENT);
+}
+
 static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connection *connection, const char *url,
                                       const char *method, void **context)
 {
@@ -283,6 +329,7 @@ static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connecti
     request->header = request_header;
     routes_find(method, url_path(url), &exchange->match);
     memcpy(request->parameter, exchange->match.parameter, sizeof request->parameter);
+    expect_body(exchange);
 
     if (refusal_of_headers(&exchange->match, request, method) == 0 && exchange->match.route &&
         exchange->match.route->work) {

@@ -13,6 +13,7 @@ static const struct {
     [FAILURE_MALFORMED] = {400, "Validation"},
     [FAILURE_KEY] = {401, "Unauthorized"},
     [FAILURE_NOT_FOUND] = {404, "Validation"},
+    [FAILURE_NO_MODEL] = {404, "Validation"},
     [FAILURE_METHOD] = {405, "Validation"},
     [FAILURE_TOO_LARGE] = {413, "Validation"},
     [FAILURE_MEDIA_TYPE] = {415, "Validation"},

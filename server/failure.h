@@ -9,7 +9,8 @@ enum failure_kind {
     FAILURE_NONE,
     FAILURE_MALFORMED,   /* not JSON, or not HTTP as it should be */
     FAILURE_KEY,         /* the API key is missing or wrong */
-    FAILURE_NOT_FOUND,   /* no such path or model */
+    FAILURE_NOT_FOUND,   /* no such path */
+    FAILURE_NO_MODEL,    /* none of that name */
     FAILURE_METHOD,      /* the path has other methods */
     FAILURE_TOO_LARGE,   /* the body */
     FAILURE_MEDIA_TYPE,  /* of the body */
@@ -32,7 +33,7 @@ int failure_set(struct failure *failure, enum failure_kind kind, const char *for
     __attribute__((format(printf, 3, 4)));
 int failure_memory(struct failure *failure);
 
-int failure_status(enum failure_kind kind);       /* HTTP */
+int failure_status(enum failure_kind kind);       /* HTTP; a dialect may have another for FAILURE_INVALID */
 const char *failure_type(enum failure_kind kind); /* as text-embeddings-inference names it */
 
 #endif

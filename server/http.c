@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Bodies that are being received take as much memory as this many of the largest, and at least BODIES_LEAST. */
@@ -86,6 +87,7 @@ static void init_server(struct server *server, const struct http_options *option
 
     server->service.options = *options;
     server->service.opened_ns = clock_ns();
+    server->service.opened_s = (int64_t)time(NULL);
     server->service.results.limit = memory / 4 > RESULTS_LEAST ? memory / 4 : RESULTS_LEAST;
     if (__builtin_mul_overflow(options->settings->payload_limit, BODIES_AT_ONCE, &bodies))
         bodies = INT64_MAX;

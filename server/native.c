@@ -27,5 +27,7 @@ static void write_failure(struct writer *writer, const struct failure *failure)
 const struct dialect native_dialect = {
     .routes = routes,
     .n_routes = sizeof routes / sizeof routes[0],
+    .invalid_status = 422,
     .write_failure = write_failure,
+    .out_of_memory = "{\"error\":\"out of memory\",\"error_type\":\"Backend\"}",
 };

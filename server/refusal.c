@@ -1,6 +1,8 @@
 /* refusal: what is wrong with a request before its body was read. */
 #include "server/refusal.h"
 
+#include "server/coding.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +64,9 @@ static int check_body_headers(const struct route *route, struct request *request
     if (route->body == BODY_JSON && encoding && strcasecmp(encoding, "identity") != 0)
         return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
                            "Content-Encoding is \"%.100s\", a body that is not compressed was expected", encoding);
+    if (route->body == BODY_ANY && coding_of(encoding) == CODING_UNKNOWN)
+        return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
+                           "Content-Encoding is \"%.100s\", gzip, deflate or none was expected", encoding);
     if (route->body == BODY_JSON && type && *type && !is_json(type))
         return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
                            "Content-Type is \"%.100s\", application/json was expected", type);

@@ -2,10 +2,8 @@
 #include "server/reply.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
-
-/* What is left to say when there is no memory to say more. */
-static char no_memory[] = "{\"error\":\"out of memory\",\"error_type\":\"Backend\"}";
 
 /* Makes the answer say the failure, where there is one. */
 static void write_failure(struct reply *reply, const struct route_match *match, struct request *request)
@@ -15,7 +13,7 @@ static void write_failure(struct reply *reply, const struct route_match *match, 
         request->answer_type = "application/json";
         match->dialect->write_failure(&request->answer, &request->failure);
     }
-    reply->status = failure_status(request->failure.kind);
+    reply->status = dialect_status(match->dialect, request->failure.kind);
     if (request->answer.failed)
         reply->status = failure_status(FAILURE_BACKEND);
     else if (request->failure.kind == FAILURE_NONE && !match->route)
@@ -46,6 +44,10 @@ static void add_headers(struct MHD_Response *response, const struct reply *reply
 {
     if (reply->status != MHD_HTTP_NO_CONTENT)
         MHD_add_response_header(response, "Content-Type", request->answer_type);
+    if (reply->status == MHD_HTTP_OK && request->answer_encoding)
+        MHD_add_response_header(response, "Content-Encoding", request->answer_encoding);
+    if (reply->status == MHD_HTTP_OK && request->answer_header > 0)
+        add_number(response, "Inference-Header-Content-Length", (int64_t)request->answer_header);
     if (reply->status == MHD_HTTP_OK && match->route->work)
         add_times(response, reply, &request->job);
     if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED || reply->status == MHD_HTTP_NO_CONTENT)
@@ -66,7 +68,9 @@ enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connectio
 
     write_failure(reply, match, request);
     if (request->answer.failed) {
-        response = MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory, MHD_RESPMEM_PERSISTENT);
+        const char *text = match->dialect->out_of_memory;
+
+        response = MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
     } else {
         response = MHD_create_response_from_buffer(request->answer.length, request->answer.data, MHD_RESPMEM_MUST_FREE);
         if (response)

@@ -83,7 +83,7 @@ int request_model(struct request *request, const char *name)
     for (int64_t i = 0; i < options->n_models && length < sizeof names; i++)
         length += (size_t)snprintf(names + length, sizeof names - length, "%s\"%s\"", i > 0 ? ", " : "",
                                    options->models[i].name);
-    return failure_set(&request->failure, FAILURE_NOT_FOUND, "there is no model \"%.100s\" here, only %s",
+    return failure_set(&request->failure, FAILURE_NO_MODEL, "there is no model \"%.100s\" here, only %s",
                        name ? name : "", names);
 }
 

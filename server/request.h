@@ -17,6 +17,7 @@ struct service {
     struct http_options options;
     struct budget results; /* memory of results and answers that are not sent yet */
     int64_t opened_ns;     /* CLOCK_MONOTONIC */
+    int64_t opened_s;      /* since 1970 */
     _Atomic int64_t connections;
     _Atomic bool ready; /* work is taken */
 };
@@ -25,7 +26,8 @@ struct request {
     struct service *service;
     const char *body; /* the exchange's; not terminated */
     size_t body_length;
-    char parameter[256];                                                    /* what stood for {} in the route's path */
+    bool body_kept;      /* set by `read` when items point into the body: it stays until request_close */
+    char parameter[256]; /* what stood for {} in the route's path */
     const char *(*header)(const struct request *request, const char *name); /* NULL: not sent */
 
     struct job job; /* items are set by `read`; the rest by whoever submits */
@@ -36,7 +38,9 @@ struct request {
     int64_t charged;               /* taken from service->results */
 
     struct writer answer;
-    const char *answer_type; /* a media type that lives for ever */
+    const char *answer_type;     /* a media type that lives for ever */
+    const char *answer_encoding; /* Content-Encoding, likewise; NULL: none */
+    size_t answer_header;        /* bytes of JSON before the answer's binary data; 0: it has none */
     struct failure failure;
     void *blocks;
 };

@@ -9,6 +9,11 @@
 static const struct dialect *const dialects[] = {&native_dialect};
 enum { N_DIALECTS = sizeof dialects / sizeof dialects[0] };
 
+int dialect_status(const struct dialect *dialect, enum failure_kind kind)
+{
+    return kind == FAILURE_INVALID ? dialect->invalid_status : failure_status(kind);
+}
+
 /* Whether the path has the pattern's segments; {} is any one of them that is not empty. */
 static bool path_matches(const char *pattern, const char *path, char *parameter, size_t size)
 {

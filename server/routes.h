@@ -14,7 +14,7 @@ enum outcome {
 enum route_body {
     BODY_NONE,
     BODY_JSON, /* a Content-Type that is there must be JSON */
-    BODY_ANY,
+    BODY_ANY,  /* whatever Content-Type says; it may be compressed, and so is the answer of a job if asked for */
 };
 
 struct route {
@@ -31,7 +31,9 @@ struct dialect {
     const char *prefixes[3]; /* of its paths, for errors where no route matched; the last is NULL */
     const struct route *routes;
     size_t n_routes;
+    int invalid_status; /* HTTP, of FAILURE_INVALID: 422, or 400 where its clients expect that */
     void (*write_failure)(struct writer *writer, const struct failure *failure);
+    const char *out_of_memory; /* what it would write when there is no memory to write it */
 };
 
 struct route_match {
@@ -41,6 +43,8 @@ struct route_match {
     char allow[64];      /* the methods of a known path, for the Allow header */
     char parameter[256]; /* as in struct request */
 };
+
+int dialect_status(const struct dialect *dialect, enum failure_kind kind); /* HTTP */
 
 /* HEAD finds the GET route. */
 void routes_find(const char *method, const char *path, struct route_match *match);

@@ -114,7 +114,7 @@ static void what_the_model_refuses_names_the_input(void **state)
     (void)state;
     expect_failure("/embed", "{\"inputs\": [[1], [2], [3], [4, 5, 260]]}", FAILURE_INVALID,
                    "inputs[3][2] is 260; ids of model \"bytes\" are below 259");
-    expect_failure("/embed", "{\"inputs\": [\"a\"], \"model\": \"none\"}", FAILURE_NOT_FOUND,
+    expect_failure("/embed", "{\"inputs\": [\"a\"], \"model\": \"none\"}", FAILURE_NO_MODEL,
                    "there is no model \"none\" here, only \"bytes\", \"ids\", \"rows\"");
     expect_failure("/embed", "{\"inputs\": [1], \"normalise\": true}", FAILURE_INVALID,
                    "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, truncation_direction, "
