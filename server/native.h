@@ -25,6 +25,7 @@ enum outcome native_metrics(struct request *request);
 
 /* The keys that name inputs, a row of OPTION_ table entries for a struct that begins with native_inputs. */
 struct native_inputs {
+    const char *key; /* what the route calls `inputs`; NULL: that */
     const char *model;
     json_t *inputs, *embeddings;
     bool truncate;
@@ -58,6 +59,18 @@ int native_check(struct request *request, const struct native_inputs *inputs);
 /* "inputs[3]", or "inputs" where the request has but one and not in a list. Returns buffer. */
 #define NATIVE_PATH 64
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char buffer[NATIVE_PATH]);
+
+/* One vector an input: its pooled last hidden state. */
+struct native_vectors {
+    bool normalize, base64;
+    int64_t dimensions;
+};
+
+/* Makes each item of the job want one. vectors->dimensions 0 becomes all that there are. */
+int native_vectors_want(struct request *request, enum pooling pooling, struct native_vectors *vectors);
+
+/* Writes an item's after the run, cut and then normalised. Once for each item. */
+void native_vector_write(struct request *request, const struct native_vectors *vectors, int64_t item);
 
 /* Bytes of `floats` results and of the text that they become. */
 int64_t native_floats_bytes(int64_t floats, bool base64);

@@ -11,12 +11,6 @@ struct embed_body {
     int64_t dimensions;
 };
 
-/* What the answer needs after the JSON is gone. */
-struct embed_plan {
-    bool normalize, base64;
-    int64_t dimensions;
-};
-
 static const struct option embed_options[] = {
     NATIVE_INPUT_OPTIONS,
     {"normalize", OPTION_BOOL, offsetof(struct embed_body, normalize)},
@@ -26,20 +20,21 @@ static const struct option embed_options[] = {
 
 static const struct option embed_all_options[] = {NATIVE_INPUT_OPTIONS};
 
-/* (hidden_columns) for each item. */
-static int want_pooled(struct request *request, const struct embed_body *body, const struct embed_plan *plan)
+int native_vectors_want(struct request *request, enum pooling pooling, struct native_vectors *vectors)
 {
     struct job *job = &request->job;
     int64_t columns = request->info->hidden_columns, floats = 0;
-    int pooling = body->pooling ? pooling_from_name(body->pooling) : (int)request->info->pooling;
     float *results;
 
-    if (pooling < 0)
+    if (vectors->dimensions > columns)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "pooling is \"%.100s\", one of mean, cls, last, max was expected", body->pooling);
+                           "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, vectors->dimensions,
+                           request_model_name(request), columns);
+    if (vectors->dimensions == 0)
+        vectors->dimensions = columns;
     if (native_count_floats(request, job->n_items, columns, &floats))
         return -1;
-    request->answer_bytes = native_floats_bytes(floats, plan->base64);
+    request->answer_bytes = native_floats_bytes(floats, vectors->base64);
     if (request_charge(request, request->answer_bytes))
         return -1;
     results = request_memory(request, floats, sizeof *results);
@@ -47,22 +42,23 @@ static int want_pooled(struct request *request, const struct embed_body *body, c
         return -1;
     for (int64_t i = 0; i < job->n_items; i++) {
         job->items[i].pooled = results + i * columns;
-        job->items[i].pooling = (enum pooling)pooling;
+        job->items[i].pooling = pooling;
     }
     return 0;
 }
 
-static int embed_items(struct request *request, struct embed_body *body, struct embed_plan *plan)
+static int embed_items(struct request *request, const struct embed_body *body, struct native_vectors *vectors)
 {
-    if (native_items(request, &body->inputs) || native_encoding(request, &body->inputs, &plan->base64))
+    int pooling = body->pooling ? pooling_from_name(body->pooling) : (int)request->info->pooling;
+
+    if (native_items(request, &body->inputs) || native_encoding(request, &body->inputs, &vectors->base64))
         return -1;
-    if (body->dimensions > request->info->hidden_columns)
+    if (pooling < 0)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, body->dimensions,
-                           request_model_name(request), request->info->hidden_columns);
-    plan->normalize = body->normalize;
-    plan->dimensions = body->dimensions ? body->dimensions : request->info->hidden_columns;
-    if (want_pooled(request, body, plan))
+                           "pooling is \"%.100s\", one of mean, cls, last, max was expected", body->pooling);
+    vectors->normalize = body->normalize;
+    vectors->dimensions = body->dimensions;
+    if (native_vectors_want(request, (enum pooling)pooling, vectors))
         return -1;
     return native_check(request, &body->inputs);
 }
@@ -71,17 +67,17 @@ enum outcome native_embed_read(struct request *request)
 {
     json_t *json = native_body(request);
     struct embed_body body = {0};
-    struct embed_plan *plan;
+    struct native_vectors *vectors;
     enum outcome outcome = OUTCOME_FAILED;
 
     if (!json)
         return OUTCOME_FAILED;
     body.normalize = request->info->normalize;
-    request->options = plan = request_memory(request, 1, sizeof *plan);
-    if (plan &&
+    request->options = vectors = request_memory(request, 1, sizeof *vectors);
+    if (vectors &&
         json_body_options(json, embed_options, sizeof embed_options / sizeof embed_options[0], &body,
                           &request->failure) == 0 &&
-        embed_items(request, &body, plan) == 0)
+        embed_items(request, &body, vectors) == 0)
         outcome = OUTCOME_RUN;
     json_decref(json);
     return outcome;
@@ -108,20 +104,24 @@ static void write_vector(struct writer *writer, const float *vector, int64_t cou
         writer_floats(writer, vector, count);
 }
 
+void native_vector_write(struct request *request, const struct native_vectors *vectors, int64_t item)
+{
+    float *vector = request->job.items[item].pooled;
+
+    if (vectors->normalize)
+        normalize(vector, vectors->dimensions);
+    write_vector(&request->answer, vector, vectors->dimensions, vectors->base64);
+}
+
 int native_embed_answer(struct request *request)
 {
-    const struct embed_plan *plan = request->options;
     struct writer *writer = &request->answer;
 
     writer_text(writer, "[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
-        float *vector = request->job.items[i].pooled;
-
-        if (plan->normalize)
-            normalize(vector, plan->dimensions);
         if (i > 0)
             writer_text(writer, ",");
-        write_vector(writer, vector, plan->dimensions, plan->base64);
+        native_vector_write(request, request->options, i);
     }
     writer_text(writer, "]");
     return 0;
@@ -155,17 +155,17 @@ enum outcome native_embed_all_read(struct request *request)
 {
     json_t *json = native_body(request);
     struct native_inputs body = {0};
-    struct embed_plan *plan;
+    bool *base64;
     enum outcome outcome = OUTCOME_FAILED;
 
     if (!json)
         return OUTCOME_FAILED;
-    request->options = plan = request_memory(request, 1, sizeof *plan);
-    if (plan &&
+    request->options = base64 = request_memory(request, 1, sizeof *base64);
+    if (base64 &&
         json_body_options(json, embed_all_options, sizeof embed_all_options / sizeof embed_all_options[0], &body,
                           &request->failure) == 0 &&
-        native_items(request, &body) == 0 && native_encoding(request, &body, &plan->base64) == 0 &&
-        want_hidden(request, plan->base64) == 0 && native_check(request, &body) == 0)
+        native_items(request, &body) == 0 && native_encoding(request, &body, base64) == 0 &&
+        want_hidden(request, *base64) == 0 && native_check(request, &body) == 0)
         outcome = OUTCOME_RUN;
     json_decref(json);
     return outcome;
@@ -173,7 +173,7 @@ enum outcome native_embed_all_read(struct request *request)
 
 int native_embed_all_answer(struct request *request)
 {
-    const struct embed_plan *plan = request->options;
+    const bool *base64 = request->options;
     struct writer *writer = &request->answer;
     int64_t columns = request->info->hidden_columns;
 
@@ -185,7 +185,7 @@ int native_embed_all_answer(struct request *request)
         for (int64_t row = 0; row < item->inputs[0].length; row++) {
             if (row > 0)
                 writer_text(writer, ",");
-            write_vector(writer, item->hidden + row * columns, columns, plan->base64);
+            write_vector(writer, item->hidden + row * columns, columns, *base64);
         }
         writer_text(writer, "]");
     }

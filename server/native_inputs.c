@@ -24,6 +24,11 @@ json_t *native_body(struct request *request)
     return NULL;
 }
 
+static const char *inputs_key(const struct native_inputs *inputs)
+{
+    return inputs->key ? inputs->key : "inputs";
+}
+
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char buffer[NATIVE_PATH])
 {
     const json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
@@ -31,7 +36,8 @@ const char *native_item_path(const struct native_inputs *inputs, int64_t item, c
     bool many =
         inputs->inputs ? json_is_string(first) || json_is_array(first) : json_is_array(json_array_get(first, 0));
 
-    snprintf(buffer, NATIVE_PATH, many ? "%s[%" PRId64 "]" : "%s", inputs->inputs ? "inputs" : "embeddings", item);
+    snprintf(buffer, NATIVE_PATH, many ? "%s[%" PRId64 "]" : "%s", inputs->inputs ? inputs_key(inputs) : "embeddings",
+             item);
     return buffer;
 }
 
@@ -203,9 +209,9 @@ static int check_kind(struct request *request, const struct native_inputs *input
                            "both inputs and embeddings are given, one was expected");
     if (!inputs->inputs && info->inputs[0].kind == INPUT_IDS)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           inputs->embeddings ? "model \"%s\" takes ids, not embeddings: give `inputs`"
-                                              : "`inputs` is missing; model \"%s\" takes ids",
-                           name);
+                           inputs->embeddings ? "model \"%s\" takes ids, not embeddings: give `%s`"
+                                              : "model \"%s\" takes ids, and `%s` is missing",
+                           name, inputs_key(inputs));
     if (!inputs->embeddings && info->inputs[0].kind == INPUT_ROWS)
         return failure_set(&request->failure, FAILURE_INVALID,
                            inputs->inputs ? "model \"%s\" takes rows of %" PRId64 " floats, not ids: give `embeddings`"

@@ -2,11 +2,12 @@
 #include "server/routes.h"
 
 #include "server/native.h"
+#include "server/openai.h"
 
 #include <string.h>
 
 /* The first whose prefix fits a path answers for it; the native one fits all and so is the last. */
-static const struct dialect *const dialects[] = {&native_dialect};
+static const struct dialect *const dialects[] = {&openai_dialect, &native_dialect};
 enum { N_DIALECTS = sizeof dialects / sizeof dialects[0] };
 
 int dialect_status(const struct dialect *dialect, enum failure_kind kind)

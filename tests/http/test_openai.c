@@ -1,0 +1,264 @@
+/* /v1/embeddings and /v1/models: what clients of OpenAI's API send, and what they read of answers and errors. */
+#include "tests/http/daemon.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS 192 /* of the built-in model's vectors */
+
+static struct daemon *the_daemon;
+
+static int start(void **state)
+{
+    (void)state;
+    the_daemon = daemon_start(ARGUMENTS("--payload-limit", "8192", "--max-client-batch-size", "4"));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(the_daemon);
+    return 0;
+}
+
+static const char *text_at(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    assert_non_null(text);
+    return text;
+}
+
+static const json_t *embedding_at(const json_t *answer, size_t index)
+{
+    return json_object_get(json_array_get(json_object_get(answer, "data"), index), "embedding");
+}
+
+/* Frees the answer. `code` NULL: null. */
+static void expect_error(struct answer *answer, long status, const char *type, const char *code, const char *part)
+{
+    const json_t *error = json_object_get(answer->json, "error"), *found = json_object_get(error, "code");
+
+    if (answer->status != status || !json_is_object(error))
+        print_error("expected %ld \"%s\", found %ld %s\n", status, part, answer->status, answer->body);
+    assert_int_equal(answer->status, status);
+    assert_int_equal(json_object_size(answer->json), 1);
+    assert_int_equal(json_object_size(error), 4);
+    assert_string_equal(text_at(error, "type"), type);
+    assert_true(json_is_null(json_object_get(error, "param")));
+    if (!strstr(text_at(error, "message"), part))
+        fail_msg("\"%s\" is not in: %s", part, text_at(error, "message"));
+    if (code)
+        assert_string_equal(json_string_value(found), code);
+    else
+        assert_true(json_is_null(found));
+    answer_free(answer);
+}
+
+static void expect_invalid(const char *body, const char *part)
+{
+    struct answer answer = daemon_post(the_daemon, "/v1/embeddings", body);
+
+    expect_error(&answer, 400, "invalid_request_error", NULL, part);
+}
+
+static void texts_have_vectors_of_length_one(void **state)
+{
+    json_t *answer = daemon_post_json(the_daemon, "/v1/embeddings",
+                                      "{\"input\": [\"some text\", \"more\"], \"model\": \"builtin\","
+                                      " \"encoding_format\": \"float\", \"user\": \"somebody\"}");
+    const json_t *usage = json_object_get(answer, "usage");
+
+    (void)state;
+    assert_int_equal(json_object_size(answer), 4);
+    assert_string_equal(text_at(answer, "object"), "list");
+    assert_string_equal(text_at(answer, "model"), "builtin");
+    assert_int_equal(json_integer_value(json_object_get(usage, "prompt_tokens")), 13);
+    assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), 13);
+    assert_int_equal(json_array_size(json_object_get(answer, "data")), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *item = json_array_get(json_object_get(answer, "data"), i);
+        double sum = 0;
+
+        assert_int_equal(json_object_size(item), 3);
+        assert_string_equal(text_at(item, "object"), "embedding");
+        assert_int_equal(json_integer_value(json_object_get(item, "index")), i);
+        assert_int_equal(json_array_size(embedding_at(answer, i)), COLUMNS);
+        for (size_t c = 0; c < COLUMNS; c++)
+            sum += pow(json_number_at(embedding_at(answer, i), c), 2);
+        assert_true(fabs(sum - 1) < 1e-5);
+    }
+    json_decref(answer);
+}
+
+/* All the ways to say one input: the same vector as from /embed. */
+static void ids_and_texts_are_the_same_input(void **state)
+{
+    static const char *const inputs[] = {"\"ab\"", "[\"ab\"]", "[100, 101]", "[[100, 101]]"};
+    json_t *native = daemon_post_json(the_daemon, "/embed", "{\"inputs\": \"ab\"}");
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(inputs); i++) {
+        for (int brief = 0; brief < 2; brief++) {
+            char body[128];
+            json_t *answer;
+
+            snprintf(body, sizeof body, "{\"input\": %s, \"model\": \"builtin\"}", inputs[i]);
+            answer = daemon_post_json(the_daemon, brief ? "/embeddings" : "/v1/embeddings", body);
+            assert_true(json_equal(embedding_at(answer, 0), json_array_get(native, 0)));
+            json_decref(answer);
+        }
+    }
+    json_decref(native);
+}
+
+/* What its Python client asks for unless told otherwise. */
+static void base64_holds_the_same_floats(void **state)
+{
+    const char *body = "{\"input\": \"ab\", \"encoding_format\": \"base64\", \"dimensions\": 5}";
+    const char *native_body = "{\"inputs\": \"ab\", \"encoding_format\": \"base64\", \"dimensions\": 5}";
+    json_t *answer = daemon_post_json(the_daemon, "/v1/embeddings", body);
+    json_t *native = daemon_post_json(the_daemon, "/embed", native_body);
+
+    (void)state;
+    assert_int_equal(json_string_length(embedding_at(answer, 0)), 28); /* 20 bytes */
+    assert_true(json_equal(embedding_at(answer, 0), json_array_get(native, 0)));
+    json_decref(native);
+    json_decref(answer);
+}
+
+static void dimensions_cut_and_normalise_again(void **state)
+{
+    json_t *answer = daemon_post_json(the_daemon, "/v1/embeddings", "{\"input\": \"ab\", \"dimensions\": 3}");
+    double sum = 0;
+
+    (void)state;
+    assert_int_equal(json_array_size(embedding_at(answer, 0)), 3);
+    for (size_t c = 0; c < 3; c++)
+        sum += pow(json_number_at(embedding_at(answer, 0), c), 2);
+    assert_true(fabs(sum - 1) < 1e-5);
+    json_decref(answer);
+}
+
+static void models_are_listed(void **state)
+{
+    struct answer list = daemon_get(the_daemon, "/v1/models"), one = daemon_get(the_daemon, "/v1/models/builtin");
+    const json_t *data = json_object_get(list.json, "data");
+
+    (void)state;
+    assert_int_equal(list.status, 200);
+    assert_int_equal(one.status, 200);
+    assert_string_equal(text_at(list.json, "object"), "list");
+    assert_int_equal(json_array_size(data), 1);
+    assert_true(json_equal(json_array_get(data, 0), one.json));
+    assert_string_equal(text_at(one.json, "id"), "builtin");
+    assert_string_equal(text_at(one.json, "object"), "model");
+    assert_string_equal(text_at(one.json, "owned_by"), "linformerd");
+    assert_true(json_integer_value(json_object_get(one.json, "created")) > 1700000000);
+    answer_free(&list);
+    answer_free(&one);
+}
+
+static void unknown_models_are_404(void **state)
+{
+    struct answer answer = daemon_get(the_daemon, "/v1/models/text-embedding-3-small");
+
+    (void)state;
+    expect_error(&answer, 404, "invalid_request_error", "model_not_found", "only \"builtin\"");
+    answer = daemon_post(the_daemon, "/v1/embeddings", "{\"input\": \"a\", \"model\": \"text-embedding-3-small\"}");
+    expect_error(&answer, 404, "invalid_request_error", "model_not_found", "\"text-embedding-3-small\"");
+}
+
+/* LangChain sends ids of a vocabulary of a hundred thousand. */
+static void foreign_ids_are_told_from_ours(void **state)
+{
+    (void)state;
+    expect_invalid("{\"input\": [[100], [9906, 1917]], \"model\": \"builtin\"}",
+                   "input[1][0] is 9906; ids of model \"builtin\" are below 259");
+}
+
+static void what_is_invalid_is_named(void **state)
+{
+    static const struct {
+        const char *body, *part;
+    } cases[] = {
+        {"{\"model\": \"builtin\"}", "`input` is missing"},
+        {"{\"input\": null}", "`input` is missing"},
+        {"{\"input\": \"\"}", "input is empty"},
+        {"{\"input\": []}", "input is empty"},
+        {"{\"input\": {}}", "input is an object"},
+        {"{\"input\": [\"a\", 1]}", "input[1] is an integer"},
+        {"{\"input\": [1.5]}", "input[0] is a float"},
+        {"{\"input\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}", "at most 4"},
+        {"{\"input\": \"a\", \"dimensions\": 193}", "have 192"},
+        {"{\"input\": \"a\", \"dimensions\": 0}", "dimensions is 0"},
+        {"{\"input\": \"a\", \"encoding_format\": \"int8\"}", "encoding_format is \"int8\""},
+        {"{\"inputs\": \"a\"}", "unknown key \"inputs\"; known are input,"},
+        {"{\"input\": \"a\", \"model\": 3}", "model is an integer"},
+        {"{\"input\": ", "not JSON"},
+        {"[]", "the body is a list"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        expect_invalid(cases[i].body, cases[i].part);
+}
+
+static void what_fails_before_the_body_has_the_same_shape(void **state)
+{
+    struct answer answer = daemon_get(the_daemon, "/v1/completions");
+    char *large = calloc(1, 9001);
+
+    (void)state;
+    expect_error(&answer, 404, "invalid_request_error", NULL, "no such path");
+    answer = daemon_get(the_daemon, "/embeddings");
+    expect_error(&answer, 405, "invalid_request_error", NULL, "POST");
+    answer = daemon_call(the_daemon, &(struct call){.path = "/v1/embeddings",
+                                                    .body = "{\"input\": \"a\"}",
+                                                    .headers = {"Content-Type: text/plain"}});
+    expect_error(&answer, 415, "invalid_request_error", NULL, "text/plain");
+    memset(large, ' ', 9000);
+    answer = daemon_post(the_daemon, "/v1/embeddings", large);
+    expect_error(&answer, 413, "invalid_request_error", NULL, "8192");
+    answer = daemon_call(the_daemon,
+                         &(struct call){.path = "/v1/embeddings",
+                                        .body = large,
+                                        .headers = {"Content-Type: application/json", "Transfer-Encoding: chunked"}});
+    expect_error(&answer, 413, "invalid_request_error", NULL, "8192");
+    free(large);
+}
+
+static void keys_are_asked_for(void **state)
+{
+    struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "secret"));
+    struct answer answer = daemon_post(daemon, "/v1/embeddings", "{\"input\": \"a\"}");
+
+    (void)state;
+    expect_error(&answer, 401, "invalid_request_error", "invalid_api_key", "API key");
+    answer = daemon_get(daemon, "/v1/models");
+    expect_error(&answer, 401, "invalid_request_error", "invalid_api_key", "API key");
+    answer = daemon_call(daemon, &(struct call){.path = "/v1/models", .headers = {"Authorization: Bearer secret"}});
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    daemon_stop(daemon);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_have_vectors_of_length_one),
+        cmocka_unit_test(ids_and_texts_are_the_same_input),
+        cmocka_unit_test(base64_holds_the_same_floats),
+        cmocka_unit_test(dimensions_cut_and_normalise_again),
+        cmocka_unit_test(models_are_listed),
+        cmocka_unit_test(unknown_models_are_404),
+        cmocka_unit_test(foreign_ids_are_told_from_ours),
+        cmocka_unit_test(what_is_invalid_is_named),
+        cmocka_unit_test(what_fails_before_the_body_has_the_same_shape),
+        cmocka_unit_test(keys_are_asked_for),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}
