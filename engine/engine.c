@@ -77,31 +77,14 @@ const char *engine_kernels(const struct engine *engine)
 
 /* ---- Loading ---- */
 
-static int choose_padding(const struct family_class *class, enum padding asked, enum padding *chosen,
-                          struct error *error)
-{
-    *chosen = asked == PADDING_DEFAULT ? class->paddings[0] : asked;
-    char can[64] = "";
-    for (size_t i = 0; class->paddings[i] != PADDING_DEFAULT; i++) {
-        if (class->paddings[i] == *chosen)
-            return 0;
-        size_t length = strlen(can);
-        snprintf(can + length, sizeof can - length, "%s%s", length ? " or " : "", padding_name(class->paddings[i]));
-    }
-    return error_set(error, "padding \"%s\": %s can have %s", padding_name(asked), class->name, can);
-}
-
 static int build_plan(const struct engine *engine, const struct model_config *config, struct plan_builder *builder,
                       struct plan **plan)
 {
-    enum padding padding;
     const struct family_class *class = family_find(config->architecture, builder->error);
-    if (!class || choose_padding(class, config->padding, &padding, builder->error) != 0) {
-        builder->failed = true;
-    } else {
+    if (class)
         class->build(builder, class->name, config);
-        builder->plan->padding = padding;
-    }
+    else
+        builder->failed = true;
     return plan_finish(builder, engine->max_batch_tokens, engine->max_batch_requests, plan);
 }
 
@@ -140,7 +123,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->architecture = model->architecture;
     info->inputs = model->inputs;
     info->n_inputs = plan->n_inputs;
-    info->vocabulary = plan->vocabulary;
+    info->vocabulary = plan->inputs[0].input.vocabulary;
     info->output_columns = plan->output_columns;
     info->hidden_columns = plan->hidden_columns;
     info->has_logits = plan->has_logits;
@@ -154,9 +137,10 @@ static void fill_info(struct model *model, const struct model_config *config, in
 /* The byte tokenizer makes ids 0 … 258: a model of fewer could not take every text. */
 static int check_tokenizer(const struct model_config *config, const struct plan *plan, struct error *error)
 {
-    if (config->tokenizer == TOKENIZER_BYTE && plan->vocabulary < 259)
+    int64_t vocabulary = plan->inputs[0].input.vocabulary;
+    if (config->tokenizer == TOKENIZER_BYTE && vocabulary < 259)
         return error_set(error, "tokenizer \"byte\" makes ids up to 258; the model's vocabulary is %lld",
-                         (long long)plan->vocabulary);
+                         (long long)vocabulary);
     return 0;
 }
 
@@ -221,10 +205,8 @@ const struct plan *model_plan(const struct model *model)
 
 /* ---- Items ---- */
 
-static int check_ids(const struct model *model, const char *name, const int32_t *ids, int64_t length,
-                     struct error *error)
+static int check_ids(const char *name, int64_t vocabulary, const int32_t *ids, int64_t length, struct error *error)
 {
-    int64_t vocabulary = model->info.vocabulary;
     for (int64_t i = 0; i < length; i++)
         if (ids[i] < 0 || ids[i] >= vocabulary)
             return error_set(error, "%s[%lld] is %ld; the model's ids are 0 to %lld", name, (long long)i, (long)ids[i],
@@ -232,29 +214,52 @@ static int check_ids(const struct model *model, const char *name, const int32_t 
     return 0;
 }
 
-static int check_input(const struct model *model, const struct engine_item *item, int index, struct error *error)
+static int check_length(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const struct model_input *input = &model->inputs[index];
-    const void *data = item->inputs[index].data;
-    if (!data && !input->optional)
-        return error_set(error, "input \"%s\" is not given", input->name);
-    int64_t length = padder_length(model->plan, item, index);
+    long long length = padder_length(model->plan, item, index);
+    if (input->like >= 0) {
+        long long expected = padder_length(model->plan, item, input->like);
+        return length == expected ? 0
+                                  : error_set(error, "input \"%s\" has %lld rows; expected %lld, as many as \"%s\"",
+                                              input->name, length, expected, model->inputs[input->like].name);
+    }
     if (length < 1)
         return error_set(error, "input \"%s\" is empty; expected at least one row", input->name);
     if (length > input->max_length)
-        return error_set(error, "input \"%s\" has %lld rows; the model takes at most %lld", input->name,
-                         (long long)length, (long long)input->max_length);
+        return error_set(error, "input \"%s\" has %lld rows; the model takes at most %lld", input->name, length,
+                         (long long)input->max_length);
     if (length < input->min_length)
         return error_set(error, "input \"%s\" has %lld rows; with padding \"exact\" the model takes exactly %lld",
-                         input->name, (long long)length, (long long)input->min_length);
-    return data && input->kind == INPUT_IDS ? check_ids(model, input->name, data, length, error) : 0;
+                         input->name, length, (long long)input->min_length);
+    return 0;
+}
+
+/* An input that is not given takes the rows of its fallback, whose ids must be its own as well. */
+static int check_input(const struct model *model, const struct engine_item *item, int index, struct error *error)
+{
+    const struct model_input *input = &model->inputs[index];
+    const void *data = padder_data(model->plan, item, index);
+    if (!data && !input->optional)
+        return error_set(error, "input \"%s\" is not given", input->name);
+    if (check_length(model, item, index, error) != 0)
+        return -1;
+    return data && input->kind == INPUT_IDS
+               ? check_ids(input->name, input->vocabulary, data, padder_length(model->plan, item, index), error)
+               : 0;
+}
+
+/* The rows of the last hidden state, and so of the output. */
+static int64_t output_length(const struct model *model, const struct engine_item *item)
+{
+    return padder_length(model->plan, item, model->plan->axes[model->plan->hidden_axis].input);
 }
 
 static int check_output(const struct model *model, const struct engine_item *item, struct error *error)
 {
     if (!item->output && item->top_k == 0)
         return 0;
-    int64_t length = item->inputs[0].length, columns = model->info.output_columns;
+    int64_t length = output_length(model, item), columns = model->info.output_columns;
     if (item->top_k < 0 || item->top_k > columns)
         return error_set(error, "top_k is %lld; expected 1 to %lld", (long long)item->top_k, (long long)columns);
     if (item->n_rows < 0 || item->n_rows > length || (!item->rows && item->n_rows != length))
@@ -267,15 +272,25 @@ static int check_output(const struct model *model, const struct engine_item *ite
     return 0;
 }
 
+static int check_extra(const struct model *model, const struct engine_item *item, int index, struct error *error)
+{
+    int output = item->extras[index].output;
+    if (output < 1 || output >= model->info.n_outputs)
+        return error_set(error, "output %d is wanted; the model has %d", output, model->info.n_outputs);
+    for (int i = 0; i < index; i++)
+        if (item->extras[i].output == output)
+            return error_set(error, "output \"%s\" is wanted twice", model->info.outputs[output]);
+    return 0;
+}
+
 int model_check(const struct model *model, const struct engine_item *item, struct error *error)
 {
     for (int i = 0; i < model->info.n_inputs; i++)
         if (check_input(model, item, i, error) != 0)
             return -1;
     for (int i = 0; i < item->n_extras; i++)
-        if (item->extras[i].output < 1 || item->extras[i].output >= model->info.n_outputs)
-            return error_set(error, "output %d is wanted; the model has %d", item->extras[i].output,
-                             model->info.n_outputs);
+        if (check_extra(model, item, i, error) != 0)
+            return -1;
     return check_output(model, item, error);
 }
 
@@ -292,14 +307,14 @@ int model_output_shape(const struct model *model, const struct engine_item *item
     const struct plan *plan = model->plan;
     assert(output >= 0 && output < model->info.n_outputs);
     if (output == 0) {
-        shape[0] = item->inputs[0].length;
+        shape[0] = output_length(model, item);
         shape[1] = plan->output_columns;
         return 2;
     }
     const struct plan_step *step = attention_step(plan, output - 1);
     shape[0] = step->heads;
     shape[1] = padder_length(plan, item, plan->axes[plan->values[step->x].axis].input);
-    shape[2] = plan->axes[plan->values[step->keys].axis].rows_per_item;
+    shape[2] = step->key_room ? step->key_room : padder_axis_rows(plan, item, plan->values[step->keys].axis);
     return 3;
 }
 
@@ -307,9 +322,9 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
 {
     int64_t tokens = 1;
     for (int i = 0; i < model->info.n_inputs; i++) {
-        int64_t length = padder_length(model->plan, item, i);
-        if (length > tokens)
-            tokens = length;
+        int64_t rows = padder_axis_rows(model->plan, item, model->plan->values[model->plan->inputs[i].value].axis);
+        if (rows > tokens)
+            tokens = rows;
     }
     return tokens;
 }

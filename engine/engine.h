@@ -49,12 +49,15 @@ void model_close(struct model *model); /* NULL is harmless */
 enum input_kind {
     INPUT_IDS,  /* int32_t a row, 0 <= id < vocabulary */
     INPUT_ROWS, /* float[columns] a row */
+    INPUT_MASK, /* uint8_t a row, 0 or not */
 };
 
 struct model_input {
     const char *name; /* the parameter's name in the class's forward() */
     enum input_kind kind;
-    int64_t columns;    /* of INPUT_ROWS; 1 for ids */
+    int64_t columns;    /* of INPUT_ROWS; else 1 */
+    int64_t vocabulary; /* of INPUT_IDS */
+    int like;           /* has as many rows as this input; -1: of its own */
     int64_t min_length; /* rows */
     int64_t max_length; /* rows */
     bool optional;
@@ -67,7 +70,7 @@ struct model_info {
     const char *const *outputs; /* names; [0] is the class's own output, the others are given when they are wanted:
                                    "attention.<i>" is P-bar, after the softmax, of the i-th attention over k */
     int n_outputs;
-    int64_t vocabulary;     /* of INPUT_IDS; 0: the model takes floats */
+    int64_t vocabulary;     /* of inputs[0] when it is ids; 0: the model takes floats */
     int64_t output_columns; /* of the class's output */
     int64_t hidden_columns; /* of the last hidden state: what the class's own output layer reads */
     bool has_logits;        /* the output is logits over `vocabulary` ids */
@@ -92,7 +95,7 @@ struct engine_extra {
  * Zero the struct first: what is NULL is not given, or not wanted. `length` is that of inputs[0]. */
 struct engine_item {
     struct {
-        const void *data; /* as model_input.kind says; NULL: not given */
+        const void *data; /* as model_input.kind says; NULL: not given (a mask: all ones) */
         int64_t length;   /* rows */
     } inputs[ENGINE_MAX_INPUTS];
 

@@ -16,18 +16,23 @@ static int64_t step_flops(const struct plan *plan, const struct plan_step *step,
     case OP_GIVE_OUTPUT:
         return step->weight == PLAN_NONE ? 0 : 2 * x_rows * x->columns * plan->weights[step->weight].rows;
     case OP_PROJECT_SEQUENCE:
-        return 2 * elements * plan->weights[step->weight].columns;
+        return 2 * elements * plan_value_rows(plan, step->y, rows, 1);
     case OP_ATTEND:
         return 4 * elements * plan_value_rows(plan, step->keys, rows, 1);
     case OP_LAYER_NORM:
         return 8 * elements;
-    case OP_GELU:
-        return 30 * elements;
+    case OP_ACTIVATE:
+        return step->activation == ACTIVATION_GELU ? 30 * elements : elements;
+    case OP_CONVOLVE_SEQUENCE:
+        return 2 * plan_value_rows(plan, step->y, rows, 1) * x->columns * step->stride * (x->columns / step->groups);
+    case OP_ADD_SINUSOIDS:
+        return 20 * elements;
     case OP_ADD_POSITIONS:
     case OP_ADD:
     case OP_GIVE_POOLED:
         return elements;
     case OP_EMBED:
+    case OP_MASK_ROWS:
     case OP_SHIFT_TOKENS:
     case OP_GIVE_HIDDEN:
     case OP_COUNT:
@@ -74,8 +79,12 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
     if (step->operation == OP_ATTEND)
         fprintf(out, " heads %" PRId64 " kv_heads %" PRId64 " scale %g", step->heads, step->kv_heads,
                 (double)step->scale);
-    if (step->activation == ACTIVATION_GELU)
-        fprintf(out, ", gelu");
+    if (step->causal)
+        fprintf(out, " causal");
+    if (step->activation != ACTIVATION_NONE)
+        fprintf(out, ", %s", step->activation == ACTIVATION_GELU ? "gelu" : "relu");
+    if (step->groups > 1)
+        fprintf(out, " groups %" PRId64, step->groups);
     print_value(plan, step->operation == OP_LINEAR ? "+ residual" : "z", step->z, rows, out);
     print_value(plan, "->", step->y, rows, out);
     fputc('\n', out);

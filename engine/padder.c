@@ -52,7 +52,18 @@ static int source_input(const struct plan *plan, const struct engine_item *item,
 
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index)
 {
-    return item->inputs[source_input(plan, item, index)].length;
+    int source = source_input(plan, item, index);
+    if (!item->inputs[source].data && plan->inputs[source].input.like != PLAN_NONE)
+        return padder_length(plan, item, plan->inputs[source].input.like);
+    return item->inputs[source].length;
+}
+
+int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis)
+{
+    const struct plan_axis *rows = &plan->axes[axis];
+    if (rows->input == PLAN_NONE)
+        return rows->rows_per_item;
+    return rows->padded_rows ? rows->padded_rows : padder_length(plan, item, rows->input);
 }
 
 static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows)
@@ -67,7 +78,7 @@ static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows)
     }
 }
 
-/* The last axis of an item's hidden state is that of inputs[0]. */
+/* `layout` is that of the hidden value. */
 static void lay_out_wanted(struct batch *batch, const struct layout *layout, int64_t index)
 {
     const struct engine_item *item = &batch->items[index];
@@ -79,32 +90,47 @@ static void lay_out_wanted(struct batch *batch, const struct layout *layout, int
     }
 }
 
+const void *padder_data(const struct plan *plan, const struct engine_item *item, int index)
+{
+    return item->inputs[source_input(plan, item, index)].data;
+}
+
 void padder_lay_out(const struct plan *plan, struct batch *batch, const struct engine_item *items, int64_t n_items)
 {
     batch->items = items;
     batch->n_items = n_items;
     batch->n_wanted = 0;
     for (int a = 0; a < plan->n_axes; a++) {
-        const struct plan_axis *axis = &plan->axes[a];
         batch->layouts[a].n_blocks = 0;
         for (int64_t i = 0; i < n_items; i++)
-            lay_out_axis(&batch->layouts[a], i,
-                         axis->input == PLAN_NONE ? axis->rows_per_item : padder_length(plan, &items[i], axis->input));
+            lay_out_axis(&batch->layouts[a], i, padder_axis_rows(plan, &items[i], a));
     }
-    const struct layout *first = &batch->layouts[plan->values[plan->inputs[0].value].axis];
     for (int64_t i = 0; i < n_items; i++)
-        lay_out_wanted(batch, first, i);
+        lay_out_wanted(batch, &batch->layouts[plan->hidden_axis], i);
+}
+
+/* int32_t ones for what is missing of a mask, from bytes that are 0 or not. */
+static void gather_mask(const uint8_t *mask, int64_t length, int64_t rows, int32_t *out)
+{
+    for (int64_t r = 0; r < rows; r++)
+        out[r] = mask && r < length ? mask[r] != 0 : 1;
 }
 
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows)
 {
     const struct plan_value *value = &plan->values[plan->inputs[index].value];
     const struct layout *layout = &batch->layouts[value->axis];
-    size_t row_bytes = (size_t)value->columns * (value->ids ? sizeof(int32_t) : sizeof(float));
+    size_t row_bytes = (size_t)value->columns * 4; /* int32_t or float */
     for (int64_t i = 0; i < batch->n_items; i++) {
         const struct engine_item *item = &batch->items[i];
-        const void *data = item->inputs[source_input(plan, item, index)].data;
-        size_t length = (size_t)(layout->starts[i + 1] - layout->starts[i]);
-        memcpy((char *)rows + (size_t)layout->starts[i] * row_bytes, data, length * row_bytes);
+        const void *data = padder_data(plan, item, index);
+        char *out = (char *)rows + (size_t)layout->starts[i] * row_bytes;
+        int64_t length = padder_length(plan, item, index), all = layout->starts[i + 1] - layout->starts[i];
+        if (plan->inputs[index].input.kind == INPUT_MASK) {
+            gather_mask(data, length, all, (int32_t *)out);
+            continue;
+        }
+        memcpy(out, data, (size_t)length * row_bytes);
+        memset(out + (size_t)length * row_bytes, 0, (size_t)(all - length) * row_bytes);
     }
 }

@@ -1,5 +1,6 @@
-/* padder: brings the items of a batch to the shape that the plan's axes ask for. With padding "slice" nothing is
- * added: the rows of the items lie one behind the other, and an item's place is all that operations must know. */
+/* padder: brings the items of a batch to the shape that the plan's axes ask for. The rows of the items lie one behind
+ * the other; with padding "slice" and "masked" nothing is added, and an item's place is all that operations must know;
+ * with "zero" every item has the axis' padded_rows, its own first. */
 #ifndef ENGINE_PADDER_H
 #define ENGINE_PADDER_H
 
@@ -43,10 +44,17 @@ void padder_free(const struct plan *plan, struct batch *batch);
 /* Lays out the items; each passed model_check. Allocates nothing. */
 void padder_lay_out(const struct plan *plan, struct batch *batch, const struct engine_item *items, int64_t n_items);
 
-/* Copies the items' rows of input `index` behind each other into `rows` (ids: int32_t, else float[columns]). */
+/* Copies the items' rows of input `index` behind each other into `rows` (ids and masks: int32_t, else float[columns]).
+ * A mask that an item does not give, and what is beyond one that it gives, is 1; else what is added is 0. */
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows);
 
-/* The rows that an item gives of an input: its own, or those of the input's fallback. */
+/* The rows that an item gives of an input: its own, or those of the input's fallback, or of the one it is like. */
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index);
+
+/* Those rows; NULL: neither is given. */
+const void *padder_data(const struct plan *plan, const struct engine_item *item, int index);
+
+/* The rows that an item has on an axis, padded ones included. */
+int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
 #endif

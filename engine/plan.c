@@ -12,9 +12,12 @@ static const char *const operation_names[OP_COUNT] = {
     [OP_ADD_POSITIONS] = "add_positions",
     [OP_LAYER_NORM] = "layer_norm",
     [OP_LINEAR] = "linear",
-    [OP_GELU] = "gelu",
+    [OP_ACTIVATE] = "activate",
     [OP_ADD] = "add",
+    [OP_MASK_ROWS] = "mask_rows",
+    [OP_ADD_SINUSOIDS] = "add_sinusoids",
     [OP_PROJECT_SEQUENCE] = "project_sequence",
+    [OP_CONVOLVE_SEQUENCE] = "convolve_sequence",
     [OP_ATTEND] = "attend",
     [OP_SHIFT_TOKENS] = "shift_tokens",
     [OP_GIVE_HIDDEN] = "give_hidden",
@@ -90,11 +93,27 @@ static void refuse_surplus(struct plan_builder *builder)
     }
 }
 
+static void drop_unread_weights(struct plan *plan)
+{
+    for (int w = 0; w < plan->n_weights; w++) {
+        bool read = false;
+        for (int i = 0; i < plan->n_steps && !read; i++)
+            read = plan->steps[i].weight == w || plan->steps[i].bias == w;
+        if (!read) {
+            free(plan->weights[w].data);
+            plan->weights[w].data = NULL;
+            plan->weights[w].rows = plan->weights[w].columns = 0;
+        }
+    }
+}
+
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan)
 {
     refuse_surplus(builder);
-    if (!builder->failed)
+    if (!builder->failed) {
+        drop_unread_weights(builder->plan);
         plan_fuse(builder->plan);
+    }
     if (!builder->failed && plan_place_values(builder->plan, max_rows, max_items, builder->error) != 0)
         builder->failed = true;
     free(builder->used);
@@ -205,28 +224,35 @@ static const struct plan_weight *weight_at(const struct plan_builder *builder, i
 
 /* ---- Inputs ---- */
 
-static int new_input(struct plan_builder *builder, struct model_input input, int fallback)
+/* `axis` PLAN_NONE: one of its own. */
+static int new_input(struct plan_builder *builder, struct plan_input input, int axis)
 {
     if (builder->failed)
         return PLAN_NONE;
     struct plan *plan = builder->plan;
     assert(plan->n_inputs < ENGINE_MAX_INPUTS);
-    int axis = ragged_axis(builder, plan->n_inputs);
-    int value = new_value(builder, axis, input.columns);
-    if (value == PLAN_NONE)
+    if (axis == PLAN_NONE)
+        axis = ragged_axis(builder, plan->n_inputs);
+    input.value = new_value(builder, axis, input.input.columns);
+    if (input.value == PLAN_NONE)
         return PLAN_NONE;
-    plan->values[value].ids = input.kind == INPUT_IDS;
-    plan->inputs[plan->n_inputs++] =
-        (struct plan_input){.input = input, .value = value, .own_limit = input.max_length != 0, .fallback = fallback};
-    return value;
+    plan->values[input.value].ids = input.input.kind != INPUT_ROWS;
+    input.input.min_length = 1;
+    input.own_limit = input.input.max_length != 0;
+    plan->inputs[plan->n_inputs++] = input;
+    return input.value;
 }
 
-int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length)
+int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length, int fallback)
 {
-    builder->plan->vocabulary = vocabulary;
-    struct model_input input = {
-        .name = name, .kind = INPUT_IDS, .columns = 1, .min_length = 1, .max_length = max_length};
-    return new_input(builder, input, PLAN_NONE);
+    struct model_input input = {.name = name,
+                                .kind = INPUT_IDS,
+                                .columns = 1,
+                                .vocabulary = vocabulary,
+                                .like = PLAN_NONE,
+                                .max_length = max_length,
+                                .optional = fallback != PLAN_NONE};
+    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, PLAN_NONE);
 }
 
 int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback)
@@ -234,10 +260,53 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
     struct model_input input = {.name = name,
                                 .kind = INPUT_ROWS,
                                 .columns = columns,
-                                .min_length = 1,
+                                .like = PLAN_NONE,
                                 .max_length = max_length,
                                 .optional = fallback != PLAN_NONE};
-    return new_input(builder, input, fallback);
+    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, PLAN_NONE);
+}
+
+static int input_like(struct plan_builder *builder, struct model_input input, int like)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    int axis = value_at(builder, like)->axis;
+    input.like = builder->plan->axes[axis].input;
+    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, axis);
+}
+
+int plan_input_mask(struct plan_builder *builder, const char *name, int like)
+{
+    struct model_input input = {.name = name, .kind = INPUT_MASK, .columns = 1, .optional = true};
+    return input_like(builder, input, like);
+}
+
+int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like)
+{
+    struct model_input input = {.name = name, .kind = INPUT_ROWS, .columns = columns};
+    return input_like(builder, input, like);
+}
+
+void plan_pad(struct plan_builder *builder, int input_value, int64_t rows)
+{
+    if (!builder->failed)
+        builder->plan->axes[value_at(builder, input_value)->axis].padded_rows = rows;
+}
+
+enum padding plan_choose_padding(struct plan_builder *builder, const char *class_name, enum padding asked,
+                                 const enum padding *allowed)
+{
+    enum padding chosen = asked == PADDING_DEFAULT ? allowed[0] : asked;
+    char can[80] = "";
+    builder->plan->padding = chosen;
+    for (size_t i = 0; allowed[i] != PADDING_DEFAULT; i++) {
+        if (allowed[i] == chosen)
+            return chosen;
+        size_t length = strlen(can);
+        snprintf(can + length, sizeof can - length, "%s%s", length ? " or " : "", padding_name(allowed[i]));
+    }
+    plan_fail(builder, "padding \"%s\": %s can have %s with these kwargs", padding_name(asked), class_name, can);
+    return chosen;
 }
 
 /* ---- Weights ---- */
@@ -263,6 +332,16 @@ static const struct weights_tensor *take_tensor(struct plan_builder *builder, co
     return tensor;
 }
 
+/* The weight that was made of the tensor: a shared one is held once. */
+static int find_taken(const struct plan_builder *builder, const struct weights_tensor *tensor)
+{
+    int64_t index = (int64_t)weights_index(builder->weights, tensor);
+    for (int i = 0; i < builder->plan->n_weights; i++)
+        if (builder->plan->weights[i].tensor == index)
+            return i;
+    return PLAN_NONE;
+}
+
 static int take_weight(struct plan_builder *builder, int rank, const int64_t *shape, const char *format,
                        va_list arguments)
 {
@@ -271,6 +350,9 @@ static int take_weight(struct plan_builder *builder, int rank, const int64_t *sh
     if (builder->failed)
         return PLAN_NONE;
     const struct weights_tensor *tensor = take_tensor(builder, name, rank, shape);
+    int taken = tensor ? find_taken(builder, tensor) : PLAN_NONE;
+    if (taken != PLAN_NONE)
+        return taken;
     struct plan_weight *weight =
         tensor ? grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *weight) : NULL;
     if (!weight)
@@ -280,6 +362,7 @@ static int take_weight(struct plan_builder *builder, int rank, const int64_t *sh
             return plan_fail(builder, "tensor \"%s\": a size of %lld is too large", name, (long long)shape[i]);
     weight->columns = shape[rank - 1];
     weight->rows = weight->columns ? tensor->elements / weight->columns : 0;
+    weight->tensor = (int64_t)weights_index(builder->weights, tensor);
     weight->name = strdup(name);
     weight->data = malloc((size_t)tensor->elements * sizeof *weight->data + 1);
     if (!weight->name || !weight->data)
@@ -319,6 +402,51 @@ int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, co
     int weight = take_weight(builder, rank, shape, format, arguments);
     va_end(arguments);
     return weight;
+}
+
+void plan_shared(struct plan_builder *builder, int weight, const char *format, ...)
+{
+    char name[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, sizeof name, format, arguments);
+    va_end(arguments);
+    if (builder->failed)
+        return;
+    const struct weights_tensor *first = weights_at(builder->weights, (size_t)weight_at(builder, weight)->tensor);
+    const struct weights_tensor *tensor = take_tensor(builder, name, first->rank, first->shape);
+    if (tensor && tensor != first &&
+        (tensor->dtype != first->dtype || memcmp(tensor->data, first->data, first->bytes) != 0))
+        plan_fail(builder, "%s: tensor \"%s\" differs from \"%s\": the class with these kwargs shares one for both",
+                  weights_origin(builder->weights), name, first->name);
+}
+
+int plan_stack(struct plan_builder *builder, const int *weights, int64_t count)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    int64_t rows = 0, columns = weight_at(builder, weights[0])->columns;
+    for (int64_t i = 0; i < count; i++) {
+        assert(weight_at(builder, weights[i])->columns == columns);
+        rows += weight_at(builder, weights[i])->rows;
+    }
+    struct plan_weight *stack = grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *stack);
+    if (!stack)
+        return PLAN_NONE;
+    stack->rows = rows;
+    stack->columns = columns;
+    stack->tensor = -1;
+    stack->name = strdup(weight_at(builder, weights[0])->name);
+    stack->data = malloc((size_t)(rows * columns) * sizeof *stack->data + 1);
+    if (!stack->name || !stack->data)
+        return plan_fail(builder, "out of memory for %lld weights of the heads", (long long)count);
+    float *to = stack->data;
+    for (int64_t i = 0; i < count; i++) {
+        const struct plan_weight *part = weight_at(builder, weights[i]);
+        memcpy(to, part->data, (size_t)(part->rows * columns) * sizeof *to);
+        to += part->rows * columns;
+    }
+    return builder->plan->n_weights - 1;
 }
 
 /* ---- Operations ---- */
@@ -373,13 +501,36 @@ int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
     return new_step(builder, step, value_at(builder, x)->axis, weight_at(builder, weight)->rows);
 }
 
-int plan_gelu(struct plan_builder *builder, int x)
+int plan_activate(struct plan_builder *builder, int x, enum activation activation)
 {
     if (builder->failed)
         return PLAN_NONE;
     struct plan_step step = no_step;
-    step.operation = OP_GELU;
+    step.operation = OP_ACTIVATE;
     step.x = x;
+    step.activation = activation;
+    return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
+}
+
+int plan_mask_rows(struct plan_builder *builder, int x, int mask)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_MASK_ROWS;
+    step.x = x;
+    step.z = mask;
+    return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
+}
+
+int plan_add_sinusoids(struct plan_builder *builder, int x, int frequencies)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_ADD_SINUSOIDS;
+    step.x = x;
+    step.weight = frequencies;
     return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
 }
 
@@ -397,20 +548,38 @@ int plan_add(struct plan_builder *builder, int x, int z, float scale)
     return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
 }
 
-int plan_project_sequence(struct plan_builder *builder, int x, int projection)
+int plan_project_sequence(struct plan_builder *builder, int x, struct plan_projection projection)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct plan_weight *weight = weight_at(builder, projection.weight);
+    struct plan_step step = no_step;
+    step.operation = OP_PROJECT_SEQUENCE;
+    step.x = x;
+    step.weight = projection.weight;
+    step.bias = projection.bias;
+    step.groups = projection.groups;
+    step.transposed = projection.transposed;
+    int64_t k = projection.transposed ? weight->rows / projection.groups : weight->columns;
+    return new_step(builder, step, fixed_axis(builder, k), value_at(builder, x)->columns);
+}
+
+int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
+                           int64_t length)
 {
     if (builder->failed)
         return PLAN_NONE;
     struct plan_step step = no_step;
-    step.operation = OP_PROJECT_SEQUENCE;
+    step.operation = OP_CONVOLVE_SEQUENCE;
     step.x = x;
-    step.weight = projection;
-    int axis = fixed_axis(builder, weight_at(builder, projection)->columns);
-    return new_step(builder, step, axis, value_at(builder, x)->columns);
+    step.weight = weight;
+    step.bias = bias;
+    step.groups = groups;
+    step.stride = stride;
+    return new_step(builder, step, fixed_axis(builder, length / stride), value_at(builder, x)->columns);
 }
 
-int plan_attend(struct plan_builder *builder, int queries, int keys, int values, int64_t heads, int64_t kv_heads,
-                float scale)
+int plan_attend(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention)
 {
     if (builder->failed)
         return PLAN_NONE;
@@ -420,9 +589,11 @@ int plan_attend(struct plan_builder *builder, int queries, int keys, int values,
     step.x = queries;
     step.keys = keys;
     step.values = values;
-    step.heads = heads;
-    step.kv_heads = kv_heads;
-    step.scale = scale;
+    step.heads = attention.heads;
+    step.kv_heads = attention.kv_heads;
+    step.scale = attention.scale;
+    step.causal = attention.causal;
+    step.key_room = attention.key_room;
     return new_step(builder, step, value_at(builder, queries)->axis, value_at(builder, queries)->columns);
 }
 
@@ -461,6 +632,7 @@ void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, b
         return;
     struct plan *plan = builder->plan;
     plan->hidden_columns = value_at(builder, hidden)->columns;
+    plan->hidden_axis = value_at(builder, hidden)->axis;
     plan->output_columns = weight == PLAN_NONE ? plan->hidden_columns : weight_at(builder, weight)->rows;
     plan->has_logits = logits;
 }

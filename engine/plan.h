@@ -21,30 +21,37 @@ enum operation {
     OP_EMBED,         /* y[r] = T[x[r]]                                  x ids (r, 1); T (vocabulary, d); y (r, d) */
     OP_ADD_POSITIONS, /* y[r] = x[r] + (A[p / period] + B[p mod period])  A, B (…, d); without B: + A[p] */
     OP_LAYER_NORM,    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b                      g, b (d) */
-    OP_LINEAR, /* y[r] = activation(x[r] Wᵀ + b) + z[r]      W (out, in), b (out) or none; z (r, out) or none */
-    OP_GELU,   /* y = x Φ(x), Φ by the exact erf */
-    OP_ADD,    /* y = scale * (x + z) */
-    OP_PROJECT_SEQUENCE, /* y_b = E[:n_b]ᵀ x_b                   E (n, k); x ragged (n_b, d); y fixed (k, d) an item */
-    OP_ATTEND,       /* y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ) V_b[h]      x (r, heads*d); K, V (k, kv_heads*d) */
-    OP_SHIFT_TOKENS, /* y[p, segment s] = x[p - shift_s, segment s], 0 outside the item; segments of d / n_shifts
-                        features; what is left over stays */
-    OP_GIVE_HIDDEN,  /* item b's hidden = x_b */
-    OP_GIVE_POOLED,  /* item b's pooled = mean, first, last or maximum of the rows of x_b */
-    OP_GIVE_OUTPUT,  /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
+    OP_LINEAR,    /* y[r] = activation(x[r] Wᵀ + b) + z[r]      W (out, in), b (out) or none; z (r, out) or none */
+    OP_ACTIVATE,  /* y = activation(x): gelu is x Φ(x), Φ by the exact erf */
+    OP_ADD,       /* y = scale * (x + z) */
+    OP_MASK_ROWS, /* y[r] = x[r] where m[r], else 0                               m ids (r, 1), 0 or not */
+    OP_ADD_SINUSOIDS,     /* y[r] = x[r] + (sin(p f), cos(p f))                    f (d / 2); products p f in float */
+    OP_PROJECT_SEQUENCE,  /* y_b = E[:n_b]ᵀ x_b + e   E (n, k) or its transpose; x ragged (n_b, d); y fixed (k, d) an
+                             item;  with several groups each has its own E and e for d / groups columns */
+    OP_CONVOLVE_SEQUENCE, /* y_b[j, g, o] = e[o] + sum over t, i of W[o, i, t] x_b[j s + t, g, i], 0 beyond n_b
+                            W (d, d, s); groups of d columns; several W stand for one a group */
+    OP_ATTEND,            /* y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ) V_b[h]      x (r, heads*d); K, V (k, kv_heads*d)
+                             causal: only keys j <= p; up to key_room keys stand beyond K_b with score 0 and value 0 */
+    OP_SHIFT_TOKENS,      /* y[p, segment s] = x[p - shift_s, segment s], 0 outside the item; segments of d / n_shifts
+                             features; what is left over stays */
+    OP_GIVE_HIDDEN,       /* item b's hidden = x_b */
+    OP_GIVE_POOLED,       /* item b's pooled = mean, first, last or maximum of the rows of x_b */
+    OP_GIVE_OUTPUT, /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
     OP_COUNT
 };
 
-enum activation { ACTIVATION_NONE, ACTIVATION_GELU, ACTIVATION_COUNT };
+enum activation { ACTIVATION_NONE, ACTIVATION_GELU, ACTIVATION_RELU, ACTIVATION_COUNT };
 
 struct plan_axis {
     int input;             /* ragged like this input; PLAN_NONE: fixed */
     int64_t rows_per_item; /* of a fixed axis */
+    int64_t padded_rows;   /* of a ragged axis: every item is brought to so many rows with zeros; 0: none is */
 };
 
 struct plan_value {
     int axis;
     int64_t columns;
-    bool ids;      /* int32_t elements; else float */
+    bool ids;      /* int32_t elements (masks, too); else float */
     size_t offset; /* bytes into the arena; plan_finish */
     size_t bytes;  /* for the largest batch, rows rounded up to PLAN_ROW_BLOCK; plan_finish */
     int first_step, last_step;
@@ -55,17 +62,23 @@ struct plan_weight {
     char *name;
     int64_t rows, columns;
     float *data;
+    int64_t tensor; /* weights_index of what it was made of; -1: of several */
 };
 
 struct plan_step {
     enum operation operation;
-    int x, y, z;      /* values; z: OP_ADD's second, OP_LINEAR's residual; PLAN_NONE where none */
+    int x, y, z;      /* values; z: OP_ADD's second, OP_LINEAR's residual, OP_MASK_ROWS' mask; PLAN_NONE where none */
     int keys, values; /* of OP_ATTEND */
     int weight, bias; /* W, T, E, A or g; b, B */
     enum activation activation;
     float scale;             /* OP_ATTEND, OP_ADD */
     float epsilon;           /* OP_LAYER_NORM */
     int attention;           /* OP_ATTEND: which one in order of execution */
+    bool causal;             /* OP_ATTEND */
+    int64_t key_room;        /* OP_ATTEND; 0: as many as there are keys */
+    int64_t groups;          /* OP_PROJECT_SEQUENCE, OP_CONVOLVE_SEQUENCE: of columns */
+    bool transposed;         /* OP_PROJECT_SEQUENCE: the weight is (groups * k, n), else (groups * n, k) */
+    int64_t stride;          /* OP_CONVOLVE_SEQUENCE: rows of a window */
     int64_t heads, kv_heads; /* OP_ATTEND: head h reads keys and values of head h * kv_heads / heads */
     int64_t period;          /* OP_ADD_POSITIONS */
     int64_t n_shifts;        /* OP_SHIFT_TOKENS: 1, 0, -1 or 1, 0 */
@@ -91,8 +104,8 @@ struct plan {
     struct plan_step *steps;
     int n_steps;
 
-    int64_t vocabulary; /* of ids; 0: no ids */
     int64_t output_columns, hidden_columns;
+    int hidden_axis; /* of the last hidden state */
     bool has_logits;
     int n_attentions;
     enum padding padding;
@@ -128,8 +141,19 @@ void plan_drop_weight_data(struct plan *plan); /* a backend holds the weights no
 int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Inputs, in the order of forward()'s parameters. They return values. max_length 0: no limit of the model's own. */
-int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length);
+int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length,
+                   int fallback);
 int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback);
+/* One row for each row of `like` (an input's value): a mask, or floats that go with it. */
+int plan_input_mask(struct plan_builder *builder, const char *name, int like);
+int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like);
+
+/* Brings each item of the input to `rows` rows, with zeros or ids 0; results are those of its own rows. */
+void plan_pad(struct plan_builder *builder, int input_value, int64_t rows);
+
+/* Takes the padding that the configuration asks for, or the class's default; `allowed` ends with PADDING_DEFAULT. */
+enum padding plan_choose_padding(struct plan_builder *builder, const char *class_name, enum padding asked,
+                                 const enum padding *allowed);
 
 /* Weights by name (printf format), converted to float32. They return weights. */
 int plan_vector(struct plan_builder *builder, int64_t columns, const char *format, ...)
@@ -140,16 +164,42 @@ int plan_matrix(struct plan_builder *builder, int64_t rows, int64_t columns, con
 int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* A further name of a weight that the class shares: stored once, it is the same tensor; stored twice, it must be equal.
+ */
+void plan_shared(struct plan_builder *builder, int weight, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The rows of several weights of as many columns, one below the other. */
+int plan_stack(struct plan_builder *builder, const int *weights, int64_t count);
+
 /* Operations. They return the new value. */
 int plan_embed(struct plan_builder *builder, int ids, int table);
 int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period);
 int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, float epsilon);
 int plan_linear(struct plan_builder *builder, int x, int weight, int bias);
-int plan_gelu(struct plan_builder *builder, int x);
+int plan_activate(struct plan_builder *builder, int x, enum activation activation);
+int plan_mask_rows(struct plan_builder *builder, int x, int mask);
+int plan_add_sinusoids(struct plan_builder *builder, int x, int frequencies);
 int plan_add(struct plan_builder *builder, int x, int z, float scale);
-int plan_project_sequence(struct plan_builder *builder, int x, int projection);
-int plan_attend(struct plan_builder *builder, int queries, int keys, int values, int64_t heads, int64_t kv_heads,
-                float scale);
+/* E and its bias for one group of columns or for each of several. */
+struct plan_projection {
+    int weight, bias; /* bias (groups, k) or PLAN_NONE */
+    int64_t groups;
+    bool transposed; /* the weight is (groups * k, n), as nn.Linear has it; else (groups * n, k) */
+};
+int plan_project_sequence(struct plan_builder *builder, int x, struct plan_projection projection);
+
+/* nn.Conv1d(d, d, stride, stride) along the sequence, for each of `groups` groups of columns. weight (d, d * stride)
+ * and bias (1, d), or as many of them below one another as there are groups. `length` is the whole sequence's. */
+int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
+                           int64_t length);
+
+struct plan_attention {
+    int64_t heads, kv_heads;
+    float scale;
+    bool causal;
+    int64_t key_room;
+};
+int plan_attend(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention);
 int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, const int64_t *shifts);
 
 /* What the model gives: the last hidden state (also pooled) and the class's output, through `weight` and `bias` when

@@ -21,13 +21,13 @@ static struct plan_step *linear_before(struct plan *plan, int i, int value)
     return count_readers(plan, value) == 1 ? linear : NULL;
 }
 
-static bool fuse_gelu(struct plan *plan, int i)
+static bool fuse_activation(struct plan *plan, int i)
 {
     struct plan_step *step = &plan->steps[i];
     struct plan_step *linear = linear_before(plan, i, step->x);
     if (!linear || linear->activation != ACTIVATION_NONE)
         return false;
-    linear->activation = ACTIVATION_GELU;
+    linear->activation = step->activation;
     linear->y = step->y;
     return true;
 }
@@ -54,7 +54,8 @@ void plan_fuse(struct plan *plan)
 {
     for (int i = 0; i < plan->n_steps;) {
         enum operation operation = plan->steps[i].operation;
-        bool fused = (operation == OP_GELU && fuse_gelu(plan, i)) || (operation == OP_ADD && fuse_add(plan, i));
+        bool fused =
+            (operation == OP_ACTIVATE && fuse_activation(plan, i)) || (operation == OP_ADD && fuse_add(plan, i));
         if (!fused) {
             i++;
             continue;

@@ -4,7 +4,7 @@
 
 #include "engine/plan.h"
 
-/* Makes a GELU and then an addition that follow a linear step its epilogues. */
+/* Makes an activation and then an addition that follow a linear step its epilogues. */
 void plan_fuse(struct plan *plan);
 
 /* Gives every value its lifetime and its place in the arena, for the largest batch. -1: the sizes overflow, or memory

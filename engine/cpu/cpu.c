@@ -22,13 +22,27 @@ struct backend_model {
     size_t memory_bytes, scratch_bytes;
 };
 
-/* Cores that this process may use: less than the machine's under taskset or a container's cpuset. */
+/* Processors' worth of time that the container may use (cgroup v2's cpu.max: "quota period" or "max period"), rounded
+ * up; `most` where nothing limits it. */
+static int quota_cores(int most)
+{
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
+    long long quota, period;
+    int cores = most;
+    if (file && fscanf(file, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0)
+        cores = (int)((quota + period - 1) / period < most ? (quota + period - 1) / period : most);
+    if (file)
+        fclose(file);
+    return cores;
+}
+
+/* Cores that this process may use: less than the machine's under taskset or in a container. */
 static int usable_cores(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0)
         return 1;
-    int cores = CPU_COUNT(&set);
+    int cores = quota_cores(CPU_COUNT(&set));
     return cores < 1 ? 1 : cores;
 }
 
@@ -121,8 +135,11 @@ static int prepare(struct backend *backend, struct plan *plan, struct backend_mo
     prepared->scratch_bytes = thread_bytes + (size_t)shared_floats * sizeof(float);
     if (map_memory(prepared, plan->arena_bytes, thread_bytes) != 0) {
         free(prepared);
-        return error_set(error, "out of memory for the arena: %zu bytes for batches of %lld rows (--max-batch-tokens)",
-                         plan->arena_bytes, (long long)plan->max_rows);
+        return error_set(
+            error,
+            "out of memory for the arena: %zu bytes for batches of %lld rows (--max-batch-tokens) and %lld "
+            "sequences (--max-batch-requests)",
+            plan->arena_bytes, (long long)plan->max_rows, (long long)plan->max_items);
     }
     *model = prepared;
     return 0;

@@ -1,7 +1,10 @@
 #include "engine/cpu/give.h"
+#include "engine/cpu/top_k.h"
 
 #include <math.h>
 #include <string.h>
+
+#define ROWS_A_BLOCK 128 /* of mean pooling */
 
 static const float *hidden_of(const struct cpu_run *run, const struct plan_step *step)
 {
@@ -13,6 +16,12 @@ static const struct layout *layout_of(const struct cpu_run *run, const struct pl
     return &run->batch->layouts[run->plan->values[step->x].axis];
 }
 
+/* The item's rows without padding. */
+static int64_t own_rows(const struct cpu_run *run, int64_t item)
+{
+    return padder_length(run->plan, &run->batch->items[item], run->plan->axes[run->plan->hidden_axis].input);
+}
+
 void cpu_give_hidden(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step);
@@ -21,15 +30,21 @@ void cpu_give_hidden(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t b = 0; b < run->batch->n_items; b++)
         if (run->batch->items[b].hidden)
             memcpy(run->batch->items[b].hidden, x + layout->starts[b] * columns,
-                   (size_t)((layout->starts[b + 1] - layout->starts[b]) * columns) * sizeof *x);
+                   (size_t)(own_rows(run, b) * columns) * sizeof *x);
 }
 
-static void pool_mean(int64_t rows, int64_t columns, const float *x, float *pooled)
+/* Sums of blocks, and their sum: one chain over thousands of rows would lose digits. `block` has room for a row. */
+static void pool_mean(int64_t rows, int64_t columns, const float *x, float *block, float *pooled)
 {
     memset(pooled, 0, (size_t)columns * sizeof *pooled);
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t first = 0; first < rows; first += ROWS_A_BLOCK) {
+        memset(block, 0, (size_t)columns * sizeof *block);
+        for (int64_t r = first; r < rows && r < first + ROWS_A_BLOCK; r++)
+            for (int64_t i = 0; i < columns; i++)
+                block[i] += x[r * columns + i];
         for (int64_t i = 0; i < columns; i++)
-            pooled[i] += x[r * columns + i];
+            pooled[i] += block[i];
+    }
     for (int64_t i = 0; i < columns; i++)
         pooled[i] /= (float)rows;
 }
@@ -51,11 +66,11 @@ void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t b = 0; b < run->batch->n_items; b++) {
         const struct engine_item *item = &run->batch->items[b];
         const float *x = hidden_of(run, step) + layout->starts[b] * columns;
-        int64_t rows = layout->starts[b + 1] - layout->starts[b];
+        int64_t rows = own_rows(run, b);
         if (!item->pooled)
             continue;
         if (item->pooling == POOLING_MEAN)
-            pool_mean(rows, columns, x, item->pooled);
+            pool_mean(rows, columns, x, run->shared, item->pooled);
         else if (item->pooling == POOLING_MAX)
             pool_max(rows, columns, x, item->pooled);
         else
@@ -71,23 +86,6 @@ int64_t cpu_give_output_scratch(const struct plan *plan, const struct plan_step 
     if (step->weight == PLAN_NONE)
         return PLAN_ROW_BLOCK * plan->values[step->x].columns;
     return PLAN_ROW_BLOCK * (plan->weights[step->weight].columns + plan->weights[step->weight].rows);
-}
-
-/* The best `count` of `values`, best first, ties by column: insertion into a short list. A NaN is never better. */
-static void top_k(int64_t columns, const float *values, int64_t count, int32_t *top_columns, float *top_values)
-{
-    int64_t found = 0;
-    for (int64_t c = 0; c < columns; c++) {
-        if (found == count && !(values[c] > top_values[count - 1]))
-            continue;
-        int64_t place = found < count ? found++ : count - 1;
-        for (; place > 0 && values[c] > top_values[place - 1]; place--) {
-            top_values[place] = top_values[place - 1];
-            top_columns[place] = top_columns[place - 1];
-        }
-        top_values[place] = values[c];
-        top_columns[place] = (int32_t)c;
-    }
 }
 
 static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, int64_t columns, float *row)

@@ -3,12 +3,13 @@
  * that write results. */
 #include "engine/cpu/operations.h"
 #include "engine/cpu/give.h"
+#include "engine/cpu/sequences.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
 #define ROWS_PER_TASK PLAN_ROW_BLOCK
-#define SEQUENCE_COLUMNS 64 /* of a project_sequence tile */
 
 static float *floats_of(const struct cpu_run *run, int value)
 {
@@ -88,6 +89,42 @@ static void add_positions(const struct cpu_run *run, const struct plan_step *ste
     }
 }
 
+static void mask_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x);
+    const int32_t *mask = (const int32_t *)(run->arena + run->plan->values[step->z].offset);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x);
+    for (int64_t r = 0; r < rows; r++) {
+        if (mask[r])
+            memcpy(y + r * columns, x + r * columns, (size_t)columns * sizeof *y);
+        else
+            memset(y + r * columns, 0, (size_t)columns * sizeof *y);
+    }
+}
+
+/* Angles are products in float, as the library has them; a position of a million times a frequency near 1 leaves them
+ * 4 bits of fraction, and sines of other roundings would be other numbers. */
+static void add_sinusoids(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x);
+    const float *x = floats_of(run, step->x), *frequencies = weight_of(run, step->weight);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), half = columns / 2;
+#pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
+    for (int64_t b = 0; b < layout->n_blocks; b++) {
+        const struct row_block *block = &layout->blocks[b];
+        for (int64_t r = block->first; r < block->first + block->rows; r++) {
+            float position = (float)(r - layout->starts[block->item]);
+            for (int64_t i = 0; i < half; i++) {
+                float angle = position * frequencies[i];
+                y[r * columns + i] = sinf(angle) + x[r * columns + i];
+                y[r * columns + half + i] = cosf(angle) + x[r * columns + half + i];
+            }
+        }
+    }
+}
+
 static void layer_norm(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);
@@ -102,7 +139,7 @@ static void layer_norm(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-static void gelu(const struct cpu_run *run, const struct plan_step *step)
+static void activate(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);
     float *y = floats_of(run, step->y);
@@ -110,7 +147,8 @@ static void gelu(const struct cpu_run *run, const struct plan_step *step)
 #pragma omp parallel for num_threads(threads_for(run, tasks))
     for (int64_t t = 0; t < tasks; t++) {
         int64_t first = t * ROWS_PER_TASK;
-        run->vector->gelu(least(ROWS_PER_TASK, rows - first) * columns, x + first * columns, y + first * columns);
+        run->vector->activate(least(ROWS_PER_TASK, rows - first) * columns, step->activation, x + first * columns,
+                              y + first * columns);
     }
 }
 
@@ -151,36 +189,28 @@ static void linear(const struct cpu_run *run, const struct plan_step *step)
 
 /* ---- On sequences ---- */
 
-static void project_sequence(const struct cpu_run *run, const struct plan_step *step)
+/* The item's buffer for this attention, (heads, own rows, keys); NULL: it does not want it. */
+static float *wanted_attention(const struct engine_item *item, const struct plan_step *step)
 {
-    const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
-    const struct plan_weight *projection = &run->plan->weights[step->weight];
-    const float *x = floats_of(run, step->x);
-    float *y = floats_of(run, step->y);
-    int64_t columns = columns_of(run, step->x), panels = tasks_for(columns, SEQUENCE_COLUMNS);
-    int64_t tasks = run->batch->n_items * panels;
-#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
-    for (int64_t t = 0; t < tasks; t++) {
-        int64_t item = t / panels, column = t % panels * SEQUENCE_COLUMNS;
-        products_sequence_tile(run->products, from->starts[item + 1] - from->starts[item], projection->columns,
-                               least(SEQUENCE_COLUMNS, columns - column), projection->data,
-                               x + from->starts[item] * columns + column, columns,
-                               y + to->starts[item] * columns + column, columns);
-    }
-}
-
-/* Where the block's rows of the head's softmax go; NULL: the item does not want them. */
-static float *wanted_attention(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
-                               int64_t head)
-{
-    const struct layout *layout = layout_of(run, step->x), *keys = layout_of(run, step->keys);
-    const struct engine_item *item = &run->batch->items[block->item];
-    int64_t k = keys->starts[block->item + 1] - keys->starts[block->item];
-    int64_t length = layout->starts[block->item + 1] - layout->starts[block->item];
     for (int i = 0; i < item->n_extras; i++)
         if (item->extras[i].output == 1 + step->attention)
-            return item->extras[i].data + (head * length + block->first - layout->starts[block->item]) * k;
+            return item->extras[i].data;
     return NULL;
+}
+
+/* Where the block's own rows of the head's softmax go. */
+static void place_attention(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
+                            int64_t head, struct vector_attend *attend)
+{
+    const struct engine_item *item = &run->batch->items[block->item];
+    float *all = wanted_attention(item, step);
+    if (!all)
+        return;
+    const struct plan_axis *axis = &run->plan->axes[run->plan->values[step->x].axis];
+    int64_t own = padder_length(run->plan, item, axis->input), first = attend->first_position;
+    attend->weights_rows = least(attend->rows, own - first);
+    if (attend->weights_rows > 0)
+        attend->weights = all + (head * own + first) * (attend->k + attend->zero_keys);
 }
 
 static void attend(const struct cpu_run *run, const struct plan_step *step)
@@ -197,9 +227,10 @@ static void attend(const struct cpu_run *run, const struct plan_step *step)
         int64_t head = t % step->heads, kv_head = head * step->kv_heads / step->heads;
         int64_t query = block->first * query_columns + head * dim_head;
         int64_t key = keys_layout->starts[block->item] * key_columns + kv_head * dim_head;
-        run->vector->attend(&(struct vector_attend){
+        int64_t k = keys_layout->starts[block->item + 1] - keys_layout->starts[block->item];
+        struct vector_attend attend_block = {
             .rows = block->rows,
-            .k = keys_layout->starts[block->item + 1] - keys_layout->starts[block->item],
+            .k = k,
             .dim_head = dim_head,
             .queries = queries + query,
             .query_stride = query_columns,
@@ -207,11 +238,15 @@ static void attend(const struct cpu_run *run, const struct plan_step *step)
             .values = values + key,
             .key_stride = key_columns,
             .scale = step->scale,
+            .causal = step->causal,
+            .first_position = block->first - layout->starts[block->item],
+            .zero_keys = step->key_room > k ? step->key_room - k : 0,
             .out = out + query,
             .out_stride = query_columns,
-            .weights = wanted_attention(run, step, block, head),
             .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
-        });
+        };
+        place_attention(run, step, block, head, &attend_block);
+        run->vector->attend(&attend_block);
     }
 }
 
@@ -250,9 +285,12 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_ADD_POSITIONS] = add_positions,
     [OP_LAYER_NORM] = layer_norm,
     [OP_LINEAR] = linear,
-    [OP_GELU] = gelu,
+    [OP_ACTIVATE] = activate,
+    [OP_MASK_ROWS] = mask_rows,
+    [OP_ADD_SINUSOIDS] = add_sinusoids,
     [OP_ADD] = add,
-    [OP_PROJECT_SEQUENCE] = project_sequence,
+    [OP_PROJECT_SEQUENCE] = cpu_project_sequence,
+    [OP_CONVOLVE_SEQUENCE] = cpu_convolve_sequence,
     [OP_ATTEND] = attend,
     [OP_SHIFT_TOKENS] = shift_tokens,
     [OP_GIVE_HIDDEN] = cpu_give_hidden,
@@ -262,13 +300,20 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
 
 int64_t cpu_thread_scratch(const struct plan *plan, const struct plan_step *step)
 {
+    if (step->operation == OP_CONVOLVE_SEQUENCE)
+        return cpu_convolve_scratch(plan, step);
     if (step->operation != OP_ATTEND)
         return 0;
-    int64_t k = plan->axes[plan->values[step->keys].axis].rows_per_item;
-    return vector_attend_scratch(k, plan->values[step->x].columns / step->heads);
+    const struct plan_axis *keys = &plan->axes[plan->values[step->keys].axis];
+    return vector_attend_scratch(keys->input == PLAN_NONE ? keys->rows_per_item : plan->max_rows,
+                                 plan->values[step->x].columns / step->heads);
 }
 
 int64_t cpu_shared_scratch(const struct plan *plan, const struct plan_step *step)
 {
+    if (step->operation == OP_PROJECT_SEQUENCE)
+        return cpu_project_scratch(plan, step);
+    if (step->operation == OP_GIVE_POOLED)
+        return plan->values[step->x].columns;
     return step->operation == OP_GIVE_OUTPUT ? cpu_give_output_scratch(plan, step) : 0;
 }

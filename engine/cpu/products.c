@@ -72,9 +72,9 @@ void products_linear_tile(const struct products *products, int64_t columns, int6
                     (int)x_stride, w, (int)depth, 0.0f, y, (int)y_stride);
 }
 
-void products_sequence_tile(const struct products *products, int64_t n, int64_t k, int64_t columns, const float *e,
-                            const float *x, int64_t x_stride, float *y, int64_t y_stride)
+void products_multiply(const struct products *products, const struct product *p)
 {
-    products->sgemm(ROW_MAJOR, TRANSPOSE, NO_TRANSPOSE, (int)k, (int)columns, (int)n, 1.0f, e, (int)k, x, (int)x_stride,
-                    0.0f, y, (int)y_stride);
+    products->sgemm(ROW_MAJOR, p->transpose_a ? TRANSPOSE : NO_TRANSPOSE, p->transpose_b ? TRANSPOSE : NO_TRANSPOSE,
+                    (int)p->m, (int)p->n, (int)p->k, 1.0f, p->a, (int)p->a_stride, p->b, (int)p->b_stride, 0.0f, p->c,
+                    (int)p->c_stride);
 }

@@ -25,8 +25,15 @@ void products_close(struct products *products);
 void products_linear_tile(const struct products *products, int64_t columns, int64_t depth, const float *x,
                           int64_t x_stride, const float *w, float *y, int64_t y_stride);
 
-/* y (k, columns) = eᵀ x, e (n, k), x (n, columns). */
-void products_sequence_tile(const struct products *products, int64_t n, int64_t k, int64_t columns, const float *e,
-                            const float *x, int64_t x_stride, float *y, int64_t y_stride);
+/* c (m, n) = a b. a is (m, k), or (k, m) when transposed; b is (k, n), or (n, k). Strides in floats. Computed by the
+ * calling thread. */
+struct product {
+    int64_t m, n, k;
+    const float *a, *b;
+    float *c;
+    int64_t a_stride, b_stride, c_stride;
+    bool transpose_a, transpose_b;
+};
+void products_multiply(const struct products *products, const struct product *product);
 
 #endif

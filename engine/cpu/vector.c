@@ -92,7 +92,6 @@ static inline vector exp_negative(vector x)
  * Relative error below 4e-7. */
 static inline vector error_function(vector x)
 {
-    x = choose(x > 3.925f, all(3.925f), choose(x < -3.925f, all(-3.925f), x));
     vector u = x * x;
     vector p = all(2.046033387159696e-06f);
     p = p * u + 0.0002848425356205553f;
@@ -106,7 +105,7 @@ static inline vector error_function(vector x)
     q = q * u + 0.11418232321739197f;
     q = q * u + 0.5022411942481995f;
     q = q * u + 1.0f;
-    return x * p / q;
+    return choose(x > 3.925f, all(1), choose(x < -3.925f, all(-1), x * p / q)); /* exactly ±1: x Φ(x) is 0 there */
 }
 
 static inline vector gelu_of(vector x)
@@ -116,13 +115,26 @@ static inline vector gelu_of(vector x)
 
 /* ---- Rows ---- */
 
-static void gelu(int64_t n, const float *x, float *y)
+/* A NaN stays one. */
+static inline vector relu_of(vector x)
+{
+    return choose(x < 0, all(0), x);
+}
+
+static inline vector activation_of(enum activation activation, vector x)
+{
+    if (activation == ACTIVATION_GELU)
+        return gelu_of(x);
+    return activation == ACTIVATION_RELU ? relu_of(x) : x;
+}
+
+static void activate(int64_t n, enum activation activation, const float *x, float *y)
 {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        store(y + i, gelu_of(load(x + i)));
+        store(y + i, activation_of(activation, load(x + i)));
     if (i < n)
-        store_part(y + i, gelu_of(load_part(x + i, n - i)), n - i);
+        store_part(y + i, activation_of(activation, load_part(x + i, n - i)), n - i);
 }
 
 static void add(int64_t n, const float *x, const float *z, float scale, float *y)
@@ -136,8 +148,7 @@ static inline vector finish(vector y, const float *bias, enum activation activat
 {
     if (bias)
         y = y + load_part(bias, count);
-    if (activation == ACTIVATION_GELU)
-        y = gelu_of(y);
+    y = activation_of(activation, y);
     if (residual)
         y = y + load_part(residual, count);
     return y;
@@ -234,12 +245,27 @@ static float row_exp(int64_t n, float scale, float maximum, float *x)
     return sum;
 }
 
-static void softmax(int64_t n, float scale, float *x)
+/* Divides by the sum, `zeros` further elements of value 0 included. Returns what each of these becomes. */
+static inline float softmax_row(int64_t n, int64_t zeros, float scale, float *x)
 {
-    float sum = row_exp(n, scale, row_maximum(n, x), x);
+    float maximum = row_maximum(n, x);
+    if (zeros > 0 && maximum < 0)
+        maximum = 0;
+    float sum = row_exp(n, scale, maximum, x), zero = 0;
+    if (zeros > 0) {
+        vector e = exp_negative(all(-maximum * scale));
+        zero = e[0];
+        sum += (float)zeros * zero;
+    }
     float inverse = 1.0f / sum;
     for (int64_t i = 0; i < n; i++)
         x[i] *= inverse;
+    return zero * inverse;
+}
+
+static void softmax(int64_t n, float scale, float *x)
+{
+    softmax_row(n, 0, scale, x);
 }
 
 /* ---- Attention: two small products around a softmax, four rows at a time ---- */
@@ -301,6 +327,23 @@ static void copy_values(const struct vector_attend *attend, int64_t dim_room, fl
     }
 }
 
+/* The softmax of the block's row, over the keys that it sees; the others get 0. */
+static void attend_softmax(const struct vector_attend *attend, int64_t row, float *scores)
+{
+    int64_t seen = attend->k, zeros = attend->causal ? 0 : attend->zero_keys;
+    if (attend->causal && attend->first_position + row + 1 < seen)
+        seen = attend->first_position + row + 1;
+    float zero = softmax_row(seen, zeros, attend->scale, scores);
+    for (int64_t j = seen; j < attend->k; j++)
+        scores[j] = 0;
+    if (!attend->weights || row >= attend->weights_rows)
+        return;
+    float *weights = attend->weights + row * (attend->k + attend->zero_keys);
+    memcpy(weights, scores, (size_t)attend->k * sizeof *weights);
+    for (int64_t j = 0; j < attend->zero_keys; j++)
+        weights[attend->k + j] = zero;
+}
+
 static void attend(const struct vector_attend *attend)
 {
     int64_t k_room = whole_vectors(attend->k), dim_room = whole_vectors(attend->dim_head);
@@ -310,18 +353,17 @@ static void attend(const struct vector_attend *attend)
     copy_values(attend, dim_room, values);
     for (int64_t first = 0; first < attend->rows; first += ROWS) {
         const float *queries[ROWS], *weights[ROWS];
+        int64_t rows = attend->rows - first < ROWS ? attend->rows - first : ROWS;
         for (int r = 0; r < ROWS; r++) { /* beyond the last row, it again */
-            int64_t row = first + r < attend->rows ? first + r : attend->rows - 1;
+            int64_t row = r < rows ? first + r : attend->rows - 1;
             queries[r] = attend->queries + row * attend->query_stride;
             weights[r] = scores + r * k_room;
         }
         product(queries, attend->dim_head, keys, k_room, scores, k_room);
-        for (int r = 0; r < ROWS; r++)
-            softmax(attend->k, attend->scale, scores + r * k_room);
+        for (int r = 0; r < rows; r++)
+            attend_softmax(attend, first + r, scores + r * k_room);
         product(weights, attend->k, values, dim_room, out, dim_room);
-        for (int r = 0; attend->weights && r < ROWS && first + r < attend->rows; r++)
-            memcpy(attend->weights + (first + r) * attend->k, weights[r], (size_t)attend->k * sizeof *scores);
-        for (int r = 0; r < ROWS && first + r < attend->rows; r++)
+        for (int r = 0; r < rows; r++)
             memcpy(attend->out + (first + r) * attend->out_stride, out + r * dim_room,
                    (size_t)attend->dim_head * sizeof *out);
     }
@@ -336,7 +378,7 @@ extern const struct vector_functions TABLE_NAME(VECTOR_VARIANT);
 const struct vector_functions TABLE_NAME(VECTOR_VARIANT) = {
     .name = TEXT(VECTOR_VARIANT),
     .layer_norm = layer_norm,
-    .gelu = gelu,
+    .activate = activate,
     .add = add,
     .finish_linear = finish_linear,
     .softmax = softmax,

@@ -16,10 +16,14 @@ struct vector_attend {
     const float *keys, *values; /* k x dim_head, a row every key_stride floats */
     int64_t key_stride;
     float scale;
-    float *out; /* rows x dim_head, a row every out_stride floats */
+    bool causal;            /* the row at position p sees the keys 0 … p */
+    int64_t first_position; /* of rows[0]; causal only */
+    int64_t zero_keys;      /* so many further keys have score 0 and value 0; none of them is seen when causal */
+    float *out;             /* rows x dim_head, a row every out_stride floats */
     int64_t out_stride;
-    float *weights; /* rows x k, the softmax's; NULL: not wanted */
-    float *scratch; /* vector_attend_scratch(k, dim_head) floats */
+    float *weights;       /* weights_rows x (k + zero_keys), the softmax's; NULL: not wanted */
+    int64_t weights_rows; /* the first rows; those beyond are padding */
+    float *scratch;       /* vector_attend_scratch(k, dim_head) floats */
 };
 
 struct vector_functions {
@@ -29,8 +33,8 @@ struct vector_functions {
     void (*layer_norm)(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
                        float epsilon, float *y);
 
-    /* y = x Φ(x); relative error of erf below 4e-7. In place is fine. */
-    void (*gelu)(int64_t n, const float *x, float *y);
+    /* y = activation(x); GELU's erf has a relative error below 4e-7. In place is fine. */
+    void (*activate)(int64_t n, enum activation activation, const float *x, float *y);
 
     /* y = scale * (x + z) */
     void (*add)(int64_t n, const float *x, const float *z, float scale, float *y);

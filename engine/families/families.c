@@ -6,6 +6,7 @@
 static const struct family *const families[] = {
     &family_linformer,
     &family_linear_attention_transformer,
+    &family_linformer_pytorch,
 };
 
 #define N_FAMILIES (sizeof families / sizeof *families)

@@ -5,9 +5,8 @@
 #include "engine/plan.h"
 
 struct family_class {
-    const char *name;         /* import path through the package: "linformer.LinformerLM" */
-    const char *module_name;  /* through the module: "linformer.linformer.LinformerLM" */
-    enum padding paddings[4]; /* the class can have; the first is the default; ends with PADDING_DEFAULT (0) */
+    const char *name;        /* import path through the package: "linformer.LinformerLM" */
+    const char *module_name; /* through the module: "linformer.linformer.LinformerLM" */
 
     /* Builds the plan; failures go to the builder. `name` is the class's, for messages. */
     void (*build)(struct plan_builder *builder, const char *name, const struct model_config *config);
@@ -21,11 +20,15 @@ struct family {
 
 extern const struct family family_linformer;
 extern const struct family family_linear_attention_transformer;
+extern const struct family family_linformer_pytorch;
 
 /* The class that an architecture names; NULL: none, and `error` lists those there are. */
 const struct family_class *family_find(const char *architecture, struct error *error);
 
 /* ---- What two families share: lucidrains' LinformerSelfAttention is used by linear_attention_transformer too ---- */
+
+/* "slice", or "exact"; ends with PADDING_DEFAULT. */
+extern const enum padding lucidrains_paddings[];
 
 struct linformer_attention {
     int64_t dim, seq_len, k, heads, dim_head; /* dim_head 0: dim / heads */

@@ -7,11 +7,11 @@
 
 struct arguments {
     int64_t num_tokens, dim, depth, max_seq_len, heads, dim_head, emb_dim, local_attn_window_size;
-    int64_t blindspot_size, pkm_num_keys;
     bool causal, reversible, return_embeddings, receives_context, attend_axially;
     bool use_axial_pos_emb, use_rotary_emb, shift_tokens, ff_glu;
     json_t *linformer_settings, *context_linformer_settings, *n_local_attn_heads, *pkm_layers;
     int64_t k; /* of linformer_settings */
+    int64_t context_seq_len, context_k;
 };
 
 #define FIELD(field) offsetof(struct arguments, field)
@@ -32,13 +32,13 @@ static const struct argument lm_arguments[] = {
     {"ff_dropout", ARGUMENT_TRAINING, false, 0, 0},
     {"attn_layer_dropout", ARGUMENT_TRAINING, false, 0, 0},
     {"attn_dropout", ARGUMENT_TRAINING, false, 0, 0},
-    {"blindspot_size", ARGUMENT_SIZE, false, 1, FIELD(blindspot_size)},
+    {"blindspot_size", ARGUMENT_TRAINING, false, 0, 0} /* of causal attention */,
     {"n_local_attn_heads", ARGUMENT_JSON, false, 0, FIELD(n_local_attn_heads)},
     {"local_attn_window_size", ARGUMENT_SIZE, false, 128, FIELD(local_attn_window_size)},
     {"return_embeddings", ARGUMENT_BOOL, false, 0, FIELD(return_embeddings)},
     {"receives_context", ARGUMENT_BOOL, false, 0, FIELD(receives_context)},
     {"pkm_layers", ARGUMENT_JSON, false, 0, FIELD(pkm_layers)},
-    {"pkm_num_keys", ARGUMENT_SIZE, false, 128, FIELD(pkm_num_keys)},
+    {"pkm_num_keys", ARGUMENT_TRAINING, false, 0, 0} /* the class ignores it */,
     {"attend_axially", ARGUMENT_BOOL, false, 0, FIELD(attend_axially)},
     {"linformer_settings", ARGUMENT_OBJECT, false, 0, FIELD(linformer_settings)},
     {"context_linformer_settings", ARGUMENT_OBJECT, false, 0, FIELD(context_linformer_settings)},
@@ -48,6 +48,48 @@ static const struct argument lm_arguments[] = {
 };
 
 static const struct argument settings_arguments[] = {{"k", ARGUMENT_SIZE, true, 0, FIELD(k)}};
+static const struct argument context_settings_arguments[] = {
+    {"seq_len", ARGUMENT_SIZE, true, 0, FIELD(context_seq_len)},
+    {"k", ARGUMENT_SIZE, true, 0, FIELD(context_k)},
+};
+
+/* An int for all layers, or a tuple with one for each. With linformer_settings no layer has local heads, but the class
+ * checks the argument all the same. */
+static void check_local_heads(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+{
+    json_t *heads = arguments->n_local_attn_heads;
+    if (!heads || (json_is_integer(heads) && json_integer_value(heads) == 0))
+        return;
+    if (!json_is_integer(heads) && !json_is_array(heads))
+        plan_fail(builder, "%s: n_local_attn_heads: expected an integer or a list of them", name);
+    if (json_is_array(heads) && (int64_t)json_array_size(heads) != arguments->depth)
+        plan_fail(builder, "%s: n_local_attn_heads has %zu entries; expected depth %lld", name, json_array_size(heads),
+                  (long long)arguments->depth);
+    for (size_t i = 0; i < (json_is_array(heads) ? json_array_size(heads) : 1); i++) {
+        json_t *layer = json_is_array(heads) ? json_array_get(heads, i) : heads;
+        if (!json_is_integer(layer) || json_integer_value(layer) < 0 || json_integer_value(layer) > arguments->heads)
+            plan_fail(builder, "%s: n_local_attn_heads: expected integers from 0 to heads %lld", name,
+                      (long long)arguments->heads);
+    }
+    if (arguments->max_seq_len % arguments->local_attn_window_size != 0)
+        plan_fail(builder, "%s: max_seq_len %lld must be divisible by local_attn_window_size %lld", name,
+                  (long long)arguments->max_seq_len, (long long)arguments->local_attn_window_size);
+}
+
+/* A layer number or a tuple of them, from 1; those beyond depth change nothing. */
+static void check_memory_layers(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+{
+    json_t *layers = arguments->pkm_layers;
+    if (layers && !json_is_integer(layers) && !json_is_array(layers))
+        plan_fail(builder, "%s: pkm_layers: expected an integer or a list of them", name);
+    for (size_t i = 0; i < (json_is_array(layers) ? json_array_size(layers) : layers != NULL); i++) {
+        json_t *layer = json_is_array(layers) ? json_array_get(layers, i) : layers;
+        if (!json_is_integer(layer))
+            plan_fail(builder, "%s: pkm_layers: expected integers", name);
+        else if (json_integer_value(layer) >= 1 && json_integer_value(layer) <= arguments->depth)
+            plan_fail(builder, "%s: pkm_layers: product-key memory layers are not served", name);
+    }
+}
 
 /* The library's own assertions, and what it would need beyond Linformer attention. */
 static bool refuse_combinations(struct plan_builder *builder, const char *name, const struct arguments *arguments)
@@ -60,12 +102,10 @@ static bool refuse_combinations(struct plan_builder *builder, const char *name, 
     if (arguments->receives_context || arguments->attend_axially)
         plan_fail(builder, "%s: %s is not served", name,
                   arguments->receives_context ? "receives_context" : "attend_axially");
-    if (json_array_size(arguments->pkm_layers) != 0 || json_is_integer(arguments->pkm_layers))
-        plan_fail(builder, "%s: pkm_layers: product-key memory layers are not served", name);
-    if (arguments->n_local_attn_heads &&
-        !(json_is_integer(arguments->n_local_attn_heads) && json_integer_value(arguments->n_local_attn_heads) == 0))
-        plan_fail(builder,
-                  "%s: n_local_attn_heads: expected 0 with linformer_settings, whose layers have no local heads", name);
+    if (arguments->use_rotary_emb && arguments->dim_head == 0)
+        plan_fail(builder, "%s: use_rotary_emb needs dim_head", name);
+    check_local_heads(builder, name, arguments);
+    check_memory_layers(builder, name, arguments);
     return !builder->failed;
 }
 
@@ -79,7 +119,10 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     if (!refuse_combinations(builder, name, arguments))
         return false;
     if (arguments_read("LinformerSettings", settings_arguments, COUNT(settings_arguments),
-                       arguments->linformer_settings, arguments, builder->error) != 0) {
+                       arguments->linformer_settings, arguments, builder->error) != 0 ||
+        (arguments->context_linformer_settings &&
+         arguments_read("LinformerContextSettings", context_settings_arguments, COUNT(context_settings_arguments),
+                        arguments->context_linformer_settings, arguments, builder->error) != 0)) {
         builder->failed = true;
         return false;
     }
@@ -93,8 +136,8 @@ static int add_positions(struct plan_builder *builder, const struct arguments *a
 {
     int64_t length = arguments->max_seq_len, emb_dim = arguments->emb_dim, width = arguments->local_attn_window_size;
     if (arguments->use_rotary_emb) {
-        int64_t dim_head = arguments->dim_head ? arguments->dim_head : arguments->dim / arguments->heads;
-        plan_matrix(builder, length, dim_head, "layer_pos_emb.emb"); /* Linformer layers don't rotate */
+        plan_matrix(builder, length, (arguments->dim_head + 1) / 2 * 2,
+                    "layer_pos_emb.emb"); /* Linformer layers don't rotate */
         return plan_add_positions(builder, x, plan_matrix(builder, length, emb_dim, "pos_emb.emb"), PLAN_NONE, 1);
     }
     if (!arguments->use_axial_pos_emb)
@@ -178,7 +221,8 @@ static int transformer(struct plan_builder *builder, const struct arguments *arg
 static void build_lm(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     struct arguments arguments;
-    if (!read_arguments(builder, name, config, &arguments))
+    plan_choose_padding(builder, name, config->padding, lucidrains_paddings);
+    if (builder->failed || !read_arguments(builder, name, config, &arguments))
         return;
     if (arguments.return_embeddings && arguments.emb_dim != arguments.dim) {
         plan_fail(builder,
@@ -186,7 +230,7 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
                   name, (long long)arguments.emb_dim, (long long)arguments.dim);
         return;
     }
-    int ids = plan_input_ids(builder, "x", arguments.num_tokens, arguments.max_seq_len);
+    int ids = plan_input_ids(builder, "x", arguments.num_tokens, arguments.max_seq_len, PLAN_NONE);
     int table = plan_matrix(builder, arguments.num_tokens, arguments.emb_dim, "token_emb.weight");
     int x = add_positions(builder, &arguments, plan_embed(builder, ids, table));
     x = transformer(builder, &arguments, x);
@@ -200,9 +244,7 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
 
 static const struct family_class classes[] = {
     {"linear_attention_transformer.LinearAttentionTransformerLM",
-     "linear_attention_transformer.linear_attention_transformer.LinearAttentionTransformerLM",
-     {PADDING_SLICE, PADDING_EXACT},
-     build_lm},
+     "linear_attention_transformer.linear_attention_transformer.LinearAttentionTransformerLM", build_lm},
 };
 
 const struct family family_linear_attention_transformer = {"linear_attention_transformer", classes, COUNT(classes)};

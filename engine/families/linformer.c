@@ -41,13 +41,24 @@ static const struct argument lm_arguments[] = {
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
+const enum padding lucidrains_paddings[] = {PADDING_SLICE, PADDING_EXACT, PADDING_DEFAULT};
+
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
                            const struct model_config *config, struct arguments *arguments)
 {
-    if (arguments_read(name, table, count, config->kwargs, arguments, builder->error) == 0)
-        return true;
-    builder->failed = true;
-    return false;
+    plan_choose_padding(builder, name, config->padding, lucidrains_paddings);
+    if (builder->failed)
+        return false;
+    if (arguments_read(name, table, count, config->kwargs, arguments, builder->error) != 0)
+        builder->failed = true;
+    return !builder->failed;
+}
+
+/* E cut to the rows there are: the plan's own way. */
+static int project(struct plan_builder *builder, int x, int weight)
+{
+    return plan_project_sequence(builder, x,
+                                 (struct plan_projection){.weight = weight, .bias = PLAN_NONE, .groups = 1});
 }
 
 int linformer_self_attention(struct plan_builder *builder, const struct linformer_attention *attention, int x,
@@ -63,18 +74,19 @@ int linformer_self_attention(struct plan_builder *builder, const struct linforme
         plan_linear(builder, x, plan_matrix(builder, dim_head * heads, dim, "%sto_q.weight", prefix), PLAN_NONE);
     int keys = plan_linear(builder, context, plan_matrix(builder, dim_head * kv_heads, dim, "%sto_k.weight", prefix),
                            PLAN_NONE);
-    int projected_keys = plan_project_sequence(
-        builder, keys, plan_matrix(builder, attention->seq_len, attention->k, "%sproj_k", prefix));
+    int projected_keys =
+        project(builder, keys, plan_matrix(builder, attention->seq_len, attention->k, "%sproj_k", prefix));
     int projected_values = projected_keys;
     if (!attention->share_kv) {
         int values = plan_linear(builder, context,
                                  plan_matrix(builder, dim_head * kv_heads, dim, "%sto_v.weight", prefix), PLAN_NONE);
-        projected_values = plan_project_sequence(
-            builder, values, plan_matrix(builder, attention->seq_len, attention->k, "%sproj_v", prefix));
+        projected_values =
+            project(builder, values, plan_matrix(builder, attention->seq_len, attention->k, "%sproj_v", prefix));
     }
 
     float scale = (float)pow((double)dim_head, -0.5);
-    int out = plan_attend(builder, queries, projected_keys, projected_values, heads, kv_heads, scale);
+    struct plan_attention attend = {.heads = heads, .kv_heads = kv_heads, .scale = scale};
+    int out = plan_attend(builder, queries, projected_keys, projected_values, attend);
     return plan_linear(builder, out, plan_matrix(builder, dim, dim_head * heads, "%sto_out.weight", prefix),
                        plan_vector(builder, dim, "%sto_out.bias", prefix));
 }
@@ -84,7 +96,7 @@ int lucidrains_feed_forward(struct plan_builder *builder, int64_t dim, int x, co
     int64_t hidden = dim * FEED_FORWARD_MULTIPLE;
     x = plan_linear(builder, x, plan_matrix(builder, hidden, dim, "%sw1.weight", prefix),
                     plan_vector(builder, hidden, "%sw1.bias", prefix));
-    x = plan_gelu(builder, x);
+    x = plan_activate(builder, x, ACTIVATION_GELU);
     return plan_linear(builder, x, plan_matrix(builder, dim, hidden, "%sw2.weight", prefix),
                        plan_vector(builder, dim, "%sw2.bias", prefix));
 }
@@ -176,7 +188,7 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
     if (!read_arguments(builder, name, lm_arguments, COUNT(lm_arguments), config, &arguments))
         return;
     int64_t dim = arguments.attention.dim, seq_len = arguments.attention.seq_len;
-    int ids = plan_input_ids(builder, "x", arguments.num_tokens, seq_len);
+    int ids = plan_input_ids(builder, "x", arguments.num_tokens, seq_len, PLAN_NONE);
     int x = plan_embed(builder, ids, plan_matrix(builder, arguments.num_tokens, dim, "token_emb.weight"));
     x = plan_add_positions(builder, x, plan_matrix(builder, seq_len, dim, "pos_emb.weight"), PLAN_NONE, 1);
     x = stack(builder, &arguments, x, "linformer.net.");
@@ -185,12 +197,9 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
 }
 
 static const struct family_class classes[] = {
-    {"linformer.LinformerLM", "linformer.linformer.LinformerLM", {PADDING_SLICE, PADDING_EXACT}, build_lm},
-    {"linformer.Linformer", "linformer.linformer.Linformer", {PADDING_SLICE, PADDING_EXACT}, build_linformer},
-    {"linformer.LinformerSelfAttention",
-     "linformer.linformer.LinformerSelfAttention",
-     {PADDING_SLICE, PADDING_EXACT},
-     build_self_attention},
+    {"linformer.LinformerLM", "linformer.linformer.LinformerLM", build_lm},
+    {"linformer.Linformer", "linformer.linformer.Linformer", build_linformer},
+    {"linformer.LinformerSelfAttention", "linformer.linformer.LinformerSelfAttention", build_self_attention},
 };
 
 const struct family family_linformer = {"linformer", classes, COUNT(classes)};

@@ -10,6 +10,7 @@
 
 #define CASES_FOLDER "tests/reference"
 #define MAX_CASES 32
+#define FEWEST_CASES 10
 #define TOLERANCE 1e-5
 
 static struct daemon *the_daemon;
@@ -144,7 +145,7 @@ int main(void)
 {
     struct CMUnitTest tests[MAX_CASES];
     n_entries = scandir(CASES_FOLDER, &entries, is_case, alphasort);
-    if (n_entries < 1 || n_entries > MAX_CASES) {
+    if (n_entries < FEWEST_CASES || n_entries > MAX_CASES) {
         fprintf(stderr, "%d cases in " CASES_FOLDER ": run from the root of the repository\n", n_entries);
         return 1;
     }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
+#define FEWEST_CASES 38
 #define MAX_ITEMS 8
 #define TOLERANCE 1e-5
 
@@ -55,9 +56,14 @@ static void unload(struct loaded *loaded)
     engine_close(loaded->engine);
 }
 
-/* All of a tensor as the engine takes it: int32_t ids or floats. The caller frees it. */
+/* All of a tensor as the engine takes it: int32_t ids, bytes of a mask, or floats. The caller frees it. */
 static void *input_data(const struct weights_tensor *tensor)
 {
+    if (tensor->dtype == WEIGHTS_BOOL) {
+        uint8_t *mask = malloc((size_t)tensor->elements);
+        memcpy(mask, tensor->data, (size_t)tensor->elements);
+        return mask;
+    }
     if (tensor->dtype != WEIGHTS_I64) {
         float *floats = malloc((size_t)tensor->elements * sizeof *floats);
         assert_true(weights_to_f32(tensor, floats));
@@ -111,7 +117,8 @@ static bool prepare_call(const struct loaded *loaded, int index, struct call *ca
             continue;
         call->inputs[i] = input_data(input);
         for (int64_t b = 0; b < call->n_items; b++) {
-            call->items[b].inputs[i].data = (char *)call->inputs[i] + b * (input->elements / call->n_items) * 4;
+            int64_t bytes = input->dtype == WEIGHTS_BOOL ? 1 : 4;
+            call->items[b].inputs[i].data = (char *)call->inputs[i] + b * (input->elements / call->n_items) * bytes;
             call->items[b].inputs[i].length = input->shape[1];
         }
     }
@@ -177,8 +184,9 @@ int main(void)
 {
     struct dirent **entries;
     int count = scandir(CASES_FOLDER, &entries, is_case, alphasort);
-    if (count <= 0) {
-        fprintf(stderr, "no cases in " CASES_FOLDER ": run from the root of the repository\n");
+    if (count < FEWEST_CASES) {
+        fprintf(stderr, "%d cases in " CASES_FOLDER ", expected %d: run from the root of the repository\n", count,
+                FEWEST_CASES);
         return 1;
     }
     struct CMUnitTest *tests = calloc((size_t)count, sizeof *tests);

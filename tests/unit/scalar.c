@@ -62,15 +62,20 @@ static int32_t id_at(const struct scalar *scalar, const struct plan_step *step, 
     return ids[row - layout_of(scalar, step->x)->starts[item]];
 }
 
+static double activation_of(enum activation activation, double x)
+{
+    if (activation == ACTIVATION_GELU)
+        return gelu_of(x);
+    return activation == ACTIVATION_RELU ? fmax(x, 0) : x;
+}
+
 static double linear_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t depth = columns_of(scalar, step->x);
     double sum = step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, 0, column);
     for (int64_t i = 0; i < depth; i++)
         sum += scalar->values[step->x][row * depth + i] * weight_at(scalar, step->weight, column, i);
-    if (step->activation == ACTIVATION_GELU)
-        sum = gelu_of(sum);
-    return sum;
+    return activation_of(step->activation, sum);
 }
 
 static double layer_norm_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -89,11 +94,36 @@ static double layer_norm_at(const struct scalar *scalar, const struct plan_step 
 static double project_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const struct layout *from = layout_of(scalar, step->x);
+    const struct plan_weight *weight = &scalar->plan->weights[step->weight];
     int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
-    double sum = 0;
-    for (int64_t r = from->starts[item]; r < from->starts[item + 1]; r++)
-        sum += weight_at(scalar, step->weight, r - from->starts[item], j) *
-               scalar->values[step->x][r * columns_of(scalar, step->x) + column];
+    int64_t columns = columns_of(scalar, step->x), group = column / (columns / step->groups);
+    int64_t rows = weight->rows / step->groups, k = step->transposed ? rows : weight->columns;
+    double sum = step->bias == PLAN_NONE ? 0 : (double)scalar->plan->weights[step->bias].data[group * k + j];
+    for (int64_t r = from->starts[item]; r < from->starts[item + 1]; r++) {
+        int64_t p = r - from->starts[item];
+        double e = step->transposed ? weight_at(scalar, step->weight, group * rows + j, p)
+                                    : weight_at(scalar, step->weight, group * rows + p, j);
+        sum += e * scalar->values[step->x][r * columns + column];
+    }
+    return sum;
+}
+
+/* Weights stand for all groups, or for one each; (d, d, stride). */
+static double convolve_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    const struct layout *from = layout_of(scalar, step->x);
+    const struct plan_weight *bias = &scalar->plan->weights[step->bias];
+    const float *weight = scalar->plan->weights[step->weight].data;
+    int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
+    int64_t columns = columns_of(scalar, step->x), d = columns / step->groups, group = column / d, o = column % d;
+    int64_t which = bias->rows * bias->columns > d ? group : 0;
+    double sum = bias->data[which * d + o];
+    for (int64_t t = 0; t < step->stride; t++) {
+        int64_t r = from->starts[item] + j * step->stride + t;
+        for (int64_t i = 0; i < d && r < from->starts[item + 1]; i++)
+            sum += (double)weight[((which * d + o) * d + i) * step->stride + t] *
+                   scalar->values[step->x][r * columns + group * d + i];
+    }
     return sum;
 }
 
@@ -117,7 +147,13 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
             weights[j] += scalar->values[step->x][row * columns + head * dim_head + d] *
                           scalar->values[step->keys][(first + j) * key_columns + offset + d];
     }
-    softmax(k, (double)step->scale, weights);
+    int64_t position = row - layout_of(scalar, step->x)->starts[item_of(scalar, step->x, row)];
+    for (int64_t j = k; j < step->key_room; j++)
+        weights[j] = 0;
+    for (int64_t j = 0; step->causal && j < k; j++)
+        if (j > position)
+            weights[j] = -INFINITY;
+    softmax(step->key_room > k && !step->causal ? step->key_room : k, (double)step->scale, weights);
 }
 
 static double attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -125,7 +161,7 @@ static double attend_at(const struct scalar *scalar, const struct plan_step *ste
     int64_t key_columns = columns_of(scalar, step->keys), dim_head = columns_of(scalar, step->x) / step->heads, first;
     int64_t head = column / dim_head, offset = head * step->kv_heads / step->heads * dim_head;
     int64_t k = keys_of(scalar, step, item_of(scalar, step->x, row), &first);
-    double *weights = calloc((size_t)k, sizeof *weights), sum = 0;
+    double *weights = calloc((size_t)(k + step->key_room), sizeof *weights), sum = 0;
     attention_row(scalar, step, row, head, weights);
     for (int64_t j = 0; j < k; j++)
         sum += weights[j] * scalar->values[step->values][(first + j) * key_columns + offset + column % dim_head];
@@ -140,8 +176,10 @@ void scalar_attention(const struct plan *plan, const struct batch *batch, double
     const struct plan_step *attend = &plan->steps[step];
     const struct layout *layout = layout_of(&scalar, attend->x);
     int64_t first, k = keys_of(&scalar, attend, item, &first);
+    k = attend->key_room > k ? attend->key_room : k;
+    int64_t own = padder_length(plan, &batch->items[item], plan->axes[plan->values[attend->x].axis].input);
     for (int64_t head = 0; head < attend->heads; head++)
-        for (int64_t r = layout->starts[item]; r < layout->starts[item + 1]; r++, weights += k)
+        for (int64_t r = layout->starts[item]; r < layout->starts[item] + own; r++, weights += k)
             attention_row(&scalar, attend, r, head, weights);
 }
 
@@ -162,10 +200,30 @@ static double positions_at(const struct scalar *scalar, const struct plan_step *
     return sum + (step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, position % step->period, column));
 }
 
+static double sinusoid_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t columns = columns_of(scalar, step->x), half = columns / 2;
+    int64_t position = row - layout_of(scalar, step->x)->starts[item_of(scalar, step->x, row)];
+    float angle = (float)position * scalar->plan->weights[step->weight].data[column % half];
+    return scalar->values[step->x][row * columns + column] + (column < half ? sin((double)angle) : cos((double)angle));
+}
+
+/* Whether the row of a step's mask lets it pass; what an item does not give is 1. */
+static bool mask_at(const struct scalar *scalar, const struct plan_step *step, int64_t row)
+{
+    int64_t item = item_of(scalar, step->x, row), position = row - layout_of(scalar, step->x)->starts[item];
+    for (int i = 0; i < scalar->plan->n_inputs; i++) {
+        const uint8_t *mask = scalar->batch->items[item].inputs[i].data;
+        if (scalar->plan->inputs[i].value == step->z)
+            return !mask || position >= scalar->batch->items[item].inputs[i].length || mask[position];
+    }
+    abort();
+}
+
 static double value_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t place = row * columns_of(scalar, step->y) + column;
-    double residual = step->z == PLAN_NONE ? 0 : scalar->values[step->z][place];
+    double residual = step->z == PLAN_NONE || !scalar->values[step->z] ? 0 : scalar->values[step->z][place];
     switch (step->operation) {
     case OP_EMBED:
         return weight_at(scalar, step->weight, id_at(scalar, step, row), column);
@@ -175,8 +233,14 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return layer_norm_at(scalar, step, row, column);
     case OP_LINEAR:
         return linear_at(scalar, step, row, column) + residual;
-    case OP_GELU:
-        return gelu_of(scalar->values[step->x][place]);
+    case OP_ACTIVATE:
+        return activation_of(step->activation, scalar->values[step->x][place]);
+    case OP_MASK_ROWS:
+        return mask_at(scalar, step, row) ? scalar->values[step->x][place] : 0;
+    case OP_ADD_SINUSOIDS:
+        return sinusoid_at(scalar, step, row, column);
+    case OP_CONVOLVE_SEQUENCE:
+        return convolve_at(scalar, step, row, column);
     case OP_ADD:
         return (double)step->scale * (scalar->values[step->x][place] + residual);
     case OP_PROJECT_SEQUENCE:
@@ -241,7 +305,8 @@ void scalar_pooled(const struct plan *plan, const struct batch *batch, double **
     struct scalar scalar = {plan, batch, values};
     const struct plan_step *step = give_step(plan, OP_GIVE_POOLED);
     const struct layout *layout = layout_of(&scalar, step->x);
-    int64_t first = layout->starts[item], last = layout->starts[item + 1] - 1, columns = columns_of(&scalar, step->x);
+    int64_t first = layout->starts[item], columns = columns_of(&scalar, step->x);
+    int64_t last = first + padder_length(plan, &batch->items[item], plan->axes[plan->hidden_axis].input) - 1;
     enum pooling pooling = batch->items[item].pooling;
     for (int64_t c = 0; c < columns; c++) {
         double sum = 0, largest = -INFINITY;

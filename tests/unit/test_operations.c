@@ -20,7 +20,7 @@
 
 #define MAX_ITEMS 6
 #define MAX_ROWS 512
-#define TOLERANCE 3e-6 /* of the largest value in the item's output */
+#define TOLERANCE 1e-5 /* of the largest value in the item's output */
 
 /* ---- A plan whose weights are random ---- */
 
@@ -65,10 +65,13 @@ struct results {
 static void *random_rows(const struct plan_input *input, int64_t rows)
 {
     int32_t *ids = calloc((size_t)(rows * input->input.columns), 4);
+    uint8_t *mask = (uint8_t *)ids;
     for (int64_t i = 0; i < rows * input->input.columns; i++) {
         float x = random_float() * 3;
         if (input->input.kind == INPUT_IDS)
             ids[i] = (int32_t)(random_next() % 7);
+        else if (input->input.kind == INPUT_MASK)
+            mask[i] = random_next() % 3 > 0;
         else
             memcpy(&ids[i], &x, 4);
     }
@@ -79,11 +82,14 @@ static void random_item(const struct plan *plan, struct engine_item *item, struc
 {
     memset(item, 0, sizeof *item);
     for (int i = 0; i < plan->n_inputs; i++) {
-        if (plan->inputs[i].fallback != PLAN_NONE && random_next() % 2)
+        const struct plan_input *input = &plan->inputs[i];
+        if (input->input.optional && random_next() % 2)
             continue;
-        int64_t most = plan->inputs[i].input.max_length;
-        item->inputs[i].length = random_size(1, most < MAX_ROWS / MAX_ITEMS ? most : MAX_ROWS / MAX_ITEMS);
-        item->inputs[i].data = random_rows(&plan->inputs[i], item->inputs[i].length);
+        int64_t most = input->input.max_length;
+        item->inputs[i].length = input->input.like >= 0
+                                     ? item->inputs[input->input.like].length
+                                     : random_size(1, most < MAX_ROWS / MAX_ITEMS ? most : MAX_ROWS / MAX_ITEMS);
+        item->inputs[i].data = random_rows(input, item->inputs[i].length);
     }
     size_t length = (size_t)item->inputs[0].length;
     results->hidden = item->hidden = calloc(length * (size_t)plan->hidden_columns, sizeof(float));
@@ -133,8 +139,9 @@ static void compare_attention(const struct plan *plan, const struct batch *batch
         step++;
     for (int64_t i = 0; i < batch->n_items && step < plan->n_steps; i++) {
         const struct plan_step *attend = &plan->steps[step];
-        int64_t elements = attend->heads * batch->items[i].inputs[0].length *
-                           plan->axes[plan->values[attend->keys].axis].rows_per_item;
+        int64_t k = padder_axis_rows(plan, &batch->items[i], plan->values[attend->keys].axis);
+        int64_t elements =
+            attend->heads * batch->items[i].inputs[0].length * (attend->key_room > k ? attend->key_room : k);
         double *expected = calloc((size_t)elements, sizeof *expected);
         scalar_attention(plan, batch, values, step, i, expected);
         assert_close("attention", elements, batch->items[i].extras[0].data, expected);
@@ -158,34 +165,6 @@ static void compare_item(const struct plan *plan, const struct batch *batch, dou
     free(expected);
 }
 
-/* top_k of the output that was asked for in full: the same numbers, sorted. */
-static void compare_top_k(const struct bench *bench, struct backend_model *model, struct batch *batch,
-                          struct engine_item *item)
-{
-    struct engine_item top = *item;
-    int64_t columns = bench->plan->output_columns;
-    top.hidden = top.pooled = top.output = NULL;
-    top.n_extras = 0;
-    top.top_k = random_size(1, columns < 9 ? columns : 9);
-    top.top_columns = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_columns);
-    top.top_values = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_values);
-    padder_lay_out(bench->plan, batch, &top, 1);
-    assert_int_equal(backend_cpu.run(model, batch, NULL), 0);
-    for (int64_t r = 0; r < top.n_rows; r++) {
-        const float *row = item->output + r * columns, *values = top.top_values + r * top.top_k;
-        const int32_t *places = top.top_columns + r * top.top_k;
-        for (int64_t i = 0; i < top.top_k; i++) {
-            int64_t better = 0;
-            for (int64_t c = 0; c < columns; c++)
-                better += row[c] > row[places[i]] || (row[c] == row[places[i]] && c < places[i]);
-            assert_int_equal(better, i);
-            assert_true(fabsf(values[i] - row[places[i]]) <= 1e-5f * fabsf(values[i]));
-        }
-    }
-    free(top.top_columns);
-    free(top.top_values);
-}
-
 /* Where the products' provider is not batch invariant. */
 static void assert_near(size_t n, const float *found, const float *expected)
 {
@@ -194,6 +173,40 @@ static void assert_near(size_t n, const float *found, const float *expected)
         largest = fmax(largest, fabs((double)expected[i]));
     for (size_t i = 0; i < n; i++)
         assert_true(fabs((double)found[i] - (double)expected[i]) <= TOLERANCE * largest);
+}
+
+/* The best top_k of each row are those of the row in full, which is asked for in the same way. */
+static void compare_top_k(const struct bench *bench, struct backend_model *model, struct batch *batch,
+                          struct engine_item *item)
+{
+    struct engine_item top = *item, full = *item;
+    int64_t columns = bench->plan->output_columns;
+    full.hidden = full.pooled = NULL;
+    full.n_extras = 0;
+    top = full;
+    top.output = NULL;
+    full.output = calloc((size_t)(full.n_rows * columns), sizeof *full.output);
+    top.top_k = random_size(1, columns);
+    top.top_columns = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_columns);
+    top.top_values = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_values);
+    padder_lay_out(bench->plan, batch, &full, 1);
+    assert_int_equal(backend_cpu.run(model, batch, NULL), 0);
+    padder_lay_out(bench->plan, batch, &top, 1);
+    assert_int_equal(backend_cpu.run(model, batch, NULL), 0);
+    for (int64_t r = 0; r < top.n_rows; r++) {
+        const float *row = full.output + r * columns, *values = top.top_values + r * top.top_k;
+        const int32_t *places = top.top_columns + r * top.top_k;
+        for (int64_t i = 0; i < top.top_k; i++) {
+            int64_t better = 0;
+            for (int64_t c = 0; c < columns; c++)
+                better += row[c] > row[places[i]] || (row[c] == row[places[i]] && c < places[i]);
+            assert_int_equal(better, i);
+            assert_true(values[i] == row[places[i]]);
+        }
+    }
+    free(full.output);
+    free(top.top_columns);
+    free(top.top_values);
 }
 
 static void compare_alone(const struct bench *bench, struct backend_model *model, struct batch *batch,
@@ -261,7 +274,7 @@ static void test_embed_and_positions(void **state)
     struct bench bench;
     const struct shape shapes[] = {{"table", 7, 33}, {"positions", 40, 33}};
     struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
-    int ids = plan_input_ids(builder, "x", 7, 40);
+    int ids = plan_input_ids(builder, "x", 7, 40, PLAN_NONE);
     int x = plan_embed(builder, ids, plan_matrix(builder, 7, 33, "table"));
     x = plan_add_positions(builder, x, plan_matrix(builder, 40, 33, "positions"), PLAN_NONE, 1);
     plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
@@ -306,7 +319,7 @@ static void check_linear(int64_t in, int64_t out, bool with_bias, bool with_gelu
     int z = plan_linear(builder, y, plan_matrix(builder, out, out, "second"),
                         with_bias ? plan_vector(builder, out, "bias") : PLAN_NONE);
     if (with_gelu)
-        z = plan_gelu(builder, z);
+        z = plan_activate(builder, z, ACTIVATION_GELU);
     if (with_residual)
         z = plan_add(builder, z, y, 1.0f);
     plan_give(builder, z, PLAN_NONE, PLAN_NONE, false);
@@ -331,28 +344,66 @@ static void test_fusion_leaves_read_values(void **state)
     struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 9, 0, PLAN_NONE);
     int y = plan_linear(builder, x, plan_matrix(builder, 9, 9, "w"), PLAN_NONE);
-    int z = plan_add(builder, plan_gelu(builder, y), y, 0.5f); /* y is read twice: neither step may be fused away */
+    int z = plan_add(builder, plan_activate(builder, y, ACTIVATION_GELU), y,
+                     0.5f); /* y is read twice: neither step may be fused away */
     plan_give(builder, z, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+/* Through E and an attention over what it gives, with E for all columns or for each group of them. */
+static void check_projection(int64_t k, int64_t columns, int64_t groups, bool transposed, bool with_bias)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"e", groups * (transposed ? k : 70), transposed ? 70 : k}, {"bias", groups, k}};
+    struct plan_builder *builder = begin(&bench, shapes, with_bias ? 2 : 1);
+    int x = plan_input_rows(builder, "x", columns, 70, PLAN_NONE);
+    struct plan_projection projection = {
+        .weight = plan_matrix(builder, shapes[0].rows, shapes[0].columns, "e"),
+        .bias = with_bias ? plan_matrix(builder, groups, k, "bias") : PLAN_NONE,
+        .groups = groups,
+        .transposed = transposed,
+    };
+    int projected = plan_project_sequence(builder, x, projection);
+    int y = plan_attend(builder, x, projected, projected,
+                        (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 0.1f});
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
     run_and_compare(&bench);
 }
 
 static void test_project_sequence(void **state)
 {
     (void)state;
-    const int64_t sizes[][2] = {{1, 1}, {7, 20}, {32, 65}, {96, 130}};
-    for (size_t i = 0; i < COUNT(sizes); i++) {
-        struct bench bench;
-        int64_t k = sizes[i][0], columns = sizes[i][1];
-        const struct shape shapes[] = {{"projection", 70, k}};
-        struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
-        int x = plan_input_rows(builder, "x", columns, 70, PLAN_NONE);
-        int projected = plan_project_sequence(builder, x, plan_matrix(builder, 70, k, "projection"));
-        plan_give(builder, plan_attend(builder, x, projected, projected, 1, 1, 0.1f), PLAN_NONE, PLAN_NONE, false);
-        run_and_compare(&bench);
-    }
+    check_projection(1, 1, 1, false, false);
+    check_projection(7, 20, 1, true, true);
+    check_projection(32, 65, 1, false, false);
+    check_projection(96, 130, 1, true, false);
+    check_projection(5, 24, 3, true, true);
+    check_projection(9, 140, 2, false, false);
 }
 
-static void check_attend(int64_t heads, int64_t kv_heads, int64_t dim_head, int64_t k)
+static void check_convolution(int64_t d, int64_t groups, int64_t stride, bool shared)
+{
+    struct bench bench;
+    int64_t weights = shared ? 1 : groups;
+    const struct shape shapes[] = {{"w", weights * d * d, stride}, {"b", weights, d}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", d * groups, 70, PLAN_NONE);
+    int y = plan_convolve_sequence(builder, x, plan_matrix(builder, weights * d * d, stride, "w"),
+                                   plan_matrix(builder, weights, d, "b"), groups, stride, 70);
+    y = plan_attend(builder, x, y, y, (struct plan_attention){.heads = groups, .kv_heads = groups, .scale = 0.05f});
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_convolve_sequence(void **state)
+{
+    (void)state;
+    check_convolution(4, 1, 1, true);
+    check_convolution(5, 3, 4, true);
+    check_convolution(8, 2, 16, false);
+}
+
+static void check_attend(int64_t heads, int64_t kv_heads, int64_t dim_head, int64_t k, bool causal)
 {
     struct bench bench;
     const struct shape shapes[] = {{"e", 60, k}, {"f", 60, k}, {"keys", kv_heads * dim_head, heads * dim_head}};
@@ -361,21 +412,66 @@ static void check_attend(int64_t heads, int64_t kv_heads, int64_t dim_head, int6
     int context = plan_input_rows(builder, "context", heads * dim_head, 60, 0);
     int keys =
         plan_linear(builder, context, plan_matrix(builder, kv_heads * dim_head, heads * dim_head, "keys"), PLAN_NONE);
-    int values = plan_project_sequence(builder, keys, plan_matrix(builder, 60, k, "f"));
-    keys = plan_project_sequence(builder, keys, plan_matrix(builder, 60, k, "e"));
-    int y = plan_attend(builder, x, keys, values, heads, kv_heads, 0.02f);
-    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    struct plan_projection e = {.weight = plan_matrix(builder, 60, k, "e"), .bias = PLAN_NONE, .groups = 1}, f = e;
+    f.weight = plan_matrix(builder, 60, k, "f");
+    int values = plan_project_sequence(builder, keys, f);
+    keys = plan_project_sequence(builder, keys, e);
+    struct plan_attention attention = {.heads = heads, .kv_heads = kv_heads, .scale = 0.02f, .causal = causal};
+    plan_give(builder, plan_attend(builder, x, keys, values, attention), PLAN_NONE, PLAN_NONE, false);
     run_and_compare(&bench);
 }
 
 static void test_attend(void **state)
 {
     (void)state;
-    check_attend(1, 1, 1, 1);
-    check_attend(4, 4, 8, 16);
-    check_attend(4, 1, 20, 7);
-    check_attend(2, 2, 64, 100);
-    check_attend(6, 3, 17, 33);
+    check_attend(1, 1, 1, 1, false);
+    check_attend(4, 4, 8, 16, true);
+    check_attend(4, 1, 20, 7, false);
+    check_attend(2, 2, 64, 100, true);
+    check_attend(6, 3, 17, 33, false);
+}
+
+/* Keys as long as the item, then, with room for more, as if zeros followed them. */
+static void check_full_attention(bool causal, int64_t key_room)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"w", 24, 24}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 24, 60, PLAN_NONE);
+    int keys = plan_linear(builder, x, plan_matrix(builder, 24, 24, "w"), PLAN_NONE);
+    struct plan_attention attention = {
+        .heads = 3, .kv_heads = 3, .scale = 0.3f, .causal = causal, .key_room = key_room};
+    plan_give(builder, plan_attend(builder, x, keys, x, attention), PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_full_attention(void **state)
+{
+    (void)state;
+    check_full_attention(false, 0);
+    check_full_attention(true, 0);
+    check_full_attention(false, 60);
+    check_full_attention(true, 60);
+}
+
+/* Padded to 60 rows, with sinusoids, masked rows and a ReLU: results are those of the item's own rows. */
+static void test_padded_and_masked(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"frequencies", 0, 10}, {"e", 8, 60}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 20, 60, PLAN_NONE);
+    int mask = plan_input_mask(builder, "mask", x);
+    plan_pad(builder, x, 60);
+    int y = plan_add_sinusoids(builder, x, plan_vector(builder, 10, "frequencies"));
+    int keys = plan_mask_rows(builder, plan_activate(builder, y, ACTIVATION_RELU), mask);
+    struct plan_projection e = {
+        .weight = plan_matrix(builder, 8, 60, "e"), .bias = PLAN_NONE, .groups = 1, .transposed = true};
+    keys = plan_project_sequence(builder, keys, e);
+    y = plan_attend(builder, y, keys, keys, (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.3f});
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
 }
 
 static void test_shift_tokens(void **state)
@@ -417,7 +513,10 @@ int main(void)
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_fusion_leaves_read_values),
         cmocka_unit_test(test_project_sequence),
+        cmocka_unit_test(test_convolve_sequence),
         cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_full_attention),
+        cmocka_unit_test(test_padded_and_masked),
         cmocka_unit_test(test_shift_tokens),
         cmocka_unit_test(test_output_layer),
     };
