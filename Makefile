@@ -62,10 +62,14 @@ all: $(BUILD)/linformerd ## builds build/linformerd
 $(BUILD)/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 
+# A source that went away leaves its archive, too: the list of members is a file that changes with it.
 $(foreach room,$(ROOMS),$(eval $(BUILD)/$(room).a: $(call objects,$(filter $(room)/%,$(SOURCES)))))
-%.a:
-	@mkdir -p $(@D) && rm -f $@
-	@$(AR) rcs $@ $^
+%.a: %.members
+	@rm -f $@
+	@$(AR) rcs $@ $(filter %.o,$^)
+$(BUILD)/%.members: FORCE
+	@mkdir -p $(@D)
+	@echo '$(wildcard $*/*.[cS] $*/*/*.c)' | cmp -s - $@ || echo '$(wildcard $*/*.[cS] $*/*/*.c)' >$@
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	$(compile) -c -o $@ $<
@@ -84,7 +88,7 @@ $(BUILD)/engine/cpu/vector_avx2.o: MARCH := -march=x86-64-v3
 $(BUILD)/flags: FORCE
 	@pkg-config --print-errors --exists $(PKGS) || { echo "'docker/packages.sh build' installs what is missing"; exit 1; }
 	@mkdir -p $(@D)
-	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' >$@
+	@echo '$(CC) $(ALL_CFLAGS) $(WERROR)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(WERROR)' >$@
 
 .SECONDEXPANSION:
 # ---- Tests. Each program runs alone; tests/run.sh adds up what they count.
