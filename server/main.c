@@ -2,9 +2,12 @@
 #include "server/daemon.h"
 #include "server/log.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define SPINS "3000" /* some ten microseconds */
 
 /* Whether all that was printed arrived: `linformerd --help >/dev/full` is a failure. */
 static int printed(void)
@@ -33,6 +36,21 @@ static int print_version(void)
     return printed();
 }
 
+/* libgomp's threads spin for milliseconds while they wait for each other, on the cores that event loops and clients
+ * need: one request in ten then took ten times as long. How long they spin is read from the environment before main
+ * begins, so the program starts itself again with a bound. An operator who set either variable is left alone. */
+static void bound_spinning(char **argv)
+{
+    char path[PATH_MAX];
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
+        return;
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0 || setenv("GOMP_SPINCOUNT", SPINS, 1) != 0)
+        return;
+    path[length] = '\0';
+    execv(path, argv); /* where it cannot, the daemon serves as it is */
+}
+
 int main(int argc, char **argv)
 {
     struct settings settings;
@@ -57,6 +75,7 @@ int main(int argc, char **argv)
         status = daemon_explain(&settings, folder);
         break;
     case SETTINGS_SERVE:
+        bound_spinning(argv);
         status = daemon_serve(&settings);
         break;
     }

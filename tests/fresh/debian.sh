@@ -1,6 +1,6 @@
 #!/bin/bash
 # debian.sh TARGET [MMDEBSTRAP OPTION…]: a bare Debian 12 (a folder, or a .tar) from the archive. Root.
-# Uses this machine's sources when it is a Debian 12 itself, else deb.debian.org, and its proxy for apt if it has one.
+# Uses this machine's sources when it is a Debian 12 itself, else Debian’s own, and its proxy for apt if it has one.
 # The result holds that proxy's address: it is for tests, not for publication.
 set -euo pipefail
 target=$1
