@@ -10,6 +10,7 @@ MIN_LENGTH=${MIN_LENGTH:-8} MAX_LENGTH=${MAX_LENGTH:-1024}
 work=$(mktemp -d)
 daemon=
 trap 'load_end' EXIT
+trap 'exit 1' PIPE HUP INT TERM # the daemon ends with us, whatever ends us
 
 load_end() {
     [ -z "$daemon" ] || { kill "$daemon" && wait "$daemon"; } || true
