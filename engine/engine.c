@@ -88,16 +88,16 @@ static int build_plan(const struct engine *engine, const struct model_config *co
     return plan_finish(builder, engine->max_batch_tokens, engine->max_batch_requests, plan);
 }
 
-/* "output", "attention.0", … */
+/* "output", "attention.0", … or as the class has them */
 static int name_outputs(struct model *model, struct error *error)
 {
-    int count = 1 + model->plan->n_attentions;
+    const struct plan *plan = model->plan;
+    int count = 1 + plan->n_attentions;
     model->outputs = calloc((size_t)count, sizeof *model->outputs);
     for (int i = 0; model->outputs && i < count; i++) {
-        char name[32] = "output";
-        if (i > 0)
-            snprintf(name, sizeof name, "attention.%d", i - 1);
-        model->outputs[i] = strdup(name);
+        char number[32];
+        snprintf(number, sizeof number, "attention.%d", i - 1);
+        model->outputs[i] = strdup(i == 0 ? plan->output_name : plan->attention_name ? plan->attention_name : number);
         if (!model->outputs[i])
             break;
         model->info.n_outputs = i + 1;
@@ -214,12 +214,53 @@ static int check_ids(const char *name, int64_t vocabulary, const int32_t *ids, i
     return 0;
 }
 
+/* A call's sequences: all inputs have as many, and none has more rows than the arena. */
+static int check_width(const struct model *model, const struct engine_item *item, int index, struct error *error)
+{
+    const char *name = model->inputs[index].name;
+    long long width = padder_width(model->plan, item, index), first = padder_width(model->plan, item, 0);
+    if (width < 1)
+        return error_set(error, "input \"%s\" is empty; expected (length, batch, features)", name);
+    if (width != first)
+        return error_set(error, "input \"%s\" has a batch of %lld; expected %lld, that of \"%s\"", name, width, first,
+                         model->inputs[0].name);
+    long long most = model->plan->max_rows, length = padder_length(model->plan, item, index) / width;
+    if (length > most / width)
+        return error_set(error, "input \"%s\" has %lld rows of a batch of %lld; the model takes at most %lld in all",
+                         name, length, width, most);
+    return 0;
+}
+
+/* An attention mask: one for the whole item, or one for each head of each of its sequences. */
+static int check_attention_mask(const struct model *model, const struct engine_item *item, int index,
+                                struct error *error)
+{
+    const struct model_input *input = &model->inputs[index];
+    long long columns = input->columns ? input->columns : padder_length(model->plan, item, input->columns_like);
+    long long width = padder_width(model->plan, item, input->like);
+    long long length = padder_length(model->plan, item, input->like) / width, masks = input->n_masks * width;
+    long long found_masks = item->inputs[index].n_masks, found_length = item->inputs[index].length;
+    long long found_columns = item->inputs[index].columns;
+    if (item->inputs[index].floats && !input->takes_floats)
+        return error_set(error, "input \"%s\" has floats; expected booleans", input->name);
+    if (found_length != length || found_columns != columns)
+        return error_set(error, "input \"%s\" has %lld rows of %lld; expected %lld, as many as \"%s\", of %lld",
+                         input->name, found_length, found_columns, length, model->inputs[input->like].name, columns);
+    if (found_masks != 0 && found_masks != masks)
+        return error_set(error, "input \"%s\" has %lld masks; expected %s%lld", input->name, found_masks,
+                         masks ? "one alone or " : "one alone, not ", masks ? masks : found_masks);
+    return 0;
+}
+
 static int check_length(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const struct model_input *input = &model->inputs[index];
-    long long length = padder_length(model->plan, item, index);
+    if (input->layout == LAYOUT_CALL && check_width(model, item, index, error) != 0)
+        return -1;
+    long long length = padder_length(model->plan, item, index) / padder_width(model->plan, item, index);
     if (input->like >= 0) {
-        long long expected = padder_length(model->plan, item, input->like);
+        long long expected =
+            padder_length(model->plan, item, input->like) / padder_width(model->plan, item, input->like);
         return length == expected ? 0
                                   : error_set(error, "input \"%s\" has %lld rows; expected %lld, as many as \"%s\"",
                                               input->name, length, expected, model->inputs[input->like].name);
@@ -242,6 +283,12 @@ static int check_input(const struct model *model, const struct engine_item *item
     const void *data = padder_data(model->plan, item, index);
     if (!data && !input->optional)
         return error_set(error, "input \"%s\" is not given", input->name);
+    if (item->inputs[index].data && input->refused)
+        return error_set(error, "input \"%s\" is given: %s", input->name, input->refused);
+    if (input->kind == INPUT_ATTENTION_MASK && data)
+        return check_attention_mask(model, item, index, error);
+    if (model->plan->inputs[index].value == PLAN_NONE)
+        return 0;
     if (check_length(model, item, index, error) != 0)
         return -1;
     return data && input->kind == INPUT_IDS
@@ -297,24 +344,40 @@ int model_check(const struct model *model, const struct engine_item *item, struc
 static const struct plan_step *attention_step(const struct plan *plan, int attention)
 {
     const struct plan_step *step = plan->steps;
-    while (step->operation != OP_ATTEND || step->attention != attention)
+    while ((step->operation != OP_ATTEND && step->operation != OP_ATTEND_CALL) || step->attention != attention)
         step++;
     return step;
+}
+
+/* (length, columns), (length, sizes…), or of a call (length, width, columns). */
+static int own_output_shape(const struct model *model, const struct engine_item *item, int64_t *shape)
+{
+    const struct plan *plan = model->plan;
+    int input = plan->axes[plan->hidden_axis].input, rank = 0;
+    int64_t width = padder_width(plan, item, input);
+    shape[rank++] = output_length(model, item) / width;
+    if (plan->inputs[input].input.layout == LAYOUT_CALL)
+        shape[rank++] = width;
+    if (plan->n_output_sizes == 0)
+        shape[rank++] = plan->output_columns;
+    for (int i = 0; i < plan->n_output_sizes; i++)
+        shape[rank++] = plan->output_sizes[i];
+    return rank;
 }
 
 int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape)
 {
     const struct plan *plan = model->plan;
     assert(output >= 0 && output < model->info.n_outputs);
-    if (output == 0) {
-        shape[0] = output_length(model, item);
-        shape[1] = plan->output_columns;
-        return 2;
-    }
+    if (output == 0)
+        return own_output_shape(model, item, shape);
     const struct plan_step *step = attention_step(plan, output - 1);
-    shape[0] = step->heads;
-    shape[1] = padder_length(plan, item, plan->axes[plan->values[step->x].axis].input);
-    shape[2] = step->key_room ? step->key_room : padder_axis_rows(plan, item, plan->values[step->keys].axis);
+    int input = plan->axes[plan->values[step->x].axis].input;
+    int64_t width = padder_width(plan, item, input);
+    int64_t keys = padder_axis_rows(plan, item, plan->values[step->keys].axis) / width;
+    shape[0] = step->operation == OP_ATTEND_CALL ? width : step->heads;
+    shape[1] = padder_length(plan, item, input) / width;
+    shape[2] = step->key_room ? step->key_room : keys;
     return 3;
 }
 
@@ -322,7 +385,8 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
 {
     int64_t tokens = 1;
     for (int i = 0; i < model->info.n_inputs; i++) {
-        int64_t rows = padder_axis_rows(model->plan, item, model->plan->values[model->plan->inputs[i].value].axis);
+        int value = model->plan->inputs[i].value;
+        int64_t rows = value == PLAN_NONE ? 0 : padder_axis_rows(model->plan, item, model->plan->values[value].axis);
         if (rows > tokens)
             tokens = rows;
     }

@@ -16,7 +16,7 @@
 
 #include <stdio.h>
 
-#define ENGINE_MAX_INPUTS 4
+#define ENGINE_MAX_INPUTS 5
 #define ENGINE_MAX_RANK 4
 
 struct engine; /* a device and its threads; engine_open succeeded: engine_close is owed, after all its models */
@@ -50,16 +50,34 @@ enum input_kind {
     INPUT_IDS,  /* int32_t a row, 0 <= id < vocabulary */
     INPUT_ROWS, /* float[columns] a row */
     INPUT_MASK, /* uint8_t a row, 0 or not */
+    /* For the scores of an attention: uint8_t[columns] a row, 0 or not, or, when model_input.takes_floats and the item
+     * says so, float[columns], which are added. One row for each position of input `like`, and so for the whole item
+     * or, behind one another, for each of its n_masks. */
+    INPUT_ATTENTION_MASK,
+    INPUT_IGNORED, /* the class takes it and does not read it, nor does the engine: any type and shape; where it is
+                    * given, data is not NULL */
+};
+
+/* How an item's tensor of one input lies in memory. */
+enum input_layout {
+    LAYOUT_SEQUENCE, /* (length, columns): a tensor (batch, length, columns) is as many items */
+    LAYOUT_CALL,     /* (length, width, columns), width being the call's batch: the whole tensor is one item, with
+                        length * width rows, and must not be split or joined with another */
 };
 
 struct model_input {
     const char *name; /* the parameter's name in the class's forward() */
     enum input_kind kind;
-    int64_t columns;    /* of INPUT_ROWS; else 1 */
-    int64_t vocabulary; /* of INPUT_IDS */
-    int like;           /* has as many rows as this input; -1: of its own */
-    int64_t min_length; /* rows */
-    int64_t max_length; /* rows */
+    enum input_layout layout;
+    int64_t columns;     /* of INPUT_ROWS; of INPUT_ATTENTION_MASK, where 0 is the length of `columns_like`; else 1 */
+    int columns_like;    /* an input */
+    bool takes_floats;   /* INPUT_ATTENTION_MASK */
+    int64_t n_masks;     /* INPUT_ATTENTION_MASK: an item may give so many for each of its width; 0: one alone */
+    const char *refused; /* why the class fails when this is given; NULL: it does not */
+    int64_t vocabulary;  /* of INPUT_IDS */
+    int like;            /* has as many rows as this input; -1: of its own */
+    int64_t min_length;  /* of an item's length */
+    int64_t max_length;
     bool optional;
 };
 
@@ -68,7 +86,8 @@ struct model_info {
     const struct model_input *inputs;
     int n_inputs;
     const char *const *outputs; /* names; [0] is the class's own output, the others are given when they are wanted:
-                                   "attention.<i>" is P-bar, after the softmax, of the i-th attention over k */
+                                   "attention.<i>" is P-bar, after the softmax, of the i-th attention over k, where the
+                                   class has no name for it ("attention_scores", "attn_output_weights") */
     int n_outputs;
     int64_t vocabulary;     /* of inputs[0] when it is ids; 0: the model takes floats */
     int64_t output_columns; /* of the class's output */
@@ -92,11 +111,17 @@ struct engine_extra {
 };
 
 /* What one item gives and wants. Everything is the caller's and outlives model_run; results are written in place.
- * Zero the struct first: what is NULL is not given, or not wanted. `length` is that of inputs[0]. */
+ * Zero the struct first: what is NULL is not given, or not wanted. `length` is the rows of inputs[0]: with LAYOUT_CALL
+ * its length * width. */
 struct engine_item {
     struct {
         const void *data; /* as model_input.kind says; NULL: not given (a mask: all ones) */
-        int64_t length;   /* rows */
+        int64_t length;   /* rows; with LAYOUT_CALL positions; of INPUT_ATTENTION_MASK rows of one mask */
+        int64_t width;    /* LAYOUT_CALL: the call's batch, the same for all inputs */
+        int64_t columns;  /* INPUT_ATTENTION_MASK: of `data` */
+        int64_t n_masks;  /* INPUT_ATTENTION_MASK: 0: a tensor (length, columns), for all heads and the whole width;
+                             else (n_masks, length, columns), n_masks being width * model_input.n_masks */
+        bool floats;      /* INPUT_ATTENTION_MASK: `data` is float, not uint8_t */
     } inputs[ENGINE_MAX_INPUTS];
 
     float *hidden; /* (length, hidden_columns) */
@@ -119,8 +144,11 @@ struct engine_item {
  * and what was found. */
 int model_check(const struct model *model, const struct engine_item *item, struct error *error);
 
-/* The shape of an output for an item that passed model_check, all its rows: "output" (length, output_columns),
- * "attention.<i>" (heads, length, k). Returns the rank, at most ENGINE_MAX_RANK. */
+/* The shape of an output for an item that passed model_check, all its rows. The class's own: (length, output_columns),
+ * or the sizes whose product output_columns is; with LAYOUT_CALL (length, width, output_columns). "attention.<i>" and
+ * "attention_scores": (heads, length, k); "attn_output_weights": (width, length, k). With LAYOUT_SEQUENCE the tensor of
+ * a request has its batch in front of that; with LAYOUT_CALL this is the tensor. Returns the rank, at most
+ * ENGINE_MAX_RANK. */
 int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape);
 
 /* Rows that count towards max_batch_tokens. At least 1. */

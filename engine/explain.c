@@ -17,8 +17,11 @@ static int64_t step_flops(const struct plan *plan, const struct plan_step *step,
         return step->weight == PLAN_NONE ? 0 : 2 * x_rows * x->columns * plan->weights[step->weight].rows;
     case OP_PROJECT_SEQUENCE:
         return 2 * elements * plan_value_rows(plan, step->y, rows, 1);
+    case OP_PROJECT_CALL: /* one sequence: width 1 */
+        return 2 * elements * plan->weights[step->weight].rows;
     case OP_ATTEND:
-        return 4 * elements * plan_value_rows(plan, step->keys, rows, 1);
+    case OP_ATTEND_CALL:
+        return 2 * (elements + x_rows * plan->values[step->y].columns) * plan_value_rows(plan, step->keys, rows, 1);
     case OP_LAYER_NORM:
         return 8 * elements;
     case OP_ACTIVATE:
@@ -45,7 +48,7 @@ static int64_t step_flops(const struct plan *plan, const struct plan_step *step,
 static int64_t step_bytes(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     const int values[] = {step->x, step->y, step->z, step->keys, step->values};
-    const int weights[] = {step->weight, step->bias};
+    const int weights[] = {step->weight, step->bias, step->tail};
     int64_t elements = 0;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         if (values[i] != PLAN_NONE)
@@ -76,11 +79,15 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
                 plan->weights[step->weight].rows, plan->weights[step->weight].columns);
     if (step->bias != PLAN_NONE)
         fprintf(out, " + %s", plan->weights[step->bias].name);
-    if (step->operation == OP_ATTEND)
+    if (step->tail != PLAN_NONE)
+        fprintf(out, " with %s below", plan->weights[step->tail].name);
+    if (step->operation == OP_ATTEND || step->operation == OP_ATTEND_CALL)
         fprintf(out, " heads %" PRId64 " kv_heads %" PRId64 " scale %g", step->heads, step->kv_heads,
                 (double)step->scale);
     if (step->causal)
         fprintf(out, " causal");
+    if (step->mask != PLAN_NONE)
+        fprintf(out, " mask %s", plan->inputs[step->mask].input.name);
     if (step->activation != ACTIVATION_NONE)
         fprintf(out, ", %s", step->activation == ACTIVATION_GELU ? "gelu" : "relu");
     if (step->groups > 1)
@@ -98,9 +105,13 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     fprintf(out, "%s, padding %s, %" PRId64 " parameters; one item of %" PRId64 " rows\n", info->architecture,
             info->padding, info->parameters, tokens);
     for (int i = 0; i < plan->n_inputs; i++)
-        fprintf(out, "input %s: v%d, %s, %" PRId64 " to %" PRId64 " rows\n", plan->inputs[i].input.name,
-                plan->inputs[i].value, plan->values[plan->inputs[i].value].ids ? "ids" : "floats",
-                info->inputs[i].min_length, info->inputs[i].max_length);
+        if (plan->inputs[i].value == PLAN_NONE)
+            fprintf(out, "input %s: %s\n", plan->inputs[i].input.name,
+                    plan->inputs[i].input.kind == INPUT_IGNORED ? "ignored" : "an attention mask");
+        else
+            fprintf(out, "input %s: v%d, %s, %" PRId64 " to %" PRId64 " rows\n", plan->inputs[i].input.name,
+                    plan->inputs[i].value, plan->values[plan->inputs[i].value].ids ? "ids" : "floats",
+                    info->inputs[i].min_length, info->inputs[i].max_length);
     fprintf(out, "step operation                  FLOPs         bytes  shapes\n");
     for (int i = 0; i < plan->n_steps; i++) {
         print_step(plan, i, tokens, out);

@@ -6,7 +6,9 @@
 /* Rows of an axis in the largest batch. An item longer than a batch is one of its own and no longer than max_rows. */
 static int64_t axis_rows(const struct plan *plan, const struct plan_axis *axis)
 {
-    return axis->input == PLAN_NONE ? axis->rows_per_item * plan->max_items : plan->max_rows;
+    if (axis->input == PLAN_NONE)
+        return axis->rows_per_item * plan->max_items;
+    return axis->n ? plan->max_rows / axis->n * axis->k : plan->max_rows;
 }
 
 int padder_open(const struct plan *plan, struct batch *batch, struct error *error)
@@ -55,7 +57,12 @@ int64_t padder_length(const struct plan *plan, const struct engine_item *item, i
     int source = source_input(plan, item, index);
     if (!item->inputs[source].data && plan->inputs[source].input.like != PLAN_NONE)
         return padder_length(plan, item, plan->inputs[source].input.like);
-    return item->inputs[source].length;
+    return item->inputs[source].length * padder_width(plan, item, source);
+}
+
+int64_t padder_width(const struct plan *plan, const struct engine_item *item, int index)
+{
+    return plan->inputs[index].input.layout == LAYOUT_CALL ? item->inputs[source_input(plan, item, index)].width : 1;
 }
 
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis)
@@ -63,7 +70,10 @@ int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item
     const struct plan_axis *rows = &plan->axes[axis];
     if (rows->input == PLAN_NONE)
         return rows->rows_per_item;
-    return rows->padded_rows ? rows->padded_rows : padder_length(plan, item, rows->input);
+    if (rows->padded_rows)
+        return rows->padded_rows;
+    int64_t given = padder_length(plan, item, rows->input);
+    return rows->n ? given / rows->n * rows->k : given;
 }
 
 static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows)

@@ -51,6 +51,9 @@ void padder_gather(const struct plan *plan, const struct batch *batch, int index
 /* The rows that an item gives of an input: its own, or those of the input's fallback, or of the one it is like. */
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index);
 
+/* The sequences of a call that lie side by side in those rows; else 1. */
+int64_t padder_width(const struct plan *plan, const struct engine_item *item, int index);
+
 /* Those rows; NULL: neither is given. */
 const void *padder_data(const struct plan *plan, const struct engine_item *item, int index);
 

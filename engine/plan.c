@@ -18,7 +18,9 @@ static const char *const operation_names[OP_COUNT] = {
     [OP_ADD_SINUSOIDS] = "add_sinusoids",
     [OP_PROJECT_SEQUENCE] = "project_sequence",
     [OP_CONVOLVE_SEQUENCE] = "convolve_sequence",
+    [OP_PROJECT_CALL] = "project_call",
     [OP_ATTEND] = "attend",
+    [OP_ATTEND_CALL] = "attend_call",
     [OP_SHIFT_TOKENS] = "shift_tokens",
     [OP_GIVE_HIDDEN] = "give_hidden",
     [OP_GIVE_POOLED] = "give_pooled",
@@ -77,6 +79,7 @@ int plan_begin(struct plan_builder *builder, const struct weights *weights, stru
         free(builder->used);
         return error_set(error, "out of memory while building the plan");
     }
+    builder->plan->output_name = "output";
     return 0;
 }
 
@@ -98,7 +101,7 @@ static void drop_unread_weights(struct plan *plan)
     for (int w = 0; w < plan->n_weights; w++) {
         bool read = false;
         for (int i = 0; i < plan->n_steps && !read; i++)
-            read = plan->steps[i].weight == w || plan->steps[i].bias == w;
+            read = plan->steps[i].weight == w || plan->steps[i].bias == w || plan->steps[i].tail == w;
         if (!read) {
             free(plan->weights[w].data);
             plan->weights[w].data = NULL;
@@ -150,7 +153,9 @@ void plan_free(struct plan *plan)
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items)
 {
     const struct plan_axis *axis = &plan->axes[plan->values[value].axis];
-    return axis->input == PLAN_NONE ? axis->rows_per_item * items : rows;
+    if (axis->input == PLAN_NONE)
+        return axis->rows_per_item * items;
+    return axis->n ? rows / axis->n * axis->k : rows;
 }
 
 /* ---- Axes and values ---- */
@@ -175,6 +180,16 @@ static int fixed_axis(struct plan_builder *builder, int64_t rows_per_item)
         return PLAN_NONE;
     *axis = (struct plan_axis){.input = PLAN_NONE, .rows_per_item = rows_per_item};
     return plan->n_axes - 1;
+}
+
+/* k rows for each n of the input's. */
+static int projected_axis(struct plan_builder *builder, int input, int64_t k, int64_t n)
+{
+    struct plan_axis *axis = grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *axis);
+    if (!axis)
+        return PLAN_NONE;
+    *axis = (struct plan_axis){.input = input, .k = k, .n = n};
+    return builder->plan->n_axes - 1;
 }
 
 static int new_value(struct plan_builder *builder, int axis, int64_t columns)
@@ -210,6 +225,8 @@ static const struct plan_step no_step = {
     .values = PLAN_NONE,
     .weight = PLAN_NONE,
     .bias = PLAN_NONE,
+    .tail = PLAN_NONE,
+    .mask = PLAN_NONE,
 };
 
 static const struct plan_value *value_at(const struct plan_builder *builder, int value)
@@ -266,25 +283,47 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
     return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, PLAN_NONE);
 }
 
-static int input_like(struct plan_builder *builder, struct model_input input, int like)
+static int input_like(struct plan_builder *builder, struct model_input input, int like, int fallback)
 {
     if (builder->failed)
         return PLAN_NONE;
     int axis = value_at(builder, like)->axis;
     input.like = builder->plan->axes[axis].input;
-    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, axis);
+    input.layout = builder->plan->inputs[input.like].input.layout;
+    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, axis);
 }
 
 int plan_input_mask(struct plan_builder *builder, const char *name, int like)
 {
     struct model_input input = {.name = name, .kind = INPUT_MASK, .columns = 1, .optional = true};
-    return input_like(builder, input, like);
+    return input_like(builder, input, like, PLAN_NONE);
 }
 
-int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like)
+int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback)
 {
-    struct model_input input = {.name = name, .kind = INPUT_ROWS, .columns = columns};
-    return input_like(builder, input, like);
+    struct model_input input = {
+        .name = name, .kind = INPUT_ROWS, .columns = columns, .optional = fallback != PLAN_NONE};
+    return input_like(builder, input, like, fallback);
+}
+
+int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan *plan = builder->plan;
+    assert(plan->n_inputs < ENGINE_MAX_INPUTS);
+    mask.like = plan->axes[value_at(builder, like)->axis].input;
+    mask.layout = plan->inputs[mask.like].input.layout;
+    mask.optional = true;
+    plan->inputs[plan->n_inputs] = (struct plan_input){.input = mask, .value = PLAN_NONE, .fallback = PLAN_NONE};
+    return plan->n_inputs++;
+}
+
+void plan_call_layout(struct plan_builder *builder, int input_value)
+{
+    if (!builder->failed)
+        builder->plan->inputs[builder->plan->axes[value_at(builder, input_value)->axis].input].input.layout =
+            LAYOUT_CALL;
 }
 
 void plan_pad(struct plan_builder *builder, int input_value, int64_t rows)
@@ -421,6 +460,23 @@ void plan_shared(struct plan_builder *builder, int weight, const char *format, .
                   weights_origin(builder->weights), name, first->name);
 }
 
+/* A weight without data yet, named after one that it is made of. NULL: failed. */
+static struct plan_weight *derived_weight(struct plan_builder *builder, int from, int64_t rows, int64_t columns)
+{
+    struct plan_weight *weight = grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *weight);
+    if (!weight)
+        return NULL;
+    weight->rows = rows;
+    weight->columns = columns;
+    weight->tensor = -1;
+    weight->name = strdup(weight_at(builder, from)->name);
+    weight->data = malloc((size_t)(rows * columns) * sizeof *weight->data + 1);
+    if (weight->name && weight->data)
+        return weight;
+    plan_fail(builder, "out of memory for %lld weights", (long long)(rows * columns));
+    return NULL;
+}
+
 int plan_stack(struct plan_builder *builder, const int *weights, int64_t count)
 {
     if (builder->failed)
@@ -430,22 +486,39 @@ int plan_stack(struct plan_builder *builder, const int *weights, int64_t count)
         assert(weight_at(builder, weights[i])->columns == columns);
         rows += weight_at(builder, weights[i])->rows;
     }
-    struct plan_weight *stack = grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *stack);
+    struct plan_weight *stack = derived_weight(builder, weights[0], rows, columns);
     if (!stack)
         return PLAN_NONE;
-    stack->rows = rows;
-    stack->columns = columns;
-    stack->tensor = -1;
-    stack->name = strdup(weight_at(builder, weights[0])->name);
-    stack->data = malloc((size_t)(rows * columns) * sizeof *stack->data + 1);
-    if (!stack->name || !stack->data)
-        return plan_fail(builder, "out of memory for %lld weights of the heads", (long long)count);
     float *to = stack->data;
     for (int64_t i = 0; i < count; i++) {
         const struct plan_weight *part = weight_at(builder, weights[i]);
         memcpy(to, part->data, (size_t)(part->rows * columns) * sizeof *to);
         to += part->rows * columns;
     }
+    return builder->plan->n_weights - 1;
+}
+
+int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns)
+{
+    struct plan_weight *part = builder->failed ? NULL : derived_weight(builder, weight, rows, columns);
+    if (!part)
+        return PLAN_NONE;
+    memcpy(part->data, weight_at(builder, weight)->data + first, (size_t)(rows * columns) * sizeof *part->data);
+    return builder->plan->n_weights - 1;
+}
+
+int plan_transpose(struct plan_builder *builder, int weight, int64_t rows)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    int64_t columns = weight_at(builder, weight)->rows * weight_at(builder, weight)->columns / rows;
+    struct plan_weight *transposed = derived_weight(builder, weight, columns, rows);
+    if (!transposed)
+        return PLAN_NONE;
+    const float *from = weight_at(builder, weight)->data;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            transposed->data[c * rows + r] = from[r * columns + c];
     return builder->plan->n_weights - 1;
 }
 
@@ -579,12 +652,27 @@ int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int 
     return new_step(builder, step, fixed_axis(builder, length / stride), value_at(builder, x)->columns);
 }
 
-int plan_attend(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention)
+int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail)
 {
     if (builder->failed)
         return PLAN_NONE;
+    const struct plan_weight *e = weight_at(builder, weight);
     struct plan_step step = no_step;
-    step.operation = OP_ATTEND;
+    step.operation = OP_PROJECT_CALL;
+    step.x = x;
+    step.weight = weight;
+    step.bias = bias;
+    step.tail = tail;
+    int input = builder->plan->axes[value_at(builder, x)->axis].input;
+    int axis = projected_axis(builder, input, e->rows, e->columns - (tail != PLAN_NONE));
+    return new_step(builder, step, axis, value_at(builder, x)->columns);
+}
+
+static struct plan_step attention_step(struct plan_builder *builder, enum operation operation, int queries, int keys,
+                                       int values, struct plan_attention attention)
+{
+    struct plan_step step = no_step;
+    step.operation = operation;
     step.attention = builder->plan->n_attentions++;
     step.x = queries;
     step.keys = keys;
@@ -594,6 +682,28 @@ int plan_attend(struct plan_builder *builder, int queries, int keys, int values,
     step.scale = attention.scale;
     step.causal = attention.causal;
     step.key_room = attention.key_room;
+    if (attention.masked) {
+        step.mask = attention.mask;
+        step.masked_byte = attention.masked_byte;
+        step.masked_score = attention.masked_score;
+    }
+    return step;
+}
+
+int plan_attend(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attention_step(builder, OP_ATTEND, queries, keys, values, attention);
+    return new_step(builder, step, value_at(builder, queries)->axis,
+                    value_at(builder, values)->columns / attention.kv_heads * attention.heads);
+}
+
+int plan_attend_call(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attention_step(builder, OP_ATTEND_CALL, queries, keys, values, attention);
     return new_step(builder, step, value_at(builder, queries)->axis, value_at(builder, queries)->columns);
 }
 
@@ -635,4 +745,17 @@ void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, b
     plan->hidden_axis = value_at(builder, hidden)->axis;
     plan->output_columns = weight == PLAN_NONE ? plan->hidden_columns : weight_at(builder, weight)->rows;
     plan->has_logits = logits;
+}
+
+void plan_name_outputs(struct plan_builder *builder, const char *output, const char *attention)
+{
+    builder->plan->output_name = output;
+    builder->plan->attention_name = attention;
+}
+
+void plan_shape_output(struct plan_builder *builder, int count, const int64_t *sizes)
+{
+    assert(count < ENGINE_MAX_RANK);
+    builder->plan->n_output_sizes = count;
+    memcpy(builder->plan->output_sizes, sizes, (size_t)count * sizeof *sizes);
 }

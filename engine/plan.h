@@ -4,6 +4,9 @@
  * one behind the other: as ragged as an input (n_b rows for item b), or a fixed number of rows an item. Operations on
  * single rows see one matrix of all rows of the batch; those that must know where a sequence begins ask the axis.
  *
+ * A call (LAYOUT_CALL) is an item of w sequences: row p * w + s of it is position p of sequence s. What is projected
+ * from n to k positions has k rows for each n of the input, whatever w is.
+ *
  * A family (families/) builds a plan from config and weights through the functions below, reading like the library's
  * forward(). They record the first failure in the builder and do nothing after it, so a family needs no checks between
  * them. plan_finish then fuses epilogues, finds each value's lifetime and gives it its place in one arena. */
@@ -30,13 +33,18 @@ enum operation {
                              item;  with several groups each has its own E and e for d / groups columns */
     OP_CONVOLVE_SEQUENCE, /* y_b[j, g, o] = e[o] + sum over t, i of W[o, i, t] x_b[j s + t, g, i], 0 beyond n_b
                             W (d, d, s); groups of d columns; several W stand for one a group */
-    OP_ATTEND,            /* y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ) V_b[h]      x (r, heads*d); K, V (k, kv_heads*d)
-                             causal: only keys j <= p; up to key_room keys stand beyond K_b with score 0 and value 0 */
-    OP_SHIFT_TOKENS,      /* y[p, segment s] = x[p - shift_s, segment s], 0 outside the item; segments of d / n_shifts
-                             features; what is left over stays */
-    OP_GIVE_HIDDEN,       /* item b's hidden = x_b */
-    OP_GIVE_POOLED,       /* item b's pooled = mean, first, last or maximum of the rows of x_b */
-    OP_GIVE_OUTPUT, /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
+    OP_PROJECT_CALL, /* y_b[s, c, j] = sum over p of E[j, p] X_b[p, s, c] + e[j], X_b: x_b, then for each s the row t
+                        E (k, n), e (k), t (d) or none; x call (n * w, d); y_b (w, d, k) is read as (k * w, d) */
+    OP_ATTEND,       /* y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ + M_b[p]) V_b[h]   x (r, heads*d); K (k, kv_heads*d)
+                        V (k, kv_heads*d'); y (r, heads*d'); causal: only keys j <= p; up to key_room keys stand
+                        beyond K_b with score 0 and value 0; M (n, k) or none: an attention mask */
+    OP_ATTEND_CALL,  /* y[p,s,h] = softmax(scale * x[p,s,h] K_b[:,s,h]ᵀ + M_b[s,h,p]) V_b[:,s,h], heads of a call
+                        x, y (n * w, heads*d); K, V (k * w, heads*d); M (w, heads, n, k) or (n, k) or none */
+    OP_SHIFT_TOKENS, /* y[p, segment s] = x[p - shift_s, segment s], 0 outside the item; segments of d / n_shifts
+                        features; what is left over stays */
+    OP_GIVE_HIDDEN,  /* item b's hidden = x_b */
+    OP_GIVE_POOLED,  /* item b's pooled = mean, first, last or maximum of the rows of x_b */
+    OP_GIVE_OUTPUT,  /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
     OP_COUNT
 };
 
@@ -46,6 +54,7 @@ struct plan_axis {
     int input;             /* ragged like this input; PLAN_NONE: fixed */
     int64_t rows_per_item; /* of a fixed axis */
     int64_t padded_rows;   /* of a ragged axis: every item is brought to so many rows with zeros; 0: none is */
+    int64_t k, n;          /* of a ragged axis: k rows for each n of the input's; 0: one for each */
 };
 
 struct plan_value {
@@ -68,18 +77,22 @@ struct plan_weight {
 struct plan_step {
     enum operation operation;
     int x, y, z;      /* values; z: OP_ADD's second, OP_LINEAR's residual, OP_MASK_ROWS' mask; PLAN_NONE where none */
-    int keys, values; /* of OP_ATTEND */
-    int weight, bias; /* W, T, E, A or g; b, B */
+    int keys, values; /* of OP_ATTEND, OP_ATTEND_CALL */
+    int weight, bias; /* W, T, E, A or g; b, B, e */
+    int tail;         /* a weight: t of OP_PROJECT_CALL */
+    int mask;         /* of OP_ATTEND, OP_ATTEND_CALL: an input (not a value) that an item may give */
+    bool masked_byte; /* where a byte of the mask is this, M is masked_score, else 0 */
+    float masked_score;
     enum activation activation;
-    float scale;             /* OP_ATTEND, OP_ADD */
+    float scale;             /* OP_ATTEND, OP_ATTEND_CALL, OP_ADD */
     float epsilon;           /* OP_LAYER_NORM */
-    int attention;           /* OP_ATTEND: which one in order of execution */
+    int attention;           /* OP_ATTEND, OP_ATTEND_CALL: which one in order of execution */
     bool causal;             /* OP_ATTEND */
-    int64_t key_room;        /* OP_ATTEND; 0: as many as there are keys */
+    int64_t key_room;        /* OP_ATTEND, OP_ATTEND_CALL; 0: as many as there are keys */
     int64_t groups;          /* OP_PROJECT_SEQUENCE, OP_CONVOLVE_SEQUENCE: of columns */
     bool transposed;         /* OP_PROJECT_SEQUENCE: the weight is (groups * k, n), else (groups * n, k) */
     int64_t stride;          /* OP_CONVOLVE_SEQUENCE: rows of a window */
-    int64_t heads, kv_heads; /* OP_ATTEND: head h reads keys and values of head h * kv_heads / heads */
+    int64_t heads, kv_heads; /* OP_ATTEND: head h reads keys and values of head h * kv_heads / heads; OP_ATTEND_CALL */
     int64_t period;          /* OP_ADD_POSITIONS */
     int64_t n_shifts;        /* OP_SHIFT_TOKENS: 1, 0, -1 or 1, 0 */
     int64_t shifts[3];
@@ -87,7 +100,7 @@ struct plan_step {
 
 struct plan_input {
     struct model_input input;
-    int value;      /* the batch's rows of it, one item behind the other */
+    int value;      /* the batch's rows of it, one item behind the other; PLAN_NONE: operations read the items' own */
     bool own_limit; /* max_length is the model's, not that of the arena */
     int fallback;   /* an item that does not give it gives this input's rows again; PLAN_NONE: it must be given */
 };
@@ -104,6 +117,10 @@ struct plan {
     struct plan_step *steps;
     int n_steps;
 
+    const char *output_name;                   /* of the class's own output */
+    const char *attention_name;                /* of its attention's softmax; NULL: "attention.<i>" */
+    int64_t output_sizes[ENGINE_MAX_RANK - 1]; /* whose product output_columns is */
+    int n_output_sizes;                        /* 0: output_columns itself */
     int64_t output_columns, hidden_columns;
     int hidden_axis; /* of the last hidden state */
     bool has_logits;
@@ -146,7 +163,12 @@ int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocab
 int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback);
 /* One row for each row of `like` (an input's value): a mask, or floats that go with it. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
-int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like);
+int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
+/* Inputs without a value; they return the input's index. Of `mask` the kind INPUT_ATTENTION_MASK or INPUT_IGNORED,
+ * columns and what else belongs to it are the caller's; it is optional, and as long as `like` (an input's value). */
+int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like);
+/* Makes calls (LAYOUT_CALL) of an input's items. */
+void plan_call_layout(struct plan_builder *builder, int input_value);
 
 /* Brings each item of the input to `rows` rows, with zeros or ids 0; results are those of its own rows. */
 void plan_pad(struct plan_builder *builder, int input_value, int64_t rows);
@@ -170,6 +192,10 @@ void plan_shared(struct plan_builder *builder, int weight, const char *format, .
     __attribute__((format(printf, 3, 4)));
 /* The rows of several weights of as many columns, one below the other. */
 int plan_stack(struct plan_builder *builder, const int *weights, int64_t count);
+/* (rows, columns) of a weight's elements from `first` on. */
+int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns);
+/* The weight read as (rows, columns), as (columns, rows). */
+int plan_transpose(struct plan_builder *builder, int weight, int64_t rows);
 
 /* Operations. They return the new value. */
 int plan_embed(struct plan_builder *builder, int ids, int table);
@@ -193,18 +219,30 @@ int plan_project_sequence(struct plan_builder *builder, int x, struct plan_proje
 int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
                            int64_t length);
 
+/* E (k, n) with bias (1, k) over the positions of calls; `tail` (1, d) or PLAN_NONE: then calls are n - 1 long. */
+int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail);
+
 struct plan_attention {
     int64_t heads, kv_heads;
     float scale;
     bool causal;
     int64_t key_room;
+    bool masked; /* an item may give an attention mask: */
+    int mask;    /* the input, and what its bytes do */
+    bool masked_byte;
+    float masked_score;
 };
 int plan_attend(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention);
+int plan_attend_call(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention);
 int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, const int64_t *shifts);
 
 /* What the model gives: the last hidden state (also pooled) and the class's output, through `weight` and `bias` when
  * the class has an output layer over its hidden state. Called once, last. */
 void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits);
+/* The class's own names in place of "output" and "attention.0"; not copied. */
+void plan_name_outputs(struct plan_builder *builder, const char *output, const char *attention);
+/* Sizes whose product is the output's columns; call it after plan_give. */
+void plan_shape_output(struct plan_builder *builder, int count, const int64_t *sizes);
 
 /* "linear" … and the line of mathematics, for --explain. */
 const char *operation_name(enum operation operation);

@@ -35,8 +35,10 @@ static bool size_value(const struct plan *plan, struct plan_value *value)
 {
     int64_t rows, elements, bytes;
     const struct plan_axis *axis = &plan->axes[value->axis];
+    if (axis->n && __builtin_mul_overflow(plan->max_rows / axis->n, axis->k, &rows))
+        return false;
     if (axis->input != PLAN_NONE)
-        rows = plan->max_rows;
+        rows = axis->n ? rows : plan->max_rows;
     else if (__builtin_mul_overflow(axis->rows_per_item, plan->max_items, &rows))
         return false;
     if (__builtin_add_overflow(rows, PLAN_ROW_BLOCK - 1, &rows))

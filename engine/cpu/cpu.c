@@ -156,7 +156,8 @@ static int run_batch(struct backend_model *model, const struct batch *batch, str
     struct cpu_run run = model->run;
     run.batch = batch;
     for (int i = 0; i < run.plan->n_inputs; i++)
-        padder_gather(run.plan, batch, i, run.arena + run.plan->values[run.plan->inputs[i].value].offset);
+        if (run.plan->inputs[i].value != PLAN_NONE)
+            padder_gather(run.plan, batch, i, run.arena + run.plan->values[run.plan->inputs[i].value].offset);
     for (int i = 0; i < run.plan->n_steps; i++)
         cpu_operations[run.plan->steps[i].operation](&run, &run.plan->steps[i]);
     return 0;

@@ -2,6 +2,7 @@
  * own and computes them in one fixed order, so neither threads nor batch mates change a bit. give.c has the kernels
  * that write results. */
 #include "engine/cpu/operations.h"
+#include "engine/cpu/calls.h"
 #include "engine/cpu/give.h"
 #include "engine/cpu/sequences.h"
 
@@ -189,8 +190,7 @@ static void linear(const struct cpu_run *run, const struct plan_step *step)
 
 /* ---- On sequences ---- */
 
-/* The item's buffer for this attention, (heads, own rows, keys); NULL: it does not want it. */
-static float *wanted_attention(const struct engine_item *item, const struct plan_step *step)
+float *cpu_wanted_attention(const struct engine_item *item, const struct plan_step *step)
 {
     for (int i = 0; i < item->n_extras; i++)
         if (item->extras[i].output == 1 + step->attention)
@@ -198,12 +198,26 @@ static float *wanted_attention(const struct engine_item *item, const struct plan
     return NULL;
 }
 
+struct vector_mask cpu_attention_mask(const struct engine_item *item, const struct plan_step *step, int64_t k,
+                                      int64_t which, int64_t first)
+{
+    struct vector_mask mask = {.stride = k, .byte = step->masked_byte, .score = step->masked_score};
+    if (step->mask == PLAN_NONE || !item->inputs[step->mask].data)
+        return mask;
+    int64_t row = (item->inputs[step->mask].n_masks ? which * item->inputs[step->mask].length : 0) + first;
+    if (item->inputs[step->mask].floats)
+        mask.floats = (const float *)item->inputs[step->mask].data + row * k;
+    else
+        mask.bytes = (const uint8_t *)item->inputs[step->mask].data + row * k;
+    return mask;
+}
+
 /* Where the block's own rows of the head's softmax go. */
 static void place_attention(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
                             int64_t head, struct vector_attend *attend)
 {
     const struct engine_item *item = &run->batch->items[block->item];
-    float *all = wanted_attention(item, step);
+    float *all = cpu_wanted_attention(item, step);
     if (!all)
         return;
     const struct plan_axis *axis = &run->plan->axes[run->plan->values[step->x].axis];
@@ -220,29 +234,33 @@ static void attend(const struct cpu_run *run, const struct plan_step *step)
     const float *values = floats_of(run, step->values);
     float *out = floats_of(run, step->y);
     int64_t query_columns = columns_of(run, step->x), key_columns = columns_of(run, step->keys);
-    int64_t dim_head = query_columns / step->heads, tasks = layout->n_blocks * step->heads;
+    int64_t value_columns = columns_of(run, step->values), out_columns = columns_of(run, step->y);
+    int64_t dim_head = query_columns / step->heads, dim_value = out_columns / step->heads;
+    int64_t tasks = layout->n_blocks * step->heads;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         const struct row_block *block = &layout->blocks[t / step->heads];
         int64_t head = t % step->heads, kv_head = head * step->kv_heads / step->heads;
-        int64_t query = block->first * query_columns + head * dim_head;
-        int64_t key = keys_layout->starts[block->item] * key_columns + kv_head * dim_head;
-        int64_t k = keys_layout->starts[block->item + 1] - keys_layout->starts[block->item];
+        int64_t key = keys_layout->starts[block->item], k = keys_layout->starts[block->item + 1] - key;
+        int64_t position = block->first - layout->starts[block->item];
         struct vector_attend attend_block = {
             .rows = block->rows,
             .k = k,
             .dim_head = dim_head,
-            .queries = queries + query,
+            .dim_value = dim_value,
+            .queries = queries + block->first * query_columns + head * dim_head,
             .query_stride = query_columns,
-            .keys = keys + key,
-            .values = values + key,
+            .keys = keys + key * key_columns + kv_head * dim_head,
             .key_stride = key_columns,
+            .values = values + key * value_columns + kv_head * dim_value,
+            .value_stride = value_columns,
             .scale = step->scale,
+            .mask = cpu_attention_mask(&run->batch->items[block->item], step, k, 0, position),
             .causal = step->causal,
-            .first_position = block->first - layout->starts[block->item],
+            .first_position = position,
             .zero_keys = step->key_room > k ? step->key_room - k : 0,
-            .out = out + query,
-            .out_stride = query_columns,
+            .out = out + block->first * out_columns + head * dim_value,
+            .out_stride = out_columns,
             .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
         };
         place_attention(run, step, block, head, &attend_block);
@@ -291,7 +309,9 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_ADD] = add,
     [OP_PROJECT_SEQUENCE] = cpu_project_sequence,
     [OP_CONVOLVE_SEQUENCE] = cpu_convolve_sequence,
+    [OP_PROJECT_CALL] = cpu_project_call,
     [OP_ATTEND] = attend,
+    [OP_ATTEND_CALL] = cpu_attend_call,
     [OP_SHIFT_TOKENS] = shift_tokens,
     [OP_GIVE_HIDDEN] = cpu_give_hidden,
     [OP_GIVE_POOLED] = cpu_give_pooled,
@@ -302,11 +322,14 @@ int64_t cpu_thread_scratch(const struct plan *plan, const struct plan_step *step
 {
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
+    if (step->operation == OP_ATTEND_CALL)
+        return cpu_attend_call_scratch(plan, step);
     if (step->operation != OP_ATTEND)
         return 0;
     const struct plan_axis *keys = &plan->axes[plan->values[step->keys].axis];
     return vector_attend_scratch(keys->input == PLAN_NONE ? keys->rows_per_item : plan->max_rows,
-                                 plan->values[step->x].columns / step->heads);
+                                 plan->values[step->x].columns / step->heads,
+                                 plan->values[step->y].columns / step->heads);
 }
 
 int64_t cpu_shared_scratch(const struct plan *plan, const struct plan_step *step)

@@ -23,6 +23,13 @@ typedef void cpu_operation(const struct cpu_run *run, const struct plan_step *st
 
 extern cpu_operation *const cpu_operations[OP_COUNT];
 
+/* The item's buffer for the softmax of this attention, as model_output_shape has it; NULL: it does not want it. */
+float *cpu_wanted_attention(const struct engine_item *item, const struct plan_step *step);
+
+/* What the item's mask adds to the scores of k keys, from position `first` on; of the masks for the heads `which`. */
+struct vector_mask cpu_attention_mask(const struct engine_item *item, const struct plan_step *step, int64_t k,
+                                      int64_t which, int64_t first);
+
 /* Floats that the step needs for each thread, and for all threads together. */
 int64_t cpu_thread_scratch(const struct plan *plan, const struct plan_step *step);
 int64_t cpu_shared_scratch(const struct plan *plan, const struct plan_step *step);

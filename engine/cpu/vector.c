@@ -321,9 +321,21 @@ static void transpose_keys(const struct vector_attend *attend, int64_t k_room, f
 static void copy_values(const struct vector_attend *attend, int64_t dim_room, float *values)
 {
     for (int64_t j = 0; j < attend->k; j++, values += dim_room) {
-        memcpy(values, attend->values + j * attend->key_stride, (size_t)attend->dim_head * sizeof *values);
-        for (int64_t d = attend->dim_head; d < dim_room; d++)
+        memcpy(values, attend->values + j * attend->value_stride, (size_t)attend->dim_value * sizeof *values);
+        for (int64_t d = attend->dim_value; d < dim_room; d++)
             values[d] = 0;
+    }
+}
+
+/* scores = scale * scores + mask */
+static void add_mask(const struct vector_attend *attend, int64_t row, float *scores)
+{
+    const struct vector_mask *mask = &attend->mask;
+    for (int64_t j = 0; j < attend->k; j++) {
+        float added = mask->floats                                               ? mask->floats[row * mask->stride + j]
+                      : (mask->bytes[row * mask->stride + j] != 0) == mask->byte ? mask->score
+                                                                                 : 0;
+        scores[j] = attend->scale * scores[j] + added;
     }
 }
 
@@ -333,7 +345,10 @@ static void attend_softmax(const struct vector_attend *attend, int64_t row, floa
     int64_t seen = attend->k, zeros = attend->causal ? 0 : attend->zero_keys;
     if (attend->causal && attend->first_position + row + 1 < seen)
         seen = attend->first_position + row + 1;
-    float zero = softmax_row(seen, zeros, attend->scale, scores);
+    bool masked = attend->mask.floats || attend->mask.bytes;
+    if (masked)
+        add_mask(attend, row, scores);
+    float zero = softmax_row(seen, zeros, masked ? 1.0f : attend->scale, scores);
     for (int64_t j = seen; j < attend->k; j++)
         scores[j] = 0;
     if (!attend->weights || row >= attend->weights_rows)
@@ -346,7 +361,7 @@ static void attend_softmax(const struct vector_attend *attend, int64_t row, floa
 
 static void attend(const struct vector_attend *attend)
 {
-    int64_t k_room = whole_vectors(attend->k), dim_room = whole_vectors(attend->dim_head);
+    int64_t k_room = whole_vectors(attend->k), dim_room = whole_vectors(attend->dim_value);
     float *keys = attend->scratch, *values = keys + attend->dim_head * k_room;
     float *scores = values + attend->k * dim_room, *out = scores + ROWS * k_room;
     transpose_keys(attend, k_room, keys);
@@ -365,7 +380,7 @@ static void attend(const struct vector_attend *attend)
         product(weights, attend->k, values, dim_room, out, dim_room);
         for (int r = 0; r < rows; r++)
             memcpy(attend->out + (first + r) * attend->out_stride, out + r * dim_room,
-                   (size_t)attend->dim_head * sizeof *out);
+                   (size_t)attend->dim_value * sizeof *out);
     }
 }
 

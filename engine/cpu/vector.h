@@ -8,22 +8,34 @@
 
 #include <stdint.h>
 
-/* One head of a row block: out[r] = softmax(scale * queries[r] keysᵀ) values. */
+/* What an attention mask adds to a row block's scores, a row every `stride` elements. Both NULL: nothing. */
+struct vector_mask {
+    const float *floats;
+    const uint8_t *bytes; /* adds `score` where (*bytes != 0) == byte */
+    int64_t stride;
+    bool byte;
+    float score;
+};
+
+/* One head of a row block: out[r] = softmax(scale * queries[r] keysᵀ + mask[r]) values. */
 struct vector_attend {
-    int64_t rows, k, dim_head;
+    int64_t rows, k, dim_head, dim_value;
     const float *queries; /* rows x dim_head, a row every query_stride floats */
     int64_t query_stride;
-    const float *keys, *values; /* k x dim_head, a row every key_stride floats */
+    const float *keys; /* k x dim_head, a row every key_stride floats */
     int64_t key_stride;
+    const float *values; /* k x dim_value */
+    int64_t value_stride;
     float scale;
+    struct vector_mask mask;
     bool causal;            /* the row at position p sees the keys 0 … p */
     int64_t first_position; /* of rows[0]; causal only */
     int64_t zero_keys;      /* so many further keys have score 0 and value 0; none of them is seen when causal */
-    float *out;             /* rows x dim_head, a row every out_stride floats */
+    float *out;             /* rows x dim_value, a row every out_stride floats */
     int64_t out_stride;
     float *weights;       /* weights_rows x (k + zero_keys), the softmax's; NULL: not wanted */
     int64_t weights_rows; /* the first rows; those beyond are padding */
-    float *scratch;       /* vector_attend_scratch(k, dim_head) floats */
+    float *scratch;       /* vector_attend_scratch floats */
 };
 
 struct vector_functions {
@@ -56,6 +68,6 @@ int instruction_set_choose(const char *name, enum instruction_set *set, struct e
 
 const struct vector_functions *vector_functions_of(enum instruction_set set); /* NULL: not in this build */
 
-int64_t vector_attend_scratch(int64_t k, int64_t dim_head);
+int64_t vector_attend_scratch(int64_t k, int64_t dim_head, int64_t dim_value);
 
 #endif

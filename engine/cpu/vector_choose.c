@@ -10,9 +10,9 @@ static int64_t round_up(int64_t n, int64_t multiple)
 }
 
 /* Keys transposed (dim_head, k), values (k, dim_head), scores of four rows; columns rounded up to whole vectors. */
-int64_t vector_attend_scratch(int64_t k, int64_t dim_head)
+int64_t vector_attend_scratch(int64_t k, int64_t dim_head, int64_t dim_value)
 {
-    int64_t k_room = round_up(k, SCRATCH_LANES), dim_room = round_up(dim_head, SCRATCH_LANES);
+    int64_t k_room = round_up(k, SCRATCH_LANES), dim_room = round_up(dim_value, SCRATCH_LANES);
     return dim_head * k_room + k * dim_room + 4 * k_room + 4 * dim_room;
 }
 

@@ -7,6 +7,7 @@ static const struct family *const families[] = {
     &family_linformer,
     &family_linear_attention_transformer,
     &family_linformer_pytorch,
+    &family_linear_multihead_attention,
 };
 
 #define N_FAMILIES (sizeof families / sizeof *families)

@@ -454,7 +454,7 @@ static struct masks mask_inputs(struct plan_builder *builder, const struct argum
         return masks;
     masks.input = plan_input_mask(builder, "input_mask", tensor);
     if (arguments->decoder_mode)
-        *embeddings = plan_input_rows_like(builder, "embeddings", channels, tensor);
+        *embeddings = plan_input_rows_like(builder, "embeddings", channels, tensor, PLAN_NONE);
     masks.embeddings = plan_input_mask(builder, "embeddings_mask", tensor);
     return masks;
 }

@@ -1,4 +1,4 @@
-/* Every reference case through the engine's own interface: outputs within 1e-5 of the library's, and the same bits
+/* Every reference case through the engine's own interface: every output within 1e-5 of the library's, and the same bits
  * alone and in a batch. */
 #include "engine/engine.h"
 
@@ -14,8 +14,9 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 38
+#define FEWEST_CASES 45
 #define MAX_ITEMS 8
+#define MAX_OUTPUTS 8 /* of a call */
 #define TOLERANCE 1e-5
 
 struct loaded {
@@ -88,43 +89,109 @@ static double relative_l2(int64_t n, const float *found, const float *expected)
     return sqrt(difference / norm);
 }
 
-/* One call of forward(): its sequences as items, their outputs behind one another. */
-struct call {
-    struct engine_item items[MAX_ITEMS];
-    int64_t n_items, elements;
-    void *inputs[ENGINE_MAX_INPUTS];
+/* One output of a call: its items' behind one another. */
+struct output {
+    int index; /* into model_info.outputs */
+    int64_t elements;
     float *expected, *found;
 };
+
+/* One call of forward(): its sequences as items, or all of it as one item with LAYOUT_CALL. */
+struct call {
+    struct engine_item items[MAX_ITEMS];
+    struct engine_extra extras[MAX_ITEMS][MAX_OUTPUTS];
+    int64_t n_items;
+    void *inputs[ENGINE_MAX_INPUTS];
+    struct output outputs[MAX_OUTPUTS]; /* [0]: the class's own */
+    int n_outputs;
+};
+
+static const struct weights_tensor *find(const struct loaded *loaded, int index, const char *folder, const char *name)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%d/%s/%s", index, folder, name);
+    return weights_find(loaded->calls, full);
+}
+
+/* A mask of the scores has the batch in front, or, in a call, the heads of all its sequences or nothing. */
+static void give_attention_mask(struct call *call, int input, const struct weights_tensor *tensor, bool is_call)
+{
+    int64_t width = tensor->dtype == WEIGHTS_BOOL ? 1 : 4, each = tensor->elements / call->n_items;
+    for (int64_t b = 0; b < call->n_items; b++) {
+        call->items[b].inputs[input].data = (char *)call->inputs[input] + b * each * width;
+        call->items[b].inputs[input].length = tensor->shape[tensor->rank - 2];
+        call->items[b].inputs[input].columns = tensor->shape[tensor->rank - 1];
+        call->items[b].inputs[input].n_masks = is_call && tensor->rank == 3 ? tensor->shape[0] : 0;
+        call->items[b].inputs[input].floats = tensor->dtype != WEIGHTS_BOOL;
+    }
+}
+
+static void give_input(const struct loaded *loaded, struct call *call, int input, const struct weights_tensor *tensor)
+{
+    const struct model_input *model_input = &model_info(loaded->model)->inputs[input];
+    bool is_call = model_input->layout == LAYOUT_CALL;
+    call->inputs[input] = input_data(tensor);
+    if (model_input->kind == INPUT_ATTENTION_MASK) {
+        give_attention_mask(call, input, tensor, is_call);
+        return;
+    }
+    int64_t bytes = tensor->dtype == WEIGHTS_BOOL ? 1 : 4;
+    for (int64_t b = 0; b < call->n_items; b++) {
+        call->items[b].inputs[input].data =
+            (char *)call->inputs[input] + b * (tensor->elements / call->n_items) * bytes;
+        call->items[b].inputs[input].length = tensor->shape[is_call ? 0 : 1];
+        call->items[b].inputs[input].width = is_call ? tensor->shape[1] : 0;
+    }
+}
+
+/* The output's place in each item, once inputs are given. */
+static void want_output(const struct loaded *loaded, struct call *call, int index, const struct weights_tensor *tensor)
+{
+    struct output *output = &call->outputs[call->n_outputs++];
+    assert_true(call->n_outputs <= MAX_OUTPUTS);
+    *output = (struct output){.index = index, .elements = tensor->elements, .expected = input_data(tensor)};
+    output->found = calloc((size_t)tensor->elements, sizeof *output->found);
+    for (int64_t b = 0; b < call->n_items; b++) {
+        struct engine_item *item = &call->items[b];
+        int64_t shape[ENGINE_MAX_RANK], each = tensor->elements / call->n_items, elements = 1;
+        int rank = model_output_shape(loaded->model, item, index, shape);
+        bool batched = tensor->rank > rank;
+        assert_int_equal(tensor->rank - batched, rank);
+        for (int i = 0; i < rank; i++) {
+            assert_int_equal(shape[i], tensor->shape[i + batched]);
+            elements *= shape[i];
+        }
+        assert_int_equal(elements, each);
+        if (index > 0) {
+            call->extras[b][item->n_extras++] =
+                (struct engine_extra){.output = index, .data = output->found + b * each};
+            continue;
+        }
+        item->output = output->found + b * each;
+        item->n_rows = each / model_info(loaded->model)->output_columns;
+    }
+}
 
 static bool prepare_call(const struct loaded *loaded, int index, struct call *call)
 {
     const struct model_info *info = model_info(loaded->model);
-    char name[64];
+    const struct weights_tensor *output = find(loaded, index, "out", info->outputs[0]);
     memset(call, 0, sizeof *call);
-    snprintf(name, sizeof name, "%d/out/output", index);
-    const struct weights_tensor *output = weights_find(loaded->calls, name);
     if (!output)
         return false;
-    call->n_items = output->shape[0];
+    call->n_items = info->inputs[0].layout == LAYOUT_CALL ? 1 : output->shape[0];
     assert_true(call->n_items <= MAX_ITEMS);
-    call->elements = output->elements;
-    call->expected = input_data(output);
-    call->found = calloc((size_t)output->elements, sizeof *call->found);
     for (int i = 0; i < info->n_inputs; i++) {
-        snprintf(name, sizeof name, "%d/in/%s", index, info->inputs[i].name);
-        const struct weights_tensor *input = weights_find(loaded->calls, name);
-        if (!input)
-            continue;
-        call->inputs[i] = input_data(input);
-        for (int64_t b = 0; b < call->n_items; b++) {
-            int64_t bytes = input->dtype == WEIGHTS_BOOL ? 1 : 4;
-            call->items[b].inputs[i].data = (char *)call->inputs[i] + b * (input->elements / call->n_items) * bytes;
-            call->items[b].inputs[i].length = input->shape[1];
-        }
+        const struct weights_tensor *input = find(loaded, index, "in", info->inputs[i].name);
+        if (input)
+            give_input(loaded, call, i, input);
     }
-    for (int64_t b = 0; b < call->n_items; b++) {
-        call->items[b].output = call->found + b * (output->elements / call->n_items);
-        call->items[b].n_rows = call->items[b].inputs[0].length;
+    for (int64_t b = 0; b < call->n_items; b++)
+        call->items[b].extras = call->extras[b];
+    for (int i = 0; i < info->n_outputs; i++) {
+        output = find(loaded, index, "out", info->outputs[i]);
+        if (output)
+            want_output(loaded, call, i, output);
     }
     return true;
 }
@@ -133,8 +200,36 @@ static void free_call(struct call *call)
 {
     for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
         free(call->inputs[i]);
-    free(call->expected);
-    free(call->found);
+    for (int i = 0; i < call->n_outputs; i++) {
+        free(call->outputs[i].expected);
+        free(call->outputs[i].found);
+    }
+}
+
+/* One item after the other, last first, gives what the batch gave. */
+static void compare_alone(const struct loaded *loaded, struct call *call)
+{
+    struct error error;
+    float *together[MAX_OUTPUTS];
+    for (int i = 0; i < call->n_outputs; i++) {
+        together[i] = call->outputs[i].found;
+        call->outputs[i].found = calloc((size_t)call->outputs[i].elements, sizeof *together[i]);
+    }
+    for (int64_t b = call->n_items - 1; b >= 0; b--) {
+        struct engine_item *item = &call->items[b];
+        item->output = call->outputs[0].found + b * (call->outputs[0].elements / call->n_items);
+        for (int i = 1; i < call->n_outputs; i++)
+            call->extras[b][i - 1].data = call->outputs[i].found + b * (call->outputs[i].elements / call->n_items);
+        must(model_run(loaded->model, item, 1, &error), &error);
+    }
+    for (int i = 0; i < call->n_outputs; i++) {
+        const struct output *output = &call->outputs[i];
+        if (model_info(loaded->model)->batch_invariant)
+            assert_memory_equal(output->found, together[i], (size_t)output->elements * sizeof(float));
+        else
+            assert_true(relative_l2(output->elements, output->found, together[i]) <= 1e-6);
+        free(together[i]);
+    }
 }
 
 static void run_call(const struct loaded *loaded, const char *name, int index, struct call *call)
@@ -143,21 +238,23 @@ static void run_call(const struct loaded *loaded, const char *name, int index, s
     for (int64_t b = 0; b < call->n_items; b++)
         must(model_check(loaded->model, &call->items[b], &error), &error);
     must(model_run(loaded->model, call->items, call->n_items, &error), &error);
-    double distance = relative_l2(call->elements, call->found, call->expected);
-    print_message("%s call %d: relative L2 error %.2g\n", name, index, distance);
-    assert_true(distance <= TOLERANCE); /* false for NaN, too */
+    for (int i = 0; i < call->n_outputs; i++) {
+        const struct output *output = &call->outputs[i];
+        double distance = relative_l2(output->elements, output->found, output->expected);
+        print_message("%s call %d %s: relative L2 error %.2g\n", name, index,
+                      model_info(loaded->model)->outputs[output->index], distance);
+        assert_true(distance <= TOLERANCE); /* false for NaN, too */
+    }
+    compare_alone(loaded, call);
+}
 
-    size_t bytes = (size_t)call->elements * sizeof(float);
-    float *together = malloc(bytes);
-    memcpy(together, call->found, bytes);
-    memset(call->found, 0, bytes);
-    for (int64_t b = call->n_items - 1; b >= 0; b--)
-        must(model_run(loaded->model, &call->items[b], 1, &error), &error);
-    if (model_info(loaded->model)->batch_invariant)
-        assert_memory_equal(call->found, together, bytes);
-    else
-        assert_true(relative_l2(call->elements, call->found, together) <= 1e-6);
-    free(together);
+/* No output of the file goes unread. */
+static int64_t count_outputs(const struct loaded *loaded)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < weights_count(loaded->calls); i++)
+        count += strstr(weights_at(loaded->calls, i)->name, "/out/") != NULL;
+    return count;
 }
 
 static void test_case(void **state)
@@ -166,12 +263,15 @@ static void test_case(void **state)
     struct loaded loaded;
     load(name, &loaded);
     int index = 0;
+    int64_t outputs = 0;
     struct call call;
     for (; prepare_call(&loaded, index, &call); index++) {
         run_call(&loaded, name, index, &call);
+        outputs += call.n_outputs;
         free_call(&call);
     }
     assert_true(index > 0);
+    assert_int_equal(outputs, count_outputs(&loaded));
     unload(&loaded);
 }
 

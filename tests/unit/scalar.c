@@ -127,11 +127,52 @@ static double convolve_at(const struct scalar *scalar, const struct plan_step *s
     return sum;
 }
 
-/* The keys of an item: their first row, and how many. */
+/* The sequences of an item that lie side by side in its rows; 1 but in calls. */
+static int64_t width_of(const struct scalar *scalar, int value, int64_t item)
+{
+    int input = scalar->plan->axes[scalar->plan->values[value].axis].input;
+    return input == PLAN_NONE ? 1 : padder_width(scalar->plan, &scalar->batch->items[item], input);
+}
+
+/* y is (w, d, k) read as rows of d columns. */
+static double project_call_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    const struct layout *from = layout_of(scalar, step->x);
+    const struct plan_weight *e = &scalar->plan->weights[step->weight];
+    int64_t item = item_of(scalar, step->y, row), d = columns_of(scalar, step->x), w = width_of(scalar, step->x, item);
+    int64_t place = (row - layout_of(scalar, step->y)->starts[item]) * d + column;
+    int64_t j = place % e->rows, c = place / e->rows % d, s = place / e->rows / d;
+    int64_t n = (from->starts[item + 1] - from->starts[item]) / w;
+    double sum = scalar->plan->weights[step->bias].data[j];
+    for (int64_t p = 0; p < n; p++)
+        sum +=
+            weight_at(scalar, step->weight, j, p) * scalar->values[step->x][(from->starts[item] + p * w + s) * d + c];
+    return step->tail == PLAN_NONE
+               ? sum
+               : sum + weight_at(scalar, step->weight, j, n) * (double)scalar->plan->weights[step->tail].data[c];
+}
+
+/* The keys of one sequence of an item: the first's row, and how many; each is width rows behind the one before. */
 static int64_t keys_of(const struct scalar *scalar, const struct plan_step *step, int64_t item, int64_t *first)
 {
     *first = layout_of(scalar, step->keys)->starts[item];
-    return layout_of(scalar, step->keys)->starts[item + 1] - *first;
+    return (layout_of(scalar, step->keys)->starts[item + 1] - *first) / width_of(scalar, step->x, item);
+}
+
+/* What an item's mask adds for a head of one of its sequences. */
+static double mask_score(const struct scalar *scalar, const struct plan_step *step, int64_t item, int64_t head,
+                         int64_t position, int64_t key)
+{
+    if (step->mask == PLAN_NONE || !scalar->batch->items[item].inputs[step->mask].data)
+        return 0;
+    const void *data = scalar->batch->items[item].inputs[step->mask].data;
+    int64_t columns = scalar->batch->items[item].inputs[step->mask].columns;
+    int64_t length = scalar->batch->items[item].inputs[step->mask].length;
+    int64_t mask = scalar->batch->items[item].inputs[step->mask].n_masks ? head : 0;
+    int64_t place = (mask * length + position) * columns + key;
+    if (scalar->batch->items[item].inputs[step->mask].floats)
+        return ((const float *)data)[place];
+    return (((const uint8_t *)data)[place] != 0) == step->masked_byte ? (double)step->masked_score : 0;
 }
 
 /* One row of one head's softmax, k long. */
@@ -140,33 +181,55 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
 {
     int64_t columns = columns_of(scalar, step->x), key_columns = columns_of(scalar, step->keys), first;
     int64_t dim_head = columns / step->heads, offset = head * step->kv_heads / step->heads * dim_head;
-    int64_t k = keys_of(scalar, step, item_of(scalar, step->x, row), &first);
+    int64_t item = item_of(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
+    int64_t width = width_of(scalar, step->x, item), place = row - layout_of(scalar, step->x)->starts[item];
+    int64_t position = place / width, sequence = place % width;
     for (int64_t j = 0; j < k; j++) {
-        weights[j] = 0;
+        double score = 0;
         for (int64_t d = 0; d < dim_head; d++)
-            weights[j] += scalar->values[step->x][row * columns + head * dim_head + d] *
-                          scalar->values[step->keys][(first + j) * key_columns + offset + d];
+            score += scalar->values[step->x][row * columns + head * dim_head + d] *
+                     scalar->values[step->keys][(first + j * width + sequence) * key_columns + offset + d];
+        weights[j] =
+            (double)step->scale * score + mask_score(scalar, step, item, sequence * step->heads + head, position, j);
     }
-    int64_t position = row - layout_of(scalar, step->x)->starts[item_of(scalar, step->x, row)];
     for (int64_t j = k; j < step->key_room; j++)
         weights[j] = 0;
     for (int64_t j = 0; step->causal && j < k; j++)
         if (j > position)
             weights[j] = -INFINITY;
-    softmax(step->key_room > k && !step->causal ? step->key_room : k, (double)step->scale, weights);
+    softmax(step->key_room > k && !step->causal ? step->key_room : k, 1, weights);
 }
 
 static double attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t key_columns = columns_of(scalar, step->keys), dim_head = columns_of(scalar, step->x) / step->heads, first;
-    int64_t head = column / dim_head, offset = head * step->kv_heads / step->heads * dim_head;
-    int64_t k = keys_of(scalar, step, item_of(scalar, step->x, row), &first);
+    int64_t value_columns = columns_of(scalar, step->values), dim_value = value_columns / step->kv_heads, first;
+    int64_t head = column / dim_value, offset = head * step->kv_heads / step->heads * dim_value + column % dim_value;
+    int64_t item = item_of(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
+    int64_t width = width_of(scalar, step->x, item);
+    first += (row - layout_of(scalar, step->x)->starts[item]) % width;
     double *weights = calloc((size_t)(k + step->key_room), sizeof *weights), sum = 0;
     attention_row(scalar, step, row, head, weights);
     for (int64_t j = 0; j < k; j++)
-        sum += weights[j] * scalar->values[step->values][(first + j) * key_columns + offset + column % dim_head];
+        sum += weights[j] * scalar->values[step->values][(first + j * width) * value_columns + offset];
     free(weights);
     return sum;
+}
+
+/* (width, rows of a sequence, k): the mean over the heads. */
+static void mean_attention(const struct scalar *scalar, const struct plan_step *attend, int64_t item, int64_t k,
+                           double *weights)
+{
+    const struct layout *layout = layout_of(scalar, attend->x);
+    int64_t width = width_of(scalar, attend->x, item), rows = (layout->starts[item + 1] - layout->starts[item]) / width;
+    double *of_head = calloc((size_t)k, sizeof *of_head);
+    for (int64_t i = 0; i < width * rows * attend->heads; i++) {
+        int64_t place = i / attend->heads;
+        attention_row(scalar, attend, layout->starts[item] + place % rows * width + place / rows, i % attend->heads,
+                      of_head);
+        for (int64_t j = 0; j < k; j++)
+            weights[place * k + j] += of_head[j] / (double)attend->heads;
+    }
+    free(of_head);
 }
 
 void scalar_attention(const struct plan *plan, const struct batch *batch, double **values, int step, int64_t item,
@@ -177,6 +240,10 @@ void scalar_attention(const struct plan *plan, const struct batch *batch, double
     const struct layout *layout = layout_of(&scalar, attend->x);
     int64_t first, k = keys_of(&scalar, attend, item, &first);
     k = attend->key_room > k ? attend->key_room : k;
+    if (attend->operation == OP_ATTEND_CALL) {
+        mean_attention(&scalar, attend, item, k, weights);
+        return;
+    }
     int64_t own = padder_length(plan, &batch->items[item], plan->axes[plan->values[attend->x].axis].input);
     for (int64_t head = 0; head < attend->heads; head++)
         for (int64_t r = layout->starts[item]; r < layout->starts[item] + own; r++, weights += k)
@@ -245,7 +312,10 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return (double)step->scale * (scalar->values[step->x][place] + residual);
     case OP_PROJECT_SEQUENCE:
         return project_at(scalar, step, row, column);
+    case OP_PROJECT_CALL:
+        return project_call_at(scalar, step, row, column);
     case OP_ATTEND:
+    case OP_ATTEND_CALL:
         return attend_at(scalar, step, row, column);
     case OP_SHIFT_TOKENS:
         return shift_at(scalar, step, row, column);
@@ -271,7 +341,7 @@ double **scalar_run(const struct plan *plan, const struct batch *batch)
 {
     struct scalar scalar = {plan, batch, calloc((size_t)plan->n_values, sizeof(double *))};
     for (int i = 0; i < plan->n_inputs; i++)
-        if (!plan->values[plan->inputs[i].value].ids)
+        if (plan->inputs[i].value != PLAN_NONE && !plan->values[plan->inputs[i].value].ids)
             scalar.values[plan->inputs[i].value] = gather_input(&scalar, i);
     for (int i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = &plan->steps[i];

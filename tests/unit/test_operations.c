@@ -78,20 +78,57 @@ static void *random_rows(const struct plan_input *input, int64_t rows)
     return ids;
 }
 
+/* A mask of the scores for the item's inputs so far; no row is masked throughout. */
+static void random_attention_mask(const struct plan *plan, struct engine_item *item, int index)
+{
+    const struct model_input *input = &plan->inputs[index].input;
+    int64_t width = padder_width(plan, item, input->like), length = padder_length(plan, item, input->like) / width;
+    int64_t columns = input->columns ? input->columns : padder_length(plan, item, input->columns_like);
+    int64_t masks = input->n_masks && random_next() % 2 ? input->n_masks * width : 0;
+    int64_t elements = (masks ? masks : 1) * length * columns;
+    bool floats = input->takes_floats && random_next() % 2;
+    float *added = calloc((size_t)elements, sizeof *added);
+    for (int64_t i = 0; i < elements; i++) {
+        if (floats)
+            added[i] = i % columns && random_next() % 4 == 0 ? -INFINITY : random_float() * 2;
+        else
+            ((uint8_t *)added)[i] = i % columns == 0 || random_next() % 3 > 0;
+    }
+    item->inputs[index].data = added;
+    item->inputs[index].length = length;
+    item->inputs[index].columns = columns;
+    item->inputs[index].n_masks = masks;
+    item->inputs[index].floats = floats;
+}
+
+/* Rows of the item's inputs; calls have a batch of 1 to 3. */
+static void random_inputs(const struct plan *plan, struct engine_item *item)
+{
+    int64_t width = random_size(1, 3);
+    for (int i = 0; i < plan->n_inputs; i++) {
+        const struct plan_input *input = &plan->inputs[i];
+        int64_t most = input->input.max_length, fewest = plan->padding == PADDING_EXACT && input->own_limit ? most : 1;
+        if (input->input.optional && random_next() % 2)
+            continue;
+        if (input->input.kind == INPUT_ATTENTION_MASK) {
+            random_attention_mask(plan, item, i);
+            continue;
+        }
+        if (input->input.layout == LAYOUT_CALL)
+            item->inputs[i].width = width;
+        most = most < MAX_ROWS / MAX_ITEMS ? most : MAX_ROWS / MAX_ITEMS / width;
+        item->inputs[i].length =
+            input->input.like >= 0 ? item->inputs[input->input.like].length : random_size(fewest, most);
+        item->inputs[i].data =
+            random_rows(input, item->inputs[i].length * (input->input.layout == LAYOUT_CALL ? width : 1));
+    }
+}
+
 static void random_item(const struct plan *plan, struct engine_item *item, struct results *results)
 {
     memset(item, 0, sizeof *item);
-    for (int i = 0; i < plan->n_inputs; i++) {
-        const struct plan_input *input = &plan->inputs[i];
-        if (input->input.optional && random_next() % 2)
-            continue;
-        int64_t most = input->input.max_length;
-        item->inputs[i].length = input->input.like >= 0
-                                     ? item->inputs[input->input.like].length
-                                     : random_size(1, most < MAX_ROWS / MAX_ITEMS ? most : MAX_ROWS / MAX_ITEMS);
-        item->inputs[i].data = random_rows(input, item->inputs[i].length);
-    }
-    size_t length = (size_t)item->inputs[0].length;
+    random_inputs(plan, item);
+    size_t length = (size_t)padder_length(plan, item, 0);
     results->hidden = item->hidden = calloc(length * (size_t)plan->hidden_columns, sizeof(float));
     results->pooled = item->pooled = calloc((size_t)plan->hidden_columns, sizeof(float));
     results->output = item->output = calloc(length * (size_t)plan->output_columns, sizeof(float));
@@ -100,10 +137,10 @@ static void random_item(const struct plan *plan, struct engine_item *item, struc
     item->n_extras = 1;
     item->pooling = (enum pooling)(random_next() % POOLING_COUNT);
     item->softmax = random_next() % 2;
-    item->n_rows = item->inputs[0].length;
+    item->n_rows = (int64_t)length;
     results->rows = calloc(length, sizeof *results->rows);
     if (random_next() % 2) {
-        item->n_rows = random_size(1, item->inputs[0].length);
+        item->n_rows = random_size(1, (int64_t)length);
         for (int64_t i = 0; i < item->n_rows; i++)
             results->rows[i] = (int32_t)(random_next() % length);
         item->rows = results->rows;
@@ -135,13 +172,16 @@ static void assert_close(const char *what, int64_t n, const float *found, const 
 static void compare_attention(const struct plan *plan, const struct batch *batch, double **values)
 {
     int step = 0;
-    while (step < plan->n_steps && plan->steps[step].operation != OP_ATTEND)
+    while (step < plan->n_steps && plan->steps[step].operation != OP_ATTEND &&
+           plan->steps[step].operation != OP_ATTEND_CALL)
         step++;
     for (int64_t i = 0; i < batch->n_items && step < plan->n_steps; i++) {
         const struct plan_step *attend = &plan->steps[step];
-        int64_t k = padder_axis_rows(plan, &batch->items[i], plan->values[attend->keys].axis);
-        int64_t elements =
-            attend->heads * batch->items[i].inputs[0].length * (attend->key_room > k ? attend->key_room : k);
+        int64_t width = padder_width(plan, &batch->items[i], 0);
+        int64_t k = padder_axis_rows(plan, &batch->items[i], plan->values[attend->keys].axis) / width;
+        int64_t elements = padder_length(plan, &batch->items[i], 0) * (attend->key_room > k ? attend->key_room : k);
+        if (attend->operation == OP_ATTEND)
+            elements *= attend->heads;
         double *expected = calloc((size_t)elements, sizeof *expected);
         scalar_attention(plan, batch, values, step, i, expected);
         assert_close("attention", elements, batch->items[i].extras[0].data, expected);
@@ -153,10 +193,10 @@ static void compare_item(const struct plan *plan, const struct batch *batch, dou
 {
     const struct engine_item *item = &batch->items[index];
     int hidden = plan->steps[plan->n_steps - 1].x;
+    int64_t length = padder_length(plan, item, 0);
     const struct layout *layout = &batch->layouts[plan->values[hidden].axis];
-    double *expected = calloc((size_t)((item->inputs[0].length + 1) * (plan->output_columns + plan->hidden_columns)),
-                              sizeof *expected);
-    assert_close("hidden", item->inputs[0].length * plan->hidden_columns, item->hidden,
+    double *expected = calloc((size_t)((length + 1) * (plan->output_columns + plan->hidden_columns)), sizeof *expected);
+    assert_close("hidden", length * plan->hidden_columns, item->hidden,
                  values[hidden] + layout->starts[index] * plan->hidden_columns);
     scalar_pooled(plan, batch, values, index, expected);
     assert_close("pooled", plan->hidden_columns, item->pooled, expected);
@@ -214,7 +254,7 @@ static void compare_alone(const struct bench *bench, struct backend_model *model
 {
     struct engine_item alone = *item;
     alone.n_extras = 0;
-    size_t hidden = (size_t)(item->inputs[0].length * bench->plan->hidden_columns);
+    size_t hidden = (size_t)(padder_length(bench->plan, item, 0) * bench->plan->hidden_columns);
     size_t output = (size_t)(item->n_rows * bench->plan->output_columns);
     alone.hidden = calloc(hidden, sizeof(float));
     alone.output = calloc(output, sizeof(float));
@@ -474,6 +514,74 @@ static void test_padded_and_masked(void **state)
     run_and_compare(&bench);
 }
 
+/* Values of another width than keys, and a mask over keys as many as the item's rows, or as E gives. */
+static void check_masked_attention(int64_t k, int64_t dim_head, int64_t dim_value, float masked_score)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"q", 3 * dim_head, 20}, {"v", 3 * dim_value, 20}, {"e", 60, k}};
+    struct plan_builder *builder = begin(&bench, shapes, k ? 3 : 2);
+    int x = plan_input_rows(builder, "x", 20, 60, PLAN_NONE);
+    struct model_input mask = {.name = "mask", .kind = INPUT_ATTENTION_MASK, .columns = k, .takes_floats = true};
+    struct plan_attention attention = {.heads = 3, .kv_heads = 3, .scale = 0.1f, .masked = true};
+    attention.masked_score = masked_score;
+    attention.mask = plan_input_beside(builder, mask, x);
+    int queries = plan_linear(builder, x, plan_matrix(builder, 3 * dim_head, 20, "q"), PLAN_NONE), keys = queries;
+    int values = plan_linear(builder, x, plan_matrix(builder, 3 * dim_value, 20, "v"), PLAN_NONE);
+    if (k) {
+        struct plan_projection e = {.weight = plan_matrix(builder, 60, k, "e"), .bias = PLAN_NONE, .groups = 1};
+        keys = plan_project_sequence(builder, keys, e);
+        values = plan_project_sequence(builder, values, e);
+    }
+    int y = plan_attend(builder, queries, keys, values, attention);
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_masked_attention(void **state)
+{
+    (void)state;
+    check_masked_attention(0, 8, 8, -1e9f);
+    check_masked_attention(0, 5, 19, -INFINITY);
+    check_masked_attention(33, 20, 7, -1e9f);
+}
+
+/* Calls of several sequences through E and F and an attention within each, with a mask where there is no tail. */
+static void check_call(int64_t heads, int64_t dim_head, int64_t k, bool with_tail, bool with_zero)
+{
+    struct bench bench;
+    int64_t d = heads * dim_head;
+    const struct shape shapes[] = {{"e", k, 21}, {"f", k, 21}, {"b", 0, k}, {"t", 0, d}};
+    struct plan_builder *builder = begin(&bench, shapes, with_tail ? 4 : 3);
+    builder->plan->padding = PADDING_EXACT;
+    int x = plan_input_rows(builder, "x", d, 0, PLAN_NONE);
+    int context = plan_input_rows(builder, "context", d, with_tail ? 20 : 21, PLAN_NONE);
+    plan_call_layout(builder, x);
+    plan_call_layout(builder, context);
+    struct model_input mask = {
+        .name = "mask", .kind = INPUT_ATTENTION_MASK, .columns = k, .takes_floats = true, .n_masks = heads};
+    struct plan_attention attention = {.heads = heads,
+                                       .kv_heads = heads,
+                                       .scale = 0.05f,
+                                       .key_room = with_zero ? k + 1 : 0,
+                                       .masked = true,
+                                       .masked_score = -INFINITY};
+    attention.mask = plan_input_beside(builder, mask, x);
+    int bias = plan_vector(builder, k, "b"), tail = with_tail ? plan_vector(builder, d, "t") : PLAN_NONE;
+    int keys = plan_project_call(builder, context, plan_matrix(builder, k, 21, "e"), bias, tail);
+    int values = plan_project_call(builder, context, plan_matrix(builder, k, 21, "f"), bias, tail);
+    plan_give(builder, plan_attend_call(builder, x, keys, values, attention), PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_calls(void **state)
+{
+    (void)state;
+    check_call(1, 1, 1, false, false);
+    check_call(4, 8, 16, false, true);
+    check_call(3, 30, 21, true, false);
+    check_call(2, 33, 40, true, true);
+}
+
 static void test_shift_tokens(void **state)
 {
     (void)state;
@@ -517,6 +625,8 @@ int main(void)
         cmocka_unit_test(test_attend),
         cmocka_unit_test(test_full_attention),
         cmocka_unit_test(test_padded_and_masked),
+        cmocka_unit_test(test_masked_attention),
+        cmocka_unit_test(test_calls),
         cmocka_unit_test(test_shift_tokens),
         cmocka_unit_test(test_output_layer),
     };
