@@ -520,8 +520,7 @@ static json_t *side_kwargs(const json_t *kwargs, const char *prefix, const char 
     json_t *side = json_object();
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)kwargs, key, value)
-    {
+    json_object_foreach ((json_t *)kwargs, key, value) {
         size_t length = strlen(prefix);
         if (strncmp(key, prefix, length) == 0)
             json_object_set(side, key + length, value);
