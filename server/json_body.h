@@ -22,6 +22,8 @@ enum option_type {
     OPTION_STRING,  /* const char *, lives as long as the JSON; no NUL in it */
     OPTION_INTEGER, /* int64_t, >= 1 */
     OPTION_JSON,    /* json_t *, any value, borrowed */
+    OPTION_OBJECT,  /* json_t *, an object, borrowed */
+    OPTION_LIST,    /* json_t *, a list, borrowed */
     OPTION_IGNORED, /* known from other servers, without a meaning here */
 };
 
