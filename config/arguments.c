@@ -80,8 +80,7 @@ static int refuse_unknown(const struct argument *table, size_t count, const json
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)kwargs, name, value)
-    {
+    json_object_foreach ((json_t *)kwargs, name, value) {
         size_t i = 0;
         while (i < count && strcmp(table[i].name, name) != 0)
             i++;

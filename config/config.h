@@ -24,6 +24,14 @@ int error_set(struct error *error, const char *format, ...) __attribute__((forma
 /* Puts "where: " in front of the message that is there. Returns -1. */
 int error_prefix(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The UTF-8 character that begins at `text`: how many bytes it has, and its code point in *code. 0: there is none, and
+ * *code is how many bytes make one U+FFFD (the longest start of a character that could have gone on well). At most
+ * `length` >= 1 bytes are read, and none behind a terminator, which SIZE_MAX relies on. */
+size_t text_character(const char *text, size_t length, uint32_t *code);
+
+/* Appends an item to a list "a, b, c" in a terminated buffer; what does not fit is left out. */
+void text_list_add(char *buffer, size_t size, const char *item);
+
 /* All bytes of a regular file, and a terminator that *length does not count. The caller frees them. NULL: it cannot be
  * read, or has more than `limit` bytes; the message names it. A file that is cut meanwhile is an error, not a SIGBUS.
  */

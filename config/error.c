@@ -8,40 +8,25 @@
 /* Of an error_prefix(): so that a long path leaves room for what is wrong with it. */
 #define PREFIX_BYTES 256
 
-/* Bytes of the well-formed UTF-8 sequence at the start of a terminated string; 0: there is none. */
-static size_t character_length(const unsigned char *text)
+static bool is_control(uint32_t code)
 {
-    if (text[0] < 0x80)
-        return 1;
-    size_t length = text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : 2;
-    if (text[0] < 0xc2 || text[0] > 0xf4)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xf0 && text[1] < 0x90);
-    bool surrogate = text[0] == 0xed && text[1] > 0x9f;
-    bool too_large = text[0] == 0xf4 && text[1] > 0x8f;
-    return overlong || surrogate || too_large ? 0 : length;
-}
-
-static bool is_control(const unsigned char *text)
-{
-    return text[0] < 0x20 || text[0] == 0x7f || (text[0] == 0xc2 && text[1] < 0xa0);
+    return code < 0x20 || (code >= 0x7f && code < 0xa0);
 }
 
 /* Names in a message come from files and command lines. What is no UTF-8 would break a JSON answer; a control
  * character could forge a line of the log or steer a terminal. Each such byte becomes a question mark. */
 static void make_printable(char *text)
 {
-    unsigned char *at = (unsigned char *)text;
-    while (*at) {
-        size_t length = character_length(at);
-        if (length == 0 || is_control(at)) {
-            *at = '?';
+    while (*text) {
+        uint32_t code;
+        size_t length = text_character(text, SIZE_MAX, &code);
+        if (length == 0) {
+            *text = '?';
             length = 1;
+        } else if (is_control(code)) {
+            memset(text, '?', length);
         }
-        at += length;
+        text += length;
     }
 }
 
@@ -49,9 +34,10 @@ static void make_printable(char *text)
 static void drop_partial_character(char *text, size_t length)
 {
     size_t lead = length;
+    uint32_t code;
     while (lead > 0 && length - lead < 3 && ((unsigned char)text[lead - 1] & 0xc0) == 0x80)
         lead--;
-    if (lead > 0 && (unsigned char)text[lead - 1] >= 0xc0 && character_length((unsigned char *)text + lead - 1) == 0)
+    if (lead > 0 && (unsigned char)text[lead - 1] >= 0xc0 && text_character(text + lead - 1, SIZE_MAX, &code) == 0)
         text[lead - 1] = '\0';
 }
 

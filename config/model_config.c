@@ -99,8 +99,10 @@ static int read_tokenizer(json_t *value, struct model_config *config, struct err
         return expected(error, "{\"type\": \"byte\"} or null", value);
     const char *key;
     json_t *member;
-    json_object_foreach(value, key, member) if (strcmp(key, "type") != 0) return error_set(
-        error, "unknown key \"%.80s\"; the known one is type", key);
+    json_object_foreach (value, key, member) {
+        if (strcmp(key, "type") != 0)
+            return error_set(error, "unknown key \"%.80s\"; the known one is type", key);
+    }
     const json_t *type = json_object_get(value, "type");
     if (!type)
         return error_set(error, "the key \"type\" is missing; expected {\"type\": \"byte\"} or null");
@@ -140,7 +142,10 @@ int model_config_parse(const char *text, size_t length, const char *origin, stru
         goto fail;
     const char *name;
     json_t *value;
-    json_object_foreach(object, name, value) if (read_key(name, value, config, error) != 0) goto fail;
+    json_object_foreach (object, name, value) {
+        if (read_key(name, value, config, error) != 0)
+            goto fail;
+    }
     if (!config->architecture) {
         error_set(error, "the key \"architecture\" is missing; expected the import path of a class, "
                          "as in \"linformer.LinformerLM\"");

@@ -225,8 +225,7 @@ static int apply_file(const char *path, struct settings *settings, struct error 
     int result = 0;
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value)
-    {
+    json_object_foreach (object, key, value) {
         const struct setting *setting = find(&file_place, key, strlen(key));
         if (!setting)
             result = refuse_name(&file_place, key, strlen(key), 0, error);

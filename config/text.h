@@ -13,7 +13,4 @@ json_t *text_parse_object(const char *text, size_t length, bool quote, struct er
 /* "3", "null", "a list": what a message says was found. Returns buffer. */
 const char *text_describe(const json_t *value, char *buffer, size_t size);
 
-/* Appends an item to a list "a, b, c" in a terminated buffer; what does not fit is left out. */
-void text_list_add(char *buffer, size_t size, const char *item);
-
 #endif

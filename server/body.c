@@ -16,11 +16,13 @@ enum body_status body_append(struct body *body, const char *bytes, size_t length
 
         while (capacity - body->length < length)
             capacity *= 2;
-        if (!budget_take(body->budget, (int64_t)(capacity - body->capacity)))
+        if (capacity > body->limit)
+            capacity = body->limit;
+        if (!share_take(&body->share, (int64_t)(capacity - body->capacity)))
             return BODY_NO_ROOM;
         data = realloc(body->data ? body->data - body->lead : NULL, body->lead + capacity);
         if (!data) {
-            budget_take(body->budget, -(int64_t)(capacity - body->capacity));
+            share_give(&body->share, (int64_t)(capacity - body->capacity));
             return BODY_NO_ROOM;
         }
         body->data = data + body->lead;
@@ -34,7 +36,7 @@ enum body_status body_append(struct body *body, const char *bytes, size_t length
 void body_free(struct body *body)
 {
     free(body->data ? body->data - body->lead : NULL);
-    budget_take(body->budget, -(int64_t)body->capacity);
+    share_end(&body->share);
     body->data = NULL;
     body->length = body->capacity = 0;
 }

@@ -6,12 +6,12 @@
 
 #include <stddef.h>
 
-/* Zero it and set budget and limit, perhaps lead. Memory grows with what has arrived, never with what a client
- * announces. */
+/* Zero it and set the share's budget and the limit, perhaps lead. Memory grows with what has arrived, never with what a
+ * client announces. */
 struct body {
-    struct budget *budget; /* shared by all bodies that are being read */
-    size_t limit;          /* bytes of this one */
-    size_t lead;           /* bytes that stay free before data, which aligns what is read in place further on */
+    struct share share; /* of the memory of all bodies that are being read */
+    size_t limit;       /* bytes of this one */
+    size_t lead;        /* bytes that stay free before data, which aligns what is read in place further on */
     char *data;
     size_t length, capacity;
 };

@@ -24,10 +24,14 @@ int64_t byte_tokenizer_count(const char *text, size_t length)
     return count;
 }
 
-void byte_tokenizer_encode(const char *text, size_t length, int32_t *ids)
+void byte_tokenizer_encode(const char *text, size_t length, int64_t skip, int64_t count, int32_t *ids)
 {
-    for (size_t at = 0; at < length;)
-        *ids++ = byte_tokenizer_next(text, length, &at);
+    size_t at = 0;
+
+    for (int64_t i = 0; i < skip; i++)
+        byte_tokenizer_next(text, length, &at);
+    for (int64_t i = 0; i < count; i++)
+        ids[i] = byte_tokenizer_next(text, length, &at);
 }
 
 int byte_tokenizer_bytes(int32_t id, char bytes[BYTE_TOKENIZER_BYTES])

@@ -16,8 +16,8 @@ int32_t byte_tokenizer_next(const char *text, size_t length, size_t *at);
 /* How many ids the text is. */
 int64_t byte_tokenizer_count(const char *text, size_t length);
 
-/* Writes the ids, byte_tokenizer_count of them. */
-void byte_tokenizer_encode(const char *text, size_t length, int32_t *ids);
+/* Writes `count` ids, those after the first `skip`; the text has as many. */
+void byte_tokenizer_encode(const char *text, size_t length, int64_t skip, int64_t count, int32_t *ids);
 
 /* The bytes of an id: one; "[MASK]" for 2; none for 0, 1 and ids beyond the 259. Returns how many. */
 int byte_tokenizer_bytes(int32_t id, char bytes[BYTE_TOKENIZER_BYTES]);

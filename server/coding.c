@@ -134,7 +134,7 @@ int coding_unpack(enum coding coding, struct body *body, struct failure *failure
         return 0;
     if (inflateInit2(&stream, formats[coding].window_bits) != Z_OK)
         return failure_memory(failure);
-    *body = (struct body){.budget = packed.budget, .limit = packed.limit, .lead = packed.lead};
+    *body = (struct body){.share.budget = packed.share.budget, .limit = packed.limit, .lead = packed.lead};
     result = unpack(&stream, coding, &packed, body, failure);
     inflateEnd(&stream);
     body_free(&packed);

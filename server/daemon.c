@@ -452,14 +452,12 @@ int daemon_serve(const struct settings *settings)
     return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-static int explain(const struct settings *settings, struct engine *engine, const struct source *source,
-                   struct error *error)
+static int explain(struct engine *engine, const struct source *source, struct error *error)
 {
     struct model *model = NULL;
     if (engine_load(engine, &source->config, source->weights, NULL, NULL, &model, error) != 0)
         return error_prefix(error, "model %s", source->name);
-    int64_t longest = model_info(model)->inputs[0].max_length;
-    model_explain(model, longest == INT64_MAX ? settings->max_batch_tokens : longest, stdout);
+    model_explain(model, model_info(model)->inputs[0].max_length, stdout);
     model_close(model);
     if (fflush(stdout) != 0 || ferror(stdout))
         return error_set(error, "standard output: %s", strerror(errno));
@@ -476,7 +474,7 @@ int daemon_explain(const struct settings *settings, const char *folder)
     if (status == 0) {
         status = source_open(&given, &source, &error);
         if (status == 0)
-            status = explain(settings, engine, &source, &error);
+            status = explain(engine, &source, &error);
         source_close(&source);
         engine_close(engine);
     }

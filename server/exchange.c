@@ -101,9 +101,8 @@ static void exchange_pack(struct exchange *exchange)
     if (exchange->match.route->body != BODY_ANY)
         return;
     coding = coding_wanted(request->header(request, "Accept-Encoding"));
-    if (coding == CODING_NONE || !budget_take(&request->service->results, bytes))
+    if (coding == CODING_NONE || !share_take(&request->memory, bytes))
         return;
-    request->charged += bytes;
     if (coding_pack(coding, &request->answer))
         request->answer_encoding = coding_name(coding);
 }
@@ -199,6 +198,7 @@ static bool exchange_read(struct exchange *exchange)
     enum outcome outcome;
 
     outcome = exchange_decode(exchange);
+    request_read_done(request);
     if (!request->body_kept)
         body_free(&exchange->body);
     if (outcome == OUTCOME_ANSWERED && request->answer.failed)
@@ -254,6 +254,7 @@ static enum MHD_Result exchange_reply(struct exchange *exchange)
 
     reply->total_ns = clock_ns() - exchange->begun_ns;
     reply->close = gate_draining(&exchange->server->gate);
+    request_answered(&exchange->request);
     return reply_send(reply, exchange->connection, &exchange->match, &exchange->request);
 }
 
@@ -322,7 +323,7 @@ static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connecti
     exchange->connection = connection;
     exchange->descriptor = connection_descriptor(connection);
     exchange->begun_ns = clock_ns();
-    exchange->body.budget = &server->bodies;
+    exchange->body.share.budget = &server->bodies;
     exchange->body.limit = (size_t)settings->payload_limit;
     connections_idle(server->connections, exchange->descriptor);
     request_open(request, &server->service, NULL, 0);

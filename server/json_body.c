@@ -1,7 +1,6 @@
 /* json_body: from bytes to a JSON object and its options. */
 #include "server/json_body.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,14 +45,24 @@ const char *json_kind(const json_t *value)
     }
 }
 
+const char *json_word(const json_t *value)
+{
+    const char *text = json_string_value(value);
+
+    return text && strlen(text) == json_string_length(value) ? text : NULL;
+}
+
 static int not_json(const json_error_t *error, struct failure *failure)
 {
     const char *what = error->text;
 
     switch (json_error_code(error)) {
-    case json_error_null_character:
-        what = "a NUL character in a string is not taken";
+    case json_error_null_byte_in_key:
+        what = "a NUL character in a key is not taken";
         break;
+    case json_error_numeric_overflow: /* it is JSON, but no number that this server has */
+        return failure_set(failure, FAILURE_INVALID, "line %d column %d: a number is out of range: %s", error->line,
+                           error->column, what);
     case json_error_stack_overflow:
         what = "it is nested too deeply";
         break;
@@ -66,6 +75,55 @@ static int not_json(const json_error_t *error, struct failure *failure)
                        error->column, what);
 }
 
+/* What jansson allocates on a 64 bit machine with glibc's malloc, rounded up. Tables that grow are counted with the old
+ * one, which goes only once its contents are in the new one. */
+enum {
+    OBJECT_MEMORY = 224, /* and its first eight buckets */
+    LIST_MEMORY = 128,   /* and its first eight elements */
+    VALUE_MEMORY = 56,   /* a number, and its place in a list */
+    MEMBER_MEMORY = 128, /* a key and its buckets, without its text */
+    STRING_MEMORY = 80,  /* more than a number, without its text */
+    LONGEST_COPIES = 3,  /* of the longest string, while it is read */
+};
+
+/* `at` is behind the opening quote; returns where the closing one is, or the end. */
+static const char *string_end(const char *at, const char *end)
+{
+    while (at < end && *at != '"')
+        at += *at == '\\' && end - at > 1 ? 2 : 1;
+    return at;
+}
+
+int64_t json_body_memory(const char *text, size_t length)
+{
+    int64_t memory = VALUE_MEMORY, longest = 0;
+
+    for (const char *at = text, *end = text + length; at < end; at++) {
+        const char *start = at + 1;
+
+        switch (*at) {
+        case '{': /* like a list, it may hold one value more than there are commas */
+            memory += OBJECT_MEMORY + VALUE_MEMORY;
+            break;
+        case '[':
+            memory += LIST_MEMORY + VALUE_MEMORY;
+            break;
+        case ',':
+            memory += VALUE_MEMORY;
+            break;
+        case ':':
+            memory += MEMBER_MEMORY;
+            break;
+        case '"':
+            at = string_end(start, end);
+            memory += STRING_MEMORY + (at - start);
+            longest = at - start > longest ? at - start : longest;
+            break;
+        }
+    }
+    return memory + LONGEST_COPIES * longest;
+}
+
 json_t *json_body_parse(const char *body, size_t length, struct failure *failure)
 {
     json_error_t error;
@@ -76,7 +134,7 @@ json_t *json_body_parse(const char *body, size_t length, struct failure *failure
         return NULL;
     }
     memory_failed = false;
-    json = json_loadb(body, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    json = json_loadb(body, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     if (memory_failed) {
         failure_memory(failure);
         json_decref(json);
@@ -97,12 +155,10 @@ json_t *json_body_parse(const char *body, size_t length, struct failure *failure
 static int unknown_option(const char *key, const struct option *table, size_t count, struct failure *failure)
 {
     char names[256] = "";
-    size_t length = 0;
 
-    for (size_t i = 0; i < count && length < sizeof names; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (table[i].type != OPTION_IGNORED)
-            length +=
-                (size_t)snprintf(names + length, sizeof names - length, "%s%s", length > 0 ? ", " : "", table[i].name);
+            text_list_add(names, sizeof names, table[i].name);
     }
     return failure_set(failure, FAILURE_INVALID, "unknown key \"%.100s\"; known are %s", key, names);
 }
@@ -122,6 +178,8 @@ static int read_option(const struct option *option, json_t *value, void *out, st
         if (!json_is_string(value))
             return failure_set(failure, FAILURE_INVALID, "%s is %s, a string was expected", option->name,
                                json_kind(value));
+        if (!json_word(value))
+            return failure_set(failure, FAILURE_INVALID, "%s holds a NUL character", option->name);
         *(const char **)field = json_string_value(value);
         return 0;
     case OPTION_INTEGER:
@@ -132,6 +190,18 @@ static int read_option(const struct option *option, json_t *value, void *out, st
             return failure_set(failure, FAILURE_INVALID, "%s is %lld, at least 1 was expected", option->name,
                                (long long)json_integer_value(value));
         *(int64_t *)field = json_integer_value(value);
+        return 0;
+    case OPTION_OBJECT:
+        if (!json_is_object(value))
+            return failure_set(failure, FAILURE_INVALID, "%s is %s, an object was expected", option->name,
+                               json_kind(value));
+        *(json_t **)field = value;
+        return 0;
+    case OPTION_LIST:
+        if (!json_is_array(value))
+            return failure_set(failure, FAILURE_INVALID, "%s is %s, a list was expected", option->name,
+                               json_kind(value));
+        *(json_t **)field = value;
         return 0;
     case OPTION_JSON:
         *(json_t **)field = value;
@@ -147,8 +217,7 @@ int json_body_options(const json_t *body, const struct option *table, size_t cou
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)body, key, value)
-    {
+    json_object_foreach ((json_t *)body, key, value) {
         size_t i = 0;
 
         if (json_is_null(value))

@@ -76,39 +76,16 @@ static void line_put_tail(struct line *line, const char *text)
     line->length += count;
 }
 
-/* Bytes of the UTF-8 character at `text`, its code point in *code; 0 when there is none. Shortest forms only, no
- * surrogates. The terminating zero is no continuation byte, so this never reads past it. */
-static int utf8_character(const unsigned char *text, unsigned *code)
-{
-    int count = text[0] < 0x80 ? 1 : text[0] >= 0xc2 && text[0] < 0xe0 ? 2 : (text[0] & 0xf0) == 0xe0 ? 3 : 0;
-    if (text[0] >= 0xf0 && text[0] <= 0xf4)
-        count = 4;
-    if (count == 0)
-        return 0;
-    unsigned value = count == 1 ? text[0] : text[0] & (0x7fu >> count);
-    for (int i = 1; i < count; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-        value = value << 6 | (text[i] & 0x3fu);
-    }
-    bool surrogate = value >= 0xd800 && value <= 0xdfff;
-    if ((count == 3 && (value < 0x800 || surrogate)) || (count == 4 && (value < 0x10000 || value > 0x10ffff)))
-        return 0;
-    *code = value;
-    return count;
-}
-
 /* Escapes follow JSON in both formats. */
 static void line_put_escaped(struct line *line, const char *value)
 {
-    const unsigned char *at = (const unsigned char *)value;
-    while (*at && !line->cut) {
+    while (*value && !line->cut) {
         char escape[8];
-        unsigned code = 0;
-        int count = utf8_character(at, &code);
+        uint32_t code;
+        size_t count = text_character(value, SIZE_MAX, &code);
         if (count == 0) {
             line_put_text(line, "\xef\xbf\xbd");
-            at++;
+            value++;
             continue;
         }
         if (code == '"' || code == '\\') {
@@ -120,9 +97,9 @@ static void line_put_escaped(struct line *line, const char *value)
             snprintf(escape, sizeof escape, "\\u%04x", code & 0xffff);
             line_put_text(line, escape);
         } else {
-            line_put(line, (const char *)at, (size_t)count);
+            line_put(line, value, count);
         }
-        at += count;
+        value += count;
     }
 }
 

@@ -72,10 +72,18 @@ int native_vectors_want(struct request *request, enum pooling pooling, struct na
 /* Writes an item's after the run, cut and then normalised. Once for each item. */
 void native_vector_write(struct request *request, const struct native_vectors *vectors, int64_t item);
 
+/* At most so many bytes of text do `floats` results in `vectors` rows become. */
+int64_t native_text_bytes(int64_t floats, int64_t vectors, bool base64);
+
 /* Bytes of `floats` results and of the text that they become. */
 int64_t native_floats_bytes(int64_t floats, bool base64);
 
-/* Counts `rows` x `columns` results of one item towards *floats; -1: request->failure, more than can be. */
+/* Rows that an item of a request with one input may have. */
+int64_t native_max_length(const struct model_info *info);
+
+/* Counts `rows` x `columns` results of one item towards *floats; -1: request->failure, more than can be. Up to
+ * NATIVE_FLOAT_MOST bytes for each of *floats can be counted without overflow. */
+#define NATIVE_FLOAT_MOST 256
 int native_count_floats(struct request *request, int64_t rows, int64_t columns, int64_t *floats);
 
 #endif

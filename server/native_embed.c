@@ -34,8 +34,8 @@ int native_vectors_want(struct request *request, enum pooling pooling, struct na
         vectors->dimensions = columns;
     if (native_count_floats(request, job->n_items, columns, &floats))
         return -1;
-    request->answer_bytes = native_floats_bytes(floats, vectors->base64);
-    if (request_charge(request, request->answer_bytes))
+    request->answer_bytes = native_text_bytes(floats, job->n_items, vectors->base64);
+    if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof *results))
         return -1;
     results = request_memory(request, floats, sizeof *results);
     if (!results)
@@ -117,6 +117,7 @@ int native_embed_answer(struct request *request)
 {
     struct writer *writer = &request->answer;
 
+    writer_reserve(writer, (size_t)request->answer_bytes);
     writer_text(writer, "[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
         if (i > 0)
@@ -131,15 +132,16 @@ int native_embed_answer(struct request *request)
 static int want_hidden(struct request *request, bool base64)
 {
     struct job *job = &request->job;
-    int64_t columns = request->info->hidden_columns, floats = 0;
+    int64_t columns = request->info->hidden_columns, floats = 0, rows = 0;
     float *results;
 
     for (int64_t i = 0; i < job->n_items; i++) {
+        rows += job->items[i].inputs[0].length;
         if (native_count_floats(request, job->items[i].inputs[0].length, columns, &floats))
             return -1;
     }
-    request->answer_bytes = native_floats_bytes(floats, base64);
-    if (request_charge(request, request->answer_bytes))
+    request->answer_bytes = native_text_bytes(floats, rows, base64);
+    if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof *results))
         return -1;
     results = request_memory(request, floats, sizeof *results);
     if (!results)
@@ -177,6 +179,7 @@ int native_embed_all_answer(struct request *request)
     struct writer *writer = &request->answer;
     int64_t columns = request->info->hidden_columns;
 
+    writer_reserve(writer, (size_t)request->answer_bytes);
     writer_text(writer, "[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
         const struct engine_item *item = &request->job.items[i];

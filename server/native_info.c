@@ -46,8 +46,7 @@ static void write_input(struct writer *writer, const struct model_input *input)
     key_string(writer, "kind", input->kind == INPUT_IDS ? "ids" : "floats");
     if (input->kind == INPUT_ROWS)
         key_integer(writer, "columns", input->columns);
-    if (input->max_length != INT64_MAX)
-        key_integer(writer, "max_length", input->max_length);
+    key_integer(writer, "max_length", input->max_length);
     key_bool(writer, "optional", input->optional);
     writer_text(writer, "}");
 }
@@ -101,7 +100,6 @@ static void write_settings(struct writer *writer, const struct request *request)
     const struct http_options *options = &request->service->options;
     const struct settings *settings = options->settings;
     const struct model_info *info = model_info(options->models[0].model);
-    int64_t longest = info->inputs[0].max_length;
 
     writer_text(writer, "{\"model_id\":");
     writer_string0(writer, options->models[0].name);
@@ -111,7 +109,7 @@ static void write_settings(struct writer *writer, const struct request *request)
     writer_string0(writer, pooling_name(info->pooling));
     writer_text(writer, "}}");
     key_integer(writer, "max_concurrent_requests", settings->max_queue_requests);
-    key_integer(writer, "max_input_length", longest == INT64_MAX ? settings->max_batch_tokens : longest);
+    key_integer(writer, "max_input_length", native_max_length(info));
     key_integer(writer, "max_batch_tokens", settings->max_batch_tokens);
     key_integer(writer, "max_batch_requests", settings->max_batch_requests);
     key_integer(writer, "max_client_batch_size", settings->max_client_batch_size);

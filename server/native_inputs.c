@@ -9,16 +9,22 @@
 #include <string.h>
 #include <strings.h>
 
+/* Bytes of text at most: of a float with its comma, -0.0000123456789; of its four bytes in base64; of what is around a
+ * vector, and the few characters that the writer asks for beyond what it needs. */
+enum { FLOAT_TEXT = 17, BASE64_TEXT = 6, VECTOR_TEXT = 96 };
+
 json_t *native_body(struct request *request)
 {
-    json_t *body = json_body_parse(request->body, request->body_length, &request->failure);
+    json_t *body = request_json(request, request->body, request->body_length);
     const json_t *model = body ? json_object_get(body, "model") : NULL;
 
     if (!body)
         return NULL;
     if (model && !json_is_null(model) && !json_is_string(model))
         failure_set(&request->failure, FAILURE_INVALID, "model is %s, a string was expected", json_kind(model));
-    else if (request_model(request, json_string_value(model)) == 0)
+    else if (json_is_string(model) && !json_word(model))
+        failure_set(&request->failure, FAILURE_INVALID, "model holds a NUL character");
+    else if (request_model(request, json_word(model)) == 0)
         return body;
     json_decref(body);
     return NULL;
@@ -41,19 +47,40 @@ const char *native_item_path(const struct native_inputs *inputs, int64_t item, c
     return buffer;
 }
 
-/* Rows of the model's first input that one item may have. */
-static int64_t length_limit(const struct request *request)
+/* An optional input of the same kind stands for the first where it is not given, and may have the tighter limit: the
+ * keys' length, where queries are free. */
+int64_t native_max_length(const struct model_info *info)
 {
-    int64_t limit = request->info->inputs[0].max_length;
+    const struct model_input *first = &info->inputs[0];
+    int64_t limit = first->max_length;
 
-    return limit == INT64_MAX ? request->service->options.settings->max_batch_tokens : limit;
+    for (int i = 1; i < info->n_inputs; i++) {
+        const struct model_input *input = &info->inputs[i];
+
+        if (input->optional && input->kind == first->kind && input->columns == first->columns &&
+            input->max_length < limit)
+            limit = input->max_length;
+    }
+    return limit;
+}
+
+/* Memory of an input, `length` rows of it. */
+static void *input_memory(struct request *request, int64_t length, size_t row_bytes)
+{
+    int64_t bytes;
+
+    if (__builtin_mul_overflow(length, (int64_t)row_bytes, &bytes)) {
+        failure_memory(&request->failure);
+        return NULL;
+    }
+    return request_charge(request, bytes) ? NULL : request_memory(request, length, row_bytes);
 }
 
 /* Cuts *length to what the model takes, or refuses; *skip is how many rows go at the start. */
 static int fit(struct request *request, const struct native_inputs *inputs, const char *path, int64_t *length,
                int64_t *skip)
 {
-    int64_t limit = length_limit(request);
+    int64_t limit = native_max_length(request->info);
 
     *skip = 0;
     if (*length == 0)
@@ -76,21 +103,21 @@ static int text_item(struct request *request, const struct native_inputs *inputs
 {
     const char *text = json_string_value(value);
     size_t bytes = json_string_length(value);
-    int64_t count, length, skip;
+    int64_t length, skip;
     int32_t *ids;
 
     if (request->info->tokenizer != TOKENIZER_BYTE)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s is a text, but model \"%s\" has no tokenizer: give lists of ids", path,
                            request_model_name(request));
-    length = count = byte_tokenizer_count(text, bytes);
+    length = byte_tokenizer_count(text, bytes);
     if (fit(request, inputs, path, &length, &skip))
         return -1;
-    ids = request_memory(request, count, sizeof *ids);
+    ids = input_memory(request, length, sizeof *ids);
     if (!ids)
         return -1;
-    byte_tokenizer_encode(text, bytes, ids);
-    item->inputs[0].data = ids + skip;
+    byte_tokenizer_encode(text, bytes, skip, length, ids);
+    item->inputs[0].data = ids;
     item->inputs[0].length = length;
     return 0;
 }
@@ -103,7 +130,7 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
 
     if (fit(request, inputs, path, &length, &skip))
         return -1;
-    ids = request_memory(request, length, sizeof *ids);
+    ids = input_memory(request, length, sizeof *ids);
     if (!ids)
         return -1;
     for (int64_t i = 0; i < length; i++) {
@@ -167,7 +194,7 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
                                "%s[%" PRId64 "] has %zu values, rows of model \"%s\" have %" PRId64, path, skip + i,
                                json_array_size(row), request_model_name(request), columns);
     }
-    rows = request_memory(request, length, (size_t)columns * sizeof *rows);
+    rows = input_memory(request, length, (size_t)columns * sizeof *rows);
     if (!rows)
         return -1;
     for (int64_t i = 0; i < length; i++) {
@@ -244,7 +271,7 @@ int native_items(struct request *request, const struct native_inputs *inputs)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "the request has %" PRId64 " inputs, this server takes at most %" PRId64 " in one", count,
                            limit);
-    request->job.items = request_memory(request, count, sizeof *request->job.items);
+    request->job.items = input_memory(request, count, sizeof *request->job.items);
     if (!request->job.items)
         return -1;
     request->job.n_items = count;
@@ -281,18 +308,23 @@ int native_check(struct request *request, const struct native_inputs *inputs)
     return 0;
 }
 
+int64_t native_text_bytes(int64_t floats, int64_t vectors, bool base64)
+{
+    return floats * (base64 ? BASE64_TEXT : FLOAT_TEXT) + vectors * VECTOR_TEXT;
+}
+
 int64_t native_floats_bytes(int64_t floats, bool base64)
 {
-    return floats * (base64 ? 4 + 6 : 4 + 12);
+    return floats * (int64_t)sizeof(float) + native_text_bytes(floats, 0, base64);
 }
 
 int native_count_floats(struct request *request, int64_t rows, int64_t columns, int64_t *floats)
 {
     int64_t product;
 
-    /* A sixteenth of what an int64_t holds leaves room for native_floats_bytes. */
+    /* Text and values of a float, its id, its token and its row are less than NATIVE_FLOAT_MOST bytes together. */
     if (__builtin_mul_overflow(rows, columns, &product) || __builtin_add_overflow(*floats, product, floats) ||
-        *floats > INT64_MAX / 16)
+        *floats > INT64_MAX / NATIVE_FLOAT_MOST)
         return failure_set(&request->failure, FAILURE_INVALID, "the results would be larger than any memory");
     return 0;
 }

@@ -15,9 +15,12 @@ struct logits_body {
 /* What the answer needs after the JSON is gone. */
 struct logits_plan {
     bool base64;
-    const int32_t *rows; /* of every item; NULL: all of them, or the last */
-    int64_t n_rows;
+    const int32_t *positions; /* in every item, as the answer has them; NULL: all, or the last */
+    int64_t n_positions;
     bool last;
+    const int32_t *rows; /* (n_rows) the positions, each once: what is computed */
+    int64_t n_rows;
+    const int32_t *places; /* (n_positions) where each is in `rows`; NULL: none is repeated */
 };
 
 static const struct option options[] = {
@@ -29,9 +32,11 @@ static const struct option options[] = {
 
 static int read_positions(struct request *request, const json_t *positions, struct logits_plan *plan)
 {
-    const char *word = json_string_value(positions);
+    const char *word = json_word(positions);
     int32_t *rows;
 
+    if (json_is_string(positions) && !word)
+        return failure_set(&request->failure, FAILURE_INVALID, "positions holds a NUL character");
     if (!positions || (word && strcmp(word, "all") == 0))
         return 0;
     if (word && strcmp(word, "last") == 0) {
@@ -42,13 +47,15 @@ static int read_positions(struct request *request, const json_t *positions, stru
         return failure_set(&request->failure, FAILURE_INVALID,
                            "positions is %s%.50s%s, \"all\", \"last\" or a list of positions was expected",
                            word ? "\"" : "", word ? word : json_kind(positions), word ? "\"" : "");
-    plan->n_rows = (int64_t)json_array_size(positions);
-    if (plan->n_rows == 0)
+    plan->n_positions = (int64_t)json_array_size(positions);
+    if (plan->n_positions == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "positions is empty, at least one was expected");
-    plan->rows = rows = request_memory(request, plan->n_rows, sizeof *rows);
+    if (request_charge(request, plan->n_positions * (int64_t)sizeof *rows))
+        return -1;
+    plan->positions = rows = request_memory(request, plan->n_positions, sizeof *rows);
     if (!rows)
         return -1;
-    for (int64_t i = 0; i < plan->n_rows; i++) {
+    for (int64_t i = 0; i < plan->n_positions; i++) {
         const json_t *number = json_array_get(positions, (size_t)i);
         json_int_t position = json_integer_value(number);
 
@@ -70,16 +77,46 @@ static int check_positions(struct request *request, const struct logits_body *bo
     int64_t furthest = 0;
     char path[NATIVE_PATH];
 
-    for (int64_t i = 1; i < plan->n_rows; i++)
-        furthest = plan->rows[i] > plan->rows[furthest] ? i : furthest;
-    for (int64_t i = 0; plan->rows && i < request->job.n_items; i++) {
+    for (int64_t i = 1; i < plan->n_positions; i++)
+        furthest = plan->positions[i] > plan->positions[furthest] ? i : furthest;
+    for (int64_t i = 0; plan->positions && i < request->job.n_items; i++) {
         int64_t length = request->job.items[i].inputs[0].length;
 
-        if (plan->rows[furthest] >= length)
+        if (plan->positions[furthest] >= length)
             return failure_set(&request->failure, FAILURE_INVALID,
                                "positions[%" PRId64 "] is %d, but %s has %" PRId64 " tokens", furthest,
-                               (int)plan->rows[furthest], native_item_path(&body->inputs, i, path), length);
+                               (int)plan->positions[furthest], native_item_path(&body->inputs, i, path), length);
     }
+    return 0;
+}
+
+/* Each position once, in the order of their first mention. They were checked: each is below every item's length. */
+static int find_rows(struct request *request, struct logits_plan *plan)
+{
+    int64_t length = request->job.items[0].inputs[0].length, n_rows = 0;
+    int32_t *rows, *places, *found;
+
+    if (!plan->positions)
+        return 0;
+    if (request_charge(request, (2 * plan->n_positions + length) * (int64_t)sizeof *rows))
+        return -1;
+    rows = request_memory(request, plan->n_positions, sizeof *rows);
+    places = request_memory(request, plan->n_positions, sizeof *places);
+    found = request_memory(request, length, sizeof *found); /* 1 + place of a position; 0: not mentioned yet */
+    if (!rows || !places || !found)
+        return -1;
+    for (int64_t i = 0; i < plan->n_positions; i++) {
+        int32_t position = plan->positions[i];
+
+        if (!found[position]) {
+            rows[n_rows++] = position;
+            found[position] = (int32_t)n_rows;
+        }
+        places[i] = found[position] - 1;
+    }
+    plan->rows = rows;
+    plan->n_rows = n_rows;
+    plan->places = n_rows < plan->n_positions ? places : NULL;
     return 0;
 }
 
@@ -88,24 +125,47 @@ static int64_t item_rows(const struct engine_item *item, const struct logits_pla
     return plan->rows ? plan->n_rows : plan->last ? 1 : item->inputs[0].length;
 }
 
+/* Rows of the answer: positions may be repeated. */
+static int64_t answer_rows(const struct engine_item *item, const struct logits_plan *plan)
+{
+    return plan->positions ? plan->n_positions : item_rows(item, plan);
+}
+
+/* Bytes of text at most: of an id with its comma; of its token, "\\u0000" or "[MASK]", with one; of a position and of
+ * what is around an item's lists. */
+enum { ID_TEXT = 11, TOKEN_TEXT = 10, POSITION_TEXT = 12, ITEM_TEXT = 64 };
+
+/* Counts what all items give and what the answer takes. -1: request->failure. */
+static int charge_output(struct request *request, const struct logits_plan *plan, int64_t columns, bool best,
+                         int64_t *floats)
+{
+    struct job *job = &request->job;
+    int64_t written = 0, rows = 0;
+
+    *floats = 0;
+    for (int64_t i = 0; i < job->n_items; i++) {
+        if (native_count_floats(request, item_rows(&job->items[i], plan), columns, floats) ||
+            native_count_floats(request, answer_rows(&job->items[i], plan), columns, &written))
+            return -1;
+        rows += answer_rows(&job->items[i], plan);
+    }
+    request->answer_bytes =
+        native_text_bytes(written, rows, plan->base64) + rows * POSITION_TEXT + job->n_items * ITEM_TEXT;
+    if (best)
+        request->answer_bytes += written * (ID_TEXT + TOKEN_TEXT);
+    return request_charge(request,
+                          request->answer_bytes + *floats * (int64_t)(sizeof(float) + (best ? sizeof(int32_t) : 0)));
+}
+
 /* Memory for the output of all items, or for the best of it. */
 static int want_output(struct request *request, const struct logits_body *body, const struct logits_plan *plan)
 {
     struct job *job = &request->job;
-    int64_t columns = body->top_k ? body->top_k : request->info->output_columns, floats = 0, rows = 0;
+    int64_t columns = body->top_k ? body->top_k : request->info->output_columns, floats;
     float *values;
     int32_t *best = NULL;
 
-    for (int64_t i = 0; i < job->n_items; i++) {
-        rows += item_rows(&job->items[i], plan);
-        if (native_count_floats(request, item_rows(&job->items[i], plan), columns, &floats))
-            return -1;
-    }
-    /* With top_k an id and its text go with each value; every row also has its position. */
-    request->answer_bytes = native_floats_bytes(floats, plan->base64) + 8 * rows;
-    if (body->top_k)
-        request->answer_bytes *= 3;
-    if (request_charge(request, request->answer_bytes))
+    if (charge_output(request, plan, columns, body->top_k > 0, &floats))
         return -1;
     values = request_memory(request, floats, sizeof *values);
     if (body->top_k)
@@ -160,7 +220,7 @@ static int read_body(struct request *request, json_t *json, struct logits_plan *
         return failure_set(&request->failure, FAILURE_INVALID,
                            "top_k is %" PRId64 ", the vocabulary of model \"%s\" has %" PRId64, body.top_k,
                            request_model_name(request), request->info->vocabulary);
-    if (want_output(request, &body, plan) || (plan->last && want_last(request)))
+    if (find_rows(request, plan) || want_output(request, &body, plan) || (plan->last && want_last(request)))
         return -1;
     return native_check(request, &body.inputs);
 }
@@ -180,43 +240,54 @@ enum outcome native_logits_read(struct request *request)
     return outcome;
 }
 
-static void write_positions(struct writer *writer, const struct engine_item *item)
+/* Where the answer's row is among the item's rows. */
+static int64_t place_of(const struct logits_plan *plan, int64_t row)
+{
+    return plan->places ? plan->places[row] : row;
+}
+
+static void write_positions(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item)
 {
     writer_text(writer, "\"positions\":[");
-    for (int64_t row = 0; row < item->n_rows; row++) {
+    for (int64_t row = 0; row < answer_rows(item, plan); row++) {
         if (row > 0)
             writer_text(writer, ",");
-        writer_integer(writer, item->rows ? item->rows[row] : row);
+        writer_integer(writer, item->rows ? item->rows[place_of(plan, row)] : row);
     }
     writer_text(writer, "]");
 }
 
-static void write_best(struct writer *writer, const struct engine_item *item, bool text)
+static void write_best(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item, bool text)
 {
     char bytes[BYTE_TOKENIZER_BYTES];
 
-    for (int64_t i = 0; i < item->n_rows * item->top_k; i++) {
-        int32_t id = item->top_columns[i];
+    for (int64_t row = 0; row < answer_rows(item, plan); row++) {
+        const int32_t *ids = item->top_columns + place_of(plan, row) * item->top_k;
 
-        writer_text(writer, i % item->top_k ? "," : i ? "],[" : "[");
-        if (text)
-            writer_string(writer, bytes, (size_t)byte_tokenizer_bytes(id, bytes));
-        else
-            writer_integer(writer, id);
+        for (int64_t i = 0; i < item->top_k; i++) {
+            writer_text(writer, i > 0 ? "," : row > 0 ? "],[" : "[");
+            if (text)
+                writer_string(writer, bytes, (size_t)byte_tokenizer_bytes(ids[i], bytes));
+            else
+                writer_integer(writer, ids[i]);
+        }
     }
     writer_text(writer, "]");
 }
 
-static void write_values(struct writer *writer, const float *values, int64_t rows, int64_t columns, bool base64)
+static void write_values(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item,
+                         const float *values, int64_t columns)
 {
     writer_text(writer, ",\"logits\":[");
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = 0; row < answer_rows(item, plan); row++) {
+        const float *first = values + place_of(plan, row) * columns;
+
         if (row > 0)
             writer_text(writer, ",");
-        if (base64)
-            writer_base64(writer, values + row * columns, columns);
+        if (plan->base64)
+            writer_base64(writer, first, columns);
         else
-            writer_floats(writer, values + row * columns, columns);
+            writer_floats(writer, first, columns);
     }
     writer_text(writer, "]");
 }
@@ -226,23 +297,24 @@ int native_logits_answer(struct request *request)
     const struct logits_plan *plan = request->options;
     struct writer *writer = &request->answer;
 
+    writer_reserve(writer, (size_t)request->answer_bytes);
     writer_text(writer, "[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
         const struct engine_item *item = &request->job.items[i];
 
         writer_text(writer, i > 0 ? ",{" : "{");
-        write_positions(writer, item);
+        write_positions(writer, plan, item);
         if (item->top_k) {
             writer_text(writer, ",\"tokens\":[");
-            write_best(writer, item, false);
+            write_best(writer, plan, item, false);
             if (request->info->tokenizer == TOKENIZER_BYTE) {
                 writer_text(writer, "],\"text\":[");
-                write_best(writer, item, true);
+                write_best(writer, plan, item, true);
             }
             writer_text(writer, "]");
-            write_values(writer, item->top_values, item->n_rows, item->top_k, plan->base64);
+            write_values(writer, plan, item, item->top_values, item->top_k);
         } else {
-            write_values(writer, item->output, item->n_rows, request->info->output_columns, plan->base64);
+            write_values(writer, plan, item, item->output, request->info->output_columns);
         }
         writer_text(writer, "}");
     }

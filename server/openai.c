@@ -59,6 +59,7 @@ static int embeddings_answer(struct request *request)
     struct writer *writer = &request->answer;
     int64_t tokens = 0;
 
+    writer_reserve(writer, (size_t)request->answer_bytes);
     writer_text(writer, "{\"object\":\"list\",\"data\":[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
         writer_format(writer, "%s{\"object\":\"embedding\",\"index\":%" PRId64 ",\"embedding\":", i > 0 ? "," : "", i);

@@ -1,10 +1,15 @@
 /* request: memory and model of one request. */
 #include "server/request.h"
 
+#include <malloc.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* After JSON of this much memory is gone, the allocator gives its pages back: they lie between others, and the next
+ * request may never need as many. It takes milliseconds. */
+#define TRIM_BYTES (INT64_C(16) << 20)
 
 struct block {
     struct block *next;
@@ -17,19 +22,35 @@ void request_open(struct request *request, struct service *service, const char *
     request->service = service;
     request->body = body;
     request->body_length = body_length;
+    request->memory.budget = &service->results;
     request->answer_type = "application/json";
 }
 
-void request_close(struct request *request)
+static void free_blocks(struct request *request)
 {
     for (struct block *block = request->blocks, *next; block; block = next) {
         next = block->next;
         free(block);
     }
     request->blocks = NULL;
+}
+
+void request_close(struct request *request)
+{
+    free_blocks(request);
     writer_free(&request->answer);
-    budget_take(&request->service->results, -request->charged);
-    request->charged = 0;
+    share_end(&request->memory);
+}
+
+void request_answered(struct request *request)
+{
+    int64_t held = atomic_load(&request->memory.bytes), kept;
+
+    free_blocks(request);
+    writer_shrink(&request->answer);
+    kept = (int64_t)request->answer.capacity;
+    if (kept < held)
+        share_give(&request->memory, held - kept);
 }
 
 void *request_memory(struct request *request, int64_t count, size_t size)
@@ -53,25 +74,48 @@ void *request_memory(struct request *request, int64_t count, size_t size)
 
 int request_charge(struct request *request, int64_t bytes)
 {
-    struct budget *results = &request->service->results;
+    int64_t held = atomic_load(&request->memory.bytes), most = budget_most(request->memory.budget);
 
-    if (bytes > results->limit - request->charged)
+    if (bytes > most - held)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "the results would take %lld bytes, this server gives them %lld: ask for fewer inputs at "
-                           "once, for less of each, or for top_k",
-                           (long long)bytes, (long long)results->limit);
-    if (!budget_take(results, bytes))
+                           "the request would take %lld bytes of memory, this server gives one %lld: ask for fewer "
+                           "inputs at once, for less of each, or for top_k",
+                           (long long)bytes + held, (long long)most);
+    if (!share_take(&request->memory, bytes))
         return failure_set(&request->failure, FAILURE_OVERLOADED,
-                           "the results of other requests take the memory that this one needs; try again later");
-    request->charged += bytes;
+                           "other requests take the memory that this one needs; try again later");
     return 0;
+}
+
+json_t *request_json(struct request *request, const char *text, size_t length)
+{
+    int64_t bytes = json_body_memory(text, length), most = budget_most(request->memory.budget);
+
+    if (bytes > most) {
+        failure_set(&request->failure, FAILURE_TOO_LARGE,
+                    "the body's JSON would take %lld bytes of memory, this server gives a request %lld: send less at "
+                    "once",
+                    (long long)bytes, (long long)most);
+        return NULL;
+    }
+    if (request_charge(request, bytes))
+        return NULL;
+    request->json_bytes = bytes;
+    return json_body_parse(text, length, &request->failure);
+}
+
+void request_read_done(struct request *request)
+{
+    share_give(&request->memory, request->json_bytes);
+    if (request->json_bytes >= TRIM_BYTES)
+        malloc_trim(0);
+    request->json_bytes = 0;
 }
 
 int request_model(struct request *request, const char *name)
 {
     const struct http_options *options = &request->service->options;
-    char names[256] = "";
-    size_t length = 0;
+    char names[256] = "", quoted[128];
 
     for (int64_t i = 0; i < options->n_models; i++) {
         if (!name || strcmp(options->models[i].name, name) == 0) {
@@ -80,9 +124,10 @@ int request_model(struct request *request, const char *name)
             return 0;
         }
     }
-    for (int64_t i = 0; i < options->n_models && length < sizeof names; i++)
-        length += (size_t)snprintf(names + length, sizeof names - length, "%s\"%s\"", i > 0 ? ", " : "",
-                                   options->models[i].name);
+    for (int64_t i = 0; i < options->n_models; i++) {
+        snprintf(quoted, sizeof quoted, "\"%s\"", options->models[i].name);
+        text_list_add(names, sizeof names, quoted);
+    }
     return failure_set(&request->failure, FAILURE_NO_MODEL, "there is no model \"%.100s\" here, only %s",
                        name ? name : "", names);
 }

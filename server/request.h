@@ -10,12 +10,13 @@
 #include "server/budget.h"
 #include "server/failure.h"
 #include "server/http.h"
+#include "server/json_body.h"
 #include "server/writer.h"
 
 /* What all requests share. */
 struct service {
     struct http_options options;
-    struct budget results; /* memory of results and answers that are not sent yet */
+    struct budget results; /* memory of requests: their JSON while it is read, inputs, results, answers until sent */
     int64_t opened_ns;     /* CLOCK_MONOTONIC */
     int64_t opened_s;      /* since 1970 */
     _Atomic int64_t connections;
@@ -35,7 +36,8 @@ struct request {
     const struct model_info *info; /* of the model that the request named */
     void *options;                 /* the route's own, in request memory */
     int64_t answer_bytes;          /* about how long the answer will be */
-    int64_t charged;               /* taken from service->results */
+    struct share memory;           /* of service->results */
+    int64_t json_bytes;            /* of it, for the JSON of the body until request_read_done */
 
     struct writer answer;
     const char *answer_type;     /* a media type that lives for ever */
@@ -52,8 +54,20 @@ void request_close(struct request *request);
 /* Zeroed memory for count values of `size` bytes. NULL: request->failure says so. */
 void *request_memory(struct request *request, int64_t count, size_t size);
 
-/* Counts bytes of results and answer towards the bound on them, before they are allocated. -1: request->failure. */
+/* Counts bytes of inputs, results and answer towards the bound on them, before they are allocated. -1:
+ * request->failure. */
 int request_charge(struct request *request, int64_t bytes);
+
+/* json_body_parse of `length` bytes of text, once the memory that it may take has been counted. A new reference, to be
+ * given up before request_read_done. NULL: request->failure. Once a request. */
+json_t *request_json(struct request *request, const char *text, size_t length);
+
+/* After `read`: the JSON is gone, and so is what was counted for it. */
+void request_read_done(struct request *request);
+
+/* After `answer`: all memory goes but the answer's, which may be read slowly. Only the answer, the failure and the
+ * job's times and counts may be looked at from now on. */
+void request_answered(struct request *request);
 
 /* Sets model_index and info; NULL: the first model. -1: no model has that name. */
 int request_model(struct request *request, const char *name);

@@ -3,11 +3,12 @@
 
 #include "server/native.h"
 #include "server/openai.h"
+#include "server/v2.h"
 
 #include <string.h>
 
 /* The first whose prefix fits a path answers for it; the native one fits all and so is the last. */
-static const struct dialect *const dialects[] = {&openai_dialect, &native_dialect};
+static const struct dialect *const dialects[] = {&openai_dialect, &v2_dialect, &native_dialect};
 enum { N_DIALECTS = sizeof dialects / sizeof dialects[0] };
 
 int dialect_status(const struct dialect *dialect, enum failure_kind kind)

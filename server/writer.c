@@ -1,6 +1,7 @@
 /* writer: text that grows. */
 #include "server/writer.h"
 
+#include "config/config.h"
 #include "server/float_text.h"
 
 #include <stdarg.h>
@@ -45,6 +46,16 @@ static char *room(struct writer *writer, size_t more)
 void writer_reserve(struct writer *writer, size_t more)
 {
     room(writer, more);
+}
+
+void writer_shrink(struct writer *writer)
+{
+    char *data = writer->length > 0 && writer->length < writer->capacity ? realloc(writer->data, writer->length) : NULL;
+
+    if (!data)
+        return;
+    writer->data = data;
+    writer->capacity = writer->length;
 }
 
 void writer_bytes(struct writer *writer, const char *bytes, size_t length)
@@ -94,31 +105,6 @@ void writer_integer(struct writer *writer, int64_t value)
     writer_bytes(writer, digits + at, sizeof digits - (size_t)at);
 }
 
-/* The length of the well-formed UTF-8 sequence at `bytes`; 0 when there is none, and then *wrong is how many bytes
- * make one U+FFFD (the longest start of a sequence that could have gone on well). */
-static size_t utf8_sequence(const unsigned char *bytes, size_t length, size_t *wrong)
-{
-    unsigned char lead = bytes[0];
-    size_t wanted = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : (lead & 0xF0) == 0xE0 ? 3 : 4;
-
-    *wrong = 1;
-    if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4)
-        return 0;
-    for (size_t i = 1; i < wanted; i++) {
-        unsigned char low = 0x80, high = 0xBF;
-
-        if (i == 1) {
-            low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-            high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-        }
-        if (i >= length || bytes[i] < low || bytes[i] > high) {
-            *wrong = i;
-            return 0;
-        }
-    }
-    return wanted;
-}
-
 static void write_escaped(struct writer *writer, unsigned char character)
 {
     static const char hex[] = "0123456789abcdef";
@@ -142,13 +128,14 @@ void writer_string(struct writer *writer, const char *bytes, size_t length)
 
     writer_bytes(writer, "\"", 1);
     while (at < length) {
-        size_t wrong, sequence;
+        uint32_t code;
+        size_t sequence;
 
         if (in[at] >= 0x20 && in[at] < 0x7F && in[at] != '"' && in[at] != '\\') {
             at++;
             continue;
         }
-        sequence = utf8_sequence(in + at, length - at, &wrong);
+        sequence = text_character(bytes + at, length - at, &code);
         if (sequence > 1) {
             at += sequence;
             continue;
@@ -158,7 +145,7 @@ void writer_string(struct writer *writer, const char *bytes, size_t length)
             write_escaped(writer, in[at]);
         else
             writer_text(writer, "\xEF\xBF\xBD");
-        at += sequence ? sequence : wrong;
+        at += sequence ? sequence : code;
         plain = at;
     }
     writer_bytes(writer, bytes + plain, at - plain);

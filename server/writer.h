@@ -15,6 +15,7 @@ struct writer {
 
 void writer_free(struct writer *writer);
 void writer_reserve(struct writer *writer, size_t more); /* an estimate spares copies; it need not hold */
+void writer_shrink(struct writer *writer);               /* what is reserved and not used goes */
 void writer_bytes(struct writer *writer, const char *bytes, size_t length);
 void writer_text(struct writer *writer, const char *text); /* as it is */
 void writer_format(struct writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -107,11 +107,10 @@ static int parse_tensor(const json_t *entry, const char *data, size_t data_size,
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     const char *key;
     json_t *value;
-    json_object_foreach(
-        (json_t *)entry, key,
-        value) if (strcmp(key, keys[0]) != 0 && strcmp(key, keys[1]) != 0 &&
-                   strcmp(key, keys[2]) !=
-                       0) return error_set(error, "unknown key " SHOWN "; expected dtype, shape and data_offsets", key);
+    json_object_foreach ((json_t *)entry, key, value) {
+        if (strcmp(key, keys[0]) != 0 && strcmp(key, keys[1]) != 0 && strcmp(key, keys[2]) != 0)
+            return error_set(error, "unknown key " SHOWN "; expected dtype, shape and data_offsets", key);
+    }
     for (int i = 0; i < 3; i++)
         if (!json_object_get(entry, keys[i]))
             return error_set(error, "the key %s is missing", keys[i]);
@@ -163,8 +162,7 @@ static int parse_tensors(struct safetensors *table, const char *data, size_t dat
         return error_set(error, "out of memory for %zu tensors", count);
     const char *name;
     json_t *entry;
-    json_object_foreach(table->header, name, entry)
-    {
+    json_object_foreach (table->header, name, entry) {
         if (strcmp(name, METADATA_KEY) == 0)
             continue;
         struct weights_tensor *tensor = &table->tensors[table->n_tensors++];
@@ -196,8 +194,7 @@ static int add_aliases(struct safetensors *table, const json_t *metadata, struct
     struct safetensors_name *alias = table->names + table->n_names;
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)metadata, key, value)
-    {
+    json_object_foreach ((json_t *)metadata, key, value) {
         if (!json_is_string(value))
             return error_set(error, METADATA_KEY ": the value of '" SHOWN "' is not a string", key);
         const struct safetensors_name *stored = find_name(table, json_string_value(value));

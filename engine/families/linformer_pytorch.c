@@ -283,6 +283,9 @@ static int attention_heads(struct plan_builder *builder, const struct arguments 
     struct arguments layer = *arguments;
     layer.dim_k = dim_k;
     struct matrix e, f;
+    if (arguments->method == METHOD_CONVOLUTION && dim_k > arguments->input_size)
+        return plan_fail(builder, "method \"convolution\": dim_k %lld is more than input_size %lld", (long long)dim_k,
+                         (long long)arguments->input_size);
     take_projections(builder, &layer, dim_k, prefix, &e, &f);
     if (masks.input != PLAN_NONE) {
         keys = plan_mask_rows(builder, keys, masks.input);
@@ -294,6 +297,11 @@ static int attention_heads(struct plan_builder *builder, const struct arguments 
         keys = project(builder, &layer, keys, e);
         values = project(builder, &layer, values, f);
     }
+    int64_t stride = arguments->input_size / dim_k;
+    int64_t k = arguments->method == METHOD_CONVOLUTION ? arguments->input_size / stride : dim_k;
+    if (causal && !arguments->full_attention && k != arguments->dim_k)
+        return plan_fail(builder, "causal: the class's mask has dim_k %lld columns, but a layer attends to %lld rows",
+                         (long long)arguments->dim_k, (long long)k);
     bool padded_keys = arguments->full_attention && builder->plan->padding == PADDING_MASKED;
     return plan_attend(builder, queries, keys, values,
                        (struct plan_attention){
@@ -520,8 +528,7 @@ static json_t *side_kwargs(const json_t *kwargs, const char *prefix, const char 
     json_t *side = json_object();
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)kwargs, key, value)
-    {
+    json_object_foreach ((json_t *)kwargs, key, value) {
         size_t length = strlen(prefix);
         if (strncmp(key, prefix, length) == 0)
             json_object_set(side, key + length, value);

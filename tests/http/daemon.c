@@ -191,7 +191,7 @@ struct answer daemon_call(const struct daemon *daemon, const struct call *call)
     answer.headers = head.data ? head.data : strdup("");
     answer.body = body.data ? body.data : strdup("");
     answer.length = body.length;
-    answer.json = json_loadb(answer.body, answer.length, JSON_DECODE_ANY, NULL);
+    answer.json = json_loadb(answer.body, answer.length, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     return answer;
 }
 

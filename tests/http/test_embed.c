@@ -195,6 +195,38 @@ static void what_is_too_long_is_cut_on_request(void **state)
     json_decref(left);
 }
 
+/* LinformerSelfAttention takes any number of queries, but without `context` the rows are its keys too. */
+static void the_limit_is_that_of_the_keys(void **state)
+{
+    enum { LIMIT = 24, ROWS = LIMIT + 2, DIM = 32 };
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linformer_attention"));
+    json_t *rows = json_array(), *body = json_pack("{s:o,s:b}", "embeddings", rows, "truncate", 1);
+    struct answer info = daemon_get(daemon, "/info");
+    json_t *list;
+    char *text;
+
+    (void)state;
+    for (int i = 0; i < ROWS * DIM; i++) {
+        if (i % DIM == 0)
+            json_array_append_new(rows, json_array());
+        json_array_append_new(json_array_get(rows, (size_t)(i / DIM)), json_real(i % 7));
+    }
+    assert_int_equal(json_integer_value(json_object_get(info.json, "max_input_length")), LIMIT);
+    answer_free(&info);
+    text = json_dumps(body, 0);
+    list = daemon_post_json(daemon, "/embed_all", text);
+    assert_int_equal(json_array_size(json_array_get(list, 0)), LIMIT);
+    free(text);
+    json_decref(list);
+    json_object_del(body, "truncate");
+    text = json_dumps(body, 0);
+    expect_failure(daemon, "/embed_all", text, 422, "Validation",
+                   "has 26 tokens, model \"linformer_attention\" takes at");
+    free(text);
+    json_decref(body);
+    daemon_stop(daemon);
+}
+
 static void answers_tell_times_and_tokens(void **state)
 {
     static const char *const names[] = {"x-total-time", "x-queue-time", "x-inference-time", "x-compute-tokens"};
@@ -287,6 +319,21 @@ static void decode_undoes_tokenize(void **state)
     json_decref(many);
 }
 
+/* What /decode gives, /embed takes. */
+static void a_text_may_hold_nul(void **state)
+{
+    json_t *text = daemon_post_json(the_daemon, "/decode", "{\"ids\": [3]}");
+    json_t *vector = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [\"\\u0000\"]}");
+    json_t *same = daemon_post_json(the_daemon, "/embed", "{\"inputs\": [[3]]}");
+
+    (void)state;
+    assert_int_equal(json_string_length(json_array_get(text, 0)), 1);
+    assert_true(json_equal(vector, same));
+    json_decref(text);
+    json_decref(vector);
+    json_decref(same);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,10 +343,12 @@ int main(void)
         cmocka_unit_test(poolings_agree_with_embed_all),
         cmocka_unit_test(base64_holds_the_same_floats),
         cmocka_unit_test(what_is_too_long_is_cut_on_request),
+        cmocka_unit_test(the_limit_is_that_of_the_keys),
         cmocka_unit_test(answers_tell_times_and_tokens),
         cmocka_unit_test(large_requests_have_the_results_of_small_ones),
         cmocka_unit_test(tokenize_tells_ids_and_places),
         cmocka_unit_test(decode_undoes_tokenize),
+        cmocka_unit_test(a_text_may_hold_nul),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

@@ -104,6 +104,32 @@ static void top_k_is_the_best_of_all(void **state)
     json_decref(best);
 }
 
+static void positions_may_be_repeated(void **state)
+{
+    static const int positions[] = {0, 0, 1, 1, 0};
+    json_t *each = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6], \"positions\": [0, 1], \"top_k\": 2}");
+    json_t *list =
+        daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6], \"positions\": [0, 0, 1, 1, 0], \"top_k\": 2}");
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(positions); i++) {
+        size_t place = (size_t)positions[i];
+
+        assert_int_equal(json_number_at(json_object_get(only(list), "positions"), i), positions[i]);
+        for (size_t k = 0; k < 2; k++) {
+            const char *key = ((const char *const[]){"logits", "tokens"})[k];
+
+            assert_int_equal(json_array_size(json_object_get(only(list), key)), LENGTH(positions));
+            assert_true(json_equal(json_array_get(json_object_get(only(list), key), i),
+                                   json_array_get(json_object_get(only(each), key), place)));
+        }
+    }
+    json_decref(each);
+    json_decref(list);
+    expect_failure(the_daemon, "/logits", "{\"inputs\": [5, 6], \"positions\": [0, 0, 2]}", 422, "Validation",
+                   "positions[2] is 2, but inputs has 2 tokens");
+}
+
 static void softmax_sums_to_one(void **state)
 {
     json_t *list = daemon_post_json(the_daemon, "/logits", "{\"inputs\": [5, 6], \"softmax\": true}");
@@ -199,15 +225,11 @@ static void positions_and_top_k_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_positions_are_the_default),
-        cmocka_unit_test(some_positions_are_the_same_rows),
-        cmocka_unit_test(last_is_each_inputs_own),
-        cmocka_unit_test(top_k_is_the_best_of_all),
-        cmocka_unit_test(softmax_sums_to_one),
-        cmocka_unit_test(base64_is_a_string_a_row),
-        cmocka_unit_test(models_are_chosen_by_name),
-        cmocka_unit_test(rows_of_floats_are_checked),
-        cmocka_unit_test(positions_and_top_k_are_checked),
+        cmocka_unit_test(all_positions_are_the_default), cmocka_unit_test(some_positions_are_the_same_rows),
+        cmocka_unit_test(last_is_each_inputs_own),       cmocka_unit_test(top_k_is_the_best_of_all),
+        cmocka_unit_test(positions_may_be_repeated),     cmocka_unit_test(softmax_sums_to_one),
+        cmocka_unit_test(base64_is_a_string_a_row),      cmocka_unit_test(models_are_chosen_by_name),
+        cmocka_unit_test(rows_of_floats_are_checked),    cmocka_unit_test(positions_and_top_k_are_checked),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

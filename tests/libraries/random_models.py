@@ -19,6 +19,9 @@ import torch
 from linear_attention_transformer import LinearAttentionTransformerLM
 from linear_attention_transformer.linear_attention_transformer import LinformerSettings
 from linformer import Linformer, LinformerLM
+from linformer_pytorch import Linformer as PytorchLinformer
+from linformer_pytorch import LinformerLM as PytorchLinformerLM
+from linformer_pytorch import Padder
 from safetensors.torch import save_model
 
 TOLERANCE = 1e-5
@@ -59,7 +62,41 @@ def random_linear_attention_lm(rng):
             dict(kwargs, linformer_settings={"k": k}), kwargs["max_seq_len"])
 
 
-FAMILIES = [random_linformer, random_linformer_lm, random_linear_attention_lm]
+def linformer_pytorch_kwargs(rng):
+    heads = rng.choice([1, 2, 3, 4])
+    size = rng.randint(1, 200)
+    kwargs = dict(input_size=size, channels=2 * heads * rng.randint(1, 20), dim_k=rng.randint(1, size),
+                  dim_ff=rng.randint(1, 100), nhead=heads, depth=rng.randint(1, 3),
+                  activation=rng.choice(["gelu", "relu"]), include_ff=rng.random() < 0.8,
+                  parameter_sharing=rng.choice(["none", "headwise", "kv", "layerwise"]),
+                  full_attention=rng.random() < 0.2, causal=rng.random() < 0.4)
+    if rng.random() < 0.4:
+        kwargs["dim_d"] = rng.randint(1, 50)
+    if rng.random() < 0.3:
+        kwargs["w_o_intermediate_dim"] = rng.randint(1, 50)
+    if kwargs["parameter_sharing"] != "layerwise" and kwargs["include_ff"] and rng.random() < 0.4:
+        kwargs["ff_intermediate"] = rng.randint(1, 60)
+    if rng.random() < 0.3 and not kwargs["causal"]:  # its causal mask does not fit reduced layers
+        kwargs["k_reduce_by_layer"] = rng.randint(1, 10)
+    if size % kwargs["dim_k"] == 0 and rng.random() < 0.7 and not kwargs.get("k_reduce_by_layer"):
+        kwargs["method"] = "convolution"
+    return kwargs
+
+
+def random_linformer_pytorch(rng):
+    kwargs = linformer_pytorch_kwargs(rng)
+    return Padder(PytorchLinformer(**kwargs)), "linformer_pytorch.Linformer", kwargs, kwargs["input_size"]
+
+
+def random_linformer_pytorch_lm(rng):
+    kwargs = dict(linformer_pytorch_kwargs(rng), num_tokens=rng.randint(2, 1500), return_emb=rng.random() < 0.2)
+    if rng.random() < 0.4:
+        kwargs["emb_dim"] = 2 * rng.randint(1, 40)
+    return Padder(PytorchLinformerLM(**kwargs)), "linformer_pytorch.LinformerLM", kwargs, kwargs["input_size"]
+
+
+FAMILIES = [random_linformer, random_linformer_lm, random_linear_attention_lm, random_linformer_pytorch,
+            random_linformer_pytorch_lm]
 
 
 def post(url, body):
@@ -89,9 +126,11 @@ class Daemon:
 
 
 def found_outputs(url, kwargs, inputs):
-    if "num_tokens" in kwargs:
-        return [item["logits"] for item in post(url + "/logits", {"inputs": [x.tolist() for x in inputs]})]
-    return post(url + "/embed_all", {"embeddings": [x.tolist() for x in inputs]})
+    if "num_tokens" not in kwargs:
+        return post(url + "/embed_all", {"embeddings": [x.tolist() for x in inputs]})
+    if kwargs.get("return_emb"):
+        return post(url + "/embed_all", {"inputs": [x.tolist() for x in inputs]})
+    return [item["logits"] for item in post(url + "/logits", {"inputs": [x.tolist() for x in inputs]})]
 
 
 def compare(rng, binary, make):
@@ -104,9 +143,9 @@ def compare(rng, binary, make):
     if "num_tokens" in kwargs:
         inputs = [torch.randint(0, kwargs["num_tokens"], (n,)) for n in lengths]
     else:
-        inputs = [torch.randn(n, kwargs["dim"]) for n in lengths]
+        inputs = [torch.randn(n, kwargs.get("dim") or kwargs["channels"]) for n in lengths]
     with tempfile.TemporaryDirectory() as folder:
-        save_model(model, f"{folder}/model.safetensors")
+        save_model(model.net if isinstance(model, Padder) else model, f"{folder}/model.safetensors")
         pathlib.Path(folder, "config.json").write_text(json.dumps({"architecture": architecture, "kwargs": kwargs}))
         with Daemon(binary, folder) as daemon, torch.no_grad():
             found = found_outputs(daemon.url, kwargs, inputs)

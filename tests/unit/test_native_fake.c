@@ -1,10 +1,12 @@
 /* The native routes on a fake engine, whose results a test can foretell. */
+#include "server/native.h"
 #include "tests/http/native_call.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -91,6 +93,203 @@ static void the_best_have_their_text(void **state)
     json_decref(list);
 }
 
+/* Every result is a float of the longest text. */
+static int run_with_long_floats(struct model *model, const struct engine_item *items, int64_t n_items,
+                                struct error *error)
+{
+    const float longest = -1.2345679e-5f;
+
+    if (model_run(model, items, n_items, error))
+        return -1;
+    for (int64_t i = 0; i < n_items; i++) {
+        const struct engine_item *item = &items[i];
+        const struct model_info *info = model_info(model);
+
+        for (int64_t n = 0; item->pooled && n < info->hidden_columns; n++)
+            item->pooled[n] = longest;
+        for (int64_t n = 0; item->hidden && n < item->inputs[0].length * info->hidden_columns; n++)
+            item->hidden[n] = longest;
+        for (int64_t n = 0; item->output && n < item->n_rows * info->output_columns; n++)
+            item->output[n] = longest;
+        for (int64_t n = 0; item->top_values && n < item->n_rows * item->top_k; n++)
+            item->top_values[n] = longest;
+    }
+    return 0;
+}
+
+/* Bodies of nothing but brackets, commas, keys or texts: what is counted is at least what is taken. */
+static void counted_memory_is_enough(void **state)
+{
+    static const char *const repeated[] = {"{}",           "[]",      "1", "0.5", "\"\"", "\"abc\\n\\\"\"",
+                                           "{\"a\":[{}]}", "[[[[]]]]"};
+    enum { COUNT = 20000 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof repeated / sizeof repeated[0]; i++) {
+        struct writer body = {0};
+        struct failure failure;
+        struct mallinfo2 before = mallinfo2();
+
+        writer_text(&body, "{\"inputs\":[");
+        for (int n = 0; n < COUNT; n++)
+            writer_format(&body, "%s%s", n ? "," : "", repeated[i]);
+        writer_text(&body, "]}");
+        before = mallinfo2();
+        json_t *json = json_body_parse(body.data, body.length, &failure);
+        struct mallinfo2 after = mallinfo2();
+        assert_non_null(json);
+        assert_true(json_body_memory(body.data, body.length) >=
+                    (int64_t)(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd));
+        json_decref(json);
+        writer_free(&body);
+    }
+}
+
+static void json_has_a_bound(void **state)
+{
+    struct budget *budget = &native_service.results;
+    int64_t limit = budget->limit;
+    struct request request;
+
+    (void)state;
+    budget->limit = 2000;
+    expect_failure("/embed", "{\"inputs\":[{},{},{},{},{},{},{},{},{},{}]}", FAILURE_TOO_LARGE,
+                   "the body's JSON would take 4056 bytes of memory, this server gives a request 2000: send less at "
+                   "once");
+    budget->used = 1990;
+    expect_failure("/embed", "{\"inputs\":[1]}", FAILURE_OVERLOADED,
+                   "other requests take the memory that this one needs; try again later");
+    assert_int_equal(budget->used, 1990);
+    budget->used = 0;
+    budget->limit = limit;
+    assert_int_equal(native_call("/embed", "{\"inputs\":\"a\"}", 14, &request), 0);
+    request_read_done(&request);
+    int64_t held = budget->used;
+    request_answered(&request);
+    assert_int_equal(budget->used, request.answer.length);
+    assert_true(held > budget->used);
+    request_close(&request);
+    assert_int_equal(budget->used, 0);
+}
+
+/* The last of it is for the small ones. */
+static void large_requests_leave_room_for_small_ones(void **state)
+{
+    struct budget budget = {.limit = 1000, .reserve = 200, .small = 50};
+    struct share large = {&budget, 0}, small = {&budget, 0};
+
+    (void)state;
+    assert_false(share_take(&large, 801));
+    assert_true(share_take(&large, 800));
+    assert_true(share_take(&small, 50));
+    assert_false(share_take(&small, 1));
+    assert_int_equal(share_end(&large), 800);
+    assert_int_equal(share_end(&large), 0);
+    assert_true(share_take(&small, 700));
+    share_end(&small);
+    assert_int_equal(budget.used, 0);
+}
+
+static void texts_may_hold_nul(void **state)
+{
+    json_t *tokens = expect_answer("/tokenize", "{\"inputs\": \"a\\u0000b\"}");
+
+    (void)state;
+    assert_int_equal(json_array_size(json_array_get(tokens, 0)), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(json_array_get(tokens, 0), 1), "id")), 3);
+    json_decref(tokens);
+    expect_failure("/embed", "{\"inputs\": \"a\", \"pooling\": \"mean\\u0000\"}", FAILURE_INVALID,
+                   "pooling holds a NUL character");
+    expect_failure("/embed", "{\"inputs\": \"a\", \"model\": \"bytes\\u0000\"}", FAILURE_INVALID,
+                   "model holds a NUL character");
+    expect_failure("/logits", "{\"inputs\": \"a\", \"positions\": \"all\\u0000\"}", FAILURE_INVALID,
+                   "positions holds a NUL character");
+    expect_failure("/embed", "{\"inp\\u0000uts\": \"a\"}", FAILURE_MALFORMED,
+                   "the body is not JSON: line 1 column 15: a NUL character in a key is not taken");
+}
+
+/* A mebibyte of text for 64 ids: no more than these are made of it. */
+static void truncated_texts_cost_what_is_kept(void **state)
+{
+    enum { LENGTH = 1 << 20 };
+    char *body = malloc(LENGTH + 64);
+    int64_t limit = native_service.results.limit, begun, end;
+    struct request request;
+
+    (void)state;
+    begun = sprintf(body, "{\"truncate\": true, \"inputs\": \"");
+    memset(body + begun, 'x', LENGTH);
+    end = begun + LENGTH;
+    end += sprintf(body + end, "\"}");
+    assert_int_equal(native_call("/embed", body, (size_t)end, &request), 0);
+    request_read_done(&request);
+    assert_in_range(native_service.results.used, FAKE_MAX_LENGTH * sizeof(int32_t), 4096);
+    request_close(&request);
+    native_service.results.limit = limit;
+    free(body);
+}
+
+/* However long the numbers are: what is counted for the answer is never less than the answer. */
+static void answers_are_no_longer_than_counted(void **state)
+{
+    static const char *const bodies[][2] = {
+        {"/embed", "{\"inputs\": [\"abc\", \"d\"], \"normalize\": false}"},
+        {"/embed_all", "{\"inputs\": [\"abc\", \"d\"]}"},
+        {"/embed_all", "{\"inputs\": [\"abc\", \"d\"], \"encoding_format\": \"base64\"}"},
+        {"/logits", "{\"inputs\": [\"abc\", \"d\"]}"},
+        {"/logits", "{\"inputs\": [\"abc\", \"d\"], \"top_k\": 259}"},
+        {"/logits", "{\"inputs\": \"abc\", \"positions\": [2,2,2,2,2,2,2,1], \"top_k\": 1}"},
+        {"/v1/embeddings", "{\"input\": [\"abc\", \"d\"]}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        struct request request;
+
+        fake_reset();
+        native_run = run_with_long_floats;
+        assert_int_equal(native_call(bodies[i][0], bodies[i][1], strlen(bodies[i][1]), &request), 0);
+        native_run = model_run;
+        request_read_done(&request);
+        assert_true(request.answer.length <= (size_t)request.answer_bytes);
+        assert_true(request.answer_bytes <= native_service.results.used);
+        assert_int_equal(request.answer.capacity, request.answer_bytes); /* it never had to grow */
+        request_close(&request);
+    }
+}
+
+static void positions_are_computed_once(void **state)
+{
+    json_t *list = expect_answer("/logits", "{\"inputs\": \"abc\", \"positions\": [2,2,0,2,2]}");
+    json_t *rows = json_object_get(json_array_get(list, 0), "logits");
+
+    (void)state;
+    assert_int_equal(json_array_size(rows), 5);
+    for (size_t i = 0; i < 5; i++)
+        assert_true(value_at(rows, i, 7) == fake_output(i == 2 ? 'a' + 3 : 'c' + 3, i == 2 ? 0 : 2, 7));
+    json_decref(list);
+    expect_failure("/logits", "{\"inputs\": \"abc\", \"positions\": [0,0,0,0,3]}", FAILURE_INVALID,
+                   "positions[4] is 3, but inputs has 3 tokens");
+}
+
+/* More floats than can be counted are refused before anything is taken for them. */
+static void counts_do_not_overflow(void **state)
+{
+    int64_t limit = native_service.results.limit;
+    struct request request;
+    int64_t floats = 0;
+
+    (void)state;
+    native_service.results.limit = INT64_MAX;
+    request_open(&request, &native_service, "", 0);
+    assert_int_equal(native_count_floats(&request, INT64_MAX / 300, 1, &floats), 0);
+    assert_true(native_text_bytes(floats, floats, false) > 0);
+    assert_int_equal(native_count_floats(&request, INT64_MAX / 300, 1, &floats), -1);
+    assert_int_equal(native_count_floats(&request, INT64_MAX / 300, 1000, &floats), -1);
+    request_close(&request);
+    native_service.results.limit = limit;
+}
+
 static void results_have_a_bound(void **state)
 {
     int64_t limit = native_service.results.limit;
@@ -99,11 +298,11 @@ static void results_have_a_bound(void **state)
     native_service.results.limit = 10000;
     expect_failure(
         "/logits", "{\"inputs\": \"abc\"}", FAILURE_INVALID,
-        "the results would take 12456 bytes, this server gives them 10000: ask for fewer inputs at once, for "
+        "the request would take 17528 bytes of memory, this server gives one 10000: ask for fewer inputs at once, for "
         "less of each, or for top_k");
     native_service.results.used = 9990;
     expect_failure("/logits", "{\"inputs\": \"abc\", \"top_k\": 1}", FAILURE_OVERLOADED,
-                   "the results of other requests take the memory that this one needs; try again later");
+                   "other requests take the memory that this one needs; try again later");
     assert_int_equal(native_service.results.used, 9990);
     native_service.results.used = 0;
     native_service.results.limit = limit;
@@ -143,6 +342,14 @@ int main(void)
         cmocka_unit_test(rows_are_those_of_their_input),
         cmocka_unit_test(vectors_are_cut_then_normalised),
         cmocka_unit_test(the_best_have_their_text),
+        cmocka_unit_test(counted_memory_is_enough),
+        cmocka_unit_test(json_has_a_bound),
+        cmocka_unit_test(large_requests_leave_room_for_small_ones),
+        cmocka_unit_test(texts_may_hold_nul),
+        cmocka_unit_test(truncated_texts_cost_what_is_kept),
+        cmocka_unit_test(answers_are_no_longer_than_counted),
+        cmocka_unit_test(positions_are_computed_once),
+        cmocka_unit_test(counts_do_not_overflow),
         cmocka_unit_test(results_have_a_bound),
         cmocka_unit_test(what_the_model_refuses_names_the_input),
     };

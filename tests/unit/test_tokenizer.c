@@ -12,8 +12,12 @@ static void expect_ids(const char *text, size_t length, int64_t count, const int
     int32_t ids[32];
 
     assert_int_equal(byte_tokenizer_count(text, length), count);
-    byte_tokenizer_encode(text, length, ids);
-    assert_memory_equal(ids, expected, (size_t)count * sizeof ids[0]);
+    for (int64_t skip = 0; skip <= count; skip++) {
+        ids[count - skip] = -1;
+        byte_tokenizer_encode(text, length, skip, count - skip, ids);
+        assert_memory_equal(ids, expected + skip, (size_t)(count - skip) * sizeof ids[0]);
+        assert_int_equal(ids[count - skip], -1);
+    }
 }
 
 static void bytes_are_ids(void **state)

@@ -1,0 +1,133 @@
+/* v2: the table of routes, health, metadata and the list of models. */
+#include "server/v2.h"
+
+static const char server_metadata[] =
+    "{\"name\":\"linformerd\",\"version\":\"" LINFORMERD_VERSION "\",\"extensions\":[\"binary_tensor_data\"]}";
+
+static enum outcome server_live(struct request *request)
+{
+    writer_text(&request->answer, "{\"live\":true}");
+    return OUTCOME_ANSWERED;
+}
+
+static bool is_ready(struct request *request)
+{
+    if (atomic_load(&request->service->ready))
+        return true;
+    failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is not ready: it starts, or it is about to stop");
+    return false;
+}
+
+static enum outcome server_ready(struct request *request)
+{
+    if (!is_ready(request))
+        return OUTCOME_FAILED;
+    writer_text(&request->answer, "{\"ready\":true}");
+    return OUTCOME_ANSWERED;
+}
+
+static enum outcome server_describe(struct request *request)
+{
+    writer_text(&request->answer, server_metadata);
+    return OUTCOME_ANSWERED;
+}
+
+/* ---- Models ---- */
+
+static enum outcome model_ready(struct request *request)
+{
+    if (request_model(request, request->parameter) || !is_ready(request))
+        return OUTCOME_FAILED;
+    writer_text(&request->answer, "{\"name\":");
+    writer_string0(&request->answer, request->parameter);
+    writer_text(&request->answer, ",\"ready\":true}");
+    return OUTCOME_ANSWERED;
+}
+
+static void write_tensor(struct writer *writer, const char *name, const char *datatype, const struct v2_shape *shape)
+{
+    writer_text(writer, "{\"name\":");
+    writer_string0(writer, name);
+    writer_format(writer, ",\"datatype\":\"%s\",\"shape\":", datatype);
+    v2_write_shape(writer, shape);
+    writer_text(writer, "}");
+}
+
+static enum outcome model_describe(struct request *request)
+{
+    static const struct v2_shape attention = {4, {-1, -1, -1, -1}}; /* batch, heads, n, k */
+    struct writer *writer = &request->answer;
+
+    if (request_model(request, request->parameter))
+        return OUTCOME_FAILED;
+    writer_text(writer, "{\"name\":");
+    writer_string0(writer, request->parameter);
+    writer_text(writer, ",\"versions\":[\"" V2_VERSION "\"],\"platform\":\"linformerd_safetensors\",\"inputs\":[");
+    for (int i = 0; i < request->info->n_inputs; i++) {
+        const struct model_input *input = &request->info->inputs[i];
+        struct v2_shape shape = v2_input_shape(input);
+
+        if (i > 0)
+            writer_text(writer, ",");
+        write_tensor(writer, input->name, v2_input_datatype(input), &shape);
+    }
+    writer_text(writer, "],\"outputs\":[");
+    for (int i = 0; i < request->info->n_outputs; i++) {
+        const struct v2_shape output = {3, {-1, -1, request->info->output_columns}};
+
+        if (i > 0)
+            writer_text(writer, ",");
+        write_tensor(writer, request->info->outputs[i], "FP32", i == 0 ? &output : &attention);
+    }
+    writer_text(writer, "]}");
+    return OUTCOME_ANSWERED;
+}
+
+/* Whatever the body asks for: all models are ready, or none is. */
+static enum outcome models_index(struct request *request)
+{
+    const struct http_options *options = &request->service->options;
+    struct writer *writer = &request->answer;
+
+    writer_text(writer, "[");
+    for (int64_t i = 0; i < options->n_models; i++) {
+        writer_text(writer, i > 0 ? ",{\"name\":" : "{\"name\":");
+        writer_string0(writer, options->models[i].name);
+        writer_text(writer, ",\"version\":\"" V2_VERSION "\",\"state\":\"READY\",\"reason\":\"\"}");
+    }
+    writer_text(writer, "]");
+    return OUTCOME_ANSWERED;
+}
+
+/* ---- The dialect ---- */
+
+static const struct route routes[] = {
+    {"GET", "/v2", .read = server_describe},
+    {"GET", "/v2/", .read = server_describe},
+    {"GET", "/v2/health/live", .open = true, .read = server_live},
+    {"GET", "/v2/health/ready", .open = true, .read = server_ready},
+    {"GET", "/v2/models/{}", .read = model_describe},
+    {"GET", "/v2/models/{}/ready", .read = model_ready},
+    {"GET", "/v2/models/{}/versions/" V2_VERSION, .read = model_describe},
+    {"GET", "/v2/models/{}/versions/" V2_VERSION "/ready", .read = model_ready},
+    {"POST", "/v2/models/{}/infer", BODY_ANY, .work = true, .read = v2_infer_read, .answer = v2_infer_answer},
+    {"POST", "/v2/models/{}/versions/" V2_VERSION "/infer", BODY_ANY, .work = true, .read = v2_infer_read,
+     .answer = v2_infer_answer},
+    {"POST", "/v2/repository/index", BODY_ANY, .read = models_index},
+};
+
+static void write_failure(struct writer *writer, const struct failure *failure)
+{
+    writer_text(writer, "{\"error\":");
+    writer_string0(writer, failure->error.message);
+    writer_text(writer, "}");
+}
+
+const struct dialect v2_dialect = {
+    .prefixes = {"/v2"},
+    .routes = routes,
+    .n_routes = sizeof routes / sizeof routes[0],
+    .invalid_status = 400,
+    .write_failure = write_failure,
+    .out_of_memory = "{\"error\":\"out of memory\"}",
+};
