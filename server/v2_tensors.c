@@ -182,6 +182,8 @@ static const struct {
     [INPUT_IDS] = {{"INT64", "INT32"}, list_shape},
     [INPUT_ROWS] = {{"FP32"}, rows_shape},
     [INPUT_MASK] = {{"BOOL"}, list_shape},
+    [INPUT_ATTENTION_MASK] = {{"BOOL"}, rows_shape},
+    [INPUT_IGNORED] = {{"BOOL"}, list_shape},
 };
 
 const char *v2_input_datatype(const struct model_input *input)

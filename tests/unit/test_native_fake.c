@@ -298,7 +298,7 @@ static void results_have_a_bound(void **state)
     native_service.results.limit = 10000;
     expect_failure(
         "/logits", "{\"inputs\": \"abc\"}", FAILURE_INVALID,
-        "the request would take 17528 bytes of memory, this server gives one 10000: ask for fewer inputs at once, for "
+        "the request would take 17704 bytes of memory, this server gives one 10000: ask for fewer inputs at once, for "
         "less of each, or for top_k");
     native_service.results.used = 9990;
     expect_failure("/logits", "{\"inputs\": \"abc\", \"top_k\": 1}", FAILURE_OVERLOADED,

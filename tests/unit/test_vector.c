@@ -100,7 +100,7 @@ static void rows_stand_alone(void **state)
     const struct vector_functions *vector = functions(state);
     enum { K = 37, DIM = 20, ROWS = 11 };
     float keys[K * DIM], values[K * DIM], queries[ROWS * DIM], out[ROWS * DIM], alone[DIM + 1];
-    float *scratch = malloc((size_t)vector_attend_scratch(K, DIM) * sizeof *scratch);
+    float *scratch = malloc((size_t)vector_attend_scratch(K, DIM, DIM) * sizeof *scratch);
     for (int i = 0; i < K * DIM; i++) {
         keys[i] = random_float();
         values[i] = random_float();
@@ -110,11 +110,13 @@ static void rows_stand_alone(void **state)
     struct vector_attend attend = {.rows = ROWS,
                                    .k = K,
                                    .dim_head = DIM,
+                                   .dim_value = DIM,
                                    .queries = queries,
                                    .query_stride = DIM,
                                    .keys = keys,
-                                   .values = values,
                                    .key_stride = DIM,
+                                   .values = values,
+                                   .value_stride = DIM,
                                    .scale = 0.3f,
                                    .out = out,
                                    .out_stride = DIM,
