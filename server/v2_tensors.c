@@ -179,10 +179,8 @@ static const struct {
     const char *datatypes[3]; /* that it is taken in, ended with NULL; metadata names the first */
     struct v2_shape (*shape)(const struct model_input *input);
 } kinds[] = {
-    [INPUT_IDS] = {{"INT64", "INT32"}, list_shape},
-    [INPUT_ROWS] = {{"FP32"}, rows_shape},
-    [INPUT_MASK] = {{"BOOL"}, list_shape},
-    [INPUT_ATTENTION_MASK] = {{"BOOL"}, rows_shape},
+    [INPUT_IDS] = {{"INT64", "INT32"}, list_shape}, [INPUT_ROWS] = {{"FP32"}, rows_shape},
+    [INPUT_MASK] = {{"BOOL"}, list_shape},          [INPUT_ATTENTION_MASK] = {{"BOOL"}, rows_shape},
     [INPUT_IGNORED] = {{"BOOL"}, list_shape},
 };
 
