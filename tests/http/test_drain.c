@@ -115,6 +115,29 @@ static void a_body_on_its_way_is_waited_for(void **state)
     daemon_join(daemon);
 }
 
+/* Supervisors send it again, and to the process and its group. */
+static void a_repeated_signal_loses_nothing(void **state)
+{
+    struct daemon *daemon = daemon_start(NULL);
+    int slow = raw_connect(daemon);
+    char *answer;
+
+    (void)state;
+    raw_send(slow, head);
+    raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
+    free(raw_read_answer(slow));
+    for (int i = 0; i < 4; i++) {
+        daemon_terminate(daemon);
+        usleep(60000);
+    }
+    raw_send(slow, "{\"inputs\": \"late\"}");
+    answer = raw_read_all(slow);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
+    free(answer);
+    close(slow);
+    daemon_join(daemon);
+}
+
 /* A body is on its way and keeps the daemon draining, while others knock. */
 static void while_it_drains_it_says_so(void **state)
 {
@@ -155,10 +178,9 @@ static void while_it_drains_it_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(under_load_no_request_is_lost),
-        cmocka_unit_test(idle_connections_do_not_keep_it),
-        cmocka_unit_test(a_body_on_its_way_is_waited_for),
-        cmocka_unit_test(while_it_drains_it_says_so),
+        cmocka_unit_test(under_load_no_request_is_lost),   cmocka_unit_test(idle_connections_do_not_keep_it),
+        cmocka_unit_test(a_body_on_its_way_is_waited_for), cmocka_unit_test(while_it_drains_it_says_so),
+        cmocka_unit_test(a_repeated_signal_loses_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
