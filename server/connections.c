@@ -84,14 +84,6 @@ int64_t connections_limit(const struct connections *connections)
     return connections->limit;
 }
 
-int64_t connections_count(struct connections *connections)
-{
-    pthread_mutex_lock(&connections->lock);
-    int64_t count = connections->count;
-    pthread_mutex_unlock(&connections->lock);
-    return count;
-}
-
 /* ---- The idle list; the lock is held. ---- */
 
 static void idle_append(struct connections *connections, int fd)

@@ -11,7 +11,6 @@ struct connections;
 int connections_open(int64_t limit, struct linger_room *room, struct connections **connections, struct error *error);
 void connections_close(struct connections *connections); /* none is open. NULL is harmless */
 int64_t connections_limit(const struct connections *connections);
-int64_t connections_count(struct connections *connections);
 
 /* Whether a new descriptor may become a connection; an idle one may have to go. True: connections_started or
  * connections_lost is owed. */
