@@ -31,7 +31,7 @@ enum stage {
     STAGE_REPLY,  /* request.answer or request.failure is what the client gets */
 };
 
-enum passage { PASSAGE_NONE, PASSAGE_ADMITTED, PASSAGE_ACCEPTED };
+enum passage { PASSAGE_NONE, PASSAGE_ADMITTED, PASSAGE_ACCEPTED, PASSAGE_ANSWERED };
 
 struct exchange {
     struct task task;
@@ -230,6 +230,7 @@ static bool exchange_complete(struct exchange *exchange)
     int64_t timeout_ms = exchange->server->service.options.settings->request_timeout_ms;
 
     connections_busy(exchange->server->connections, exchange->descriptor);
+    connections_holds(exchange->server->connections, exchange->descriptor, NULL);
     if (exchange->passage == PASSAGE_ADMITTED) {
         if (!gate_accept(&exchange->server->gate)) {
             exchange->passage = PASSAGE_NONE;
@@ -251,6 +252,25 @@ static bool exchange_complete(struct exchange *exchange)
 
 /* ---- The reply ---- */
 
+/* Passes the gate as far as `passage`, or out of it with PASSAGE_NONE. */
+static void exchange_leave(struct exchange *exchange, enum passage passage)
+{
+    struct gate *gate = &exchange->server->gate;
+
+    if (exchange->passage == PASSAGE_ADMITTED && passage == PASSAGE_NONE) {
+        gate_abandon(gate);
+        exchange->passage = PASSAGE_NONE;
+    }
+    if (exchange->passage == PASSAGE_ACCEPTED) {
+        gate_answer(gate);
+        exchange->passage = PASSAGE_ANSWERED;
+    }
+    if (exchange->passage == PASSAGE_ANSWERED && passage == PASSAGE_NONE) {
+        gate_leave(gate);
+        exchange->passage = PASSAGE_NONE;
+    }
+}
+
 static enum MHD_Result exchange_reply(struct exchange *exchange)
 {
     struct reply *reply = &exchange->reply;
@@ -258,6 +278,8 @@ static enum MHD_Result exchange_reply(struct exchange *exchange)
     reply->total_ns = clock_ns() - exchange->begun_ns;
     reply->close = gate_draining(&exchange->server->gate);
     request_answered(&exchange->request);
+    connections_holds(exchange->server->connections, exchange->descriptor, &exchange->request.memory);
+    exchange_leave(exchange, PASSAGE_ANSWERED);
     return reply_send(reply, exchange->connection, &exchange->match, &exchange->request);
 }
 
@@ -352,6 +374,7 @@ static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connecti
             failure_set(&request->failure, FAILURE_UNAVAILABLE,
                         "the server takes no work: it starts, or it is about to stop");
     }
+    connections_holds(server->connections, exchange->descriptor, &exchange->body.share);
     if (request->failure.kind == FAILURE_NONE && exchange->match.route)
         return MHD_YES;
     exchange->stage = STAGE_REPLY;
@@ -421,13 +444,13 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
         queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
     metrics_request(server->service.options.metrics, route, status, total_ns, queue_ns, job->inference_ns);
     log_exchange(exchange, route, status, total_ns);
+    connections_holds(server->connections, exchange->descriptor, NULL);
     if (exchange->passage == PASSAGE_ADMITTED)
-        gate_abandon(&server->gate);
+        exchange_leave(exchange, PASSAGE_NONE); /* it never arrived */
     connections_idle(server->connections, exchange->descriptor);
     body_free(&exchange->body);
     request_close(&exchange->request);
-    if (exchange->passage == PASSAGE_ACCEPTED)
-        gate_leave(&server->gate);
+    exchange_leave(exchange, PASSAGE_NONE);
     free(exchange);
     *exchange_context = NULL;
 }
