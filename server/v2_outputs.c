@@ -218,6 +218,7 @@ int v2_infer_answer(struct request *request)
 
     if (call->in_place)
         return 0;
+    writer_reserve(&request->answer, (size_t)request->answer_bytes);
     write_header(request, call);
     for (int i = 0; i < call->n_outputs; i++) {
         const struct v2_output *output = &call->outputs[i];

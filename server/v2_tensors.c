@@ -1,5 +1,6 @@
 /* v2_tensors: datatypes and shapes of the protocol, and values from JSON and from bytes. Two tables say it all: what
  * each kind of input is to the protocol, and how each datatype is read. */
+#include "server/native.h"
 #include "server/v2.h"
 
 #include <assert.h>
@@ -342,7 +343,7 @@ static int read_nested(struct place *place, const struct datatype *datatype, con
 static const void *values_from_json(struct place *place, const struct datatype *datatype, int64_t count)
 {
     const json_t *data = place->tensor->data;
-    char *values = request_memory(place->request, count, (size_t)datatype->value_bytes);
+    char *values = native_input_memory(place->request, count, (size_t)datatype->value_bytes);
     int result;
 
     if (!values)
@@ -362,7 +363,7 @@ static const void *values_from_bytes(struct place *place, const struct datatype 
     void *values = NULL;
 
     if (datatype->from_bytes || !aligned) {
-        values = request_memory(request, count, (size_t)datatype->value_bytes);
+        values = native_input_memory(request, count, (size_t)datatype->value_bytes);
         if (!values)
             return NULL;
     }
