@@ -122,7 +122,8 @@ static void job_stop_waiting(struct batcher *batcher, struct job *job)
     job->waiting_tokens = 0;
 }
 
-/* The message is written first, while next_item still says how far the job came. */
+/* The message is written first, while next_item still says how far the job came. Ends the job, unless items of it run:
+ * the engine writes into its memory until their batch ends. */
 static void job_expire(struct batcher *batcher, struct job *job, struct job_list *ended)
 {
     job->status = JOB_EXPIRED;
@@ -351,12 +352,15 @@ static void batch_end(struct batcher *batcher, int64_t inference_ns, const struc
     if (!failure)
         batcher->ns_per_token =
             batcher->ns_per_token > 0 ? 0.8 * batcher->ns_per_token + 0.2 * ns_per_token : ns_per_token;
+    int64_t now = clock_ns();
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct job *job = batch->parts[i].job;
         struct queue *queue = &batcher->queues[job->model_index];
-        job->running = 0;
         job->inference_ns += inference_ns;
         part_fail(&batch->parts[i], failure);
+        if (job->status == JOB_OK && job->deadline_ns && now >= job->deadline_ns)
+            job_expire(batcher, job, ended);
+        job->running = 0;
         if (job->status != JOB_OK)
             job_stop_waiting(batcher, job);
         if (!job_waits(job)) {

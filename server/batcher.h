@@ -23,7 +23,7 @@ struct batcher;
 
 enum job_status {
     JOB_OK,
-    JOB_EXPIRED,    /* its deadline passed before all its items had been started: 504 */
+    JOB_EXPIRED,    /* its deadline passed before all its items had been computed: 504 */
     JOB_CANCELLED,  /* batcher_cancel before its end, or its `wanted` said no: nobody waits for it */
     JOB_FAILED,     /* the engine failed: 500, `error` says why */
     JOB_NOT_FINITE, /* a result holds NaN or an infinity: 500 */

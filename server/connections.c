@@ -21,6 +21,11 @@ enum {
  * say something and may not have got round to it. */
 #define START_PATIENCE_NS INT64_C(1000000000)
 
+/* Slow is who takes longer than this for the memory that he holds, and a second. Nobody is hurt as long as there is
+ * memory for all. */
+#define SLOW_BYTES_PER_S (INT64_C(4) << 20)
+#define SECOND_NS INT64_C(1000000000)
+
 enum slot_state { SLOT_FREE, SLOT_IDLE, SLOT_BUSY, SLOT_EVICTED };
 
 struct slot {
@@ -29,6 +34,8 @@ struct slot {
     bool unread;
     bool silent; /* no request came yet */
     int64_t started_ns;
+    struct share *share; /* what its client holds up; NULL: nothing */
+    int64_t held_ns;     /* since when */
 };
 
 struct connections {
@@ -82,14 +89,6 @@ void connections_close(struct connections *connections)
 int64_t connections_limit(const struct connections *connections)
 {
     return connections->limit;
-}
-
-int64_t connections_count(struct connections *connections)
-{
-    pthread_mutex_lock(&connections->lock);
-    int64_t count = connections->count;
-    pthread_mutex_unlock(&connections->lock);
-    return count;
 }
 
 /* ---- The idle list; the lock is held. ---- */
@@ -187,6 +186,54 @@ void connections_unread(struct connections *connections, int fd)
     pthread_mutex_unlock(&connections->lock);
 }
 
+void connections_holds(struct connections *connections, int fd, struct share *share)
+{
+    pthread_mutex_lock(&connections->lock);
+    connections->slots[fd].share = share;
+    connections->slots[fd].held_ns = clock_ns();
+    pthread_mutex_unlock(&connections->lock);
+}
+
+/* What of the budget a slow client holds with this connection; 0: nothing, or he is not slow. The lock is held. */
+static int64_t held_slowly(const struct slot *slot, const struct budget *budget, int64_t now)
+{
+    int64_t bytes;
+
+    if (slot->state == SLOT_FREE || slot->state == SLOT_EVICTED || !slot->share || slot->share->budget != budget)
+        return 0;
+    bytes = atomic_load(&slot->share->bytes);
+    return (now - slot->held_ns) / SECOND_NS > bytes / SLOW_BYTES_PER_S ? bytes : 0;
+}
+
+bool connections_make_room(struct connections *connections, struct budget *budget, int64_t bytes)
+{
+    int64_t now = clock_ns(), held = 0, freed = 0;
+
+    pthread_mutex_lock(&connections->lock);
+    for (int fd = 0; fd < connections->n_slots; fd++)
+        held += held_slowly(&connections->slots[fd], budget, now);
+    while (held >= bytes && freed < bytes) {
+        int64_t most = 0, found = NONE;
+
+        for (int fd = 0; fd < connections->n_slots; fd++) {
+            int64_t here = held_slowly(&connections->slots[fd], budget, now);
+
+            if (here > most) {
+                most = here;
+                found = fd;
+            }
+        }
+        if (found == NONE)
+            break;
+        idle_remove(connections, (int)found, SLOT_EVICTED);
+        connections->evicted++;
+        freed += share_end(connections->slots[found].share); /* the memory itself goes when its event loop notices */
+        shutdown((int)found, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&connections->lock);
+    return bytes > 0 && freed >= bytes;
+}
+
 void connections_closed(struct connections *connections, int fd)
 {
     int waiting = 0, copy = -1;
@@ -219,20 +266,35 @@ static int64_t patience_until(const struct connections *connections)
     return until;
 }
 
-void connections_finish(struct connections *connections)
+/* The lock is held. */
+static void shut_all(struct connections *connections, int how)
+{
+    for (int fd = 0; fd < connections->n_slots; fd++) {
+        if (connections->slots[fd].state != SLOT_FREE)
+            shutdown(fd, how);
+    }
+}
+
+/* The lock is held. False: it is later than `until_ns`. */
+static bool wait_until(struct connections *connections, int64_t until_ns)
+{
+    struct timespec until = {.tv_sec = until_ns / SECOND_NS, .tv_nsec = until_ns % SECOND_NS};
+
+    return pthread_cond_timedwait(&connections->changed, &connections->lock, &until) == 0;
+}
+
+void connections_finish(struct connections *connections, int64_t patience_ns)
 {
     int64_t last_ns = clock_ns() + 2 * START_PATIENCE_NS, until_ns;
 
     pthread_mutex_lock(&connections->lock);
-    while ((until_ns = patience_until(connections)) != 0 && clock_ns() < last_ns) {
-        struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-
-        pthread_cond_timedwait(&connections->changed, &connections->lock, &until);
-    }
-    for (int fd = 0; fd < connections->n_slots; fd++) {
-        if (connections->slots[fd].state != SLOT_FREE)
-            shutdown(fd, SHUT_RD); /* what has arrived can still be read, then the stream ends */
-    }
+    while ((until_ns = patience_until(connections)) != 0 && clock_ns() < last_ns)
+        wait_until(connections, until_ns);
+    shut_all(connections, SHUT_RD); /* what has arrived can still be read, then the stream ends */
+    last_ns = clock_ns() + patience_ns;
+    while (connections->count > 0 && wait_until(connections, last_ns))
+        ;
+    shut_all(connections, SHUT_RDWR);
     while (connections->count > 0)
         pthread_cond_wait(&connections->changed, &connections->lock);
     pthread_mutex_unlock(&connections->lock);

@@ -3,6 +3,7 @@
 #ifndef SERVER_CONNECTIONS_H
 #define SERVER_CONNECTIONS_H
 
+#include "server/budget.h"
 #include "server/linger.h"
 
 struct connections;
@@ -11,7 +12,6 @@ struct connections;
 int connections_open(int64_t limit, struct linger_room *room, struct connections **connections, struct error *error);
 void connections_close(struct connections *connections); /* none is open. NULL is harmless */
 int64_t connections_limit(const struct connections *connections);
-int64_t connections_count(struct connections *connections);
 
 /* Whether a new descriptor may become a connection; an idle one may have to go. True: connections_started or
  * connections_lost is owed. */
@@ -23,11 +23,19 @@ void connections_busy(struct connections *connections, int fd);   /* a request i
 void connections_idle(struct connections *connections, int fd);   /* waits for bytes, and showed life just now */
 void connections_unread(struct connections *connections, int fd); /* its client may still be sending a body */
 
+/* From now on it is up to the client how long the share is held: its body comes in, or its answer goes out. NULL: no
+ * longer. */
+void connections_holds(struct connections *connections, int fd, struct share *share);
+
+/* Breaks off the slow clients that hold most of the budget, until `bytes` of it are free. False: nothing was done, for
+ * all that slow ones hold would not do. */
+bool connections_make_room(struct connections *connections, struct budget *budget, int64_t bytes);
+
 /* Before the descriptor is closed: where bytes are unread, a copy of it lingers. */
 void connections_closed(struct connections *connections, int fd);
 
 /* Lets each connection read what it has, no more, and waits until all are closed; the newest ones get a second to say
- * what they were made for. Nothing is admitted meanwhile. */
-void connections_finish(struct connections *connections);
+ * what they were made for, and answers `patience_ns` to be read. Nothing is admitted meanwhile. */
+void connections_finish(struct connections *connections, int64_t patience_ns);
 
 #endif

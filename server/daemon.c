@@ -24,8 +24,7 @@
 #define PROGRESS_AFTER_NS INT64_C(1000000000) /* a bar only for loads that take longer than this */
 #define PROGRESS_EVERY_NS INT64_C(100000000)
 #define PROGRESS_WIDTH 40
-#define SAME_SIGNAL_NS \
-    INT64_C(100000000) /* timeout(1) and others send one signal twice: to the process and its group */
+#define SAME_SIGNAL_NS INT64_C(100000000) /* timeout(1) and others send it twice: to the process and its group */
 
 /* ---- Signals ---- */
 
@@ -50,7 +49,9 @@ static void signals_block(struct signals *signals)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Returns whether the process ends at once. */
+/* Returns whether the process ends at once: by any signal while it starts, and by SIGINT once it drains, which is
+ * somebody at a keyboard. Supervisors send SIGTERM again and again: that is no second wish.
+ */
 static bool signals_take(struct signals *signals, int number)
 {
     bool end = false;
@@ -61,7 +62,8 @@ static bool signals_take(struct signals *signals, int number)
         signals->received_ns = clock_ns();
         pthread_cond_signal(&signals->changed);
     } else if (signals->phase != PHASE_ENDED) {
-        end = number != signals->received || clock_ns() - signals->received_ns > SAME_SIGNAL_NS;
+        bool same = number == signals->received && clock_ns() - signals->received_ns < SAME_SIGNAL_NS;
+        end = signals->phase == PHASE_STARTING || (number == SIGINT && !same);
     }
     pthread_mutex_unlock(&signals->lock);
     return end;
@@ -136,11 +138,11 @@ static void signals_close(struct signals *signals)
 
 /* ---- Models ---- */
 
-/* A model's files, opened and named but not loaded. */
+/* A model, named but not loaded. */
 struct source {
     char *name;
     struct model_config config;
-    struct weights *weights;
+    struct weights *weights; /* open while it is loaded only: its file is in memory */
 };
 
 static void source_close(struct source *source)
@@ -187,32 +189,37 @@ static int source_name(struct source *source, const struct model_source *given, 
     return 0;
 }
 
-/* On failure too the caller closes the source, which was zeroed. */
+/* `given` is NULL for the built-in model. On failure too the caller closes the source, which was zeroed. */
 static int source_open(const struct model_source *given, struct source *source, struct error *error)
 {
-    char *config_path = NULL, *weights_path = NULL;
-    int status = -1;
-    if (asprintf(&config_path, "%s/config.json", given->path) < 0 ||
-        asprintf(&weights_path, "%s/model.safetensors", given->path) < 0)
-        error_set(error, "%s: out of memory", given->path);
-    else if (model_config_read(config_path, &source->config, error) == 0 && source_name(source, given, error) == 0 &&
-             weights_open(weights_path, &source->weights, error) == 0)
-        status = 0;
-    free(config_path);
-    free(weights_path);
-    return status;
+    struct weights_builtin builtin = weights_builtin();
+    char *path = NULL;
+    if (!given) {
+        source->name = strdup("builtin");
+        if (!source->name)
+            return error_set(error, "out of memory");
+        return model_config_parse(builtin.config, builtin.config_length, "the built-in config.json", &source->config,
+                                  error);
+    }
+    if (asprintf(&path, "%s/config.json", given->path) < 0)
+        return error_set(error, "%s: out of memory", given->path);
+    int status = model_config_read(path, &source->config, error);
+    free(path);
+    return status == 0 ? source_name(source, given, error) : -1;
 }
 
-static int source_open_builtin(struct source *source, struct error *error)
+static int source_open_weights(const struct model_source *given, struct source *source, struct error *error)
 {
     struct weights_builtin builtin = weights_builtin();
-    source->name = strdup("builtin");
-    if (!source->name)
-        return error_set(error, "out of memory");
-    if (model_config_parse(builtin.config, builtin.config_length, "the built-in config.json", &source->config, error))
-        return -1;
-    return weights_open_memory(builtin.model, builtin.model_size, "the built-in model.safetensors", &source->weights,
-                               error);
+    char *path = NULL;
+    if (!given)
+        return weights_open_memory(builtin.model, builtin.model_size, "the built-in model.safetensors",
+                                   &source->weights, error);
+    if (asprintf(&path, "%s/model.safetensors", given->path) < 0)
+        return error_set(error, "%s: out of memory", given->path);
+    int status = weights_open(path, &source->weights, error);
+    free(path);
+    return status;
 }
 
 struct progress {
@@ -292,11 +299,11 @@ static void models_close(struct models *models)
     free(models->engine_models);
 }
 
-/* All files are opened and all names compared before the first long load. */
+/* All configurations are read and all names compared before the first long load. */
 static int models_open_sources(struct models *models, const struct settings *settings, struct error *error)
 {
     if (settings->n_models == 0)
-        return source_open_builtin(&models->sources[0], error);
+        return source_open(NULL, &models->sources[0], error);
     for (int64_t i = 0; i < models->count; i++) {
         if (source_open(&settings->models[i], &models->sources[i], error) != 0)
             return -1;
@@ -321,7 +328,9 @@ static int models_open(struct models *models, const struct settings *settings, s
     if (models_open_sources(models, settings, error) != 0)
         return -1;
     for (int64_t i = 0; i < models->count; i++) {
-        if (source_load(&models->sources[i], engine, &models->engine_models[i], error) != 0)
+        const struct model_source *given = settings->n_models ? &settings->models[i] : NULL;
+        if (source_open_weights(given, &models->sources[i], error) != 0 ||
+            source_load(&models->sources[i], engine, &models->engine_models[i], error) != 0)
             return -1;
         weights_close(models->sources[i].weights);
         models->sources[i].weights = NULL;
@@ -473,6 +482,8 @@ int daemon_explain(const struct settings *settings, const char *folder)
     int status = open_engine(settings, &engine, &error);
     if (status == 0) {
         status = source_open(&given, &source, &error);
+        if (status == 0)
+            status = source_open_weights(&given, &source, &error);
         if (status == 0)
             status = explain(engine, &source, &error);
         source_close(&source);

@@ -5,8 +5,9 @@
 #include "config/config.h"
 
 /* Loads the models, serves until SIGTERM or SIGINT, answers what was accepted. Returns the exit status; what went wrong
- * was logged. A signal while the models load, or a second one, ends the process at once with 128 + its number. Call it
- * before other threads exist: it blocks those signals for all of them. */
+ * was logged. A signal while the models load, or SIGINT after a first signal, ends the process at once with 128 + its
+ * number; a repeated SIGTERM changes nothing. Call it before other threads exist: it blocks those signals for all of
+ * them. */
 int daemon_serve(const struct settings *settings);
 
 /* Prints the plan of the model in `folder` to stdout. Returns the exit status. */

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #define LARGE_BYTES (64 * 1024) /* of JSON: about a millisecond */
@@ -30,7 +31,7 @@ enum stage {
     STAGE_REPLY,  /* request.answer or request.failure is what the client gets */
 };
 
-enum passage { PASSAGE_NONE, PASSAGE_ADMITTED, PASSAGE_ACCEPTED };
+enum passage { PASSAGE_NONE, PASSAGE_ADMITTED, PASSAGE_ACCEPTED, PASSAGE_ANSWERED };
 
 struct exchange {
     struct task task;
@@ -79,8 +80,10 @@ static struct exchange *job_exchange(struct job *job)
     return job->context;
 }
 
-/* libmicrohttpd does not watch a suspended connection. One whose client closed it, or its sending half, is not worth a
- * run: it would be closed without the answer anyway. The descriptor stays open as long as it is suspended. */
+/* libmicrohttpd does not watch a suspended connection. One whose client closed it is not worth a run. One that closed
+ * only its sending half looks the same, and gets a 499 when that is seen before its items run: clients that gave up are
+ * many, above all when the queue is long, and those that half-close few. The descriptor stays open as long as it is
+ * suspended. */
 static bool job_wanted(struct job *job)
 {
     char byte;
@@ -227,6 +230,7 @@ static bool exchange_complete(struct exchange *exchange)
     int64_t timeout_ms = exchange->server->service.options.settings->request_timeout_ms;
 
     connections_busy(exchange->server->connections, exchange->descriptor);
+    connections_holds(exchange->server->connections, exchange->descriptor, NULL);
     if (exchange->passage == PASSAGE_ADMITTED) {
         if (!gate_accept(&exchange->server->gate)) {
             exchange->passage = PASSAGE_NONE;
@@ -248,6 +252,25 @@ static bool exchange_complete(struct exchange *exchange)
 
 /* ---- The reply ---- */
 
+/* Passes the gate as far as `passage`, or out of it with PASSAGE_NONE. */
+static void exchange_leave(struct exchange *exchange, enum passage passage)
+{
+    struct gate *gate = &exchange->server->gate;
+
+    if (exchange->passage == PASSAGE_ADMITTED && passage == PASSAGE_NONE) {
+        gate_abandon(gate);
+        exchange->passage = PASSAGE_NONE;
+    }
+    if (exchange->passage == PASSAGE_ACCEPTED) {
+        gate_answer(gate);
+        exchange->passage = PASSAGE_ANSWERED;
+    }
+    if (exchange->passage == PASSAGE_ANSWERED && passage == PASSAGE_NONE) {
+        gate_leave(gate);
+        exchange->passage = PASSAGE_NONE;
+    }
+}
+
 static enum MHD_Result exchange_reply(struct exchange *exchange)
 {
     struct reply *reply = &exchange->reply;
@@ -255,6 +278,8 @@ static enum MHD_Result exchange_reply(struct exchange *exchange)
     reply->total_ns = clock_ns() - exchange->begun_ns;
     reply->close = gate_draining(&exchange->server->gate);
     request_answered(&exchange->request);
+    connections_holds(exchange->server->connections, exchange->descriptor, &exchange->request.memory);
+    exchange_leave(exchange, PASSAGE_ANSWERED);
     return reply_send(reply, exchange->connection, &exchange->match, &exchange->request);
 }
 
@@ -294,6 +319,14 @@ static const char *url_path(const char *url)
     return url ? url : "/";
 }
 
+static enum MHD_Result count_length(void *count, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    (void)kind;
+    (void)value;
+    *(int *)count += strcasecmp(name, "Content-Length") == 0;
+    return MHD_YES;
+}
+
 /* How the body comes. Binary data follows a JSON header of any length, and shall be aligned all the same. */
 static void expect_body(struct exchange *exchange)
 {
@@ -328,6 +361,7 @@ static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connecti
     connections_idle(server->connections, exchange->descriptor);
     request_open(request, &server->service, NULL, 0);
     request->header = request_header;
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, count_length, &request->n_lengths);
     routes_find(method, url_path(url), &exchange->match);
     memcpy(request->parameter, exchange->match.parameter, sizeof request->parameter);
     expect_body(exchange);
@@ -340,6 +374,7 @@ static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connecti
             failure_set(&request->failure, FAILURE_UNAVAILABLE,
                         "the server takes no work: it starts, or it is about to stop");
     }
+    connections_holds(server->connections, exchange->descriptor, &exchange->body.share);
     if (request->failure.kind == FAILURE_NONE && exchange->match.route)
         return MHD_YES;
     exchange->stage = STAGE_REPLY;
@@ -409,13 +444,13 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
         queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
     metrics_request(server->service.options.metrics, route, status, total_ns, queue_ns, job->inference_ns);
     log_exchange(exchange, route, status, total_ns);
+    connections_holds(server->connections, exchange->descriptor, NULL);
     if (exchange->passage == PASSAGE_ADMITTED)
-        gate_abandon(&server->gate);
+        exchange_leave(exchange, PASSAGE_NONE); /* it never arrived */
     connections_idle(server->connections, exchange->descriptor);
     body_free(&exchange->body);
     request_close(&exchange->request);
-    if (exchange->passage == PASSAGE_ACCEPTED)
-        gate_leave(&server->gate);
+    exchange_leave(exchange, PASSAGE_NONE);
     free(exchange);
     *exchange_context = NULL;
 }

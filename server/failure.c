@@ -48,6 +48,15 @@ int failure_status(enum failure_kind kind)
     return kinds[kind].status;
 }
 
+const char *failure_type_of(int status)
+{
+    for (int kind = FAILURE_NONE + 1; kind < FAILURE_COUNT; kind++) {
+        if (kinds[kind].status == status)
+            return kinds[kind].type;
+    }
+    return status < 500 ? "Validation" : "Backend";
+}
+
 const char *failure_type(enum failure_kind kind)
 {
     assert(kind < FAILURE_COUNT);

@@ -35,5 +35,6 @@ int failure_memory(struct failure *failure);
 
 int failure_status(enum failure_kind kind);       /* HTTP; a dialect may have another for FAILURE_INVALID */
 const char *failure_type(enum failure_kind kind); /* as text-embeddings-inference names it */
+const char *failure_type_of(int status);          /* the same for an HTTP status of 400 and more */
 
 #endif

@@ -13,7 +13,7 @@ void gate_init(struct gate *gate)
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&gate->lock, NULL);
     gate->phase = GATE_STARTING;
-    gate->arriving = gate->inside = 0;
+    gate->arriving = gate->inside = gate->leaving = 0;
 }
 
 void gate_destroy(struct gate *gate)
@@ -46,17 +46,24 @@ bool gate_draining(struct gate *gate)
     return draining;
 }
 
-void gate_shut(struct gate *gate, int64_t patience_ns)
+/* The lock is held. */
+static void wait_for_none(struct gate *gate, const int64_t *count, int64_t patience_ns)
 {
     int64_t until_ns = clock_ns() + patience_ns;
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
 
-    pthread_mutex_lock(&gate->lock);
-    while (gate->arriving > 0 && pthread_cond_timedwait(&gate->left, &gate->lock, &until) == 0)
+    while (*count > 0 && pthread_cond_timedwait(&gate->left, &gate->lock, &until) == 0)
         ;
+}
+
+void gate_shut(struct gate *gate, int64_t arrival_ns, int64_t leave_ns)
+{
+    pthread_mutex_lock(&gate->lock);
+    wait_for_none(gate, &gate->arriving, arrival_ns);
     gate->phase = GATE_SHUT;
     while (gate->inside > 0)
         pthread_cond_wait(&gate->left, &gate->lock);
+    wait_for_none(gate, &gate->leaving, leave_ns);
     pthread_mutex_unlock(&gate->lock);
 }
 
@@ -88,10 +95,19 @@ void gate_abandon(struct gate *gate)
     pthread_mutex_unlock(&gate->lock);
 }
 
-void gate_leave(struct gate *gate)
+void gate_answer(struct gate *gate)
 {
     pthread_mutex_lock(&gate->lock);
     gate->inside--;
+    gate->leaving++;
+    pthread_cond_broadcast(&gate->left);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void gate_leave(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->leaving--;
     pthread_cond_broadcast(&gate->left);
     pthread_mutex_unlock(&gate->lock);
 }

@@ -18,7 +18,7 @@ struct gate {
     pthread_mutex_t lock; /* guards the rest */
     pthread_cond_t left;
     enum gate_phase phase;
-    int64_t arriving, inside;
+    int64_t arriving, inside, leaving;
 };
 
 void gate_init(struct gate *gate);
@@ -27,13 +27,14 @@ void gate_open(struct gate *gate); /* unless it drains already */
 void gate_drain(struct gate *gate);
 bool gate_draining(struct gate *gate);
 
-/* Shuts the gate once nobody arrives any more, or after `patience_ns` all the same, and waits until nobody is inside.
- */
-void gate_shut(struct gate *gate, int64_t patience_ns);
+/* Shuts the gate once nobody arrives any more, or after `arrival_ns` all the same, waits until nobody is inside, and
+ * then until nobody leaves, or for `leave_ns`: how fast answers are read is not ours. */
+void gate_shut(struct gate *gate, int64_t arrival_ns, int64_t leave_ns);
 
 bool gate_admit(struct gate *gate);   /* true: gate_accept or gate_abandon is owed */
-bool gate_accept(struct gate *gate);  /* true: gate_leave is owed; false: nothing is */
+bool gate_accept(struct gate *gate);  /* true: gate_answer is owed; false: nothing is */
 void gate_abandon(struct gate *gate); /* the body never became complete */
-void gate_leave(struct gate *gate);   /* the answer is written */
+void gate_answer(struct gate *gate);  /* the answer is there, or nobody waits for it; gate_leave is owed */
+void gate_leave(struct gate *gate);   /* it is sent */
 
 #endif

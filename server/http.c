@@ -10,6 +10,7 @@
 #include "server/json_body.h"
 #include "server/listener.h"
 #include "server/log.h"
+#include "server/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +18,19 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Bodies that are being received take as much memory as this many of the largest, and at least BODIES_LEAST. */
+/* Bodies that are being received take as much memory as this many of the largest, at least BODIES_LEAST, and no more
+ * than a quarter of all, unless one would not fit. */
 #define BODIES_AT_ONCE 8
 #define BODIES_LEAST (INT64_C(64) << 20)
-#define RESULTS_LEAST (INT64_C(256) << 20)
-#define DRAIN_PATIENCE_NS INT64_C(5000000000) /* for bodies that are still coming in */
-#define CONNECTION_MEMORY (32 * 1024)         /* headers must fit into it */
+#define BODIES_RESERVE (INT64_C(8) << 20) /* for those of at most BODY_SMALL */
+#define BODY_SMALL (INT64_C(64) << 10)
+#define RESULTS_LEAST (INT64_C(64) << 20)
+#define RESULTS_RESERVE 8 /* this part of it, for requests of at most REQUEST_SMALL */
+#define REQUEST_SMALL (INT64_C(1) << 20)
+#define DRAIN_PATIENCE_NS INT64_C(5000000000)   /* for bodies that are still coming in */
+#define ANSWER_PATIENCE_NS INT64_C(10000000000) /* for answers that are still being read */
+#define FINISH_PATIENCE_NS INT64_C(1000000000)  /* for what is said of health at the very end */
+#define CONNECTION_MEMORY (32 * 1024)           /* headers must fit into it */
 
 struct http {
     struct server server;
@@ -81,17 +89,35 @@ static void connection_changed(void *context, struct MHD_Connection *connection,
 
 /* ---- Opening and closing ---- */
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool make_room(struct budget *budget, int64_t bytes)
+{
+    const struct server *server = budget->context;
+
+    return connections_make_room(server->connections, budget, bytes);
+}
+
 static void init_server(struct server *server, const struct http_options *options)
 {
-    int64_t bodies, memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    int64_t bodies, payload = options->settings->payload_limit, part = memory_bytes("") / 4;
+    struct budget *results = &server->service.results;
 
     server->service.options = *options;
     server->service.opened_ns = clock_ns();
     server->service.opened_s = (int64_t)time(NULL);
-    server->service.results.limit = memory / 4 > RESULTS_LEAST ? memory / 4 : RESULTS_LEAST;
-    if (__builtin_mul_overflow(options->settings->payload_limit, BODIES_AT_ONCE, &bodies))
-        bodies = INT64_MAX;
-    server->bodies.limit = bodies > BODIES_LEAST ? bodies : BODIES_LEAST;
+    results->limit = larger(part, RESULTS_LEAST);
+    results->reserve = results->limit / RESULTS_RESERVE;
+    results->small = REQUEST_SMALL;
+    bodies = larger(payload * BODIES_AT_ONCE, BODIES_LEAST); /* a payload is at most 2^40 bytes */
+    server->bodies.limit = larger(bodies < part ? bodies : part, payload + BODIES_RESERVE);
+    server->bodies.reserve = BODIES_RESERVE;
+    server->bodies.small = BODY_SMALL;
+    results->make_room = server->bodies.make_room = make_room;
+    results->context = server->bodies.context = server;
     gate_init(&server->gate);
 }
 
@@ -169,9 +195,9 @@ void http_close(struct http *http)
     if (!http)
         return;
     http_drain(http);
-    gate_shut(&http->server.gate, DRAIN_PATIENCE_NS);
+    gate_shut(&http->server.gate, DRAIN_PATIENCE_NS, ANSWER_PATIENCE_NS);
     listener_close(http->listener);
-    connections_finish(http->server.connections);
+    connections_finish(http->server.connections, FINISH_PATIENCE_NS);
     close_loops(http);
     workers_close(http->server.workers);
     connections_close(http->server.connections);

@@ -36,7 +36,8 @@ void http_ready(struct http *http);
 /* Readiness fails, new work is refused with 503, what was accepted is answered. */
 void http_drain(struct http *http);
 
-/* Drains, waits until every accepted request's answer is on its way, stops. NULL is harmless. */
+/* Drains, waits until every accepted request is answered and its answer sent, which a client who does not read it
+ * delays by ten seconds at most, stops. NULL is harmless. */
 void http_close(struct http *http);
 
 #endif

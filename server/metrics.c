@@ -4,6 +4,7 @@
 #include "server/metrics.h"
 
 #include "config/config.h"
+#include "server/failure.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -211,21 +212,6 @@ static void write_requests(FILE *out, const struct metrics *metrics)
                             metrics->routes[i].name);
 }
 
-/* As the error bodies name them. */
-static const char *error_type(int status)
-{
-    switch (status) {
-    case 401:
-        return "Unauthorized";
-    case 429:
-        return "Overloaded";
-    case 503:
-        return "Unhealthy";
-    default:
-        return status < 500 ? "Validation" : "Backend";
-    }
-}
-
 /* The usual ones are written at zero too: a rate needs a first value. */
 static void write_errors(FILE *out, const struct metrics *metrics)
 {
@@ -239,8 +225,8 @@ static void write_errors(FILE *out, const struct metrics *metrics)
         bool is_usual = next_usual < COUNT(usual) && usual[next_usual] == status;
         next_usual += is_usual;
         if (count || is_usual)
-            fprintf(out, "linformerd_errors_total{error_type=\"%s\",status=\"%d\"} %llu\n", error_type(status), status,
-                    (unsigned long long)count);
+            fprintf(out, "linformerd_errors_total{error_type=\"%s\",status=\"%d\"} %llu\n", failure_type_of(status),
+                    status, (unsigned long long)count);
     }
 }
 

@@ -78,6 +78,9 @@ int64_t native_text_bytes(int64_t floats, int64_t vectors, bool base64);
 /* Bytes of `floats` results and of the text that they become. */
 int64_t native_floats_bytes(int64_t floats, bool base64);
 
+/* Memory of an input, `length` rows of it, once it is counted. NULL: request->failure. */
+void *native_input_memory(struct request *request, int64_t length, size_t row_bytes);
+
 /* Rows that an item of a request with one input may have. */
 int64_t native_max_length(const struct model_info *info);
 

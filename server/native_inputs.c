@@ -64,8 +64,7 @@ int64_t native_max_length(const struct model_info *info)
     return limit;
 }
 
-/* Memory of an input, `length` rows of it. */
-static void *input_memory(struct request *request, int64_t length, size_t row_bytes)
+void *native_input_memory(struct request *request, int64_t length, size_t row_bytes)
 {
     int64_t bytes;
 
@@ -113,7 +112,7 @@ static int text_item(struct request *request, const struct native_inputs *inputs
     length = byte_tokenizer_count(text, bytes);
     if (fit(request, inputs, path, &length, &skip))
         return -1;
-    ids = input_memory(request, length, sizeof *ids);
+    ids = native_input_memory(request, length, sizeof *ids);
     if (!ids)
         return -1;
     byte_tokenizer_encode(text, bytes, skip, length, ids);
@@ -130,7 +129,7 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
 
     if (fit(request, inputs, path, &length, &skip))
         return -1;
-    ids = input_memory(request, length, sizeof *ids);
+    ids = native_input_memory(request, length, sizeof *ids);
     if (!ids)
         return -1;
     for (int64_t i = 0; i < length; i++) {
@@ -194,7 +193,7 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
                                "%s[%" PRId64 "] has %zu values, rows of model \"%s\" have %" PRId64, path, skip + i,
                                json_array_size(row), request_model_name(request), columns);
     }
-    rows = input_memory(request, length, (size_t)columns * sizeof *rows);
+    rows = native_input_memory(request, length, (size_t)columns * sizeof *rows);
     if (!rows)
         return -1;
     for (int64_t i = 0; i < length; i++) {
@@ -271,7 +270,7 @@ int native_items(struct request *request, const struct native_inputs *inputs)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "the request has %" PRId64 " inputs, this server takes at most %" PRId64 " in one", count,
                            limit);
-    request->job.items = input_memory(request, count, sizeof *request->job.items);
+    request->job.items = native_input_memory(request, count, sizeof *request->job.items);
     if (!request->job.items)
         return -1;
     request->job.n_items = count;

@@ -132,7 +132,7 @@ enum outcome v2_infer_read(struct request *request)
     if (length == 0 && reader.n_bytes > 0) {
         result = read_raw(&reader);
     } else {
-        json = json_body_parse(request->body, (size_t)length, &request->failure);
+        json = request_json(request, request->body, (size_t)length);
         result = json ? read_json(&reader, json) : -1;
     }
     if (result == 0)

@@ -78,8 +78,3 @@ size_t weights_index(const struct weights *weights, const struct weights_tensor 
     assert(tensor >= weights->table.tensors && tensor < weights->table.tensors + weights->table.n_tensors);
     return (size_t)(tensor - weights->table.tensors);
 }
-
-const char *weights_metadata(const struct weights *weights, const char *key)
-{
-    return json_string_value(json_object_get(json_object_get(weights->table.header, "__metadata__"), key));
-}

@@ -62,9 +62,6 @@ const struct weights_tensor *weights_find(const struct weights *weights, const c
 /* Its place in weights_at()'s order. */
 size_t weights_index(const struct weights *weights, const struct weights_tensor *tensor);
 
-/* The value of a string key of `__metadata__`; NULL: there is none. */
-const char *weights_metadata(const struct weights *weights, const char *key);
-
 const char *weights_dtype_name(enum weights_dtype dtype); /* "F32" */
 size_t weights_dtype_size(enum weights_dtype dtype);      /* bytes */
 

@@ -22,6 +22,7 @@ extern const struct family family_linformer;
 extern const struct family family_linear_attention_transformer;
 extern const struct family family_linformer_pytorch;
 extern const struct family family_linear_multihead_attention;
+extern const struct family family_keras;
 
 /* The class that an architecture names; NULL: none, and `error` lists those there are. */
 const struct family_class *family_find(const char *architecture, struct error *error);

@@ -50,7 +50,6 @@ static void open_file(const uint8_t *data, size_t size)
     for (size_t i = 0; i < weights_count(weights); i++)
         used += use_tensor(weights, i, data, size);
     require(LENGTH_BYTES + header + used == size);
-    weights_metadata(weights, "format");
     weights_close(weights);
 }
 

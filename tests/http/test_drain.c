@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { CLIENTS = 16 };
@@ -115,6 +116,29 @@ static void a_body_on_its_way_is_waited_for(void **state)
     daemon_join(daemon);
 }
 
+/* Supervisors send it again, and to the process and its group. */
+static void a_repeated_signal_loses_nothing(void **state)
+{
+    struct daemon *daemon = daemon_start(NULL);
+    int slow = raw_connect(daemon);
+    char *answer;
+
+    (void)state;
+    raw_send(slow, head);
+    raw_send(slow, "Content-Length: 18\r\nExpect: 100-continue\r\n\r\n");
+    free(raw_read_answer(slow));
+    for (int i = 0; i < 4; i++) {
+        daemon_terminate(daemon);
+        usleep(60000);
+    }
+    raw_send(slow, "{\"inputs\": \"late\"}");
+    answer = raw_read_all(slow);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 200", 12), 0);
+    free(answer);
+    close(slow);
+    daemon_join(daemon);
+}
+
 /* A body is on its way and keeps the daemon draining, while others knock. */
 static void while_it_drains_it_says_so(void **state)
 {
@@ -152,13 +176,41 @@ static void while_it_drains_it_says_so(void **state)
     daemon_join(daemon);
 }
 
+/* Answers of tens of megabytes, which no socket holds, to a client that reads a little and stops. */
+static void who_does_not_read_is_not_waited_for(void **state)
+{
+    enum { TOKENS = 1024, COUNT = 24 };
+    struct daemon *daemon = daemon_start(NULL);
+    char *body = malloc(COUNT * (TOKENS + 3) + 64), *at = body, length[64];
+    int reader = raw_connect(daemon);
+
+    (void)state;
+    at += sprintf(at, "{\"inputs\": [");
+    for (int i = 0; i < COUNT; i++) {
+        at += sprintf(at, i > 0 ? ",\"" : "\"");
+        memset(at, 'x', TOKENS);
+        at += TOKENS;
+        *at++ = '"';
+    }
+    strcpy(at, "]}");
+    snprintf(length, sizeof length, "Content-Length: %zu\r\n\r\n", strlen(body));
+    raw_send(reader, "POST /embed_all HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n");
+    raw_send(reader, length);
+    raw_send(reader, body);
+    assert_int_equal(recv(reader, length, sizeof length, MSG_WAITALL), sizeof length);
+    assert_int_equal(strncmp(length, "HTTP/1.1 200", 12), 0);
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+    close(reader);
+    free(body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(under_load_no_request_is_lost),
-        cmocka_unit_test(idle_connections_do_not_keep_it),
-        cmocka_unit_test(a_body_on_its_way_is_waited_for),
-        cmocka_unit_test(while_it_drains_it_says_so),
+        cmocka_unit_test(under_load_no_request_is_lost),   cmocka_unit_test(idle_connections_do_not_keep_it),
+        cmocka_unit_test(a_body_on_its_way_is_waited_for), cmocka_unit_test(while_it_drains_it_says_so),
+        cmocka_unit_test(a_repeated_signal_loses_nothing), cmocka_unit_test(who_does_not_read_is_not_waited_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,6 +75,49 @@ static void a_full_queue_is_429_until_it_is_not(void **state)
     daemon_stop(daemon);
 }
 
+/* Clients that sent half of a large body and trickle the rest hold all the memory for bodies. Small requests have some
+ * of their own, and for a large one a slow one has to go. */
+static void slow_large_bodies_lock_nobody_out(void **state)
+{
+    enum { SLOW = 8, LIMIT = 8 << 20, LARGE = 4 << 20 };
+    struct daemon *daemon = daemon_start(ARGUMENTS("--payload-limit", "8388608"));
+    char *spaces = malloc(LIMIT / 2 + 65536), *large = malloc(LARGE + 1);
+    int descriptors[SLOW];
+    struct answer answer;
+
+    (void)state;
+    memset(spaces, ' ', LIMIT / 2 + 65536);
+    memset(large, ' ', LARGE);
+    memcpy(large, "{\"inputs\": \"a\"}", 15);
+    large[LARGE] = '\0';
+    for (int i = 0; i < SLOW; i++) {
+        descriptors[i] = raw_connect(daemon);
+        raw_send(descriptors[i], "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                                 "Content-Length: 8388608\r\n\r\n");
+        raw_try_send(descriptors[i], spaces, LIMIT / 2 + 65536);
+    }
+    usleep(300000); /* their bytes arrive; should they not, less is asked for */
+    answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    for (int attempt = 0;; attempt++) {
+        answer = daemon_post(daemon, "/embed", large);
+        if (answer.status == 200)
+            break;
+        answer_free(&answer);
+        assert_in_range(attempt, 0, 600);
+        usleep(50000);
+        for (int i = 0; i < SLOW; i++)
+            raw_try_send(descriptors[i], " ", 1);
+    }
+    answer_free(&answer);
+    for (int i = 0; i < SLOW; i++)
+        close(descriptors[i]);
+    free(spaces);
+    free(large);
+    daemon_stop(daemon);
+}
+
 /* A thousand batches take longer than a millisecond. */
 static void past_its_deadline_a_request_is_504(void **state)
 {
@@ -92,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_queue_is_429_until_it_is_not),
         cmocka_unit_test(past_its_deadline_a_request_is_504),
+        cmocka_unit_test(slow_large_bodies_lock_nobody_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -439,7 +439,10 @@ static void test_deadline_after_all_was_started(void **context)
     open_with(4, 8);
     struct request *request = start_and_let_expire(4);
     fake_gate_open();
-    expect(request, JOB_OK);
+    wait_done(request);
+    assert_string_equal(request->job.error.message,
+                        "the request's time was over when 4 of its 4 sequences had been started");
+    expect(request, JOB_EXPIRED);
 }
 
 static void test_cancel_of_a_waiting_job(void **context)

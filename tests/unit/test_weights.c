@@ -93,9 +93,6 @@ static void reads_tensors_in_the_order_of_their_data(void **state)
     assert_null(weights_find(weights, ""));
     assert_null(weights_find(weights, "__metadata__"));
     assert_int_equal(weights_index(weights, b), 1);
-    assert_string_equal(weights_metadata(weights, "format"), "pt");
-    assert_string_equal(weights_metadata(weights, "by"), "hand");
-    assert_null(weights_metadata(weights, "a"));
     weights_close(weights);
     free(file);
     weights_close(NULL);
@@ -108,7 +105,6 @@ static void a_file_may_hold_nothing(void **state)
     struct weights *weights = open_header("{}", 0, &file);
     assert_int_equal(weights_count(weights), 0);
     assert_null(weights_find(weights, "a"));
-    assert_null(weights_metadata(weights, "format"));
     weights_close(weights);
     free(file);
 }

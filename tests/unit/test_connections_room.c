@@ -1,0 +1,88 @@
+/* Who is broken off when a budget is full: the slow ones, those that hold most first. */
+#include "server/connections.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { CLIENTS = 3 };
+
+static struct connections *connections;
+static int ours[CLIENTS], theirs[CLIENTS];
+static struct share shares[CLIENTS];
+
+static bool make_room(struct budget *budget, int64_t bytes)
+{
+    return connections_make_room(connections, budget, bytes);
+}
+
+static struct budget budget = {.limit = 1000, .make_room = make_room}, other = {.limit = 1000};
+
+static void connect_client(int i, struct budget *of, int64_t bytes)
+{
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    ours[i] = pair[0];
+    theirs[i] = pair[1];
+    shares[i].budget = of;
+    assert_true(share_take(&shares[i], bytes));
+    assert_true(connections_admit(connections, ours[i]));
+    connections_started(connections, ours[i]);
+    connections_holds(connections, ours[i], &shares[i]);
+}
+
+static bool is_broken_off(int i)
+{
+    char byte;
+
+    return recv(theirs[i], &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+static void the_slow_make_room(void **state)
+{
+    struct share newcomer = {.budget = &budget};
+
+    (void)state;
+    connect_client(0, &budget, 300);
+    connect_client(1, &budget, 600);
+    connect_client(2, &other, 900);
+    assert_false(share_take(&newcomer, 500)); /* nobody is slow yet */
+    usleep(2100000);
+    connections_holds(connections, ours[0], NULL);
+    assert_false(share_take(&newcomer, 800)); /* more than the slow one has: nothing is lost for nothing */
+    assert_false(is_broken_off(1));
+    assert_true(share_take(&newcomer, 500));
+    assert_true(is_broken_off(1));
+    assert_false(is_broken_off(0));
+    assert_false(is_broken_off(2));
+    assert_int_equal(shares[1].bytes, 0);
+    assert_int_equal(share_end(&shares[1]), 0); /* its event loop does this, later */
+    assert_int_equal(budget.used, 800);
+    assert_false(share_take(&newcomer, 300));
+    connections_holds(connections, ours[0], &shares[0]); /* its time begins anew */
+    assert_false(share_take(&newcomer, 300));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_slow_make_room)};
+    struct error error;
+    int failed;
+
+    if (connections_open(10, NULL, &connections, &error))
+        return 1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; i < CLIENTS && ours[i]; i++) {
+        connections_closed(connections, ours[i]);
+        close(ours[i]);
+        close(theirs[i]);
+    }
+    connections_close(connections);
+    return failed;
+}
