@@ -37,6 +37,10 @@ static int64_t step_flops(const struct plan *plan, const struct plan_step *step,
                step->dim_head;
     case OP_LOCAL_ATTEND:
         return 4 * x_rows * step->heads * step->dim_head * step->window * (step->causal ? 2 : 3);
+    case OP_RETRIEVE: /* scores of all keys, then the best values of each head */
+        return 2 * x_rows *
+               (plan->weights[step->bias].rows * plan->weights[step->bias].columns +
+                step->heads * PLAN_BEST_KEYS * plan->weights[step->weight].columns);
     case OP_GATE:
         return (step->activation == ACTIVATION_GELU ? 31 : 2) * elements / 2;
     case OP_ADD_POSITIONS:

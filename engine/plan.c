@@ -28,6 +28,7 @@ static const char *const operation_names[OP_COUNT] = {
     [OP_CONCATENATE] = "concatenate",
     [OP_GATE] = "gate",
     [OP_CUT_PADDING] = "cut_padding",
+    [OP_RETRIEVE] = "retrieve",
     [OP_GIVE_HIDDEN] = "give_hidden",
     [OP_GIVE_POOLED] = "give_pooled",
     [OP_GIVE_OUTPUT] = "give_output",
@@ -833,6 +834,20 @@ int plan_gate(struct plan_builder *builder, int x, enum activation activation)
     step.x = x;
     step.activation = activation;
     return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns / 2);
+}
+
+int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int64_t heads)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(weight_at(builder, keys)->rows / heads / 2 >= PLAN_BEST_KEYS);
+    struct plan_step step = no_step;
+    step.operation = OP_RETRIEVE;
+    step.x = x;
+    step.weight = values;
+    step.bias = keys;
+    step.heads = heads;
+    return new_step(builder, step, value_at(builder, x)->axis, weight_at(builder, values)->columns);
 }
 
 int plan_cut_padding(struct plan_builder *builder, int x)

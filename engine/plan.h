@@ -18,6 +18,7 @@
 #define PLAN_NONE (-1)
 #define PLAN_ROW_BLOCK 64 /* kernels may write rows up to a multiple of it: values are that long in the arena */
 
+#define PLAN_BEST_KEYS 32         /* OP_RETRIEVE's */
 #define PLAN_CAUSAL_EPSILON 1e-3f /* OP_LINEAR_ATTEND's least denominator */
 
 /* One line of mathematics each; r is a row, b an item, n_b its rows, p the position of r in its item.
@@ -25,7 +26,8 @@
 enum operation {
     OP_EMBED,         /* y[r] = T[x[r]]                                  x ids (r, 1); T (vocabulary, d); y (r, d) */
     OP_ADD_POSITIONS, /* y[r] = x[r] + (A[p / period] + B[p mod period])  A, B (…, d); without B: + A[p] */
-    OP_LAYER_NORM,    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b                      g, b (d) */
+    OP_LAYER_NORM,    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b       g, b (d); x (r, groups*d), each
+                         group of d columns for itself */
     OP_LINEAR,    /* y[r] = activation(x[r] Wᵀ + b) + z[r]      W (out, in), b (out) or none; z (r, out) or none */
     OP_ACTIVATE,  /* y = activation(x): gelu is x Φ(x), Φ by the exact erf */
     OP_ADD,       /* y = scale * (x + z) */
@@ -56,6 +58,9 @@ enum operation {
     OP_CONCATENATE,   /* y[r] = (x[r], z[r]) */
     OP_GATE,          /* y[r, i] = activation(x[r, i]) * x[r, d + i]                     x (r, 2d); y (r, d) */
     OP_CUT_PADDING,   /* y_b = the item's own rows of x_b, without what padding added */
+    OP_RETRIEVE,      /* y[r] = sum over h and the 32 best pairs (i, j) of softmax(s_i + t_j) V[i n + j], where
+                         s = K[h,:,0] x[r,0,h], t = K[h,:,1] x[r,1,h], each cut to its 32 best
+                         x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
     OP_GIVE_HIDDEN,   /* item b's hidden = x_b */
     OP_GIVE_POOLED,   /* item b's pooled = mean, first, last or maximum of the rows of x_b */
     OP_GIVE_OUTPUT,   /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
@@ -94,7 +99,7 @@ struct plan_step {
     int x, y,
         z; /* values; z: OP_ADD's and OP_CONCATENATE's second, OP_LINEAR's residual, a mask; PLAN_NONE where none */
     int keys, values; /* of the attends */
-    int weight, bias; /* W, T, E, A or g; b, B, e */
+    int weight, bias; /* W, T, E, A, V or g; b, B, e, K */
     int tail;         /* a weight: t of OP_PROJECT_CALL */
     int mask;         /* of OP_ATTEND, OP_ATTEND_CALL: an input (not a value) that an item may give */
     bool masked_byte; /* where a byte of the mask is this, M is masked_score, else 0 */
@@ -276,6 +281,7 @@ int plan_local_attend(struct plan_builder *builder, int queries, int keys, int v
                       struct plan_head_range heads, int64_t window, bool causal);
 int plan_concatenate(struct plan_builder *builder, int x, int z);
 int plan_gate(struct plan_builder *builder, int x, enum activation activation);
+int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int64_t heads);
 int plan_cut_padding(struct plan_builder *builder, int x); /* x itself where nothing is padded */
 
 /* What the model gives: the last hidden state (also pooled) and the class's output, through `weight` and `bias` when

@@ -6,6 +6,7 @@
 #include "engine/cpu/give.h"
 #include "engine/cpu/linear_attention.h"
 #include "engine/cpu/local_attention.h"
+#include "engine/cpu/product_keys.h"
 #include "engine/cpu/sequences.h"
 
 #include <math.h>
@@ -132,7 +133,8 @@ static void layer_norm(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);
     float *y = floats_of(run, step->y);
-    int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x), tasks = tasks_for(rows, ROWS_PER_TASK);
+    int64_t columns = run->plan->weights[step->weight].columns; /* a group counts as a row */
+    int64_t rows = rows_of(run, step->x) * (columns_of(run, step->x) / columns), tasks = tasks_for(rows, ROWS_PER_TASK);
 #pragma omp parallel for num_threads(threads_for(run, tasks))
     for (int64_t t = 0; t < tasks; t++) {
         int64_t first = t * ROWS_PER_TASK;
@@ -386,6 +388,7 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_CONCATENATE] = concatenate,
     [OP_GATE] = gate,
     [OP_CUT_PADDING] = cut_padding,
+    [OP_RETRIEVE] = cpu_retrieve,
     [OP_GIVE_HIDDEN] = cpu_give_hidden,
     [OP_GIVE_POOLED] = cpu_give_pooled,
     [OP_GIVE_OUTPUT] = cpu_give_output,
@@ -397,6 +400,8 @@ int64_t cpu_thread_scratch(const struct plan *plan, const struct plan_step *step
         return cpu_convolve_scratch(plan, step);
     if (step->operation == OP_LINEAR_ATTEND)
         return cpu_linear_attend_scratch(plan, step);
+    if (step->operation == OP_RETRIEVE)
+        return cpu_retrieve_scratch(plan, step);
     if (step->operation == OP_LOCAL_ATTEND)
         return cpu_local_attend_scratch(plan, step);
     if (step->operation == OP_ATTEND_CALL)

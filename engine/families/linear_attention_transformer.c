@@ -1,7 +1,7 @@
 /* lucidrains' `linear-attention-transformer` 0.19.1 (linear_attention_transformer/linear_attention_transformer.py,
- * reversible.py, autopadder.py) with `local-attention` 1.11.2. A layer attends linearly with its last heads and within
- * windows with its first n_local_attn_heads; or by Linformer attention (linformer_settings). Axial layers and layers
- * that read a context follow it. */
+ * reversible.py, autopadder.py) with `local-attention` 1.11.2 and `product-key-memory` 0.3.0. A layer attends linearly
+ * with its last heads and within windows with its first n_local_attn_heads; or by Linformer attention
+ * (linformer_settings). Axial layers and layers that read a context follow it. */
 #include "engine/families/family.h"
 
 #include <stddef.h>
@@ -116,9 +116,19 @@ static void check_memory_layers(struct plan_builder *builder, const char *name, 
         json_t *layer = json_is_array(layers) ? json_array_get(layers, i) : layers;
         if (!json_is_integer(layer))
             plan_fail(builder, "%s: pkm_layers: expected integers", name);
-        else if (json_integer_value(layer) >= 1 && json_integer_value(layer) <= arguments->depth)
-            plan_fail(builder, "%s: pkm_layers: product-key memory layers are not served", name);
     }
+}
+
+/* Whether the layer at that depth, from 0, has a product-key memory in place of its feed-forward. */
+static bool has_memory(const struct arguments *arguments, int64_t depth)
+{
+    json_t *layers = arguments->pkm_layers;
+    if (!json_is_array(layers))
+        return json_integer_value(layers) == depth + 1;
+    for (size_t i = 0; i < json_array_size(layers); i++)
+        if (json_integer_value(json_array_get(layers, i)) == depth + 1)
+            return true;
+    return false;
 }
 
 /* Rotary positions reach axial layers too, whose sequences are shorter than the table unless the fold is 1. */
@@ -338,6 +348,19 @@ static int gated_feed_forward(struct plan_builder *builder, int64_t dim, int x, 
                        plan_vector(builder, dim, "%sw2.bias", prefix));
 }
 
+/* PKM.forward with the arguments that the class leaves at their defaults. */
+static int product_key_memory(struct plan_builder *builder, int64_t dim, int x, const char *prefix)
+{
+    const int64_t heads = 4, keys = 128, dim_head = 128;
+    char norm[NAME_LENGTH + 8];
+    snprintf(norm, sizeof norm, "%snorm.", prefix);
+    x = plan_linear(builder, x, plan_matrix(builder, 2 * heads * dim_head, dim, "%sto_queries.weight", prefix),
+                    PLAN_NONE);
+    x = lucidrains_layer_norm(builder, dim_head, x, norm); /* of each head's queries */
+    return plan_retrieve(builder, x, plan_tensor(builder, 4, (int64_t[]){heads, keys, 2, dim_head}, "%skeys", prefix),
+                         plan_matrix(builder, keys * keys, dim, "%svalues.weight", prefix), heads);
+}
+
 /* PreNorm's layer norm, then PreShiftTokens where it stands; `fn` receives the prefix of what stands inside. The shift
  * looks for an argument `mask` that nobody gives, so it knows no masks. */
 static int pre_norm(struct plan_builder *builder, const struct arguments *arguments, bool shift, int x,
@@ -399,11 +422,13 @@ static int attention_block(struct plan_builder *builder, const struct arguments 
 }
 
 /* The feed-forward of a self attention has no GLU whatever ff_glu says; Chunk adds one more "fn." to the names. */
-static int feed_forward_block(struct plan_builder *builder, const struct arguments *arguments, enum layer layer, int x,
-                              const char *prefix)
+static int feed_forward_block(struct plan_builder *builder, const struct arguments *arguments, enum layer layer,
+                              int64_t depth, int x, const char *prefix)
 {
     char fn[NAME_LENGTH], chunk[NAME_LENGTH + 8];
     x = pre_norm(builder, arguments, arguments->shift_tokens && layer == LAYER_SELF, x, prefix, fn);
+    if (layer == LAYER_SELF && has_memory(arguments, depth))
+        return product_key_memory(builder, arguments->dim, x, fn);
     snprintf(chunk, sizeof chunk, "%sfn.", fn);
     return layer != LAYER_SELF && arguments->ff_glu ? gated_feed_forward(builder, arguments->dim, x, chunk)
                                                     : lucidrains_feed_forward(builder, arguments->dim, x, chunk);
@@ -427,7 +452,7 @@ static void run_layer(struct plan_builder *builder, const struct arguments *argu
     streams->x1 = plan_add(builder, streams->x1, y, 1.0f);
     if (!arguments->reversible)
         streams->x2 = streams->x1;
-    y = feed_forward_block(builder, arguments, layer, streams->x1, g);
+    y = feed_forward_block(builder, arguments, layer, depth, streams->x1, g);
     streams->x2 = plan_add(builder, streams->x2, y, 1.0f);
     if (!arguments->reversible)
         streams->x1 = streams->x2;
@@ -519,11 +544,81 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
     give(builder, &arguments, language_model(builder, &arguments, routed, x, ""), "");
 }
 
+/* EncoderDecoder: no class of the library but its README's pair. The decoder reads what Autopadder gives back of the
+ * encoder: the rows of src alone. */
+struct pair {
+    json_t *enc, *dec;
+};
+
+static const struct argument pair_arguments[] = {
+    {"enc", ARGUMENT_OBJECT, true, 0, offsetof(struct pair, enc)},
+    {"dec", ARGUMENT_OBJECT, true, 0, offsetof(struct pair, dec)},
+};
+
+static bool read_pair(struct plan_builder *builder, const char *name, const json_t *kwargs, struct arguments *encoder,
+                      struct arguments *decoder)
+{
+    struct pair pair;
+    if (arguments_read(name, pair_arguments, COUNT(pair_arguments), kwargs, &pair, builder->error) != 0) {
+        builder->failed = true;
+        return false;
+    }
+    if (!pair.enc || !pair.dec) {
+        plan_fail(builder, "%s: enc and dec: expected objects", name);
+        return false;
+    }
+    if (!read_lm_arguments(builder, name, pair.enc, encoder) || !read_lm_arguments(builder, name, pair.dec, decoder))
+        return false;
+    int64_t columns = encoder->return_embeddings ? encoder->emb_dim : encoder->num_tokens;
+    if (encoder->receives_context)
+        plan_fail(builder, "%s: enc has receives_context, but nothing gives it a context", name);
+    if (decoder->receives_context && columns != decoder->dim)
+        plan_fail(builder, "%s: the encoder gives %lld features%s; the decoder's context has dim %lld", name,
+                  (long long)columns, encoder->return_embeddings ? "" : " (without return_embeddings, logits)",
+                  (long long)decoder->dim);
+    return !builder->failed;
+}
+
+/* As many rows as the encoder takes, and the decoder's attention to them. */
+static int64_t max_source_length(struct plan_builder *builder, const char *name, const struct arguments *encoder,
+                                 const struct arguments *decoder)
+{
+    int64_t most = max_length(builder, name, encoder, true);
+    bool limited = decoder->receives_context && decoder->context_linformer_settings && decoder->depth > 0;
+    return limited && decoder->context_seq_len < most ? decoder->context_seq_len : most;
+}
+
+static void build_pair(struct plan_builder *builder, const char *name, const struct model_config *config)
+{
+    struct arguments encoder, decoder;
+    if (!read_pair(builder, name, config->kwargs, &encoder, &decoder))
+        return;
+    choose_padding(builder, name, config, encoder.linformer_settings ? &decoder : &encoder); /* slice: if both can */
+    int src = plan_input_ids(builder, "src", encoder.num_tokens, max_source_length(builder, name, &encoder, &decoder),
+                             PLAN_NONE);
+    int tgt = plan_input_ids(builder, "tgt", decoder.num_tokens, max_length(builder, name, &decoder, true), PLAN_NONE);
+    struct routed encoded = {PLAN_NONE, PLAN_NONE, PLAN_NONE, PLAN_NONE}, decoded = encoded;
+    encoded.input_mask = plan_input_mask(builder, "src_mask", src);
+    decoded.input_mask = plan_input_mask(builder, "tgt_mask", tgt);
+    pad(builder, &encoder, src);
+    pad(builder, &decoder, tgt);
+
+    int context = language_model(builder, &encoder, encoded, src, "enc.");
+    if (!encoder.return_embeddings)
+        context =
+            plan_linear(builder, context, plan_matrix(builder, encoder.num_tokens, encoder.emb_dim, "enc.out.weight"),
+                        plan_vector(builder, encoder.num_tokens, "enc.out.bias"));
+    decoded.context = plan_cut_padding(builder, context);
+    decoded.context_mask = plan_cut_padding(builder, encoded.input_mask);
+    give(builder, &decoder, language_model(builder, &decoder, decoded, tgt, "dec."), "dec.");
+}
+
 static const struct family_class classes[] = {
     {"linear_attention_transformer.LinearAttentionTransformerLM",
      "linear_attention_transformer.linear_attention_transformer.LinearAttentionTransformerLM", build_lm},
     {"linear_attention_transformer.LinearAttentionTransformer",
      "linear_attention_transformer.linear_attention_transformer.LinearAttentionTransformer", build_transformer},
+    {"linear_attention_transformer.EncoderDecoder", "linear_attention_transformer.EncoderDecoder", build_pair},
 };
 
 const struct family family_linear_attention_transformer = {"linear_attention_transformer", classes, COUNT(classes)};

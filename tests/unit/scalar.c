@@ -80,15 +80,16 @@ static double linear_at(const struct scalar *scalar, const struct plan_step *ste
 
 static double layer_norm_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t n = columns_of(scalar, step->x);
-    const double *x = scalar->values[step->x] + row * n;
+    int64_t n = scalar->plan->weights[step->weight].columns;
+    const double *x = scalar->values[step->x] + row * columns_of(scalar, step->x) + column / n * n;
     double mean = 0, variance = 0;
     for (int64_t i = 0; i < n; i++)
         mean += x[i] / (double)n;
     for (int64_t i = 0; i < n; i++)
         variance += (x[i] - mean) * (x[i] - mean) / (double)n;
-    return (x[column] - mean) / sqrt(variance + (double)step->epsilon) * weight_at(scalar, step->weight, 0, column) +
-           weight_at(scalar, step->bias, 0, column);
+    return (x[column % n] - mean) / sqrt(variance + (double)step->epsilon) *
+               weight_at(scalar, step->weight, 0, column % n) +
+           weight_at(scalar, step->bias, 0, column % n);
 }
 
 static double project_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -368,6 +369,54 @@ static double local_attend_at(const struct scalar *scalar, const struct plan_ste
     return sum;
 }
 
+/* The best of `count` scores: their places, best first. Takes them out of the scores. */
+static void take_best(int64_t count, double *scores, int64_t *places, double *best)
+{
+    for (int64_t b = 0; b < PLAN_BEST_KEYS; b++) {
+        places[b] = 0;
+        for (int64_t i = 1; i < count; i++)
+            if (scores[i] > scores[places[b]])
+                places[b] = i;
+        best[b] = scores[places[b]];
+        scores[places[b]] = -INFINITY;
+    }
+}
+
+/* The best keys of one half, for a row and head. */
+static void best_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
+                      int64_t half, int64_t *places, double *best)
+{
+    const struct plan_weight *keys = &scalar->plan->weights[step->bias];
+    int64_t d = keys->columns, n = keys->rows / step->heads / 2;
+    const double *x = scalar->values[step->x] + row * columns_of(scalar, step->x) + (half * step->heads + head) * d;
+    double *scores = calloc((size_t)n, sizeof *scores);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < d; c++)
+            scores[i] += x[c] * weight_at(scalar, step->bias, (head * n + i) * 2 + half, c);
+    take_best(n, scores, places, best);
+    free(scores);
+}
+
+static double retrieve_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t n = scalar->plan->weights[step->bias].rows / step->heads / 2;
+    int64_t places[2][PLAN_BEST_KEYS], pairs[PLAN_BEST_KEYS];
+    double best[2][PLAN_BEST_KEYS], sums[PLAN_BEST_KEYS * PLAN_BEST_KEYS], weights[PLAN_BEST_KEYS], y = 0;
+    for (int64_t head = 0; head < step->heads; head++) {
+        for (int64_t half = 0; half < 2; half++)
+            best_keys(scalar, step, row, head, half, places[half], best[half]);
+        for (int64_t i = 0; i < PLAN_BEST_KEYS * PLAN_BEST_KEYS; i++)
+            sums[i] = best[0][i / PLAN_BEST_KEYS] + best[1][i % PLAN_BEST_KEYS];
+        take_best(PLAN_BEST_KEYS * PLAN_BEST_KEYS, sums, pairs, weights);
+        softmax(PLAN_BEST_KEYS, 1, weights);
+        for (int64_t p = 0; p < PLAN_BEST_KEYS; p++) {
+            int64_t value = places[0][pairs[p] / PLAN_BEST_KEYS] * n + places[1][pairs[p] % PLAN_BEST_KEYS];
+            y += weights[p] * weight_at(scalar, step->weight, value, column);
+        }
+    }
+    return y;
+}
+
 static double concatenated_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t left = columns_of(scalar, step->x), right = columns_of(scalar, step->z);
@@ -426,6 +475,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return linear_attend_at(scalar, step, row, column);
     case OP_LOCAL_ATTEND:
         return local_attend_at(scalar, step, row, column);
+    case OP_RETRIEVE:
+        return retrieve_at(scalar, step, row, column);
     case OP_CONCATENATE:
         return concatenated_at(scalar, step, row, column);
     case OP_GATE:

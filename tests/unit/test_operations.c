@@ -664,6 +664,21 @@ static void test_local_attend(void **state)
     }
 }
 
+/* Few rows: where two sums are as good as equal, float and double choose differently. */
+static void test_retrieve(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"gain", 0, 9}, {"bias", 0, 9}, {"keys", 3 * 40 * 2, 9}, {"values", 40 * 40, 7}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 2 * 3 * 9, 6, PLAN_NONE);
+    x = plan_layer_norm(builder, x, plan_vector(builder, 9, "gain"), plan_vector(builder, 9, "bias"), 1e-5f);
+    x = plan_retrieve(builder, x, plan_matrix(builder, 3 * 40 * 2, 9, "keys"),
+                      plan_matrix(builder, 40 * 40, 7, "values"), 3);
+    plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
 /* On padded rows, whose results are cut off before the last step. */
 static void test_rotate_concatenate_gate_cut(void **state)
 {
@@ -715,6 +730,7 @@ int main(void)
         cmocka_unit_test(test_linear_attend),
         cmocka_unit_test(test_causal_linear_attend),
         cmocka_unit_test(test_local_attend),
+        cmocka_unit_test(test_retrieve),
         cmocka_unit_test(test_rotate_concatenate_gate_cut),
         cmocka_unit_test(test_output_layer),
     };

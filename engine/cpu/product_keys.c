@@ -1,0 +1,74 @@
+#include "engine/cpu/product_keys.h"
+#include "engine/cpu/top_k.h"
+
+#include <omp.h>
+#include <string.h>
+
+#define BEST PLAN_BEST_KEYS
+
+/* A head's scores of one of the two halves for a block: scores[r, key] = x[r, half, head] · K[head, key, half]. */
+static void score(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block, int64_t head,
+                  int64_t half, float *scores)
+{
+    const struct plan_weight *keys = &run->plan->weights[step->bias];
+    int64_t columns = run->plan->values[step->x].columns, d = keys->columns, n = keys->rows / step->heads / 2;
+    const float *x = (const float *)(run->arena + run->plan->values[step->x].offset);
+    products_multiply(run->products, &(struct product){
+                                         .m = block->rows,
+                                         .n = n,
+                                         .k = d,
+                                         .a = x + block->first * columns + (half * step->heads + head) * d,
+                                         .a_stride = columns,
+                                         .b = keys->data + (head * n * 2 + half) * d,
+                                         .b_stride = 2 * d,
+                                         .transpose_b = true,
+                                         .c = scores,
+                                         .c_stride = n,
+                                     });
+}
+
+/* y += softmax of the best sums, times their values. */
+static void add_best(const struct cpu_run *run, const struct plan_weight *values, int64_t n, const float *first,
+                     const float *second, float *y)
+{
+    int32_t first_keys[BEST], second_keys[BEST], pairs[BEST];
+    float first_scores[BEST], second_scores[BEST], sums[BEST * BEST], weights[BEST];
+    top_k(n, first, BEST, first_keys, first_scores);
+    top_k(n, second, BEST, second_keys, second_scores);
+    for (int64_t i = 0; i < BEST; i++)
+        for (int64_t j = 0; j < BEST; j++)
+            sums[i * BEST + j] = first_scores[i] + second_scores[j];
+    top_k(BEST * BEST, sums, BEST, pairs, weights);
+    run->vector->softmax(BEST, 1.0f, weights);
+    for (int64_t p = 0; p < BEST; p++) {
+        const float *value =
+            values->data + (first_keys[pairs[p] / BEST] * n + second_keys[pairs[p] % BEST]) * values->columns;
+        for (int64_t c = 0; c < values->columns; c++)
+            y[c] += weights[p] * value[c];
+    }
+}
+
+void cpu_retrieve(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
+    const struct plan_weight *values = &run->plan->weights[step->weight], *keys = &run->plan->weights[step->bias];
+    int64_t n = keys->rows / step->heads / 2, columns = values->columns;
+    float *y = (float *)(run->arena + run->plan->values[step->y].offset);
+#pragma omp parallel for num_threads(layout->n_blocks > 1 ? run->threads : 1) schedule(dynamic)
+    for (int64_t b = 0; b < layout->n_blocks; b++) {
+        const struct row_block *block = &layout->blocks[b];
+        float *first = run->scratch + omp_get_thread_num() * run->scratch_floats, *second = first + block->rows * n;
+        memset(y + block->first * columns, 0, (size_t)(block->rows * columns) * sizeof *y);
+        for (int64_t head = 0; head < step->heads; head++) {
+            score(run, step, block, head, 0, first);
+            score(run, step, block, head, 1, second);
+            for (int64_t r = 0; r < block->rows; r++)
+                add_best(run, values, n, first + r * n, second + r * n, y + (block->first + r) * columns);
+        }
+    }
+}
+
+int64_t cpu_retrieve_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    return 2 * PADDER_BLOCK_ROWS * (plan->weights[step->bias].rows / step->heads / 2);
+}
