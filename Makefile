@@ -153,6 +153,11 @@ fuzz: ## fuzzes each target with clang for FUZZ_SECONDS (60)
 	$(MAKE) --no-print-directory programs-fuzz SANITIZE=fuzzer BUILD=$(BUILD)/fuzz CC=clang
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(call in,fuzz,$(call programs,$(FUZZERS)))
 
+test-clients: ## runs tritonclient and openai from PyPI against the daemon (network, for the first time)
+	@docker/packages.sh build clients
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/run.sh tests/clients/test_clients.sh
+
 test-image: ## installs what it needs, builds docker/Dockerfile and runs its image (root)
 	@docker/packages.sh image
 	@BUILD=$(BUILD) tests/run.sh tests/image/test_image.sh
@@ -184,11 +189,11 @@ clean: ## removes everything built
 	rm -rf $(BUILD)
 
 help: ## shows this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 FORCE:
-.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-image test-fresh run \
-    bench format install clean help FORCE
+.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-clients test-image \
+    test-fresh run bench format install clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

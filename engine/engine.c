@@ -273,6 +273,10 @@ static int check_length(const struct model *model, const struct engine_item *ite
     if (length < input->min_length)
         return error_set(error, "input \"%s\" has %lld rows; with padding \"exact\" the model takes exactly %lld",
                          input->name, length, (long long)input->min_length);
+    long long rows = padder_axis_rows(model->plan, item, model->plan->values[model->plan->inputs[index].value].axis);
+    if (rows % input->multiple != 0)
+        return error_set(error, "input \"%s\" has %lld rows (%lld with padding); the model takes multiples of %lld",
+                         input->name, length, rows, (long long)input->multiple);
     return 0;
 }
 

@@ -78,6 +78,7 @@ struct model_input {
     int like;            /* has as many rows as this input; -1: of its own */
     int64_t min_length;  /* of an item's length */
     int64_t max_length;
+    int64_t multiple; /* the rows, with what padding adds, must be one of it; 1: any number */
     bool optional;
 };
 

@@ -31,6 +31,15 @@ static int64_t step_flops(const struct plan *plan, const struct plan_step *step,
         return 2 * plan_value_rows(plan, step->y, rows, 1) * x->columns * step->stride * (x->columns / step->groups);
     case OP_ADD_SINUSOIDS:
         return 20 * elements;
+    case OP_ROTATE:
+        return 3 * elements;
+    case OP_LINEAR_ATTEND: /* a product with V and one with the queries */
+        return 2 * (x_rows + plan_value_rows(plan, step->keys, rows, 1)) * step->heads * step->dim_head *
+               step->dim_head;
+    case OP_LOCAL_ATTEND:
+        return 4 * x_rows * step->heads * step->dim_head * step->window * (step->causal ? 2 : 3);
+    case OP_GATE:
+        return (step->activation == ACTIVATION_GELU ? 31 : 2) * elements / 2;
     case OP_ADD_POSITIONS:
     case OP_ADD:
     case OP_GIVE_POOLED:
@@ -38,6 +47,8 @@ static int64_t step_flops(const struct plan *plan, const struct plan_step *step,
     case OP_EMBED:
     case OP_MASK_ROWS:
     case OP_SHIFT_TOKENS:
+    case OP_CONCATENATE:
+    case OP_CUT_PADDING:
     case OP_GIVE_HIDDEN:
     case OP_COUNT:
         break;
@@ -85,6 +96,14 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
     if (step->operation == OP_ATTEND || step->operation == OP_ATTEND_CALL)
         fprintf(out, " heads %" PRId64 " kv_heads %" PRId64 " scale %g", step->heads, step->kv_heads,
                 (double)step->scale);
+    if (step->operation == OP_LINEAR_ATTEND || step->operation == OP_LOCAL_ATTEND)
+        fprintf(out, " heads %" PRId64 " to %" PRId64, step->first_head, step->first_head + step->heads - 1);
+    if (step->operation == OP_LINEAR_ATTEND && step->causal)
+        fprintf(out, " bucket %" PRId64, step->bucket);
+    if (step->operation == OP_LINEAR_ATTEND && step->fold > 1)
+        fprintf(out, " fold %" PRId64, step->fold);
+    if (step->operation == OP_LOCAL_ATTEND)
+        fprintf(out, " window %" PRId64, step->window);
     if (step->causal)
         fprintf(out, " causal");
     if (step->mask != PLAN_NONE)

@@ -73,6 +73,8 @@ int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item
     if (rows->padded_rows)
         return rows->padded_rows;
     int64_t given = padder_length(plan, item, rows->input);
+    if (rows->row_multiple)
+        return (given + rows->row_multiple - 1) / rows->row_multiple * rows->row_multiple;
     return rows->n ? given / rows->n * rows->k : given;
 }
 
@@ -119,11 +121,11 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
         lay_out_wanted(batch, &batch->layouts[plan->hidden_axis], i);
 }
 
-/* int32_t ones for what is missing of a mask, from bytes that are 0 or not. */
-static void gather_mask(const uint8_t *mask, int64_t length, int64_t rows, int32_t *out)
+/* From bytes that are 0 or not; ones where no mask is given, and `beyond` for the rows that padding adds. */
+static void gather_mask(const uint8_t *mask, int64_t length, int64_t rows, int32_t beyond, int32_t *out)
 {
     for (int64_t r = 0; r < rows; r++)
-        out[r] = mask && r < length ? mask[r] != 0 : 1;
+        out[r] = r >= length ? beyond : mask ? mask[r] != 0 : 1;
 }
 
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows)
@@ -137,7 +139,7 @@ void padder_gather(const struct plan *plan, const struct batch *batch, int index
         char *out = (char *)rows + (size_t)layout->starts[i] * row_bytes;
         int64_t length = padder_length(plan, item, index), all = layout->starts[i + 1] - layout->starts[i];
         if (plan->inputs[index].input.kind == INPUT_MASK) {
-            gather_mask(data, length, all, (int32_t *)out);
+            gather_mask(data, length, all, plan->axes[value->axis].row_multiple == 0, (int32_t *)out);
             continue;
         }
         memcpy(out, data, (size_t)length * row_bytes);

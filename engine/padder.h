@@ -1,6 +1,7 @@
 /* padder: brings the items of a batch to the shape that the plan's axes ask for. The rows of the items lie one behind
  * the other; with padding "slice" and "masked" nothing is added, and an item's place is all that operations must know;
- * with "zero" every item has the axis' padded_rows, its own first. */
+ * with "zero" every item has the axis' padded_rows, its own first; with "autopad" the next multiple of its
+ * row_multiple. */
 #ifndef ENGINE_PADDER_H
 #define ENGINE_PADDER_H
 
@@ -45,7 +46,7 @@ void padder_free(const struct plan *plan, struct batch *batch);
 void padder_lay_out(const struct plan *plan, struct batch *batch, const struct engine_item *items, int64_t n_items);
 
 /* Copies the items' rows of input `index` behind each other into `rows` (ids and masks: int32_t, else float[columns]).
- * A mask that an item does not give, and what is beyond one that it gives, is 1; else what is added is 0. */
+ * A mask that an item does not give is 1, and so is what is beyond it but with "autopad"; else what is added is 0. */
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows);
 
 /* The rows that an item gives of an input: its own, or those of the input's fallback, or of the one it is like. */

@@ -22,6 +22,12 @@ static const char *const operation_names[OP_COUNT] = {
     [OP_ATTEND] = "attend",
     [OP_ATTEND_CALL] = "attend_call",
     [OP_SHIFT_TOKENS] = "shift_tokens",
+    [OP_ROTATE] = "rotate",
+    [OP_LINEAR_ATTEND] = "linear_attend",
+    [OP_LOCAL_ATTEND] = "local_attend",
+    [OP_CONCATENATE] = "concatenate",
+    [OP_GATE] = "gate",
+    [OP_CUT_PADDING] = "cut_padding",
     [OP_GIVE_HIDDEN] = "give_hidden",
     [OP_GIVE_POOLED] = "give_pooled",
     [OP_GIVE_OUTPUT] = "give_output",
@@ -169,6 +175,17 @@ static int ragged_axis(struct plan_builder *builder, int input)
     return builder->plan->n_axes - 1;
 }
 
+/* The rows that an input's items have without padding. */
+static int unpadded_axis(struct plan_builder *builder, int input)
+{
+    const struct plan *plan = builder->plan;
+    for (int i = 0; i < plan->n_axes; i++)
+        if (plan->axes[i].input == input && plan->axes[i].padded_rows == 0 && plan->axes[i].row_multiple == 0 &&
+            plan->axes[i].n == 0)
+            return i;
+    return ragged_axis(builder, input);
+}
+
 static int fixed_axis(struct plan_builder *builder, int64_t rows_per_item)
 {
     struct plan *plan = builder->plan;
@@ -255,6 +272,7 @@ static int new_input(struct plan_builder *builder, struct plan_input input, int 
         return PLAN_NONE;
     plan->values[input.value].ids = input.input.kind != INPUT_ROWS;
     input.input.min_length = 1;
+    input.input.multiple = 1;
     input.own_limit = input.input.max_length != 0;
     plan->inputs[plan->n_inputs++] = input;
     return input.value;
@@ -330,6 +348,19 @@ void plan_pad(struct plan_builder *builder, int input_value, int64_t rows)
 {
     if (!builder->failed)
         builder->plan->axes[value_at(builder, input_value)->axis].padded_rows = rows;
+}
+
+void plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t multiple)
+{
+    if (!builder->failed)
+        builder->plan->axes[value_at(builder, input_value)->axis].row_multiple = multiple;
+}
+
+void plan_require_multiple(struct plan_builder *builder, int input_value, int64_t multiple)
+{
+    for (int i = 0; !builder->failed && i < builder->plan->n_inputs; i++)
+        if (builder->plan->inputs[i].value == input_value)
+            builder->plan->inputs[i].input.multiple = multiple;
 }
 
 enum padding plan_choose_padding(struct plan_builder *builder, const char *class_name, enum padding asked,
@@ -717,6 +748,107 @@ int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, con
     step.n_shifts = n_shifts;
     memcpy(step.shifts, shifts, (size_t)n_shifts * sizeof *shifts);
     return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
+}
+
+int plan_rotate(struct plan_builder *builder, int x, int table)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_ROTATE;
+    step.x = x;
+    step.weight = table;
+    return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns);
+}
+
+/* A step of OP_LINEAR_ATTEND or OP_LOCAL_ATTEND, for its caller to complete. */
+static struct plan_step attend_heads(enum operation operation, int queries, int keys, int values, int mask,
+                                     struct plan_head_range heads)
+{
+    struct plan_step step = no_step;
+    step.operation = operation;
+    step.x = queries;
+    step.keys = keys;
+    step.values = values;
+    step.z = mask;
+    step.first_head = heads.first_head;
+    step.heads = heads.heads;
+    step.dim_head = heads.dim_head;
+    return step;
+}
+
+int plan_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
+                       struct plan_head_range heads, int64_t fold)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attend_heads(OP_LINEAR_ATTEND, queries, keys, values, mask, heads);
+    step.bucket = 1;
+    step.fold = fold;
+    return new_step(builder, step, value_at(builder, queries)->axis, heads.heads * heads.dim_head);
+}
+
+int plan_causal_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
+                              struct plan_head_range heads, int64_t fold, int64_t bucket)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attend_heads(OP_LINEAR_ATTEND, queries, keys, values, mask, heads);
+    step.causal = true;
+    step.bucket = bucket;
+    step.fold = fold;
+    return new_step(builder, step, value_at(builder, queries)->axis, heads.heads * heads.dim_head);
+}
+
+int plan_local_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
+                      struct plan_head_range heads, int64_t window, bool causal)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attend_heads(OP_LOCAL_ATTEND, queries, keys, values, mask, heads);
+    step.causal = causal;
+    step.window = window;
+    return new_step(builder, step, value_at(builder, queries)->axis, heads.heads * heads.dim_head);
+}
+
+int plan_concatenate(struct plan_builder *builder, int x, int z)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(value_at(builder, x)->axis == value_at(builder, z)->axis);
+    struct plan_step step = no_step;
+    step.operation = OP_CONCATENATE;
+    step.x = x;
+    step.z = z;
+    int64_t columns = value_at(builder, x)->columns + value_at(builder, z)->columns;
+    return new_step(builder, step, value_at(builder, x)->axis, columns);
+}
+
+int plan_gate(struct plan_builder *builder, int x, enum activation activation)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_GATE;
+    step.x = x;
+    step.activation = activation;
+    return new_step(builder, step, value_at(builder, x)->axis, value_at(builder, x)->columns / 2);
+}
+
+int plan_cut_padding(struct plan_builder *builder, int x)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_axis axis = builder->plan->axes[value_at(builder, x)->axis];
+    if (axis.padded_rows == 0 && axis.row_multiple == 0)
+        return x;
+    struct plan_step step = no_step;
+    step.operation = OP_CUT_PADDING;
+    step.x = x;
+    int y = new_step(builder, step, unpadded_axis(builder, axis.input), value_at(builder, x)->columns);
+    if (y != PLAN_NONE)
+        builder->plan->values[y].ids = value_at(builder, x)->ids;
+    return y;
 }
 
 static void give(struct plan_builder *builder, enum operation operation, int hidden, int weight, int bias)

@@ -18,6 +18,8 @@
 #define PLAN_NONE (-1)
 #define PLAN_ROW_BLOCK 64 /* kernels may write rows up to a multiple of it: values are that long in the arena */
 
+#define PLAN_CAUSAL_EPSILON 1e-3f /* OP_LINEAR_ATTEND's least denominator */
+
 /* One line of mathematics each; r is a row, b an item, n_b its rows, p the position of r in its item.
  * Shapes: (rows, columns). W, E, T … are weights. */
 enum operation {
@@ -33,18 +35,30 @@ enum operation {
                              item;  with several groups each has its own E and e for d / groups columns */
     OP_CONVOLVE_SEQUENCE, /* y_b[j, g, o] = e[o] + sum over t, i of W[o, i, t] x_b[j s + t, g, i], 0 beyond n_b
                             W (d, d, s); groups of d columns; several W stand for one a group */
-    OP_PROJECT_CALL, /* y_b[s, c, j] = sum over p of E[j, p] X_b[p, s, c] + e[j], X_b: x_b, then for each s the row t
-                        E (k, n), e (k), t (d) or none; x call (n * w, d); y_b (w, d, k) is read as (k * w, d) */
-    OP_ATTEND,       /* y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ + M_b[p]) V_b[h]   x (r, heads*d); K (k, kv_heads*d)
-                        V (k, kv_heads*d'); y (r, heads*d'); causal: only keys j <= p; up to key_room keys stand
-                        beyond K_b with score 0 and value 0; M (n, k) or none: an attention mask */
-    OP_ATTEND_CALL,  /* y[p,s,h] = softmax(scale * x[p,s,h] K_b[:,s,h]ᵀ + M_b[s,h,p]) V_b[:,s,h], heads of a call
-                        x, y (n * w, heads*d); K, V (k * w, heads*d); M (w, heads, n, k) or (n, k) or none */
-    OP_SHIFT_TOKENS, /* y[p, segment s] = x[p - shift_s, segment s], 0 outside the item; segments of d / n_shifts
-                        features; what is left over stays */
-    OP_GIVE_HIDDEN,  /* item b's hidden = x_b */
-    OP_GIVE_POOLED,  /* item b's pooled = mean, first, last or maximum of the rows of x_b */
-    OP_GIVE_OUTPUT,  /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
+    OP_PROJECT_CALL,  /* y_b[s, c, j] = sum over p of E[j, p] X_b[p, s, c] + e[j], X_b: x_b, then for each s the row t
+                         E (k, n), e (k), t (d) or none; x call (n * w, d); y_b (w, d, k) is read as (k * w, d) */
+    OP_ATTEND,        /* y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ + M_b[p]) V_b[h]   x (r, heads*d); K (k, kv_heads*d)
+                         V (k, kv_heads*d'); y (r, heads*d'); causal: only keys j <= p; up to key_room keys stand
+                         beyond K_b with score 0 and value 0; M (n, k) or none: an attention mask */
+    OP_ATTEND_CALL,   /* y[p,s,h] = softmax(scale * x[p,s,h] K_b[:,s,h]ᵀ + M_b[s,h,p]) V_b[:,s,h], heads of a call
+                         x, y (n * w, heads*d); K, V (k * w, heads*d); M (w, heads, n, k) or (n, k) or none */
+    OP_SHIFT_TOKENS,  /* y[p, segment s] = x[p - shift_s, segment s], 0 outside the item; segments of d / n_shifts
+                         features; what is left over stays */
+    OP_ROTATE,        /* y[r, h, 2i : 2i + 2] = x[r, h, 2i : 2i + 2] turned by the angle with sine T[p, i] and cosine
+                         T[p, d/2 + i]                                    x (r, heads*d); T (…, d) */
+    OP_LINEAR_ATTEND, /* y[r,h] = c softmax(x[r,h]) softmax_rows(K_b[h])ᵀ V_b[h]; masked rows of K and V are left out.
+                         Causal: exp(K) in place of its softmax, rows of earlier buckets only (bucket 1: rows <= p),
+                         divided by max(c softmax(x[r,h]) · their sum of exp(K), 1e-3).  c = d^-1/2.
+                         fold f: rows p, p + f, p + 2f … are sequences of their own   x, K, V (…, all heads*d) */
+    OP_LOCAL_ATTEND,  /* y[r,h] = softmax(d^-1/2 x[r,h] K_b[h]ᵀ) V_b[h] over the rows of r's window and those beside
+                         it (causal: the one before, and rows <= p); masked keys are left out   x, K, V as above;
+                         a row with no key left: the mean of all keys of its windows, those outside the item being -1 */
+    OP_CONCATENATE,   /* y[r] = (x[r], z[r]) */
+    OP_GATE,          /* y[r, i] = activation(x[r, i]) * x[r, d + i]                     x (r, 2d); y (r, d) */
+    OP_CUT_PADDING,   /* y_b = the item's own rows of x_b, without what padding added */
+    OP_GIVE_HIDDEN,   /* item b's hidden = x_b */
+    OP_GIVE_POOLED,   /* item b's pooled = mean, first, last or maximum of the rows of x_b */
+    OP_GIVE_OUTPUT,   /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
     OP_COUNT
 };
 
@@ -54,6 +68,7 @@ struct plan_axis {
     int input;             /* ragged like this input; PLAN_NONE: fixed */
     int64_t rows_per_item; /* of a fixed axis */
     int64_t padded_rows;   /* of a ragged axis: every item is brought to so many rows with zeros; 0: none is */
+    int64_t row_multiple;  /* of a ragged axis: … to the next multiple of so many, masked; 0: none is */
     int64_t k, n;          /* of a ragged axis: k rows for each n of the input's; 0: one for each */
 };
 
@@ -76,8 +91,9 @@ struct plan_weight {
 
 struct plan_step {
     enum operation operation;
-    int x, y, z;      /* values; z: OP_ADD's second, OP_LINEAR's residual, OP_MASK_ROWS' mask; PLAN_NONE where none */
-    int keys, values; /* of OP_ATTEND, OP_ATTEND_CALL */
+    int x, y,
+        z; /* values; z: OP_ADD's and OP_CONCATENATE's second, OP_LINEAR's residual, a mask; PLAN_NONE where none */
+    int keys, values; /* of the attends */
     int weight, bias; /* W, T, E, A or g; b, B, e */
     int tail;         /* a weight: t of OP_PROJECT_CALL */
     int mask;         /* of OP_ATTEND, OP_ATTEND_CALL: an input (not a value) that an item may give */
@@ -87,12 +103,16 @@ struct plan_step {
     float scale;             /* OP_ATTEND, OP_ATTEND_CALL, OP_ADD */
     float epsilon;           /* OP_LAYER_NORM */
     int attention;           /* OP_ATTEND, OP_ATTEND_CALL: which one in order of execution */
-    bool causal;             /* OP_ATTEND */
+    bool causal;             /* of all attends but OP_ATTEND_CALL */
     int64_t key_room;        /* OP_ATTEND, OP_ATTEND_CALL; 0: as many as there are keys */
     int64_t groups;          /* OP_PROJECT_SEQUENCE, OP_CONVOLVE_SEQUENCE: of columns */
     bool transposed;         /* OP_PROJECT_SEQUENCE: the weight is (groups * k, n), else (groups * n, k) */
     int64_t stride;          /* OP_CONVOLVE_SEQUENCE: rows of a window */
     int64_t heads, kv_heads; /* OP_ATTEND: head h reads keys and values of head h * kv_heads / heads; OP_ATTEND_CALL */
+    int64_t first_head;      /* OP_LINEAR_ATTEND, OP_LOCAL_ATTEND: of those in x, K and V; y has `heads` from it on */
+    int64_t dim_head;        /* of the same */
+    int64_t bucket, fold;    /* OP_LINEAR_ATTEND; both >= 1 */
+    int64_t window;          /* OP_LOCAL_ATTEND: divides the rows of every item */
     int64_t period;          /* OP_ADD_POSITIONS */
     int64_t n_shifts;        /* OP_SHIFT_TOKENS: 1, 0, -1 or 1, 0 */
     int64_t shifts[3];
@@ -173,6 +193,11 @@ void plan_call_layout(struct plan_builder *builder, int input_value);
 /* Brings each item of the input to `rows` rows, with zeros or ids 0; results are those of its own rows. */
 void plan_pad(struct plan_builder *builder, int input_value, int64_t rows);
 
+/* … to the next multiple of `multiple` rows, where masks are 0: what a class Autopadder does. */
+void plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t multiple);
+/* Items whose rows, padding included, are no multiple of it are refused. */
+void plan_require_multiple(struct plan_builder *builder, int input_value, int64_t multiple);
+
 /* Takes the padding that the configuration asks for, or the class's default; `allowed` ends with PADDING_DEFAULT. */
 enum padding plan_choose_padding(struct plan_builder *builder, const char *class_name, enum padding asked,
                                  const enum padding *allowed);
@@ -235,6 +260,23 @@ struct plan_attention {
 int plan_attend(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention);
 int plan_attend_call(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention);
 int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, const int64_t *shifts);
+
+/* Heads [first_head, first_head + heads) of dim_head features each. */
+struct plan_head_range {
+    int64_t first_head, heads, dim_head;
+};
+/* T (positions, dim_head): sines, then cosines. */
+int plan_rotate(struct plan_builder *builder, int x, int table);
+/* mask: of the keys. */
+int plan_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
+                       struct plan_head_range heads, int64_t fold);
+int plan_causal_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
+                              struct plan_head_range heads, int64_t fold, int64_t bucket);
+int plan_local_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
+                      struct plan_head_range heads, int64_t window, bool causal);
+int plan_concatenate(struct plan_builder *builder, int x, int z);
+int plan_gate(struct plan_builder *builder, int x, enum activation activation);
+int plan_cut_padding(struct plan_builder *builder, int x); /* x itself where nothing is padded */
 
 /* What the model gives: the last hidden state (also pooled) and the class's output, through `weight` and `bias` when
  * the class has an output layer over its hidden state. Called once, last. */

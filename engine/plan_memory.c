@@ -88,6 +88,20 @@ static int largest_unplaced(const struct plan *plan, const bool *placed)
     return largest;
 }
 
+/* Inputs without a limit of the model's own take what an item alone may have, padded. */
+static void limit_lengths(struct plan *plan)
+{
+    for (int i = 0; i < plan->n_axes; i++)
+        if (plan->axes[i].row_multiple > plan->max_rows)
+            plan->max_rows = plan->axes[i].row_multiple;
+    for (int i = 0; i < plan->n_inputs; i++) {
+        int value = plan->inputs[i].value;
+        int64_t multiple = value == PLAN_NONE ? 0 : plan->axes[plan->values[value].axis].row_multiple;
+        if (plan->inputs[i].input.max_length == 0)
+            plan->inputs[i].input.max_length = plan->max_rows - (multiple ? plan->max_rows % multiple : 0);
+    }
+}
+
 int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, struct error *error)
 {
     plan->max_rows = max_rows;
@@ -95,9 +109,7 @@ int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, st
     for (int i = 0; i < plan->n_inputs; i++)
         if (plan->inputs[i].input.max_length > plan->max_rows)
             plan->max_rows = plan->inputs[i].input.max_length;
-    for (int i = 0; i < plan->n_inputs; i++)
-        if (plan->inputs[i].input.max_length == 0)
-            plan->inputs[i].input.max_length = plan->max_rows;
+    limit_lengths(plan);
 
     find_lifetimes(plan);
     for (int i = 0; i < plan->n_values; i++)

@@ -53,9 +53,40 @@ static void write_tensor(struct writer *writer, const char *name, const char *da
     writer_text(writer, "}");
 }
 
+/* A call's shapes without its values: lengths and width the least that the model takes, or one more. */
+static struct engine_item sized_item(const struct model_info *info, int more)
+{
+    struct engine_item item = {0};
+
+    for (int i = 0; i < info->n_inputs; i++) {
+        const struct model_input *input = &info->inputs[i];
+        int64_t length = (input->min_length > 0 ? input->min_length : 1) + more;
+
+        item.inputs[i].length = length < input->max_length ? length : input->max_length;
+        item.inputs[i].width = 1 + more;
+    }
+    return item;
+}
+
+/* The sizes that differ between two calls are free. */
+static struct v2_shape output_shape(const struct model *model, int output)
+{
+    const struct model_info *info = model_info(model);
+    const struct engine_item one = sized_item(info, 0), other = sized_item(info, 1);
+    int batch = info->inputs[0].layout == LAYOUT_CALL ? 0 : 1;
+    struct v2_shape shape = {0, {-1}}, other_shape;
+
+    shape.rank = batch + model_output_shape(model, &one, output, shape.sizes + batch);
+    model_output_shape(model, &other, output, other_shape.sizes + batch);
+    for (int d = batch; d < shape.rank; d++) {
+        if (shape.sizes[d] != other_shape.sizes[d])
+            shape.sizes[d] = -1;
+    }
+    return shape;
+}
+
 static enum outcome model_describe(struct request *request)
 {
-    static const struct v2_shape attention = {4, {-1, -1, -1, -1}}; /* batch, heads, n, k */
     struct writer *writer = &request->answer;
 
     if (request_model(request, request->parameter))
@@ -65,19 +96,19 @@ static enum outcome model_describe(struct request *request)
     writer_text(writer, ",\"versions\":[\"" V2_VERSION "\"],\"platform\":\"linformerd_safetensors\",\"inputs\":[");
     for (int i = 0; i < request->info->n_inputs; i++) {
         const struct model_input *input = &request->info->inputs[i];
-        struct v2_shape shape = v2_input_shape(input);
+        struct v2_shape shape = v2_input_shape(input, 0);
 
         if (i > 0)
             writer_text(writer, ",");
-        write_tensor(writer, input->name, v2_input_datatype(input), &shape);
+        write_tensor(writer, input->name, v2_input_datatype(input, 0), &shape);
     }
     writer_text(writer, "],\"outputs\":[");
     for (int i = 0; i < request->info->n_outputs; i++) {
-        const struct v2_shape output = {3, {-1, -1, request->info->output_columns}};
+        struct v2_shape shape = output_shape(request_engine_model(request), i);
 
         if (i > 0)
             writer_text(writer, ",");
-        write_tensor(writer, request->info->outputs[i], "FP32", i == 0 ? &output : &attention);
+        write_tensor(writer, request->info->outputs[i], "FP32", &shape);
     }
     writer_text(writer, "]}");
     return OUTCOME_ANSWERED;

@@ -56,8 +56,6 @@ int v2_read_inputs(struct v2_reader *reader, const json_t *list);
 /* The job's items, once inputs are read. */
 int v2_make_items(struct v2_reader *reader);
 
-int64_t v2_item_elements(const struct v2_shape *shape); /* of one item: all but the batch dimension */
-
 /* ---- Outputs (v2_outputs.c) ---- */
 
 /* Fills call->outputs, index and binary only. `list` NULL: none asked for, which is the class's own output alone. */

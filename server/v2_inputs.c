@@ -123,38 +123,50 @@ int v2_read_inputs(struct v2_reader *reader, const json_t *list)
     return 0;
 }
 
-/* The batch dimension that all inputs share. */
-static int batch_size(struct v2_reader *reader, int64_t *size)
+/* How many items the call has: the batch dimension that all inputs share, or one where a call must stay whole. */
+static int count_items(struct v2_reader *reader, int64_t *count)
 {
     struct request *request = reader->request;
+    const struct model_info *info = request->info;
     int64_t limit = request->service->options.settings->max_client_batch_size;
     const struct v2_tensor *first = NULL;
 
-    for (int i = 0; i < request->info->n_inputs; i++) {
+    *count = 1;
+    if (info->inputs[0].layout == LAYOUT_CALL)
+        return 0;
+    for (int i = 0; i < info->n_inputs; i++) {
         const struct v2_tensor *tensor = &reader->tensors[i];
 
-        if (!tensor->name)
+        if (!tensor->name || info->inputs[i].kind == INPUT_IGNORED)
             continue;
         first = first ? first : tensor;
-        if (tensor->shape.sizes[0] != first->shape.sizes[0])
+        *count = tensor->shape.sizes[0];
+        if (*count != first->shape.sizes[0])
             return failure_set(&request->failure, FAILURE_INVALID,
                                "input \"%s\" has a batch of %" PRId64 ", input \"%s\" one of %" PRId64, tensor->name,
-                               tensor->shape.sizes[0], first->name, first->shape.sizes[0]);
+                               *count, first->name, first->shape.sizes[0]);
     }
-    *size = first ? first->shape.sizes[0] : 1;
-    if (*size >= 1 && *size <= limit)
+    if (*count >= 1 && *count <= limit)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "the batch has %" PRId64 " items, 1 to %" PRId64 " were expected", *size, limit);
+                       "the batch has %" PRId64 " items, 1 to %" PRId64 " were expected", *count, limit);
 }
 
-int64_t v2_item_elements(const struct v2_shape *shape)
+static void fill_item(const struct v2_reader *reader, int64_t number)
 {
-    int64_t count = 1;
+    const struct model_info *info = reader->request->info;
+    struct engine_item *item = &reader->request->job.items[number];
 
-    for (int d = 1; d < shape->rank; d++)
-        count *= shape->sizes[d];
-    return count;
+    for (int i = 0; i < info->n_inputs; i++) {
+        const struct v2_tensor *tensor = &reader->tensors[i];
+        const char *values = reader->values[i];
+
+        if (!values)
+            continue;
+        if (info->inputs[i].kind != INPUT_IGNORED)
+            values += number * v2_elements(&tensor->shape, 1) * v2_value_bytes(tensor);
+        v2_input_place(tensor, &info->inputs[i], values, item, i);
+    }
 }
 
 int v2_make_items(struct v2_reader *reader)
@@ -162,7 +174,7 @@ int v2_make_items(struct v2_reader *reader)
     struct request *request = reader->request;
     struct job *job = &request->job;
 
-    if (batch_size(reader, &job->n_items))
+    if (count_items(reader, &job->n_items))
         return -1;
     job->items = request_memory(request, job->n_items, sizeof *job->items);
     if (!job->items)
@@ -170,15 +182,7 @@ int v2_make_items(struct v2_reader *reader)
     for (int64_t b = 0; b < job->n_items; b++) {
         struct error error;
 
-        for (int i = 0; i < request->info->n_inputs; i++) {
-            const struct v2_shape *shape = &reader->tensors[i].shape;
-            int64_t bytes = v2_item_elements(shape) * v2_input_value_bytes(&request->info->inputs[i]);
-
-            if (!reader->values[i])
-                continue;
-            job->items[b].inputs[i].data = (const char *)reader->values[i] + b * bytes;
-            job->items[b].inputs[i].length = shape->sizes[1];
-        }
+        fill_item(reader, b);
         if (model_check(request_engine_model(request), &job->items[b], &error))
             return failure_set(&request->failure, FAILURE_INVALID, "%s", error.message);
     }

@@ -80,14 +80,15 @@ int v2_read_outputs(struct v2_reader *reader, const json_t *list)
 static int shape_outputs(struct request *request, struct v2_call *call, int64_t *floats)
 {
     const struct job *job = &request->job;
+    int batch = request->info->inputs[0].layout == LAYOUT_CALL ? 0 : 1; /* dimensions in front of an item's */
 
     for (int i = 0; i < call->n_outputs; i++) {
         struct v2_output *output = &call->outputs[i];
 
         output->shape.sizes[0] = job->n_items;
-        output->shape.rank =
-            1 + model_output_shape(request_engine_model(request), job->items, output->index, output->shape.sizes + 1);
-        output->item_elements = v2_item_elements(&output->shape);
+        output->shape.rank = batch + model_output_shape(request_engine_model(request), job->items, output->index,
+                                                        output->shape.sizes + batch);
+        output->item_elements = v2_elements(&output->shape, batch);
         if (native_count_floats(request, job->n_items, output->item_elements, floats))
             return -1;
     }
@@ -116,7 +117,7 @@ static int place_outputs(struct request *request, struct v2_call *call, float *r
 
             if (output->index == 0) {
                 item->output = values;
-                item->n_rows = item->inputs[0].length;
+                item->n_rows = output->item_elements / request->info->output_columns;
             } else {
                 *extras++ = (struct engine_extra){.output = output->index, .data = values};
                 item->n_extras++;
@@ -130,7 +131,7 @@ static int place_outputs(struct request *request, struct v2_call *call, float *r
 
 static void write_output(struct writer *writer, const struct model_info *info, const struct v2_output *output)
 {
-    int64_t elements = output->shape.sizes[0] * output->item_elements;
+    int64_t elements = v2_elements(&output->shape, 0);
 
     writer_text(writer, "{\"name\":");
     writer_string0(writer, info->outputs[output->index]);
@@ -225,7 +226,7 @@ int v2_infer_answer(struct request *request)
 
         if (output->binary)
             writer_bytes(&request->answer, (const char *)output->values,
-                         (size_t)(output->shape.sizes[0] * output->item_elements) * sizeof(float));
+                         (size_t)v2_elements(&output->shape, 0) * sizeof(float));
     }
     return 0;
 }

@@ -1,5 +1,4 @@
-/* v2_tensors: datatypes and shapes of the protocol, and values from JSON and from bytes. Two tables say it all: what
- * each kind of input is to the protocol, and how each datatype is read. */
+/* v2_tensors: the protocol's datatypes, in one table, and values from JSON and from bytes. */
 #include "server/native.h"
 #include "server/v2.h"
 
@@ -125,10 +124,13 @@ static int float_from_json(const struct place *place, const json_t *number, void
     return check_float(place, json_number_value(number));
 }
 
+/* A mask that is added to scores hides with -infinity. */
 static int check_floats(struct place *place, const void *values, int64_t count)
 {
     const float *floats = values;
 
+    if (place->input->kind == INPUT_ATTENTION_MASK)
+        return 0;
     for (place->index = 0; place->index < count; place->index++) {
         if (!isfinite(floats[place->index]))
             return check_float(place, (double)floats[place->index]);
@@ -160,44 +162,11 @@ static const struct datatype *datatype_find(const char *name)
     return NULL;
 }
 
-/* ---- Kinds of input ---- */
-
-/* A batch of lists. A model that takes one length only says so. */
-static struct v2_shape list_shape(const struct model_input *input)
+int64_t v2_value_bytes(const struct v2_tensor *tensor)
 {
-    return (struct v2_shape){2, {-1, input->min_length == input->max_length ? input->max_length : -1}};
-}
+    const struct datatype *datatype = datatype_find(tensor->datatype);
 
-static struct v2_shape rows_shape(const struct model_input *input)
-{
-    struct v2_shape shape = list_shape(input);
-
-    shape.sizes[shape.rank++] = input->columns;
-    return shape;
-}
-
-static const struct {
-    const char *datatypes[3]; /* that it is taken in, ended with NULL; metadata names the first */
-    struct v2_shape (*shape)(const struct model_input *input);
-} kinds[] = {
-    [INPUT_IDS] = {{"INT64", "INT32"}, list_shape}, [INPUT_ROWS] = {{"FP32"}, rows_shape},
-    [INPUT_MASK] = {{"BOOL"}, list_shape},          [INPUT_ATTENTION_MASK] = {{"BOOL"}, rows_shape},
-    [INPUT_IGNORED] = {{"BOOL"}, list_shape},
-};
-
-const char *v2_input_datatype(const struct model_input *input)
-{
-    return kinds[input->kind].datatypes[0];
-}
-
-int64_t v2_input_value_bytes(const struct model_input *input)
-{
-    return datatype_find(v2_input_datatype(input))->value_bytes;
-}
-
-struct v2_shape v2_input_shape(const struct model_input *input)
-{
-    return kinds[input->kind].shape(input);
+    return datatype ? datatype->value_bytes : 1; /* what is ignored may be of any */
 }
 
 void v2_write_shape(struct writer *writer, const struct v2_shape *shape)
@@ -213,19 +182,17 @@ void v2_write_shape(struct writer *writer, const struct v2_shape *shape)
 
 static int check_datatype(struct request *request, const struct v2_tensor *tensor, const struct model_input *input)
 {
-    const char *const *names = kinds[input->kind].datatypes;
+    const char *first = v2_input_datatype(input, 0), *second = v2_input_datatype(input, 1);
 
-    for (int i = 0; names[i]; i++) {
-        if (strcmp(names[i], tensor->datatype) == 0)
-            return 0;
-    }
+    if (strcmp(first, tensor->datatype) == 0 || (second && strcmp(second, tensor->datatype) == 0))
+        return 0;
     return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" has datatype %.20s, %s%s%s was expected",
-                       tensor->name, tensor->datatype, names[0], names[1] ? " or " : "", names[1] ? names[1] : "");
+                       tensor->name, tensor->datatype, first, second ? " or " : "", second ? second : "");
 }
 
 static int check_shape(struct request *request, const struct v2_tensor *tensor, const struct model_input *input)
 {
-    struct v2_shape wanted = v2_input_shape(input);
+    struct v2_shape wanted = v2_input_shape(input, tensor->shape.rank);
     const struct v2_shape *found = &tensor->shape;
     bool fits = found->rank == wanted.rank;
     char found_text[SHAPE_TEXT], wanted_text[SHAPE_TEXT];
@@ -237,6 +204,15 @@ static int check_shape(struct request *request, const struct v2_tensor *tensor, 
     return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" has shape %s, %s was expected",
                        tensor->name, weights_shape_text(found->rank, found->sizes, found_text, sizeof found_text),
                        weights_shape_text(wanted.rank, wanted.sizes, wanted_text, sizeof wanted_text));
+}
+
+int64_t v2_elements(const struct v2_shape *shape, int first)
+{
+    int64_t count = 1;
+
+    for (int d = first; d < shape->rank; d++)
+        count *= shape->sizes[d];
+    return count;
 }
 
 /* -1: more than an int64_t holds, in elements or in bytes of any datatype. */
@@ -257,6 +233,8 @@ int v2_tensor_check(struct request *request, const struct v2_tensor *tensor, con
     int64_t count;
     char text[SHAPE_TEXT];
 
+    if (input->kind == INPUT_IGNORED)
+        return 0;
     if (check_datatype(request, tensor, input) || check_shape(request, tensor, input))
         return -1;
     assert(datatype); /* since an input takes it */
@@ -275,12 +253,16 @@ int v2_tensor_check(struct request *request, const struct v2_tensor *tensor, con
 
 int v2_tensor_raw(struct request *request, const struct model_input *input, struct v2_tensor *tensor)
 {
-    const struct v2_shape wanted = v2_input_shape(input);
-    const char *datatype = v2_input_datatype(input);
+    const struct v2_shape wanted = v2_input_shape(input, 0);
+    const char *datatype = v2_input_datatype(input, 0);
     int64_t row = datatype_find(datatype)->bytes;
 
     for (int d = 2; d < wanted.rank; d++)
         row *= wanted.sizes[d];
+    if (input->layout == LAYOUT_CALL)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "Inference-Header-Content-Length is 0, but bytes alone don't tell the shape of input \"%s\"",
+                           input->name);
     if (tensor->n_bytes % row != 0)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "input \"%s\" has %" PRId64 " bytes of data, which is no multiple of the %" PRId64
@@ -381,6 +363,9 @@ const void *v2_tensor_values(struct request *request, const struct v2_tensor *te
 {
     const struct datatype *datatype = datatype_find(tensor->datatype);
     struct place place = {.request = request, .tensor = tensor, .input = input};
+
+    if (input->kind == INPUT_IGNORED)
+        return "";
     int64_t count = count_elements(&tensor->shape);
 
     return tensor->data ? values_from_json(&place, datatype, count) : values_from_bytes(&place, datatype, count);

@@ -4,6 +4,8 @@
 #include "engine/cpu/operations.h"
 #include "engine/cpu/calls.h"
 #include "engine/cpu/give.h"
+#include "engine/cpu/linear_attention.h"
+#include "engine/cpu/local_attention.h"
 #include "engine/cpu/sequences.h"
 
 #include <math.h>
@@ -166,6 +168,33 @@ static void add(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
+static void concatenate(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
+    float *y = floats_of(run, step->y);
+    int64_t left = columns_of(run, step->x), right = columns_of(run, step->z), rows = rows_of(run, step->x);
+    for (int64_t r = 0; r < rows; r++, y += left + right) {
+        memcpy(y, x + r * left, (size_t)left * sizeof *y);
+        memcpy(y + left, z + r * right, (size_t)right * sizeof *y);
+    }
+}
+
+static void gate(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x), tasks = tasks_for(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        for (int64_t r = t * ROWS_PER_TASK; r < least((t + 1) * ROWS_PER_TASK, rows); r++) {
+            const float *gates = x + r * 2 * columns + columns;
+            run->vector->activate(columns, step->activation, x + r * 2 * columns, y + r * columns);
+            for (int64_t i = 0; i < columns; i++)
+                y[r * columns + i] *= gates[i];
+        }
+    }
+}
+
 /* Tiles of PLAN_ROW_BLOCK rows by PRODUCTS_PANEL columns. The last tile's surplus rows are in the arena too; what they
  * hold is of no account, since a row of a product depends on no other. */
 static void linear(const struct cpu_run *run, const struct plan_step *step)
@@ -298,6 +327,44 @@ static void shift_tokens(const struct cpu_run *run, const struct plan_step *step
     }
 }
 
+/* Pairs of neighbouring features, turned by the position's angles. */
+static void rotate_row(int64_t columns, int64_t dim_head, const float *x, const float *angles, float *y)
+{
+    const float *sines = angles, *cosines = angles + dim_head / 2;
+    for (int64_t c = 0; c < columns; c += 2) {
+        int64_t i = c % dim_head / 2;
+        y[c] = x[c] * cosines[i] - x[c + 1] * sines[i];
+        y[c + 1] = x[c + 1] * cosines[i] + x[c] * sines[i];
+    }
+}
+
+static void rotate(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x);
+    const float *x = floats_of(run, step->x), *table = weight_of(run, step->weight);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), dim_head = run->plan->weights[step->weight].columns;
+#pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
+    for (int64_t b = 0; b < layout->n_blocks; b++) {
+        const struct row_block *block = &layout->blocks[b];
+        for (int64_t r = block->first; r < block->first + block->rows; r++)
+            rotate_row(columns, dim_head, x + r * columns, table + (r - layout->starts[block->item]) * dim_head,
+                       y + r * columns);
+    }
+}
+
+/* Four bytes an element, ids (masks) too. */
+static void cut_padding(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++)
+        memcpy(y + to->starts[b] * columns, x + from->starts[b] * columns,
+               (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
+}
+
 cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_EMBED] = embed,
     [OP_ADD_POSITIONS] = add_positions,
@@ -313,6 +380,12 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_ATTEND] = attend,
     [OP_ATTEND_CALL] = cpu_attend_call,
     [OP_SHIFT_TOKENS] = shift_tokens,
+    [OP_ROTATE] = rotate,
+    [OP_LINEAR_ATTEND] = cpu_linear_attend,
+    [OP_LOCAL_ATTEND] = cpu_local_attend,
+    [OP_CONCATENATE] = concatenate,
+    [OP_GATE] = gate,
+    [OP_CUT_PADDING] = cut_padding,
     [OP_GIVE_HIDDEN] = cpu_give_hidden,
     [OP_GIVE_POOLED] = cpu_give_pooled,
     [OP_GIVE_OUTPUT] = cpu_give_output,
@@ -322,6 +395,10 @@ int64_t cpu_thread_scratch(const struct plan *plan, const struct plan_step *step
 {
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
+    if (step->operation == OP_LINEAR_ATTEND)
+        return cpu_linear_attend_scratch(plan, step);
+    if (step->operation == OP_LOCAL_ATTEND)
+        return cpu_local_attend_scratch(plan, step);
     if (step->operation == OP_ATTEND_CALL)
         return cpu_attend_call_scratch(plan, step);
     if (step->operation != OP_ATTEND)

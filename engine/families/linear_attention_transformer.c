@@ -1,12 +1,16 @@
 /* lucidrains' `linear-attention-transformer` 0.19.1 (linear_attention_transformer/linear_attention_transformer.py,
- * reversible.py) where its layers are Linformer attention (linformer_settings). */
+ * reversible.py, autopadder.py) with `local-attention` 1.11.2. A layer attends linearly with its last heads and within
+ * windows with its first n_local_attn_heads; or by Linformer attention (linformer_settings). Axial layers and layers
+ * that read a context follow it. */
 #include "engine/families/family.h"
 
 #include <stddef.h>
 #include <stdio.h>
 
+#define NAME_LENGTH 160
+
 struct arguments {
-    int64_t num_tokens, dim, depth, max_seq_len, heads, dim_head, emb_dim, local_attn_window_size;
+    int64_t num_tokens, dim, depth, max_seq_len, heads, dim_head, emb_dim, blindspot_size, local_attn_window_size;
     bool causal, reversible, return_embeddings, receives_context, attend_axially;
     bool use_axial_pos_emb, use_rotary_emb, shift_tokens, ff_glu;
     json_t *linformer_settings, *context_linformer_settings, *n_local_attn_heads, *pkm_layers;
@@ -17,34 +21,40 @@ struct arguments {
 #define FIELD(field) offsetof(struct arguments, field)
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
+#define COMMON_ARGUMENTS                                                                                               \
+    {"dim", ARGUMENT_SIZE, true, 0, FIELD(dim)}, {"depth", ARGUMENT_COUNT, true, 0, FIELD(depth)},                     \
+        {"max_seq_len", ARGUMENT_SIZE, true, 0, FIELD(max_seq_len)}, {"heads", ARGUMENT_SIZE, false, 8, FIELD(heads)}, \
+        {"causal", ARGUMENT_BOOL, false, 0, FIELD(causal)},                                                            \
+        {"reversible", ARGUMENT_BOOL, false, 0, FIELD(reversible)}, {"ff_chunks", ARGUMENT_TRAINING, false, 0, 0},     \
+        {"ff_glu", ARGUMENT_BOOL, false, 0, FIELD(ff_glu)}, {"ff_dropout", ARGUMENT_TRAINING, false, 0, 0},            \
+        {"attn_layer_dropout", ARGUMENT_TRAINING, false, 0, 0}, {"attn_dropout", ARGUMENT_TRAINING, false, 0, 0},      \
+        {"blindspot_size", ARGUMENT_COUNT, false, 1, FIELD(blindspot_size)},                                           \
+        {"n_local_attn_heads", ARGUMENT_JSON, false, 0, FIELD(n_local_attn_heads)},                                    \
+        {"local_attn_window_size", ARGUMENT_SIZE, false, 128, FIELD(local_attn_window_size)},                          \
+        {"receives_context", ARGUMENT_BOOL, false, 0, FIELD(receives_context)},                                        \
+        {"pkm_layers", ARGUMENT_JSON, false, 0, FIELD(pkm_layers)},                                                    \
+        {"pkm_num_keys", ARGUMENT_TRAINING, false, 0, 0} /* the class ignores it */,                                   \
+        {"attend_axially", ARGUMENT_BOOL, false, 0, FIELD(attend_axially)},                                            \
+        {"linformer_settings", ARGUMENT_OBJECT, false, 0, FIELD(linformer_settings)},                                  \
+        {"context_linformer_settings", ARGUMENT_OBJECT, false, 0, FIELD(context_linformer_settings)},                  \
+    {                                                                                                                  \
+        "shift_tokens", ARGUMENT_BOOL, false, 0, FIELD(shift_tokens)                                                   \
+    }
+
+static const struct argument transformer_arguments[] = {
+    COMMON_ARGUMENTS,
+    {"dim_head", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(dim_head)},
+    {"bucket_size", ARGUMENT_TRAINING, false, 0, 0} /* the class ignores it */,
+};
+
 static const struct argument lm_arguments[] = {
+    COMMON_ARGUMENTS,
     {"num_tokens", ARGUMENT_SIZE, true, 0, FIELD(num_tokens)},
-    {"dim", ARGUMENT_SIZE, true, 0, FIELD(dim)},
-    {"depth", ARGUMENT_COUNT, true, 0, FIELD(depth)},
-    {"max_seq_len", ARGUMENT_SIZE, true, 0, FIELD(max_seq_len)},
-    {"heads", ARGUMENT_SIZE, false, 8, FIELD(heads)},
     {"dim_head", ARGUMENT_OPTIONAL_SIZE, false, 64, FIELD(dim_head)},
-    {"causal", ARGUMENT_BOOL, false, 0, FIELD(causal)},
     {"emb_dim", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(emb_dim)},
-    {"reversible", ARGUMENT_BOOL, false, 0, FIELD(reversible)},
-    {"ff_chunks", ARGUMENT_TRAINING, false, 0, 0},
-    {"ff_glu", ARGUMENT_BOOL, false, 0, FIELD(ff_glu)},
-    {"ff_dropout", ARGUMENT_TRAINING, false, 0, 0},
-    {"attn_layer_dropout", ARGUMENT_TRAINING, false, 0, 0},
-    {"attn_dropout", ARGUMENT_TRAINING, false, 0, 0},
-    {"blindspot_size", ARGUMENT_TRAINING, false, 0, 0} /* of causal attention */,
-    {"n_local_attn_heads", ARGUMENT_JSON, false, 0, FIELD(n_local_attn_heads)},
-    {"local_attn_window_size", ARGUMENT_SIZE, false, 128, FIELD(local_attn_window_size)},
     {"return_embeddings", ARGUMENT_BOOL, false, 0, FIELD(return_embeddings)},
-    {"receives_context", ARGUMENT_BOOL, false, 0, FIELD(receives_context)},
-    {"pkm_layers", ARGUMENT_JSON, false, 0, FIELD(pkm_layers)},
-    {"pkm_num_keys", ARGUMENT_TRAINING, false, 0, 0} /* the class ignores it */,
-    {"attend_axially", ARGUMENT_BOOL, false, 0, FIELD(attend_axially)},
-    {"linformer_settings", ARGUMENT_OBJECT, false, 0, FIELD(linformer_settings)},
-    {"context_linformer_settings", ARGUMENT_OBJECT, false, 0, FIELD(context_linformer_settings)},
     {"use_axial_pos_emb", ARGUMENT_BOOL, false, 1, FIELD(use_axial_pos_emb)},
     {"use_rotary_emb", ARGUMENT_BOOL, false, 0, FIELD(use_rotary_emb)},
-    {"shift_tokens", ARGUMENT_BOOL, false, 0, FIELD(shift_tokens)},
 };
 
 static const struct argument settings_arguments[] = {{"k", ARGUMENT_SIZE, true, 0, FIELD(k)}};
@@ -53,25 +63,45 @@ static const struct argument context_settings_arguments[] = {
     {"k", ARGUMENT_SIZE, true, 0, FIELD(context_k)},
 };
 
-/* An int for all layers, or a tuple with one for each. With linformer_settings no layer has local heads, but the class
- * checks the argument all the same. */
+/* ---- Arguments ---- */
+
+/* A layer's: of an int for all layers, or of a tuple with one for each. */
+static int64_t local_heads(const struct arguments *arguments, int64_t layer)
+{
+    json_t *heads = arguments->n_local_attn_heads;
+    return json_integer_value(json_is_array(heads) ? json_array_get(heads, (size_t)layer) : heads);
+}
+
+static bool any_local_heads(const struct arguments *arguments)
+{
+    for (int64_t i = 0; i < arguments->depth; i++)
+        if (local_heads(arguments, i) != 0)
+            return true;
+    return false;
+}
+
 static void check_local_heads(struct plan_builder *builder, const char *name, const struct arguments *arguments)
 {
     json_t *heads = arguments->n_local_attn_heads;
-    if (!heads || (json_is_integer(heads) && json_integer_value(heads) == 0))
-        return;
-    if (!json_is_integer(heads) && !json_is_array(heads))
+    if (heads && !json_is_integer(heads) && !json_is_array(heads))
         plan_fail(builder, "%s: n_local_attn_heads: expected an integer or a list of them", name);
     if (json_is_array(heads) && (int64_t)json_array_size(heads) != arguments->depth)
         plan_fail(builder, "%s: n_local_attn_heads has %zu entries; expected depth %lld", name, json_array_size(heads),
                   (long long)arguments->depth);
-    for (size_t i = 0; i < (json_is_array(heads) ? json_array_size(heads) : 1); i++) {
+    for (size_t i = 0; i < (json_is_array(heads) ? json_array_size(heads) : heads != NULL); i++) {
         json_t *layer = json_is_array(heads) ? json_array_get(heads, i) : heads;
         if (!json_is_integer(layer) || json_integer_value(layer) < 0 || json_integer_value(layer) > arguments->heads)
             plan_fail(builder, "%s: n_local_attn_heads: expected integers from 0 to heads %lld", name,
                       (long long)arguments->heads);
     }
-    if (arguments->max_seq_len % arguments->local_attn_window_size != 0)
+}
+
+/* Of the language model alone, and of a tuple of zeros too. */
+static void check_whole_windows(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+{
+    json_t *heads = arguments->n_local_attn_heads;
+    if ((json_is_array(heads) || json_integer_value(heads) != 0) &&
+        arguments->max_seq_len % arguments->local_attn_window_size != 0)
         plan_fail(builder, "%s: max_seq_len %lld must be divisible by local_attn_window_size %lld", name,
                   (long long)arguments->max_seq_len, (long long)arguments->local_attn_window_size);
 }
@@ -91,35 +121,47 @@ static void check_memory_layers(struct plan_builder *builder, const char *name, 
     }
 }
 
-/* The library's own assertions, and what it would need beyond Linformer attention. */
+/* Rotary positions reach axial layers too, whose sequences are shorter than the table unless the fold is 1. */
+static void check_rotary(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+{
+    if (!arguments->use_rotary_emb)
+        return;
+    if (arguments->dim_head == 0)
+        plan_fail(builder, "%s: use_rotary_emb needs dim_head", name);
+    if (arguments->dim_head % 2 != 0 && !arguments->linformer_settings)
+        plan_fail(builder, "%s: use_rotary_emb needs an even dim_head, not %lld", name, (long long)arguments->dim_head);
+    if (arguments->emb_dim % 2 != 0)
+        plan_fail(builder, "%s: use_rotary_emb needs an even emb_dim, not %lld", name, (long long)arguments->emb_dim);
+    if (arguments->attend_axially && arguments->depth > 0 &&
+        (arguments->local_attn_window_size != 1 || arguments->dim / arguments->heads != arguments->dim_head))
+        plan_fail(builder, "%s: use_rotary_emb with attend_axially: the table of positions does not fit axial layers",
+                  name);
+}
+
+/* The library's own assertions, and what fails there for its shapes. */
 static bool refuse_combinations(struct plan_builder *builder, const char *name, const struct arguments *arguments)
 {
-    if (!arguments->linformer_settings)
-        plan_fail(builder, "%s: linformer_settings is not given; only layers with LinformerSettings are served", name);
-    if (arguments->causal)
+    int64_t dim = arguments->dim, heads = arguments->heads;
+    if (arguments->causal && arguments->linformer_settings)
         plan_fail(builder,
                   "%s: causal with linformer_settings: Linformer self attention is for non-causal networks only", name);
-    if (arguments->receives_context || arguments->attend_axially)
-        plan_fail(builder, "%s: %s is not served", name,
-                  arguments->receives_context ? "receives_context" : "attend_axially");
-    if (arguments->use_rotary_emb && arguments->dim_head == 0)
-        plan_fail(builder, "%s: use_rotary_emb needs dim_head", name);
+    if (dim % heads != 0 && arguments->depth > 0 &&
+        (arguments->dim_head == 0 || arguments->attend_axially || arguments->linformer_settings))
+        plan_fail(builder, "%s: dim %lld must be divisible by heads %lld", name, (long long)dim, (long long)heads);
+    if (arguments->shift_tokens && dim < (arguments->causal ? 2 : 3))
+        plan_fail(builder, "%s: shift_tokens needs a dim of at least %d", name, arguments->causal ? 2 : 3);
     check_local_heads(builder, name, arguments);
     check_memory_layers(builder, name, arguments);
     return !builder->failed;
 }
 
-static bool read_arguments(struct plan_builder *builder, const char *name, const struct model_config *config,
-                           struct arguments *arguments)
+static bool read_arguments(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
+                           const json_t *kwargs, struct arguments *arguments)
 {
-    if (arguments_read(name, lm_arguments, COUNT(lm_arguments), config->kwargs, arguments, builder->error) != 0) {
-        builder->failed = true;
-        return false;
-    }
-    if (!refuse_combinations(builder, name, arguments))
-        return false;
-    if (arguments_read("LinformerSettings", settings_arguments, COUNT(settings_arguments),
-                       arguments->linformer_settings, arguments, builder->error) != 0 ||
+    if (arguments_read(name, table, count, kwargs, arguments, builder->error) != 0 ||
+        (arguments->linformer_settings &&
+         arguments_read("LinformerSettings", settings_arguments, COUNT(settings_arguments),
+                        arguments->linformer_settings, arguments, builder->error) != 0) ||
         (arguments->context_linformer_settings &&
          arguments_read("LinformerContextSettings", context_settings_arguments, COUNT(context_settings_arguments),
                         arguments->context_linformer_settings, arguments, builder->error) != 0)) {
@@ -128,123 +170,360 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     }
     if (arguments->emb_dim == 0)
         arguments->emb_dim = arguments->dim;
-    return true;
+    return refuse_combinations(builder, name, arguments);
 }
 
+static bool read_lm_arguments(struct plan_builder *builder, const char *name, const json_t *kwargs,
+                              struct arguments *arguments)
+{
+    *arguments = (struct arguments){0};
+    if (!read_arguments(builder, name, lm_arguments, COUNT(lm_arguments), kwargs, arguments))
+        return false;
+    check_whole_windows(builder, name, arguments);
+    check_rotary(builder, name, arguments);
+    if (arguments->return_embeddings && arguments->emb_dim != arguments->dim)
+        plan_fail(builder,
+                  "%s: return_embeddings with emb_dim %lld other than dim %lld: the class's last norm does not fit",
+                  name, (long long)arguments->emb_dim, (long long)arguments->dim);
+    return !builder->failed;
+}
+
+/* ---- Lengths ---- */
+
+static int64_t least_common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y != 0) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* LinearAttentionTransformer.pad_to_multiple: Linformer layers count as if they were not. 0, of a blindspot_size of 0,
+ * pads as little as 1 does. */
+static int64_t pad_to_multiple(const struct arguments *arguments)
+{
+    return least_common_multiple(any_local_heads(arguments) ? arguments->local_attn_window_size : 1,
+                                 arguments->causal ? arguments->blindspot_size : 1);
+}
+
+/* What the layers assert of the rows that reach them. */
+static int64_t needed_multiple(const struct arguments *arguments)
+{
+    int64_t window = arguments->local_attn_window_size, needed = 1;
+    if (arguments->depth > 0 && !arguments->linformer_settings) {
+        needed = any_local_heads(arguments) ? window : 1;
+        if (arguments->causal && arguments->blindspot_size > 0)
+            needed = least_common_multiple(needed, arguments->blindspot_size);
+    }
+    return arguments->depth > 0 && arguments->attend_axially ? least_common_multiple(needed, window) : needed;
+}
+
+/* The most rows that the positions and the layers take; 0: any. */
+static int64_t longest(const struct arguments *arguments, bool has_positions)
+{
+    int64_t length = arguments->max_seq_len, width = arguments->local_attn_window_size;
+    if (arguments->linformer_settings && arguments->depth > 0)
+        return length;
+    if (!has_positions)
+        return 0;
+    bool axial = !arguments->use_rotary_emb && arguments->use_axial_pos_emb;
+    return axial ? (length + width - 1) / width * width : length;
+}
+
+/* Pads the input as Autopadder does, where the padding is autopad. */
+static void pad(struct plan_builder *builder, const struct arguments *arguments, int input)
+{
+    int64_t multiple = pad_to_multiple(arguments);
+    if (builder->plan->padding == PADDING_AUTOPAD && multiple > 1)
+        plan_pad_to_multiple(builder, input, multiple);
+    plan_require_multiple(builder, input, needed_multiple(arguments));
+}
+
+/* The longest input whose padded rows still fit; with padding "exact" the one length there is. 0: any. */
+static int64_t max_length(struct plan_builder *builder, const char *name, const struct arguments *arguments,
+                          bool has_positions)
+{
+    int64_t most = longest(arguments, has_positions), multiple = pad_to_multiple(arguments);
+    if (builder->plan->padding == PADDING_EXACT)
+        return arguments->max_seq_len;
+    if (builder->plan->padding != PADDING_AUTOPAD || multiple <= 1 || most == 0)
+        return most;
+    if (most < multiple)
+        plan_fail(builder, "%s: sequences are padded to multiples of %lld, beyond max_seq_len %lld", name,
+                  (long long)multiple, (long long)arguments->max_seq_len);
+    return most - most % multiple;
+}
+
+static const enum padding linear_paddings[] = {PADDING_AUTOPAD, PADDING_EXACT, PADDING_DEFAULT};
+static const enum padding linformer_paddings[] = {PADDING_SLICE, PADDING_AUTOPAD, PADDING_EXACT, PADDING_DEFAULT};
+
+static void choose_padding(struct plan_builder *builder, const char *name, const struct model_config *config,
+                           const struct arguments *arguments)
+{
+    plan_choose_padding(builder, name, config->padding,
+                        arguments->linformer_settings ? linformer_paddings : linear_paddings);
+}
+
+/* ---- Layers ---- */
+
+/* What forward() routes to the layers. */
+struct routed {
+    int input_mask, context, context_mask;
+    int rotary; /* weight of layer_pos_emb; PLAN_NONE: none */
+};
+
 /* x + pos_emb(x): absolute, the sinusoids that the checkpoint holds, or axial (row + column of a grid of width w). */
-static int add_positions(struct plan_builder *builder, const struct arguments *arguments, int x)
+static int add_positions(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix)
 {
     int64_t length = arguments->max_seq_len, emb_dim = arguments->emb_dim, width = arguments->local_attn_window_size;
-    if (arguments->use_rotary_emb) {
-        plan_matrix(builder, length, (arguments->dim_head + 1) / 2 * 2,
-                    "layer_pos_emb.emb"); /* Linformer layers don't rotate */
-        return plan_add_positions(builder, x, plan_matrix(builder, length, emb_dim, "pos_emb.emb"), PLAN_NONE, 1);
-    }
-    if (!arguments->use_axial_pos_emb)
-        return plan_add_positions(builder, x, plan_matrix(builder, length, emb_dim, "pos_emb.emb.weight"), PLAN_NONE,
-                                  1);
-    int rows = plan_tensor(builder, 4, (int64_t[]){1, (length + width - 1) / width, 1, emb_dim}, "pos_emb.weights.0");
-    int columns = plan_tensor(builder, 4, (int64_t[]){1, 1, width, emb_dim}, "pos_emb.weights.1");
+    if (arguments->use_rotary_emb || !arguments->use_axial_pos_emb)
+        return plan_add_positions(builder, x,
+                                  plan_matrix(builder, length, emb_dim, "%spos_emb.emb%s", prefix,
+                                              arguments->use_rotary_emb ? "" : ".weight"),
+                                  PLAN_NONE, 1);
+    int64_t grid_rows = (length + width - 1) / width;
+    int rows = plan_tensor(builder, 4, (int64_t[]){1, grid_rows, 1, emb_dim}, "%spos_emb.weights.0", prefix);
+    int columns = plan_tensor(builder, 4, (int64_t[]){1, 1, width, emb_dim}, "%spos_emb.weights.1", prefix);
     return plan_add_positions(builder, x, rows, columns, width);
 }
 
-/* PreNorm's layer norm, then PreShiftTokens when asked for; `fn` receives the prefix of what stands inside. */
-static int pre_norm(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix,
-                    char *fn, size_t fn_size)
+/* SelfAttention's arguments, and the fold that FoldAxially puts around it. */
+struct attention {
+    int64_t dim_head, local_heads, blindspot_size, fold;
+    bool causal;
+};
+
+/* SelfAttention.forward: `source` is what keys and values are made of, `mask` its rows', `rotary` a table or none. */
+static int self_attention(struct plan_builder *builder, const struct arguments *arguments,
+                          const struct attention *attention, int x, int source, int mask, int rotary,
+                          const char *prefix)
 {
-    static const int64_t shifts[] = {1, 0, -1};
-    char norm[128];
-    snprintf(norm, sizeof norm, "%snorm.", prefix);
-    snprintf(fn, fn_size, "%sfn.%s", prefix, arguments->shift_tokens ? "fn." : "");
-    x = lucidrains_layer_norm(builder, arguments->dim, x, norm);
-    return arguments->shift_tokens ? plan_shift_tokens(builder, x, 3, shifts) : x;
+    int64_t dim = arguments->dim, columns = attention->dim_head * arguments->heads, local = attention->local_heads;
+    int queries = plan_linear(builder, x, plan_matrix(builder, columns, dim, "%sto_q.weight", prefix), PLAN_NONE);
+    int keys = plan_linear(builder, source, plan_matrix(builder, columns, dim, "%sto_k.weight", prefix), PLAN_NONE);
+    int values = plan_linear(builder, source, plan_matrix(builder, columns, dim, "%sto_v.weight", prefix), PLAN_NONE);
+    if (rotary != PLAN_NONE) {
+        queries = plan_rotate(builder, queries, rotary);
+        keys = plan_rotate(builder, keys, rotary);
+    }
+    struct plan_head_range locals = {0, local, attention->dim_head};
+    struct plan_head_range globals = {local, arguments->heads - local, attention->dim_head};
+    int64_t bucket = attention->blindspot_size > 0 ? attention->blindspot_size : 1;
+    int out = PLAN_NONE;
+    if (locals.heads > 0)
+        out = plan_local_attend(builder, queries, keys, values, mask, locals, arguments->local_attn_window_size,
+                                attention->causal);
+    if (globals.heads > 0) {
+        int global =
+            attention->causal
+                ? plan_causal_linear_attend(builder, queries, keys, values, mask, globals, attention->fold, bucket)
+                : plan_linear_attend(builder, queries, keys, values, mask, globals, attention->fold);
+        out = locals.heads > 0 ? plan_concatenate(builder, out, global) : global;
+    }
+    return plan_linear(builder, out, plan_matrix(builder, dim, columns, "%sto_out.weight", prefix),
+                       plan_vector(builder, dim, "%sto_out.bias", prefix));
 }
 
-static int attention_block(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix)
+/* FeedForward.forward with glu: w2(gelu(x) * v), x and v the halves of w1's output. */
+static int gated_feed_forward(struct plan_builder *builder, int64_t dim, int x, const char *prefix)
+{
+    int64_t hidden = 4 * dim;
+    x = plan_linear(builder, x, plan_matrix(builder, 2 * hidden, dim, "%sw1.weight", prefix),
+                    plan_vector(builder, 2 * hidden, "%sw1.bias", prefix));
+    x = plan_gate(builder, x, ACTIVATION_GELU);
+    return plan_linear(builder, x, plan_matrix(builder, dim, hidden, "%sw2.weight", prefix),
+                       plan_vector(builder, dim, "%sw2.bias", prefix));
+}
+
+/* PreNorm's layer norm, then PreShiftTokens where it stands; `fn` receives the prefix of what stands inside. The shift
+ * looks for an argument `mask` that nobody gives, so it knows no masks. */
+static int pre_norm(struct plan_builder *builder, const struct arguments *arguments, bool shift, int x,
+                    const char *prefix, char *fn)
+{
+    static const int64_t shifts[] = {1, 0, -1}; /* causal: the first two */
+    char norm[NAME_LENGTH];
+    snprintf(norm, sizeof norm, "%snorm.", prefix);
+    snprintf(fn, NAME_LENGTH, "%sfn.%s", prefix, shift ? "fn." : "");
+    x = lucidrains_layer_norm(builder, arguments->dim, x, norm);
+    return shift ? plan_shift_tokens(builder, x, arguments->causal ? 2 : 3, shifts) : x;
+}
+
+/* The kinds of layers, in the order in which each depth has them. */
+enum layer { LAYER_SELF, LAYER_AXIAL, LAYER_CONTEXT, LAYER_COUNT };
+
+static bool has_layer(const struct arguments *arguments, enum layer layer)
+{
+    return layer == LAYER_SELF || (layer == LAYER_AXIAL ? arguments->attend_axially : arguments->receives_context);
+}
+
+static int linformer(struct plan_builder *builder, const struct arguments *arguments, int64_t seq_len, int64_t k, int x,
+                     int context, const char *prefix)
 {
     struct linformer_attention attention = {
         .dim = arguments->dim,
-        .seq_len = arguments->max_seq_len,
-        .k = arguments->k,
+        .seq_len = seq_len,
+        .k = k,
         .heads = arguments->heads,
         .dim_head = arguments->dim_head,
     };
-    char fn[128];
-    x = pre_norm(builder, arguments, x, prefix, fn, sizeof fn);
-    return linformer_self_attention(builder, &attention, x, x, fn);
+    return linformer_self_attention(builder, &attention, x, context, prefix);
 }
 
-/* The first feed-forward of a layer has no GLU whatever ff_glu says; Chunk adds one more "fn." to the names. */
-static int feed_forward_block(struct plan_builder *builder, const struct arguments *arguments, int x,
+static int attention_block(struct plan_builder *builder, const struct arguments *arguments, enum layer layer,
+                           int64_t depth, const struct routed *routed, int x, const char *prefix)
+{
+    char fn[NAME_LENGTH];
+    int64_t dim_head = arguments->dim_head ? arguments->dim_head : arguments->dim / arguments->heads;
+    x = pre_norm(builder, arguments, arguments->shift_tokens && layer == LAYER_SELF, x, prefix, fn);
+    if (layer == LAYER_SELF && arguments->linformer_settings)
+        return linformer(builder, arguments, arguments->max_seq_len, arguments->k, x, x, fn);
+    if (layer == LAYER_CONTEXT && arguments->context_linformer_settings)
+        return linformer(builder, arguments, arguments->context_seq_len, arguments->context_k, x, routed->context, fn);
+    struct attention attention = {.dim_head = dim_head, .fold = 1};
+    if (layer == LAYER_CONTEXT)
+        return self_attention(builder, arguments, &attention, x, routed->context, routed->context_mask, PLAN_NONE, fn);
+    attention.causal = arguments->causal;
+    attention.blindspot_size = 1;
+    if (layer == LAYER_SELF) {
+        attention.blindspot_size = arguments->blindspot_size;
+        attention.local_heads = local_heads(arguments, depth);
+    } else {
+        attention.dim_head = arguments->dim / arguments->heads;
+        attention.fold = arguments->local_attn_window_size;
+        snprintf(fn, sizeof fn, "%sfn.fn.", prefix);
+    }
+    return self_attention(builder, arguments, &attention, x, x, routed->input_mask, routed->rotary, fn);
+}
+
+/* The feed-forward of a self attention has no GLU whatever ff_glu says; Chunk adds one more "fn." to the names. */
+static int feed_forward_block(struct plan_builder *builder, const struct arguments *arguments, enum layer layer, int x,
                               const char *prefix)
 {
-    char fn[128], chunk[136];
-    x = pre_norm(builder, arguments, x, prefix, fn, sizeof fn);
+    char fn[NAME_LENGTH], chunk[NAME_LENGTH + 8];
+    x = pre_norm(builder, arguments, arguments->shift_tokens && layer == LAYER_SELF, x, prefix, fn);
     snprintf(chunk, sizeof chunk, "%sfn.", fn);
-    return lucidrains_feed_forward(builder, arguments->dim, x, chunk);
+    return layer != LAYER_SELF && arguments->ff_glu ? gated_feed_forward(builder, arguments->dim, x, chunk)
+                                                    : lucidrains_feed_forward(builder, arguments->dim, x, chunk);
 }
 
-/* SequentialSequence.forward, or ReversibleSequence.forward, which gives the mean of its two streams. */
-static int layers(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix)
+/* SequentialSequence's x, or ReversibleSequence's two streams. */
+struct streams {
+    int x1, x2;
+};
+
+static void run_layer(struct plan_builder *builder, const struct arguments *arguments, enum layer layer, int64_t depth,
+                      const struct routed *routed, int64_t index, const char *prefix, struct streams *streams)
 {
     static const char *const sequential_names[] = {"layers", "0", "1"};
     static const char *const reversible_names[] = {"blocks", "f.net", "g.net"};
     const char *const *names = arguments->reversible ? reversible_names : sequential_names;
-    char f[96], g[96];
-    int x1 = x, x2 = x;
-    for (int64_t i = 0; i < arguments->depth && !builder->failed; i++) {
-        snprintf(f, sizeof f, "%slayers.%s.%lld.%s.", prefix, names[0], (long long)i, names[1]);
-        snprintf(g, sizeof g, "%slayers.%s.%lld.%s.", prefix, names[0], (long long)i, names[2]);
-        x1 = plan_add(builder, x1, attention_block(builder, arguments, x2, f), 1.0f);
-        if (!arguments->reversible)
-            x2 = x1;
-        x2 = plan_add(builder, x2, feed_forward_block(builder, arguments, x1, g), 1.0f);
-        if (!arguments->reversible)
-            x1 = x2;
-    }
-    return arguments->reversible ? plan_add(builder, x1, x2, 0.5f) : x1;
+    char f[NAME_LENGTH - 32], g[NAME_LENGTH - 32];
+    snprintf(f, sizeof f, "%slayers.%s.%lld.%s.", prefix, names[0], (long long)index, names[1]);
+    snprintf(g, sizeof g, "%slayers.%s.%lld.%s.", prefix, names[0], (long long)index, names[2]);
+    int y = attention_block(builder, arguments, layer, depth, routed, streams->x2, f);
+    streams->x1 = plan_add(builder, streams->x1, y, 1.0f);
+    if (!arguments->reversible)
+        streams->x2 = streams->x1;
+    y = feed_forward_block(builder, arguments, layer, streams->x1, g);
+    streams->x2 = plan_add(builder, streams->x2, y, 1.0f);
+    if (!arguments->reversible)
+        streams->x1 = streams->x2;
 }
 
-/* LinearAttentionTransformer, between project_in and project_out where emb_dim differs from dim. */
-static int transformer(struct plan_builder *builder, const struct arguments *arguments, int x)
+/* LinearAttentionTransformer.forward. A reversible one gives the mean of its two streams. */
+static int transformer(struct plan_builder *builder, const struct arguments *arguments, const struct routed *routed,
+                       int x, const char *prefix)
+{
+    struct streams streams = {x, x};
+    int64_t index = 0;
+    for (int64_t i = 0; i < arguments->depth && !builder->failed; i++)
+        for (int layer = 0; layer < LAYER_COUNT; layer++)
+            if (has_layer(arguments, (enum layer)layer))
+                run_layer(builder, arguments, (enum layer)layer, i, routed, index++, prefix, &streams);
+    return arguments->reversible ? plan_add(builder, streams.x1, streams.x2, 0.5f) : streams.x1;
+}
+
+/* LinearAttentionTransformerLM.forward up to its output layer. */
+static int language_model(struct plan_builder *builder, const struct arguments *arguments, struct routed routed,
+                          int ids, const char *prefix)
 {
     int64_t dim = arguments->dim, emb_dim = arguments->emb_dim;
-    if (emb_dim == dim)
-        return layers(builder, arguments, x, "transformer.");
-    x = plan_linear(builder, x, plan_matrix(builder, dim, emb_dim, "transformer.project_in.weight"),
-                    plan_vector(builder, dim, "transformer.project_in.bias"));
-    x = layers(builder, arguments, x, "transformer.fn.");
-    return plan_linear(builder, x, plan_matrix(builder, emb_dim, dim, "transformer.project_out.weight"),
-                       plan_vector(builder, emb_dim, "transformer.project_out.bias"));
+    char inner[NAME_LENGTH / 2], norm[NAME_LENGTH / 2];
+    int x =
+        plan_embed(builder, ids, plan_matrix(builder, arguments->num_tokens, emb_dim, "%stoken_emb.weight", prefix));
+    x = add_positions(builder, arguments, x, prefix);
+    if (arguments->use_rotary_emb) /* Linformer layers don't rotate, but the class has the table */
+        routed.rotary = plan_matrix(builder, arguments->max_seq_len, (arguments->dim_head + 1) / 2 * 2,
+                                    "%slayer_pos_emb.emb", prefix);
+    snprintf(inner, sizeof inner, "%stransformer.%s", prefix, emb_dim == dim ? "" : "fn.");
+    if (emb_dim != dim)
+        x = plan_linear(builder, x, plan_matrix(builder, dim, emb_dim, "%stransformer.project_in.weight", prefix),
+                        plan_vector(builder, dim, "%stransformer.project_in.bias", prefix));
+    x = transformer(builder, arguments, &routed, x, inner);
+    if (emb_dim != dim)
+        x = plan_linear(builder, x, plan_matrix(builder, emb_dim, dim, "%stransformer.project_out.weight", prefix),
+                        plan_vector(builder, emb_dim, "%stransformer.project_out.bias", prefix));
+    snprintf(norm, sizeof norm, "%snorm.", prefix);
+    return lucidrains_layer_norm(builder, emb_dim, x, norm);
+}
+
+static void give(struct plan_builder *builder, const struct arguments *arguments, int hidden, const char *prefix)
+{
+    if (arguments->return_embeddings)
+        plan_give(builder, hidden, PLAN_NONE, PLAN_NONE, false);
+    else
+        plan_give(builder, hidden,
+                  plan_matrix(builder, arguments->num_tokens, arguments->emb_dim, "%sout.weight", prefix),
+                  plan_vector(builder, arguments->num_tokens, "%sout.bias", prefix), true);
+}
+
+/* ---- The classes ---- */
+
+/* The inputs after x, in forward()'s order. */
+static struct routed more_inputs(struct plan_builder *builder, const struct arguments *arguments, int x)
+{
+    struct routed routed = {PLAN_NONE, PLAN_NONE, PLAN_NONE, PLAN_NONE};
+    routed.input_mask = plan_input_mask(builder, "input_mask", x);
+    if (!arguments->receives_context)
+        return routed;
+    int64_t most = arguments->context_linformer_settings ? arguments->context_seq_len : 0;
+    routed.context = plan_input_rows(builder, "context", arguments->dim, most, PLAN_NONE);
+    routed.context_mask = plan_input_mask(builder, "context_mask", routed.context);
+    return routed;
+}
+
+static void build_transformer(struct plan_builder *builder, const char *name, const struct model_config *config)
+{
+    struct arguments arguments = {0};
+    if (!read_arguments(builder, name, transformer_arguments, COUNT(transformer_arguments), config->kwargs, &arguments))
+        return;
+    choose_padding(builder, name, config, &arguments);
+    int x = plan_input_rows(builder, "x", arguments.dim, max_length(builder, name, &arguments, false), PLAN_NONE);
+    struct routed routed = more_inputs(builder, &arguments, x);
+    pad(builder, &arguments, x);
+    plan_give(builder, transformer(builder, &arguments, &routed, x, ""), PLAN_NONE, PLAN_NONE, false);
 }
 
 static void build_lm(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     struct arguments arguments;
-    plan_choose_padding(builder, name, config->padding, lucidrains_paddings);
-    if (builder->failed || !read_arguments(builder, name, config, &arguments))
+    if (!read_lm_arguments(builder, name, config->kwargs, &arguments))
         return;
-    if (arguments.return_embeddings && arguments.emb_dim != arguments.dim) {
-        plan_fail(builder,
-                  "%s: return_embeddings with emb_dim %lld other than dim %lld: the class's last norm does not fit",
-                  name, (long long)arguments.emb_dim, (long long)arguments.dim);
-        return;
-    }
-    int ids = plan_input_ids(builder, "x", arguments.num_tokens, arguments.max_seq_len, PLAN_NONE);
-    int table = plan_matrix(builder, arguments.num_tokens, arguments.emb_dim, "token_emb.weight");
-    int x = add_positions(builder, &arguments, plan_embed(builder, ids, table));
-    x = transformer(builder, &arguments, x);
-    x = lucidrains_layer_norm(builder, arguments.emb_dim, x, "norm.");
-    if (arguments.return_embeddings)
-        plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
-    else
-        plan_give(builder, x, plan_matrix(builder, arguments.num_tokens, arguments.emb_dim, "out.weight"),
-                  plan_vector(builder, arguments.num_tokens, "out.bias"), true);
+    choose_padding(builder, name, config, &arguments);
+    int x = plan_input_ids(builder, "x", arguments.num_tokens, max_length(builder, name, &arguments, true), PLAN_NONE);
+    struct routed routed = more_inputs(builder, &arguments, x);
+    pad(builder, &arguments, x);
+    give(builder, &arguments, language_model(builder, &arguments, routed, x, ""), "");
 }
 
 static const struct family_class classes[] = {
     {"linear_attention_transformer.LinearAttentionTransformerLM",
      "linear_attention_transformer.linear_attention_transformer.LinearAttentionTransformerLM", build_lm},
+    {"linear_attention_transformer.LinearAttentionTransformer",
+     "linear_attention_transformer.linear_attention_transformer.LinearAttentionTransformer", build_transformer},
 };
 
 const struct family family_linear_attention_transformer = {"linear_attention_transformer", classes, COUNT(classes)};

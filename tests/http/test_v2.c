@@ -213,7 +213,7 @@ static void metadata_names_the_parameters_of_forward(void **state)
     assert_string_equal(text_at(json_array_get(outputs, 0), "name"), "output");
     expect_shape(json_array_get(outputs, 0), SHAPE(-1, -1, 32));
     assert_string_equal(text_at(json_array_get(outputs, 1), "name"), "attention.0");
-    expect_shape(json_array_get(outputs, 1), SHAPE(-1, -1, -1, -1));
+    expect_shape(json_array_get(outputs, 1), SHAPE(-1, 4, -1, 8));
     answer_free(&server);
     answer_free(&model);
     answer_free(&version);

@@ -275,22 +275,125 @@ static double sinusoid_at(const struct scalar *scalar, const struct plan_step *s
     return scalar->values[step->x][row * columns + column] + (column < half ? sin((double)angle) : cos((double)angle));
 }
 
-/* Whether the row of a step's mask lets it pass; what an item does not give is 1. */
-static bool mask_at(const struct scalar *scalar, const struct plan_step *step, int64_t row)
+static bool mask_at(const struct scalar *scalar, int mask, int64_t row)
 {
-    int64_t item = item_of(scalar, step->x, row), position = row - layout_of(scalar, step->x)->starts[item];
-    for (int i = 0; i < scalar->plan->n_inputs; i++) {
-        const uint8_t *mask = scalar->batch->items[item].inputs[i].data;
-        if (scalar->plan->inputs[i].value == step->z)
-            return !mask || position >= scalar->batch->items[item].inputs[i].length || mask[position];
+    return mask == PLAN_NONE || scalar->values[mask][row] != 0;
+}
+
+static double rotated_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t columns = columns_of(scalar, step->x), d = scalar->plan->weights[step->weight].columns;
+    int64_t position = row - layout_of(scalar, step->x)->starts[item_of(scalar, step->x, row)], i = column % d / 2;
+    const double *x = scalar->values[step->x] + row * columns;
+    double other = column % 2 ? x[column - 1] : -x[column + 1];
+    return x[column] * weight_at(scalar, step->weight, position, d / 2 + i) +
+           other * weight_at(scalar, step->weight, position, i);
+}
+
+/* A feature of a head's row of x, K or V. */
+static double head_at(const struct scalar *scalar, const struct plan_step *step, int value, int64_t row, int64_t head,
+                      int64_t feature)
+{
+    return scalar
+        ->values[value][row * columns_of(scalar, value) + (step->first_head + head) * step->dim_head + feature];
+}
+
+/* Whether linear attention's row at `position` reads the key at `key`, both in the item. */
+static bool reads_key(const struct plan_step *step, int64_t position, int64_t key)
+{
+    if (position % step->fold != key % step->fold)
+        return false;
+    int64_t row = position / step->fold, from = key / step->fold;
+    return !step->causal || (step->bucket == 1 ? from <= row : from / step->bucket < row / step->bucket);
+}
+
+/* Sums of exp(key's feature) and of that times the value's over what the row reads. */
+static void add_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column,
+                     int64_t feature, double *weights, double *products)
+{
+    int64_t item = item_of(scalar, step->x, row), head = column / step->dim_head;
+    int64_t position = row - layout_of(scalar, step->x)->starts[item];
+    const int64_t *keys = layout_of(scalar, step->keys)->starts + item;
+    *weights = *products = 0;
+    for (int64_t r = keys[0]; r < keys[1]; r++) {
+        if (!mask_at(scalar, step->z, r) || !reads_key(step, position, r - keys[0]))
+            continue;
+        double weight = exp(head_at(scalar, step, step->keys, r, head, feature));
+        *weights += weight;
+        *products += weight * head_at(scalar, step, step->values, r, head, column % step->dim_head);
     }
-    abort();
+}
+
+static double linear_attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t d = step->dim_head, head = column / d;
+    double *query = calloc((size_t)d, sizeof *query), numerator = 0, denominator = 0, weights, products;
+    for (int64_t i = 0; i < d; i++)
+        query[i] = head_at(scalar, step, step->x, row, head, i);
+    softmax(d, 1, query);
+    for (int64_t i = 0; i < d; i++) {
+        add_keys(scalar, step, row, column, i, &weights, &products);
+        double factor = query[i] / sqrt((double)d);
+        numerator += step->causal ? factor * products : weights == 0 ? 0 : factor * products / weights;
+        denominator += factor * weights;
+    }
+    free(query);
+    return step->causal ? numerator / fmax(denominator, (double)PLAN_CAUSAL_EPSILON) : numerator;
+}
+
+static double local_attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t d = step->dim_head, head = column / d, w = step->window, around = step->causal ? 2 : 3, visible = 0;
+    const int64_t *starts = layout_of(scalar, step->x)->starts + item_of(scalar, step->x, row);
+    int64_t first = starts[0] + ((row - starts[0]) / w - 1) * w;
+    double *scores = calloc((size_t)(around * w), sizeof *scores), sum = 0;
+    for (int64_t j = 0; j < around * w; j++) {
+        int64_t key = first + j;
+        if (key < starts[0] || key >= starts[1] || (step->causal && key > row) || !mask_at(scalar, step->z, key)) {
+            scores[j] = -INFINITY;
+            continue;
+        }
+        visible++;
+        for (int64_t i = 0; i < d; i++)
+            scores[j] += head_at(scalar, step, step->x, row, head, i) * head_at(scalar, step, step->keys, key, head, i);
+    }
+    if (visible)
+        softmax(around * w, 1 / sqrt((double)d), scores);
+    for (int64_t j = 0; j < around * w; j++) {
+        bool inside = first + j >= starts[0] && first + j < starts[1];
+        double value = inside ? head_at(scalar, step, step->values, first + j, head, column % d) : -1;
+        sum += visible ? scores[j] * value : value / (double)(around * w);
+    }
+    free(scores);
+    return sum;
+}
+
+static double concatenated_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t left = columns_of(scalar, step->x), right = columns_of(scalar, step->z);
+    return column < left ? scalar->values[step->x][row * left + column]
+                         : scalar->values[step->z][row * right + column - left];
+}
+
+static double gated_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t columns = columns_of(scalar, step->y);
+    const double *x = scalar->values[step->x] + row * 2 * columns;
+    return activation_of(step->activation, x[column]) * x[columns + column];
+}
+
+static double cut_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t item = item_of(scalar, step->y, row);
+    int64_t from = row - layout_of(scalar, step->y)->starts[item] + layout_of(scalar, step->x)->starts[item];
+    return scalar->values[step->x][from * columns_of(scalar, step->x) + column];
 }
 
 static double value_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t place = row * columns_of(scalar, step->y) + column;
-    double residual = step->z == PLAN_NONE || !scalar->values[step->z] ? 0 : scalar->values[step->z][place];
+    bool adds = step->operation == OP_LINEAR || step->operation == OP_ADD;
+    double residual = adds && step->z != PLAN_NONE ? scalar->values[step->z][place] : 0;
     switch (step->operation) {
     case OP_EMBED:
         return weight_at(scalar, step->weight, id_at(scalar, step, row), column);
@@ -303,7 +406,7 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     case OP_ACTIVATE:
         return activation_of(step->activation, scalar->values[step->x][place]);
     case OP_MASK_ROWS:
-        return mask_at(scalar, step, row) ? scalar->values[step->x][place] : 0;
+        return mask_at(scalar, step->z, row) ? scalar->values[step->x][place] : 0;
     case OP_ADD_SINUSOIDS:
         return sinusoid_at(scalar, step, row, column);
     case OP_CONVOLVE_SEQUENCE:
@@ -317,6 +420,18 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     case OP_ATTEND:
     case OP_ATTEND_CALL:
         return attend_at(scalar, step, row, column);
+    case OP_ROTATE:
+        return rotated_at(scalar, step, row, column);
+    case OP_LINEAR_ATTEND:
+        return linear_attend_at(scalar, step, row, column);
+    case OP_LOCAL_ATTEND:
+        return local_attend_at(scalar, step, row, column);
+    case OP_CONCATENATE:
+        return concatenated_at(scalar, step, row, column);
+    case OP_GATE:
+        return gated_at(scalar, step, row, column);
+    case OP_CUT_PADDING:
+        return cut_at(scalar, step, row, column);
     case OP_SHIFT_TOKENS:
         return shift_at(scalar, step, row, column);
     default:
@@ -328,12 +443,15 @@ static double *gather_input(const struct scalar *scalar, int index)
 {
     const struct plan_value *value = &scalar->plan->values[scalar->plan->inputs[index].value];
     int64_t rows = rows_of(scalar, scalar->plan->inputs[index].value);
-    float *floats = calloc((size_t)(rows * value->columns) + 1, sizeof *floats);
+    int32_t *gathered = calloc((size_t)(rows * value->columns) + 1, sizeof *gathered);
     double *doubles = calloc((size_t)(rows * value->columns) + 1, sizeof *doubles);
-    padder_gather(scalar->plan, scalar->batch, index, floats);
-    for (int64_t i = 0; i < rows * value->columns; i++)
-        doubles[i] = floats[i];
-    free(floats);
+    padder_gather(scalar->plan, scalar->batch, index, gathered);
+    for (int64_t i = 0; i < rows * value->columns; i++) {
+        float x;
+        memcpy(&x, &gathered[i], sizeof x);
+        doubles[i] = value->ids ? (double)gathered[i] : (double)x;
+    }
+    free(gathered);
     return doubles;
 }
 
@@ -341,7 +459,7 @@ double **scalar_run(const struct plan *plan, const struct batch *batch)
 {
     struct scalar scalar = {plan, batch, calloc((size_t)plan->n_values, sizeof(double *))};
     for (int i = 0; i < plan->n_inputs; i++)
-        if (plan->inputs[i].value != PLAN_NONE && !plan->values[plan->inputs[i].value].ids)
+        if (plan->inputs[i].value != PLAN_NONE)
             scalar.values[plan->inputs[i].value] = gather_input(&scalar, i);
     for (int i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = &plan->steps[i];

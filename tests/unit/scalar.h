@@ -5,7 +5,7 @@
 
 #include "engine/padder.h"
 
-/* The values of all steps over a laid out batch: values[v] is (rows, columns), NULL for ids. */
+/* The values of all steps over a laid out batch: values[v] is (rows, columns). */
 double **scalar_run(const struct plan *plan, const struct batch *batch);
 void scalar_free(const struct plan *plan, double **values);
 

@@ -597,6 +597,90 @@ static void test_shift_tokens(void **state)
     }
 }
 
+/* Heads before and behind those that attend are there and not read. `bucket` 0: not causal. */
+static void check_linear_attend(struct plan_head_range heads, int64_t bucket, int64_t fold, bool with_context)
+{
+    struct bench bench;
+    int64_t columns = (heads.first_head + heads.heads + 1) * heads.dim_head, multiple = fold * (bucket ? bucket : 1);
+    const struct shape shapes[] = {{"w", columns, columns}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", columns, 80 / multiple * multiple, PLAN_NONE);
+    int source = with_context ? plan_input_rows(builder, "context", columns, 80, PLAN_NONE) : x;
+    int mask = plan_input_mask(builder, "mask", source);
+    if (multiple > 1)
+        plan_pad_to_multiple(builder, x, multiple);
+    int values = plan_linear(builder, source, plan_matrix(builder, columns, columns, "w"), PLAN_NONE);
+    int y = bucket ? plan_causal_linear_attend(builder, x, source, values, mask, heads, fold, bucket)
+                   : plan_linear_attend(builder, x, source, values, mask, heads, fold);
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
+static void test_linear_attend(void **state)
+{
+    (void)state;
+    check_linear_attend((struct plan_head_range){0, 1, 1}, 0, 1, false);
+    check_linear_attend((struct plan_head_range){1, 2, 8}, 0, 1, false);
+    check_linear_attend((struct plan_head_range){0, 3, 17}, 0, 1, true);
+    check_linear_attend((struct plan_head_range){2, 1, 40}, 0, 16, false);
+}
+
+static void test_causal_linear_attend(void **state)
+{
+    (void)state;
+    check_linear_attend((struct plan_head_range){0, 2, 8}, 1, 1, false);
+    check_linear_attend((struct plan_head_range){1, 2, 5}, 3, 1, false);
+    check_linear_attend((struct plan_head_range){0, 1, 16}, 8, 1, false);
+    check_linear_attend((struct plan_head_range){0, 2, 4}, 1, 8, false);
+    check_linear_attend((struct plan_head_range){0, 2, 9}, 40, 1, false);
+    check_linear_attend((struct plan_head_range){0, 2, 9}, 70, 1, false);
+}
+
+static void check_local_attend(struct plan_head_range heads, int64_t window, bool causal)
+{
+    struct bench bench;
+    int64_t columns = (heads.first_head + heads.heads + 1) * heads.dim_head;
+    const struct shape shapes[] = {{"w", columns, columns}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", columns, 80 / window * window, PLAN_NONE);
+    int mask = plan_input_mask(builder, "mask", x);
+    if (window > 1)
+        plan_pad_to_multiple(builder, x, window);
+    int values = plan_linear(builder, x, plan_matrix(builder, columns, columns, "w"), PLAN_NONE);
+    plan_give(builder, plan_local_attend(builder, x, x, values, mask, heads, window, causal), PLAN_NONE, PLAN_NONE,
+              false);
+    run_and_compare(&bench);
+}
+
+/* The windows of one or two rows leave some rows without a key that is not masked. */
+static void test_local_attend(void **state)
+{
+    (void)state;
+    for (int causal = 0; causal < 2; causal++) {
+        check_local_attend((struct plan_head_range){0, 1, 1}, 1, causal);
+        check_local_attend((struct plan_head_range){0, 2, 8}, 2, causal);
+        check_local_attend((struct plan_head_range){1, 2, 17}, 7, causal);
+        check_local_attend((struct plan_head_range){0, 2, 4}, 80, causal);
+    }
+}
+
+/* On padded rows, whose results are cut off before the last step. */
+static void test_rotate_concatenate_gate_cut(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"table", 80, 6}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 24, 80, PLAN_NONE);
+    int mask = plan_input_mask(builder, "mask", x);
+    plan_pad_to_multiple(builder, x, 16);
+    int rotated = plan_rotate(builder, x, plan_matrix(builder, 80, 6, "table"));
+    int y = plan_gate(builder, plan_concatenate(builder, rotated, x), ACTIVATION_GELU);
+    y = plan_mask_rows(builder, plan_cut_padding(builder, y), plan_cut_padding(builder, mask));
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+    run_and_compare(&bench);
+}
+
 static void test_output_layer(void **state)
 {
     (void)state;
@@ -628,6 +712,10 @@ int main(void)
         cmocka_unit_test(test_masked_attention),
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_shift_tokens),
+        cmocka_unit_test(test_linear_attend),
+        cmocka_unit_test(test_causal_linear_attend),
+        cmocka_unit_test(test_local_attend),
+        cmocka_unit_test(test_rotate_concatenate_gate_cut),
         cmocka_unit_test(test_output_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,275 @@
+#include "engine/cpu/linear_attention.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#define BLOCK_ROWS 128
+#define INNER_BUCKET 64 /* smaller buckets are taken several at a time, with scores between their rows */
+
+/* One head of one sequence: row j of it stands j * fold rows below its first. d is the head's features. */
+struct sequence {
+    const struct cpu_run *run;
+    const struct plan_step *step;
+    const float *queries, *keys, *values;
+    const int32_t *mask; /* NULL: none */
+    float *out;
+    int64_t query_stride, key_stride, out_stride, mask_stride;
+    int64_t query_rows, key_rows, d;
+    float *rows;    /* (BLOCK_ROWS, d): a block of queries */
+    float *powers;  /* (BLOCK_ROWS, d): a block of exp(keys) */
+    float *scores;  /* (BLOCK_ROWS, BLOCK_ROWS) */
+    float *product; /* (BLOCK_ROWS, d) */
+    float *context; /* (d, d): sum of exp(key)ᵀ value */
+    float *partial; /* (d, d): of a block */
+    float *sums;    /* (d): of exp(keys) */
+    float *block_sums;
+    float *maxima; /* (d) */
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool is_masked(const struct sequence *s, int64_t row)
+{
+    return s->mask && !s->mask[row * s->mask_stride];
+}
+
+/* powers[j] = exp(key - maxima), 0 for masked rows. */
+static void load_powers(const struct sequence *s, int64_t first, int64_t rows)
+{
+    for (int64_t j = 0; j < rows; j++) {
+        const float *key = s->keys + (first + j) * s->key_stride;
+        for (int64_t i = 0; i < s->d; i++)
+            s->powers[j * s->d + i] = is_masked(s, first + j) ? 0 : expf(key[i] - s->maxima[i]);
+    }
+}
+
+/* context += powersᵀ values, sums += powers: a block's own sums first, so that long chains lose no digits. */
+static void add_block(const struct sequence *s, int64_t first, int64_t rows)
+{
+    products_multiply(s->run->products, &(struct product){
+                                            .m = s->d,
+                                            .n = s->d,
+                                            .k = rows,
+                                            .a = s->powers,
+                                            .a_stride = s->d,
+                                            .transpose_a = true,
+                                            .b = s->values + first * s->key_stride,
+                                            .b_stride = s->key_stride,
+                                            .c = s->partial,
+                                            .c_stride = s->d,
+                                        });
+    s->run->vector->add(s->d * s->d, s->context, s->partial, 1.0f, s->context);
+    memset(s->block_sums, 0, (size_t)s->d * sizeof *s->block_sums);
+    for (int64_t j = 0; j < rows; j++)
+        for (int64_t i = 0; i < s->d; i++)
+            s->block_sums[i] += s->powers[j * s->d + i];
+    s->run->vector->add(s->d, s->sums, s->block_sums, 1.0f, s->sums);
+}
+
+/* rows[r] = d^-1/2 softmax(query) */
+static void load_queries(const struct sequence *s, int64_t first, int64_t rows)
+{
+    float scale = 1.0f / sqrtf((float)s->d);
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = s->rows + r * s->d;
+        memcpy(row, s->queries + (first + r) * s->query_stride, (size_t)s->d * sizeof *row);
+        s->run->vector->softmax(s->d, 1.0f, row);
+        for (int64_t i = 0; i < s->d; i++)
+            row[i] *= scale;
+    }
+}
+
+/* out = rows context */
+static void read_context(const struct sequence *s, int64_t first, int64_t rows)
+{
+    products_multiply(s->run->products, &(struct product){
+                                            .m = rows,
+                                            .n = s->d,
+                                            .k = s->d,
+                                            .a = s->rows,
+                                            .a_stride = s->d,
+                                            .b = s->context,
+                                            .b_stride = s->d,
+                                            .c = s->out + first * s->out_stride,
+                                            .c_stride = s->out_stride,
+                                        });
+}
+
+/* The softmax over the sequence is taken apart: exp with the maximum off, and division by the sum at the end. A
+ * sequence with all rows masked has sum 0, and gives 0. */
+static void attend_all(const struct sequence *s)
+{
+    for (int64_t i = 0; i < s->d; i++)
+        s->maxima[i] = -INFINITY;
+    for (int64_t j = 0; j < s->key_rows; j++)
+        for (int64_t i = 0; i < s->d && !is_masked(s, j); i++)
+            s->maxima[i] = fmaxf(s->maxima[i], s->keys[j * s->key_stride + i]);
+    for (int64_t first = 0; first < s->key_rows; first += BLOCK_ROWS) {
+        int64_t rows = least(BLOCK_ROWS, s->key_rows - first);
+        load_powers(s, first, rows);
+        add_block(s, first, rows);
+    }
+    for (int64_t i = 0; i < s->d; i++)
+        for (int64_t e = 0; e < s->d && s->sums[i] != 0; e++)
+            s->context[i * s->d + e] /= s->sums[i];
+    for (int64_t first = 0; first < s->query_rows; first += BLOCK_ROWS) {
+        int64_t rows = least(BLOCK_ROWS, s->query_rows - first);
+        load_queries(s, first, rows);
+        read_context(s, first, rows);
+    }
+}
+
+/* Adds to the rows' out what rows of the same chunk give, buckets before their own (bucket 1: up to themselves).
+ * inner[r] is the sum of row r's scores. */
+static void attend_chunk(const struct sequence *s, int64_t first, int64_t rows, float *inner)
+{
+    int64_t bucket = s->step->bucket;
+    products_multiply(s->run->products, &(struct product){
+                                            .m = rows,
+                                            .n = rows,
+                                            .k = s->d,
+                                            .a = s->rows,
+                                            .a_stride = s->d,
+                                            .b = s->powers,
+                                            .b_stride = s->d,
+                                            .transpose_b = true,
+                                            .c = s->scores,
+                                            .c_stride = BLOCK_ROWS,
+                                        });
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t seen = bucket == 1 ? r + 1 : r / bucket * bucket;
+        float *row = s->scores + r * BLOCK_ROWS;
+        inner[r] = 0;
+        for (int64_t j = 0; j < seen; j++)
+            inner[r] += row[j];
+        memset(row + seen, 0, (size_t)(rows - seen) * sizeof *row);
+    }
+    products_multiply(s->run->products, &(struct product){
+                                            .m = rows,
+                                            .n = s->d,
+                                            .k = rows,
+                                            .a = s->scores,
+                                            .a_stride = BLOCK_ROWS,
+                                            .b = s->values + first * s->key_stride,
+                                            .b_stride = s->key_stride,
+                                            .c = s->product,
+                                            .c_stride = s->d,
+                                        });
+    for (int64_t r = 0; r < rows; r++) {
+        float *out = s->out + (first + r) * s->out_stride;
+        s->run->vector->add(s->d, out, s->product + r * s->d, 1.0f, out);
+    }
+}
+
+/* out /= max(row · sums + inner, epsilon); a NaN stays one. */
+static void divide(const struct sequence *s, int64_t first, int64_t rows, const float *inner)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        float denominator = inner[r], *out = s->out + (first + r) * s->out_stride;
+        for (int64_t i = 0; i < s->d; i++)
+            denominator += s->rows[r * s->d + i] * s->sums[i];
+        float inverse = 1.0f / (denominator < PLAN_CAUSAL_EPSILON ? PLAN_CAUSAL_EPSILON : denominator);
+        for (int64_t i = 0; i < s->d; i++)
+            out[i] *= inverse;
+    }
+}
+
+/* A chunk is whole buckets: one large one, whose rows see nothing of it, or small ones that fit a block together. */
+static void attend_causal(const struct sequence *s)
+{
+    int64_t bucket = s->step->bucket, chunk = bucket;
+    bool inner_scores = bucket < INNER_BUCKET;
+    if (inner_scores)
+        chunk = (INNER_BUCKET + bucket - 1) / bucket * bucket;
+    memset(s->maxima, 0, (size_t)s->d * sizeof *s->maxima);
+    for (int64_t start = 0; start < s->query_rows; start += chunk) {
+        int64_t end = least(start + chunk, s->query_rows);
+        for (int64_t first = start; first < end; first += BLOCK_ROWS) {
+            int64_t rows = least(BLOCK_ROWS, end - first);
+            float inner[BLOCK_ROWS] = {0};
+            load_queries(s, first, rows);
+            read_context(s, first, rows);
+            if (inner_scores) {
+                load_powers(s, first, rows);
+                attend_chunk(s, first, rows, inner);
+            }
+            divide(s, first, rows, inner);
+        }
+        for (int64_t first = start; first < end; first += BLOCK_ROWS) {
+            int64_t rows = least(BLOCK_ROWS, end - first);
+            load_powers(s, first, rows);
+            add_block(s, first, rows);
+        }
+    }
+}
+
+/* Gives the sequence its pieces of a thread's scratch; context and sums begin with 0. */
+static void place_scratch(struct sequence *s, float *scratch)
+{
+    int64_t d = s->d;
+    s->rows = scratch;
+    s->powers = s->rows + BLOCK_ROWS * d;
+    s->product = s->powers + BLOCK_ROWS * d;
+    s->scores = s->product + BLOCK_ROWS * d;
+    s->context = s->scores + BLOCK_ROWS * BLOCK_ROWS;
+    s->partial = s->context + d * d;
+    s->sums = s->partial + d * d;
+    s->block_sums = s->sums + d;
+    s->maxima = s->block_sums + d;
+    memset(s->context, 0, (size_t)(d * d) * sizeof *s->context);
+    memset(s->sums, 0, (size_t)d * sizeof *s->sums);
+}
+
+int64_t cpu_linear_attend_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    (void)plan;
+    int64_t d = step->dim_head;
+    return 3 * BLOCK_ROWS * d + BLOCK_ROWS * BLOCK_ROWS + 2 * d * d + 3 * d;
+}
+
+static struct sequence sequence_of(const struct cpu_run *run, const struct plan_step *step, int64_t item, int64_t fold,
+                                   int64_t head)
+{
+    const struct plan_value *values = run->plan->values;
+    const struct layout *from = &run->batch->layouts[values[step->x].axis];
+    const struct layout *keys = &run->batch->layouts[values[step->keys].axis];
+    int64_t query_columns = values[step->x].columns, key_columns = values[step->keys].columns;
+    int64_t out_columns = values[step->y].columns, d = step->dim_head;
+    int64_t query = from->starts[item] + fold, key = keys->starts[item] + fold, column = (step->first_head + head) * d;
+    struct sequence s = {
+        .run = run,
+        .step = step,
+        .queries = (const float *)(run->arena + values[step->x].offset) + query * query_columns + column,
+        .keys = (const float *)(run->arena + values[step->keys].offset) + key * key_columns + column,
+        .values = (const float *)(run->arena + values[step->values].offset) + key * key_columns + column,
+        .mask = step->z == PLAN_NONE ? NULL : (const int32_t *)(run->arena + values[step->z].offset) + key,
+        .out = (float *)(run->arena + values[step->y].offset) + query * out_columns + head * d,
+        .query_stride = query_columns * step->fold,
+        .key_stride = key_columns * step->fold,
+        .out_stride = out_columns * step->fold,
+        .mask_stride = step->fold,
+        .query_rows = (from->starts[item + 1] - from->starts[item]) / step->fold,
+        .key_rows = (keys->starts[item + 1] - keys->starts[item]) / step->fold,
+        .d = d,
+    };
+    place_scratch(&s, run->scratch + omp_get_thread_num() * run->scratch_floats);
+    return s;
+}
+
+void cpu_linear_attend(const struct cpu_run *run, const struct plan_step *step)
+{
+    int64_t tasks = run->batch->n_items * step->fold * step->heads;
+#pragma omp parallel for num_threads(tasks > 1 ? run->threads : 1) schedule(dynamic)
+    for (int64_t t = 0; t < tasks; t++) {
+        struct sequence s =
+            sequence_of(run, step, t / step->heads / step->fold, t / step->heads % step->fold, t % step->heads);
+        if (step->causal)
+            attend_causal(&s);
+        else
+            attend_all(&s);
+    }
+}

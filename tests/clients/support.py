@@ -1,0 +1,89 @@
+"""What the client scripts share: the daemon under test, TAP, and tensors of the reference cases."""
+
+import json
+import os
+import re
+import subprocess
+import traceback
+
+import numpy as np
+
+CASES = "tests/reference"
+TOLERANCE = 1e-5
+
+
+class Daemon:
+    """build/linformerd on a free port, for the length of a with block."""
+
+    def __init__(self, *arguments):
+        self.arguments = [os.environ.get("LINFORMERD", "build/linformerd"), "--port", "0", *arguments]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.arguments, stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            found = re.search(r"listening on http://(\S+)", line)
+            if found:
+                self.address = found.group(1)
+                return self
+        raise RuntimeError(f"the daemon did not start: exit status {self.process.wait()}")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.stderr.read()
+        status = self.process.wait()
+        assert status == 0, f"the daemon ended with {status}"
+
+
+def run(tests):
+    """Runs (name, function) pairs and reports them in TAP."""
+    failed = 0
+    print(f"1..{len(tests)}")
+    for number, (name, function) in enumerate(tests, 1):
+        try:
+            function()
+        except Exception:
+            failed += 1
+            print(f"not ok {number} - {name}")
+            for line in traceback.format_exc().splitlines():
+                print(f"# {line}")
+        else:
+            print(f"ok {number} - {name}", flush=True)
+    return failed
+
+
+def cases():
+    """Names of the reference cases."""
+    return sorted(entry.name for entry in os.scandir(CASES) if entry.is_dir())
+
+
+def calls(case):
+    """A case's calls of forward(): a list of (inputs, outputs), each a dict of arrays by name."""
+    dtypes = {"F32": np.float32, "I64": np.int64, "BOOL": np.bool_}
+    with open(f"{CASES}/{case}/calls.safetensors", "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = file.read()
+    found = {}
+    for name, tensor in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = tensor["data_offsets"]
+        array = np.frombuffer(data[begin:end], dtypes[tensor["dtype"]]).reshape(tensor["shape"])
+        index, direction, name = name.split("/", 2)
+        found.setdefault(int(index), ({}, {}))[direction == "out"][name] = array
+    return [found[index] for index in sorted(found)]
+
+
+def relative_error(found, expected):
+    assert found.shape == expected.shape, f"shape {found.shape}, expected {expected.shape}"
+    return np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected.astype(np.float64))
+
+
+def expect(error, function, *parts):
+    """Calls function, which raises an error whose text has all the parts. Returns it."""
+    try:
+        function()
+    except error as raised:
+        for part in parts:
+            assert part in str(raised), f"{part!r} is not in: {raised}"
+        return raised
+    raise AssertionError(f"no {error.__name__} was raised")

@@ -1,0 +1,107 @@
+"""openai, sync and asyncio, against the daemon's built-in model."""
+
+import asyncio
+import base64
+import sys
+
+import numpy as np
+import openai
+
+import support
+
+MODEL = "builtin"
+COLUMNS = 192
+KEY = "a-key"
+
+
+def vectors(answer):
+    return np.array([item.embedding for item in answer.data], np.float32)
+
+
+def texts_and_ids(client):
+    texts = client.embeddings.create(model=MODEL, input=["ab", "a longer text"])
+    ids = client.embeddings.create(model=MODEL, input=[[100, 101]])
+    one = client.embeddings.create(model=MODEL, input="ab", encoding_format="float")
+    flat = client.embeddings.create(model=MODEL, input=[100, 101], user="somebody")
+    assert vectors(texts).shape == (2, COLUMNS)
+    assert np.allclose(np.linalg.norm(vectors(texts), axis=1), 1, atol=1e-5)
+    for other in (ids, one, flat):
+        assert np.allclose(vectors(texts)[:1], vectors(other), atol=1e-6)
+    assert texts.object == "list" and texts.model == MODEL
+    assert [item.index for item in texts.data] == [0, 1] and texts.data[0].object == "embedding"
+    assert texts.usage.prompt_tokens == texts.usage.total_tokens == 15
+
+
+def encodings(client):
+    """Left to itself it asks for base64 and decodes that; asked for base64 it hands the text on."""
+    text = client.embeddings.create(model=MODEL, input="ab", encoding_format="base64").data[0].embedding
+    floats = client.embeddings.create(model=MODEL, input="ab", encoding_format="float")
+    plain = client.embeddings.create(model=MODEL, input="ab")
+    assert isinstance(text, str)
+    decoded = np.frombuffer(base64.b64decode(text), "<f4")
+    assert (decoded == vectors(floats)[0]).all() and (decoded == vectors(plain)[0]).all()
+
+
+def dimensions(client):
+    whole = vectors(client.embeddings.create(model=MODEL, input="ab"))[0]
+    cut = vectors(client.embeddings.create(model=MODEL, input="ab", dimensions=10))[0]
+    assert np.allclose(cut, whole[:10] / np.linalg.norm(whole[:10]), atol=1e-6)
+
+
+def models(client):
+    assert [model.id for model in client.models.list()] == [MODEL]
+    model = client.models.retrieve(MODEL)
+    assert model.object == "model" and model.created > 1700000000 and model.owned_by
+
+
+def errors(client, address):
+    create = client.embeddings.create
+    raised = support.expect(openai.NotFoundError, lambda: create(model="text-embedding-3-small", input="a"), "no model")
+    assert raised.code == "model_not_found" and raised.type == "invalid_request_error"
+    support.expect(openai.NotFoundError, lambda: client.models.retrieve("none"), "no model")
+    support.expect(openai.NotFoundError, lambda: client.completions.create(model=MODEL, prompt="a"), "no such path")
+    support.expect(openai.BadRequestError, lambda: create(model=MODEL, input=""), "input is empty")
+    support.expect(openai.BadRequestError, lambda: create(model=MODEL, input="a", dimensions=193), "have 192")
+    # Ids as LangChain gets them from tiktoken.
+    support.expect(openai.BadRequestError, lambda: create(model=MODEL, input=[[9906, 1917]]), "9906", "below 259")
+    stranger = openai.OpenAI(base_url=f"http://{address}/v1", api_key="another", max_retries=0)
+    raised = support.expect(openai.AuthenticationError, lambda: stranger.models.list(), "API key")
+    assert raised.code == "invalid_api_key"
+
+
+def asyncio_client(address):
+    async def calls():
+        async with openai.AsyncOpenAI(base_url=f"http://{address}/v1", api_key=KEY, max_retries=0) as client:
+            many = [client.embeddings.create(model=MODEL, input=["ab", f"text {i}"]) for i in range(20)]
+            answers = await asyncio.gather(*many)
+            assert all(np.allclose(vectors(answer)[0], vectors(answers[0])[0], atol=1e-6) for answer in answers)
+            assert [model.id async for model in client.models.list()] == [MODEL]
+            try:
+                await client.embeddings.create(model="none", input="a")
+            except openai.NotFoundError as error:
+                assert error.code == "model_not_found"
+            else:
+                raise AssertionError("an unknown model was run")
+
+    asyncio.run(calls())
+
+
+def main():
+    with support.Daemon("--api-key", KEY) as daemon:
+        client = openai.OpenAI(base_url=f"http://{daemon.address}/v1", api_key=KEY, max_retries=0)
+        failed = support.run(
+            [
+                ("openai: texts and ids", lambda: texts_and_ids(client)),
+                ("openai: base64 and floats", lambda: encodings(client)),
+                ("openai: dimensions", lambda: dimensions(client)),
+                ("openai: models", lambda: models(client)),
+                ("openai: errors", lambda: errors(client, daemon.address)),
+                ("openai: asyncio", lambda: asyncio_client(daemon.address)),
+            ]
+        )
+        client.close()
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)
