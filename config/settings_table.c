@@ -53,8 +53,9 @@ const struct setting settings_table[] = {
      .flag = "model",
      .kind = SETTING_MODELS,
      .value_name = "[NAME=]DIR",
-     .help = "Folder with config.json and model.safetensors. May be repeated; the variable holds a list with commas. "
-             "Without it the built-in model is served. A name has no slash, so ./a=b is a folder."},
+     .help =
+         "Folder with config.json and model.safetensors, or a folder of such. May be repeated; the variable holds a "
+         "list with commas. Without it the built-in model is served. A name has no slash, so ./a=b is a folder."},
     {.group = "Models",
      .flag = "explain",
      .kind = SETTING_EXPLAIN,

@@ -17,10 +17,11 @@ static int64_t step_flops(const struct plan *plan, const struct plan_step *step,
         return step->weight == PLAN_NONE ? 0 : 2 * x_rows * x->columns * plan->weights[step->weight].rows;
     case OP_PROJECT_SEQUENCE:
         return 2 * elements * plan_value_rows(plan, step->y, rows, 1);
-    case OP_PROJECT_CALL: /* one sequence: width 1 */
+    case OP_PROJECT_CALL:
         return 2 * elements * plan->weights[step->weight].rows;
+    case OP_ATTEND_CALL: /* a position sees the keys of its own sequence */
+        return 4 * elements * plan->axes[plan->values[step->keys].axis].k;
     case OP_ATTEND:
-    case OP_ATTEND_CALL:
         return 2 * (elements + x_rows * plan->values[step->y].columns) * plan_value_rows(plan, step->keys, rows, 1);
     case OP_LAYER_NORM:
         return 8 * elements;

@@ -9,6 +9,7 @@
 #include "server/http.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/model_folders.h"
 #include "weights/weights.h"
 
 #include <errno.h>
@@ -280,6 +281,7 @@ static int source_load(const struct source *source, struct engine *engine, struc
 
 /* The models that are served, with arrays that go along. */
 struct models {
+    struct model_folders folders;
     struct source *sources;       /* closed once they are loaded; their names stay */
     struct served_model *served;  /* (count) */
     struct model **engine_models; /* (count), the same for the batcher */
@@ -294,23 +296,25 @@ static void models_close(struct models *models)
         if (models->sources)
             source_close(&models->sources[i]);
     }
+    model_folders_free(&models->folders);
     free(models->sources);
     free(models->served);
     free(models->engine_models);
 }
 
 /* All configurations are read and all names compared before the first long load. */
-static int models_open_sources(struct models *models, const struct settings *settings, struct error *error)
+static int models_open_sources(struct models *models, struct error *error)
 {
-    if (settings->n_models == 0)
+    const struct model_source *given = models->folders.sources;
+    if (models->folders.count == 0)
         return source_open(NULL, &models->sources[0], error);
     for (int64_t i = 0; i < models->count; i++) {
-        if (source_open(&settings->models[i], &models->sources[i], error) != 0)
+        if (source_open(&given[i], &models->sources[i], error) != 0)
             return -1;
         for (int64_t earlier = 0; earlier < i; earlier++)
             if (strcmp(models->sources[earlier].name, models->sources[i].name) == 0)
                 return error_set(error, "two models are named \"%s\": %s and %s; --model NAME=DIR gives another name",
-                                 models->sources[i].name, settings->models[earlier].path, settings->models[i].path);
+                                 models->sources[i].name, given[earlier].path, given[i].path);
     }
     return 0;
 }
@@ -319,16 +323,18 @@ static int models_open_sources(struct models *models, const struct settings *set
 static int models_open(struct models *models, const struct settings *settings, struct engine *engine,
                        struct error *error)
 {
-    models->count = settings->n_models ? (int64_t)settings->n_models : 1;
+    if (model_folders_find(settings, &models->folders, error) != 0)
+        return -1;
+    models->count = models->folders.count ? (int64_t)models->folders.count : 1;
     models->sources = calloc((size_t)models->count, sizeof *models->sources);
     models->served = calloc((size_t)models->count, sizeof *models->served);
     models->engine_models = calloc((size_t)models->count, sizeof *models->engine_models);
     if (!models->sources || !models->served || !models->engine_models)
         return error_set(error, "out of memory");
-    if (models_open_sources(models, settings, error) != 0)
+    if (models_open_sources(models, error) != 0)
         return -1;
     for (int64_t i = 0; i < models->count; i++) {
-        const struct model_source *given = settings->n_models ? &settings->models[i] : NULL;
+        const struct model_source *given = models->folders.count ? &models->folders.sources[i] : NULL;
         if (source_open_weights(given, &models->sources[i], error) != 0 ||
             source_load(&models->sources[i], engine, &models->engine_models[i], error) != 0)
             return -1;
@@ -401,7 +407,7 @@ static void serve_until_signal(const struct settings *settings, struct http *htt
  * so the batcher refuses nothing until the HTTP side is closed. */
 static int serve(const struct settings *settings, struct engine *engine, struct signals *signals, struct error *error)
 {
-    struct models models = {NULL, NULL, NULL, 0};
+    struct models models = {.count = 0};
     struct metrics *metrics = NULL;
     struct batcher *batcher = NULL;
     struct http *http = NULL;

@@ -1,0 +1,94 @@
+/* model_folders: which folders --model names. */
+#define _GNU_SOURCE /* asprintf */
+#include "server/model_folders.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool has_config(const char *folder)
+{
+    char *path = NULL;
+    bool found = asprintf(&path, "%s/config.json", folder) >= 0 && access(path, F_OK) == 0;
+
+    free(path);
+    return found;
+}
+
+/* Takes over `path`, which may be NULL: out of memory. */
+static int add(struct model_folders *folders, const char *name, char *path, struct error *error)
+{
+    struct model_source *sources = realloc(folders->sources, (folders->count + 1) * sizeof *sources);
+    char *own_name = name ? strdup(name) : NULL;
+
+    folders->sources = sources ? sources : folders->sources;
+    if (!sources || !path || (name && !own_name)) {
+        free(path);
+        free(own_name);
+        return error_set(error, "out of memory");
+    }
+    sources[folders->count++] = (struct model_source){.name = own_name, .path = path};
+    return 0;
+}
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* Adds the folders in `given` that are models; none is fine. */
+static int add_inner(struct model_folders *folders, const char *given, struct error *error)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(given, &entries, is_visible, alphasort), status = 0;
+
+    for (int i = 0; i < count; i++) {
+        char *path = NULL;
+
+        if (asprintf(&path, "%s/%s", given, entries[i]->d_name) < 0)
+            path = NULL;
+        if (status == 0 && (!path || has_config(path)))
+            status = add(folders, NULL, path, error);
+        else
+            free(path);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+static int add_given(struct model_folders *folders, const struct model_source *given, struct error *error)
+{
+    size_t before = folders->count;
+
+    if (!has_config(given->path)) {
+        if (add_inner(folders, given->path, error))
+            return -1;
+        if (folders->count > before && given->name)
+            return error_set(error, "--model %s=%s: the folder holds models, one with a config.json was expected",
+                             given->name, given->path);
+        if (folders->count > before)
+            return 0;
+    }
+    return add(folders, given->name, strdup(given->path), error); /* whose opening says what it lacks */
+}
+
+int model_folders_find(const struct settings *settings, struct model_folders *folders, struct error *error)
+{
+    for (size_t i = 0; i < settings->n_models; i++) {
+        if (add_given(folders, &settings->models[i], error))
+            return -1;
+    }
+    return 0;
+}
+
+void model_folders_free(struct model_folders *folders)
+{
+    for (size_t i = 0; i < folders->count; i++) {
+        free(folders->sources[i].name);
+        free(folders->sources[i].path);
+    }
+    free(folders->sources);
+}

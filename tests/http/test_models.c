@@ -1,0 +1,112 @@
+/* Several models in one daemon: given one by one, or as a folder of them. */
+#include "tests/http/daemon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CASES "tests/reference/"
+
+static const char *name_at(const json_t *models, size_t index)
+{
+    return json_string_value(json_object_get(json_array_get(models, index), "id"));
+}
+
+/* A folder with links to two models, and with what is none. The test removes it. */
+static void make_folder(char *folder)
+{
+    char path[256], target[4096], here[2048];
+
+    assert_non_null(mkdtemp(folder));
+    assert_non_null(getcwd(here, sizeof here));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, i ? "b" : "a");
+        snprintf(target, sizeof target, "%s/" CASES "%s", here, i ? "linformer_lm" : "linformer_encoder");
+        assert_int_equal(symlink(target, path), 0);
+    }
+    snprintf(path, sizeof path, "%s/empty", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void remove_folder(const char *folder)
+{
+    static const char *const names[] = {"a", "b", "empty"};
+    char path[256];
+
+    for (size_t i = 0; i < LENGTH(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(remove(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void a_folder_of_models_is_all_of_them(void **state)
+{
+    char folder[] = "/tmp/linformerd-models-XXXXXX";
+    struct daemon *daemon;
+
+    (void)state;
+    make_folder(folder);
+    daemon = daemon_start(ARGUMENTS("--model", "first=" CASES "linformer_lm", "--model", folder));
+    struct answer list = daemon_get(daemon, "/v1/models");
+    const json_t *models = json_object_get(list.json, "data");
+    assert_int_equal(json_array_size(models), 3);
+    assert_string_equal(name_at(models, 0), "first");
+    assert_string_equal(name_at(models, 1), "a");
+    assert_string_equal(name_at(models, 2), "b");
+    answer_free(&list);
+    json_t *one = daemon_post_json(daemon, "/logits", "{\"model\": \"b\", \"inputs\": [1, 2, 3]}");
+    json_t *other = daemon_post_json(daemon, "/logits", "{\"inputs\": [1, 2, 3]}");
+    assert_true(json_equal(one, other));
+    json_decref(one);
+    json_decref(other);
+    daemon_stop(daemon);
+    remove_folder(folder);
+}
+
+/* Runs the daemon to its end, which comes at once. Returns whether it failed with `part` in its log. */
+static bool fails_with(const char *arguments, const char *part)
+{
+    const char *binary = getenv("LINFORMERD");
+    char command[512], text[4096];
+    size_t length;
+    FILE *log;
+
+    snprintf(command, sizeof command, "%s --port 0 %s 2>&1", binary ? binary : "build/linformerd", arguments);
+    log = popen(command, "r");
+    assert_non_null(log);
+    length = fread(text, 1, sizeof text - 1, log);
+    text[length] = '\0';
+    if (!strstr(text, part))
+        print_error("\"%s\" is not in: %s\n", part, text);
+    return pclose(log) != 0 && strstr(text, part);
+}
+
+static void what_holds_no_model_is_named(void **state)
+{
+    char folder[] = "/tmp/linformerd-models-XXXXXX", arguments[256];
+
+    (void)state;
+    make_folder(folder);
+    snprintf(arguments, sizeof arguments, "--model %s/empty", folder);
+    assert_true(fails_with(arguments, "empty/config.json"));
+    snprintf(arguments, sizeof arguments, "--model %s/none", folder);
+    assert_true(fails_with(arguments, "none/config.json"));
+    snprintf(arguments, sizeof arguments, "--model name=%s", folder);
+    assert_true(fails_with(arguments, "the folder holds models"));
+    snprintf(arguments, sizeof arguments, "--model %s --model b=" CASES "linformer_lm", folder);
+    assert_true(fails_with(arguments, "two models are named"));
+    remove_folder(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_folder_of_models_is_all_of_them),
+        cmocka_unit_test(what_holds_no_model_is_named),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
