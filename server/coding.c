@@ -90,6 +90,8 @@ static int check_step(int status, const z_stream *stream, enum coding coding, st
 
 static int append(struct body *body, const char *bytes, size_t length, struct failure *failure)
 {
+    if (length == 0)
+        return 0;
     switch (body_append(body, bytes, length)) {
     case BODY_OK:
         return 0;

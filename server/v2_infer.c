@@ -127,7 +127,7 @@ enum outcome v2_infer_read(struct request *request)
     request->options = reader.call = request_memory(request, 1, sizeof *reader.call);
     if (length < 0 || !reader.call)
         return OUTCOME_FAILED;
-    reader.bytes = request->body + length;
+    reader.bytes = request->body ? request->body + length : NULL;
     reader.n_bytes = (int64_t)request->body_length - length;
     if (length == 0 && reader.n_bytes > 0) {
         result = read_raw(&reader);

@@ -63,7 +63,7 @@ static void call(const struct route_match *match, struct request *request)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const paths[] = {"/embed", "/embed_all", "/logits", "/tokenize", "/decode"};
+    static const char *const paths[] = {"/embed", "/embed_all", "/logits", "/tokenize", "/decode", "/v1/embeddings"};
     struct route_match match;
     struct request request;
 

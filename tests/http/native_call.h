@@ -26,9 +26,12 @@ static inline void native_open(void)
     static struct model_input ids = {.name = "x", .kind = INPUT_IDS, .columns = 1, .max_length = FAKE_MAX_LENGTH};
     static struct model_input rows = {
         .name = "x", .kind = INPUT_ROWS, .columns = FAKE_COLUMNS, .max_length = FAKE_MAX_LENGTH};
+    static const char *const outputs[] = {"output"};
     struct model_info info = {.architecture = "fake.Model",
                               .inputs = &ids,
                               .n_inputs = 1,
+                              .outputs = outputs,
+                              .n_outputs = 1,
                               .vocabulary = 259,
                               .output_columns = 259,
                               .hidden_columns = FAKE_COLUMNS,
@@ -36,8 +39,9 @@ static inline void native_open(void)
                               .padding = "slice",
                               .tokenizer = TOKENIZER_BYTE};
 
+    ids.vocabulary = info.vocabulary;
     native_models[0] = (struct served_model){"bytes", fake_model(&info)};
-    info.vocabulary = info.output_columns = FAKE_VOCABULARY;
+    info.vocabulary = info.output_columns = ids.vocabulary = FAKE_VOCABULARY;
     info.tokenizer = TOKENIZER_NONE;
     native_models[1] = (struct served_model){"ids", fake_model(&info)};
     info.inputs = &rows;
@@ -69,6 +73,7 @@ static inline int native_call(const char *path, const char *body, size_t length,
 
     routes_find("POST", path, &match);
     request_open(request, &native_service, body, length);
+    memcpy(request->parameter, match.parameter, sizeof request->parameter);
     request->header = native_no_header;
     switch (match.route->read(request)) {
     case OUTCOME_FAILED:

@@ -45,6 +45,12 @@ static void each_allocation_may_fail(void **unused)
         {"/logits", "{\"inputs\": \"text\", \"positions\": [0, 3], \"top_k\": 7, \"softmax\": true}"},
         {"/tokenize", "{\"inputs\": [\"text\", \"[MASK]\"]}"},
         {"/decode", "{\"ids\": [[100, 101], [2, 0]]}"},
+        {"/v1/embeddings", "{\"input\": [\"text\", [1, 2]], \"dimensions\": 3, \"encoding_format\": \"base64\"}"},
+        {"/v2/models/ids/infer",
+         "{\"id\": \"a\", \"inputs\": [{\"name\": \"x\", \"shape\": [2, 2], \"datatype\": \"INT64\","
+         " \"data\": [[1, 2], [3, 4]]}], \"outputs\": [{\"name\": \"output\"}]}"},
+        {"/v2/models/rows/infer", "{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 4], \"datatype\": \"FP32\","
+                                  " \"data\": [1, 2, 3, 4]}], \"parameters\": {\"binary_data_output\": true}}"},
     };
 
     (void)unused;
