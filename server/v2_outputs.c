@@ -41,22 +41,21 @@ static int output_index(struct v2_reader *reader, const char *name)
 static int read_output(struct v2_reader *reader, size_t position, const json_t *json)
 {
     struct failure *failure = &reader->request->failure;
-    struct v2_output *output = &reader->call->outputs[reader->call->n_outputs];
+    struct v2_output output = {.binary = reader->binary_output};
     struct v2_entry entry;
 
     if (v2_read_entry(reader, "outputs", position, json, output_options, COUNT(output_options), &entry))
         return -1;
-    output->index = output_index(reader, entry.name);
-    if (output->index < 0)
+    output.index = output_index(reader, entry.name);
+    if (output.index < 0)
         return -1;
-    output->binary = reader->binary_output;
-    if (v2_read_bool(reader, entry.parameters, "binary_data", &output->binary))
+    if (v2_read_bool(reader, entry.parameters, "binary_data", &output.binary))
         return error_prefix(&failure->error, "output \"%s\"", entry.name);
     if (json_integer_value(json_object_get(entry.parameters, "classification")) > 0)
         return failure_set(failure, FAILURE_INVALID, "output \"%s\": classification is not supported", entry.name);
     if (json_object_get(entry.parameters, "shared_memory_region"))
         return failure_set(failure, FAILURE_INVALID, "output \"%s\": shared memory is not supported", entry.name);
-    reader->call->n_outputs++;
+    reader->call->outputs[reader->call->n_outputs++] = output; /* each name once, so there is room */
     return 0;
 }
 

@@ -621,6 +621,9 @@ static void what_is_wrong_names_the_tensor(void **state)
         {"{\"inputs\": [" X "\"shape\": [1, 1], \"parameters\": {\"shared_memory_region\": \"a\"}}]}", "shared memory"},
         {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"logits\"}]}", "output \"logits\" is unknown; model"},
         {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"output\"}, {\"name\": \"output\"}]}", "asked for twice"},
+        {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"attention.0\"}, {\"name\": \"attention.1\"},"
+         " {\"name\": \"attention.2\"}, {\"name\": \"attention.3\"}, {\"name\": \"output\"}, {\"name\": \"more\"}]}",
+         "output \"more\" is unknown"},
         {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"output\", \"parameters\": {\"binary_data\": 1}}]}",
          "output \"output\": parameter binary_data is an integer"},
         {"{\"inputs\": [" IDS "], \"outputs\": [{\"name\": \"output\", \"parameters\": {\"classification\": 3}}]}",
