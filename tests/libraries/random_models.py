@@ -16,7 +16,8 @@ import tempfile
 import urllib.request
 
 import torch
-from linear_attention_transformer import LinearAttentionTransformerLM
+from linear_attention_transformer import LinearAttentionTransformer, LinearAttentionTransformerLM
+from linear_attention_transformer.autopadder import Autopadder
 from linear_attention_transformer.linear_attention_transformer import LinformerSettings
 from linformer import Linformer, LinformerLM
 from linformer_pytorch import Linformer as PytorchLinformer
@@ -62,6 +63,46 @@ def random_linear_attention_lm(rng):
             dict(kwargs, linformer_settings={"k": k}), kwargs["max_seq_len"])
 
 
+def linear_attention_kwargs(rng):
+    heads, window = rng.choice([1, 2, 4, 6]), rng.randint(1, 40)
+    kwargs = dict(dim=heads * rng.randint(3, 30), depth=rng.randint(1, 3), max_seq_len=window * rng.randint(1, 8),
+                  heads=heads, dim_head=2 * rng.randint(1, 35) if rng.random() < 0.5 else None,
+                  local_attn_window_size=window, reversible=rng.random() < 0.4, shift_tokens=rng.random() < 0.4,
+                  ff_glu=rng.random() < 0.5, causal=rng.random() < 0.5)
+    if rng.random() < 0.6:
+        layers = [rng.randint(0, heads) for _ in range(kwargs["depth"])]
+        kwargs["n_local_attn_heads"] = layers if rng.random() < 0.5 else layers[0]
+    if kwargs["causal"] and rng.random() < 0.7:
+        kwargs["blindspot_size"] = rng.choice([size for size in range(1, window + 1) if window % size == 0])
+    if kwargs.get("n_local_attn_heads") and rng.random() < 0.4:
+        kwargs["attend_axially"] = any(layers if isinstance(kwargs["n_local_attn_heads"], list) else layers[:1])
+    if rng.random() < 0.2:
+        kwargs["pkm_layers"] = [rng.randint(1, kwargs["depth"])]
+    return kwargs
+
+
+def in_python(kwargs):
+    """Lists of config.json are tuples in Python."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in kwargs.items()}
+
+
+def random_linear_attention(rng):
+    kwargs = linear_attention_kwargs(rng)
+    return (Autopadder(LinearAttentionTransformer(**in_python(kwargs))),
+            "linear_attention_transformer.LinearAttentionTransformer", kwargs, kwargs["max_seq_len"])
+
+
+def random_linear_attention_language_model(rng):
+    kwargs = dict(linear_attention_kwargs(rng), num_tokens=rng.randint(2, 1500))
+    kwargs["use_axial_pos_emb"] = rng.random() < 0.5
+    kwargs["use_rotary_emb"] = (kwargs["dim_head"] is not None and kwargs["dim"] % 2 == 0 and rng.random() < 0.4
+                                and not kwargs.get("attend_axially"))
+    if rng.random() < 0.3:
+        kwargs["emb_dim"] = 2 * rng.randint(1, 45)
+    return (Autopadder(LinearAttentionTransformerLM(**in_python(kwargs))),
+            "linear_attention_transformer.LinearAttentionTransformerLM", kwargs, kwargs["max_seq_len"])
+
+
 def linformer_pytorch_kwargs(rng):
     heads = rng.choice([1, 2, 3, 4])
     size = rng.randint(1, 200)
@@ -96,7 +137,7 @@ def random_linformer_pytorch_lm(rng):
 
 
 FAMILIES = [random_linformer, random_linformer_lm, random_linear_attention_lm, random_linformer_pytorch,
-            random_linformer_pytorch_lm]
+            random_linformer_pytorch_lm, random_linear_attention, random_linear_attention_language_model]
 
 
 def post(url, body):
@@ -145,7 +186,7 @@ def compare(rng, binary, make):
     else:
         inputs = [torch.randn(n, kwargs.get("dim") or kwargs["channels"]) for n in lengths]
     with tempfile.TemporaryDirectory() as folder:
-        save_model(model.net if isinstance(model, Padder) else model, f"{folder}/model.safetensors")
+        save_model(model.net if isinstance(model, (Padder, Autopadder)) else model, f"{folder}/model.safetensors")
         pathlib.Path(folder, "config.json").write_text(json.dumps({"architecture": architecture, "kwargs": kwargs}))
         with Daemon(binary, folder) as daemon, torch.no_grad():
             found = found_outputs(daemon.url, kwargs, inputs)

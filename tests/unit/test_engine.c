@@ -117,6 +117,32 @@ static void configs(void **state)
                    "", "causal", "linformer_settings");
 }
 
+#define LINEAR "linear_attention_transformer.LinearAttentionTransformerLM"
+#define LINEAR_KWARGS(more) "{\"num_tokens\": 5, \"dim\": 6, \"depth\": 2, \"max_seq_len\": 12, \"heads\": 2, " more "}"
+
+/* What linear_attention_transformer asserts, or fails at. */
+static void linear_attention_configs(void **state)
+{
+    (void)state;
+    const struct shape *shapes = attention_shapes;
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": [1]"), "", "1 entries", "depth 2");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": 3"), "", "n_local_attn_heads",
+                   "heads 2");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": 1"), "", "max_seq_len 12",
+                   "local_attn_window_size 128");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"use_rotary_emb\": true, \"dim_head\": null"), "",
+                   "use_rotary_emb", "dim_head");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"use_rotary_emb\": true, \"attend_axially\": true"), "",
+                   "use_rotary_emb", "attend_axially");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"return_embeddings\": true, \"emb_dim\": 4"), "",
+                   "return_embeddings", "emb_dim 4");
+    assert_refused(shapes, N_SHAPES, LINEAR,
+                   LINEAR_KWARGS("\"causal\": true, \"blindspot_size\": 16, \"use_axial_pos_emb\": false"), "",
+                   "multiples of 16", "max_seq_len 12");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"causal\": true"), ", \"padding\": \"slice\"", "slice",
+                   "autopad or exact");
+}
+
 /* ---- Items ---- */
 
 static struct model *load_attention(struct engine *engine, const char *rest)
@@ -172,6 +198,49 @@ static void items(void **state)
     item.n_rows = 1;
     item.top_k = 9;
     assert_bad_item(model, &item, "top_k is 9; expected 1 to 8");
+    model_close(model);
+    engine_close(engine);
+}
+
+static struct model *load_case(struct engine *engine, const char *folder)
+{
+    char path[256];
+    struct model_config config;
+    struct weights *weights;
+    struct model *model;
+    struct error error;
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (model_config_read(path, &config, &error) != 0)
+        fail_msg("%s", error.message);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    if (weights_open(path, &weights, &error) != 0)
+        fail_msg("%s", error.message);
+    if (engine_load(engine, &config, weights, NULL, NULL, &model, &error) != 0)
+        fail_msg("%s", error.message);
+    model_config_free(&config);
+    weights_close(weights);
+    return model;
+}
+
+/* Axial layers fold whole windows of 16 rows; local heads pad to them, and the padding counts as tokens. */
+static void windows(void **state)
+{
+    (void)state;
+    static const int32_t x[65];
+    struct engine *engine = open_engine();
+    struct engine_item item = {.inputs[0] = {.data = x, .length = 20}};
+    struct error error;
+    struct model *model = load_case(engine, "tests/reference/linear_attention_lm_axial");
+    assert_bad_item(model, &item, "20 rows (20 with padding); the model takes multiples of 16");
+    item.inputs[0].length = 32;
+    assert_int_equal(model_check(model, &item, &error), 0);
+    model_close(model);
+    model = load_case(engine, "tests/reference/linear_attention_lm_local");
+    item.inputs[0].length = 20;
+    assert_int_equal(model_check(model, &item, &error), 0);
+    assert_int_equal(model_item_tokens(model, &item), 32);
+    item.inputs[0].length = 65;
+    assert_bad_item(model, &item, "at most 64");
     model_close(model);
     engine_close(engine);
 }
@@ -249,7 +318,9 @@ int main(void)
         cmocka_unit_test(device_and_dtype),
         cmocka_unit_test(tensors),
         cmocka_unit_test(configs),
+        cmocka_unit_test(linear_attention_configs),
         cmocka_unit_test(items),
+        cmocka_unit_test(windows),
         cmocka_unit_test(exact_length),
         cmocka_unit_test(ids),
         cmocka_unit_test(explanation_ends_with_bytes),
