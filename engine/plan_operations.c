@@ -1,0 +1,381 @@
+/* The operations: each appends a step and gives its new value. */
+#include "engine/plan_builder.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Appends the step, with a new value of the given axis and columns as its y. */
+static int new_step(struct plan_builder *builder, struct plan_step step, int axis, int64_t columns)
+{
+    step.y = plan_new_value(builder, axis, columns);
+    struct plan_step *place = NULL;
+    if (!builder->failed)
+        place = plan_grow(builder, &builder->plan->steps, &builder->plan->n_steps, sizeof *place);
+    if (!place)
+        return PLAN_NONE;
+    *place = step;
+    return step.y;
+}
+
+static const struct plan_step no_step = {
+    .x = PLAN_NONE,
+    .y = PLAN_NONE,
+    .z = PLAN_NONE,
+    .keys = PLAN_NONE,
+    .values = PLAN_NONE,
+    .weight = PLAN_NONE,
+    .bias = PLAN_NONE,
+    .tail = PLAN_NONE,
+    .mask = PLAN_NONE,
+};
+
+int plan_embed(struct plan_builder *builder, int ids, int table)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_EMBED;
+    step.x = ids;
+    step.weight = table;
+    return new_step(builder, step, plan_value_at(builder, ids)->axis, plan_weight_at(builder, table)->columns);
+}
+
+int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_ADD_POSITIONS;
+    step.x = x;
+    step.weight = table;
+    step.bias = minor_table;
+    step.period = period;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+}
+
+int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, float epsilon)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_LAYER_NORM;
+    step.x = x;
+    step.weight = gain;
+    step.bias = bias;
+    step.epsilon = epsilon;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+}
+
+int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(plan_weight_at(builder, weight)->columns == plan_value_at(builder, x)->columns);
+    struct plan_step step = no_step;
+    step.operation = OP_LINEAR;
+    step.x = x;
+    step.weight = weight;
+    step.bias = bias;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_weight_at(builder, weight)->rows);
+}
+
+int plan_activate(struct plan_builder *builder, int x, enum activation activation)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_ACTIVATE;
+    step.x = x;
+    step.activation = activation;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+}
+
+int plan_mask_rows(struct plan_builder *builder, int x, int mask)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_MASK_ROWS;
+    step.x = x;
+    step.z = mask;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+}
+
+int plan_add_sinusoids(struct plan_builder *builder, int x, int frequencies)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_ADD_SINUSOIDS;
+    step.x = x;
+    step.weight = frequencies;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+}
+
+int plan_add(struct plan_builder *builder, int x, int z, float scale)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(plan_value_at(builder, x)->axis == plan_value_at(builder, z)->axis);
+    assert(plan_value_at(builder, x)->columns == plan_value_at(builder, z)->columns);
+    struct plan_step step = no_step;
+    step.operation = OP_ADD;
+    step.x = x;
+    step.z = z;
+    step.scale = scale;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+}
+
+int plan_project_sequence(struct plan_builder *builder, int x, struct plan_projection projection)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct plan_weight *weight = plan_weight_at(builder, projection.weight);
+    struct plan_step step = no_step;
+    step.operation = OP_PROJECT_SEQUENCE;
+    step.x = x;
+    step.weight = projection.weight;
+    step.bias = projection.bias;
+    step.groups = projection.groups;
+    step.transposed = projection.transposed;
+    int64_t k = projection.transposed ? weight->rows / projection.groups : weight->columns;
+    return new_step(builder, step, plan_fixed_axis(builder, k), plan_value_at(builder, x)->columns);
+}
+
+int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
+                           int64_t length)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_CONVOLVE_SEQUENCE;
+    step.x = x;
+    step.weight = weight;
+    step.bias = bias;
+    step.groups = groups;
+    step.stride = stride;
+    return new_step(builder, step, plan_fixed_axis(builder, length / stride), plan_value_at(builder, x)->columns);
+}
+
+int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct plan_weight *e = plan_weight_at(builder, weight);
+    struct plan_step step = no_step;
+    step.operation = OP_PROJECT_CALL;
+    step.x = x;
+    step.weight = weight;
+    step.bias = bias;
+    step.tail = tail;
+    int input = builder->plan->axes[plan_value_at(builder, x)->axis].input;
+    int axis = plan_projected_axis(builder, input, e->rows, e->columns - (tail != PLAN_NONE));
+    return new_step(builder, step, axis, plan_value_at(builder, x)->columns);
+}
+
+static struct plan_step attention_step(struct plan_builder *builder, enum operation operation, int queries, int keys,
+                                       int values, struct plan_attention attention)
+{
+    struct plan_step step = no_step;
+    step.operation = operation;
+    step.attention = builder->plan->n_attentions++;
+    step.x = queries;
+    step.keys = keys;
+    step.values = values;
+    step.heads = attention.heads;
+    step.kv_heads = attention.kv_heads;
+    step.scale = attention.scale;
+    step.causal = attention.causal;
+    step.key_room = attention.key_room;
+    if (attention.masked) {
+        step.mask = attention.mask;
+        step.masked_byte = attention.masked_byte;
+        step.masked_score = attention.masked_score;
+    }
+    return step;
+}
+
+int plan_attend(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attention_step(builder, OP_ATTEND, queries, keys, values, attention);
+    return new_step(builder, step, plan_value_at(builder, queries)->axis,
+                    plan_value_at(builder, values)->columns / attention.kv_heads * attention.heads);
+}
+
+int plan_attend_call(struct plan_builder *builder, int queries, int keys, int values, struct plan_attention attention)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attention_step(builder, OP_ATTEND_CALL, queries, keys, values, attention);
+    return new_step(builder, step, plan_value_at(builder, queries)->axis, plan_value_at(builder, queries)->columns);
+}
+
+int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, const int64_t *shifts)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_SHIFT_TOKENS;
+    step.x = x;
+    step.n_shifts = n_shifts;
+    memcpy(step.shifts, shifts, (size_t)n_shifts * sizeof *shifts);
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+}
+
+int plan_rotate(struct plan_builder *builder, int x, int table)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_ROTATE;
+    step.x = x;
+    step.weight = table;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+}
+
+/* A step of OP_LINEAR_ATTEND or OP_LOCAL_ATTEND, for its caller to complete. */
+static struct plan_step attend_heads(enum operation operation, int queries, int keys, int values, int mask,
+                                     struct plan_head_range heads)
+{
+    struct plan_step step = no_step;
+    step.operation = operation;
+    step.x = queries;
+    step.keys = keys;
+    step.values = values;
+    step.z = mask;
+    step.first_head = heads.first_head;
+    step.heads = heads.heads;
+    step.dim_head = heads.dim_head;
+    return step;
+}
+
+int plan_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
+                       struct plan_head_range heads, int64_t fold)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attend_heads(OP_LINEAR_ATTEND, queries, keys, values, mask, heads);
+    step.bucket = 1;
+    step.fold = fold;
+    return new_step(builder, step, plan_value_at(builder, queries)->axis, heads.heads * heads.dim_head);
+}
+
+int plan_causal_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
+                              struct plan_head_range heads, int64_t fold, int64_t bucket)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attend_heads(OP_LINEAR_ATTEND, queries, keys, values, mask, heads);
+    step.causal = true;
+    step.bucket = bucket;
+    step.fold = fold;
+    return new_step(builder, step, plan_value_at(builder, queries)->axis, heads.heads * heads.dim_head);
+}
+
+int plan_local_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
+                      struct plan_head_range heads, int64_t window, bool causal)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = attend_heads(OP_LOCAL_ATTEND, queries, keys, values, mask, heads);
+    step.causal = causal;
+    step.window = window;
+    return new_step(builder, step, plan_value_at(builder, queries)->axis, heads.heads * heads.dim_head);
+}
+
+int plan_concatenate(struct plan_builder *builder, int x, int z)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(plan_value_at(builder, x)->axis == plan_value_at(builder, z)->axis);
+    struct plan_step step = no_step;
+    step.operation = OP_CONCATENATE;
+    step.x = x;
+    step.z = z;
+    int64_t columns = plan_value_at(builder, x)->columns + plan_value_at(builder, z)->columns;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, columns);
+}
+
+int plan_gate(struct plan_builder *builder, int x, enum activation activation)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_step step = no_step;
+    step.operation = OP_GATE;
+    step.x = x;
+    step.activation = activation;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns / 2);
+}
+
+int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int64_t heads)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(plan_weight_at(builder, keys)->rows / heads / 2 >= PLAN_BEST_KEYS);
+    struct plan_step step = no_step;
+    step.operation = OP_RETRIEVE;
+    step.x = x;
+    step.weight = values;
+    step.bias = keys;
+    step.heads = heads;
+    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_weight_at(builder, values)->columns);
+}
+
+int plan_cut_padding(struct plan_builder *builder, int x)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_axis axis = builder->plan->axes[plan_value_at(builder, x)->axis];
+    if (axis.padded_rows == 0 && axis.row_multiple == 0)
+        return x;
+    struct plan_step step = no_step;
+    step.operation = OP_CUT_PADDING;
+    step.x = x;
+    int y = new_step(builder, step, plan_unpadded_axis(builder, axis.input), plan_value_at(builder, x)->columns);
+    if (y != PLAN_NONE)
+        builder->plan->values[y].ids = plan_value_at(builder, x)->ids;
+    return y;
+}
+
+static void give(struct plan_builder *builder, enum operation operation, int hidden, int weight, int bias)
+{
+    if (builder->failed)
+        return;
+    struct plan_step *step = plan_grow(builder, &builder->plan->steps, &builder->plan->n_steps, sizeof *step);
+    if (!step)
+        return;
+    *step = no_step;
+    step->operation = operation;
+    step->x = hidden;
+    step->weight = weight;
+    step->bias = bias;
+}
+
+void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits)
+{
+    give(builder, OP_GIVE_HIDDEN, hidden, PLAN_NONE, PLAN_NONE);
+    give(builder, OP_GIVE_POOLED, hidden, PLAN_NONE, PLAN_NONE);
+    give(builder, OP_GIVE_OUTPUT, hidden, weight, bias);
+    if (builder->failed)
+        return;
+    struct plan *plan = builder->plan;
+    plan->hidden_columns = plan_value_at(builder, hidden)->columns;
+    plan->hidden_axis = plan_value_at(builder, hidden)->axis;
+    plan->output_columns = weight == PLAN_NONE ? plan->hidden_columns : plan_weight_at(builder, weight)->rows;
+    plan->has_logits = logits;
+}
+
+void plan_name_outputs(struct plan_builder *builder, const char *output, const char *attention)
+{
+    builder->plan->output_name = output;
+    builder->plan->attention_name = attention;
+}
+
+void plan_shape_output(struct plan_builder *builder, int count, const int64_t *sizes)
+{
+    assert(count < ENGINE_MAX_RANK);
+    builder->plan->n_output_sizes = count;
+    memcpy(builder->plan->output_sizes, sizes, (size_t)count * sizeof *sizes);
+}

@@ -1,0 +1,179 @@
+/* Weights of a plan: tensors by name, with the shapes that the class has, in float32. */
+#include "engine/plan_builder.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The tensor of that name, once its shape and dtype are what the class has. */
+static const struct weights_tensor *take_tensor(struct plan_builder *builder, const char *name, int rank,
+                                                const int64_t *shape)
+{
+    const struct weights_tensor *tensor = weights_find(builder->weights, name);
+    const char *origin = weights_origin(builder->weights);
+    char expected[128], found[128];
+    weights_shape_text(rank, shape, expected, sizeof expected);
+    if (!tensor) {
+        plan_fail(builder, "%s: tensor \"%s\" %s is missing", origin, name, expected);
+        return NULL;
+    }
+    weights_shape_text(tensor->rank, tensor->shape, found, sizeof found);
+    if (tensor->rank != rank || memcmp(tensor->shape, shape, (size_t)rank * sizeof *shape) != 0) {
+        plan_fail(builder, "%s: tensor \"%s\": expected shape %s, found %s", origin, name, expected, found);
+        return NULL;
+    }
+    builder->used[weights_index(builder->weights, tensor)] = true;
+    return tensor;
+}
+
+/* The weight that was made of the tensor: a shared one is held once. */
+static int find_taken(const struct plan_builder *builder, const struct weights_tensor *tensor)
+{
+    int64_t index = (int64_t)weights_index(builder->weights, tensor);
+    for (int i = 0; i < builder->plan->n_weights; i++)
+        if (builder->plan->weights[i].tensor == index)
+            return i;
+    return PLAN_NONE;
+}
+
+static int take_weight(struct plan_builder *builder, int rank, const int64_t *shape, const char *format,
+                       va_list arguments)
+{
+    char name[256];
+    vsnprintf(name, sizeof name, format, arguments);
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct weights_tensor *tensor = take_tensor(builder, name, rank, shape);
+    int taken = tensor ? find_taken(builder, tensor) : PLAN_NONE;
+    if (taken != PLAN_NONE)
+        return taken;
+    struct plan_weight *weight =
+        tensor ? plan_grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *weight) : NULL;
+    if (!weight)
+        return PLAN_NONE;
+    for (int i = 0; i < rank; i++) /* products count in int */
+        if (shape[i] > INT32_MAX)
+            return plan_fail(builder, "tensor \"%s\": a size of %lld is too large", name, (long long)shape[i]);
+    weight->columns = shape[rank - 1];
+    weight->rows = weight->columns ? tensor->elements / weight->columns : 0;
+    weight->tensor = (int64_t)weights_index(builder->weights, tensor);
+    weight->name = strdup(name);
+    weight->data = malloc((size_t)tensor->elements * sizeof *weight->data + 1);
+    if (!weight->name || !weight->data)
+        return plan_fail(builder, "out of memory for tensor \"%s\" (%lld floats)", name, (long long)tensor->elements);
+    bool converted = weights_to_f32(tensor, weight->data);
+    builder->taken_elements += tensor->elements;
+    if (builder->progress)
+        builder->progress(builder->progress_context, (double)builder->taken_elements / (double)builder->all_elements);
+    if (!converted)
+        return plan_fail(builder, "%s: tensor \"%s\": expected dtype F32, F16, BF16 or F64, found %s",
+                         weights_origin(builder->weights), name, weights_dtype_name(tensor->dtype));
+    return builder->plan->n_weights - 1;
+}
+
+int plan_vector(struct plan_builder *builder, int64_t columns, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int weight = take_weight(builder, 1, &columns, format, arguments);
+    va_end(arguments);
+    return weight;
+}
+
+int plan_matrix(struct plan_builder *builder, int64_t rows, int64_t columns, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int weight = take_weight(builder, 2, (const int64_t[]){rows, columns}, format, arguments);
+    va_end(arguments);
+    return weight;
+}
+
+int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int weight = take_weight(builder, rank, shape, format, arguments);
+    va_end(arguments);
+    return weight;
+}
+
+void plan_shared(struct plan_builder *builder, int weight, const char *format, ...)
+{
+    char name[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, sizeof name, format, arguments);
+    va_end(arguments);
+    if (builder->failed)
+        return;
+    const struct weights_tensor *first = weights_at(builder->weights, (size_t)plan_weight_at(builder, weight)->tensor);
+    const struct weights_tensor *tensor = take_tensor(builder, name, first->rank, first->shape);
+    if (tensor && tensor != first &&
+        (tensor->dtype != first->dtype || memcmp(tensor->data, first->data, first->bytes) != 0))
+        plan_fail(builder, "%s: tensor \"%s\" differs from \"%s\": the class with these kwargs shares one for both",
+                  weights_origin(builder->weights), name, first->name);
+}
+
+/* A weight without data yet, named after one that it is made of. NULL: failed. */
+static struct plan_weight *derived_weight(struct plan_builder *builder, int from, int64_t rows, int64_t columns)
+{
+    struct plan_weight *weight = plan_grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *weight);
+    if (!weight)
+        return NULL;
+    weight->rows = rows;
+    weight->columns = columns;
+    weight->tensor = -1;
+    weight->name = strdup(plan_weight_at(builder, from)->name);
+    weight->data = malloc((size_t)(rows * columns) * sizeof *weight->data + 1);
+    if (weight->name && weight->data)
+        return weight;
+    plan_fail(builder, "out of memory for %lld weights", (long long)(rows * columns));
+    return NULL;
+}
+
+int plan_stack(struct plan_builder *builder, const int *weights, int64_t count)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    int64_t rows = 0, columns = plan_weight_at(builder, weights[0])->columns;
+    for (int64_t i = 0; i < count; i++) {
+        assert(plan_weight_at(builder, weights[i])->columns == columns);
+        rows += plan_weight_at(builder, weights[i])->rows;
+    }
+    struct plan_weight *stack = derived_weight(builder, weights[0], rows, columns);
+    if (!stack)
+        return PLAN_NONE;
+    float *to = stack->data;
+    for (int64_t i = 0; i < count; i++) {
+        const struct plan_weight *part = plan_weight_at(builder, weights[i]);
+        memcpy(to, part->data, (size_t)(part->rows * columns) * sizeof *to);
+        to += part->rows * columns;
+    }
+    return builder->plan->n_weights - 1;
+}
+
+int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns)
+{
+    struct plan_weight *part = builder->failed ? NULL : derived_weight(builder, weight, rows, columns);
+    if (!part)
+        return PLAN_NONE;
+    memcpy(part->data, plan_weight_at(builder, weight)->data + first, (size_t)(rows * columns) * sizeof *part->data);
+    return builder->plan->n_weights - 1;
+}
+
+int plan_transpose(struct plan_builder *builder, int weight, int64_t rows)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    int64_t columns = plan_weight_at(builder, weight)->rows * plan_weight_at(builder, weight)->columns / rows;
+    struct plan_weight *transposed = derived_weight(builder, weight, columns, rows);
+    if (!transposed)
+        return PLAN_NONE;
+    const float *from = plan_weight_at(builder, weight)->data;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            transposed->data[c * rows + r] = from[r * columns + c];
+    return builder->plan->n_weights - 1;
+}
