@@ -29,41 +29,48 @@ static const struct plan_step no_step = {
     .mask = PLAN_NONE,
 };
 
+static struct plan_step step_of(enum operation operation, int x)
+{
+    struct plan_step step = no_step;
+    step.operation = operation;
+    step.x = x;
+    return step;
+}
+
+/* The step with a y of x's axis and columns. */
+static int same_shape(struct plan_builder *builder, struct plan_step step)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct plan_value *x = plan_value_at(builder, step.x);
+    return new_step(builder, step, x->axis, x->columns);
+}
+
 int plan_embed(struct plan_builder *builder, int ids, int table)
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_EMBED;
-    step.x = ids;
+    struct plan_step step = step_of(OP_EMBED, ids);
     step.weight = table;
     return new_step(builder, step, plan_value_at(builder, ids)->axis, plan_weight_at(builder, table)->columns);
 }
 
 int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period)
 {
-    if (builder->failed)
-        return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_ADD_POSITIONS;
-    step.x = x;
+    struct plan_step step = step_of(OP_ADD_POSITIONS, x);
     step.weight = table;
     step.bias = minor_table;
     step.period = period;
-    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+    return same_shape(builder, step);
 }
 
 int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, float epsilon)
 {
-    if (builder->failed)
-        return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_LAYER_NORM;
-    step.x = x;
+    struct plan_step step = step_of(OP_LAYER_NORM, x);
     step.weight = gain;
     step.bias = bias;
     step.epsilon = epsilon;
-    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+    return same_shape(builder, step);
 }
 
 int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
@@ -71,9 +78,7 @@ int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
     if (builder->failed)
         return PLAN_NONE;
     assert(plan_weight_at(builder, weight)->columns == plan_value_at(builder, x)->columns);
-    struct plan_step step = no_step;
-    step.operation = OP_LINEAR;
-    step.x = x;
+    struct plan_step step = step_of(OP_LINEAR, x);
     step.weight = weight;
     step.bias = bias;
     return new_step(builder, step, plan_value_at(builder, x)->axis, plan_weight_at(builder, weight)->rows);
@@ -81,35 +86,23 @@ int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
 
 int plan_activate(struct plan_builder *builder, int x, enum activation activation)
 {
-    if (builder->failed)
-        return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_ACTIVATE;
-    step.x = x;
+    struct plan_step step = step_of(OP_ACTIVATE, x);
     step.activation = activation;
-    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+    return same_shape(builder, step);
 }
 
 int plan_mask_rows(struct plan_builder *builder, int x, int mask)
 {
-    if (builder->failed)
-        return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_MASK_ROWS;
-    step.x = x;
+    struct plan_step step = step_of(OP_MASK_ROWS, x);
     step.z = mask;
-    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+    return same_shape(builder, step);
 }
 
 int plan_add_sinusoids(struct plan_builder *builder, int x, int frequencies)
 {
-    if (builder->failed)
-        return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_ADD_SINUSOIDS;
-    step.x = x;
+    struct plan_step step = step_of(OP_ADD_SINUSOIDS, x);
     step.weight = frequencies;
-    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+    return same_shape(builder, step);
 }
 
 int plan_add(struct plan_builder *builder, int x, int z, float scale)
@@ -118,12 +111,10 @@ int plan_add(struct plan_builder *builder, int x, int z, float scale)
         return PLAN_NONE;
     assert(plan_value_at(builder, x)->axis == plan_value_at(builder, z)->axis);
     assert(plan_value_at(builder, x)->columns == plan_value_at(builder, z)->columns);
-    struct plan_step step = no_step;
-    step.operation = OP_ADD;
-    step.x = x;
+    struct plan_step step = step_of(OP_ADD, x);
     step.z = z;
     step.scale = scale;
-    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+    return same_shape(builder, step);
 }
 
 int plan_project_sequence(struct plan_builder *builder, int x, struct plan_projection projection)
@@ -131,9 +122,7 @@ int plan_project_sequence(struct plan_builder *builder, int x, struct plan_proje
     if (builder->failed)
         return PLAN_NONE;
     const struct plan_weight *weight = plan_weight_at(builder, projection.weight);
-    struct plan_step step = no_step;
-    step.operation = OP_PROJECT_SEQUENCE;
-    step.x = x;
+    struct plan_step step = step_of(OP_PROJECT_SEQUENCE, x);
     step.weight = projection.weight;
     step.bias = projection.bias;
     step.groups = projection.groups;
@@ -147,9 +136,7 @@ int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int 
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_CONVOLVE_SEQUENCE;
-    step.x = x;
+    struct plan_step step = step_of(OP_CONVOLVE_SEQUENCE, x);
     step.weight = weight;
     step.bias = bias;
     step.groups = groups;
@@ -162,9 +149,7 @@ int plan_project_call(struct plan_builder *builder, int x, int weight, int bias,
     if (builder->failed)
         return PLAN_NONE;
     const struct plan_weight *e = plan_weight_at(builder, weight);
-    struct plan_step step = no_step;
-    step.operation = OP_PROJECT_CALL;
-    step.x = x;
+    struct plan_step step = step_of(OP_PROJECT_CALL, x);
     step.weight = weight;
     step.bias = bias;
     step.tail = tail;
@@ -214,25 +199,17 @@ int plan_attend_call(struct plan_builder *builder, int queries, int keys, int va
 
 int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, const int64_t *shifts)
 {
-    if (builder->failed)
-        return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_SHIFT_TOKENS;
-    step.x = x;
+    struct plan_step step = step_of(OP_SHIFT_TOKENS, x);
     step.n_shifts = n_shifts;
     memcpy(step.shifts, shifts, (size_t)n_shifts * sizeof *shifts);
-    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+    return same_shape(builder, step);
 }
 
 int plan_rotate(struct plan_builder *builder, int x, int table)
 {
-    if (builder->failed)
-        return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_ROTATE;
-    step.x = x;
+    struct plan_step step = step_of(OP_ROTATE, x);
     step.weight = table;
-    return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns);
+    return same_shape(builder, step);
 }
 
 /* A step of OP_LINEAR_ATTEND or OP_LOCAL_ATTEND, for its caller to complete. */
@@ -290,9 +267,7 @@ int plan_concatenate(struct plan_builder *builder, int x, int z)
     if (builder->failed)
         return PLAN_NONE;
     assert(plan_value_at(builder, x)->axis == plan_value_at(builder, z)->axis);
-    struct plan_step step = no_step;
-    step.operation = OP_CONCATENATE;
-    step.x = x;
+    struct plan_step step = step_of(OP_CONCATENATE, x);
     step.z = z;
     int64_t columns = plan_value_at(builder, x)->columns + plan_value_at(builder, z)->columns;
     return new_step(builder, step, plan_value_at(builder, x)->axis, columns);
@@ -302,9 +277,7 @@ int plan_gate(struct plan_builder *builder, int x, enum activation activation)
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_step step = no_step;
-    step.operation = OP_GATE;
-    step.x = x;
+    struct plan_step step = step_of(OP_GATE, x);
     step.activation = activation;
     return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns / 2);
 }
@@ -314,9 +287,7 @@ int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int
     if (builder->failed)
         return PLAN_NONE;
     assert(plan_weight_at(builder, keys)->rows / heads / 2 >= PLAN_BEST_KEYS);
-    struct plan_step step = no_step;
-    step.operation = OP_RETRIEVE;
-    step.x = x;
+    struct plan_step step = step_of(OP_RETRIEVE, x);
     step.weight = values;
     step.bias = keys;
     step.heads = heads;
@@ -330,9 +301,7 @@ int plan_cut_padding(struct plan_builder *builder, int x)
     struct plan_axis axis = builder->plan->axes[plan_value_at(builder, x)->axis];
     if (axis.padded_rows == 0 && axis.row_multiple == 0)
         return x;
-    struct plan_step step = no_step;
-    step.operation = OP_CUT_PADDING;
-    step.x = x;
+    struct plan_step step = step_of(OP_CUT_PADDING, x);
     int y = new_step(builder, step, plan_unpadded_axis(builder, axis.input), plan_value_at(builder, x)->columns);
     if (y != PLAN_NONE)
         builder->plan->values[y].ids = plan_value_at(builder, x)->ids;

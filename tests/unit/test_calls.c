@@ -1,5 +1,6 @@
 /* Models whose items are calls, (length, batch, features): what they take, what they refuse and how they say so. */
 #include "engine/engine.h"
+#include "tests/unit/loaded.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,51 +11,11 @@
 
 #include <cmocka.h>
 
-#define CASES "tests/reference/linear_multihead_attention_"
+#define CASES "linear_multihead_attention_"
 #define LENGTH 5
 #define WIDTH 2
 
 enum { QUERY, KEY, VALUE, KEY_PADDING_MASK, ATTN_MASK };
-
-struct loaded {
-    struct engine *engine;
-    struct model *model;
-};
-
-static void must(int result, const struct error *error)
-{
-    if (result != 0)
-        fail_msg("%s", error->message);
-}
-
-/* The case's weights, with its own kwargs or others. */
-static int load(const char *name, const char *kwargs, struct loaded *loaded, struct error *error)
-{
-    char path[256];
-    struct model_config config;
-    struct weights *weights;
-    struct engine_options options = {
-        .device = "cpu", .dtype = "f32", .threads = 1, .max_batch_tokens = 64, .max_batch_requests = 2};
-    must(engine_open(&options, &loaded->engine, error), error);
-    snprintf(path, sizeof path, CASES "%s/config.json", name);
-    must(model_config_read(path, &config, error), error);
-    if (kwargs) {
-        json_decref(config.kwargs);
-        config.kwargs = json_loads(kwargs, 0, NULL);
-    }
-    snprintf(path, sizeof path, CASES "%s/model.safetensors", name);
-    must(weights_open(path, &weights, error), error);
-    int result = engine_load(loaded->engine, &config, weights, NULL, NULL, &loaded->model, error);
-    weights_close(weights);
-    model_config_free(&config);
-    return result;
-}
-
-static void unload(struct loaded *loaded)
-{
-    model_close(loaded->model);
-    engine_close(loaded->engine);
-}
 
 static float numbers[4096];
 
@@ -93,7 +54,7 @@ static void lengths_and_widths(void **state)
     (void)state;
     struct loaded loaded;
     struct error error;
-    must(load("default", NULL, &loaded, &error), &error);
+    must(load(CASES, "default", NULL, &loaded, &error), &error);
     struct engine_item item = call_of(20);
     must(model_check(loaded.model, &item, &error), &error);
     assert_int_equal(model_item_tokens(loaded.model, &item), 20 * WIDTH);
@@ -118,7 +79,7 @@ static void shapes_of_outputs(void **state)
     (void)state;
     struct loaded loaded;
     struct error error;
-    must(load("zero_attn", NULL, &loaded, &error), &error);
+    must(load(CASES, "zero_attn", NULL, &loaded, &error), &error);
     struct engine_item item = call_of(20);
     int64_t shape[ENGINE_MAX_RANK];
     assert_int_equal(model_output_shape(loaded.model, &item, 0, shape), 3);
@@ -135,7 +96,7 @@ static void masks(void **state)
     (void)state;
     struct loaded loaded;
     struct error error;
-    must(load("attn_mask", NULL, &loaded, &error), &error);
+    must(load(CASES, "attn_mask", NULL, &loaded, &error), &error);
     struct engine_item item = call_of(8);
     give_mask(&item, 0, LENGTH, 8);
     must(model_check(loaded.model, &item, &error), &error);
@@ -165,7 +126,7 @@ static void masks_that_the_class_fails_on(void **state)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct loaded loaded;
         struct error error;
-        must(load(models[i].name, NULL, &loaded, &error), &error);
+        must(load(CASES, models[i].name, NULL, &loaded, &error), &error);
         struct engine_item item = call_of(models[i].keys);
         give_mask(&item, 0, LENGTH, 8);
         assert_refused(&loaded, &item, "\"attn_mask\"", models[i].reason);
@@ -194,7 +155,7 @@ static void kwargs_that_do_not_fit(void **state)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct loaded loaded = {0};
         struct error error = {""};
-        assert_int_equal(load("default", refused[i][0], &loaded, &error), -1);
+        assert_int_equal(load(CASES, "default", refused[i][0], &loaded, &error), -1);
         print_message("%s\n", error.message);
         assert_non_null(strstr(error.message, refused[i][1]));
         unload(&loaded);

@@ -1,5 +1,6 @@
 /* Keras' LinearMultiHeadAttention: what it takes and refuses, and how it says so. */
 #include "engine/engine.h"
+#include "tests/unit/loaded.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,49 +11,9 @@
 
 #include <cmocka.h>
 
-#define CASES "tests/reference/keras_"
+#define CASES "keras_"
 
 enum { QUERY, VALUE, KEY, ATTENTION_MASK };
-
-struct loaded {
-    struct engine *engine;
-    struct model *model;
-};
-
-static void must(int result, const struct error *error)
-{
-    if (result != 0)
-        fail_msg("%s", error->message);
-}
-
-/* The case's weights, with its own kwargs or others. */
-static int load(const char *name, const char *kwargs, struct loaded *loaded, struct error *error)
-{
-    char path[256];
-    struct model_config config;
-    struct weights *weights;
-    struct engine_options options = {
-        .device = "cpu", .dtype = "f32", .threads = 1, .max_batch_tokens = 64, .max_batch_requests = 2};
-    must(engine_open(&options, &loaded->engine, error), error);
-    snprintf(path, sizeof path, CASES "%s/config.json", name);
-    must(model_config_read(path, &config, error), error);
-    if (kwargs) {
-        json_decref(config.kwargs);
-        config.kwargs = json_loads(kwargs, 0, NULL);
-    }
-    snprintf(path, sizeof path, CASES "%s/model.safetensors", name);
-    must(weights_open(path, &weights, error), error);
-    int result = engine_load(loaded->engine, &config, weights, NULL, NULL, &loaded->model, error);
-    weights_close(weights);
-    model_config_free(&config);
-    return result;
-}
-
-static void unload(struct loaded *loaded)
-{
-    model_close(loaded->model);
-    engine_close(loaded->engine);
-}
 
 static float numbers[4096];
 
@@ -84,7 +45,7 @@ static void keys_have_one_length(void **state)
     struct loaded loaded;
     struct error error;
     struct engine_item item = {0};
-    must(load("default", NULL, &loaded, &error), &error);
+    must(load(CASES, "default", NULL, &loaded, &error), &error);
     give(&item, QUERY, 5);
     assert_refused(&loaded, &item, "\"value\"", "not given");
     give(&item, VALUE, 14);
@@ -102,7 +63,7 @@ static void keys_without_projection_are_as_many_as_values(void **state)
     struct loaded loaded;
     struct error error;
     struct engine_item item = {0};
-    must(load("unprojected", NULL, &loaded, &error), &error);
+    must(load(CASES, "unprojected", NULL, &loaded, &error), &error);
     give(&item, QUERY, 5);
     give(&item, VALUE, 9);
     give_mask(&item, 5, 9);
@@ -121,7 +82,7 @@ static void keys_of_another_size_have_no_default(void **state)
     struct loaded loaded;
     struct error error;
     struct engine_item item = {0};
-    must(load("separate_sizes", NULL, &loaded, &error), &error);
+    must(load(CASES, "separate_sizes", NULL, &loaded, &error), &error);
     give(&item, QUERY, 5);
     give(&item, VALUE, 14);
     assert_refused(&loaded, &item, "\"key\"", "not given");
@@ -136,7 +97,7 @@ static void masks_are_booleans_for_all_heads(void **state)
     struct loaded loaded;
     struct error error;
     struct engine_item item = {0};
-    must(load("attention_mask", NULL, &loaded, &error), &error);
+    must(load(CASES, "attention_mask", NULL, &loaded, &error), &error);
     give(&item, QUERY, 5);
     give(&item, VALUE, 14);
     give_mask(&item, 5, 8);
@@ -156,7 +117,7 @@ static void outputs_have_their_shapes(void **state)
     struct error error;
     struct engine_item item = {0};
     int64_t shape[ENGINE_MAX_RANK];
-    must(load("output_shapes", NULL, &loaded, &error), &error);
+    must(load(CASES, "output_shapes", NULL, &loaded, &error), &error);
     give(&item, QUERY, 5);
     give(&item, VALUE, 14);
     assert_int_equal(model_output_shape(loaded.model, &item, 0, shape), 3);
@@ -175,7 +136,7 @@ static void an_embedding_in_front_takes_ids(void **state)
     struct error error;
     int32_t ids[24] = {0};
     struct engine_item item = {.inputs[QUERY] = {.data = ids, .length = 24}};
-    must(load("embedding", NULL, &loaded, &error), &error);
+    must(load(CASES, "embedding", NULL, &loaded, &error), &error);
     assert_int_equal(model_info(loaded.model)->n_inputs, 1);
     assert_int_equal(model_info(loaded.model)->vocabulary, 50);
     must(model_check(loaded.model, &item, &error), &error);
@@ -207,7 +168,7 @@ static void kwargs_that_do_not_fit(void **state)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct loaded loaded = {0};
         struct error error = {""};
-        assert_int_equal(load(refused[i][0], refused[i][1], &loaded, &error), -1);
+        assert_int_equal(load(CASES, refused[i][0], refused[i][1], &loaded, &error), -1);
         print_message("%s\n", error.message);
         assert_non_null(strstr(error.message, refused[i][2]));
         unload(&loaded);

@@ -1,0 +1,43 @@
+#include "tests/unit/loaded.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+void must(int result, const struct error *error)
+{
+    if (result != 0)
+        fail_msg("%s", error->message);
+}
+
+int load(const char *prefix, const char *name, const char *kwargs, struct loaded *loaded, struct error *error)
+{
+    char path[256];
+    struct model_config config;
+    struct weights *weights;
+    struct engine_options options = {
+        .device = "cpu", .dtype = "f32", .threads = 1, .max_batch_tokens = 64, .max_batch_requests = 2};
+    must(engine_open(&options, &loaded->engine, error), error);
+    snprintf(path, sizeof path, "tests/reference/%s%s/config.json", prefix, name);
+    must(model_config_read(path, &config, error), error);
+    if (kwargs) {
+        json_decref(config.kwargs);
+        config.kwargs = json_loads(kwargs, 0, NULL);
+    }
+    snprintf(path, sizeof path, "tests/reference/%s%s/model.safetensors", prefix, name);
+    must(weights_open(path, &weights, error), error);
+    int result = engine_load(loaded->engine, &config, weights, NULL, NULL, &loaded->model, error);
+    weights_close(weights);
+    model_config_free(&config);
+    return result;
+}
+
+void unload(struct loaded *loaded)
+{
+    model_close(loaded->model);
+    engine_close(loaded->engine);
+}

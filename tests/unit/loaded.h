@@ -1,0 +1,20 @@
+/* loaded: a reference case's model, in an engine of its own with one thread. */
+#ifndef TESTS_UNIT_LOADED_H
+#define TESTS_UNIT_LOADED_H
+
+#include "engine/engine.h"
+
+struct loaded {
+    struct engine *engine;
+    struct model *model;
+};
+
+/* Fails the running test unless `result` is 0. */
+void must(int result, const struct error *error);
+
+/* The weights of the case tests/reference/<prefix><name>, with its own kwargs or others. Returns what engine_load does;
+ * unload is owed on 0, else engine_close. */
+int load(const char *prefix, const char *name, const char *kwargs, struct loaded *loaded, struct error *error);
+void unload(struct loaded *loaded);
+
+#endif
