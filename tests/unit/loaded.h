@@ -12,8 +12,8 @@ struct loaded {
 /* Fails the running test unless `result` is 0. */
 void must(int result, const struct error *error);
 
-/* The weights of the case tests/reference/<prefix><name>, with its own kwargs or others. Returns what engine_load does;
- * unload is owed on 0, else engine_close. */
+/* The weights of the case tests/reference/<prefix><name>, with its own kwargs or others. Returns what engine_load does.
+ * Zero *loaded first; unload is owed whatever comes back. */
 int load(const char *prefix, const char *name, const char *kwargs, struct loaded *loaded, struct error *error);
 void unload(struct loaded *loaded);
 
