@@ -172,11 +172,10 @@ run: ## installs what is missing, builds, and serves the built-in model on 127.0
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)
 
-bench: ## measures the engine, then loads the daemon with curl and prints rates and percentiles
-	@docker/packages.sh build test
+bench: ## measures beside PyTorch, FastAPI and others, writes tests/bench/BENCHMARKS.md; ARGS="PART…" (network)
+	@docker/packages.sh build test bench
 	@$(MAKE) --no-print-directory all $(call programs,$(BENCHES))
-	@for program in $(call programs,$(BENCHES)); do $$program || exit 1; done
-	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
+	@BUILD=$(BUILD) python3 tests/bench/bench.py $(ARGS)
 
 format: ## formats the C sources with clang-format
 	@docker/packages.sh check

@@ -22,6 +22,10 @@ test  libcmocka-dev                            unit tests
 test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
 test  curl                                     load scripts
 clients python3-venv                           clients from PyPI
+bench python3-venv                             peers from PyPI
+bench python3-dev                              what torch.compile compiles against
+bench g++                                      what torch.compile compiles with
+bench git                                      the Keras layer, which is not on PyPI
 fuzz  clang                                    libFuzzer
 fuzz  libclang-rt-dev                          its sanitizers
 fuzz  libomp-dev                               its OpenMP

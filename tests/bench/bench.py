@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Measures linformerd beside others, prints ratios and writes the tables of BENCHMARKS.md.
+
+    bench.py [--rounds N] [--seconds S] [--shapes 1x128,8x512] [PART…]
+
+Without a PART all of them, some 30 minutes on two cores. Each part writes its own tables and leaves the others alone."""
+import argparse
+import os
+import subprocess
+import sys
+
+import environment
+import part_engine
+import part_growth
+import part_server
+import report
+
+
+def run_script(path, name):
+    """A part whose tables are what a program prints."""
+    def run(options):
+        began = report.heading(options.command)
+        process = subprocess.run([path], cwd=environment.ROOT, capture_output=True, text=True,
+                                 env=os.environ | {"BUILD": str(environment.BUILD)})
+        sys.stderr.write(process.stderr)
+        if process.returncode != 0:
+            raise RuntimeError(f"{path} failed with status {process.returncode}")
+        report.write(name, f"{began}\n```\n{process.stdout.rstrip()}\n```")
+    return run
+
+
+def run_load(options):
+    began = report.heading(options.command)
+    text = ""
+    for name in ("embed", "logits", "mixed"):
+        script = environment.ROOT / "tests" / "load" / f"{name}.sh"
+        text += subprocess.run([script], cwd=environment.ROOT, capture_output=True, text=True, check=True,
+                               env=os.environ | {"LINFORMERD": str(environment.LINFORMERD)}).stdout
+    report.write("load", f"{began}\n```\n{text.rstrip()}\n```")
+
+
+def parts():
+    """By name, in the order in which they run. A script beside this file is a part of its own."""
+    found = {"rates": run_script(environment.program("engine"), "rates"), "engine": part_engine.run,
+             "keras": part_engine.run_keras, "server": part_server.run, "growth": part_growth.run, "load": run_load}
+    for script in sorted(environment.FOLDER.glob("*.sh")):
+        found[script.stem] = run_script(script, script.stem)
+    return found
+
+
+def shape(text):
+    batch, _, length = text.partition("x")
+    return int(batch), int(length)
+
+
+def main():
+    known = parts()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog=f"Parts: {', '.join(known)}.")
+    parser.add_argument("--rounds", type=int, default=5, help="turns that each worker gets at most (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=10, help="of each slice of the server part (%(default)s)")
+    parser.add_argument("--shapes", type=lambda text: [shape(word) for word in text.split(",")],
+                        help="of the engine part, as BATCHxN,…")
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    options = parser.parse_args()
+    unknown = [name for name in options.parts if name not in known]
+    if unknown:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(known)}")
+    arguments = " ".join(sys.argv[1:])
+    options.command = f'make bench ARGS="{arguments}"' if arguments else "make bench"
+    failed = []
+    for name in options.parts or known:
+        try:
+            known[name](options)
+        except Exception as error:  # the other parts are worth having all the same
+            print(f"bench: {name}: {type(error).__name__}: {error}", file=sys.stderr)
+            failed.append(name)
+    sys.exit(f"bench: failed: {', '.join(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
