@@ -143,6 +143,51 @@ static void linear_attention_configs(void **state)
                    "autopad or exact");
 }
 
+#define ENC_DEC "linformer_pytorch.LinformerEncDec"
+#define SIDE(side) "\"" side "_num_tokens\": 5, \"" side "_input_size\": 6, \"" side "_channels\": 8, "
+#define MH_ATTENTION "linformer_pytorch.MHAttention"
+
+/* What linformer_pytorch asserts, or fails at. */
+static void linformer_pytorch_configs(void **state)
+{
+    (void)state;
+    const struct shape *shapes = attention_shapes;
+    assert_refused(shapes, N_SHAPES, "linformer_pytorch.Linformer",
+                   "{\"input_size\": 6, \"channels\": 8, \"dim_k\": 3, \"nhead\": 3}", "", "channels 8", "nhead 3");
+    assert_refused(shapes, N_SHAPES, ENC_DEC, "{" SIDE("enc") SIDE("dec") "\"checkpoint_level\": \"C2\"}", "",
+                   "checkpoint_level", "embeddings");
+    assert_refused(shapes, N_SHAPES, ENC_DEC, "{" SIDE("enc") SIDE("dec") "\"enc_emb_dim\": 4}", "", "(6, 4)",
+                   "(6, 8)");
+}
+
+/* E and F of an MHAttention come from outside: with "layerwise" they are the same for all heads, but may be two. */
+static void matrices_from_outside(void **state)
+{
+    (void)state;
+    const struct shape shapes[] = {
+        {"heads.0.E.bias", 0, 3},   {"heads.0.E.weight", 3, 6}, {"heads.0.F.bias", 0, 3},
+        {"heads.0.F.weight", 3, 6}, {"to_k.0.weight", 4, 8},    {"to_q.0.weight", 4, 8},
+        {"to_v.0.weight", 4, 8},    {"w_o.bias", 0, 8},         {"w_o.weight", 8, 4},
+    };
+    struct engine *engine = open_engine();
+    void *file;
+    struct weights *weights = tensors_random(shapes, sizeof shapes / sizeof *shapes, &file);
+    struct model_config config;
+    struct model *model;
+    struct error error = {""};
+    parse_config(MH_ATTENTION,
+                 "{\"input_size\": 6, \"dim\": 4, \"channels\": 8, \"dim_k\": 3, \"nhead\": 1, \"checkpoint_level\": "
+                 "\"C0\", \"parameter_sharing\": \"layerwise\", \"full_attention\": false}",
+                 "", &config);
+    if (engine_load(engine, &config, weights, NULL, NULL, &model, &error) != 0)
+        fail_msg("%s", error.message);
+    model_close(model);
+    model_config_free(&config);
+    weights_close(weights);
+    free(file);
+    engine_close(engine);
+}
+
 /* ---- Items ---- */
 
 static struct model *load_attention(struct engine *engine, const char *rest)
@@ -319,6 +364,8 @@ int main(void)
         cmocka_unit_test(tensors),
         cmocka_unit_test(configs),
         cmocka_unit_test(linear_attention_configs),
+        cmocka_unit_test(linformer_pytorch_configs),
+        cmocka_unit_test(matrices_from_outside),
         cmocka_unit_test(items),
         cmocka_unit_test(windows),
         cmocka_unit_test(exact_length),
