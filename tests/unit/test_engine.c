@@ -1,7 +1,8 @@
-/* What the engine refuses, and how it says so. */
+/* What the engine refuses, and how it says so; and how many threads it takes. */
 #include "engine/engine.h"
 #include "tests/unit/tensors.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -356,6 +357,48 @@ static void explanation_ends_with_bytes(void **state)
     engine_close(engine);
 }
 
+static int count_threads(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    int count = 0;
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+/* How many threads there are after a batch of 400 rows, which are several tasks, and few operations. */
+static int threads_after_small_batch(bool all_threads)
+{
+    static float rows[400 * 8], pooled[8];
+    struct engine_options options = {.device = "cpu",
+                                     .dtype = "f32",
+                                     .threads = 3,
+                                     .all_threads = all_threads,
+                                     .max_batch_tokens = 512,
+                                     .max_batch_requests = 1};
+    struct engine_item item = {.inputs = {{.data = rows, .length = 400}, {.data = rows, .length = 6}},
+                               .pooled = pooled};
+    struct engine *engine;
+    struct error error;
+    assert_int_equal(engine_open(&options, &engine, &error), 0);
+    struct model *model = load_attention(engine, "");
+    assert_int_equal(model_check(model, &item, &error), 0);
+    assert_int_equal(model_run(model, &item, 1, &error), 0);
+    model_close(model);
+    engine_close(engine);
+    return count_threads();
+}
+
+static void small_batches_wake_nobody(void **state)
+{
+    (void)state;
+    int before = count_threads();
+    assert_int_equal(threads_after_small_batch(false), before);
+    assert_int_equal(threads_after_small_batch(true), before + 2);
+}
+
 int main(void)
 {
     random_seed(11);
@@ -371,6 +414,7 @@ int main(void)
         cmocka_unit_test(exact_length),
         cmocka_unit_test(ids),
         cmocka_unit_test(explanation_ends_with_bytes),
+        cmocka_unit_test(small_batches_wake_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
