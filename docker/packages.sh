@@ -24,6 +24,7 @@ run   libdnnl2|                                oneDNN: products with weights, tw
 test  libcmocka-dev                            unit tests
 test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
 test  curl                                     load scripts
+bench wrk                                      HTTP load
 clients python3-venv                           clients from PyPI
 fuzz  clang                                    libFuzzer
 fuzz  libclang-rt-dev                          its sanitizers

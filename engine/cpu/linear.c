@@ -2,10 +2,9 @@
 
 #include <omp.h>
 
-#define TASKS_A_THREAD 4 /* at least, where there are so many tiles: the last ones end at about the same time */
-* /
+#define TASKS_A_THREAD 4 /* at least, where there are so many tiles */
 
-    static int64_t least(int64_t a, int64_t b)
+static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }

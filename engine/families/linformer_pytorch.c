@@ -513,6 +513,8 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
         return;
     }
     plan_choose_padding(builder, name, config->padding, exact_only);
+    if (arguments.sharing == SHARING_LAYERWISE) /* E_proj and F_proj come from outside, and may be two */
+        arguments.sharing = SHARING_HEADWISE;
     int tensor = plan_input_rows(builder, "tensor", arguments.channels, arguments.input_size, PLAN_NONE);
     struct masks masks = mask_inputs(builder, &arguments, arguments.channels, tensor, &embeddings);
     int x = attention(builder, &arguments, arguments.dim_k, arguments.channels, tensor,
@@ -562,6 +564,9 @@ static void build_encoder_decoder(struct plan_builder *builder, const char *name
         return;
     plan_choose_padding(builder, name, config->padding, exact_only);
     decoder.decoder_mode = decoder.causal = true;
+    refuse_combinations(builder, name, &decoder); /* those of decoder_mode now too */
+    if (builder->failed)
+        return;
     if (encoder.input_size != decoder.input_size || encoder.emb_dim != decoder.channels) {
         plan_fail(
             builder,
@@ -574,10 +579,8 @@ static void build_encoder_decoder(struct plan_builder *builder, const char *name
     struct masks none = {PLAN_NONE, PLAN_NONE}, masks = none;
     int x = plan_input_ids(builder, "x", encoder.num_tokens, encoder.input_size, PLAN_NONE);
     int y = plan_input_ids(builder, "y", decoder.num_tokens, decoder.input_size, 0);
-    if (!encoder.checkpointed) {
-        masks.input = plan_input_mask(builder, "input_mask", x);
-        masks.embeddings = plan_input_mask(builder, "embeddings_mask", x);
-    }
+    masks.input = plan_input_mask(builder, "input_mask", x);
+    masks.embeddings = plan_input_mask(builder, "embeddings_mask", x);
     int embeddings = language_model(builder, &encoder, x, PLAN_NONE, masks, "encoder.");
     int hidden = language_model(builder, &decoder, y, embeddings, none, "decoder.");
     give_logits(builder, &decoder, hidden, "decoder.");
