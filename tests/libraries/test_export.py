@@ -9,7 +9,7 @@ KUIXU_PY and KERAS_PY: linear_multihead_attention.py of https://github.com/kuixu
 linformer/attention.py of https://github.com/dholland42/linformer."""
 import argparse
 import contextlib
-import importlib
+import importlib.util
 import json
 import os
 import pathlib
