@@ -22,6 +22,7 @@ test  libcmocka-dev                            unit tests
 test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
 test  curl                                     load scripts
 clients python3-venv                           clients from PyPI
+libraries git                                  clones the two libraries that are not on PyPI
 fuzz  clang                                    libFuzzer
 fuzz  libclang-rt-dev                          its sanitizers
 fuzz  libomp-dev                               its OpenMP

@@ -141,6 +141,40 @@ static void linear_attention_configs(void **state)
                    "multiples of 16", "max_seq_len 12");
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"causal\": true"), ", \"padding\": \"slice\"", "slice",
                    "autopad or exact");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"ff_chunks\": 0"), "", "ff_chunks", "found 0");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"linformer_settings\": {}"), "", "linformer_settings",
+                   "argument k is missing");
+    assert_refused(shapes, N_SHAPES, "linear_attention_transformer.EncoderDecoder",
+                   "{\"enc\": " LINEAR_KWARGS("\"return_embeddings\": true") ", \"dec\": " LINEAR_KWARGS(
+                       "\"n_local_attn_heads\": 3") "}",
+                   "", "EncoderDecoder: dec: n_local_attn_heads", "heads 2");
+}
+
+#define PYTORCH "linformer_pytorch.LinformerEncDec"
+#define PYTORCH_SIDE(side) \
+    "\"" side "num_tokens\": 5, \"" side "input_size\": 6, \"" side "channels\": 8, \"" side "nhead\": 2"
+
+/* What linformer_pytorch's classes assert, or fail at. */
+static void linformer_pytorch_configs(void **state)
+{
+    (void)state;
+    const struct shape *shapes = attention_shapes;
+    const char *const sides = PYTORCH_SIDE("enc_") ", " PYTORCH_SIDE("dec_");
+    static const struct {
+        const char *more, *first, *second;
+    } refused[] = {
+        {"\"enc_causal\": true", "enc_*", "unknown argument \"causal\""},
+        {"\"decoder_mode\": true", "enc_* and dec_*", "unknown argument \"decoder_mode\""},
+        {"\"dec_dim_k\": 0", "dec_*", "argument dim_k"},
+        {"\"checkpoint_level\": \"C1\"", "checkpoint_level", "decoder_mode"},
+        {"\"dec_ff_intermediate\": 4, \"dec_parameter_sharing\": \"kv\"", "dec_*", "ff_intermediate"},
+        {"\"enc_dropout\": 2", "enc_*", "from 0 to 1"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char kwargs[400];
+        snprintf(kwargs, sizeof kwargs, "{%s, %s}", sides, refused[i].more);
+        assert_refused(shapes, N_SHAPES, PYTORCH, kwargs, "", refused[i].first, refused[i].second);
+    }
 }
 
 /* ---- Items ---- */
@@ -319,6 +353,7 @@ int main(void)
         cmocka_unit_test(tensors),
         cmocka_unit_test(configs),
         cmocka_unit_test(linear_attention_configs),
+        cmocka_unit_test(linformer_pytorch_configs),
         cmocka_unit_test(items),
         cmocka_unit_test(windows),
         cmocka_unit_test(exact_length),
