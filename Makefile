@@ -177,11 +177,12 @@ run: ## installs what is missing, builds, and serves the built-in model on 127.0
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)
 
-bench: ## measures the engine, then loads the daemon with curl and prints rates and percentiles
-	@docker/packages.sh build test
+bench: ## measures the engine, the daemon under load, and what the server costs a request
+	@docker/packages.sh build test bench
 	@$(MAKE) --no-print-directory all $(call programs,$(BENCHES))
-	@for program in $(call programs,$(BENCHES)); do $$program || exit 1; done
+	@$(BUILD)/tests/bench/engine
 	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
+	@BUILD=$(BUILD) tests/bench/overhead.sh
 
 format: ## formats the C sources with clang-format
 	@docker/packages.sh check

@@ -21,6 +21,7 @@ run   libopenblas0-openmp                      matrix products, loaded when the 
 test  libcmocka-dev                            unit tests
 test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
 test  curl                                     load scripts
+bench wrk                                      HTTP load
 clients python3-venv                           clients from PyPI
 libraries git                                  clones the two libraries that are not on PyPI
 fuzz  clang                                    libFuzzer

@@ -27,6 +27,7 @@ struct engine_options {
     const char *dtype;          /* "auto" or "f32" */
     const char *kernels;        /* the CPU's: "auto" (also NULL), "avx512", "avx2" or "baseline" */
     int64_t threads;            /* 0: one a core this process may use */
+    bool all_threads;           /* even for small batches, which one thread runs at less cost: tests want that */
     int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own */
     int64_t max_batch_requests; /* >= 1; items of a batch */
 };

@@ -298,4 +298,7 @@ const char *operation_name(enum operation operation);
 /* Rows of a value in a batch with `rows` rows in every ragged axis and `items` items. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items);
 
+/* Floating point operations of a step for one item of `rows` rows; a multiplication and an addition are two. */
+int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows);
+
 #endif

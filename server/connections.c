@@ -1,5 +1,6 @@
 /* connections: a table by descriptor, and a list of the idle ones, the longest idle first. One lock guards all of it.
- * A descriptor in the table is open: connections_closed comes before libmicrohttpd closes it. */
+ * A descriptor in the table is open: connections_closed comes before libmicrohttpd closes it. One that is on its way
+ * into its event loop counts as idle: a burst of them must neither hide who is idle longest nor pass the limit. */
 #define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
 #include "server/connections.h"
 
@@ -17,8 +18,8 @@ enum {
     HIGHER_DESCRIPTORS = 4096,
     NONE = -1,
 };
-/* When all ends: for connections on their way into an event loop, and for new ones whose client connected in order to
- * say something and may not have got round to it. */
+/* When all ends: for new connections, whose client connected in order to say something and may not have got round to
+ * it. */
 #define START_PATIENCE_NS INT64_C(1000000000)
 
 /* Slow is who takes longer than this for the memory that he holds, and a second. Nobody is hurt as long as there is
@@ -33,7 +34,7 @@ struct slot {
     unsigned char state;
     bool unread;
     bool silent; /* no request came yet */
-    int64_t started_ns;
+    int64_t admitted_ns;
     struct share *share; /* what its client holds up; NULL: nothing */
     int64_t held_ns;     /* since when */
 };
@@ -44,7 +45,7 @@ struct connections {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t count, admitted, evicted; /* open; admitted but not yet open; open but shut down by us */
+    int64_t count, evicted; /* admitted and not closed; of these shut down by us */
     int first_idle, last_idle;
     int n_slots;
     struct slot slots[];
@@ -123,7 +124,7 @@ bool connections_admit(struct connections *connections, int fd)
     bool admitted = fd < connections->n_slots;
 
     pthread_mutex_lock(&connections->lock);
-    if (admitted && connections->count + connections->admitted - connections->evicted >= connections->limit) {
+    if (admitted && connections->count - connections->evicted >= connections->limit) {
         int oldest = connections->first_idle;
 
         admitted = oldest != NONE;
@@ -133,26 +134,21 @@ bool connections_admit(struct connections *connections, int fd)
             shutdown(oldest, SHUT_RDWR); /* its event loop notices and closes it */
         }
     }
-    connections->admitted += admitted;
+    if (admitted) {
+        connections->count++;
+        connections->slots[fd] = (struct slot){.silent = true, .admitted_ns = clock_ns()};
+        idle_append(connections, fd);
+    }
     pthread_mutex_unlock(&connections->lock);
     return admitted;
 }
 
-void connections_lost(struct connections *connections)
+void connections_lost(struct connections *connections, int fd)
 {
     pthread_mutex_lock(&connections->lock);
-    connections->admitted--;
-    pthread_cond_broadcast(&connections->changed);
-    pthread_mutex_unlock(&connections->lock);
-}
-
-void connections_started(struct connections *connections, int fd)
-{
-    pthread_mutex_lock(&connections->lock);
-    connections->admitted--;
-    connections->count++;
-    connections->slots[fd] = (struct slot){.silent = true, .started_ns = clock_ns()};
-    idle_append(connections, fd);
+    connections->evicted -= connections->slots[fd].state == SLOT_EVICTED;
+    idle_remove(connections, fd, SLOT_FREE);
+    connections->count--;
     pthread_cond_broadcast(&connections->changed);
     pthread_mutex_unlock(&connections->lock);
 }
@@ -254,11 +250,11 @@ void connections_closed(struct connections *connections, int fd)
 /* Until when a client that has just connected is waited for; 0: there is none. The lock is held. */
 static int64_t patience_until(const struct connections *connections)
 {
-    int64_t now = clock_ns(), until = connections->admitted > 0 ? now + START_PATIENCE_NS : 0;
+    int64_t now = clock_ns(), until = 0;
 
     for (int fd = 0; fd < connections->n_slots; fd++) {
         const struct slot *slot = &connections->slots[fd];
-        int64_t patience = slot->started_ns + START_PATIENCE_NS;
+        int64_t patience = slot->admitted_ns + START_PATIENCE_NS;
 
         if (slot->state == SLOT_IDLE && slot->silent && patience > now && patience > until)
             until = patience;

@@ -13,12 +13,11 @@ int connections_open(int64_t limit, struct linger_room *room, struct connections
 void connections_close(struct connections *connections); /* none is open. NULL is harmless */
 int64_t connections_limit(const struct connections *connections);
 
-/* Whether a new descriptor may become a connection; an idle one may have to go. True: connections_started or
- * connections_lost is owed. */
+/* Whether a new descriptor may become a connection, an idle one; the longest idle may have to go for it. True:
+ * connections_closed is owed, or connections_lost where libmicrohttpd did not take it. One thread calls these two. */
 bool connections_admit(struct connections *connections, int fd);
-void connections_lost(struct connections *connections);
+void connections_lost(struct connections *connections, int fd);
 
-void connections_started(struct connections *connections, int fd);
 void connections_busy(struct connections *connections, int fd);   /* a request is complete: it stays */
 void connections_idle(struct connections *connections, int fd);   /* waits for bytes, and showed life just now */
 void connections_unread(struct connections *connections, int fd); /* its client may still be sending a body */

@@ -68,22 +68,20 @@ static void connection_accepted(void *context, int fd, const struct sockaddr *ad
     }
     http->next_loop = (http->next_loop + 1) % http->n_loops;
     if (MHD_add_connection(http->loops[http->next_loop], fd, address, length) != MHD_YES)
-        connections_lost(http->server.connections); /* libmicrohttpd closed it */
+        connections_lost(http->server.connections, fd); /* libmicrohttpd closed it */
 }
 
 static void connection_changed(void *context, struct MHD_Connection *connection, void **socket_context,
                                enum MHD_ConnectionNotificationCode code)
 {
     struct server *server = context;
-    int fd = connection_descriptor(connection);
 
     (void)socket_context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         atomic_fetch_add(&server->service.connections, 1);
-        connections_started(server->connections, fd);
     } else {
         atomic_fetch_sub(&server->service.connections, 1);
-        connections_closed(server->connections, fd);
+        connections_closed(server->connections, connection_descriptor(connection));
     }
 }
 

@@ -9,15 +9,23 @@
 
 #define ALIGNMENT 64 /* bytes */
 
+/* A batch of fewer operations than this, about a millisecond's, is run by one thread. All others would have to be woken
+ * and waited for at each of its steps, and while they wait for the next one they hold cores that the server could use.
+ */
+#define FLOPS_ALONE 1e8
+
 struct backend {
     struct products products;
     const struct vector_functions *vector;
     int threads;
+    double flops_alone; /* a batch of fewer is run by one thread */
     char description[160];
 };
 
 struct backend_model {
     struct cpu_run run; /* all but the batch */
+    double flops_alone; /* the backend's */
+    double row_flops;   /* about; of the steps that run on all rows */
     void *memory;       /* arena, then the threads' scratch, then the shared one */
     size_t memory_bytes, scratch_bytes;
 };
@@ -58,6 +66,7 @@ static int open_cpu(const struct engine_options *options, struct backend **backe
         return -1;
     }
     opened->vector = vector_functions_of(set);
+    opened->flops_alone = options->all_threads ? 0 : FLOPS_ALONE;
     opened->threads = options->threads > 0 ? (int)options->threads : usable_cores();
     snprintf(opened->description, sizeof opened->description, "%s, %s, %d thread%s", opened->vector->name,
              opened->products.description, opened->threads, opened->threads == 1 ? "" : "s");
@@ -111,6 +120,15 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     return 0;
 }
 
+static double row_flops(const struct plan *plan)
+{
+    double flops = 0;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].operation != OP_GIVE_OUTPUT)
+            flops += (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
+    return flops;
+}
+
 static int prepare(struct backend *backend, struct plan *plan, struct backend_model **model, struct error *error)
 {
     int64_t thread_floats = 0, shared_floats = 0;
@@ -141,6 +159,8 @@ static int prepare(struct backend *backend, struct plan *plan, struct backend_mo
             "sequences (--max-batch-requests)",
             plan->arena_bytes, (long long)plan->max_rows, (long long)plan->max_items);
     }
+    prepared->flops_alone = backend->flops_alone;
+    prepared->row_flops = row_flops(plan);
     *model = prepared;
     return 0;
 }
@@ -150,11 +170,26 @@ static size_t scratch_bytes(const struct backend_model *model)
     return model->scratch_bytes;
 }
 
+/* Products are computed in blocks of rows, the last one whole. */
+static double batch_flops(const struct backend_model *model, const struct batch *batch)
+{
+    const struct plan *plan = model->run.plan;
+    int64_t most = 0;
+    for (int i = 0; i < plan->n_inputs; i++) {
+        int value = plan->inputs[i].value;
+        int64_t rows = value == PLAN_NONE ? 0 : batch->layouts[plan->values[value].axis].starts[batch->n_items];
+        most = rows > most ? rows : most;
+    }
+    return (double)round_up(most, PLAN_ROW_BLOCK) * model->row_flops;
+}
+
 static int run_batch(struct backend_model *model, const struct batch *batch, struct error *error)
 {
     (void)error; /* nothing here can fail */
     struct cpu_run run = model->run;
     run.batch = batch;
+    if (batch_flops(model, batch) < model->flops_alone)
+        run.threads = 1;
     for (int i = 0; i < run.plan->n_inputs; i++)
         if (run.plan->inputs[i].value != PLAN_NONE)
             padder_gather(run.plan, batch, i, run.arena + run.plan->values[run.plan->inputs[i].value].offset);

@@ -544,7 +544,7 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
         return;
     }
     plan_choose_padding(builder, name, config->padding, exact_only);
-    if (arguments.sharing == SHARING_LAYERWISE) /* E_proj and F_proj are the caller's, and need not be the same */
+    if (arguments.sharing == SHARING_LAYERWISE) /* E_proj and F_proj come from outside, and may be two */
         arguments.sharing = SHARING_HEADWISE;
     int tensor = plan_input_rows(builder, "tensor", arguments.channels, arguments.input_size, PLAN_NONE);
     int embeddings = plan_input_rows_like(builder, "embeddings", arguments.channels, tensor,

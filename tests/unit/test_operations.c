@@ -35,7 +35,8 @@ struct bench {
 
 static struct plan_builder *begin(struct bench *bench, const struct shape *shapes, size_t count)
 {
-    struct engine_options options = {.device = "cpu", .dtype = "f32", .kernels = KERNELS, .threads = 2};
+    struct engine_options options = {
+        .device = "cpu", .dtype = "f32", .kernels = KERNELS, .threads = 2, .all_threads = true};
     memset(bench, 0, sizeof *bench);
     if (backend_cpu.open(&options, &bench->backend, &bench->error) != 0) {
         print_message("skipped: %s\n", bench->error.message);
