@@ -1,5 +1,5 @@
 """dholland42's LinearMultiHeadAttention for Keras, alone and behind an Embedding as in its entrypoint. It is not on
-PyPI: KERAS_LINFORMER names a checkout of https://github.com/dholland42/linformer. Its imports of Keras 2.9 are made good
+PyPI: KERAS_PY names linformer/attention.py of https://github.com/dholland42/linformer. Its imports of Keras 2.9 are made good
 as in tests/reference/generate_keras.py."""
 
 import dataclasses
@@ -15,7 +15,7 @@ import tf_keras
 from safetensors.numpy import save_file
 
 import case
-from case import Call, Case, chance
+from case import Call, Case, chance, export
 
 ARCHITECTURE = "linformer.attention.LinearMultiHeadAttention"
 
@@ -25,7 +25,7 @@ def load_class():
     spec = importlib.util.spec_from_file_location("generate_keras", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.load_class(pathlib.Path(os.environ["KERAS_LINFORMER"], "linformer", "attention.py"))
+    return module.load_class(os.environ["KERAS_PY"])
 
 
 LinearMultiHeadAttention = load_class()
@@ -64,7 +64,7 @@ class LayerCase(Case):
         return tensors_of(model, 1)
 
     def save(self, model, folder):
-        self.save_unchecked(model, folder)
+        export(model, self.kwargs, folder, **self.settings)
 
     def save_unchecked(self, model, folder):
         save_file({name: weight.numpy() for name, weight in self.tensors(model).items()},

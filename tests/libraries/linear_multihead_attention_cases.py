@@ -1,10 +1,10 @@
-"""kuixu's LinearMultiheadAttention. It is not on PyPI: LINEAR_MULTIHEAD_ATTENTION names a checkout of
+"""kuixu's LinearMultiheadAttention. It is not on PyPI: KUIXU_PY names linear_multihead_attention.py of
 https://github.com/kuixu/Linear-Multihead-Attention."""
 
 import dataclasses
 import importlib.util
 import os
-import pathlib
+import sys
 
 import numpy as np
 
@@ -14,9 +14,8 @@ from torch_case import TorchCase
 
 
 def load_class():
-    path = pathlib.Path(os.environ["LINEAR_MULTIHEAD_ATTENTION"], "linear_multihead_attention.py")
-    spec = importlib.util.spec_from_file_location("linear_multihead_attention", path)
-    module = importlib.util.module_from_spec(spec)
+    spec = importlib.util.spec_from_file_location("linear_multihead_attention", os.environ["KUIXU_PY"])
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.LinearMultiheadAttention
 

@@ -98,7 +98,11 @@ class AttentionCase(PytorchCase):
             e = get_EF(kwargs["input_size"], kwargs["dim_k"], kwargs.get("method", "learnable"), kwargs["dim"])
             f = e if self.seed % 2 else get_EF(kwargs["input_size"], kwargs["dim_k"], kwargs.get("method", "learnable"), kwargs["dim"])
         causal = gen_causal_mask(kwargs["input_size"], kwargs["dim_k"], kwargs["full_attention"]) if kwargs.get("causal_mask") else None
-        return MHAttention(**kwargs | {"causal_mask": causal}, E_proj=e, F_proj=f)
+        self.objects = {"causal_mask": causal, "E_proj": e, "F_proj": f}
+        return MHAttention(**kwargs | self.objects)
+
+    def exported(self, model):
+        return model, self.kwargs | self.objects
 
 
 # ---- Arguments

@@ -89,14 +89,20 @@ def ask_library(trial, folder):
             trial.expected.append(raised)
     try:
         case.save(model, folder)
-    except ValueError as raised:
+    except Exception as raised:
         trial.export = raised
+        if not isinstance(raised, ValueError):
+            trial.failures.append(f"export() raised {raised!r}")
         case.save_unchecked(model, folder)
 
 
 def judge_export(trial):
-    """export() refuses what the daemon would refuse, and nothing else."""
-    if trial.load is None and not all(isinstance(expected, Exception) for expected in trial.expected):
+    """export() refuses what the daemon would refuse, and nothing else but what the library does not run."""
+    if trial.export is None and trial.load is not None:
+        trial.failures.append(f"export() saves it, the daemon says: {trial.load}")
+    elif trial.export is None:
+        return
+    elif trial.load is None and not all(isinstance(expected, Exception) for expected in trial.expected):
         trial.failures.append(f"the library runs it and the daemon loads it, export() refuses it: {trial.export}")
     else:
         trial.refused("export", trial.export, trial.load or "loads the model, of which the library runs no call")
@@ -112,8 +118,7 @@ def judge_load(trial):
         if not any(trial.case.names(name, trial.load) for name in trial.case.spoiled):
             trial.failures.append(f"the daemon names none of {', '.join(trial.case.spoiled)}: {trial.load}")
         return False
-    if trial.export is not None:
-        judge_export(trial)
+    judge_export(trial)
     if trial.load is None:
         return True
     for call, expected in zip(trial.case.calls, trial.expected):
