@@ -2,6 +2,7 @@
 models, a checkout of what is not on PyPI. All of it is in BUILD/bench and is made when it is first wanted."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -25,7 +26,8 @@ def log(name):
 
 
 def make_virtual_environment():
-    """Anew when requirements.txt changes. Some 3 GB."""
+    """Anew when requirements.txt changes. Some 3 GB; PyPI's torch would bring CUDA along, several more, so PyTorch's
+    own index is asked first."""
     wanted = (FOLDER / "requirements.txt").read_text()
     installed = BENCH / "installed.txt"
     if installed.exists() and installed.read_text() == wanted:
@@ -33,8 +35,11 @@ def make_virtual_environment():
     print(f"installing the peers into {BENCH / 'venv'}; this takes minutes and 3 GB", flush=True)
     installed.unlink(missing_ok=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", BENCH / "venv"], check=True)
-    subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r",
-                    FOLDER / "requirements.txt"], check=True)
+    install = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    torch = next(line for line in wanted.splitlines() if line.startswith("torch=="))
+    subprocess.run([*install, "--no-deps", "--retries", "0", "--index-url", "https://download.pytorch.org/whl/cpu",
+                    torch], stderr=subprocess.DEVNULL)
+    subprocess.run([*install, "-r", FOLDER / "requirements.txt"], check=True)
     installed.write_text(wanted)
 
 
@@ -51,16 +56,19 @@ def model(name, environment=()):
     return folder
 
 
-def keras_checkout():
-    """The repository with the Keras layer: KERAS_LINFORMER, or a clone of its own. None: it cannot be had."""
-    if os.environ.get("KERAS_LINFORMER"):
-        return pathlib.Path(os.environ["KERAS_LINFORMER"])
+def keras_source():
+    """linformer/attention.py of the repository with the Keras layer: KERAS_PY, or that of a clone. None: it cannot be
+    had."""
+    if os.environ.get("KERAS_PY"):
+        return pathlib.Path(os.environ["KERAS_PY"]).resolve()
     folder = BENCH / "keras"
-    if not (folder / "linformer" / "attention.py").exists():
+    source = folder / "linformer" / "attention.py"
+    if not source.exists():
+        shutil.rmtree(folder, ignore_errors=True)
         try:
             subprocess.run(["git", "clone", "--quiet", KERAS_REPOSITORY, folder], check=True, timeout=120,
                            env=os.environ | {"GIT_TERMINAL_PROMPT": "0"})
             subprocess.run(["git", "-C", folder, "checkout", "--quiet", KERAS_COMMIT], check=True)
         except (OSError, subprocess.SubprocessError):
             return None
-    return folder
+    return source

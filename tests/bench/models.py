@@ -3,10 +3,9 @@
 
     models.py NAME FOLDER
 
-For the model of dholland42's entrypoint.py KERAS_LINFORMER names a checkout of
+For the model of dholland42's entrypoint.py, KERAS_PY names linformer/attention.py of
 https://github.com/dholland42/linformer, which is not on PyPI."""
 import importlib.util
-import json
 import os
 import pathlib
 import sys
@@ -34,53 +33,47 @@ def load(name, path):
     return module
 
 
+def export(model, kwargs, folder):
+    load("export", TESTS.parent / "weights" / "export.py").export(model, kwargs, folder)
+
+
 def write_linformer(name, folder):
     import linformer
     import torch
     class_name, kwargs = MODELS[name]
     torch.manual_seed(SEED)
-    model = getattr(linformer, class_name)(**kwargs)
-    load("export", TESTS.parent / "weights" / "export.py").export(model, kwargs, folder)
+    export(getattr(linformer, class_name)(**kwargs), kwargs, folder)
 
 
 # ---- The entrypoint's model: Input, Embedding, LinearMultiHeadAttention over (embedding, embedding).
 
+KERAS_KWARGS = dict(num_heads=ENTRYPOINT["num_heads"], key_dim=ENTRYPOINT["hidden_dim"],
+                    projection_dim=ENTRYPOINT["projection_dim"])
+
 
 def keras_model():
     import tf_keras
-    path = pathlib.Path(os.environ["KERAS_LINFORMER"], "linformer", "attention.py")
-    layer_class = load("generate_keras", TESTS / "reference" / "generate_keras.py").load_class(path)
+    reference = load("generate_keras", TESTS / "reference" / "generate_keras.py")
+    layer_class = reference.load_class(os.environ["KERAS_PY"])
     ids = tf_keras.Input(shape=(ENTRYPOINT["sequence_length"],))
-    embedding = tf_keras.layers.Embedding(VOCABULARY, ENTRYPOINT["embedding_dim"], name="embedding")(ids)
-    layer = layer_class(ENTRYPOINT["num_heads"], ENTRYPOINT["hidden_dim"], projection_dim=ENTRYPOINT["projection_dim"])
-    return tf_keras.Model(ids, layer(embedding, embedding)), layer
-
-
-def keras_weights(model, layer):
-    """By the names that linformerd knows: those within the layer, and the Embedding's."""
-    weights = {"/".join(weight.name.split(":")[0].split("/")[1:]): weight for weight in layer.weights}
-    return weights | {"embedding/embeddings": model.get_layer("embedding").weights[0]}
+    embedding = tf_keras.layers.Embedding(VOCABULARY, ENTRYPOINT["embedding_dim"])(ids)
+    return tf_keras.Model(ids, layer_class(**KERAS_KWARGS)(embedding, embedding))
 
 
 def write_keras(folder):
     import tf_keras
-    from safetensors.numpy import save_file
     tf_keras.utils.set_random_seed(SEED)
-    weights = keras_weights(*keras_model())
-    kwargs = dict(num_heads=ENTRYPOINT["num_heads"], key_dim=ENTRYPOINT["hidden_dim"],
-                  projection_dim=ENTRYPOINT["projection_dim"])
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: weight.numpy() for name, weight in weights.items()}, folder / "model.safetensors")
-    config = {"architecture": "linformer.attention.LinearMultiHeadAttention", "kwargs": kwargs}
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    export(keras_model(), KERAS_KWARGS, folder)
 
 
 def keras_load(folder):
+    """The weights lie in the file under the names that they have within their layers."""
     from safetensors.numpy import load_file
-    model, layer = keras_model()
-    tensors = load_file(folder / "model.safetensors")
-    for name, weight in keras_weights(model, layer).items():
-        weight.assign(tensors[name])
+    model, tensors = keras_model(), load_file(folder / "model.safetensors")
+    for layer in model.layers[1:]:
+        for weight in layer.weights:
+            path = weight.name.partition(":")[0].split("/")
+            weight.assign(tensors["embedding/embeddings" if path[-1] == "embeddings" else "/".join(path[-2:])])
     return model
 
 

@@ -136,13 +136,13 @@ KERAS_PEERS = {"f32": ["keras", "keras_function", "keras_xla"]}
 
 
 def run_keras(options):
-    checkout = environment.keras_checkout()
-    if checkout is None:
-        report.write("keras", f"Not measured: {environment.KERAS_REPOSITORY} cannot be reached, and KERAS_LINFORMER "
-                              "names no checkout of it.")
+    source = environment.keras_source()
+    if source is None:
+        report.write("keras", f"Not measured: {environment.KERAS_REPOSITORY} cannot be cloned; KERAS_PY=PATH names its "
+                              "linformer/attention.py.")
         return
     began = report.heading(options.command)
-    more = {"KERAS_LINFORMER": str(checkout.resolve())}
+    more = {"KERAS_PY": str(source)}
     folder = environment.model("keras", more)
     generator = random.Random(1)
     path = environment.BENCH / "input.raw"

@@ -31,7 +31,8 @@ class Server:
         self.log = open(environment.log(f"server_{name}"), "w")
         began = time.perf_counter()
         self.process = subprocess.Popen(command(self.port), stdout=self.log, stderr=self.log,
-                                        env=workers.clean_environment(more_environment))
+                                        env=workers.clean_environment(more_environment),
+                                        preexec_fn=workers.die_with_parent)
         while not self.answers():
             if self.process.poll() is not None or time.perf_counter() - began > START_LIMIT_S:
                 self.close()

@@ -3,6 +3,7 @@
 Other work on a machine comes and goes, so programs that are measured one after another aren't comparable. Here each
 round gives every worker a short slice, in an order that moves on from round to round, and a ratio is the median of the
 ratios within rounds. A worker that is not at work is stopped (SIGSTOP), so that its threads cannot spin."""
+import ctypes
 import os
 import signal
 import statistics
@@ -26,6 +27,14 @@ def clean_environment(more=()):
     return kept | dict(more)
 
 
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent():
+    """For a child to call first: it ends however its parent ends, also when it is stopped and could not see that."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class WorkerFailed(Exception):
     pass
 
@@ -37,7 +46,7 @@ class Worker:
         self.name, self.log = name, open(log, "w")
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
-            env=clean_environment(environment))
+            env=clean_environment(environment), preexec_fn=die_with_parent)
         try:  # when memory ends, this is what should go
             with open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
                 file.write("1000")

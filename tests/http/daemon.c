@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -63,6 +64,7 @@ static void run_daemon(int log, char **arguments)
         descriptors.rlim_cur = descriptors.rlim_max;
         setrlimit(RLIMIT_NOFILE, &descriptors);
     }
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that fails leaves no daemon behind */
     dup2(log, STDERR_FILENO);
     execv(arguments[0], arguments);
     perror(arguments[0]);

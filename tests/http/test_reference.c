@@ -1,40 +1,25 @@
-/* The reference cases through the running daemon, all models in one: LMs through /logits, with ids; the encoders, which
- * take floats, through /embed_all. Outputs within 1e-5 of what the library computed. */
-#include "tests/http/daemon.h"
-#include "weights/weights.h"
+/* Every reference case through one running daemon: each call through /v2, with binary tensors, inputs and outputs as
+ * the case stores them; and calls of one input through the native routes as well, in JSON. Outputs within 1e-5 of what
+ * the library computed. */
+#include "tests/http/infer.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CASES_FOLDER "tests/reference"
-#define MAX_CASES 32
-#define FEWEST_CASES 10
+#define FEWEST_CALLS 150    /* of all cases, through /v2 */
+#define FEWEST_LOGITS 40    /* calls through /logits */
+#define FEWEST_EMBED_ALL 20 /* and through /embed_all */
 #define TOLERANCE 1e-5
 
 static struct daemon *the_daemon;
-static struct dirent **entries;
-static int n_entries;
-static char models[MAX_CASES][512];
-
-/* Classes with one input; those with a second, like LinformerSelfAttention's context, need /v2. */
-static int is_case(const struct dirent *entry)
-{
-    return strncmp(entry->d_name, "linformer_lm", 12) == 0 || strncmp(entry->d_name, "linformer_encoder", 17) == 0 ||
-           strncmp(entry->d_name, "linear_attention_lm_linformer", 29) == 0;
-}
+static struct cases cases;
+static int n_calls, n_logits, n_embed_all; /* that were compared */
 
 static int start(void **state)
 {
     (void)state;
-    const char *arguments[2 * MAX_CASES + 1] = {NULL};
-    for (int i = 0; i < n_entries; i++) {
-        snprintf(models[i], sizeof models[i], CASES_FOLDER "/%s", entries[i]->d_name);
-        arguments[2 * i] = "--model";
-        arguments[2 * i + 1] = models[i];
-    }
-    the_daemon = daemon_start(arguments);
+    the_daemon = daemon_start(ARGUMENTS("--model", CASES_FOLDER, "--max-batch-tokens", "512"));
     return 0;
 }
 
@@ -44,6 +29,28 @@ static int stop(void **state)
     daemon_stop(the_daemon);
     return 0;
 }
+
+/* ---- /v2 ---- */
+
+/* Returns how many there are. */
+static int compare_calls(const char *name, const struct weights *calls)
+{
+    int index = 0;
+    struct infer_body body;
+
+    for (; (body = case_body(calls, index)).bytes; index++) {
+        struct infer_answer answer = infer_send(the_daemon, name, &body);
+
+        print_message("%s call %d: relative L2 error %.2g\n", name, index,
+                      case_compare(calls, index, &answer, TOLERANCE));
+        infer_answer_free(&answer);
+        infer_body_free(&body);
+    }
+    assert_true(index > 0);
+    return index;
+}
+
+/* ---- Native routes ---- */
 
 /* (n, columns) of a tensor (batch, n, columns), or (n) of (batch, n), as JSON. */
 static json_t *rows_of(const struct weights_tensor *tensor, int64_t sequence)
@@ -107,53 +114,77 @@ static double relative_l2(const json_t *answer, const struct weights_tensor *out
     return sqrt(difference / norm);
 }
 
-static const struct weights_tensor *call_tensor(const struct weights *calls, int index, const char *name)
+/* What the native routes can ask: one input of ids or rows, one output. NULL: not this call. */
+static const struct weights_tensor *only_input(const struct weights *calls, int index)
 {
-    char full[64];
-    snprintf(full, sizeof full, "%d/%s", index, name);
-    return weights_find(calls, full);
+    struct infer_tensor tensors[8];
+    char name[64];
+
+    if (case_tensors(calls, index, "out", tensors, LENGTH(tensors)) != 1 || strcmp(tensors[0].name, "output") != 0 ||
+        case_tensors(calls, index, "in", tensors, LENGTH(tensors)) != 1)
+        return NULL;
+    snprintf(name, sizeof name, "%d/in/%s", index, tensors[0].name);
+    return weights_find(calls, name);
+}
+
+/* The library's output is that of /logits, or, where the model has none, of /embed_all. */
+static void compare_native(const char *name, const struct weights *calls, int index, const struct weights_tensor *x)
+{
+    json_t *request = request_for(name, x);
+    char *body = json_dumps(request, JSON_COMPACT | JSON_REAL_PRECISION(9)), output[32];
+    struct answer answer = daemon_post(the_daemon, "/logits", body);
+    bool logits = answer.status == 200;
+
+    if (!logits) {
+        expect_failure_answer(&answer, 422, "Validation", "has no logits");
+        answer = daemon_post(the_daemon, "/embed_all", body);
+    }
+    if (answer.status != 200)
+        fail_msg("%s: %ld %s", name, answer.status, answer.body);
+    snprintf(output, sizeof output, "%d/out/output", index);
+    double distance = relative_l2(answer.json, weights_find(calls, output), logits);
+    print_message("%s call %d, native: relative L2 error %.2g\n", name, index, distance);
+    assert_true(distance <= TOLERANCE);
+    n_logits += logits;
+    n_embed_all += !logits;
+    answer_free(&answer);
+    json_decref(request);
+    free(body);
 }
 
 static void compare_case(void **state)
 {
     const char *name = *state;
-    char path[512];
-    struct weights *calls;
-    struct error error;
-    snprintf(path, sizeof path, CASES_FOLDER "/%s/calls.safetensors", name);
-    if (weights_open(path, &calls, &error) != 0)
-        fail_msg("%s", error.message);
-    int index = 0;
-    const struct weights_tensor *x;
-    for (; (x = call_tensor(calls, index, "in/x")); index++) {
-        bool logits = x->dtype == WEIGHTS_I64;
-        json_t *request = request_for(name, x);
-        char *body = json_dumps(request, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        json_t *answer = daemon_post_json(the_daemon, logits ? "/logits" : "/embed_all", body);
-        double distance = relative_l2(answer, call_tensor(calls, index, "out/output"), logits);
-        print_message("%s call %d: relative L2 error %.2g\n", name, index, distance);
-        assert_true(distance <= TOLERANCE);
-        json_decref(answer);
-        json_decref(request);
-        free(body);
+    struct weights *calls = case_calls(name);
+    int count = compare_calls(name, calls);
+
+    n_calls += count;
+    for (int index = 0; index < count; index++) {
+        const struct weights_tensor *x = only_input(calls, index);
+
+        if (x)
+            compare_native(name, calls, index, x);
     }
-    assert_true(index > 0);
     weights_close(calls);
+}
+
+static void enough_was_compared(void **state)
+{
+    (void)state;
+    print_message("%d calls through /v2, %d through /logits, %d through /embed_all\n", n_calls, n_logits, n_embed_all);
+    assert_true(n_calls >= FEWEST_CALLS && n_logits >= FEWEST_LOGITS && n_embed_all >= FEWEST_EMBED_ALL);
 }
 
 int main(void)
 {
-    struct CMUnitTest tests[MAX_CASES];
-    n_entries = scandir(CASES_FOLDER, &entries, is_case, alphasort);
-    if (n_entries < FEWEST_CASES || n_entries > MAX_CASES) {
-        fprintf(stderr, "%d cases in " CASES_FOLDER ": run from the root of the repository\n", n_entries);
-        return 1;
-    }
-    for (int i = 0; i < n_entries; i++)
-        tests[i] = (struct CMUnitTest){entries[i]->d_name, compare_case, NULL, NULL, entries[i]->d_name};
-    int failed = _cmocka_run_group_tests("reference cases over HTTP", tests, (size_t)n_entries, start, stop);
-    for (int i = 0; i < n_entries; i++)
-        free(entries[i]);
-    free(entries);
+    cases = cases_find();
+    struct CMUnitTest *tests = calloc(cases.count + 1, sizeof *tests);
+
+    for (size_t i = 0; i < cases.count; i++)
+        tests[i] = (struct CMUnitTest){cases.names[i], compare_case, NULL, NULL, cases.names[i]};
+    tests[cases.count] = (struct CMUnitTest)cmocka_unit_test(enough_was_compared);
+    int failed = _cmocka_run_group_tests("reference cases over HTTP", tests, cases.count + 1, start, stop);
+    free(tests);
+    cases_free(&cases);
     return failed;
 }

@@ -1,0 +1,252 @@
+/* Checkpoints as they come: in half precision, BF16 and F64 they are served as the same numbers in F32 are; damaged
+ * ones, and those of another model, keep the daemon from starting, and it says which tensor and what of it. */
+#include "tests/http/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define TOLERANCE 1e-5
+
+/* ---- Number formats: every reference case ---- */
+
+/* Each case as <case>, in `dtype`, and as <case>.rounded, F32 with the values that are left in `dtype`. */
+static void write_cases(const struct cases *cases, enum weights_dtype dtype, const char *folder)
+{
+    char path[512];
+
+    for (size_t i = 0; i < cases->count; i++) {
+        for (int round = 0; round < 2; round++) {
+            struct checkpoint checkpoint = checkpoint_read(cases->names[i]);
+
+            if (!round)
+                checkpoint_convert(&checkpoint, dtype);
+            else if (dtype != WEIGHTS_F64) /* which rounds to what was there */
+                checkpoint_round(&checkpoint, dtype);
+            snprintf(path, sizeof path, "%s/%s%s", folder, cases->names[i], round ? ".rounded" : "");
+            checkpoint_write(&checkpoint, path, 0);
+            checkpoint_free(&checkpoint);
+        }
+    }
+}
+
+/* The same bits from both models; only F64 leaves the library's outputs as they are. */
+static void compare_case(const struct daemon *daemon, const char *name, enum weights_dtype dtype)
+{
+    struct weights *calls = case_calls(name);
+    struct infer_body body;
+    char rounded_name[256];
+    double distance = 0;
+
+    snprintf(rounded_name, sizeof rounded_name, "%s.rounded", name);
+    for (int index = 0; (body = case_body(calls, index)).bytes; index++) {
+        struct infer_answer stored = infer_send(daemon, name, &body);
+        struct infer_answer rounded = infer_send(daemon, rounded_name, &body);
+
+        assert_int_equal(stored.length, rounded.length);
+        assert_memory_equal(stored.bytes, rounded.bytes, stored.length);
+        double found = case_compare(calls, index, &stored, dtype == WEIGHTS_F64 ? TOLERANCE : 0.5);
+        distance = found > distance ? found : distance;
+        infer_answer_free(&rounded);
+        infer_answer_free(&stored);
+        infer_body_free(&body);
+    }
+    if (dtype != WEIGHTS_F64)
+        assert_true(distance > TOLERANCE); /* or nothing was rounded */
+    print_message("%s in %s: relative L2 distance from the library in F32 %.2g\n", name, weights_dtype_name(dtype),
+                  distance);
+    weights_close(calls);
+}
+
+static void serve_as(enum weights_dtype dtype)
+{
+    struct cases cases = cases_find();
+    char *folder = folder_make();
+
+    write_cases(&cases, dtype, folder);
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "512"));
+    for (size_t i = 0; i < cases.count; i++)
+        compare_case(daemon, cases.names[i], dtype);
+    daemon_stop(daemon);
+    folder_remove(folder);
+    free(folder);
+    cases_free(&cases);
+}
+
+static void half_precision_is_served(void **state)
+{
+    (void)state;
+    serve_as(WEIGHTS_F16);
+}
+
+static void bf16_is_served(void **state)
+{
+    (void)state;
+    serve_as(WEIGHTS_BF16);
+}
+
+static void f64_is_served(void **state)
+{
+    (void)state;
+    serve_as(WEIGHTS_F64);
+}
+
+/* ---- What is not as the class has it: a model of each library ---- */
+
+/* A tensor of each whose sizes the class's arguments say; the first two are different ones. */
+static const struct model {
+    const char *name, *tensor;
+} models[] = {
+    {"linformer_lm", "linformer.net.layers.0.0.fn.proj_k"},
+    {"linear_attention_lm_causal", "out.weight"},
+    {"linear_attention_encoder_decoder", "dec.out.weight"},
+    {"linformer_pytorch_share_none", "seq.0.fn.heads.1.E.weight"},
+    {"linear_multihead_attention_default", "f_proj_weight"},
+    {"keras_default", "attention_output/kernel"},
+};
+
+enum damage { MISSING, RENAMED, TRANSPOSED, TRUNCATED, SURPLUS, INTEGERS, CUT, DAMAGES };
+
+static void transpose(struct checkpoint_tensor *tensor)
+{
+    int64_t rows = tensor->shape[0];
+
+    tensor->shape[0] = tensor->shape[1];
+    tensor->shape[1] = rows;
+}
+
+static void damage(struct checkpoint *checkpoint, const struct model *model, enum damage damage)
+{
+    struct checkpoint_tensor *tensor = checkpoint_tensor(checkpoint, model->tensor);
+
+    switch (damage) {
+    case MISSING:
+        checkpoint_remove(checkpoint, model->tensor);
+        break;
+    case RENAMED:
+        tensor->name = realloc(tensor->name, strlen(model->tensor) + 2);
+        strcat(tensor->name, "_");
+        break;
+    case TRANSPOSED:
+        transpose(tensor);
+        break;
+    case TRUNCATED:
+        tensor->bytes -= tensor->bytes / (size_t)tensor->shape[0];
+        tensor->shape[0]--;
+        break;
+    case SURPLUS:
+        checkpoint_add(checkpoint, "further.weight", 3);
+        break;
+    case INTEGERS:
+        tensor->dtype = WEIGHTS_I32;
+        break;
+    case CUT:
+    case DAMAGES:
+        break;
+    }
+}
+
+/* What the message must contain; ends with "". The log escapes quotes. `shape`: as the class has it. */
+static void expected_words(const struct model *model, enum damage damage, int rank, const int64_t *shape,
+                           char words[4][128])
+{
+    int64_t changed[WEIGHTS_MAX_RANK];
+    char expected[64], found[64];
+
+    memcpy(changed, shape, sizeof changed);
+    changed[0] = damage == TRANSPOSED ? shape[1] : shape[0] - 1;
+    changed[1] = damage == TRANSPOSED ? shape[0] : shape[1];
+    weights_shape_text(rank, shape, expected, sizeof expected);
+    weights_shape_text(rank, changed, found, sizeof found);
+    memset(words, 0, 4 * sizeof *words);
+    snprintf(words[0], sizeof *words, "tensor \\\"%s\\\"", damage == SURPLUS ? "further.weight" : model->tensor);
+    switch (damage) {
+    case MISSING:
+    case RENAMED:
+        snprintf(words[1], sizeof *words, "%s is missing", expected);
+        break;
+    case TRANSPOSED:
+    case TRUNCATED:
+        snprintf(words[1], sizeof *words, "expected shape %s", expected);
+        snprintf(words[2], sizeof *words, "found %s", found);
+        break;
+    case SURPLUS:
+        snprintf(words[1], sizeof *words, "[3] is surplus");
+        break;
+    case INTEGERS:
+        snprintf(words[1], sizeof *words, "expected dtype F32, F16, BF16 or F64");
+        snprintf(words[2], sizeof *words, "found I32");
+        break;
+    case CUT:
+    case DAMAGES:
+        snprintf(words[0], sizeof *words, "tensor '");
+        snprintf(words[1], sizeof *words, "end beyond the file, which has ");
+        break;
+    }
+}
+
+/* Runs the daemon on the folder, to its end. The test frees what it said. */
+static char *refusal(const char *folder)
+{
+    const char *binary = getenv("LINFORMERD");
+    char command[1024], *log = calloc(1, 8192);
+
+    snprintf(command, sizeof command, "%s --port 0 --model %s 2>&1", binary ? binary : "build/linformerd", folder);
+    FILE *pipe = popen(command, "r");
+    assert_true(pipe && log);
+    log[fread(log, 1, 8191, pipe)] = '\0';
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    return log;
+}
+
+static void refuse(const struct model *model, enum damage kind, const char *parent)
+{
+    struct checkpoint checkpoint = checkpoint_read(model->name);
+    const struct checkpoint_tensor *tensor = checkpoint_tensor(&checkpoint, model->tensor);
+    int64_t shape[WEIGHTS_MAX_RANK];
+    int rank = tensor->rank;
+    char folder[512], file[600], words[4][128];
+
+    memcpy(shape, tensor->shape, sizeof shape);
+    damage(&checkpoint, model, kind);
+    snprintf(folder, sizeof folder, "%s/%s-%d", parent, model->name, kind);
+    snprintf(file, sizeof file, "%s/model.safetensors", folder);
+    checkpoint_write(&checkpoint, folder, kind == CUT ? 6 : 0);
+    checkpoint_free(&checkpoint);
+    char *log = refusal(folder);
+    expected_words(model, kind, rank, shape, words);
+    if (!strstr(log, file))
+        fail_msg("%s is not in: %s", file, log);
+    for (int i = 0; words[i][0]; i++) {
+        if (!strstr(log, words[i]))
+            fail_msg("%s, damage %d: \"%s\" is not in: %s", model->name, kind, words[i], log);
+    }
+    free(log);
+}
+
+static void what_is_not_the_class_s_is_named(void **state)
+{
+    char *parent = folder_make();
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(models); i++) {
+        for (int kind = 0; kind < DAMAGES; kind++)
+            refuse(&models[i], (enum damage)kind, parent);
+    }
+    folder_remove(parent);
+    free(parent);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(half_precision_is_served),
+        cmocka_unit_test(bf16_is_served),
+        cmocka_unit_test(f64_is_served),
+        cmocka_unit_test(what_is_not_the_class_s_is_named),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
