@@ -126,7 +126,7 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 # only, and what has several threads under the thread sanitizer.
 CONCURRENT = $(HTTP) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS)))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
-SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/image/test_*.sh)
+SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/image/test_*.sh)
 
 programs: all $(HTTP) $(FAKES) $(ORDINARY) $(call programs,$(BENCHES))
 programs-corpora: programs $(REPLAYS)

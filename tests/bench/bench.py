@@ -16,35 +16,30 @@ import part_server
 import report
 
 
-def run_script(path, name):
-    """A part whose tables are what a program prints."""
+def run_programs(name, *commands):
+    """A part whose tables are what programs print."""
     def run(options):
-        began = report.heading(options.command)
-        process = subprocess.run([path], cwd=environment.ROOT, capture_output=True, text=True,
-                                 env=os.environ | {"BUILD": str(environment.BUILD)})
-        sys.stderr.write(process.stderr)
-        if process.returncode != 0:
-            raise RuntimeError(f"{path} failed with status {process.returncode}")
-        report.write(name, f"{began}\n```\n{process.stdout.rstrip()}\n```")
+        began, printed = report.heading(options.command), []
+        for command in commands:
+            process = subprocess.run(command, cwd=environment.ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | {
+                "BUILD": str(environment.BUILD), "LINFORMERD": str(environment.LINFORMERD)})
+            if process.returncode != 0:
+                raise RuntimeError(f"{command[0]} failed with status {process.returncode}")
+            printed.append(process.stdout.rstrip())
+        report.write(name, f"{began}\n```\n" + "\n\n".join(printed) + "\n```")
     return run
 
 
-def run_load(options):
-    began = report.heading(options.command)
-    text = ""
-    for name in ("embed", "logits", "mixed"):
-        script = environment.ROOT / "tests" / "load" / f"{name}.sh"
-        text += subprocess.run([script], cwd=environment.ROOT, capture_output=True, text=True, check=True,
-                               env=os.environ | {"LINFORMERD": str(environment.LINFORMERD)}).stdout
-    report.write("load", f"{began}\n```\n{text.rstrip()}\n```")
-
-
 def parts():
-    """By name, in the order in which they run. A script beside this file is a part of its own."""
-    found = {"rates": run_script(environment.program("engine"), "rates"), "engine": part_engine.run,
-             "keras": part_engine.run_keras, "server": part_server.run, "growth": part_growth.run, "load": run_load}
+    """By name, in the order in which they run. A script beside this file, unless it is a test, is a part of its own."""
+    engine, load = environment.program("engine"), environment.ROOT / "tests" / "load"
+    found = {"rates": run_programs("rates", [engine, "12", "1", "f32"], [engine, "12", "1", "bf16"]),
+             "engine": part_engine.run, "keras": part_engine.run_keras, "server": part_server.run,
+             "growth": part_growth.run,
+             "load": run_programs("load", *([load / f"{script}.sh"] for script in ("embed", "logits", "mixed")))}
     for script in sorted(environment.FOLDER.glob("*.sh")):
-        found[script.stem] = run_script(script, script.stem)
+        if not script.stem.startswith("test_"):
+            found[script.stem] = run_programs(script.stem, [script])
     return found
 
 
