@@ -10,6 +10,7 @@ part in its projection of keys and values, and a vector depends on what else was
 batching this library's models. equal: only sequences of one length share a batch, so that vectors are the library's
 own."""
 import asyncio
+import concurrent.futures
 import contextlib
 import json
 import pathlib
@@ -48,6 +49,7 @@ class Batcher:
     def __init__(self, embedder, only_equal):
         self.embedder, self.only_equal = embedder, only_equal
         self.waiting, self.arrived = [], asyncio.Event()
+        self.thread = concurrent.futures.ThreadPoolExecutor(1)  # one, or each would have OpenMP threads of its own
 
     async def embed(self, ids):
         answer = asyncio.get_running_loop().create_future()
@@ -71,7 +73,8 @@ class Batcher:
                 await asyncio.sleep(MAX_WAIT_S)
             batch = self.take()
             try:
-                vectors = await asyncio.to_thread(self.embedder.embed, [ids for ids, _ in batch])
+                vectors = await asyncio.get_running_loop().run_in_executor(
+                    self.thread, self.embedder.embed, [ids for ids, _ in batch])
                 for (_, answer), vector in zip(batch, vectors):
                     answer.set_result(vector)
             except Exception as error:

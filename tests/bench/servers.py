@@ -47,8 +47,10 @@ class Server:
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(request, timeout=START_LIMIT_S) as answer:
                 return len(json.load(answer)) == 1
-        except urllib.error.HTTPError:
-            raise
+        except urllib.error.HTTPError as error:
+            if error.code != 503:  # that is: not yet
+                raise
+            return False
         except OSError:
             return False
 
