@@ -56,6 +56,35 @@ static int threads_for(const struct cpu_run *run, int64_t tasks)
     return tasks > 1 ? run->threads : 1;
 }
 
+bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = run->batch->layouts[step->only.axis].starts + item;
+    int64_t rows = starts[1] - starts[0];
+    return step->only.least <= rows && rows <= step->only.most;
+}
+
+/* Whether the step computes an item that has rows in [first, first + rows) of x. */
+static bool selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = layout_of(run, step->x)->starts;
+    int64_t item = 0, behind = run->batch->n_items;
+    while (behind - item > 1) { /* the last item that begins at `first` or before */
+        int64_t middle = (item + behind) / 2;
+        if (starts[middle] <= first)
+            item = middle;
+        else
+            behind = middle;
+    }
+    for (; item < run->batch->n_items && starts[item] < first + rows; item++)
+        if (cpu_selects(run, step, item))
+            return true;
+    return false;
+}
+
 /* ---- On rows ---- */
 
 static void embed(const struct cpu_run *run, const struct plan_step *step)
@@ -207,10 +236,14 @@ static void linear(const struct cpu_run *run, const struct plan_step *step)
     float *y = floats_of(run, step->y);
     int64_t rows = rows_of(run, step->x), depth = weight->columns, columns = weight->rows;
     int64_t panels = tasks_for(columns, PRODUCTS_PANEL), tasks = tasks_for(rows, PLAN_ROW_BLOCK) * panels;
+    if (!selects_rows(run, step, 0, rows))
+        return;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t row = t / panels * PLAN_ROW_BLOCK, column = t % panels * PRODUCTS_PANEL;
         int64_t width = least(PRODUCTS_PANEL, columns - column);
+        if (!selects_rows(run, step, row, PLAN_ROW_BLOCK))
+            continue;
         float *tile = y + row * columns + column;
         products_linear_tile(run->products, width, depth, x + row * depth, depth, weight->data + column * depth, tile,
                              columns);
