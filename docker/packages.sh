@@ -23,6 +23,7 @@ test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
 test  curl                                     load scripts
 bench wrk                                      HTTP load
 clients python3-venv                           clients from PyPI
+libraries git                                  clones the two libraries that are not on PyPI
 fuzz  clang                                    libFuzzer
 fuzz  libclang-rt-dev                          its sanitizers
 fuzz  libomp-dev                               its OpenMP
