@@ -1,5 +1,5 @@
 # linformerd. `make help` lists the targets; README.md says more about each.
-# Variables: CC CFLAGS LDFLAGS BUILD SANITIZE=address|thread|fuzzer ARGS PREFIX DESTDIR FUZZ_SECONDS V=1
+# Variables: CC CFLAGS LDFLAGS BUILD SANITIZE=address|thread|fuzzer ARGS PREFIX DESTDIR FUZZ_SECONDS COUNT SEED V=1
 CFLAGS       ?= -O2 -g
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -158,6 +158,11 @@ test-clients: ## runs tritonclient and openai from PyPI against the daemon (netw
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/run.sh tests/clients/test_clients.sh
 
+test-libraries: ## runs COUNT (300) random models of the Python libraries against the daemon; SEED=… repeats a run
+	@docker/packages.sh build clients libraries
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/libraries/test_libraries.sh $(COUNT:%=--count=%) $(SEED:%=--seed=%) $(ARGS)
+
 test-image: ## installs what it needs, builds docker/Dockerfile and runs its image (root)
 	@docker/packages.sh image
 	@BUILD=$(BUILD) tests/run.sh tests/image/test_image.sh
@@ -195,11 +200,11 @@ clean: ## removes everything built
 	rm -rf $(BUILD)
 
 help: ## shows this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 FORCE:
-.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-clients test-image \
-    test-fresh run bench bench-million format install clean help FORCE
+.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-clients \
+    test-libraries test-image test-fresh run bench bench-million format install clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -73,16 +73,16 @@ WRAPPERS = {
     "OptimizedModule": ("_orig_mod", None),
 }
 
-# Kinds of arguments: of training alone (and all with "dropout" in their names), not in config.json, those of Keras'
-# base class, true or false though no default tells, integers from 0 and from anywhere (others are from 1), and names.
-TRAINING = {"ff_chunks", "pkm_num_keys", "bucket_size", "name", "trainable", "dtype", "kernel_initializer",
+# Kinds of arguments: of training alone, not in config.json (MHAttention's tensors are in the state_dict), of Keras' base
+# class, true or false though no default tells, integers from 0 and from anywhere (others are from 1), and names.
+TRAINING = {"pkm_num_keys", "bucket_size", "name", "trainable", "dtype", "kernel_initializer",
             "bias_initializer", "kernel_regularizer", "bias_regularizer", "activity_regularizer", "kernel_constraint",
             "bias_constraint"}
 MODULES = {"E_proj", "F_proj"}
 KERAS_LAYER = {"name", "trainable", "dtype"}
 FLAGS = {"full_attention", "causal_mask"}
-FROM_ZERO = ("depth", "k_reduce_by_layer", "n_local_attn_heads", "blindspot_size", "padding")
-FROM_ANYWHERE = {"pkm_layers", "attention_axes"}
+FROM_ZERO = ("depth", "n_local_attn_heads", "blindspot_size", "padding", "value_dim", "projection_dim")
+FROM_ANYWHERE = ("pkm_layers", "attention_axes", "k_reduce_by_layer")
 CHOICES = {
     "parameter_sharing": ["none", "headwise", "kv", "layerwise"],
     "method": ["learnable", "convolution", "no_params"],
@@ -240,7 +240,7 @@ def check_arguments(architecture, cls, kwargs):
         where = f"{architecture}: argument {name}"
         if name not in parameters and not (architecture == KERAS and name in KERAS_LAYER):
             refuse(f'{architecture}: unknown argument "{name}"; the class has {", ".join(parameters)}')
-        if name in TRAINING or "dropout" in name:
+        if name in TRAINING:
             with contextlib.suppress(ValueError):  # of a regularizer, say: it changes nothing
                 checked[name] = plain(value, where)
         elif isinstance(parameters[name], bool) or name in FLAGS:
@@ -262,9 +262,11 @@ def check_value(where, name, value):
     choices = CHOICES.get(name[4:] if name.startswith(("enc_", "dec_")) else name)
     if choices and value not in choices:
         refuse(f"{where}: expected one of {choices}, found {value!r}")
+    if "dropout" in name:
+        return +value if isinstance(value, (int, float)) and 0 <= value <= 1 else refuse(f"{where}: expected 0 to 1")
     if isinstance(value, str) or value is None:
         return value
-    least = -math.inf if name in FROM_ANYWHERE else 0 if name.endswith(FROM_ZERO) else 1
+    least = -(2**31) if name.endswith(FROM_ANYWHERE) else 0 if name.endswith(FROM_ZERO) else 1
     if value != int(value) or not least <= value < 2**31:
         refuse(f"{where}: expected an integer from {least} to {2**31 - 1}, found {value!r}")
     return int(value)
@@ -387,8 +389,9 @@ def pytorch_faults(a):
     yield (causal and not a["full_attention"] and any(k != dim_k for k in rows),
            f"causal: the mask is for {dim_k} rows of keys, the layers have {rows}")
     yield "num_tokens" in a and (a["emb_dim"] or a["channels"]) % 2, "sinusoids come in pairs: the width must be even"
-    yield a.get("ff_intermediate") and depth > 1 and not a["include_ff"], "ff_intermediate needs include_ff"
-    yield a["decoder_mode"] and a["checkpoint_level"] != "C0", "checkpoint_level other than C0 takes no embeddings"
+    yield (a.get("ff_intermediate") not in (None, a["channels"]) and depth > 1 and not a["include_ff"],
+           "ff_intermediate needs include_ff")
+    yield "depth" in a and a["decoder_mode"] and a["checkpoint_level"] != "C0", "checkpoint_level other than C0 takes no embeddings"
 
 
 # ---- The class made again, to see that the kwargs are the model's ---------------------------------------------------
@@ -465,9 +468,10 @@ def compare_tensors(architecture, made, tensors):
         if expected != found:
             refuse(f'{architecture}: tensor "{name}": these kwargs give {expected}, the model has {found}')
     for name, tensor in made.items():
-        shared = tensors[first.setdefault(id(tensor), name)]
-        if shared is not tensors[name] and not sys.modules["torch"].equal(shared.cpu(), tensors[name].cpu()):
+        one, other = tensors[first.setdefault(id(tensor), name)], tensors[name]
+        if one is not other and (one.dtype != other.dtype or not sys.modules["torch"].equal(one.cpu(), other.cpu())):
             refuse(f'{architecture}: tensor "{name}" differs from "{first[id(tensor)]}", but the class shares one')
+        tensors[name] = one  # on a GPU each head has a copy of E and F
 
 
 # ---- Files ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ cannot run is skipped by name. So are the two classes that are files and no pack
 KUIXU_PY and KERAS_PY: linear_multihead_attention.py of https://github.com/kuixu/Linear-Multihead-Attention and
 linformer/attention.py of https://github.com/dholland42/linformer."""
 import argparse
-import importlib
+import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-import unittest
+import unittest.mock
 import urllib.request
 
 import numpy as np
@@ -224,6 +225,12 @@ def linformer_pytorch_classes():
             _, header = agrees(shaken(lib.LinformerLM(**kwargs)), kwargs, {"tensor": ids(2, 32)})
             stored = [name for name in header if re.search(r"\.[EF](\.weight)?$", name)]
             assert len(stored) == {"none": 12, "headwise": 4, "kv": 2, "layerwise": 1}[sharing], stored
+    model = shaken(lib.LinformerLM(**kwargs))  # layerwise, no_params
+    for part in model.modules():
+        if type(part).__name__ == "LinearAttentionHead":  # as forward() on a GPU leaves them
+            part.E, part.F = part.E.clone(), part.F.clone()
+    _, header = agrees(model, kwargs, {"tensor": ids(2, 32)})
+    assert [name for name in header if re.search(r"\.[EF]$", name)] == ["linformer.fn.seq.0.fn.heads.0.E"]
     kwargs = dict(PYTORCH, decoder_mode=True, causal=True)
     agrees(shaken(lib.Linformer(**kwargs)), kwargs, {"tensor": rows(2, 32, 24), "embeddings": rows(2, 32, 24)})
     sides = dict(num_tokens=50, input_size=32, channels=24, dim_k=8, dim_ff=40, nhead=3)
@@ -386,6 +393,7 @@ def kwargs_that_are_not_the_models():
         ("argument dim: expected an integer from 1", dict(kwargs, dim=0)),
         ("argument dim: expected an integer from 1", dict(kwargs, dim=24.5)),
         ("argument share_kv: expected true or false", dict(kwargs, share_kv="yes")),
+        ("argument dropout: expected 0 to 1", dict(kwargs, dropout=2)),
         ("argument dim: .* has no place", dict(kwargs, dim=object())),
         ("kwargs: expected a dict", None),
     ):
@@ -564,6 +572,10 @@ def whole_folders_or_none():
         refused("wrong", lambda: exporter.write_folder(parent / "mine", "new", broken, False))
         assert (parent / "mine/model.safetensors").read_bytes() == before
         assert (parent / "mine/config.json").read_text() == "old"
+        with unittest.mock.patch.object(pathlib.Path, "replace", side_effect=InterruptedError):  # as if killed there
+            with contextlib.suppress(InterruptedError):
+                exporter.write_folder(parent / "mine", "new", {"a": np.zeros(3)}, False)
+        assert not (parent / "mine/config.json").exists()
         exporter.write_folder(parent / "mine", "new", {"a": np.zeros(3)}, False)
         assert (parent / "mine/config.json").read_text() == "new"
         assert list(read_safetensors(parent / "mine/model.safetensors")[0]) == ["a"]
