@@ -14,16 +14,8 @@ BUILD=${BUILD:-build}
 LINFORMERD=${LINFORMERD:-$BUILD/linformerd}
 work=$(mktemp -d)
 daemons=()
-trap 'end; rm -rf "$work"' EXIT
+trap 'kill "${daemons[@]}" 2>/dev/null && wait; rm -rf "$work"' EXIT
 trap 'exit 1' PIPE HUP INT TERM
-
-end() {
-    local daemon
-    for daemon in "${daemons[@]}"; do
-        { kill "$daemon" && wait "$daemon"; } 2>/dev/null || true
-    done
-    daemons=()
-}
 
 # start NAME ROWS: writes the model and starts a daemon for it; sets `url` and `daemon`.
 start() {
