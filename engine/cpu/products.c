@@ -89,11 +89,10 @@ int products_open(enum instruction_set set, const char *provider, bool bf16, int
     return -1;
 }
 
+/* The libraries stay loaded: threads have storage of theirs. */
 void products_close(struct products *products)
 {
     onednn_close(products->onednn);
-    if (products->library)
-        dlclose(products->library);
     products->onednn = NULL;
     products->library = NULL;
 }

@@ -163,7 +163,6 @@ static void free_shape(struct onednn *onednn, struct shape *shape)
     free(shape);
 }
 
-/* The library stays loaded: its threads' storage outlives it badly, and opening it again is cheap. */
 void onednn_close(struct onednn *onednn)
 {
     if (!onednn)
