@@ -409,6 +409,9 @@ def kwargs_that_are_not_the_models():
     refused("global_attn_fn", lambda: export(linear.LinearAttentionTransformer(**causal), LINEAR, "no"))
     refused("pad_to_multiple: these kwargs give 4, the model has 1",
             lambda: export(linear.LinearAttentionTransformer(**causal), dict(causal, blindspot_size=4), "no"))
+    windowless = dict(LINEAR, local_attn_window_size=None)
+    refused("local_attn_window_size: expected a value, found None",
+            lambda: export(linear.LinearAttentionTransformer(**windowless), windowless, "no"))
     relu = dict(PYTORCH, activation="relu")
     refused("activation: these kwargs give 'gelu'", lambda: export(pytorch.Linformer(**relu), PYTORCH, "no"))
     refused("causal_mask", lambda: export(pytorch.Linformer(**PYTORCH), dict(PYTORCH, causal=True), "no"))
