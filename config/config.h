@@ -111,6 +111,7 @@ struct settings {
     char *device;         /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
     char *dtype;          /* auto, f32, tf32, bf16, f16 */
     char *kernels;        /* of the CPU engine: auto, avx512, avx2, baseline */
+    char *products;       /* of the CPU engine: auto, onednn, openblas */
     int64_t threads;      /* of the CPU engine; 0: one a core this process may use */
     int64_t http_threads; /* of libmicrohttpd */
     int64_t max_batch_tokens;

@@ -135,21 +135,14 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
     return 0;
 }
 
-void plan_drop_weight_data(struct plan *plan)
-{
-    for (int i = 0; i < plan->n_weights; i++) {
-        free(plan->weights[i].data);
-        plan->weights[i].data = NULL;
-    }
-}
-
 void plan_free(struct plan *plan)
 {
     if (!plan)
         return;
-    plan_drop_weight_data(plan);
-    for (int i = 0; i < plan->n_weights; i++)
+    for (int i = 0; i < plan->n_weights; i++) {
         free(plan->weights[i].name);
+        free(plan->weights[i].data);
+    }
     free(plan->axes);
     free(plan->values);
     free(plan->weights);

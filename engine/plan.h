@@ -177,7 +177,6 @@ int plan_begin(struct plan_builder *builder, const struct weights *weights, stru
  * input) and max_items items. On success the plan is the caller's (plan_free), on failure nothing is. */
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan);
 void plan_free(struct plan *plan);
-void plan_drop_weight_data(struct plan *plan); /* a backend holds the weights now */
 
 /* Records a failure of the family's own. Always PLAN_NONE. */
 int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,7 +1,9 @@
 #include "engine/cpu/give.h"
+#include "engine/cpu/linear.h"
 #include "engine/cpu/top_k.h"
 
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #define ROWS_A_BLOCK 128 /* of mean pooling */
@@ -100,22 +102,21 @@ static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, 
         memcpy(item->output + wanted->index * columns, row, (size_t)columns * sizeof *row);
 }
 
-/* out (PLAN_ROW_BLOCK, columns) = rows Wᵀ + b, panel by panel */
-static void output_layer(const struct cpu_run *run, const struct plan_step *step, const float *rows, float *out)
+/* out (count, columns) = rows Wᵀ + b */
+static void output_layer(const struct cpu_run *run, const struct plan_step *step, int64_t count, const float *rows,
+                         float *out)
 {
-    const struct plan_weight *weight = &run->plan->weights[step->weight];
-    const float *bias = step->bias == PLAN_NONE ? NULL : run->plan->weights[step->bias].data;
-    int64_t columns = weight->rows, depth = weight->columns;
-    int64_t panels = (columns + PRODUCTS_PANEL - 1) / PRODUCTS_PANEL;
+    const struct linear_block block = {
+        .weight = step->weight,
+        .bias = step->bias,
+        .rows = count,
+        .x = rows,
+        .y = out,
+    };
+    int64_t panels = cpu_linear_panels(run, step->weight);
 #pragma omp parallel for num_threads(run->threads) if (panels > 1) schedule(dynamic)
-    for (int64_t p = 0; p < panels; p++) {
-        int64_t column = p * PRODUCTS_PANEL, left = columns - column;
-        int64_t width = left < PRODUCTS_PANEL ? left : PRODUCTS_PANEL;
-        products_linear_tile(run->products, width, depth, rows, depth, weight->data + column * depth, out + column,
-                             columns);
-        run->vector->finish_linear(PLAN_ROW_BLOCK, width, out + column, columns, bias ? bias + column : NULL,
-                                   ACTIVATION_NONE, NULL, 0);
-    }
+    for (int64_t p = 0; p < panels; p++)
+        cpu_linear_block(run, &block, p, p + 1, run->scratch + omp_get_thread_num() * run->scratch_floats);
 }
 
 void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
@@ -130,7 +131,7 @@ void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
         for (int64_t i = 0; i < count; i++)
             memcpy(rows + i * depth, x + wanted[i].row * depth, (size_t)depth * sizeof *x);
         if (step->weight != PLAN_NONE)
-            output_layer(run, step, rows, out);
+            output_layer(run, step, count, rows, out);
 #pragma omp parallel for num_threads(run->threads) if (count > 1)
         for (int64_t i = 0; i < count; i++)
             deliver(run, &wanted[i], columns, out + i * columns);

@@ -4,6 +4,7 @@
 #include "engine/cpu/operations.h"
 #include "engine/cpu/calls.h"
 #include "engine/cpu/give.h"
+#include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attention.h"
 #include "engine/cpu/local_attention.h"
 #include "engine/cpu/product_keys.h"
@@ -197,28 +198,6 @@ static void gate(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* Tiles of PLAN_ROW_BLOCK rows by PRODUCTS_PANEL columns. The last tile's surplus rows are in the arena too; what they
- * hold is of no account, since a row of a product depends on no other. */
-static void linear(const struct cpu_run *run, const struct plan_step *step)
-{
-    const struct plan_weight *weight = &run->plan->weights[step->weight];
-    const float *x = floats_of(run, step->x), *bias = weight_of(run, step->bias);
-    const float *residual = step->z == PLAN_NONE ? NULL : floats_of(run, step->z);
-    float *y = floats_of(run, step->y);
-    int64_t rows = rows_of(run, step->x), depth = weight->columns, columns = weight->rows;
-    int64_t panels = tasks_for(columns, PRODUCTS_PANEL), tasks = tasks_for(rows, PLAN_ROW_BLOCK) * panels;
-#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
-    for (int64_t t = 0; t < tasks; t++) {
-        int64_t row = t / panels * PLAN_ROW_BLOCK, column = t % panels * PRODUCTS_PANEL;
-        int64_t width = least(PRODUCTS_PANEL, columns - column);
-        float *tile = y + row * columns + column;
-        products_linear_tile(run->products, width, depth, x + row * depth, depth, weight->data + column * depth, tile,
-                             columns);
-        run->vector->finish_linear(least(PLAN_ROW_BLOCK, rows - row), width, tile, columns, bias ? bias + column : NULL,
-                                   step->activation, residual ? residual + row * columns + column : NULL, columns);
-    }
-}
-
 /* ---- On sequences ---- */
 
 float *cpu_wanted_attention(const struct engine_item *item, const struct plan_step *step)
@@ -371,7 +350,7 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_EMBED] = embed,
     [OP_ADD_POSITIONS] = add_positions,
     [OP_LAYER_NORM] = layer_norm,
-    [OP_LINEAR] = linear,
+    [OP_LINEAR] = cpu_linear,
     [OP_ACTIVATE] = activate,
     [OP_MASK_ROWS] = mask_rows,
     [OP_ADD_SINUSOIDS] = add_sinusoids,
@@ -394,8 +373,10 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_GIVE_OUTPUT] = cpu_give_output,
 };
 
-int64_t cpu_thread_scratch(const struct plan *plan, const struct plan_step *step)
+int64_t cpu_thread_scratch(const struct products *products, const struct plan *plan, const struct plan_step *step)
 {
+    if (step->operation == OP_LINEAR || (step->operation == OP_GIVE_OUTPUT && step->weight != PLAN_NONE))
+        return cpu_linear_scratch(products, plan, step->weight);
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
     if (step->operation == OP_LINEAR_ATTEND)
