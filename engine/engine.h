@@ -164,7 +164,8 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
 int model_run(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error);
 
 /* --explain: every operation with its shapes, FLOPs and bytes for a batch of `tokens` rows in one item. Its last lines
- * are "weights_bytes N" and "arena_bytes N". */
+ * are "weights_bytes N" and "arena_bytes N", which stay resident; before them "request_bytes N": the input and output
+ * of that item in binary, which the server holds besides while it answers. */
 void model_explain(const struct model *model, int64_t tokens, FILE *out);
 
 #endif

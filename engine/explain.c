@@ -66,6 +66,19 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
     fputc('\n', out);
 }
 
+/* What an item of `rows` rows brings and takes in binary: the inputs that must be given, and the class's output. */
+static int64_t request_bytes(const struct model *model, int64_t rows)
+{
+    const struct plan *plan = model_plan(model);
+    const struct model_info *info = model_info(model);
+    int64_t output_rows = plan_value_rows(plan, plan->steps[plan->n_steps - 1].x, rows, 1);
+    int64_t elements = output_rows * info->output_columns;
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (plan->inputs[i].value != PLAN_NONE && !info->inputs[i].optional)
+            elements += plan_value_rows(plan, plan->inputs[i].value, rows, 1) * info->inputs[i].columns;
+    return elements * (int64_t)sizeof(float);
+}
+
 void model_explain(const struct model *model, int64_t tokens, FILE *out)
 {
     const struct plan *plan = model_plan(model);
@@ -86,6 +99,6 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
         print_step(plan, i, tokens, out);
         flops += plan_step_flops(plan, &plan->steps[i], tokens);
     }
-    fprintf(out, "flops %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", flops, info->weights_bytes,
-            info->arena_bytes);
+    fprintf(out, "flops %" PRId64 "\nrequest_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", flops,
+            request_bytes(model, tokens), info->weights_bytes, info->arena_bytes);
 }

@@ -100,11 +100,15 @@ static void mask_rows(const struct cpu_run *run, const struct plan_step *step)
     const int32_t *mask = (const int32_t *)(run->arena + run->plan->values[step->z].offset);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x);
-    for (int64_t r = 0; r < rows; r++) {
-        if (mask[r])
-            memcpy(y + r * columns, x + r * columns, (size_t)columns * sizeof *y);
-        else
-            memset(y + r * columns, 0, (size_t)columns * sizeof *y);
+    int64_t tasks = tasks_for(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        for (int64_t r = t * ROWS_PER_TASK; r < least(rows, (t + 1) * ROWS_PER_TASK); r++) {
+            if (!mask[r])
+                memset(y + r * columns, 0, (size_t)columns * sizeof *y);
+            else if (x != y) /* where the plan put them into one place, a mask of ones costs nothing */
+                memcpy(y + r * columns, x + r * columns, (size_t)columns * sizeof *y);
+        }
     }
 }
 
