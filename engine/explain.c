@@ -63,7 +63,33 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
         fprintf(out, " groups %" PRId64, step->groups);
     print_value(plan, step->operation == OP_LINEAR ? "+ residual" : "z", step->z, rows, out);
     print_value(plan, "->", step->y, rows, out);
+    if (step->only.axis != PLAN_NONE && step->only.most == INT64_MAX)
+        fprintf(out, ", items of at least %" PRId64 " rows", step->only.least);
+    else if (step->only.axis != PLAN_NONE)
+        fprintf(out, ", items of at most %" PRId64 " rows", step->only.most);
     fputc('\n', out);
+}
+
+/* What the passes changed, with the operations before and after; gives what they save. */
+static int64_t print_decisions(const struct plan *plan, int64_t rows, FILE *out)
+{
+    int64_t saved = 0;
+    for (int i = 0; i < plan->n_decisions; i++) {
+        const struct plan_decision *decision = &plan->decisions[i];
+        int64_t before = decision->before.item + decision->before.row * rows;
+        int64_t after = decision->after.item + decision->after.row * rows;
+        bool taken = rows >= decision->least_rows;
+        fprintf(out, "%s: FLOPs %" PRId64 " -> %" PRId64 "%s", decision->what, before, after,
+                taken ? "" : ", left as it was");
+        if (decision->least_rows == INT64_MAX)
+            fprintf(out, ": never fewer\n");
+        else if (decision->least_rows > 1)
+            fprintf(out, "%s from %" PRId64 " rows on\n", taken ? "," : ": fewer", decision->least_rows);
+        else
+            fputc('\n', out);
+        saved += taken ? before - after : 0;
+    }
+    return saved;
 }
 
 /* What an item of `rows` rows brings and takes in binary: the inputs that must be given, and the class's output. */
@@ -99,6 +125,8 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
         print_step(plan, i, tokens, out);
         flops += plan_step_flops(plan, &plan->steps[i], tokens);
     }
-    fprintf(out, "flops %" PRId64 "\nrequest_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", flops,
-            request_bytes(model, tokens), info->weights_bytes, info->arena_bytes);
+    int64_t saved = print_decisions(plan, tokens, out);
+    fprintf(out, "flops_before %" PRId64 "\nflops %" PRId64 "\n", flops + saved, flops);
+    fprintf(out, "request_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", request_bytes(model, tokens),
+            info->weights_bytes, info->arena_bytes);
 }

@@ -5,6 +5,8 @@ int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, i
 {
     const struct plan_value *x = &plan->values[step->x];
     int64_t x_rows = plan_value_rows(plan, step->x, rows, 1), elements = x_rows * x->columns;
+    if (step->only.axis != PLAN_NONE && (rows < step->only.least || rows > step->only.most))
+        return 0;
     switch (step->operation) {
     case OP_LINEAR:
         return 2 * x_rows * x->columns * plan->weights[step->weight].rows;
