@@ -182,6 +182,11 @@ bench: ## measures beside PyTorch, FastAPI and others, writes tests/bench/BENCHM
 	@$(MAKE) --no-print-directory all $(call programs,$(BENCHES))
 	@BUILD=$(BUILD) python3 tests/bench/bench.py $(ARGS)
 
+bench-million: ## sends a sequence of a million rows; fails when time or memory a token grows with the length (4 GB)
+	@docker/packages.sh build test
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
+	@BUILD=$(BUILD) tests/bench/million.sh
+
 format: ## formats the C sources with clang-format
 	@docker/packages.sh check
 	git ls-files '*.c' '*.h' | xargs clang-format -i
@@ -197,7 +202,7 @@ help: ## shows this
 
 FORCE:
 .PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-clients \
-    test-libraries test-image test-fresh run bench format install clean help FORCE
+    test-libraries test-image test-fresh run bench bench-million format install clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

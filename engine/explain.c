@@ -9,7 +9,7 @@
 static int64_t step_bytes(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     const int values[] = {step->x, step->y, step->z, step->keys, step->values};
-    const int weights[] = {step->weight, step->bias, step->tail};
+    const int weights[] = {step->weight, step->bias, step->tail, step->second_weight, step->second_bias};
     int64_t elements = 0;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         if (values[i] != PLAN_NONE)
@@ -59,11 +59,58 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
         fprintf(out, " mask %s", plan->inputs[step->mask].input.name);
     if (step->activation != ACTIVATION_NONE)
         fprintf(out, ", %s", step->activation == ACTIVATION_GELU ? "gelu" : "relu");
+    if (step->gated)
+        fprintf(out, ", gated");
+    if (step->second_weight != PLAN_NONE)
+        fprintf(out, ", %s (%" PRId64 ", %" PRId64 ")", plan->weights[step->second_weight].name,
+                plan->weights[step->second_weight].rows, plan->weights[step->second_weight].columns);
+    if (step->second_bias != PLAN_NONE)
+        fprintf(out, " + %s", plan->weights[step->second_bias].name);
     if (step->groups > 1)
         fprintf(out, " groups %" PRId64, step->groups);
-    print_value(plan, step->operation == OP_LINEAR ? "+ residual" : "z", step->z, rows, out);
+    print_value(plan, step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD ? "+ residual" : "z", step->z,
+                rows, out);
     print_value(plan, "->", step->y, rows, out);
+    if (step->only.axis != PLAN_NONE && step->only.most == INT64_MAX)
+        fprintf(out, ", items of at least %" PRId64 " rows", step->only.least);
+    else if (step->only.axis != PLAN_NONE)
+        fprintf(out, ", items of at most %" PRId64 " rows", step->only.most);
     fputc('\n', out);
+}
+
+/* What the passes changed, with the operations before and after; gives what they save. */
+static int64_t print_decisions(const struct plan *plan, int64_t rows, FILE *out)
+{
+    int64_t saved = 0;
+    for (int i = 0; i < plan->n_decisions; i++) {
+        const struct plan_decision *decision = &plan->decisions[i];
+        int64_t before = decision->before.item + decision->before.row * rows;
+        int64_t after = decision->after.item + decision->after.row * rows;
+        bool taken = rows >= decision->least_rows;
+        fprintf(out, "%s: FLOPs %" PRId64 " -> %" PRId64 "%s", decision->what, before, after,
+                taken ? "" : ", left as it was");
+        if (decision->least_rows == INT64_MAX)
+            fprintf(out, ": never fewer\n");
+        else if (decision->least_rows > 1)
+            fprintf(out, "%s from %" PRId64 " rows on\n", taken ? "," : ": fewer", decision->least_rows);
+        else
+            fputc('\n', out);
+        saved += taken ? before - after : 0;
+    }
+    return saved;
+}
+
+/* What an item of `rows` rows brings and takes in binary: the inputs that must be given, and the class's output. */
+static int64_t request_bytes(const struct model *model, int64_t rows)
+{
+    const struct plan *plan = model_plan(model);
+    const struct model_info *info = model_info(model);
+    int64_t output_rows = plan_value_rows(plan, plan->steps[plan->n_steps - 1].x, rows, 1);
+    int64_t elements = output_rows * info->output_columns;
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (plan->inputs[i].value != PLAN_NONE && !info->inputs[i].optional)
+            elements += plan_value_rows(plan, plan->inputs[i].value, rows, 1) * info->inputs[i].columns;
+    return elements * (int64_t)sizeof(float);
 }
 
 void model_explain(const struct model *model, int64_t tokens, FILE *out)
@@ -86,6 +133,8 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
         print_step(plan, i, tokens, out);
         flops += plan_step_flops(plan, &plan->steps[i], tokens);
     }
-    fprintf(out, "flops %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", flops, info->weights_bytes,
-            info->arena_bytes);
+    int64_t saved = print_decisions(plan, tokens, out);
+    fprintf(out, "flops_before %" PRId64 "\nflops %" PRId64 "\n", flops + saved, flops);
+    fprintf(out, "request_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", request_bytes(model, tokens),
+            info->weights_bytes, info->arena_bytes);
 }

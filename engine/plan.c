@@ -1,5 +1,5 @@
-/* A plan's life, its axes, values and inputs. plan_weights.c and plan_operations.c have the rest of building it;
- * plan_fuse.c and plan_memory.c finish it. */
+/* A plan's life, its axes, values and inputs. plan_weights.c and plan_operations.c have the rest of building it; the
+ * passes of plan_passes.h finish it. */
 #include "engine/plan_builder.h"
 #include "engine/plan_passes.h"
 
@@ -13,6 +13,7 @@ static const char *const operation_names[OP_COUNT] = {
     [OP_ADD_POSITIONS] = "add_positions",
     [OP_LAYER_NORM] = "layer_norm",
     [OP_LINEAR] = "linear",
+    [OP_FEED_FORWARD] = "feed_forward",
     [OP_ACTIVATE] = "activate",
     [OP_ADD] = "add",
     [OP_MASK_ROWS] = "mask_rows",
@@ -108,7 +109,7 @@ static void drop_unread_weights(struct plan *plan)
     for (int w = 0; w < plan->n_weights; w++) {
         bool read = false;
         for (int i = 0; i < plan->n_steps && !read; i++)
-            read = plan->steps[i].weight == w || plan->steps[i].bias == w || plan->steps[i].tail == w;
+            read = plan_reads_weight(&plan->steps[i], w);
         if (!read) {
             free(plan->weights[w].data);
             plan->weights[w].data = NULL;
@@ -120,10 +121,13 @@ static void drop_unread_weights(struct plan *plan)
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan)
 {
     refuse_surplus(builder);
-    if (!builder->failed) {
-        drop_unread_weights(builder->plan);
+    if (!builder->failed && !builder->as_built) {
         plan_fuse(builder->plan);
+        plan_reassociate(builder);
+        plan_block(builder);
     }
+    if (!builder->failed)
+        drop_unread_weights(builder->plan);
     if (!builder->failed && plan_place_values(builder->plan, max_rows, max_items, builder->error) != 0)
         builder->failed = true;
     free(builder->used);
@@ -147,6 +151,7 @@ void plan_free(struct plan *plan)
     free(plan->values);
     free(plan->weights);
     free(plan->steps);
+    free(plan->decisions);
     free(plan);
 }
 

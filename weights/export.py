@@ -73,14 +73,16 @@ WRAPPERS = {
     "OptimizedModule": ("_orig_mod", None),
 }
 
-# Kinds of arguments: of training alone, not in config.json (MHAttention's tensors are in the state_dict), of Keras' base
-# class, true or false though no default tells, integers from 0 and from anywhere (others are from 1), and names.
+# Kinds of arguments: of training alone, not in config.json (MHAttention's tensors are in the state_dict), of Keras'
+# base class, true or false though no default tells, None though it is not the default, integers from 0 and from
+# anywhere (others are from 1), and names.
 TRAINING = {"pkm_num_keys", "bucket_size", "name", "trainable", "dtype", "kernel_initializer",
             "bias_initializer", "kernel_regularizer", "bias_regularizer", "activity_regularizer", "kernel_constraint",
             "bias_constraint"}
 MODULES = {"E_proj", "F_proj"}
 KERAS_LAYER = {"name", "trainable", "dtype"}
 FLAGS = {"full_attention", "causal_mask"}
+OR_NONE = {"dim_head", "param_sharing"}
 FROM_ZERO = ("depth", "n_local_attn_heads", "blindspot_size", "padding", "value_dim", "projection_dim")
 FROM_ANYWHERE = ("pkm_layers", "attention_axes", "k_reduce_by_layer")
 CHOICES = {
@@ -246,6 +248,8 @@ def check_arguments(architecture, cls, kwargs):
         elif isinstance(parameters[name], bool) or name in FLAGS:
             value = plain(value, where)
             checked[name] = bool(value) if value in (None, 0, 1) else refuse(f"{where}: expected true or false")
+        elif value is None and parameters[name] is not None and name not in OR_NONE:
+            refuse(f"{where}: expected a value, found None")
         else:
             checked[name] = check_value(where, name, plain(value, where))
     for name, default in parameters.items():
@@ -276,6 +280,8 @@ def attention_kwargs(model, kwargs):
     """MHAttention's without the modules and tensors among them: E_proj and F_proj are in the state_dict, where `method`
     tells what they are, and causal_mask is the one that the library makes, or none."""
     kwargs = {name: value for name, value in dict(kwargs or {}).items() if name not in MODULES}
+    if not len(model.heads):
+        refuse(f"{ATTENTION}: argument nhead: expected an integer from 1 to {2**31 - 1}, found {kwargs.get('nhead')!r}")
     head, mask, library = model.heads[0], model.causal_mask, sys.modules[type(model).__module__]
     if mask is not None:
         expected = library.gen_causal_mask(model.input_size, model.dim_k, head.full_attention)
@@ -289,7 +295,7 @@ def attention_kwargs(model, kwargs):
 
 
 def check_config(architecture, kwargs, config, tensors):
-    """The optional keys of config.json, and what the class makes but does not run, or linformerd does not."""
+    """Refuses a key of config.json, or a model that has a fault with the padding that results."""
     sides = [kwargs["enc"], kwargs["dec"]] if architecture == PAIR else [kwargs]
     paddings = PADDINGS[architecture]
     if all(side.get("linformer_settings") for side in sides):
@@ -320,7 +326,7 @@ def check_config(architecture, kwargs, config, tensors):
 
 
 def faults(architecture, kwargs, padding):
-    """Pairs: whether it is so, and what."""
+    """Pairs: whether the model has the fault, and its message."""
     package, _, name = architecture.partition(".")
     if architecture == PAIR:
         encoder, decoder = (with_defaults(LINEAR_LM, kwargs[side]) for side in ("enc", "dec"))
@@ -361,6 +367,7 @@ def side_of(arguments, prefix):
 
 
 def linear_faults(a, padding):
+    """`a`: the arguments of LinearAttentionTransformer or LinearAttentionTransformerLM."""
     window, linformer, language_model = a["local_attn_window_size"], a["linformer_settings"], "num_tokens" in a
     most, rotary, emb_dim = a["max_seq_len"], a.get("use_rotary_emb"), a.get("emb_dim") or a["dim"]
     yield a["shift_tokens"] and a["dim"] < (2 if a["causal"] else 3), "shift_tokens needs more features than dim has"
@@ -380,6 +387,7 @@ def linear_faults(a, padding):
 
 
 def pytorch_faults(a):
+    """`a`: the arguments of Linformer, LinformerLM or MHAttention."""
     size, dim_k, depth = a["input_size"], a["dim_k"], a.get("depth", 1)
     convolution, causal = a["method"] == "convolution", a.get("causal") or a.get("causal_mask")
     reduced = 0 if a["parameter_sharing"] == "layerwise" else a.get("k_reduce_by_layer", 0)
@@ -391,7 +399,8 @@ def pytorch_faults(a):
     yield "num_tokens" in a and (a["emb_dim"] or a["channels"]) % 2, "sinusoids come in pairs: the width must be even"
     yield (a.get("ff_intermediate") not in (None, a["channels"]) and depth > 1 and not a["include_ff"],
            "ff_intermediate needs include_ff")
-    yield "depth" in a and a["decoder_mode"] and a["checkpoint_level"] != "C0", "checkpoint_level other than C0 takes no embeddings"
+    yield ("depth" in a and a["decoder_mode"] and a["checkpoint_level"] != "C0",  # MHAttention has no depth
+           "checkpoint_level other than C0 takes no embeddings")
 
 
 # ---- The class made again, to see that the kwargs are the model's ---------------------------------------------------

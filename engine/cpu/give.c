@@ -119,12 +119,38 @@ static void output_layer(const struct cpu_run *run, const struct plan_step *step
         cpu_linear_block(run, &block, p, p + 1, run->scratch + omp_get_thread_num() * run->scratch_floats);
 }
 
+/* Whether nobody asks for more than the rows themselves. */
+static bool wants_plain_rows(const struct batch *batch)
+{
+    for (int64_t b = 0; b < batch->n_items; b++)
+        if (batch->items[b].softmax || batch->items[b].top_k > 0)
+            return false;
+    return true;
+}
+
+/* Without an output layer results are rows of x: one loop over all of them, not one a block, which for a million rows
+ * would wake the threads 16 384 times. */
+static void copy_rows(const struct cpu_run *run, const float *x, int64_t columns)
+{
+    const struct batch *batch = run->batch;
+    size_t bytes = (size_t)columns * sizeof *x;
+#pragma omp parallel for num_threads(run->threads) if (batch->n_wanted > PLAN_ROW_BLOCK)
+    for (int64_t i = 0; i < batch->n_wanted; i++) {
+        const struct wanted_row *wanted = &batch->wanted[i];
+        memcpy(batch->items[wanted->item].output + wanted->index * columns, x + wanted->row * columns, bytes);
+    }
+}
+
 void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = hidden_of(run, step);
     int64_t depth = run->plan->values[step->x].columns;
     int64_t columns = step->weight == PLAN_NONE ? depth : run->plan->weights[step->weight].rows;
     float *rows = run->shared, *out = step->weight == PLAN_NONE ? rows : rows + PLAN_ROW_BLOCK * depth;
+    if (step->weight == PLAN_NONE && wants_plain_rows(run->batch)) {
+        copy_rows(run, x, columns);
+        return;
+    }
     for (int64_t first = 0; first < run->batch->n_wanted; first += PLAN_ROW_BLOCK) {
         const struct wanted_row *wanted = run->batch->wanted + first;
         int64_t left = run->batch->n_wanted - first, count = left < PLAN_ROW_BLOCK ? left : PLAN_ROW_BLOCK;

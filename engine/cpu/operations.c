@@ -3,6 +3,7 @@
  * that write results. */
 #include "engine/cpu/operations.h"
 #include "engine/cpu/calls.h"
+#include "engine/cpu/feed_forward.h"
 #include "engine/cpu/give.h"
 #include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attention.h"
@@ -57,6 +58,34 @@ static int threads_for(const struct cpu_run *run, int64_t tasks)
     return tasks > 1 ? run->threads : 1;
 }
 
+bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = run->batch->layouts[step->only.axis].starts + item;
+    int64_t rows = starts[1] - starts[0];
+    return step->only.least <= rows && rows <= step->only.most;
+}
+
+bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = layout_of(run, step->x)->starts;
+    int64_t item = 0, behind = run->batch->n_items;
+    while (behind - item > 1) { /* the last item that begins at `first` or before */
+        int64_t middle = (item + behind) / 2;
+        if (starts[middle] <= first)
+            item = middle;
+        else
+            behind = middle;
+    }
+    for (; item < run->batch->n_items && starts[item] < first + rows; item++)
+        if (cpu_selects(run, step, item))
+            return true;
+    return false;
+}
+
 /* ---- On rows ---- */
 
 static void embed(const struct cpu_run *run, const struct plan_step *step)
@@ -100,11 +129,15 @@ static void mask_rows(const struct cpu_run *run, const struct plan_step *step)
     const int32_t *mask = (const int32_t *)(run->arena + run->plan->values[step->z].offset);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x);
-    for (int64_t r = 0; r < rows; r++) {
-        if (mask[r])
-            memcpy(y + r * columns, x + r * columns, (size_t)columns * sizeof *y);
-        else
-            memset(y + r * columns, 0, (size_t)columns * sizeof *y);
+    int64_t tasks = tasks_for(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        for (int64_t r = t * ROWS_PER_TASK; r < least(rows, (t + 1) * ROWS_PER_TASK); r++) {
+            if (!mask[r])
+                memset(y + r * columns, 0, (size_t)columns * sizeof *y);
+            else if (x != y) /* where the plan put them into one place, a mask of ones costs nothing */
+                memcpy(y + r * columns, x + r * columns, (size_t)columns * sizeof *y);
+        }
     }
 }
 
@@ -214,7 +247,10 @@ struct vector_mask cpu_attention_mask(const struct engine_item *item, const stru
     struct vector_mask mask = {.stride = k, .byte = step->masked_byte, .score = step->masked_score};
     if (step->mask == PLAN_NONE || !item->inputs[step->mask].data)
         return mask;
-    int64_t row = (item->inputs[step->mask].n_masks ? which * item->inputs[step->mask].length : 0) + first;
+    int64_t length = item->inputs[step->mask].length;
+    int64_t row = (item->inputs[step->mask].n_masks ? which * length : 0) + (length == 1 ? 0 : first);
+    if (length == 1)
+        mask.stride = 0; /* of one row or of one for all */
     if (item->inputs[step->mask].floats)
         mask.floats = (const float *)item->inputs[step->mask].data + row * k;
     else
@@ -351,6 +387,7 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_ADD_POSITIONS] = add_positions,
     [OP_LAYER_NORM] = layer_norm,
     [OP_LINEAR] = cpu_linear,
+    [OP_FEED_FORWARD] = cpu_feed_forward,
     [OP_ACTIVATE] = activate,
     [OP_MASK_ROWS] = mask_rows,
     [OP_ADD_SINUSOIDS] = add_sinusoids,
@@ -377,6 +414,8 @@ int64_t cpu_thread_scratch(const struct products *products, const struct plan *p
 {
     if (step->operation == OP_LINEAR || (step->operation == OP_GIVE_OUTPUT && step->weight != PLAN_NONE))
         return cpu_linear_scratch(products, plan, step->weight);
+    if (step->operation == OP_FEED_FORWARD)
+        return cpu_feed_forward_scratch(products, plan, step);
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
     if (step->operation == OP_LINEAR_ATTEND)

@@ -27,6 +27,12 @@ typedef void cpu_operation(const struct cpu_run *run, const struct plan_step *st
 
 extern cpu_operation *const cpu_operations[OP_COUNT];
 
+/* Whether the step computes the item. */
+bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item);
+
+/* Whether it computes an item that has rows in [first, first + rows) of x. */
+bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows);
+
 /* The item's buffer for the softmax of this attention, as model_output_shape has it; NULL: it does not want it. */
 float *cpu_wanted_attention(const struct engine_item *item, const struct plan_step *step);
 

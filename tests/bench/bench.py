@@ -3,9 +3,11 @@
 
     bench.py [--rounds N] [--seconds S] [--shapes 1x128,8x512] [PART…]
 
-Without a PART all of them, some 30 minutes on two cores. Each part writes its own tables and leaves the others alone."""
+Without a PART all of them, some 30 minutes on two cores. Each part writes its own tables and leaves the others
+alone."""
 import argparse
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -18,15 +20,19 @@ import report
 
 def run_programs(name, *commands):
     """A part whose tables are what programs print."""
+    variables = os.environ | {"BUILD": str(environment.BUILD), "LINFORMERD": str(environment.LINFORMERD)}
+
     def run(options):
-        began, printed = report.heading(options.command), []
+        began, printed, failed = report.heading(options.command), [], None
         for command in commands:
-            process = subprocess.run(command, cwd=environment.ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | {
-                "BUILD": str(environment.BUILD), "LINFORMERD": str(environment.LINFORMERD)})
-            if process.returncode != 0:
-                raise RuntimeError(f"{command[0]} failed with status {process.returncode}")
+            process = subprocess.run(command, cwd=environment.ROOT, stdout=subprocess.PIPE, text=True, env=variables)
             printed.append(process.stdout.rstrip())
+            if process.returncode != 0:
+                failed = f"{pathlib.Path(command[0]).name} failed with status {process.returncode}"
+                printed.append(failed)
         report.write(name, f"{began}\n```\n" + "\n\n".join(printed) + "\n```")
+        if failed:
+            raise RuntimeError(failed)
     return run
 
 

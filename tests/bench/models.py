@@ -15,7 +15,7 @@ SEED = 20261120
 
 LARGE = dict(dim=512, seq_len=4096, depth=12, k=256, heads=8)
 SHARED = dict(one_kv_head=True, share_kv=True)
-ENTRYPOINT = dict(sequence_length=2000, batch_size=25, embedding_dim=256, projection_dim=64, num_heads=8, hidden_dim=128)
+ENTRYPOINT = dict(sequence_length=2000, embedding_dim=256, projection_dim=64, num_heads=8, hidden_dim=128)
 VOCABULARY = 100  # of the entrypoint's Embedding
 
 MODELS = {

@@ -1,4 +1,4 @@
-"""The engine beside PyTorch, ONNX Runtime and OpenVINO; and beside TensorFlow with the model of the Keras entrypoint."""
+"""The engine beside PyTorch, ONNX Runtime and OpenVINO; beside TensorFlow with the model of the Keras entrypoint."""
 import array
 import math
 import random
@@ -32,8 +32,9 @@ def normal_floats(count, path):
 def start(group, model_name, folder, most_tokens, most_items, peers, more_environment=()):
     """Ours and the peers, in every dtype: each "NAME DTYPE"."""
     for dtype in peers:
-        group.start(f"{OURS} {dtype}", [environment.program("worker"), folder, dtype, str(most_tokens), str(most_items)],
-                    environment.log(f"{OURS}_{dtype}"))
+        group.start(f"{OURS} {dtype}",
+                    [environment.program("worker"), folder, dtype, str(most_tokens), str(most_items)],
+                    environment.log(f"{model_name}_{OURS}_{dtype}"))
         for peer in peers[dtype]:
             more = dict(workers.ENVIRONMENT, TORCHINDUCTOR_CACHE_DIR=str(environment.BENCH / "inductor"))
             group.start(f"{peer} {dtype}", [environment.PYTHON, environment.FOLDER / "peers.py", peer, folder, dtype],
@@ -83,7 +84,8 @@ def bf16_row(label, batch, length, times):
     return [label, length, batch, cell(times, ours, None),
             *(cell(times, peer, ours if times.get(ours) else own_f32) for peer in peers),
             report.times(ratio(times, own_f32, ours)),
-            report.times(ratio(times, fastest(times, f32_peers), ours)), f"**{report.times(ratio(times, best, ours))}**"]
+            report.times(ratio(times, fastest(times, f32_peers), ours)),
+            f"**{report.times(ratio(times, best, ours))}**"]
 
 
 def measure_model(name, rounds, shapes, errors, failures):

@@ -1,9 +1,10 @@
 """How linformerd's own time grows: with the length, with the batch, with the number of connections."""
+import statistics
+
 import environment
 import report
 import workers
 from servers import Loads, Server
-from workers import median_ms
 
 LENGTHS = [1 << power for power in range(10, 21)]
 BATCHES = [1, 2, 4, 8, 16, 32, 64]
@@ -35,9 +36,9 @@ def length_table(rounds):
     times = measure_shapes("long", [(1, length) for length in LENGTHS], rounds)
     rows = []
     for (_, length), found in times.items():
-        ratios = [(ms / length) / (base / 4096) for ms, base in zip(found, times[1, 4096])]
-        rows.append([report.integer(length), report.number(median_ms({0: found}, 0)),
-                     report.number(1e6 * median_ms({0: found}, 0) / length), report.times(median_ms({0: ratios}, 0))])
+        ms = statistics.median(found)
+        ratio = statistics.median((a / length) / (b / 4096) for a, b in zip(found, times[1, 4096]))
+        rows.append([report.integer(length), report.number(ms), report.number(1e6 * ms / length), report.times(ratio)])
     return report.table(["n", "ms", "ns a token", "a token's time : at 4096"], rows)
 
 
@@ -45,9 +46,9 @@ def batch_table(rounds):
     times = measure_shapes("shared", [(batch, BATCH_LENGTH) for batch in BATCHES], rounds)
     rows = []
     for (batch, length), found in times.items():
-        ratios = [base * batch / ms for ms, base in zip(found, times[1, BATCH_LENGTH])]
-        rows.append([batch, report.number(median_ms({0: found}, 0)),
-                     report.number(1e3 * batch * length / median_ms({0: found}, 0)), report.times(median_ms({0: ratios}, 0))])
+        ms = statistics.median(found)
+        ratio = statistics.median(b * batch / a for a, b in zip(found, times[1, BATCH_LENGTH]))
+        rows.append([batch, report.number(ms), report.number(1e3 * batch * length / ms), report.times(ratio)])
     return report.table(["batch", "ms", "tokens/s", "tokens/s : at 1"], rows)
 
 
@@ -61,7 +62,7 @@ def connection_table():
                          report.number(loads.latency_ms(50)), report.number(loads.latency_ms(99)), loads.errors(),
                          report.number(server.status_mib("VmHWM"))])
             print(*rows[-1], sep="  ", flush=True)
-    return report.table(["connections", "requests/s", "p50 ms", "p99 ms", "errors", "peak memory until then, MiB"], rows)
+    return report.table(["connections", "requests/s", "p50 ms", "p99 ms", "errors", "peak memory so far, MiB"], rows)
 
 
 def run(options):

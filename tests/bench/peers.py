@@ -118,7 +118,8 @@ class OpenVino(Torch):
     def prepare(self, x):
         model = self.openvino.convert_model(self.model, example_input=self.torch.from_numpy(x), input=list(x.shape))
         compiled = self.core.compile_model(model, "CPU", {
-            "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": THREADS, "INFERENCE_PRECISION_HINT": self.precision})
+            "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": THREADS,
+            "INFERENCE_PRECISION_HINT": self.precision})
         self.request = compiled.create_infer_request()
         self.inputs = {0: x}
 

@@ -69,13 +69,32 @@ static double activation_of(enum activation activation, double x)
     return activation == ACTIVATION_RELU ? fmax(x, 0) : x;
 }
 
+static double weighted_sum(const struct scalar *scalar, int weight, int bias, int64_t column, const double *x)
+{
+    double sum = bias == PLAN_NONE ? 0 : weight_at(scalar, bias, 0, column);
+    for (int64_t i = 0; i < scalar->plan->weights[weight].columns; i++)
+        sum += x[i] * weight_at(scalar, weight, column, i);
+    return sum;
+}
+
 static double linear_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t depth = columns_of(scalar, step->x);
-    double sum = step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, 0, column);
-    for (int64_t i = 0; i < depth; i++)
-        sum += scalar->values[step->x][row * depth + i] * weight_at(scalar, step->weight, column, i);
-    return activation_of(step->activation, sum);
+    const double *x = scalar->values[step->x] + row * columns_of(scalar, step->x);
+    return activation_of(step->activation, weighted_sum(scalar, step->weight, step->bias, column, x));
+}
+
+static double feed_forward_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    const double *x = scalar->values[step->x] + row * columns_of(scalar, step->x);
+    int64_t hidden = scalar->plan->weights[step->second_weight].columns;
+    double *h = calloc((size_t)hidden, sizeof *h);
+    for (int64_t i = 0; i < hidden; i++) {
+        h[i] = activation_of(step->activation, weighted_sum(scalar, step->weight, step->bias, i, x));
+        h[i] *= step->gated ? weighted_sum(scalar, step->weight, step->bias, hidden + i, x) : 1;
+    }
+    double y = weighted_sum(scalar, step->second_weight, step->second_bias, column, h);
+    free(h);
+    return y;
 }
 
 static double layer_norm_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -92,6 +111,20 @@ static double layer_norm_at(const struct scalar *scalar, const struct plan_step 
            weight_at(scalar, step->bias, 0, column % n);
 }
 
+/* A further column of a projection: sums of E's columns, or biases. */
+static double projected_column_at(const struct scalar *scalar, const struct plan_step *step, int64_t row,
+                                  int64_t column)
+{
+    const struct layout *from = layout_of(scalar, step->x);
+    int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
+    double sum = 0;
+    if (!step->sums_column || column > columns_of(scalar, step->x))
+        return (double)scalar->plan->weights[step->bias].data[j];
+    for (int64_t p = 0; p < from->starts[item + 1] - from->starts[item]; p++)
+        sum += step->transposed ? weight_at(scalar, step->weight, j, p) : weight_at(scalar, step->weight, p, j);
+    return sum;
+}
+
 static double project_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const struct layout *from = layout_of(scalar, step->x);
@@ -99,7 +132,10 @@ static double project_at(const struct scalar *scalar, const struct plan_step *st
     int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
     int64_t columns = columns_of(scalar, step->x), group = column / (columns / step->groups);
     int64_t rows = weight->rows / step->groups, k = step->transposed ? rows : weight->columns;
-    double sum = step->bias == PLAN_NONE ? 0 : (double)scalar->plan->weights[step->bias].data[group * k + j];
+    if (column >= columns)
+        return projected_column_at(scalar, step, row, column);
+    bool adds_bias = step->bias != PLAN_NONE && !step->bias_column;
+    double sum = adds_bias ? (double)scalar->plan->weights[step->bias].data[group * k + j] : 0;
     for (int64_t r = from->starts[item]; r < from->starts[item + 1]; r++) {
         int64_t p = r - from->starts[item];
         double e = step->transposed ? weight_at(scalar, step->weight, group * rows + j, p)
@@ -170,7 +206,7 @@ static double mask_score(const struct scalar *scalar, const struct plan_step *st
     int64_t columns = scalar->batch->items[item].inputs[step->mask].columns;
     int64_t length = scalar->batch->items[item].inputs[step->mask].length;
     int64_t mask = scalar->batch->items[item].inputs[step->mask].n_masks ? head : 0;
-    int64_t place = (mask * length + position) * columns + key;
+    int64_t place = (mask * length + (length == 1 ? 0 : position)) * columns + key;
     if (scalar->batch->items[item].inputs[step->mask].floats)
         return ((const float *)data)[place];
     return (((const uint8_t *)data)[place] != 0) == step->masked_byte ? (double)step->masked_score : 0;
@@ -441,7 +477,7 @@ static double cut_at(const struct scalar *scalar, const struct plan_step *step, 
 static double value_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t place = row * columns_of(scalar, step->y) + column;
-    bool adds = step->operation == OP_LINEAR || step->operation == OP_ADD;
+    bool adds = step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD || step->operation == OP_ADD;
     double residual = adds && step->z != PLAN_NONE ? scalar->values[step->z][place] : 0;
     switch (step->operation) {
     case OP_EMBED:
@@ -452,6 +488,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return layer_norm_at(scalar, step, row, column);
     case OP_LINEAR:
         return linear_at(scalar, step, row, column) + residual;
+    case OP_FEED_FORWARD:
+        return feed_forward_at(scalar, step, row, column) + residual;
     case OP_ACTIVATE:
         return activation_of(step->activation, scalar->values[step->x][place]);
     case OP_MASK_ROWS:
@@ -506,6 +544,14 @@ static double *gather_input(const struct scalar *scalar, int index)
     return doubles;
 }
 
+static bool selects(const struct scalar *scalar, const struct plan_step *step, int64_t row)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = scalar->batch->layouts[step->only.axis].starts + item_of(scalar, step->y, row);
+    return starts[1] - starts[0] >= step->only.least && starts[1] - starts[0] <= step->only.most;
+}
+
 double **scalar_run(const struct plan *plan, const struct batch *batch)
 {
     struct scalar scalar = {plan, batch, calloc((size_t)plan->n_values, sizeof(double *))};
@@ -517,9 +563,11 @@ double **scalar_run(const struct plan *plan, const struct batch *batch)
         if (step->y == PLAN_NONE)
             continue;
         int64_t rows = rows_of(&scalar, step->y), columns = columns_of(&scalar, step->y);
-        scalar.values[step->y] = calloc((size_t)(rows * columns) + 1, sizeof(double));
+        if (!scalar.values[step->y]) /* several steps may each give some items' rows */
+            scalar.values[step->y] = calloc((size_t)(rows * columns) + 1, sizeof(double));
         for (int64_t place = 0; place < rows * columns; place++)
-            scalar.values[step->y][place] = value_at(&scalar, step, place / columns, place % columns);
+            if (selects(&scalar, step, place / columns))
+                scalar.values[step->y][place] = value_at(&scalar, step, place / columns, place % columns);
     }
     return scalar.values;
 }

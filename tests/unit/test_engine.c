@@ -247,7 +247,7 @@ static void items(void **state)
     item.inputs[0].data = rows;
     assert_bad_item(model, &item, "\"x\" is empty");
     item.inputs[0].length = 7;
-    assert_bad_item(model, &item, "\"context\" has 7 rows; the model takes at most 6");
+    assert_bad_item(model, &item, "\"context\", for which \"x\" stands, has 7 rows; the model takes at most 6");
     item.inputs[1].data = rows;
     item.inputs[1].length = 2;
     assert_int_equal(model_check(model, &item, &error), 0);
@@ -366,8 +366,8 @@ static void explanation_ends_with_bytes(void **state)
     FILE *out = open_memstream(&text, &length);
     model_explain(model, 6, out);
     fclose(out);
-    snprintf(ending, sizeof ending, "\nweights_bytes %zu\narena_bytes %zu\n", model_info(model)->weights_bytes,
-             model_info(model)->arena_bytes);
+    snprintf(ending, sizeof ending, "\nrequest_bytes %zu\nweights_bytes %zu\narena_bytes %zu\n",
+             (6 * 8 + 6 * 8) * sizeof(float), model_info(model)->weights_bytes, model_info(model)->arena_bytes);
     assert_true(length > strlen(ending));
     assert_string_equal(text + length - strlen(ending), ending);
     /* E, F and the bias as they are; the four matrices packed: whole blocks of what the processor multiplies at once */
