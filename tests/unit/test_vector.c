@@ -100,23 +100,23 @@ static void rows_stand_alone(void **state)
     const struct vector_functions *vector = functions(state);
     enum { K = 37, DIM = 20, ROWS = 11 };
     float keys[K * DIM], values[K * DIM], queries[ROWS * DIM], out[ROWS * DIM], alone[DIM + 1];
-    float *scratch = malloc((size_t)vector_attend_scratch(K, DIM, DIM) * sizeof *scratch);
+    float *packed = malloc((size_t)vector_packed_keys(K, DIM, DIM) * sizeof *packed);
+    float *scratch = malloc((size_t)vector_attend_scratch(DIM, DIM) * sizeof *scratch);
     for (int i = 0; i < K * DIM; i++) {
         keys[i] = random_float();
         values[i] = random_float();
     }
     for (int i = 0; i < ROWS * DIM; i++)
         queries[i] = random_float();
+    struct vector_keys head = {K, DIM, DIM, keys, DIM, values, DIM};
+    vector->pack_keys(&head, packed);
     struct vector_attend attend = {.rows = ROWS,
                                    .k = K,
                                    .dim_head = DIM,
                                    .dim_value = DIM,
                                    .queries = queries,
                                    .query_stride = DIM,
-                                   .keys = keys,
-                                   .key_stride = DIM,
-                                   .values = values,
-                                   .value_stride = DIM,
+                                   .packed = packed,
                                    .scale = 0.3f,
                                    .out = out,
                                    .out_stride = DIM,
@@ -129,6 +129,7 @@ static void rows_stand_alone(void **state)
         vector->attend(&attend);
         assert_memory_equal(alone + r % 2, out + r * DIM, DIM * sizeof(float));
     }
+    free(packed);
     free(scratch);
 }
 
