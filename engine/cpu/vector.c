@@ -147,7 +147,8 @@ INLINE float row_maximum(int64_t n, const float *x)
         largest = larger(load(x + i), largest);
     if (i < n)
         largest = larger(load_part(x + i, n - i, -INFINITY), largest);
-    return largest_lane(largest);
+    largest = largest_lane(largest);
+    return largest[0];
 }
 
 static void softmax(int64_t n, float scale, float *x)

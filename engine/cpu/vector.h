@@ -64,8 +64,8 @@ struct vector_functions {
     /* x = softmax(scale * x), exp within 2 ulp; scale >= 0. Any NaN makes all of it NaN. */
     void (*softmax)(int64_t n, float scale, float *x);
 
-    /* y[r] = exp(x[r] - z): within 2 ulp; 0 below -87.3365, so no subnormals; infinity from 88.7229 on; NaN stays. x has a
-     * row every x_stride floats, y every `columns`. */
+    /* y[r] = exp(x[r] - z): within 2 ulp; 0 below -87.3365, so no subnormals; infinity from 88.7229 on; NaN stays. x
+     * has a row every x_stride floats, y every `columns`. */
     void (*exp_rows)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, const float *z, float *y);
 
     /* y = the largest of y and all x[r]; NaNs in x are passed over. And y += the sum of all x[r], one by one. */
@@ -90,6 +90,6 @@ int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value);
 
 #define VECTOR_LANES 16      /* of the widest set */
 #define VECTOR_GROUP_ROWS 24 /* whose scores of VECTOR_TILE_KEYS keys stand in attend's scratch at a time */
-#define VECTOR_TILE_KEYS 256
+#define VECTOR_TILE_KEYS 128
 
 #endif

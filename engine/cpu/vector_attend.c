@@ -79,6 +79,19 @@ INLINE void multiply_rows(const float *a, int64_t a_stride, int64_t depth, const
         multiply_tile(a, a_stride, depth, b, c, c_stride, rows, TILE_VECTORS);
 }
 
+/* Functions of their own: inlined into others, their sums no longer stay in registers. */
+static __attribute__((noinline)) void multiply_full_tile(const float *a, int64_t a_stride, int64_t depth,
+                                                         const float *b, float *c, int64_t c_stride, int64_t wide)
+{
+    multiply_rows(a, a_stride, depth, b, c, c_stride, TILE_ROWS, wide);
+}
+
+static __attribute__((noinline)) void multiply_row(const float *a, int64_t depth, const float *b, float *c,
+                                                   int64_t wide)
+{
+    multiply_rows(a, 0, depth, b, c, 0, 1, wide);
+}
+
 /* For any number of rows up to GROUP_ROWS, one panel wide. A few rows left over are computed one by one, more of them
  * with the rows of the group beyond them, whose results nobody reads. */
 static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t depth, const float *b, int64_t wide,
@@ -86,14 +99,13 @@ static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t dep
 {
     int64_t r = 0;
     for (; rows - r > TILE_ROWS / 2; r += TILE_ROWS)
-        multiply_rows(a + r * a_stride, a_stride, depth, b, c + r * c_stride, c_stride, TILE_ROWS, wide);
+        multiply_full_tile(a + r * a_stride, a_stride, depth, b, c + r * c_stride, c_stride, wide);
     for (; r < rows; r++)
-        multiply_rows(a + r * a_stride, a_stride, depth, b, c + r * c_stride, c_stride, 1, wide);
+        multiply_row(a + r * a_stride, depth, b, c + r * c_stride, wide);
 }
 
 /* ---- Keys and values as the product reads them ---- */
 
-#define SHUFFLE __builtin_shufflevector
 #if LANES == 16
 #define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
@@ -170,11 +182,12 @@ struct group {
     int64_t first, rows; /* of the block */
     int64_t room;        /* rows with those that a last tile computes beyond them */
     int64_t seen;        /* keys that any of the rows sees */
-    float *queries;      /* (GROUP_ROWS, dim_head) */
     float *scores;       /* (GROUP_ROWS, TILE_KEYS); then their exponentials */
     float *out;          /* (GROUP_ROWS, dim_room) */
+    float *queries;      /* (GROUP_ROWS, dim_head) */
     int64_t dim_room;
-    float maxima[GROUP_ROWS], sums[GROUP_ROWS];
+    float maxima[GROUP_ROWS];
+    vector sums[GROUP_ROWS]; /* of the exponentials, lane by lane */
 };
 
 /* scores = scale * scores + mask */
@@ -186,27 +199,6 @@ static void add_mask(const struct vector_attend *attend, int64_t row, int64_t ke
         scores[j] = attend->scale * scores[j] + mask->floats[first + j];
     for (int64_t j = 0; !mask->floats && j < count; j++)
         scores[j] = attend->scale * scores[j] + ((mask->bytes[first + j] != 0) == mask->byte ? mask->score : 0);
-}
-
-/* NaNs are passed over: their exponentials bring them back. */
-INLINE float tile_maximum(int64_t room, const float *scores, float maximum)
-{
-    vector largest = all(maximum);
-    for (int64_t j = 0; j < room; j += LANES)
-        largest = larger(load(scores + j), largest);
-    return largest_lane(largest);
-}
-
-/* scores = exp(scale * (scores - maximum)); returns their sum. */
-INLINE float tile_exponentials(int64_t room, float scale, float maximum, float *scores)
-{
-    vector sums = {0};
-    for (int64_t j = 0; j < room; j += LANES) {
-        vector e = exp_bounded((load(scores + j) - maximum) * scale);
-        store(scores + j, e);
-        sums += e;
-    }
-    return sum_lanes(sums);
 }
 
 /* What was summed up with the old maximum: output and weights. */
@@ -224,29 +216,51 @@ static void scale_down(struct group *g, int64_t r, int64_t keys_before, float fa
         weights[j] *= factor;
 }
 
-/* The row's scores of the keys [key, key + count) become exponentials; those of keys that it does not see, 0. */
-static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
+/* What exp is taken of: scores are scaled by a mask's addition already. */
+static float scale_of(const struct vector_attend *attend)
+{
+    return attend->mask.floats || attend->mask.bytes ? 1.0f : attend->scale;
+}
+
+/* Brings the row's maximum up to date with its scores of the keys [key, key + count); those that it does not see
+ * become -infinity. NaNs are passed over: their exponentials bring them back. */
+static void raise_maximum(struct group *g, int64_t r, int64_t key, int64_t count)
 {
     const struct vector_attend *attend = g->attend;
-    float *scores = g->scores + r * TILE_KEYS, scale = attend->scale;
     int64_t row = g->first + r, seen = count, room = whole_vectors(count);
-    if (attend->mask.floats || attend->mask.bytes) {
+    float *scores = g->scores + r * TILE_KEYS, before = g->maxima[r];
+    if (attend->mask.floats || attend->mask.bytes)
         add_mask(attend, row, key, count, scores);
-        scale = 1;
-    }
     if (attend->causal && attend->first_position + row + 1 - key < seen)
         seen = attend->first_position + row + 1 - key;
     for (int64_t j = seen < 0 ? 0 : seen; j < room; j++)
         scores[j] = -INFINITY;
-    float before = g->maxima[r], maximum = tile_maximum(room, scores, before);
-    g->maxima[r] = maximum;
-    if (maximum == -INFINITY) /* nothing is seen yet, or all of it is -infinity: exp gives 0, not NaN */
-        maximum = 0;
-    if (maximum != before && before != -INFINITY) {
-        vector factor = exp_bounded(all((before - maximum) * scale));
-        scale_down(g, r, key, factor[0]);
+    vector largest = all(before);
+    for (int64_t j = 0; j < room; j += LANES)
+        largest = larger(load(scores + j), largest);
+    largest = largest_lane(largest);
+    g->maxima[r] = largest[0];
+    if (largest[0] == before || before == -INFINITY)
+        return;
+    vector factor = exp_bounded((before - largest) * scale_of(attend));
+    scale_down(g, r, key, factor[0]);
+}
+
+/* The row's scores become exp(scale * (score - maximum)). A maximum of -infinity, where nothing is seen yet, counts as
+ * 0: exp gives 0, not NaN. */
+static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
+{
+    const struct vector_attend *attend = g->attend;
+    int64_t row = g->first + r, room = whole_vectors(count);
+    float *scores = g->scores + r * TILE_KEYS, scale = scale_of(attend);
+    float maximum = g->maxima[r] == -INFINITY ? 0 : g->maxima[r];
+    vector sums = g->sums[r];
+    for (int64_t j = 0; j < room; j += LANES) {
+        vector e = exp_bounded((load(scores + j) - maximum) * scale);
+        store(scores + j, e);
+        sums += e;
     }
-    g->sums[r] += tile_exponentials(room, scale, maximum, scores);
+    g->sums[r] = sums;
     if (attend->weights && row < attend->weights_rows)
         memcpy(attend->weights + row * (attend->k + attend->zero_keys) + key, scores, (size_t)count * sizeof *scores);
 }
@@ -255,8 +269,11 @@ static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
 static void finish_row(const struct group *g, int64_t r)
 {
     const struct vector_attend *attend = g->attend;
-    int64_t row = g->first + r;
-    float inverse = 1.0f / g->sums[r], *out = attend->out + row * attend->out_stride;
+    int64_t row = g->first + r, zeros = attend->causal ? 0 : attend->zero_keys;
+    vector zero = exp_bounded(all(-g->maxima[r] * scale_of(attend))); /* a zero key's weight; there are none: unused */
+    float sum = sum_lanes(g->sums[r]);
+    float inverse = 1.0f / (zeros > 0 ? sum + (float)zeros * zero[0] : sum),
+          *out = attend->out + row * attend->out_stride;
     for (int64_t i = 0; i < attend->dim_value; i++)
         out[i] = g->out[r * g->dim_room + i] * inverse;
     if (!attend->weights || row >= attend->weights_rows)
@@ -264,10 +281,8 @@ static void finish_row(const struct group *g, int64_t r)
     float *weights = attend->weights + row * (attend->k + attend->zero_keys);
     for (int64_t j = 0; j < attend->k; j++)
         weights[j] = j < g->seen ? weights[j] * inverse : 0;
-    bool masked = attend->mask.floats || attend->mask.bytes;
-    vector zero = exp_bounded(all(-g->maxima[r] * (masked ? 1.0f : attend->scale)));
     for (int64_t j = 0; j < attend->zero_keys; j++)
-        weights[attend->k + j] = attend->causal ? 0 : zero[0] * inverse;
+        weights[attend->k + j] = zeros > 0 ? zero[0] * inverse : 0;
 }
 
 static void attend_group(struct group *g)
@@ -281,6 +296,8 @@ static void attend_group(struct group *g)
             multiply(g->rows, g->queries, attend->dim_head, attend->dim_head,
                      attend->packed + (key + j) * attend->dim_head,
                      least(PANEL, whole_vectors(attend->k) - key - j) / LANES, g->scores + j, TILE_KEYS);
+        for (int64_t r = 0; r < g->rows; r++)
+            raise_maximum(g, r, key, count);
         for (int64_t r = 0; r < g->rows; r++)
             weigh(g, r, key, count);
         for (int64_t i = 0; i < g->dim_room; i += PANEL) {
@@ -304,7 +321,7 @@ static void begin_group(struct group *g, int64_t first)
         memcpy(g->queries + r * dim_head, attend->queries + (first + r) * attend->query_stride,
                (size_t)dim_head * sizeof *g->queries);
         g->maxima[r] = zeros > 0 ? 0 : -INFINITY;
-        g->sums[r] = (float)zeros;
+        g->sums[r] = all(0);
     }
     memset(g->queries + g->rows * dim_head, 0, (size_t)((g->room - g->rows) * dim_head) * sizeof *g->queries);
     memset(g->out, 0, (size_t)(g->room * g->dim_room) * sizeof *g->out);
@@ -314,8 +331,8 @@ void VARIANT(vector_attend)(const struct vector_attend *attend)
 {
     struct group g = {.attend = attend, .dim_room = whole_vectors(attend->dim_value)};
     g.scores = attend->scratch;
-    g.queries = g.scores + GROUP_ROWS * TILE_KEYS;
-    g.out = g.queries + GROUP_ROWS * attend->dim_head;
+    g.out = g.scores + GROUP_ROWS * TILE_KEYS;
+    g.queries = g.out + GROUP_ROWS * g.dim_room;
     for (int64_t first = 0; first < attend->rows; first += GROUP_ROWS) {
         begin_group(&g, first);
         attend_group(&g);

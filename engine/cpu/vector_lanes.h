@@ -99,26 +99,46 @@ INLINE vector smaller(vector x, vector y)
 #endif
 }
 
-/* Halves are added until one lane is left: always the same order. */
+#define SHUFFLE __builtin_shufflevector
+#if LANES == 16
+#define ROTATE_8(v) SHUFFLE(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
+#define ROTATE_4(v) SHUFFLE(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3)
+#define ROTATE_2(v) SHUFFLE(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1)
+#define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0)
+#elif LANES == 8
+#define ROTATE_4(v) SHUFFLE(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
+#define ROTATE_2(v) SHUFFLE(v, v, 2, 3, 4, 5, 6, 7, 0, 1)
+#define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 4, 5, 6, 7, 0)
+#else
+#define ROTATE_2(v) SHUFFLE(v, v, 2, 3, 0, 1)
+#define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 0)
+#endif
+
+/* Always in the same order. */
 INLINE float sum_lanes(vector v)
 {
-    float sums[LANES];
-    memcpy(sums, &v, sizeof sums);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            sums[i] += sums[i + half];
-    return sums[0];
+#if LANES > 8
+    v += ROTATE_8(v);
+#endif
+#if LANES > 4
+    v += ROTATE_4(v);
+#endif
+    v += ROTATE_2(v);
+    v += ROTATE_1(v);
+    return v[0];
 }
 
-/* NaNs are passed over. */
-INLINE float largest_lane(vector v)
+/* In all lanes. v has no NaN. */
+INLINE vector largest_lane(vector v)
 {
-    float largest[LANES];
-    memcpy(largest, &v, sizeof largest);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            largest[i] = largest[i + half] > largest[i] ? largest[i + half] : largest[i];
-    return largest[0];
+#if LANES > 8
+    v = larger(v, ROTATE_8(v));
+#endif
+#if LANES > 4
+    v = larger(v, ROTATE_4(v));
+#endif
+    v = larger(v, ROTATE_2(v));
+    return larger(v, ROTATE_1(v));
 }
 
 /* ---- exp ---- */

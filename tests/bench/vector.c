@@ -71,6 +71,15 @@ static double peak_flops(enum instruction_set set)
 
 /* ---- The kernels ---- */
 
+/* Where the engine's arena and scratch begin. */
+static float *aligned(size_t floats)
+{
+    float *memory = aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64);
+    if (!memory)
+        abort();
+    return memory;
+}
+
 struct bench {
     const struct vector_functions *vector;
     float *x, *y, *z, *gain, *bias, *scratch;
@@ -182,8 +191,8 @@ static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t di
                         double seconds)
 {
     int64_t stride = 8 * dim_head;
-    float *queries = malloc((size_t)(rows * stride) * sizeof *queries), *keys = malloc((size_t)(k * stride) * 8);
-    float *out = calloc((size_t)(rows * stride), sizeof *out);
+    float *queries = aligned((size_t)(rows * stride)), *keys = aligned((size_t)(2 * k * stride));
+    float *out = aligned((size_t)(rows * stride));
     char name[64];
     for (int64_t i = 0; i < rows * stride; i++)
         queries[i] = random_float();
@@ -198,7 +207,7 @@ static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t di
         .values = keys + k * stride,
         .value_stride = stride,
     };
-    bench->packed = malloc((size_t)vector_packed_keys(k, dim_head, dim_head) * sizeof(float));
+    bench->packed = aligned((size_t)vector_packed_keys(k, dim_head, dim_head));
     bench->attend = (struct vector_attend){
         .rows = rows,
         .k = k,
@@ -211,7 +220,7 @@ static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t di
         .causal = causal,
         .out = out,
         .out_stride = stride,
-        .scratch = malloc((size_t)vector_attend_scratch(dim_head, dim_head) * sizeof(float)),
+        .scratch = aligned((size_t)vector_attend_scratch(dim_head, dim_head)),
     };
     const double moved = 2.0 * (double)(k * dim_head);
     snprintf(name, sizeof name, "pack keys, values %lld x %lld", (long long)k, (long long)dim_head);
@@ -232,7 +241,7 @@ static void time_set(enum instruction_set set, double seconds)
     float **operands[] = {&bench.x, &bench.y, &bench.z, &bench.gain, &bench.bias};
     double peak = peak_flops(set);
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
-        *operands[i] = aligned_alloc(64, ROWS * COLUMNS * sizeof(float));
+        *operands[i] = aligned(ROWS * COLUMNS);
         for (int j = 0; j < ROWS * COLUMNS; j++)
             (*operands[i])[j] = random_float() * 3;
     }
