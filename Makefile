@@ -1,5 +1,5 @@
 # linformerd. `make help` lists the targets; README.md says more about each.
-# Variables: CC CFLAGS LDFLAGS BUILD SANITIZE=address|thread|fuzzer ARGS PREFIX DESTDIR FUZZ_SECONDS V=1
+# Variables: CC CFLAGS LDFLAGS BUILD SANITIZE=address|thread|fuzzer ARGS PREFIX DESTDIR FUZZ_SECONDS COUNT SEED V=1
 CFLAGS       ?= -O2 -g
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -160,6 +160,11 @@ test-clients: ## runs tritonclient and openai from PyPI against the daemon (netw
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/run.sh tests/clients/test_clients.sh
 
+test-libraries: ## runs COUNT (300) random models of the Python libraries against the daemon; SEED=… repeats a run
+	@docker/packages.sh build clients libraries
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/libraries/test_libraries.sh $(COUNT:%=--count=%) $(SEED:%=--seed=%) $(ARGS)
+
 test-image: ## installs what it needs, builds docker/Dockerfile and runs its image (root)
 	@docker/packages.sh image
 	@BUILD=$(BUILD) tests/run.sh tests/image/test_image.sh
@@ -174,11 +179,17 @@ run: ## installs what is missing, builds, and serves the built-in model on 127.0
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)
 
-bench: ## measures the engine, then loads the daemon with curl and prints rates and percentiles
-	@docker/packages.sh build test
+bench: ## measures the engine, the daemon under load, and what the server costs a request
+	@docker/packages.sh build test bench
 	@$(MAKE) --no-print-directory all $(call programs,$(BENCHES))
-	@for program in $(call programs,$(BENCHES)); do $$program || exit 1; done
+	@$(BUILD)/tests/bench/engine
 	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
+	@BUILD=$(BUILD) tests/bench/overhead.sh
+
+bench-million: ## sends a sequence of a million rows; fails when time or memory a token grows with the length (4 GB)
+	@docker/packages.sh build test
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
+	@BUILD=$(BUILD) tests/bench/million.sh
 
 format: ## formats the C sources with clang-format
 	@docker/packages.sh check
@@ -191,11 +202,11 @@ clean: ## removes everything built
 	rm -rf $(BUILD)
 
 help: ## shows this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 FORCE:
-.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-clients test-image \
-    test-fresh run bench format install clean help FORCE
+.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-clients \
+    test-libraries test-image test-fresh run bench bench-million format install clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

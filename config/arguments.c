@@ -10,8 +10,11 @@ static const char *const type_descriptions[] = {
     "an integer from 1 to 2147483647",         /* ARGUMENT_SIZE */
     "an integer from 1 to 2147483647 or null", /* ARGUMENT_OPTIONAL_SIZE */
     "an integer from 0 to 2147483647",         /* ARGUMENT_COUNT */
+    "an integer from 0 to 2147483647 or null", /* ARGUMENT_OPTIONAL_COUNT */
+    "an integer of at most 31 bits",           /* ARGUMENT_INTEGER */
     "true or false",                           /* ARGUMENT_BOOL */
     "an object or null",                       /* ARGUMENT_OBJECT */
+    "a number from 0 to 1",                    /* ARGUMENT_DROPOUT */
     "any value",                               /* ARGUMENT_TRAINING */
     "any value",                               /* ARGUMENT_JSON */
 };
@@ -38,10 +41,16 @@ static bool is_acceptable(enum argument_type type, const json_t *value)
         return json_is_null(value) || is_integer_from(value, 1);
     case ARGUMENT_COUNT:
         return is_integer_from(value, 0);
+    case ARGUMENT_OPTIONAL_COUNT:
+        return json_is_null(value) || is_integer_from(value, 0);
+    case ARGUMENT_INTEGER:
+        return is_integer_from(value, -SIZE_LIMIT);
     case ARGUMENT_BOOL:
         return json_is_boolean(value);
     case ARGUMENT_OBJECT:
         return json_is_null(value) || json_is_object(value);
+    case ARGUMENT_DROPOUT:
+        return json_is_number(value) && json_number_value(value) >= 0 && json_number_value(value) <= 1;
     case ARGUMENT_TRAINING:
     case ARGUMENT_JSON:
         return true;
@@ -59,6 +68,8 @@ static void store(const struct argument *argument, const json_t *value, void *ou
     case ARGUMENT_SIZE:
     case ARGUMENT_OPTIONAL_SIZE:
     case ARGUMENT_COUNT:
+    case ARGUMENT_OPTIONAL_COUNT:
+    case ARGUMENT_INTEGER:
         memcpy(field, &number, sizeof number);
         break;
     case ARGUMENT_BOOL:
@@ -71,6 +82,7 @@ static void store(const struct argument *argument, const json_t *value, void *ou
     case ARGUMENT_JSON:
         memcpy(field, &value, sizeof value);
         break;
+    case ARGUMENT_DROPOUT:
     case ARGUMENT_TRAINING:
         break;
     }

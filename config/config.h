@@ -70,13 +70,16 @@ const char *padding_name(enum padding padding);
  * A family declares the parameters of a class once; reading checks types and ranges, and refuses what the class does
  * not have by name, with the names it has. */
 enum argument_type {
-    ARGUMENT_SIZE,          /* int64_t >= 1 */
-    ARGUMENT_OPTIONAL_SIZE, /* int64_t >= 1, or null: 0 */
-    ARGUMENT_COUNT,         /* int64_t >= 0 */
-    ARGUMENT_BOOL,          /* bool */
-    ARGUMENT_OBJECT,        /* json_t *, an object borrowed from kwargs, or null: NULL */
-    ARGUMENT_TRAINING,      /* any value, read by nobody: it changes nothing at inference (dropout, ff_chunks …) */
-    ARGUMENT_JSON,          /* json_t *, any value borrowed from kwargs; NULL when absent */
+    ARGUMENT_SIZE,           /* int64_t >= 1 */
+    ARGUMENT_OPTIONAL_SIZE,  /* int64_t >= 1, or null: 0 */
+    ARGUMENT_COUNT,          /* int64_t >= 0 */
+    ARGUMENT_OPTIONAL_COUNT, /* int64_t >= 0, or null: 0 */
+    ARGUMENT_INTEGER,        /* int64_t, also below 0 */
+    ARGUMENT_BOOL,           /* bool */
+    ARGUMENT_OBJECT,         /* json_t *, an object borrowed from kwargs, or null: NULL */
+    ARGUMENT_DROPOUT,        /* a number from 0 to 1, which changes nothing at inference: read by nobody */
+    ARGUMENT_TRAINING,       /* any value, read by nobody: it changes nothing at inference */
+    ARGUMENT_JSON,           /* json_t *, any value borrowed from kwargs; NULL when absent */
 };
 
 struct argument {
@@ -84,7 +87,7 @@ struct argument {
     enum argument_type type;
     bool required;
     int64_t fallback; /* when absent: the constructor's default; 1 is true; for the optional ones 0 is None */
-    size_t offset;    /* of the field in the family's struct; unused for ARGUMENT_TRAINING */
+    size_t offset;    /* of the field in the family's struct; unused for ARGUMENT_DROPOUT and ARGUMENT_TRAINING */
 };
 
 /* Fills `out` from `kwargs` (an object). Sizes are at most 2^31 - 1. `class_name` names the class in messages. */
@@ -108,6 +111,7 @@ struct settings {
     char *device;         /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
     char *dtype;          /* auto, f32, tf32, bf16, f16 */
     char *kernels;        /* of the CPU engine: auto, avx512, avx2, baseline */
+    char *products;       /* of the CPU engine: auto, onednn, openblas */
     int64_t threads;      /* of the CPU engine; 0: one a core this process may use */
     int64_t http_threads; /* of libmicrohttpd */
     int64_t max_batch_tokens;

@@ -8,6 +8,7 @@
 #define NEAR_EDITS 2
 
 static const char *const dtypes[] = {"auto", "f32", "tf32", "bf16", "f16", NULL};
+static const char *const products[] = {"auto", "onednn", "openblas", NULL};
 static const char *const kernels[] = {"auto", "avx512", "avx2", "baseline", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};                     /* index: enum log_format */
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL}; /* index: enum log_level */
@@ -152,6 +153,15 @@ const struct setting settings_table[] = {
      .fallback = "auto",
      .choices = kernels,
      .help = "The CPU's instruction set: auto (the best that it has), avx512, avx2 or baseline."},
+    {.group = "Computing",
+     .flag = "products",
+     .kind = SETTING_TEXT,
+     AT(products),
+     .value_name = "NAME",
+     .fallback = "auto",
+     .choices = products,
+     .help = "The CPU's library for products with weights: onednn, openblas, or auto (onednn where the processor has "
+             "AVX-512 and the library is there)."},
     {.group = "Computing",
      .flag = "threads",
      .kind = SETTING_INTEGER,

@@ -16,12 +16,15 @@ struct backend_functions {
     const char *(*kernels)(const struct backend *backend); /* for people; valid while the backend is */
     bool (*batch_invariant)(const struct backend *backend);
 
-    /* Makes the weights resident and reserves the arena. The plan outlives the model; a backend that has copies of the
-     * weights calls plan_drop_weight_data. Owes unprepare. */
+    /* Makes the weights resident and reserves the arena. The plan outlives the model; a backend takes over weights, or
+     * frees those that it has copies of. Owes unprepare. */
     int (*prepare)(struct backend *backend, struct plan *plan, struct backend_model **model, struct error *error);
     void (*unprepare)(struct backend_model *model);
 
-    /* Bytes held besides plan->arena_bytes: scratch. */
+    /* Bytes of resident weights. */
+    size_t (*weights_bytes)(const struct backend_model *model);
+
+    /* Bytes held besides these and plan->arena_bytes: scratch. */
     size_t (*scratch_bytes)(const struct backend_model *model);
 
     /* Runs the steps over a laid out batch and writes what its items want. */

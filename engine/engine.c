@@ -11,6 +11,7 @@
 struct engine {
     const struct backend_functions *functions;
     struct backend *backend;
+    const char *dtype;
     int64_t max_batch_tokens, max_batch_requests;
 };
 
@@ -25,22 +26,26 @@ struct model {
     struct model_info info;
 };
 
-static bool is_one_of(const char *text, const char *first, const char *second)
+static bool is_one_of(const char *text, const char *const *names)
 {
-    return strcmp(text, first) == 0 || strcmp(text, second) == 0;
+    while (*names && strcmp(text, *names) != 0)
+        names++;
+    return *names != NULL;
 }
 
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error)
 {
-    if (!is_one_of(options->device, "auto", "cpu"))
+    static const char *const devices[] = {"auto", "cpu", NULL}, *const dtypes[] = {"auto", "f32", "bf16", NULL};
+    if (!is_one_of(options->device, devices))
         return error_set(error, "device \"%s\": expected auto or cpu; this build has no CUDA engine", options->device);
-    if (!is_one_of(options->dtype, "auto", "f32"))
-        return error_set(error, "dtype \"%s\": expected auto or f32 on the CPU", options->dtype);
+    if (!is_one_of(options->dtype, dtypes))
+        return error_set(error, "dtype \"%s\": expected auto, f32 or bf16 on the CPU", options->dtype);
     assert(options->max_batch_tokens >= 1 && options->max_batch_requests >= 1);
     struct engine *opened = calloc(1, sizeof *opened);
     if (!opened)
         return error_set(error, "out of memory while opening the engine");
     opened->functions = &backend_cpu;
+    opened->dtype = strcmp(options->dtype, "bf16") == 0 ? "bf16" : "f32";
     opened->max_batch_tokens = options->max_batch_tokens;
     opened->max_batch_requests = options->max_batch_requests;
     if (opened->functions->open(options, &opened->backend, error) != 0) {
@@ -66,8 +71,7 @@ const char *engine_device(const struct engine *engine)
 
 const char *engine_dtype(const struct engine *engine)
 {
-    (void)engine;
-    return "f32";
+    return engine->dtype;
 }
 
 const char *engine_kernels(const struct engine *engine)
@@ -117,8 +121,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
             model->inputs[i].min_length = model->inputs[i].max_length;
     }
     info->parameters = parameters;
-    for (int i = 0; i < plan->n_weights; i++)
-        info->weights_bytes += (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof(float);
+    info->weights_bytes = functions->weights_bytes(model->resident);
     info->arena_bytes = plan->arena_bytes + functions->scratch_bytes(model->resident);
     info->architecture = model->architecture;
     info->inputs = model->inputs;

@@ -24,9 +24,11 @@ struct model;  /* weights and plan, resident on the engine's device */
 
 struct engine_options {
     const char *device;         /* "auto" or "cpu" */
-    const char *dtype;          /* "auto" or "f32" */
+    const char *dtype;          /* "auto", "f32" or "bf16": of products with weights; the CPU's auto is f32 */
     const char *kernels;        /* the CPU's: "auto" (also NULL), "avx512", "avx2" or "baseline" */
+    const char *products;       /* the CPU's: "auto" (also NULL), "onednn" or "openblas" */
     int64_t threads;            /* 0: one a core this process may use */
+    bool all_threads;           /* even for small batches, which one thread runs at less cost: tests want that */
     int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own */
     int64_t max_batch_requests; /* >= 1; items of a batch */
 };
@@ -35,9 +37,10 @@ struct engine_options {
  * environment (OPENBLAS_CORETYPE, whatever it was), and keeps them for the life of the process. */
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
 void engine_close(struct engine *engine);
-const char *engine_device(const struct engine *engine);  /* "cpu" */
-const char *engine_dtype(const struct engine *engine);   /* "f32" */
-const char *engine_kernels(const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, 2 threads" */
+const char *engine_device(const struct engine *engine); /* "cpu" */
+const char *engine_dtype(const struct engine *engine);  /* "f32", "bf16" */
+const char *engine_kernels(
+    const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3, 2 threads" */
 
 /* Builds the plan of the class that the config names and uploads its weights; `weights` may be closed afterwards.
  * `progress`, when not NULL, is called now and then with a fraction in [0, 1]. */
@@ -161,7 +164,8 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
 int model_run(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error);
 
 /* --explain: every operation with its shapes, FLOPs and bytes for a batch of `tokens` rows in one item. Its last lines
- * are "weights_bytes N" and "arena_bytes N". */
+ * are "weights_bytes N" and "arena_bytes N", which stay resident; before them "request_bytes N": the input and output
+ * of that item in binary, which the server holds besides while it answers. */
 void model_explain(const struct model *model, int64_t tokens, FILE *out);
 
 #endif

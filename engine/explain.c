@@ -5,61 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Floating point operations of a step for one item of `rows` rows; a multiplication and an addition are two. */
-static int64_t step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows)
-{
-    const struct plan_value *x = &plan->values[step->x];
-    int64_t x_rows = plan_value_rows(plan, step->x, rows, 1), elements = x_rows * x->columns;
-    switch (step->operation) {
-    case OP_LINEAR:
-        return 2 * x_rows * x->columns * plan->weights[step->weight].rows;
-    case OP_GIVE_OUTPUT:
-        return step->weight == PLAN_NONE ? 0 : 2 * x_rows * x->columns * plan->weights[step->weight].rows;
-    case OP_PROJECT_SEQUENCE:
-        return 2 * elements * plan_value_rows(plan, step->y, rows, 1);
-    case OP_PROJECT_CALL:
-        return 2 * elements * plan->weights[step->weight].rows;
-    case OP_ATTEND_CALL: /* a position sees the keys of its own sequence */
-        return 4 * elements * plan->axes[plan->values[step->keys].axis].k;
-    case OP_ATTEND:
-        return 2 * (elements + x_rows * plan->values[step->y].columns) * plan_value_rows(plan, step->keys, rows, 1);
-    case OP_LAYER_NORM:
-        return 8 * elements;
-    case OP_ACTIVATE:
-        return step->activation == ACTIVATION_GELU ? 30 * elements : elements;
-    case OP_CONVOLVE_SEQUENCE:
-        return 2 * plan_value_rows(plan, step->y, rows, 1) * x->columns * step->stride * (x->columns / step->groups);
-    case OP_ADD_SINUSOIDS:
-        return 20 * elements;
-    case OP_ROTATE:
-        return 3 * elements;
-    case OP_LINEAR_ATTEND: /* a product with V and one with the queries */
-        return 2 * (x_rows + plan_value_rows(plan, step->keys, rows, 1)) * step->heads * step->dim_head *
-               step->dim_head;
-    case OP_LOCAL_ATTEND:
-        return 4 * x_rows * step->heads * step->dim_head * step->window * (step->causal ? 2 : 3);
-    case OP_RETRIEVE: /* scores of all keys, then the best values of each head */
-        return 2 * x_rows *
-               (plan->weights[step->bias].rows * plan->weights[step->bias].columns +
-                step->heads * PLAN_BEST_KEYS * plan->weights[step->weight].columns);
-    case OP_GATE:
-        return (step->activation == ACTIVATION_GELU ? 31 : 2) * elements / 2;
-    case OP_ADD_POSITIONS:
-    case OP_ADD:
-    case OP_GIVE_POOLED:
-        return elements;
-    case OP_EMBED:
-    case OP_MASK_ROWS:
-    case OP_SHIFT_TOKENS:
-    case OP_CONCATENATE:
-    case OP_CUT_PADDING:
-    case OP_GIVE_HIDDEN:
-    case OP_COUNT:
-        break;
-    }
-    return 0;
-}
-
 /* Bytes of the values and weights that a step reads and writes. */
 static int64_t step_bytes(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
@@ -86,7 +31,7 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
 {
     const struct plan_step *step = &plan->steps[index];
     fprintf(out, "%4d %-16s %14" PRId64 " %13" PRId64 " ", index, operation_name(step->operation),
-            step_flops(plan, step, rows), step_bytes(plan, step, rows));
+            plan_step_flops(plan, step, rows), step_bytes(plan, step, rows));
     print_value(plan, "x", step->x, rows, out);
     print_value(plan, "keys", step->keys, rows, out);
     print_value(plan, "values", step->values, rows, out);
@@ -118,7 +63,46 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
         fprintf(out, " groups %" PRId64, step->groups);
     print_value(plan, step->operation == OP_LINEAR ? "+ residual" : "z", step->z, rows, out);
     print_value(plan, "->", step->y, rows, out);
+    if (step->only.axis != PLAN_NONE && step->only.most == INT64_MAX)
+        fprintf(out, ", items of at least %" PRId64 " rows", step->only.least);
+    else if (step->only.axis != PLAN_NONE)
+        fprintf(out, ", items of at most %" PRId64 " rows", step->only.most);
     fputc('\n', out);
+}
+
+/* What the passes changed, with the operations before and after; gives what they save. */
+static int64_t print_decisions(const struct plan *plan, int64_t rows, FILE *out)
+{
+    int64_t saved = 0;
+    for (int i = 0; i < plan->n_decisions; i++) {
+        const struct plan_decision *decision = &plan->decisions[i];
+        int64_t before = decision->before.item + decision->before.row * rows;
+        int64_t after = decision->after.item + decision->after.row * rows;
+        bool taken = rows >= decision->least_rows;
+        fprintf(out, "%s: FLOPs %" PRId64 " -> %" PRId64 "%s", decision->what, before, after,
+                taken ? "" : ", left as it was");
+        if (decision->least_rows == INT64_MAX)
+            fprintf(out, ": never fewer\n");
+        else if (decision->least_rows > 1)
+            fprintf(out, "%s from %" PRId64 " rows on\n", taken ? "," : ": fewer", decision->least_rows);
+        else
+            fputc('\n', out);
+        saved += taken ? before - after : 0;
+    }
+    return saved;
+}
+
+/* What an item of `rows` rows brings and takes in binary: the inputs that must be given, and the class's output. */
+static int64_t request_bytes(const struct model *model, int64_t rows)
+{
+    const struct plan *plan = model_plan(model);
+    const struct model_info *info = model_info(model);
+    int64_t output_rows = plan_value_rows(plan, plan->steps[plan->n_steps - 1].x, rows, 1);
+    int64_t elements = output_rows * info->output_columns;
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (plan->inputs[i].value != PLAN_NONE && !info->inputs[i].optional)
+            elements += plan_value_rows(plan, plan->inputs[i].value, rows, 1) * info->inputs[i].columns;
+    return elements * (int64_t)sizeof(float);
 }
 
 void model_explain(const struct model *model, int64_t tokens, FILE *out)
@@ -139,8 +123,10 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     fprintf(out, "step operation                  FLOPs         bytes  shapes\n");
     for (int i = 0; i < plan->n_steps; i++) {
         print_step(plan, i, tokens, out);
-        flops += step_flops(plan, &plan->steps[i], tokens);
+        flops += plan_step_flops(plan, &plan->steps[i], tokens);
     }
-    fprintf(out, "flops %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", flops, info->weights_bytes,
-            info->arena_bytes);
+    int64_t saved = print_decisions(plan, tokens, out);
+    fprintf(out, "flops_before %" PRId64 "\nflops %" PRId64 "\n", flops + saved, flops);
+    fprintf(out, "request_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", request_bytes(model, tokens),
+            info->weights_bytes, info->arena_bytes);
 }

@@ -1,5 +1,5 @@
-/* A plan's life, its axes, values and inputs. plan_weights.c and plan_operations.c have the rest of building it;
- * plan_fuse.c and plan_memory.c finish it. */
+/* A plan's life, its axes, values and inputs. plan_weights.c and plan_operations.c have the rest of building it; the
+ * passes of plan_passes.h finish it. */
 #include "engine/plan_builder.h"
 #include "engine/plan_passes.h"
 
@@ -120,10 +120,12 @@ static void drop_unread_weights(struct plan *plan)
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan)
 {
     refuse_surplus(builder);
-    if (!builder->failed) {
-        drop_unread_weights(builder->plan);
+    if (!builder->failed && !builder->as_built) {
         plan_fuse(builder->plan);
+        plan_reassociate(builder);
     }
+    if (!builder->failed)
+        drop_unread_weights(builder->plan);
     if (!builder->failed && plan_place_values(builder->plan, max_rows, max_items, builder->error) != 0)
         builder->failed = true;
     free(builder->used);
@@ -135,25 +137,19 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
     return 0;
 }
 
-void plan_drop_weight_data(struct plan *plan)
-{
-    for (int i = 0; i < plan->n_weights; i++) {
-        free(plan->weights[i].data);
-        plan->weights[i].data = NULL;
-    }
-}
-
 void plan_free(struct plan *plan)
 {
     if (!plan)
         return;
-    plan_drop_weight_data(plan);
-    for (int i = 0; i < plan->n_weights; i++)
+    for (int i = 0; i < plan->n_weights; i++) {
         free(plan->weights[i].name);
+        free(plan->weights[i].data);
+    }
     free(plan->axes);
     free(plan->values);
     free(plan->weights);
     free(plan->steps);
+    free(plan->decisions);
     free(plan);
 }
 

@@ -9,7 +9,8 @@
  *
  * A family (families/) builds a plan from config and weights through the functions below, reading like the library's
  * forward(). They record the first failure in the builder and do nothing after it, so a family needs no checks between
- * them. plan_finish then fuses epilogues, finds each value's lifetime and gives it its place in one arena. */
+ * them. plan_finish then rewrites the plan (plan_passes.h) into one that gives the same with fewer operations, finds
+ * each value's lifetime and gives it its place in one arena. */
 #ifndef ENGINE_PLAN_H
 #define ENGINE_PLAN_H
 
@@ -34,7 +35,8 @@ enum operation {
     OP_MASK_ROWS, /* y[r] = x[r] where m[r], else 0                               m ids (r, 1), 0 or not */
     OP_ADD_SINUSOIDS,     /* y[r] = x[r] + (sin(p f), cos(p f))                    f (d / 2); products p f in float */
     OP_PROJECT_SEQUENCE,  /* y_b = E[:n_b]ᵀ x_b + e   E (n, k) or its transpose; x ragged (n_b, d); y fixed (k, d) an
-                             item;  with several groups each has its own E and e for d / groups columns */
+                             item;  with several groups each has its own E and e for d / groups columns. Further
+                             columns of y, where there are: E[:n_b]ᵀ 1, then e, which the others then lack */
     OP_CONVOLVE_SEQUENCE, /* y_b[j, g, o] = e[o] + sum over t, i of W[o, i, t] x_b[j s + t, g, i], 0 beyond n_b
                             W (d, d, s); groups of d columns; several W stand for one a group */
     OP_PROJECT_CALL,  /* y_b[s, c, j] = sum over p of E[j, p] X_b[p, s, c] + e[j], X_b: x_b, then for each s the row t
@@ -94,8 +96,16 @@ struct plan_weight {
     int64_t tensor; /* weights_index of what it was made of; -1: of several */
 };
 
+/* Which items a step computes: those with `least` to `most` rows on `axis`; PLAN_NONE: all of them. Another item's rows
+ * of y stay as they are with OP_PROJECT_SEQUENCE; OP_LINEAR may spoil them. */
+struct plan_selection {
+    int axis;
+    int64_t least, most;
+};
+
 struct plan_step {
     enum operation operation;
+    struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
     int x, y,
         z; /* values; z: OP_ADD's and OP_CONCATENATE's second, OP_LINEAR's residual, a mask; PLAN_NONE where none */
     int keys, values; /* of the attends */
@@ -112,6 +122,8 @@ struct plan_step {
     int64_t key_room;        /* OP_ATTEND, OP_ATTEND_CALL; 0: as many as there are keys */
     int64_t groups;          /* OP_PROJECT_SEQUENCE, OP_CONVOLVE_SEQUENCE: of columns */
     bool transposed;         /* OP_PROJECT_SEQUENCE: the weight is (groups * k, n), else (groups * n, k) */
+    bool sums_column;        /* OP_PROJECT_SEQUENCE of one group: y has a column of E's sums */
+    bool bias_column;        /* … and one of its biases */
     int64_t stride;          /* OP_CONVOLVE_SEQUENCE: rows of a window */
     int64_t heads, kv_heads; /* OP_ATTEND: head h reads keys and values of head h * kv_heads / heads; OP_ATTEND_CALL */
     int64_t first_head;      /* OP_LINEAR_ATTEND, OP_LOCAL_ATTEND: of those in x, K and V; y has `heads` from it on */
@@ -121,6 +133,18 @@ struct plan_step {
     int64_t period;          /* OP_ADD_POSITIONS */
     int64_t n_shifts;        /* OP_SHIFT_TOKENS: 1, 0, -1 or 1, 0 */
     int64_t shifts[3];
+};
+
+/* Floating point operations for an item of n rows: item + n * row. */
+struct plan_flops {
+    int64_t item, row;
+};
+
+/* What a pass found, for --explain. */
+struct plan_decision {
+    char what[192];
+    struct plan_flops before, after;
+    int64_t least_rows; /* of an item; one with fewer rows takes the operations before */
 };
 
 struct plan_input {
@@ -141,6 +165,8 @@ struct plan {
     int n_weights;
     struct plan_step *steps;
     int n_steps;
+    struct plan_decision *decisions;
+    int n_decisions;
 
     const char *output_name;                   /* of the class's own output */
     const char *attention_name;                /* of its attention's softmax; NULL: "attention.<i>" */
@@ -164,6 +190,7 @@ struct plan_builder {
     bool *used; /* by weights_index: taken by the plan */
     struct error *error;
     bool failed;
+    bool as_built; /* plan_finish leaves the steps as the family built them: what its passes give is held against it */
 
     void (*progress)(void *context, double fraction); /* of the weights' elements that are taken; NULL: nobody asks */
     void *progress_context;
@@ -177,7 +204,6 @@ int plan_begin(struct plan_builder *builder, const struct weights *weights, stru
  * input) and max_items items. On success the plan is the caller's (plan_free), on failure nothing is. */
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan);
 void plan_free(struct plan *plan);
-void plan_drop_weight_data(struct plan *plan); /* a backend holds the weights now */
 
 /* Records a failure of the family's own. Always PLAN_NONE. */
 int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -297,5 +323,8 @@ const char *operation_name(enum operation operation);
 
 /* Rows of a value in a batch with `rows` rows in every ragged axis and `items` items. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items);
+
+/* Floating point operations of a step for one item of `rows` rows; a multiplication and an addition are two. */
+int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows);
 
 #endif

@@ -18,6 +18,9 @@ int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int6
 
 int plan_new_value(struct plan_builder *builder, int axis, int64_t columns);
 
+/* The weight with the columns beside it: vectors of as many elements as it has rows; PLAN_NONE stands for ones. */
+int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count);
+
 static inline const struct plan_value *plan_value_at(const struct plan_builder *builder, int value)
 {
     return &builder->plan->values[value];

@@ -1,24 +1,12 @@
 #include "engine/plan_passes.h"
 
-#include <string.h>
-
-static int count_readers(const struct plan *plan, int value)
-{
-    int readers = 0;
-    for (int i = 0; i < plan->n_steps; i++) {
-        const struct plan_step *step = &plan->steps[i];
-        readers += (step->x == value) + (step->z == value) + (step->keys == value) + (step->values == value);
-    }
-    return readers;
-}
-
 /* The linear step just before `i` whose product nobody else reads, and that has no residual yet. */
 static struct plan_step *linear_before(struct plan *plan, int i, int value)
 {
     struct plan_step *linear = i > 0 ? &plan->steps[i - 1] : NULL;
     if (!linear || linear->operation != OP_LINEAR || linear->y != value || linear->z != PLAN_NONE)
         return NULL;
-    return count_readers(plan, value) == 1 ? linear : NULL;
+    return plan_count_readers(plan, value) == 1 ? linear : NULL;
 }
 
 static bool fuse_activation(struct plan *plan, int i)
@@ -60,7 +48,6 @@ void plan_fuse(struct plan *plan)
             i++;
             continue;
         }
-        memmove(&plan->steps[i], &plan->steps[i + 1], (size_t)(plan->n_steps - i - 1) * sizeof *plan->steps);
-        plan->n_steps--;
+        plan_remove_step(plan, i);
     }
 }

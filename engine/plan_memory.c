@@ -30,6 +30,22 @@ static void find_lifetimes(struct plan *plan)
     }
 }
 
+/* Where the last reader of x is a step that masks its rows, y is x changed in place: to the arena they are one value,
+ * x, that lives as long as both. in_place[y] is x, else PLAN_NONE. */
+static void find_in_place(struct plan *plan, int *in_place)
+{
+    for (int i = 0; i < plan->n_values; i++)
+        in_place[i] = PLAN_NONE;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->operation != OP_MASK_ROWS || plan->values[step->x].last_step != i)
+            continue;
+        in_place[step->y] = step->x;
+        plan->values[step->x].last_step = plan->values[step->y].last_step;
+        plan->values[step->y].first_step = plan->values[step->y].last_step = -1; /* takes no room of its own */
+    }
+}
+
 /* Bytes of a value in the largest batch; false: more than fits a size_t. */
 static bool size_value(const struct plan *plan, struct plan_value *value)
 {
@@ -102,6 +118,21 @@ static void limit_lengths(struct plan *plan)
     }
 }
 
+/* `placed` and `in_place` have room for all values; nothing is placed yet. */
+static void place_values(struct plan *plan, bool *placed, int *in_place)
+{
+    find_in_place(plan, in_place);
+    for (int i; (i = largest_unplaced(plan, placed)) != PLAN_NONE; placed[i] = true) {
+        struct plan_value *value = &plan->values[i];
+        value->offset = lowest_offset(plan, value, placed);
+        if (value->offset + value->bytes > plan->arena_bytes)
+            plan->arena_bytes = value->offset + value->bytes;
+    }
+    for (int i = 0; i < plan->n_values; i++)
+        if (in_place[i] != PLAN_NONE)
+            plan->values[i].offset = plan->values[in_place[i]].offset;
+}
+
 int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, struct error *error)
 {
     plan->max_rows = max_rows;
@@ -117,14 +148,11 @@ int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, st
             return error_set(error, "the activations of a batch of %lld rows are more than memory can address",
                              (long long)plan->max_rows);
     bool *placed = calloc((size_t)plan->n_values + 1, sizeof *placed);
-    if (!placed)
-        return error_set(error, "out of memory while planning the arena");
-    for (int i; (i = largest_unplaced(plan, placed)) != PLAN_NONE; placed[i] = true) {
-        struct plan_value *value = &plan->values[i];
-        value->offset = lowest_offset(plan, value, placed);
-        if (value->offset + value->bytes > plan->arena_bytes)
-            plan->arena_bytes = value->offset + value->bytes;
-    }
+    int *in_place = malloc(((size_t)plan->n_values + 1) * sizeof *in_place);
+    if (placed && in_place)
+        place_values(plan, placed, in_place);
+    bool failed = !placed || !in_place;
     free(placed);
-    return 0;
+    free(in_place);
+    return failed ? error_set(error, "out of memory while planning the arena") : 0;
 }

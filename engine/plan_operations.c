@@ -27,6 +27,7 @@ static const struct plan_step no_step = {
     .bias = PLAN_NONE,
     .tail = PLAN_NONE,
     .mask = PLAN_NONE,
+    .only = {.axis = PLAN_NONE},
 };
 
 static struct plan_step step_of(enum operation operation, int x)

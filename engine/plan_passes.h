@@ -1,4 +1,5 @@
-/* The passes that plan_finish runs over a built plan, in this order. */
+/* The passes that plan_finish runs over a built plan, in this order. Each leaves a plan that gives the same results,
+ * and failures in the builder. */
 #ifndef ENGINE_PLAN_PASSES_H
 #define ENGINE_PLAN_PASSES_H
 
@@ -7,8 +8,27 @@
 /* Makes an activation and then an addition that follow a linear step its epilogues. */
 void plan_fuse(struct plan *plan);
 
+/* Eᵀ(x Wᵀ) = (Eᵀx) Wᵀ: lets each item take the cheaper order, by its own rows. */
+void plan_reassociate(struct plan_builder *builder);
+
 /* Gives every value its lifetime and its place in the arena, for the largest batch. -1: the sizes overflow, or memory
  * ran out; `error` says so. */
 int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, struct error *error);
+
+/* ---- What passes share (plan_steps.c) ---- */
+
+/* How often steps read the value. */
+int plan_count_readers(const struct plan *plan, int value);
+
+/* The first step that writes the value; PLAN_NONE: it is an input. */
+int plan_writer(const struct plan *plan, int value);
+
+/* Before step `index`. Indices from it on are one more then. */
+void plan_insert_step(struct plan_builder *builder, int index, struct plan_step step);
+void plan_remove_step(struct plan *plan, int index);
+
+/* Records what a pass decided, in printf's format. */
+void plan_decide(struct plan_builder *builder, struct plan_decision decision, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -163,6 +163,24 @@ int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t r
     return builder->plan->n_weights - 1;
 }
 
+int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    int64_t rows = plan_weight_at(builder, weight)->rows, width = plan_weight_at(builder, weight)->columns;
+    struct plan_weight *wide = derived_weight(builder, weight, rows, width + count);
+    if (!wide)
+        return PLAN_NONE;
+    const float *from = plan_weight_at(builder, weight)->data;
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = wide->data + r * (width + count);
+        memcpy(row, from + r * width, (size_t)width * sizeof *row);
+        for (int i = 0; i < count; i++)
+            row[width + i] = columns[i] == PLAN_NONE ? 1 : plan_weight_at(builder, columns[i])->data[r];
+    }
+    return builder->plan->n_weights - 1;
+}
+
 int plan_transpose(struct plan_builder *builder, int weight, int64_t rows)
 {
     if (builder->failed)

@@ -4,6 +4,7 @@
 #define SERVER_NATIVE_H
 
 #include "server/json_body.h"
+#include "server/numbers.h"
 #include "server/routes.h"
 
 extern const struct dialect native_dialect;
@@ -31,6 +32,8 @@ struct native_inputs {
     bool truncate;
     const char *truncation_direction;
     const char *encoding_format;
+    json_t *body;           /* borrowed */
+    struct numbers numbers; /* when there are any, `inputs` or `embeddings` is an empty list in their place */
 };
 #define NATIVE_INPUT_OPTIONS                                                                           \
     {"inputs", OPTION_JSON, offsetof(struct native_inputs, inputs)},                                   \
@@ -44,11 +47,11 @@ struct native_inputs {
     }
 
 /* Parses the body and finds its model, whose settings may be defaults of options. The caller owns the object; NULL:
- * request->failure. */
-json_t *native_body(struct request *request);
+ * request->failure. `inputs`, whose key is set, gets the body and its numbers; NULL: the route has no such inputs. */
+json_t *native_body(struct request *request, struct native_inputs *inputs);
 
 /* Makes the job's items from `inputs` or `embeddings`; what they want is the route's to set. */
-int native_items(struct request *request, const struct native_inputs *inputs);
+int native_items(struct request *request, struct native_inputs *inputs);
 
 /* Whether vectors are wanted as base64. -1: request->failure. */
 int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64);

@@ -47,7 +47,7 @@ int native_vectors_want(struct request *request, enum pooling pooling, struct na
     return 0;
 }
 
-static int embed_items(struct request *request, const struct embed_body *body, struct native_vectors *vectors)
+static int embed_items(struct request *request, struct embed_body *body, struct native_vectors *vectors)
 {
     int pooling = body->pooling ? pooling_from_name(body->pooling) : (int)request->info->pooling;
 
@@ -65,8 +65,8 @@ static int embed_items(struct request *request, const struct embed_body *body, s
 
 enum outcome native_embed_read(struct request *request)
 {
-    json_t *json = native_body(request);
     struct embed_body body = {0};
+    json_t *json = native_body(request, &body.inputs);
     struct native_vectors *vectors;
     enum outcome outcome = OUTCOME_FAILED;
 
@@ -155,8 +155,8 @@ static int want_hidden(struct request *request, bool base64)
 
 enum outcome native_embed_all_read(struct request *request)
 {
-    json_t *json = native_body(request);
     struct native_inputs body = {0};
+    json_t *json = native_body(request, &body);
     bool *base64;
     enum outcome outcome = OUTCOME_FAILED;
 

@@ -13,13 +13,37 @@
  * vector, and the few characters that the writer asks for beyond what it needs. */
 enum { FLOAT_TEXT = 17, BASE64_TEXT = 6, VECTOR_TEXT = 96 };
 
-json_t *native_body(struct request *request)
+static const char *inputs_key(const struct native_inputs *inputs)
 {
-    json_t *body = request_json(request, request->body, request->body_length);
+    return inputs->key ? inputs->key : "inputs";
+}
+
+/* The body as JSON, without the numbers of its inputs where these can be read without. */
+static json_t *parse_body(struct request *request, struct native_inputs *inputs)
+{
+    char rest[NUMBERS_REST + 2];
+    json_t *body;
+
+    if (inputs &&
+        numbers_find(request->body, request->body_length, inputs_key(inputs), "embeddings", &inputs->numbers)) {
+        body = request_json(request, rest, numbers_rest(&inputs->numbers, request->body, request->body_length, rest));
+        if (body || (request->failure.kind != FAILURE_MALFORMED && request->failure.kind != FAILURE_INVALID))
+            return body;
+        inputs->numbers.text = NULL; /* what is wrong, and where, the whole body will tell */
+        request->failure.kind = FAILURE_NONE;
+    }
+    return request_json(request, request->body, request->body_length);
+}
+
+json_t *native_body(struct request *request, struct native_inputs *inputs)
+{
+    json_t *body = parse_body(request, inputs);
     const json_t *model = body ? json_object_get(body, "model") : NULL;
 
     if (!body)
         return NULL;
+    if (inputs)
+        inputs->body = body;
     if (model && !json_is_null(model) && !json_is_string(model))
         failure_set(&request->failure, FAILURE_INVALID, "model is %s, a string was expected", json_kind(model));
     else if (json_is_string(model) && !json_word(model))
@@ -30,9 +54,10 @@ json_t *native_body(struct request *request)
     return NULL;
 }
 
-static const char *inputs_key(const struct native_inputs *inputs)
+/* Of the lists that are items. */
+static int item_depth(const struct native_inputs *inputs)
 {
-    return inputs->key ? inputs->key : "inputs";
+    return inputs->inputs ? inputs->numbers.depth : inputs->numbers.depth - 1;
 }
 
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char buffer[NATIVE_PATH])
@@ -41,6 +66,9 @@ const char *native_item_path(const struct native_inputs *inputs, int64_t item, c
     const json_t *first = json_array_get(value, 0);
     bool many =
         inputs->inputs ? json_is_string(first) || json_is_array(first) : json_is_array(json_array_get(first, 0));
+
+    if (inputs->numbers.text)
+        many = item_depth(inputs) == 2;
 
     snprintf(buffer, NATIVE_PATH, many ? "%s[%" PRId64 "]" : "%s", inputs->inputs ? inputs_key(inputs) : "embeddings",
              item);
@@ -254,15 +282,13 @@ static int check_direction(struct request *request, const char *direction)
                        "truncation_direction is \"%.100s\", \"Left\" or \"Right\" was expected", direction);
 }
 
-int native_items(struct request *request, const struct native_inputs *inputs)
+static int items_from_json(struct request *request, const struct native_inputs *inputs)
 {
     json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
     int64_t limit = request->service->options.settings->max_client_batch_size, count = 1;
     char path[NATIVE_PATH];
     bool many;
 
-    if (check_kind(request, inputs) || check_direction(request, inputs->truncation_direction))
-        return -1;
     many = strchr(native_item_path(inputs, 0, path), '[') != NULL;
     if (many)
         count = (int64_t)json_array_size(value);
@@ -280,6 +306,104 @@ int native_items(struct request *request, const struct native_inputs *inputs)
             return -1;
     }
     return 0;
+}
+
+/* ---- Without objects ---- */
+
+/* Memory of the items, of the numbers as the engine takes them, and of `target`'s ends. */
+static void *numbers_memory(struct request *request, const struct numbers *numbers, struct numbers_target *target,
+                            int64_t n_items)
+{
+    void *values = native_input_memory(request, numbers->count, sizeof(float));
+
+    _Static_assert(sizeof(float) == sizeof(int32_t), "ids and floats take the same memory");
+    request->job.items = values ? native_input_memory(request, n_items, sizeof *request->job.items) : NULL;
+    target->ends = request->job.items ? native_input_memory(request, n_items, sizeof *target->ends) : NULL;
+    return target->ends ? values : NULL;
+}
+
+/* Cuts the numbers, floats or ids of the same size, into items. False: one is longer than the model takes, and must not
+ * be cut. */
+static bool place_items(struct request *request, const struct native_inputs *inputs, const int64_t *ends,
+                        const float *values, int64_t columns)
+{
+    int64_t limit = native_max_length(request->info), start = 0;
+    bool left = inputs->truncation_direction && strcasecmp(inputs->truncation_direction, "left") == 0;
+
+    for (int64_t i = 0; i < request->job.n_items; start = ends[i++]) {
+        struct engine_item *item = &request->job.items[i];
+        int64_t length = (ends[i] - start) / columns, skip = 0;
+
+        if (length > limit && !inputs->truncate)
+            return false;
+        if (length > limit) {
+            skip = left ? length - limit : 0;
+            length = limit;
+        }
+        item->inputs[0].data = values + start + skip * columns;
+        item->inputs[0].length = length;
+    }
+    return true;
+}
+
+/* 1: the items are made; 0: the numbers are not what the model takes, and JSON will tell why; -1: request->failure. */
+static int items_from_numbers(struct request *request, const struct native_inputs *inputs)
+{
+    const struct model_input *input = &request->info->inputs[0];
+    const struct numbers *numbers = &inputs->numbers;
+    struct numbers_target target = {.item_depth = item_depth(inputs)};
+    bool ids = input->kind == INPUT_IDS;
+    int64_t n_items;
+    void *values;
+
+    if (target.item_depth < 1 || target.item_depth > 2)
+        return 0;
+    n_items = numbers->lists[target.item_depth - 1];
+    if (n_items > request->service->options.settings->max_client_batch_size)
+        return 0;
+    values = numbers_memory(request, numbers, &target, n_items);
+    if (!values)
+        return -1;
+    target.ids = ids ? values : NULL;
+    target.floats = ids ? NULL : values;
+    target.below = request->info->vocabulary;
+    target.columns = input->columns;
+    request->job.n_items = n_items;
+    return numbers_read(numbers, &target) &&
+           place_items(request, inputs, target.ends, values, ids ? 1 : input->columns);
+}
+
+/* Puts the lists that the body holds where the empty one stood for them. */
+static int restore_json(struct request *request, struct native_inputs *inputs)
+{
+    json_t **value = inputs->inputs ? &inputs->inputs : &inputs->embeddings;
+    const char *key = inputs->inputs ? inputs_key(inputs) : "embeddings";
+    json_t *whole = request_json(request, request->body, request->body_length);
+
+    inputs->numbers.text = NULL;
+    if (!whole)
+        return -1;
+    *value = json_object_get(whole, key);
+    if (json_object_set(inputs->body, key, *value))
+        failure_memory(&request->failure);
+    json_decref(whole);
+    return request->failure.kind == FAILURE_NONE ? 0 : -1;
+}
+
+int native_items(struct request *request, struct native_inputs *inputs)
+{
+    int made;
+
+    if (check_kind(request, inputs) || check_direction(request, inputs->truncation_direction))
+        return -1;
+    if (inputs->numbers.text) {
+        made = items_from_numbers(request, inputs);
+        if (made != 0)
+            return made > 0 ? 0 : -1;
+        if (restore_json(request, inputs))
+            return -1;
+    }
+    return items_from_json(request, inputs);
 }
 
 int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64)

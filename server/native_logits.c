@@ -205,36 +205,35 @@ static int want_last(struct request *request)
     return 0;
 }
 
-static int read_body(struct request *request, json_t *json, struct logits_plan *plan)
+static int read_body(struct request *request, struct logits_body *body, struct logits_plan *plan)
 {
-    struct logits_body body = {0};
-
     if (!request->info->has_logits)
         return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" has no logits: %s has no output layer",
                            request_model_name(request), request->info->architecture);
-    if (json_body_options(json, options, sizeof options / sizeof options[0], &body, &request->failure) ||
-        read_positions(request, body.positions, plan) || native_items(request, &body.inputs) ||
-        native_encoding(request, &body.inputs, &plan->base64) || check_positions(request, &body, plan))
+    if (json_body_options(body->inputs.body, options, sizeof options / sizeof options[0], body, &request->failure) ||
+        read_positions(request, body->positions, plan) || native_items(request, &body->inputs) ||
+        native_encoding(request, &body->inputs, &plan->base64) || check_positions(request, body, plan))
         return -1;
-    if (body.top_k > request->info->vocabulary)
+    if (body->top_k > request->info->vocabulary)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "top_k is %" PRId64 ", the vocabulary of model \"%s\" has %" PRId64, body.top_k,
+                           "top_k is %" PRId64 ", the vocabulary of model \"%s\" has %" PRId64, body->top_k,
                            request_model_name(request), request->info->vocabulary);
-    if (find_rows(request, plan) || want_output(request, &body, plan) || (plan->last && want_last(request)))
+    if (find_rows(request, plan) || want_output(request, body, plan) || (plan->last && want_last(request)))
         return -1;
-    return native_check(request, &body.inputs);
+    return native_check(request, &body->inputs);
 }
 
 enum outcome native_logits_read(struct request *request)
 {
-    json_t *json = native_body(request);
+    struct logits_body body = {0};
+    json_t *json = native_body(request, &body.inputs);
     struct logits_plan *plan;
     enum outcome outcome = OUTCOME_FAILED;
 
     if (!json)
         return OUTCOME_FAILED;
     request->options = plan = request_memory(request, 1, sizeof *plan);
-    if (plan && read_body(request, json, plan) == 0)
+    if (plan && read_body(request, &body, plan) == 0)
         outcome = OUTCOME_RUN;
     json_decref(json);
     return outcome;

@@ -118,7 +118,7 @@ static int tokenize(struct request *request, json_t *inputs)
 
 enum outcome native_tokenize(struct request *request)
 {
-    json_t *json = native_body(request);
+    json_t *json = native_body(request, NULL);
     struct tokenize_body body = {.add_special_tokens = true};
     enum outcome outcome = OUTCOME_FAILED;
 
@@ -195,7 +195,7 @@ static int decode(struct request *request, json_t *ids, bool skip_special)
 
 enum outcome native_decode(struct request *request)
 {
-    json_t *json = native_body(request);
+    json_t *json = native_body(request, NULL);
     struct decode_body body = {.skip_special_tokens = true};
     enum outcome outcome = OUTCOME_FAILED;
 

@@ -19,7 +19,7 @@ static const struct option embeddings_options[] = {
     {"user", OPTION_IGNORED, 0},
 };
 
-static int embeddings_items(struct request *request, const struct embeddings_body *body, struct native_vectors *vectors)
+static int embeddings_items(struct request *request, struct embeddings_body *body, struct native_vectors *vectors)
 {
     if (request->info->inputs[0].kind != INPUT_IDS)
         return failure_set(&request->failure, FAILURE_INVALID,
@@ -37,8 +37,8 @@ static int embeddings_items(struct request *request, const struct embeddings_bod
 
 static enum outcome embeddings_read(struct request *request)
 {
-    json_t *json = native_body(request);
     struct embeddings_body body = {.inputs.key = "input"};
+    json_t *json = native_body(request, &body.inputs);
     struct native_vectors *vectors;
     enum outcome outcome = OUTCOME_FAILED;
 

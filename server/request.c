@@ -100,7 +100,7 @@ json_t *request_json(struct request *request, const char *text, size_t length)
     }
     if (request_charge(request, bytes))
         return NULL;
-    request->json_bytes = bytes;
+    request->json_bytes += bytes;
     return json_body_parse(text, length, &request->failure);
 }
 

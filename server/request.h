@@ -60,7 +60,7 @@ void *request_memory(struct request *request, int64_t count, size_t size);
 int request_charge(struct request *request, int64_t bytes);
 
 /* json_body_parse of `length` bytes of text, once the memory that it may take has been counted. A new reference, to be
- * given up before request_read_done. NULL: request->failure. Once a request. */
+ * given up before request_read_done. NULL: request->failure. */
 json_t *request_json(struct request *request, const char *text, size_t length);
 
 /* After `read`: the JSON is gone, and so is what was counted for it. */

@@ -233,6 +233,9 @@ int v2_tensor_check(struct request *request, const struct v2_tensor *tensor, con
     int64_t count;
     char text[SHAPE_TEXT];
 
+    if (input->refused) /* no shape would help */
+        return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" is given: %s", tensor->name,
+                           input->refused);
     if (input->kind == INPUT_IGNORED)
         return 0;
     if (check_datatype(request, tensor, input) || check_shape(request, tensor, input))

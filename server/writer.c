@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "base64 is of little-endian floats, read in place");
+
 void writer_free(struct writer *writer)
 {
     free(writer->data);
@@ -162,15 +164,21 @@ void writer_string0(struct writer *writer, const char *text)
 
 void writer_floats(struct writer *writer, const float *values, int64_t count)
 {
+    enum { AT_ONCE = 16 }; /* floats whose room is asked for together */
+
     writer_bytes(writer, "[", 1);
-    for (int64_t i = 0; i < count; i++) {
-        char *out = room(writer, F32_TEXT + 1);
+    for (int64_t i = 0; i < count; i += AT_ONCE) {
+        int64_t end = count - i < AT_ONCE ? count : i + AT_ONCE;
+        char *out = room(writer, (size_t)(end - i) * (F32_TEXT + 1)), *at = out;
 
         if (!out)
             return;
-        if (i > 0)
-            *out++ = ',';
-        writer->length += (size_t)(i > 0) + write_f32(out, values[i]);
+        for (int64_t n = i; n < end; n++) {
+            if (n > 0)
+                *at++ = ',';
+            at += write_f32(at, values[n]);
+        }
+        writer->length += (size_t)(at - out);
     }
     writer_bytes(writer, "]", 1);
 }
@@ -179,33 +187,30 @@ void writer_floats(struct writer *writer, const float *values, int64_t count)
 void writer_base64(struct writer *writer, const float *values, int64_t count)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *in = (const unsigned char *)values;
     size_t n_bytes = (size_t)count * 4, length = (n_bytes + 2) / 3 * 4;
     char *out = room(writer, length + 2);
-    uint32_t group = 0;
-    int in_group = 0;
 
     if (!out)
         return;
     writer->length += length + 2;
     *out++ = '"';
-    for (size_t i = 0; i < n_bytes; i++) {
-        uint32_t bits;
+    for (; n_bytes >= 3; n_bytes -= 3, in += 3, out += 4) {
+        uint32_t group = (uint32_t)in[0] << 16 | (uint32_t)in[1] << 8 | in[2];
 
-        memcpy(&bits, &values[i / 4], sizeof bits);
-        group = group << 8 | (bits >> 8 * (i % 4) & 0xFF);
-        if (++in_group == 3) {
-            for (int shift = 18; shift >= 0; shift -= 6)
-                *out++ = letters[group >> shift & 63];
-            group = 0;
-            in_group = 0;
-        }
+        out[0] = letters[group >> 18];
+        out[1] = letters[group >> 12 & 63];
+        out[2] = letters[group >> 6 & 63];
+        out[3] = letters[group & 63];
     }
-    if (in_group > 0) {
-        group <<= 8 * (3 - in_group);
-        *out++ = letters[group >> 18 & 63];
-        *out++ = letters[group >> 12 & 63];
-        *out++ = in_group == 2 ? letters[group >> 6 & 63] : '=';
-        *out++ = '=';
+    if (n_bytes > 0) {
+        uint32_t group = (uint32_t)in[0] << 16 | (n_bytes == 2 ? (uint32_t)in[1] << 8 : 0);
+
+        out[0] = letters[group >> 18];
+        out[1] = letters[group >> 12 & 63];
+        out[2] = n_bytes == 2 ? letters[group >> 6 & 63] : '=';
+        out[3] = '=';
+        out += 4;
     }
     *out = '"';
 }

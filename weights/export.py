@@ -11,13 +11,21 @@
 model.safetensors: all of it or nothing. `config` are config.json's optional keys: name, pooling, normalize, padding,
 tokenizer. Needs the library itself and numpy, nothing else of linformerd: copy this file next to your own.
 
-Models: the classes of `linformer`, `linear-attention-transformer` and `linformer-pytorch`, and LinearMultiheadAttention
-(github.com/kuixu/Linear-Multihead-Attention). A pair of LinearAttentionTransformerLM, encoder and decoder, is a tuple:
+Models: the classes of `linformer`, `linear-attention-transformer` and `linformer-pytorch`, LinearMultiheadAttention
+(github.com/kuixu/Linear-Multihead-Attention) and Keras' LinearMultiHeadAttention (github.com/dholland42/linformer),
+alone or behind an Embedding. A pair of LinearAttentionTransformerLM, encoder and decoder, is a tuple:
 
     export((encoder, decoder), {"enc": encoder_kwargs, "dec": decoder_kwargs}, "translator")
 
 Padder, Autopadder, AutoregressiveWrapper, DataParallel, DistributedDataParallel, AveragedModel and torch.compile's
-wrapper may be around the model; the padders set `padding`."""
+wrapper may be around the model; the padders set `padding`.
+
+A ValueError says what cannot be served: kwargs that are not those of the model (the class is made again from them, and
+the two are compared), what the library itself cannot run, what linformerd cannot. Where linformerd is on PATH it reads
+the model too before the folder gets its name; daemon="path/to/linformerd" is another one, daemon=False none."""
+
+import contextlib
+import inspect
 import json
 import math
 import numbers
@@ -26,28 +34,33 @@ import pathlib
 import secrets
 import shutil
 import struct
+import subprocess
 import sys
 
 import numpy
 
-LINEAR = "linear_attention_transformer"
-PYTORCH = "linformer_pytorch"
-PAIR = LINEAR + ".EncoderDecoder"
+LINEAR_LM = "linear_attention_transformer.LinearAttentionTransformerLM"
+PAIR = "linear_attention_transformer.EncoderDecoder"
+ATTENTION = "linformer_pytorch.MHAttention"
 KUIXU = "linear_multihead_attention.LinearMultiheadAttention"
+KERAS = "linformer.attention.LinearMultiHeadAttention"
 
-ARCHITECTURES = [
-    "linformer.LinformerLM",
-    "linformer.Linformer",
-    "linformer.LinformerSelfAttention",
-    LINEAR + ".LinearAttentionTransformerLM",
-    LINEAR + ".LinearAttentionTransformer",
-    LINEAR + ".ImageLinearAttention",
-    PYTORCH + ".LinformerLM",
-    PYTORCH + ".Linformer",
-    PYTORCH + ".MHAttention",
-    PYTORCH + ".LinformerEncDec",
-    KUIXU,
-]
+# The default first. With linformer_settings there is "slice" before them, with decoder_mode "exact" alone.
+PADDINGS = {
+    "linformer.LinformerLM": ["slice", "exact"],
+    "linformer.Linformer": ["slice", "exact"],
+    "linformer.LinformerSelfAttention": ["slice", "exact"],
+    LINEAR_LM: ["autopad", "exact"],
+    "linear_attention_transformer.LinearAttentionTransformer": ["autopad", "exact"],
+    PAIR: ["autopad", "exact"],
+    "linear_attention_transformer.ImageLinearAttention": ["exact"],
+    "linformer_pytorch.LinformerLM": ["zero", "masked", "exact"],
+    "linformer_pytorch.Linformer": ["zero", "masked", "exact"],
+    ATTENTION: ["exact"],
+    "linformer_pytorch.LinformerEncDec": ["exact"],
+    KUIXU: ["exact"],
+    KERAS: ["exact"],
+}
 
 # Where a wrapper keeps what it wraps, and the padding that it stands for.
 WRAPPERS = {
@@ -60,6 +73,25 @@ WRAPPERS = {
     "OptimizedModule": ("_orig_mod", None),
 }
 
+# Kinds of arguments: of training alone, not in config.json (MHAttention's tensors are in the state_dict), of Keras'
+# base class, true or false though no default tells, None though it is not the default, integers from 0 and from
+# anywhere (others are from 1), and names.
+TRAINING = {"pkm_num_keys", "bucket_size", "name", "trainable", "dtype", "kernel_initializer",
+            "bias_initializer", "kernel_regularizer", "bias_regularizer", "activity_regularizer", "kernel_constraint",
+            "bias_constraint"}
+MODULES = {"E_proj", "F_proj"}
+KERAS_LAYER = {"name", "trainable", "dtype"}
+FLAGS = {"full_attention", "causal_mask"}
+OR_NONE = {"dim_head", "param_sharing"}
+FROM_ZERO = ("depth", "n_local_attn_heads", "blindspot_size", "padding", "value_dim", "projection_dim")
+FROM_ANYWHERE = ("pkm_layers", "attention_axes", "k_reduce_by_layer")
+CHOICES = {
+    "parameter_sharing": ["none", "headwise", "kv", "layerwise"],
+    "method": ["learnable", "convolution", "no_params"],
+    "activation": ["gelu", "relu"],
+    "checkpoint_level": ["C0", "C1", "C2"],
+}
+
 DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
@@ -67,18 +99,20 @@ def refuse(message):
     raise ValueError(message)
 
 
-def export(model, kwargs, folder, **config):
+def export(model, kwargs, folder, *, daemon=None, **config):
     """Writes `folder`/config.json and `folder`/model.safetensors; see the top of this file."""
     if isinstance(model, (tuple, list)):
-        architecture, model, kwargs, padding, tensors = read_pair(model, kwargs)
+        architecture, kwargs, tensors, padding = read_pair(model, kwargs)
     else:
         model, padding = unwrap(model)
         architecture = find_architecture(model)
-        kwargs, tensors = read_torch(architecture, model, kwargs)
+        kwargs, tensors = (read_keras if architecture == KERAS else read_torch)(architecture, model, kwargs)
     if padding:
         config.setdefault("padding", padding)
+    config = {key: plain(value, key) for key, value in config.items()}
+    check_config(architecture, kwargs, config, tensors)
     config = {"architecture": architecture, "kwargs": kwargs, **config}
-    write_folder(pathlib.Path(folder), json.dumps(config, indent=1, allow_nan=False) + "\n", tensors)
+    write_folder(pathlib.Path(folder), json.dumps(config, indent=1, allow_nan=False) + "\n", tensors, daemon)
 
 
 # ---- Models ---------------------------------------------------------------------------------------------------------
@@ -97,45 +131,85 @@ def unwrap(model):
 
 
 def find_architecture(model):
-    cls = type(model)
-    if cls.__name__ == KUIXU.rpartition(".")[2]:
-        return KUIXU
-    name = f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
-    if name not in ARCHITECTURES:
-        refuse(f"{cls.__module__}.{cls.__qualname__} is not served; expected one of {', '.join(ARCHITECTURES)}")
-    return name
-
-
-def read_pair(models, kwargs):
-    if len(models) != 2 or not isinstance(kwargs, dict) or set(kwargs) != {"enc", "dec"}:
-        refuse('a pair is (encoder, decoder) with kwargs {"enc": …, "dec": …}')
-    inner, tensors, paddings = {}, {}, set()
-    for name, model in zip(("enc", "dec"), models):
-        model, padding = unwrap(model)
-        architecture = find_architecture(model)
-        if architecture != LINEAR + ".LinearAttentionTransformerLM":
-            refuse(f"{name}: a pair is made of two {LINEAR}.LinearAttentionTransformerLM, not {architecture}")
-        inner[name], found = read_torch(architecture, model, kwargs[name])
-        tensors.update({f"{name}.{key}": tensor for key, tensor in found.items()})
-        paddings.add(padding)
-    return PAIR, models, inner, (paddings - {None} or {None}).pop(), tensors
+    """As config.json names the class. The two that come as files are known by the class's name alone."""
+    cls, layers = type(model), getattr(model, "layers", None)
+    files = {architecture.rpartition(".")[2]: architecture for architecture in (KUIXU, KERAS)}
+    if cls.__name__ in files:
+        return files[cls.__name__]
+    if isinstance(layers, list) and any(type(layer).__name__ == KERAS.rpartition(".")[2] for layer in layers):
+        return KERAS
+    architecture = f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
+    if architecture not in PADDINGS or architecture == PAIR:
+        refuse(f"{cls.__module__}.{cls.__qualname__} is not served; expected one of {', '.join(PADDINGS)}")
+    return architecture
 
 
 def read_torch(architecture, model, kwargs):
-    """kwargs as config.json has them, and the tensors by name."""
-    kwargs = {name: plain(value, f"{architecture}: argument {name}") for name, value in kwargs.items()}
-    return kwargs, torch_tensors(model)
+    """kwargs as config.json has them, and the tensors by name, once the class made from these kwargs is this model."""
+    if architecture == ATTENTION:
+        kwargs = attention_kwargs(model, kwargs)
+    kwargs, tensors = check_arguments(architecture, type(model), kwargs), torch_tensors(model)
+    made = make(architecture, type(model), kwargs, model)
+    compare(made, model, architecture)
+    compare_tensors(architecture, torch_tensors(made, keep_vars=True), tensors)
+    return kwargs, tensors
 
 
-def torch_tensors(model):
+def read_pair(models, kwargs):
+    """Two LinearAttentionTransformerLM, of which the second reads the first's output."""
+    if len(models) != 2 or not isinstance(kwargs, dict) or set(kwargs) != {"enc", "dec"}:
+        refuse('a pair is (encoder, decoder) with kwargs {"enc": …, "dec": …}')
+    found, tensors, paddings = {}, {}, set()
+    for side, model in zip(("enc", "dec"), models):
+        model, padding = unwrap(model)
+        paddings.add(padding)
+        if find_architecture(model) != LINEAR_LM:
+            refuse(f"{side}: a pair is made of two {LINEAR_LM}, not {find_architecture(model)}")
+        found[side], side_tensors = read_torch(LINEAR_LM, model, kwargs[side])
+        tensors.update({f"{side}.{name}": tensor for name, tensor in side_tensors.items()})
+    return PAIR, found, tensors, "autopad" if "autopad" in paddings else None
+
+
+def torch_tensors(model, **options):
     """state_dict(), and the plain tensors that linformer-pytorch's heads hold as E and F with method="no_params"."""
-    tensors = dict(model.state_dict())
+    tensors = dict(model.state_dict(**options))
     for path, module in model.named_modules():
         if type(module).__name__ == "LinearAttentionHead":
             for name in ("E", "F"):
                 if isinstance(getattr(module, name), sys.modules["torch"].Tensor):
-                    tensors[f"{path}.{name}".lstrip(".")] = getattr(module, name)
+                    tensors[f"{path}.{name}"] = getattr(module, name)
     return tensors
+
+
+def read_keras(architecture, model, kwargs):
+    """The layer alone, or a model of an Embedding and the layer, as the library's entrypoint has it. Tensors are named
+    within their layer."""
+    layers = [layer for layer in getattr(model, "layers", [model]) if type(layer).__name__ != "InputLayer"]
+    layer, kinds = layers[-1], [type(layer).__name__ for layer in layers]
+    name = architecture.rpartition(".")[2]
+    if kinds not in ([name], ["Embedding", name]) or (model is not layer and len(model.inputs) != 1):
+        refuse(f"{architecture}: expected the layer alone, or a model of one input, an Embedding and the layer, "
+               f"found {', '.join(kinds)}")
+    if not layer.weights:
+        refuse(f"{architecture}: the layer has no weights before it is called once")
+    kwargs = check_arguments(architecture, type(layer), kwargs)
+    kwargs.pop("dtype", None)  # tensors tell theirs
+    made, found = type(layer)(**python_arguments(type(layer), kwargs)).get_config(), layer.get_config()
+    for key in ("num_heads", "key_dim", "value_dim", "projection_dim", "use_bias", "output_shape"):
+        expected, has = (list(one[key]) if hasattr(one[key], "__len__") else one[key] for one in (made, found))
+        if (expected or None) != (has or None):
+            refuse(f"{architecture}: argument {key}: these kwargs give {expected!r}, the layer has {has!r}")
+    if kwargs.get("attention_axes") not in (None, 1, [1]) or len(found["query_shape"]) != 3:
+        refuse(f"{architecture}: attention over axis 1 of (batch, length, features) is served, and no other")
+    tensors = {}
+    for owner in layers:
+        for weight in owner.weights:
+            path = weight.name.partition(":")[0].split("/")
+            tensors["/".join(path[-2:] if owner is layer else ["embedding", path[-1]])] = weight.numpy()
+    return kwargs, tensors
+
+
+# ---- Arguments ------------------------------------------------------------------------------------------------------
 
 
 def plain(value, where):
@@ -155,6 +229,256 @@ def plain(value, where):
     if hasattr(value, "tolist"):
         return plain(value.tolist(), where)
     return refuse(f"{where}: {value!r:.80} has no place in config.json")
+
+
+def check_arguments(architecture, cls, kwargs):
+    """kwargs as config.json has them, once each is the class's and of a kind that linformerd takes."""
+    if not isinstance(kwargs, dict):
+        refuse(f"{architecture}: kwargs: expected a dict of the class's arguments, found {type(kwargs).__name__}")
+    parameters = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()
+                  if parameter.kind != parameter.VAR_KEYWORD and name not in MODULES}
+    checked = {}
+    for name, value in kwargs.items():
+        where = f"{architecture}: argument {name}"
+        if name not in parameters and not (architecture == KERAS and name in KERAS_LAYER):
+            refuse(f'{architecture}: unknown argument "{name}"; the class has {", ".join(parameters)}')
+        if name in TRAINING:
+            with contextlib.suppress(ValueError):  # of a regularizer, say: it changes nothing
+                checked[name] = plain(value, where)
+        elif isinstance(parameters[name], bool) or name in FLAGS:
+            value = plain(value, where)
+            checked[name] = bool(value) if value in (None, 0, 1) else refuse(f"{where}: expected true or false")
+        elif value is None and parameters[name] is not None and name not in OR_NONE:
+            refuse(f"{where}: expected a value, found None")
+        else:
+            checked[name] = check_value(where, name, plain(value, where))
+    for name, default in parameters.items():
+        if default is inspect.Parameter.empty and name not in kwargs:
+            refuse(f"{architecture}: argument {name} is missing")
+    return checked
+
+
+def check_value(where, name, value):
+    if isinstance(value, list):
+        return [check_value(where, name, item) for item in value]
+    if isinstance(value, dict):
+        return {key: check_value(where, key, item) for key, item in value.items()}
+    choices = CHOICES.get(name[4:] if name.startswith(("enc_", "dec_")) else name)
+    if choices and value not in choices:
+        refuse(f"{where}: expected one of {choices}, found {value!r}")
+    if "dropout" in name:
+        return +value if isinstance(value, (int, float)) and 0 <= value <= 1 else refuse(f"{where}: expected 0 to 1")
+    if isinstance(value, str) or value is None:
+        return value
+    least = -(2**31) if name.endswith(FROM_ANYWHERE) else 0 if name.endswith(FROM_ZERO) else 1
+    if value != int(value) or not least <= value < 2**31:
+        refuse(f"{where}: expected an integer from {least} to {2**31 - 1}, found {value!r}")
+    return int(value)
+
+
+def attention_kwargs(model, kwargs):
+    """MHAttention's without the modules and tensors among them: E_proj and F_proj are in the state_dict, where `method`
+    tells what they are, and causal_mask is the one that the library makes, or none."""
+    kwargs = {name: value for name, value in dict(kwargs or {}).items() if name not in MODULES}
+    head, mask, library = model.heads[0], model.causal_mask, sys.modules[type(model).__module__]
+    if mask is not None:
+        expected = library.gen_causal_mask(model.input_size, model.dim_k, head.full_attention)
+        if not sys.modules["torch"].equal(expected, mask.cpu()):
+            refuse(f"{ATTENTION}: causal_mask: expected gen_causal_mask(input_size, dim_k, full_attention), or None")
+    kwargs["causal_mask"] = mask is not None
+    if kwargs.get("parameter_sharing") == "layerwise":
+        kinds = {"Linear": "learnable", "Conv1d": "convolution"}
+        kwargs["method"] = kinds.get(type(head.E).__name__, "no_params")
+    return kwargs
+
+
+def check_config(architecture, kwargs, config, tensors):
+    """Refuses a key of config.json, or a model that has a fault with the padding that results."""
+    sides = [kwargs["enc"], kwargs["dec"]] if architecture == PAIR else [kwargs]
+    paddings = PADDINGS[architecture]
+    if all(side.get("linformer_settings") for side in sides):
+        paddings = ["slice", *paddings]
+    if kwargs.get("decoder_mode"):
+        paddings = ["exact"]
+    padding = config.get("padding", paddings[0])
+    for fault, message in faults(architecture, kwargs, padding):
+        if fault:
+            refuse(f"{architecture}: {message}")
+    vocabulary = sides[0].get("num_tokens", kwargs.get("enc_num_tokens", len(tensors.get("embedding/embeddings", []))))
+    for key, accepted, expected in (
+        ("name", isinstance(config.get("name"), str) and "/" not in (config["name"] or "/"), "a name without a slash"),
+        ("pooling", config.get("pooling") in ("mean", "cls", "last", "max"), "mean, cls, last or max"),
+        ("normalize", isinstance(config.get("normalize"), bool), "true or false"),
+        ("padding", padding in paddings, f"{' or '.join(paddings)} for {architecture} with these kwargs"),
+        ("tokenizer", config.get("tokenizer") in (None, {"type": "byte"}), '{"type": "byte"} or null'),
+        ("tokenizer", config.get("tokenizer") is None or vocabulary >= 259, "a vocabulary of 259 for the bytes"),
+    ):
+        if key in config and not accepted:
+            refuse(f"{key}: expected {expected}, found {config[key]!r}")
+    unknown = sorted(set(config) - {"name", "pooling", "normalize", "padding", "tokenizer"})
+    if unknown:
+        refuse(f'unknown key "{unknown[0]}"; config.json has name, pooling, normalize, padding and tokenizer')
+
+
+# ---- What the classes make but do not run, or linformerd does not ----------------------------------------------------
+
+
+def faults(architecture, kwargs, padding):
+    """Pairs: whether the model has the fault, and its message."""
+    package, _, name = architecture.partition(".")
+    if architecture == PAIR:
+        encoder, decoder = (with_defaults(LINEAR_LM, kwargs[side]) for side in ("enc", "dec"))
+        width = (encoder["emb_dim"] or encoder["dim"]) if encoder["return_embeddings"] else encoder["num_tokens"]
+        yield encoder["receives_context"], "enc has receives_context, but nothing gives it a context"
+        yield (decoder["receives_context"] and width != decoder["dim"],
+               f"the encoder gives {width} features, the decoder's context has dim {decoder['dim']}")
+        yield from linear_faults(encoder, padding)
+        yield from linear_faults(decoder, padding)
+    elif name in ("LinearAttentionTransformerLM", "LinearAttentionTransformer"):
+        yield from linear_faults(with_defaults(architecture, kwargs), padding)
+    elif name == "LinformerEncDec":
+        encoder, decoder = (side_of(with_defaults(architecture, kwargs), prefix) for prefix in ("enc_", "dec_"))
+        yield from pytorch_faults(encoder)
+        yield from pytorch_faults(decoder | {"decoder_mode": True, "causal": True})
+        yield encoder["input_size"] != decoder["input_size"], "enc_input_size and dec_input_size must be the same"
+        yield ((encoder["emb_dim"] or encoder["channels"]) != decoder["channels"],
+               "the encoder's width (enc_emb_dim, or enc_channels) must be dec_channels")
+    elif package == "linformer_pytorch":
+        yield from pytorch_faults(with_defaults(architecture, kwargs))
+    elif architecture == KUIXU:
+        yield kwargs.get("add_bias_kv") and kwargs.get("seq_len") == 1, "add_bias_kv leaves seq_len 1 no keys"
+    elif architecture == KERAS:
+        sizes = kwargs.get("output_shape")
+        yield isinstance(sizes, list) and len(sizes) > 3, "output_shape: at most 3 sizes are served"
+
+
+def with_defaults(architecture, kwargs):
+    package, _, name = architecture.partition(".")
+    parameters = inspect.signature(getattr(sys.modules[package], name)).parameters
+    return {name: parameter.default for name, parameter in parameters.items()} | kwargs
+
+
+def side_of(arguments, prefix):
+    """LinformerEncDec's for its encoder or its decoder, as LinformerLM has them."""
+    side = {name[4:]: value for name, value in arguments.items() if name.startswith(prefix)}
+    return arguments | {"decoder_mode": False, "causal": False} | side
+
+
+def linear_faults(a, padding):
+    """`a`: the arguments of LinearAttentionTransformer or LinearAttentionTransformerLM."""
+    window, linformer, language_model = a["local_attn_window_size"], a["linformer_settings"], "num_tokens" in a
+    most, rotary, emb_dim = a["max_seq_len"], a.get("use_rotary_emb"), a.get("emb_dim") or a["dim"]
+    yield a["shift_tokens"] and a["dim"] < (2 if a["causal"] else 3), "shift_tokens needs more features than dim has"
+    yield rotary and emb_dim % 2, "use_rotary_emb needs an even emb_dim"
+    yield rotary and not linformer and a["dim_head"] % 2, "use_rotary_emb needs an even dim_head"
+    yield (rotary and a["attend_axially"] and a["depth"]
+           and (window != 1 or a["dim"] // a["heads"] != a["dim_head"]),
+           "use_rotary_emb with attend_axially: the table of positions does not fit axial layers")
+    yield a.get("return_embeddings") and emb_dim != a["dim"], "return_embeddings needs an emb_dim that is dim"
+    if a.get("use_axial_pos_emb") and not rotary and not (linformer and a["depth"]):
+        most = -(-most // window) * window
+    heads = a["n_local_attn_heads"]
+    local = any(heads) if isinstance(heads, list) else heads and a["depth"]
+    multiple = math.lcm(a["blindspot_size"] or 1 if a["causal"] else 1, window if local else 1)
+    yield (padding == "autopad" and (language_model or linformer and a["depth"]) and multiple > most,
+           f"sequences are padded to multiples of {multiple}, beyond max_seq_len {most}")
+
+
+def pytorch_faults(a):
+    """`a`: the arguments of Linformer, LinformerLM or MHAttention."""
+    size, dim_k, depth = a["input_size"], a["dim_k"], a.get("depth", 1)
+    convolution, causal = a["method"] == "convolution", a.get("causal") or a.get("causal_mask")
+    reduced = 0 if a["parameter_sharing"] == "layerwise" else a.get("k_reduce_by_layer", 0)
+    wanted = [max(1, dim_k - layer * reduced) for layer in range(depth)]
+    yield convolution and max(wanted, default=0) > size, f"convolution: dim_k {dim_k} is more than input_size {size}"
+    rows = [size // (size // k) if convolution and k <= size else k for k in wanted]
+    yield (causal and not a["full_attention"] and any(k != dim_k for k in rows),
+           f"causal: the mask is for {dim_k} rows of keys, the layers have {rows}")
+    yield "num_tokens" in a and (a["emb_dim"] or a["channels"]) % 2, "sinusoids come in pairs: the width must be even"
+    yield (a.get("ff_intermediate") not in (None, a["channels"]) and depth > 1 and not a["include_ff"],
+           "ff_intermediate needs include_ff")
+    yield ("depth" in a and a["decoder_mode"] and a["checkpoint_level"] != "C0",  # MHAttention has no depth
+           "checkpoint_level other than C0 takes no embeddings")
+
+
+# ---- The class made again, to see that the kwargs are the model's ---------------------------------------------------
+
+
+def python_arguments(cls, kwargs):
+    """As Python has them: tuples for lists, namedtuples for objects."""
+    arguments = {}
+    for name, value in kwargs.items():
+        if isinstance(value, dict) and name.endswith("linformer_settings"):
+            settings = "LinformerContextSettings" if name.startswith("context") else "LinformerSettings"
+            value = getattr(sys.modules[cls.__module__], settings)(**value)
+        arguments[name] = tuple(value) if isinstance(value, list) else value
+    return arguments
+
+
+def make(architecture, cls, kwargs, model):
+    """The class with these kwargs; its tensors take no memory where torch can do that."""
+    torch = sys.modules["torch"]
+    try:
+        with torch.device("meta") if hasattr(torch.device, "__enter__") else contextlib.nullcontext():
+            arguments = python_arguments(cls, kwargs)
+            if architecture == ATTENTION:
+                arguments.update(made_projections(model, arguments))
+            return cls(**arguments)
+    except Exception as error:
+        return refuse(f"{architecture}: the class refuses these kwargs: {error or type(error).__name__}")
+
+
+def made_projections(model, arguments):
+    """What MHAttention is given from outside, as the library makes it."""
+    library, head = sys.modules[type(model).__module__], model.heads[0]
+    size = (arguments["input_size"], arguments["dim_k"])
+    e, f = (library.get_EF(*size, arguments.get("method", "learnable"), arguments["dim"]) for _ in "EF")
+    mask = library.gen_causal_mask(*size, arguments["full_attention"]) if arguments["causal_mask"] else None
+    return {"E_proj": e, "F_proj": e if head.E is head.F else f, "causal_mask": mask}
+
+
+def setting(value):
+    """What can be compared of a module's attribute."""
+    if hasattr(value, "dtype"):
+        return list(value.shape)
+    if hasattr(value, "keywords"):  # functools.partial
+        return [setting(value.func), value.keywords]
+    if isinstance(value, (bool, int, float, str, tuple, list, type(None))):
+        return value
+    return getattr(value, "__qualname__", type(value).__name__)
+
+
+def compare(made, model, where):
+    """Refuses when a module of the model, or a setting of one, is not what its class makes of the kwargs."""
+    if type(made) is not type(model):
+        refuse(f"{where}: these kwargs give {type(made).__name__}, the model has {type(model).__name__}")
+    if type(made).__name__ == "Dropout":
+        return
+    expected, found = ({name: part for name, part in one._modules.items() if part} for one in (made, model))
+    if list(expected) != list(found):
+        refuse(f"{where}: these kwargs give the parts {', '.join(expected)}, the model has {', '.join(found)}")
+    for name, value in vars(made).items():
+        if name[0] == "_" or name in ("training", "dropout", "padding_idx", "P_bar"):
+            continue
+        expects, has = setting(value), setting(getattr(model, name, None))
+        if expects != has:
+            refuse(f"{where}.{name}: these kwargs give {expects!r:.80}, the model has {has!r:.80}")
+    for name, child in expected.items():
+        compare(child, found[name], f"{where}.{name}")
+
+
+def compare_tensors(architecture, made, tensors):
+    """Names, shapes, and that what the class shares is the same."""
+    first = {}
+    for name in [*made, *tensors]:
+        expected, found = (list(side[name].shape) if name in side else "none" for side in (made, tensors))
+        if expected != found:
+            refuse(f'{architecture}: tensor "{name}": these kwargs give {expected}, the model has {found}')
+    for name, tensor in made.items():
+        one, other = tensors[first.setdefault(id(tensor), name)], tensors[name]
+        if one is not other and (one.dtype != other.dtype or not sys.modules["torch"].equal(one.cpu(), other.cpu())):
+            refuse(f'{architecture}: tensor "{name}" differs from "{first[id(tensor)]}", but the class shares one')
+        tensors[name] = one  # on a GPU each head has a copy of E and F
 
 
 # ---- Files ----------------------------------------------------------------------------------------------------------
@@ -188,14 +512,14 @@ def write_safetensors(file, tensors):
     stored, aliases, header, offset = {}, {}, {}, 0
     for name, tensor in tensors.items():
         dtype, shape, identity = describe(name, tensor)
-        if identity in stored:
+        if stored.setdefault(identity, name) != name:
             aliases[name] = stored[identity]
-            continue
-        stored[identity] = name
-        header[name] = {"dtype": dtype, "shape": shape}
-    names = sorted(header, key=lambda name: (-int(header[name]["dtype"].lstrip("BF")), name))  # so each is aligned
+        else:
+            header[name] = {"dtype": dtype, "shape": shape}
+    bits = {name: int(entry["dtype"].lstrip("BF")) for name, entry in header.items()}
+    names = sorted(header, key=lambda name: (-bits[name], name))  # each is aligned to its own size
     for name in names:
-        size = math.prod(header[name]["shape"]) * int(header[name]["dtype"].lstrip("BF")) // 8
+        size = math.prod(header[name]["shape"]) * bits[name] // 8
         header[name]["data_offsets"] = [offset, offset + size]
         offset += size
     if aliases:
@@ -207,8 +531,8 @@ def write_safetensors(file, tensors):
         file.write(raw(tensors[name]))
 
 
-def write_folder(folder, config, tensors):
-    """A folder that is new appears whole. In one that is there, a reader finds the old model, the new one, or none."""
+def write_folder(folder, config, tensors, daemon):
+    """A new folder appears whole. In one that is there, a reader finds the old model, the new one, or none."""
     exists = folder.is_dir()
     stage = (folder if exists else folder.absolute().parent) / f".export-{secrets.token_hex(8)}"
     stage.mkdir(parents=True)
@@ -218,6 +542,7 @@ def write_folder(folder, config, tensors):
             file.flush()
             os.fsync(file.fileno())
         (stage / "config.json").write_text(config)
+        ask_daemon(daemon, stage, folder)
         if not exists:
             stage.rename(folder)
             return
@@ -228,6 +553,17 @@ def write_folder(folder, config, tensors):
             (stage / name).replace(folder / name)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def ask_daemon(daemon, stage, folder):
+    """Has the daemon read the model as it does at its start."""
+    daemon = shutil.which("linformerd") if daemon is None else daemon
+    if not daemon:
+        return
+    result = subprocess.run([os.fspath(daemon), "--explain", os.fspath(stage)], capture_output=True, text=True)
+    if result.returncode != 0:
+        message = result.stderr.strip().replace(os.fspath(stage), os.fspath(folder)).replace(stage.name, folder.name)
+        refuse(f"{daemon} refuses the model: {message}")
 
 
 if __name__ == "__main__":

@@ -3,22 +3,34 @@
 #include "engine/backend.h"
 #include "engine/cpu/operations.h"
 
+#include <omp.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define ALIGNMENT 64 /* bytes */
+
+/* A batch of fewer operations than this, about a millisecond's, is run by one thread. All others would have to be woken
+ * and waited for at each of its steps, and while they wait for the next one they hold cores that the server could use.
+ */
+#define FLOPS_ALONE 1e8
 
 struct backend {
     struct products products;
     const struct vector_functions *vector;
     int threads;
-    char description[160];
+    double flops_alone; /* a batch of fewer is run by one thread */
+    char description[208];
 };
 
 struct backend_model {
-    struct cpu_run run; /* all but the batch */
-    void *memory;       /* arena, then the threads' scratch, then the shared one */
+    struct backend *backend;
+    struct cpu_run run;             /* all but the batch */
+    struct product_weight **packed; /* by weight; NULL: not of a linear step */
+    atomic_bool failed;
+    double row_flops; /* about; of the steps that run on all rows */
+    void *memory;     /* arena, then the threads' scratch, then the shared one */
     size_t memory_bytes, scratch_bytes;
 };
 
@@ -52,13 +64,15 @@ static int open_cpu(const struct engine_options *options, struct backend **backe
     if (!opened)
         return error_set(error, "out of memory while opening the CPU engine");
     enum instruction_set set;
+    opened->threads = options->threads > 0 ? (int)options->threads : usable_cores();
     if (instruction_set_choose(options->kernels, &set, error) != 0 ||
-        products_open(set, &opened->products, error) != 0) {
+        products_open(set, options->products, strcmp(options->dtype, "bf16") == 0, opened->threads, &opened->products,
+                      error) != 0) {
         free(opened);
         return -1;
     }
     opened->vector = vector_functions_of(set);
-    opened->threads = options->threads > 0 ? (int)options->threads : usable_cores();
+    opened->flops_alone = options->all_threads ? 0 : FLOPS_ALONE;
     snprintf(opened->description, sizeof opened->description, "%s, %s, %d thread%s", opened->vector->name,
              opened->products.description, opened->threads, opened->threads == 1 ? "" : "s");
     *backend = opened;
@@ -88,6 +102,9 @@ static int64_t round_up(int64_t n, int64_t multiple)
 
 static void unprepare(struct backend_model *model)
 {
+    for (int i = 0; model->packed && i < model->run.plan->n_weights; i++)
+        products_free_weight(&model->backend->products, model->packed[i]);
+    free(model->packed);
     if (model->memory)
         munmap(model->memory, model->memory_bytes);
     free(model);
@@ -111,38 +128,120 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     return 0;
 }
 
+/* The weight of a product that linear tiles compute; PLAN_NONE: the step has none. */
+static int tiled_weight(const struct plan_step *step)
+{
+    return step->operation == OP_LINEAR || step->operation == OP_GIVE_OUTPUT ? step->weight : PLAN_NONE;
+}
+
+static bool read_otherwise(const struct plan *plan, int weight)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->bias == weight || step->tail == weight || (step->weight == weight && tiled_weight(step) != weight))
+            return true;
+    }
+    return false;
+}
+
+/* Takes the weights of linear steps from the plan; what other steps read as well stays there, too. */
+static int take_weights(struct backend_model *model, struct plan *plan, struct error *error)
+{
+    model->packed = calloc((size_t)plan->n_weights + 1, sizeof *model->packed);
+    if (!model->packed)
+        return error_set(error, "out of memory while preparing a model");
+    model->run.packed = model->packed;
+    for (int i = 0; i < plan->n_steps; i++) {
+        int w = tiled_weight(&plan->steps[i]);
+        if (w == PLAN_NONE || model->packed[w])
+            continue;
+        struct plan_weight *weight = &plan->weights[w];
+        float *data = weight->data;
+        if (read_otherwise(plan, w)) {
+            size_t bytes = (size_t)(weight->rows * weight->columns) * sizeof *data;
+            data = malloc(bytes);
+            if (!data)
+                return error_set(error, "out of memory while preparing a model");
+            memcpy(data, weight->data, bytes);
+        } else {
+            weight->data = NULL;
+        }
+        if (products_take_weight(&model->backend->products, weight->rows, weight->columns, data, &model->packed[w],
+                                 error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Scratch of the greediest step, for each thread and for all together; floats, whole cache lines. */
+static void size_scratch(const struct backend *backend, const struct plan *plan, int64_t *thread, int64_t *shared)
+{
+    *thread = *shared = 0;
+    for (int i = 0; i < plan->n_steps; i++) {
+        int64_t one = cpu_thread_scratch(&backend->products, plan, &plan->steps[i]);
+        int64_t all = cpu_shared_scratch(plan, &plan->steps[i]);
+        *thread = one > *thread ? one : *thread;
+        *shared = all > *shared ? all : *shared;
+    }
+    *thread = round_up(*thread, ALIGNMENT / (int64_t)sizeof(float));
+    *shared = round_up(*shared, ALIGNMENT / (int64_t)sizeof(float));
+}
+
+static double row_flops(const struct plan *plan)
+{
+    double flops = 0;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].operation != OP_GIVE_OUTPUT)
+            flops += (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
+    return flops;
+}
+
 static int prepare(struct backend *backend, struct plan *plan, struct backend_model **model, struct error *error)
 {
-    int64_t thread_floats = 0, shared_floats = 0;
-    for (int i = 0; i < plan->n_steps; i++) {
-        int64_t thread = cpu_thread_scratch(plan, &plan->steps[i]), shared = cpu_shared_scratch(plan, &plan->steps[i]);
-        thread_floats = thread > thread_floats ? thread : thread_floats;
-        shared_floats = shared > shared_floats ? shared : shared_floats;
-    }
+    int64_t thread_floats, shared_floats;
+    size_scratch(backend, plan, &thread_floats, &shared_floats);
     struct backend_model *prepared = calloc(1, sizeof *prepared);
     if (!prepared)
         return error_set(error, "out of memory while preparing a model");
-    thread_floats = round_up(thread_floats, ALIGNMENT / (int64_t)sizeof(float));
-    shared_floats = round_up(shared_floats, ALIGNMENT / (int64_t)sizeof(float));
+    prepared->backend = backend;
     prepared->run = (struct cpu_run){
         .plan = plan,
         .products = &backend->products,
         .vector = backend->vector,
         .threads = backend->threads,
         .scratch_floats = thread_floats,
+        .failed = &prepared->failed,
     };
     size_t thread_bytes = (size_t)(thread_floats * backend->threads) * sizeof(float);
     prepared->scratch_bytes = thread_bytes + (size_t)shared_floats * sizeof(float);
     if (map_memory(prepared, plan->arena_bytes, thread_bytes) != 0) {
-        free(prepared);
-        return error_set(
-            error,
-            "out of memory for the arena: %zu bytes for batches of %lld rows (--max-batch-tokens) and %lld "
-            "sequences (--max-batch-requests)",
-            plan->arena_bytes, (long long)plan->max_rows, (long long)plan->max_items);
+        error_set(error,
+                  "out of memory for the arena: %zu bytes for batches of %lld rows (--max-batch-tokens) and %lld "
+                  "sequences (--max-batch-requests)",
+                  plan->arena_bytes, (long long)plan->max_rows, (long long)plan->max_items);
+        unprepare(prepared);
+        return -1;
     }
+    if (take_weights(prepared, plan, error) != 0) {
+        unprepare(prepared);
+        return -1;
+    }
+    prepared->row_flops = row_flops(plan);
     *model = prepared;
     return 0;
+}
+
+static size_t weights_bytes(const struct backend_model *model)
+{
+    const struct plan *plan = model->run.plan;
+    size_t bytes = 0;
+    for (int i = 0; i < plan->n_weights; i++) {
+        if (plan->weights[i].data)
+            bytes += (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof(float);
+        if (model->packed[i])
+            bytes += products_weight_bytes(model->packed[i]);
+    }
+    return bytes;
 }
 
 static size_t scratch_bytes(const struct backend_model *model)
@@ -150,17 +249,33 @@ static size_t scratch_bytes(const struct backend_model *model)
     return model->scratch_bytes;
 }
 
+/* Products are computed in blocks of rows, the last one whole. */
+static double batch_flops(const struct backend_model *model, const struct batch *batch)
+{
+    const struct plan *plan = model->run.plan;
+    int64_t most = 0;
+    for (int i = 0; i < plan->n_inputs; i++) {
+        int value = plan->inputs[i].value;
+        int64_t rows = value == PLAN_NONE ? 0 : batch->layouts[plan->values[value].axis].starts[batch->n_items];
+        most = rows > most ? rows : most;
+    }
+    return (double)round_up(most, PLAN_ROW_BLOCK) * model->row_flops;
+}
+
 static int run_batch(struct backend_model *model, const struct batch *batch, struct error *error)
 {
-    (void)error; /* nothing here can fail */
     struct cpu_run run = model->run;
     run.batch = batch;
+    atomic_store(&model->failed, false);
+    omp_set_num_threads(1); /* what a provider of products does within a task it does alone */
+    if (batch_flops(model, batch) < model->backend->flops_alone)
+        run.threads = 1;
     for (int i = 0; i < run.plan->n_inputs; i++)
         if (run.plan->inputs[i].value != PLAN_NONE)
             padder_gather(run.plan, batch, i, run.arena + run.plan->values[run.plan->inputs[i].value].offset);
     for (int i = 0; i < run.plan->n_steps; i++)
         cpu_operations[run.plan->steps[i].operation](&run, &run.plan->steps[i]);
-    return 0;
+    return atomic_load(&model->failed) ? error_set(error, "out of memory in a product of matrices") : 0;
 }
 
 const struct backend_functions backend_cpu = {
@@ -171,6 +286,7 @@ const struct backend_functions backend_cpu = {
     .batch_invariant = batch_invariant,
     .prepare = prepare,
     .unprepare = unprepare,
+    .weights_bytes = weights_bytes,
     .scratch_bytes = scratch_bytes,
     .run = run_batch,
 };

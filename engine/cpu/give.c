@@ -1,7 +1,9 @@
 #include "engine/cpu/give.h"
+#include "engine/cpu/linear.h"
 #include "engine/cpu/top_k.h"
 
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #define ROWS_A_BLOCK 128 /* of mean pooling */
@@ -100,21 +102,42 @@ static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, 
         memcpy(item->output + wanted->index * columns, row, (size_t)columns * sizeof *row);
 }
 
-/* out (PLAN_ROW_BLOCK, columns) = rows Wᵀ + b, panel by panel */
-static void output_layer(const struct cpu_run *run, const struct plan_step *step, const float *rows, float *out)
+/* out (count, columns) = rows Wᵀ + b */
+static void output_layer(const struct cpu_run *run, const struct plan_step *step, int64_t count, const float *rows,
+                         float *out)
 {
-    const struct plan_weight *weight = &run->plan->weights[step->weight];
-    const float *bias = step->bias == PLAN_NONE ? NULL : run->plan->weights[step->bias].data;
-    int64_t columns = weight->rows, depth = weight->columns;
-    int64_t panels = (columns + PRODUCTS_PANEL - 1) / PRODUCTS_PANEL;
+    const struct linear_block block = {
+        .weight = step->weight,
+        .bias = step->bias,
+        .rows = count,
+        .x = rows,
+        .y = out,
+    };
+    int64_t panels = cpu_linear_panels(run, step->weight);
 #pragma omp parallel for num_threads(run->threads) if (panels > 1) schedule(dynamic)
-    for (int64_t p = 0; p < panels; p++) {
-        int64_t column = p * PRODUCTS_PANEL, left = columns - column;
-        int64_t width = left < PRODUCTS_PANEL ? left : PRODUCTS_PANEL;
-        products_linear_tile(run->products, width, depth, rows, depth, weight->data + column * depth, out + column,
-                             columns);
-        run->vector->finish_linear(PLAN_ROW_BLOCK, width, out + column, columns, bias ? bias + column : NULL,
-                                   ACTIVATION_NONE, NULL, 0);
+    for (int64_t p = 0; p < panels; p++)
+        cpu_linear_block(run, &block, p, p + 1, run->scratch + omp_get_thread_num() * run->scratch_floats);
+}
+
+/* Whether nobody asks for more than the rows themselves. */
+static bool wants_plain_rows(const struct batch *batch)
+{
+    for (int64_t b = 0; b < batch->n_items; b++)
+        if (batch->items[b].softmax || batch->items[b].top_k > 0)
+            return false;
+    return true;
+}
+
+/* Without an output layer results are rows of x: one loop over all of them, not one a block, which for a million rows
+ * would wake the threads 16 384 times. */
+static void copy_rows(const struct cpu_run *run, const float *x, int64_t columns)
+{
+    const struct batch *batch = run->batch;
+    size_t bytes = (size_t)columns * sizeof *x;
+#pragma omp parallel for num_threads(run->threads) if (batch->n_wanted > PLAN_ROW_BLOCK)
+    for (int64_t i = 0; i < batch->n_wanted; i++) {
+        const struct wanted_row *wanted = &batch->wanted[i];
+        memcpy(batch->items[wanted->item].output + wanted->index * columns, x + wanted->row * columns, bytes);
     }
 }
 
@@ -124,13 +147,17 @@ void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
     int64_t depth = run->plan->values[step->x].columns;
     int64_t columns = step->weight == PLAN_NONE ? depth : run->plan->weights[step->weight].rows;
     float *rows = run->shared, *out = step->weight == PLAN_NONE ? rows : rows + PLAN_ROW_BLOCK * depth;
+    if (step->weight == PLAN_NONE && wants_plain_rows(run->batch)) {
+        copy_rows(run, x, columns);
+        return;
+    }
     for (int64_t first = 0; first < run->batch->n_wanted; first += PLAN_ROW_BLOCK) {
         const struct wanted_row *wanted = run->batch->wanted + first;
         int64_t left = run->batch->n_wanted - first, count = left < PLAN_ROW_BLOCK ? left : PLAN_ROW_BLOCK;
         for (int64_t i = 0; i < count; i++)
             memcpy(rows + i * depth, x + wanted[i].row * depth, (size_t)depth * sizeof *x);
         if (step->weight != PLAN_NONE)
-            output_layer(run, step, rows, out);
+            output_layer(run, step, count, rows, out);
 #pragma omp parallel for num_threads(run->threads) if (count > 1)
         for (int64_t i = 0; i < count; i++)
             deliver(run, &wanted[i], columns, out + i * columns);

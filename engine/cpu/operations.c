@@ -4,6 +4,7 @@
 #include "engine/cpu/operations.h"
 #include "engine/cpu/calls.h"
 #include "engine/cpu/give.h"
+#include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attention.h"
 #include "engine/cpu/local_attention.h"
 #include "engine/cpu/product_keys.h"
@@ -56,6 +57,34 @@ static int threads_for(const struct cpu_run *run, int64_t tasks)
     return tasks > 1 ? run->threads : 1;
 }
 
+bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = run->batch->layouts[step->only.axis].starts + item;
+    int64_t rows = starts[1] - starts[0];
+    return step->only.least <= rows && rows <= step->only.most;
+}
+
+bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = layout_of(run, step->x)->starts;
+    int64_t item = 0, behind = run->batch->n_items;
+    while (behind - item > 1) { /* the last item that begins at `first` or before */
+        int64_t middle = (item + behind) / 2;
+        if (starts[middle] <= first)
+            item = middle;
+        else
+            behind = middle;
+    }
+    for (; item < run->batch->n_items && starts[item] < first + rows; item++)
+        if (cpu_selects(run, step, item))
+            return true;
+    return false;
+}
+
 /* ---- On rows ---- */
 
 static void embed(const struct cpu_run *run, const struct plan_step *step)
@@ -99,11 +128,15 @@ static void mask_rows(const struct cpu_run *run, const struct plan_step *step)
     const int32_t *mask = (const int32_t *)(run->arena + run->plan->values[step->z].offset);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x);
-    for (int64_t r = 0; r < rows; r++) {
-        if (mask[r])
-            memcpy(y + r * columns, x + r * columns, (size_t)columns * sizeof *y);
-        else
-            memset(y + r * columns, 0, (size_t)columns * sizeof *y);
+    int64_t tasks = tasks_for(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        for (int64_t r = t * ROWS_PER_TASK; r < least(rows, (t + 1) * ROWS_PER_TASK); r++) {
+            if (!mask[r])
+                memset(y + r * columns, 0, (size_t)columns * sizeof *y);
+            else if (x != y) /* where the plan put them into one place, a mask of ones costs nothing */
+                memcpy(y + r * columns, x + r * columns, (size_t)columns * sizeof *y);
+        }
     }
 }
 
@@ -194,28 +227,6 @@ static void gate(const struct cpu_run *run, const struct plan_step *step)
             for (int64_t i = 0; i < columns; i++)
                 y[r * columns + i] *= gates[i];
         }
-    }
-}
-
-/* Tiles of PLAN_ROW_BLOCK rows by PRODUCTS_PANEL columns. The last tile's surplus rows are in the arena too; what they
- * hold is of no account, since a row of a product depends on no other. */
-static void linear(const struct cpu_run *run, const struct plan_step *step)
-{
-    const struct plan_weight *weight = &run->plan->weights[step->weight];
-    const float *x = floats_of(run, step->x), *bias = weight_of(run, step->bias);
-    const float *residual = step->z == PLAN_NONE ? NULL : floats_of(run, step->z);
-    float *y = floats_of(run, step->y);
-    int64_t rows = rows_of(run, step->x), depth = weight->columns, columns = weight->rows;
-    int64_t panels = tasks_for(columns, PRODUCTS_PANEL), tasks = tasks_for(rows, PLAN_ROW_BLOCK) * panels;
-#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
-    for (int64_t t = 0; t < tasks; t++) {
-        int64_t row = t / panels * PLAN_ROW_BLOCK, column = t % panels * PRODUCTS_PANEL;
-        int64_t width = least(PRODUCTS_PANEL, columns - column);
-        float *tile = y + row * columns + column;
-        products_linear_tile(run->products, width, depth, x + row * depth, depth, weight->data + column * depth, tile,
-                             columns);
-        run->vector->finish_linear(least(PLAN_ROW_BLOCK, rows - row), width, tile, columns, bias ? bias + column : NULL,
-                                   step->activation, residual ? residual + row * columns + column : NULL, columns);
     }
 }
 
@@ -426,7 +437,7 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_EMBED] = embed,
     [OP_ADD_POSITIONS] = add_positions,
     [OP_LAYER_NORM] = layer_norm,
-    [OP_LINEAR] = linear,
+    [OP_LINEAR] = cpu_linear,
     [OP_ACTIVATE] = activate,
     [OP_MASK_ROWS] = mask_rows,
     [OP_ADD_SINUSOIDS] = add_sinusoids,
@@ -449,8 +460,10 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_GIVE_OUTPUT] = cpu_give_output,
 };
 
-int64_t cpu_thread_scratch(const struct plan *plan, const struct plan_step *step)
+int64_t cpu_thread_scratch(const struct products *products, const struct plan *plan, const struct plan_step *step)
 {
+    if (step->operation == OP_LINEAR || (step->operation == OP_GIVE_OUTPUT && step->weight != PLAN_NONE))
+        return cpu_linear_scratch(products, plan, step->weight);
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
     if (step->operation == OP_LINEAR_ATTEND)

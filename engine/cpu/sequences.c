@@ -6,6 +6,7 @@
 #define TILE_COLUMNS 64 /* of a projection's task */
 #define CHUNK_ROWS 8192 /* a longer sequence is projected in chunks, which are summed in their order */
 #define WINDOWS_PER_TILE 16
+#define SUMS_AT_ONCE 64 /* of E's columns */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -24,7 +25,7 @@ struct projection {
     const struct layout *from, *to;
     const float *x, *weight, *bias;
     float *y;
-    int64_t columns, group_columns, tiles, weight_columns, weight_rows, k;
+    int64_t columns, y_columns, group_columns, tiles, weight_columns, weight_rows, k;
 };
 
 static struct projection projection_of(const struct cpu_run *run, const struct plan_step *step)
@@ -42,6 +43,7 @@ static struct projection projection_of(const struct cpu_run *run, const struct p
         .bias = step->bias == PLAN_NONE ? NULL : plan->weights[step->bias].data,
         .y = (float *)(run->arena + plan->values[step->y].offset),
         .columns = columns,
+        .y_columns = plan->values[step->y].columns,
         .group_columns = columns / step->groups,
         .tiles = tasks_for(columns / step->groups, TILE_COLUMNS) * step->groups,
         .weight_columns = weight->columns,
@@ -50,7 +52,28 @@ static struct projection projection_of(const struct cpu_run *run, const struct p
     };
 }
 
-/* Rows [first, first + rows) of an item through E, for one tile of columns: into those columns of out (k, columns). */
+/* The columns of out (k, y_columns) beyond x's: sums of E's rows [first, first + rows), and biases. `weight` is E's
+ * row, or column, `first`. */
+static void add_columns(const struct projection *p, const float *weight, int64_t rows, float *out, bool with_bias)
+{
+    int64_t across = p->step->transposed ? 1 : p->weight_columns, along = p->step->transposed ? p->weight_columns : 1;
+    float *column = out + p->columns;
+    for (int64_t j = 0; p->step->sums_column && j < p->k; j += SUMS_AT_ONCE) {
+        int64_t count = least(SUMS_AT_ONCE, p->k - j);
+        double sums[SUMS_AT_ONCE] = {0};
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t i = 0; i < count; i++)
+                sums[i] += (double)weight[r * across + (j + i) * along];
+        for (int64_t i = 0; i < count; i++)
+            column[(j + i) * p->y_columns] = (float)sums[i];
+    }
+    column += p->step->sums_column;
+    for (int64_t j = 0; p->step->bias_column && j < p->k; j++)
+        column[j * p->y_columns] = with_bias ? p->bias[j] : 0;
+}
+
+/* Rows [first, first + rows) of an item through E, for one tile of columns: into those columns of out (k, y_columns).
+ */
 static void project_tile(const struct projection *p, int64_t item, int64_t first, int64_t rows, int64_t tile,
                          float *out, bool with_bias)
 {
@@ -69,11 +92,13 @@ static void project_tile(const struct projection *p, int64_t item, int64_t first
                                             .b = p->x + (p->from->starts[item] + first) * p->columns + column,
                                             .b_stride = p->columns,
                                             .c = out + column,
-                                            .c_stride = p->columns,
+                                            .c_stride = p->y_columns,
                                         });
-    for (int64_t j = 0; with_bias && p->bias && j < p->k; j++)
+    for (int64_t j = 0; with_bias && p->bias && !p->step->bias_column && j < p->k; j++)
         for (int64_t c = 0; c < width; c++)
-            out[j * p->columns + column + c] += p->bias[group * p->k + j];
+            out[j * p->y_columns + column + c] += p->bias[group * p->k + j];
+    if (tile == 0 && p->y_columns > p->columns)
+        add_columns(p, weight, rows, out, with_bias);
 }
 
 static int64_t rows_of(const struct projection *p, int64_t item)
@@ -83,7 +108,7 @@ static int64_t rows_of(const struct projection *p, int64_t item)
 
 static float *result_of(const struct projection *p, int64_t item)
 {
-    return p->y + p->to->starts[item] * p->columns;
+    return p->y + p->to->starts[item] * p->y_columns;
 }
 
 /* All items of at most a chunk. */
@@ -93,7 +118,7 @@ static void project_short(const struct projection *p)
 #pragma omp parallel for num_threads(tasks > 1 ? p->run->threads : 1) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t item = t / p->tiles;
-        if (rows_of(p, item) <= CHUNK_ROWS)
+        if (rows_of(p, item) <= CHUNK_ROWS && cpu_selects(p->run, p->step, item))
             project_tile(p, item, 0, rows_of(p, item), t % p->tiles, result_of(p, item), true);
     }
 }
@@ -102,7 +127,7 @@ static void project_short(const struct projection *p)
 static void project_long(const struct projection *p, int64_t item)
 {
     int64_t rows = rows_of(p, item), chunks = tasks_for(rows, CHUNK_ROWS), tasks = chunks * p->tiles;
-    int64_t size = p->k * p->columns;
+    int64_t size = p->k * p->y_columns;
     float *partial = p->run->shared, *y = result_of(p, item);
 #pragma omp parallel for num_threads(p->run->threads) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
@@ -119,14 +144,14 @@ void cpu_project_sequence(const struct cpu_run *run, const struct plan_step *ste
     struct projection p = projection_of(run, step);
     project_short(&p);
     for (int64_t item = 0; item < run->batch->n_items; item++)
-        if (rows_of(&p, item) > CHUNK_ROWS)
+        if (rows_of(&p, item) > CHUNK_ROWS && cpu_selects(run, step, item))
             project_long(&p, item);
 }
 
 int64_t cpu_project_scratch(const struct plan *plan, const struct plan_step *step)
 {
     int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item;
-    return plan->max_rows > CHUNK_ROWS ? tasks_for(plan->max_rows, CHUNK_ROWS) * k * plan->values[step->x].columns : 0;
+    return plan->max_rows > CHUNK_ROWS ? tasks_for(plan->max_rows, CHUNK_ROWS) * k * plan->values[step->y].columns : 0;
 }
 
 /* ---- Convolution: windows of `stride` rows, gathered as rows (d * stride), times W ---- */

@@ -69,19 +69,29 @@ INLINE vector finish(vector y, const float *bias, enum activation activation, co
     return y;
 }
 
-static void finish_linear(int64_t rows, int64_t columns, float *y, int64_t y_stride, const float *bias,
-                          enum activation activation, const float *residual, int64_t residual_stride)
+static void finish_linear(int64_t rows, int64_t columns, const float *x, const float *bias, enum activation activation,
+                          const float *residual, int64_t residual_stride, float *y, int64_t y_stride)
 {
-    for (int64_t r = 0; r < rows; r++, y += y_stride) {
+    for (int64_t r = 0; r < rows; r++, x += columns, y += y_stride) {
         const float *z = residual ? residual + r * residual_stride : NULL;
         int64_t i = 0;
         for (; i + LANES <= columns; i += LANES)
-            store(y + i, finish(load(y + i), bias ? bias + i : NULL, activation, z ? z + i : NULL, LANES));
+            store(y + i, finish(load(x + i), bias ? bias + i : NULL, activation, z ? z + i : NULL, LANES));
         if (i < columns)
             store_part(y + i,
-                       finish(load_part(y + i, columns - i, 0), bias ? bias + i : NULL, activation, z ? z + i : NULL,
+                       finish(load_part(x + i, columns - i, 0), bias ? bias + i : NULL, activation, z ? z + i : NULL,
                               columns - i),
                        columns - i);
+    }
+}
+
+static void to_bf16(int64_t n, const float *x, uint16_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word;
+        memcpy(&word, x + i, sizeof word);
+        uint32_t rounded = (word + 0x7fff + (word >> 16 & 1)) >> 16, quiet = word >> 16 | 0x40;
+        y[i] = (uint16_t)((word & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
     }
 }
 
@@ -211,6 +221,7 @@ const struct vector_functions VARIANT(vector) = {
     .activate = activate,
     .add = add,
     .finish_linear = finish_linear,
+    .to_bf16 = to_bf16,
     .softmax = softmax,
     .exp_rows = exp_rows,
     .maximum_rows = maximum_rows,

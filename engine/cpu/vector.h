@@ -51,15 +51,19 @@ struct vector_functions {
     void (*layer_norm)(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
                        float epsilon, float *y);
 
-    /* y = activation(x); GELU's erf has a relative error below 4e-7. In place is fine. */
+    /* y = activation(x); GELU, x Φ(x), is within 4e-7 |x|, its erf within a relative error of 4e-7. In place is fine.
+     */
     void (*activate)(int64_t n, enum activation activation, const float *x, float *y);
 
     /* y = scale * (x + z) */
     void (*add)(int64_t n, const float *x, const float *z, float scale, float *y);
 
-    /* After a product: y[r] = activation(y[r] + bias) + residual[r]; bias and residual may be NULL. */
-    void (*finish_linear)(int64_t rows, int64_t columns, float *y, int64_t y_stride, const float *bias,
-                          enum activation activation, const float *residual, int64_t residual_stride);
+    /* After a product: y[r] = activation(x[r] + bias) + residual[r]; bias and residual may be NULL. x is dense. */
+    void (*finish_linear)(int64_t rows, int64_t columns, const float *x, const float *bias, enum activation activation,
+                          const float *residual, int64_t residual_stride, float *y, int64_t y_stride);
+
+    /* y = x as bf16, to the nearest, ties to even; a NaN stays one. */
+    void (*to_bf16)(int64_t n, const float *x, uint16_t *y);
 
     /* x = softmax(scale * x), exp within 2 ulp; scale >= 0. Any NaN makes all of it NaN. */
     void (*softmax)(int64_t n, float scale, float *x);
@@ -81,6 +85,9 @@ enum instruction_set { SET_BASELINE, SET_AVX2, SET_AVX512, SET_COUNT }; /* x86-6
 
 /* The best set that the processor has, or the one named ("auto", "avx512", "avx2", "baseline"). -1: it has it not. */
 int instruction_set_choose(const char *name, enum instruction_set *set, struct error *error);
+
+/* Whether it multiplies pairs of bf16. */
+bool cpu_has_bf16(void);
 
 const struct vector_functions *vector_functions_of(enum instruction_set set); /* NULL: not in this build */
 

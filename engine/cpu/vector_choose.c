@@ -35,6 +35,16 @@ static enum instruction_set best_set(void)
     return SET_BASELINE;
 }
 
+bool cpu_has_bf16(void)
+{
+#ifndef VECTOR_BASELINE_ONLY
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
 static const char *const set_names[SET_COUNT] = {"baseline", "avx2", "avx512"};
 
 int instruction_set_choose(const char *name, enum instruction_set *set, struct error *error)

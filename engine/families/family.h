@@ -33,7 +33,7 @@ const struct family_class *family_find(const char *architecture, struct error *e
 extern const enum padding lucidrains_paddings[];
 
 struct linformer_attention {
-    int64_t dim, seq_len, k, heads, dim_head; /* dim_head 0: dim / heads */
+    int64_t dim, seq_len, k, heads, dim_head; /* dim a multiple of heads; dim_head 0: dim / heads */
     bool one_kv_head, share_kv;
 };
 

@@ -24,9 +24,9 @@ struct arguments {
 static const struct argument class_arguments[] = {
     {"num_heads", ARGUMENT_SIZE, true, 0, FIELD(num_heads)},
     {"key_dim", ARGUMENT_SIZE, true, 0, FIELD(key_dim)},
-    {"value_dim", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(value_dim)},
-    {"projection_dim", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(projection_dim)},
-    {"dropout", ARGUMENT_TRAINING, false, 0, 0},
+    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(value_dim)}, /* 0 is None, here and in the next */
+    {"projection_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(projection_dim)},
+    {"dropout", ARGUMENT_DROPOUT, false, 0, 0},
     {"use_bias", ARGUMENT_BOOL, false, 1, FIELD(use_bias)},
     {"output_shape", ARGUMENT_JSON, false, 0, FIELD(output_shape)},
     {"attention_axes", ARGUMENT_JSON, false, 0, FIELD(attention_axes)},

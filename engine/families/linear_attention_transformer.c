@@ -13,6 +13,7 @@ struct arguments {
     int64_t num_tokens, dim, depth, max_seq_len, heads, dim_head, emb_dim, blindspot_size, local_attn_window_size;
     bool causal, reversible, return_embeddings, receives_context, attend_axially;
     bool use_axial_pos_emb, use_rotary_emb, shift_tokens, ff_glu;
+    int64_t ff_chunks; /* changes nothing */
     json_t *linformer_settings, *context_linformer_settings, *n_local_attn_heads, *pkm_layers;
     int64_t k; /* of linformer_settings */
     int64_t context_seq_len, context_k;
@@ -25,9 +26,10 @@ struct arguments {
     {"dim", ARGUMENT_SIZE, true, 0, FIELD(dim)}, {"depth", ARGUMENT_COUNT, true, 0, FIELD(depth)},                     \
         {"max_seq_len", ARGUMENT_SIZE, true, 0, FIELD(max_seq_len)}, {"heads", ARGUMENT_SIZE, false, 8, FIELD(heads)}, \
         {"causal", ARGUMENT_BOOL, false, 0, FIELD(causal)},                                                            \
-        {"reversible", ARGUMENT_BOOL, false, 0, FIELD(reversible)}, {"ff_chunks", ARGUMENT_TRAINING, false, 0, 0},     \
-        {"ff_glu", ARGUMENT_BOOL, false, 0, FIELD(ff_glu)}, {"ff_dropout", ARGUMENT_TRAINING, false, 0, 0},            \
-        {"attn_layer_dropout", ARGUMENT_TRAINING, false, 0, 0}, {"attn_dropout", ARGUMENT_TRAINING, false, 0, 0},      \
+        {"reversible", ARGUMENT_BOOL, false, 0, FIELD(reversible)},                                                    \
+        {"ff_chunks", ARGUMENT_SIZE, false, 1, FIELD(ff_chunks)}, {"ff_glu", ARGUMENT_BOOL, false, 0, FIELD(ff_glu)},  \
+        {"ff_dropout", ARGUMENT_DROPOUT, false, 0, 0}, {"attn_layer_dropout", ARGUMENT_DROPOUT, false, 0, 0},          \
+        {"attn_dropout", ARGUMENT_DROPOUT, false, 0, 0},                                                               \
         {"blindspot_size", ARGUMENT_COUNT, false, 1, FIELD(blindspot_size)},                                           \
         {"n_local_attn_heads", ARGUMENT_JSON, false, 0, FIELD(n_local_attn_heads)},                                    \
         {"local_attn_window_size", ARGUMENT_SIZE, false, 128, FIELD(local_attn_window_size)},                          \
@@ -156,7 +158,8 @@ static bool refuse_combinations(struct plan_builder *builder, const char *name, 
         plan_fail(builder,
                   "%s: causal with linformer_settings: Linformer self attention is for non-causal networks only", name);
     if (dim % heads != 0 && arguments->depth > 0 &&
-        (arguments->dim_head == 0 || arguments->attend_axially || arguments->linformer_settings))
+        (arguments->dim_head == 0 || arguments->attend_axially || arguments->linformer_settings ||
+         (arguments->receives_context && arguments->context_linformer_settings)))
         plan_fail(builder, "%s: dim %lld must be divisible by heads %lld", name, (long long)dim, (long long)heads);
     if (arguments->shift_tokens && dim < (arguments->causal ? 2 : 3))
         plan_fail(builder, "%s: shift_tokens needs a dim of at least %d", name, arguments->causal ? 2 : 3);
@@ -165,19 +168,31 @@ static bool refuse_combinations(struct plan_builder *builder, const char *name, 
     return !builder->failed;
 }
 
+/* A named tuple, or NULL. */
+static void read_settings(struct plan_builder *builder, const char *name, const char *argument,
+                          const struct argument *table, size_t count, const json_t *settings,
+                          struct arguments *arguments)
+{
+    if (builder->failed || !settings ||
+        arguments_read(argument, table, count, settings, arguments, builder->error) == 0)
+        return;
+    error_prefix(builder->error, "%s", name);
+    builder->failed = true;
+}
+
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
                            const json_t *kwargs, struct arguments *arguments)
 {
-    if (arguments_read(name, table, count, kwargs, arguments, builder->error) != 0 ||
-        (arguments->linformer_settings &&
-         arguments_read("LinformerSettings", settings_arguments, COUNT(settings_arguments),
-                        arguments->linformer_settings, arguments, builder->error) != 0) ||
-        (arguments->context_linformer_settings &&
-         arguments_read("LinformerContextSettings", context_settings_arguments, COUNT(context_settings_arguments),
-                        arguments->context_linformer_settings, arguments, builder->error) != 0)) {
+    if (arguments_read(name, table, count, kwargs, arguments, builder->error) != 0) {
         builder->failed = true;
         return false;
     }
+    read_settings(builder, name, "linformer_settings", settings_arguments, COUNT(settings_arguments),
+                  arguments->linformer_settings, arguments);
+    read_settings(builder, name, "context_linformer_settings", context_settings_arguments,
+                  COUNT(context_settings_arguments), arguments->context_linformer_settings, arguments);
+    if (builder->failed)
+        return false;
     if (arguments->emb_dim == 0)
         arguments->emb_dim = arguments->dim;
     return refuse_combinations(builder, name, arguments);
@@ -567,8 +582,11 @@ static bool read_pair(struct plan_builder *builder, const char *name, const json
         plan_fail(builder, "%s: enc and dec: expected objects", name);
         return false;
     }
-    if (!read_lm_arguments(builder, name, pair.enc, encoder) || !read_lm_arguments(builder, name, pair.dec, decoder))
+    if (!read_lm_arguments(builder, "enc", pair.enc, encoder) ||
+        !read_lm_arguments(builder, "dec", pair.dec, decoder)) {
+        error_prefix(builder->error, "%s", name);
         return false;
+    }
     int64_t columns = encoder->return_embeddings ? encoder->emb_dim : encoder->num_tokens;
     if (encoder->receives_context)
         plan_fail(builder, "%s: enc has receives_context, but nothing gives it a context", name);

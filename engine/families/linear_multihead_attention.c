@@ -19,7 +19,7 @@ struct arguments {
 static const struct argument class_arguments[] = {
     {"embed_dim", ARGUMENT_SIZE, true, 0, FIELD(embed_dim)},
     {"num_heads", ARGUMENT_SIZE, true, 0, FIELD(num_heads)},
-    {"dropout", ARGUMENT_TRAINING, false, 0, 0},
+    {"dropout", ARGUMENT_DROPOUT, false, 0, 0},
     {"bias", ARGUMENT_BOOL, false, 1, FIELD(bias)},
     {"add_bias_kv", ARGUMENT_BOOL, false, 0, FIELD(add_bias_kv)},
     {"add_zero_attn", ARGUMENT_BOOL, false, 0, FIELD(add_zero_attn)},

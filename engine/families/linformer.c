@@ -3,6 +3,7 @@
  * rows that there are (padding "slice"). */
 #include "engine/families/family.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ struct arguments {
         {"one_kv_head", ARGUMENT_BOOL, false, 0, FIELD(attention.one_kv_head)},    \
         {"share_kv", ARGUMENT_BOOL, false, 0, FIELD(attention.share_kv)},          \
     {                                                                              \
-        "dropout", ARGUMENT_TRAINING, false, 0, 0                                  \
+        "dropout", ARGUMENT_DROPOUT, false, 0, 0                                   \
     }
 #define STACK_ARGUMENTS                                          \
     {"depth", ARGUMENT_COUNT, true, 0, FIELD(depth)},            \
@@ -49,8 +50,12 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     plan_choose_padding(builder, name, config->padding, lucidrains_paddings);
     if (builder->failed)
         return false;
+    *arguments = (struct arguments){.depth = 1}; /* LinformerSelfAttention has no such argument */
     if (arguments_read(name, table, count, config->kwargs, arguments, builder->error) != 0)
         builder->failed = true;
+    else if (arguments->depth > 0 && arguments->attention.dim % arguments->attention.heads != 0)
+        plan_fail(builder, "%s: dim %lld must be divisible by heads %lld", name, (long long)arguments->attention.dim,
+                  (long long)arguments->attention.heads);
     return !builder->failed;
 }
 
@@ -65,8 +70,7 @@ int linformer_self_attention(struct plan_builder *builder, const struct linforme
                              int context, const char *prefix)
 {
     int64_t dim = attention->dim, heads = attention->heads;
-    if (dim % heads != 0)
-        return plan_fail(builder, "dim %lld must be divisible by heads %lld", (long long)dim, (long long)heads);
+    assert(dim % heads == 0);
     int64_t dim_head = attention->dim_head ? attention->dim_head : dim / heads;
     int64_t kv_heads = attention->one_kv_head ? 1 : heads;
 

@@ -33,45 +33,62 @@ struct arguments {
     enum sharing sharing;
     enum method method;
     enum activation activation;
-    bool checkpointed; /* takes no inputs but the first */
+    int checkpoint_level; /* above 0 Linformer takes no inputs but the first, and at 2 MHAttention reads no others */
 };
 
 #define FIELD(field) offsetof(struct arguments, field)
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
-#define STACK_ARGUMENTS                                                                                               \
+/* Of each LinformerLM, LinformerEncDec's two as well. */
+#define LAYER_ARGUMENTS                                                                                               \
     {"input_size", ARGUMENT_SIZE, true, 0, FIELD(input_size)}, {"channels", ARGUMENT_SIZE, true, 0, FIELD(channels)}, \
-        {"dim_d", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(dim_d)}, {"dropout_ff", ARGUMENT_TRAINING, false, 0, 0},    \
-        {"nhead", ARGUMENT_SIZE, false, 4, FIELD(nhead)}, {"dropout", ARGUMENT_TRAINING, false, 0, 0},                \
-        {"activation", ARGUMENT_JSON, false, 0, FIELD(activation_name)},                                              \
-        {"checkpoint_level", ARGUMENT_JSON, false, 0, FIELD(checkpoint_name)},                                        \
+        {"dim_d", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(dim_d)}, {"dropout_ff", ARGUMENT_DROPOUT, false, 0, 0},     \
+        {"nhead", ARGUMENT_SIZE, false, 4, FIELD(nhead)}, {"dropout", ARGUMENT_DROPOUT, false, 0, 0},                 \
         {"parameter_sharing", ARGUMENT_JSON, false, 0, FIELD(sharing_name)},                                          \
-        {"k_reduce_by_layer", ARGUMENT_COUNT, false, 0, FIELD(k_reduce_by_layer)},                                    \
+        {"k_reduce_by_layer", ARGUMENT_INTEGER, false, 0, FIELD(k_reduce_by_layer)},                                  \
         {"full_attention", ARGUMENT_BOOL, false, 0, FIELD(full_attention)},                                           \
         {"include_ff", ARGUMENT_BOOL, false, 1, FIELD(include_ff)},                                                   \
         {"w_o_intermediate_dim", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(w_o_intermediate_dim)},                      \
-        {"decoder_mode", ARGUMENT_BOOL, false, 0, FIELD(decoder_mode)},                                               \
-        {"causal", ARGUMENT_BOOL, false, 0, FIELD(causal)}, {"method", ARGUMENT_JSON, false, 0, FIELD(method_name)},  \
+        {"method", ARGUMENT_JSON, false, 0, FIELD(method_name)},                                                      \
     {                                                                                                                 \
         "ff_intermediate", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(ff_intermediate)                                   \
     }
+#define BOTH_ARGUMENTS                                                      \
+    {"activation", ARGUMENT_JSON, false, 0, FIELD(activation_name)},        \
+    {                                                                       \
+        "checkpoint_level", ARGUMENT_JSON, false, 0, FIELD(checkpoint_name) \
+    }
+#define MODE_ARGUMENTS                                              \
+    {"decoder_mode", ARGUMENT_BOOL, false, 0, FIELD(decoder_mode)}, \
+    {                                                               \
+        "causal", ARGUMENT_BOOL, false, 0, FIELD(causal)            \
+    }
+#define LM_ARGUMENTS                                                                                              \
+    {"num_tokens", ARGUMENT_SIZE, true, 0, FIELD(num_tokens)}, {"dim_k", ARGUMENT_SIZE, false, 64, FIELD(dim_k)}, \
+        {"dim_ff", ARGUMENT_SIZE, false, 1024, FIELD(dim_ff)}, {"depth", ARGUMENT_COUNT, false, 2, FIELD(depth)}, \
+    {                                                                                                             \
+        "emb_dim", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(emb_dim)                                               \
+    }
 
 static const struct argument linformer_arguments[] = {
-    STACK_ARGUMENTS,
+    LAYER_ARGUMENTS,
+    BOTH_ARGUMENTS,
+    MODE_ARGUMENTS,
     {"dim_k", ARGUMENT_SIZE, true, 0, FIELD(dim_k)},
     {"dim_ff", ARGUMENT_SIZE, false, 256, FIELD(dim_ff)},
     {"depth", ARGUMENT_COUNT, false, 1, FIELD(depth)},
 };
 static const struct argument lm_arguments[] = {
-    STACK_ARGUMENTS,
-    {"num_tokens", ARGUMENT_SIZE, true, 0, FIELD(num_tokens)},
-    {"dim_k", ARGUMENT_SIZE, false, 64, FIELD(dim_k)},
-    {"dim_ff", ARGUMENT_SIZE, false, 1024, FIELD(dim_ff)},
-    {"depth", ARGUMENT_COUNT, false, 2, FIELD(depth)},
-    {"dropout_tokens", ARGUMENT_TRAINING, false, 0, 0},
-    {"emb_dim", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(emb_dim)},
+    LAYER_ARGUMENTS,
+    BOTH_ARGUMENTS,
+    MODE_ARGUMENTS,
+    LM_ARGUMENTS,
+    {"dropout_tokens", ARGUMENT_DROPOUT, false, 0, 0},
     {"return_emb", ARGUMENT_BOOL, false, 0, FIELD(return_emb)},
 };
+/* LinformerEncDec's: of a side, with a prefix, and of both. */
+static const struct argument side_arguments[] = {LAYER_ARGUMENTS, LM_ARGUMENTS};
+static const struct argument both_arguments[] = {BOTH_ARGUMENTS};
 /* E_proj and F_proj are modules, not values: their tensors are in the state_dict. */
 static const struct argument attention_arguments[] = {
     {"input_size", ARGUMENT_SIZE, true, 0, FIELD(input_size)},
@@ -79,7 +96,7 @@ static const struct argument attention_arguments[] = {
     {"channels", ARGUMENT_SIZE, true, 0, FIELD(channels)},
     {"dim_k", ARGUMENT_SIZE, true, 0, FIELD(dim_k)},
     {"nhead", ARGUMENT_SIZE, true, 0, FIELD(nhead)},
-    {"dropout", ARGUMENT_TRAINING, false, 0, 0},
+    {"dropout", ARGUMENT_DROPOUT, false, 0, 0},
     {"checkpoint_level", ARGUMENT_JSON, true, 0, FIELD(checkpoint_name)},
     {"parameter_sharing", ARGUMENT_JSON, true, 0, FIELD(sharing_name)},
     {"full_attention", ARGUMENT_BOOL, true, 0, FIELD(full_attention)},
@@ -114,8 +131,8 @@ static void read_names(struct plan_builder *builder, const char *name, struct ar
         (enum method)read_name(builder, name, "method", arguments->method_name, method_names, METHOD_LEARNABLE);
     arguments->activation =
         activations[read_name(builder, name, "activation", arguments->activation_name, activation_names, 0)];
-    arguments->checkpointed =
-        read_name(builder, name, "checkpoint_level", arguments->checkpoint_name, checkpoint_names, 0) > 0;
+    arguments->checkpoint_level =
+        read_name(builder, name, "checkpoint_level", arguments->checkpoint_name, checkpoint_names, 0);
 }
 
 /* What the class itself asserts, or cannot run. */
@@ -128,9 +145,10 @@ static void refuse_combinations(struct plan_builder *builder, const char *name, 
         plan_fail(builder, "%s: parameter_sharing must not be \"layerwise\" with ff_intermediate", name);
     if (arguments->ff_intermediate && arguments->decoder_mode)
         plan_fail(builder, "%s: ff_intermediate cannot be used with decoder_mode", name);
-    if (arguments->ff_intermediate && !arguments->include_ff && arguments->depth > 1)
+    if (arguments->ff_intermediate && arguments->ff_intermediate != arguments->channels && !arguments->include_ff &&
+        arguments->depth > 1)
         plan_fail(builder, "%s: ff_intermediate needs include_ff: without it nothing changes the width", name);
-    if (arguments->checkpointed && arguments->decoder_mode)
+    if (arguments->checkpoint_level > 0 && arguments->decoder_mode)
         plan_fail(builder, "%s: checkpoint_level other than \"C0\" takes no embeddings, which decoder_mode needs",
                   name);
 }
@@ -458,7 +476,7 @@ static struct masks mask_inputs(struct plan_builder *builder, const struct argum
 {
     struct masks masks = {PLAN_NONE, PLAN_NONE};
     *embeddings = PLAN_NONE;
-    if (arguments->checkpointed)
+    if (arguments->checkpoint_level > 0)
         return masks;
     masks.input = plan_input_mask(builder, "input_mask", tensor);
     if (arguments->decoder_mode)
@@ -502,10 +520,23 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
         give_logits(builder, &arguments, x, "");
 }
 
+/* MHAttention's. At checkpoint_level C2 it takes masks and does not pass them on. */
+static struct masks attention_masks(struct plan_builder *builder, const struct arguments *arguments, int tensor)
+{
+    struct masks masks = {PLAN_NONE, PLAN_NONE};
+    if (arguments->checkpoint_level < 2) {
+        masks.input = plan_input_mask(builder, "input_mask", tensor);
+        masks.embeddings = plan_input_mask(builder, "embeddings_mask", tensor);
+        return masks;
+    }
+    plan_input_beside(builder, (struct model_input){.name = "input_mask", .kind = INPUT_IGNORED}, tensor);
+    plan_input_beside(builder, (struct model_input){.name = "embeddings_mask", .kind = INPUT_IGNORED}, tensor);
+    return masks;
+}
+
 static void build_attention(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     struct arguments arguments;
-    int embeddings;
     if (!read_arguments(builder, name, attention_arguments, COUNT(attention_arguments), config, &arguments))
         return;
     if (arguments.causal_mask && !json_is_boolean(arguments.causal_mask) && !json_is_null(arguments.causal_mask)) {
@@ -513,8 +544,12 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
         return;
     }
     plan_choose_padding(builder, name, config->padding, exact_only);
+    if (arguments.sharing == SHARING_LAYERWISE) /* E_proj and F_proj come from outside, and may be two */
+        arguments.sharing = SHARING_HEADWISE;
     int tensor = plan_input_rows(builder, "tensor", arguments.channels, arguments.input_size, PLAN_NONE);
-    struct masks masks = mask_inputs(builder, &arguments, arguments.channels, tensor, &embeddings);
+    int embeddings = plan_input_rows_like(builder, "embeddings", arguments.channels, tensor,
+                                          arguments.decoder_mode ? PLAN_NONE : 0); /* else checked, and not read */
+    struct masks masks = attention_masks(builder, &arguments, tensor);
     int x = attention(builder, &arguments, arguments.dim_k, arguments.channels, tensor,
                       arguments.decoder_mode ? embeddings : tensor, masks, json_is_true(arguments.causal_mask), "");
     plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
@@ -522,32 +557,48 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
 
 /* ---- LinformerEncDec: two LinformerLMs, whose arguments have prefixes ---- */
 
-/* The kwargs of one side as LinformerLM's: "enc_dim_k" as "dim_k"; what both sides share is taken as it is. */
-static json_t *side_kwargs(const json_t *kwargs, const char *prefix, const char *other)
+/* kwargs whose names begin with the prefix, without it: "enc_dim_k" as "dim_k". "": those of neither side. */
+static json_t *side_kwargs(const json_t *kwargs, const char *prefix)
 {
     json_t *side = json_object();
     const char *key;
     json_t *value;
     json_object_foreach ((json_t *)kwargs, key, value) {
-        size_t length = strlen(prefix);
-        if (strncmp(key, prefix, length) == 0)
-            json_object_set(side, key + length, value);
-        else if (strncmp(key, other, strlen(other)) != 0)
-            json_object_set(side, key, value);
+        bool of_both = strncmp(key, "enc_", 4) != 0 && strncmp(key, "dec_", 4) != 0;
+        if (*prefix ? strncmp(key, prefix, strlen(prefix)) == 0 : of_both)
+            json_object_set(side, key + strlen(prefix), value);
     }
     return side;
 }
 
-static bool read_side(struct plan_builder *builder, const char *name, const struct model_config *config,
-                      const char *prefix, const char *other, struct arguments *arguments)
+static bool read_part(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
+                      const json_t *kwargs, const char *prefix, struct arguments *arguments)
 {
-    struct model_config side = *config;
-    side.kwargs = side_kwargs(config->kwargs, prefix, other);
-    bool read = read_arguments(builder, name, lm_arguments, COUNT(lm_arguments), &side, arguments);
-    json_decref(side.kwargs);
-    if (!read)
+    char side_name[96];
+    json_t *side = side_kwargs(kwargs, prefix);
+    snprintf(side_name, sizeof side_name, *prefix ? "%s: %s*" : "%s: beside enc_* and dec_*", name, prefix);
+    if (!side)
+        plan_fail(builder, "%s: out of memory", name);
+    else if (arguments_read(side_name, table, count, side, arguments, builder->error) != 0)
+        builder->failed = true;
+    json_decref(side); /* the values stay the config's */
+    return !builder->failed;
+}
+
+/* One of the two LinformerLMs; messages say "enc_*" or "dec_*". */
+static bool read_side(struct plan_builder *builder, const char *name, const struct model_config *config,
+                      const char *prefix, struct arguments *arguments)
+{
+    char side_name[96];
+    memset(arguments, 0, sizeof *arguments);
+    snprintf(side_name, sizeof side_name, "%s: %s*", name, prefix);
+    if (!read_part(builder, name, both_arguments, COUNT(both_arguments), config->kwargs, "", arguments) ||
+        !read_part(builder, name, side_arguments, COUNT(side_arguments), config->kwargs, prefix, arguments))
         return false;
-    refuse_combinations(builder, name, arguments);
+    read_names(builder, side_name, arguments);
+    arguments->decoder_mode = arguments->causal = strcmp(prefix, "dec_") == 0;
+    if (!builder->failed)
+        refuse_combinations(builder, side_name, arguments);
     arguments->dim = arguments->dim_d ? arguments->dim_d : arguments->channels / arguments->nhead;
     if (arguments->emb_dim == 0)
         arguments->emb_dim = arguments->channels;
@@ -557,11 +608,9 @@ static bool read_side(struct plan_builder *builder, const char *name, const stru
 static void build_encoder_decoder(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     struct arguments encoder, decoder;
-    if (!read_side(builder, name, config, "enc_", "dec_", &encoder) ||
-        !read_side(builder, name, config, "dec_", "enc_", &decoder))
+    if (!read_side(builder, name, config, "enc_", &encoder) || !read_side(builder, name, config, "dec_", &decoder))
         return;
     plan_choose_padding(builder, name, config->padding, exact_only);
-    decoder.decoder_mode = decoder.causal = true;
     if (encoder.input_size != decoder.input_size || encoder.emb_dim != decoder.channels) {
         plan_fail(
             builder,
@@ -574,10 +623,8 @@ static void build_encoder_decoder(struct plan_builder *builder, const char *name
     struct masks none = {PLAN_NONE, PLAN_NONE}, masks = none;
     int x = plan_input_ids(builder, "x", encoder.num_tokens, encoder.input_size, PLAN_NONE);
     int y = plan_input_ids(builder, "y", decoder.num_tokens, decoder.input_size, 0);
-    if (!encoder.checkpointed) {
-        masks.input = plan_input_mask(builder, "input_mask", x);
-        masks.embeddings = plan_input_mask(builder, "embeddings_mask", x);
-    }
+    masks.input = plan_input_mask(builder, "input_mask", x);
+    masks.embeddings = plan_input_mask(builder, "embeddings_mask", x);
     int embeddings = language_model(builder, &encoder, x, PLAN_NONE, masks, "encoder.");
     int hidden = language_model(builder, &decoder, y, embeddings, none, "decoder.");
     give_logits(builder, &decoder, hidden, "decoder.");

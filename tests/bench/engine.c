@@ -1,6 +1,6 @@
 /* engine: how fast the CPU engine runs linformer.Linformer with dim 512, heads 8, k 256, seq_len 4096.
  *
- *     engine [DEPTH [SECONDS]]   depth 12 by default; each line takes at least SECONDS (1)
+ *     engine [DEPTH [SECONDS [DTYPE]]]   depth 12 by default; each line takes at least SECONDS (1); f32 or bf16
  *
  * The product rate is that of the flops which `--explain` counts, of the whole forward pass. Beside it, measured in the
  * same run: what the provider of products reaches on one tile after another. */
@@ -24,6 +24,14 @@ static double now_s(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* Of all threads of this process: what a busy machine disturbs least. */
+static double cpu_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
@@ -120,49 +128,59 @@ static void time_batch(struct model *model, const char *name, int64_t length, in
         items[i].inputs[0].length = length;
         items[i].pooled = pooled;
     }
-    double best = 1e9, start = now_s();
+    double best = 1e9, best_cpu = 1e9, start = now_s();
     for (int runs = 0; runs < 3 || now_s() - start < seconds; runs++) {
-        double begin = now_s();
+        double begin = now_s(), begin_cpu = cpu_s();
         if (model_run(model, items, batch, &error) != 0)
             die(&error);
-        double took = now_s() - begin;
+        double took = now_s() - begin, took_cpu = cpu_s() - begin_cpu;
         best = runs > 0 && took < best ? took : best; /* the first warms caches */
+        best_cpu = runs > 0 && took_cpu < best_cpu ? took_cpu : best_cpu;
     }
-    printf("%-22s %6lld %6lld %10.2f %12.0f %10.1f\n", name, (long long)length, (long long)batch, best * 1e3,
-           (double)(length * batch) / best, explained_flops(model, length) * (double)batch / best / 1e9);
+    printf("%-22s %6lld %6lld %10.2f %10.2f %12.0f %10.1f\n", name, (long long)length, (long long)batch, best * 1e3,
+           best_cpu * 1e3, (double)(length * batch) / best,
+           explained_flops(model, length) * (double)batch / best / 1e9);
     fflush(stdout);
     free(rows);
 }
 
-/* Tiles of the plan's own shape, from memory as the engine finds them: (64, 512) x (512, 256)ᵀ … */
-static void time_products(void)
+/* Tiles of the plan's own shapes, from memory as the engine finds them: (64, 512) x (512, 256)ᵀ … */
+static void time_products(const char *dtype)
 {
     struct products products;
+    struct product_weight *weight;
     struct error error;
     enum instruction_set set;
-    if (instruction_set_choose("auto", &set, &error) != 0 || products_open(set, &products, &error) != 0)
-        die(&error);
+    int threads = omp_get_num_procs();
     int64_t rows = 4096, columns = 2048;
     float *x = calloc((size_t)(rows * DIM), sizeof *x), *w = calloc((size_t)(columns * DIM), sizeof *w);
-    float *y = calloc((size_t)(rows * columns), sizeof *y);
+    if (instruction_set_choose("auto", &set, &error) != 0 ||
+        products_open(set, "auto", strcmp(dtype, "bf16") == 0, threads, &products, &error) != 0 ||
+        products_take_weight(&products, columns, DIM, w, &weight, &error) != 0)
+        die(&error);
     int64_t panels = columns / PRODUCTS_PANEL, tasks = rows / PLAN_ROW_BLOCK * panels;
+    int64_t scratch_floats = products_linear_scratch(&products, DIM);
+    float *scratch = aligned_alloc(64, (size_t)(threads * scratch_floats) * sizeof *scratch);
     double best = 1e9;
-    for (int run = 0; run < 5; run++) {
+    memset(scratch, 0, (size_t)(threads * scratch_floats) * sizeof *scratch);
+    for (int run = 0; run < 9; run++) {
         double begin = now_s();
-#pragma omp parallel for schedule(dynamic) num_threads(omp_get_num_procs())
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
         for (int64_t t = 0; t < tasks; t++) {
-            int64_t row = t / panels * PLAN_ROW_BLOCK, column = t % panels * PRODUCTS_PANEL;
-            products_linear_tile(&products, PRODUCTS_PANEL, DIM, x + row * DIM, DIM, w + column * DIM,
-                                 y + row * columns + column, columns);
+            float *mine = scratch + omp_get_thread_num() * scratch_floats;
+            const void *block = x + t / panels * PLAN_ROW_BLOCK * DIM;
+            if (products.bf16)
+                block = products_linear_rows(&products, PLAN_ROW_BLOCK, DIM, block, mine);
+            products_linear_tile(&products, weight, t % panels, PLAN_ROW_BLOCK, block, mine, omp_get_thread_num());
         }
         double took = now_s() - begin;
         best = took < best ? took : best;
     }
-    printf("%s, %d threads: products alone %.1f GFLOP/s\n", products.description, omp_get_num_procs(),
+    printf("%s, %d threads: products alone %.1f GFLOP/s\n", products.description, threads,
            2.0 * (double)(rows * columns * DIM) / best / 1e9);
     free(x);
-    free(w);
-    free(y);
+    free(scratch);
+    products_free_weight(&products, weight);
     products_close(&products);
 }
 
@@ -170,19 +188,20 @@ int main(int argc, char **argv)
 {
     int depth = argc > 1 ? atoi(argv[1]) : 12;
     double seconds = argc > 2 ? atof(argv[2]) : 1;
+    const char *dtype = argc > 3 ? argv[3] : "f32";
     struct engine_options options = {
-        .device = "cpu", .dtype = "f32", .max_batch_tokens = SEQ_LEN * MAX_BATCH, .max_batch_requests = MAX_BATCH};
+        .device = "cpu", .dtype = dtype, .max_batch_tokens = SEQ_LEN * MAX_BATCH, .max_batch_requests = MAX_BATCH};
     struct engine *engine;
     struct error error;
     if (depth < 1 || depth > MAX_TENSORS / 15) {
-        fprintf(stderr, "usage: engine [DEPTH [SECONDS]]\n");
+        fprintf(stderr, "usage: engine [DEPTH [SECONDS [DTYPE]]]\n");
         return 2;
     }
     if (engine_open(&options, &engine, &error) != 0)
         die(&error);
     printf("linformer.Linformer, dim 512, heads 8, k 256, seq_len 4096, depth %d\n", depth);
-    time_products();
-    printf("%-22s %6s %6s %10s %12s %10s\n", "", "n", "batch", "ms", "tokens/s", "GFLOP/s");
+    time_products(dtype);
+    printf("%-22s %6s %6s %10s %10s %12s %10s\n", "", "n", "batch", "ms", "CPU ms", "tokens/s", "GFLOP/s");
     for (int shared = 1; shared >= 0; shared--) {
         struct model *model = load(engine, depth, shared);
         const char *name = shared ? "one_kv_head, share_kv" : "full heads";

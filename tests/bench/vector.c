@@ -116,12 +116,12 @@ static void run_add(struct bench *b)
 
 static void run_finish_gelu(struct bench *b)
 {
-    b->vector->finish_linear(ROWS, COLUMNS, b->y, COLUMNS, b->bias, ACTIVATION_GELU, NULL, 0);
+    b->vector->finish_linear(ROWS, COLUMNS, b->x, b->bias, ACTIVATION_GELU, NULL, 0, b->y, COLUMNS);
 }
 
 static void run_finish_residual(struct bench *b)
 {
-    b->vector->finish_linear(ROWS, COLUMNS, b->y, COLUMNS, b->bias, ACTIVATION_NONE, b->z, COLUMNS);
+    b->vector->finish_linear(ROWS, COLUMNS, b->x, b->bias, ACTIVATION_NONE, b->z, COLUMNS, b->y, COLUMNS);
 }
 
 /* Softmaxes of softmaxes: the values matter little. */

@@ -64,29 +64,39 @@ void infer_body_free(struct infer_body *body)
     *body = (struct infer_body){NULL, 0, 0};
 }
 
-struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_body *body,
-                               void *curl)
+struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_body *body, void *curl)
 {
     char path[256], header[80];
 
     snprintf(path, sizeof path, "/v2/models/%s/infer", model);
     snprintf(header, sizeof header, "Inference-Header-Content-Length: %zu", body->json);
-    struct infer_answer answer = {.answer = daemon_call(daemon, &(struct call){.path = path,
-                                                                               .body = body->bytes,
-                                                                               .length = body->length,
-                                                                               .headers = {"Content-Type:", header},
-                                                                               .curl = curl})};
-    char *length = answer_header(&answer.answer, "Inference-Header-Content-Length");
-    if (answer.answer.status != 200 || !length)
-        fail_msg("%s: %ld (curl %d) %s", path, answer.answer.status, answer.answer.error, answer.answer.body);
+    return daemon_call(daemon, &(struct call){.path = path,
+                                              .body = body->bytes,
+                                              .length = body->length,
+                                              .headers = {"Content-Type:", header},
+                                              .curl = curl});
+}
+
+struct infer_answer infer_read(struct answer given)
+{
+    struct infer_answer answer = {.answer = given};
+    char *length = answer_header(&given, "Inference-Header-Content-Length");
+
+    if (given.status != 200 || !length)
+        fail_msg("%ld (curl %d) %s", given.status, given.error, given.body);
     size_t json = (size_t)atol(length);
-    assert_true(json <= answer.answer.length);
-    answer.json = json_loadb(answer.answer.body, json, 0, NULL);
+    assert_true(json <= given.length);
+    answer.json = json_loadb(given.body, json, 0, NULL);
     assert_non_null(answer.json);
-    answer.bytes = answer.answer.body + json;
-    answer.length = answer.answer.length - json;
+    answer.bytes = given.body + json;
+    answer.length = given.length - json;
     free(length);
     return answer;
+}
+
+struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_body *body)
+{
+    return infer_read(infer_call(daemon, model, body, NULL));
 }
 
 size_t infer_count(const struct infer_answer *answer)

@@ -39,9 +39,12 @@ struct infer_answer {
     size_t length;     /* so many */
 };
 
-/* `curl`: an easy handle that keeps its connection; NULL: one of its own. */
-struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_body *body,
-                               void *curl);
+struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_body *body);
+
+/* The two halves of it, of which threads may call the first. `curl`: an easy handle that keeps its connection; NULL:
+ * one of its own. infer_read takes the answer over. */
+struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_body *body, void *curl);
+struct infer_answer infer_read(struct answer answer);
 size_t infer_count(const struct infer_answer *answer); /* of its outputs */
 struct infer_tensor infer_output(const struct infer_answer *answer, size_t index);
 void infer_answer_free(struct infer_answer *answer);

@@ -41,8 +41,8 @@ static void compare_case(const struct daemon *daemon, const char *name, enum wei
 
     snprintf(rounded_name, sizeof rounded_name, "%s.rounded", name);
     for (int index = 0; (body = case_body(calls, index)).bytes; index++) {
-        struct infer_answer stored = infer_send(daemon, name, &body, NULL);
-        struct infer_answer rounded = infer_send(daemon, rounded_name, &body, NULL);
+        struct infer_answer stored = infer_send(daemon, name, &body);
+        struct infer_answer rounded = infer_send(daemon, rounded_name, &body);
 
         assert_int_equal(stored.length, rounded.length);
         assert_memory_equal(stored.bytes, rounded.bytes, stored.length);

@@ -39,7 +39,7 @@ static int compare_calls(const char *name, const struct weights *calls)
     struct infer_body body;
 
     for (; (body = case_body(calls, index)).bytes; index++) {
-        struct infer_answer answer = infer_send(the_daemon, name, &body, NULL);
+        struct infer_answer answer = infer_send(the_daemon, name, &body);
 
         print_message("%s call %d: relative L2 error %.2g\n", name, index,
                       case_compare(calls, index, &answer, TOLERANCE));

@@ -36,8 +36,12 @@ static void load(const char *name, struct loaded *loaded)
 {
     struct error error;
     char path[512];
-    struct engine_options options = {
-        .device = "cpu", .dtype = "f32", .threads = 2, .max_batch_tokens = 256, .max_batch_requests = MAX_ITEMS};
+    struct engine_options options = {.device = "cpu",
+                                     .dtype = "f32",
+                                     .threads = 2,
+                                     .all_threads = true,
+                                     .max_batch_tokens = 256,
+                                     .max_batch_requests = MAX_ITEMS};
     must(engine_open(&options, &loaded->engine, &error), &error);
     snprintf(path, sizeof path, CASES_FOLDER "/%s/config.json", name);
     must(model_config_read(path, &loaded->config, &error), &error);

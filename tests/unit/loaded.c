@@ -16,12 +16,18 @@ void must(int result, const struct error *error)
 
 int load(const char *prefix, const char *name, const char *kwargs, struct loaded *loaded, struct error *error)
 {
+    struct engine_options options = {
+        .device = "cpu", .dtype = "f32", .threads = 1, .max_batch_tokens = 64, .max_batch_requests = 2};
+    return load_with(&options, prefix, name, kwargs, loaded, error);
+}
+
+int load_with(const struct engine_options *options, const char *prefix, const char *name, const char *kwargs,
+              struct loaded *loaded, struct error *error)
+{
     char path[256];
     struct model_config config;
     struct weights *weights;
-    struct engine_options options = {
-        .device = "cpu", .dtype = "f32", .threads = 1, .max_batch_tokens = 64, .max_batch_requests = 2};
-    must(engine_open(&options, &loaded->engine, error), error);
+    must(engine_open(options, &loaded->engine, error), error);
     snprintf(path, sizeof path, "tests/reference/%s%s/config.json", prefix, name);
     must(model_config_read(path, &config, error), error);
     if (kwargs) {

@@ -92,6 +92,20 @@ static double layer_norm_at(const struct scalar *scalar, const struct plan_step 
            weight_at(scalar, step->bias, 0, column % n);
 }
 
+/* A further column of a projection: sums of E's columns, or biases. */
+static double projected_column_at(const struct scalar *scalar, const struct plan_step *step, int64_t row,
+                                  int64_t column)
+{
+    const struct layout *from = layout_of(scalar, step->x);
+    int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
+    double sum = 0;
+    if (!step->sums_column || column > columns_of(scalar, step->x))
+        return (double)scalar->plan->weights[step->bias].data[j];
+    for (int64_t p = 0; p < from->starts[item + 1] - from->starts[item]; p++)
+        sum += step->transposed ? weight_at(scalar, step->weight, j, p) : weight_at(scalar, step->weight, p, j);
+    return sum;
+}
+
 static double project_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const struct layout *from = layout_of(scalar, step->x);
@@ -99,7 +113,10 @@ static double project_at(const struct scalar *scalar, const struct plan_step *st
     int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
     int64_t columns = columns_of(scalar, step->x), group = column / (columns / step->groups);
     int64_t rows = weight->rows / step->groups, k = step->transposed ? rows : weight->columns;
-    double sum = step->bias == PLAN_NONE ? 0 : (double)scalar->plan->weights[step->bias].data[group * k + j];
+    if (column >= columns)
+        return projected_column_at(scalar, step, row, column);
+    bool adds_bias = step->bias != PLAN_NONE && !step->bias_column;
+    double sum = adds_bias ? (double)scalar->plan->weights[step->bias].data[group * k + j] : 0;
     for (int64_t r = from->starts[item]; r < from->starts[item + 1]; r++) {
         int64_t p = r - from->starts[item];
         double e = step->transposed ? weight_at(scalar, step->weight, group * rows + j, p)
@@ -506,6 +523,14 @@ static double *gather_input(const struct scalar *scalar, int index)
     return doubles;
 }
 
+static bool selects(const struct scalar *scalar, const struct plan_step *step, int64_t row)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = scalar->batch->layouts[step->only.axis].starts + item_of(scalar, step->y, row);
+    return starts[1] - starts[0] >= step->only.least && starts[1] - starts[0] <= step->only.most;
+}
+
 double **scalar_run(const struct plan *plan, const struct batch *batch)
 {
     struct scalar scalar = {plan, batch, calloc((size_t)plan->n_values, sizeof(double *))};
@@ -517,9 +542,11 @@ double **scalar_run(const struct plan *plan, const struct batch *batch)
         if (step->y == PLAN_NONE)
             continue;
         int64_t rows = rows_of(&scalar, step->y), columns = columns_of(&scalar, step->y);
-        scalar.values[step->y] = calloc((size_t)(rows * columns) + 1, sizeof(double));
+        if (!scalar.values[step->y]) /* several steps may each give some items' rows */
+            scalar.values[step->y] = calloc((size_t)(rows * columns) + 1, sizeof(double));
         for (int64_t place = 0; place < rows * columns; place++)
-            scalar.values[step->y][place] = value_at(&scalar, step, place / columns, place % columns);
+            if (selects(&scalar, step, place / columns))
+                scalar.values[step->y][place] = value_at(&scalar, step, place / columns, place % columns);
     }
     return scalar.values;
 }

@@ -52,7 +52,7 @@ static void fill(const struct shape *shape, float *data)
         data[i] = random_float() * scale;
 }
 
-struct weights *tensors_random(const struct shape *shapes, size_t count, void **file)
+void *tensors_random_file(const struct shape *shapes, size_t count, size_t *size)
 {
     json_t *header = json_object();
     int64_t data_bytes = 0;
@@ -72,13 +72,19 @@ struct weights *tensors_random(const struct shape *shapes, size_t count, void **
         fill(&shapes[i], data);
     free(text);
     json_decref(header);
+    *size = 8 + padded + (size_t)data_bytes;
+    return bytes;
+}
 
+struct weights *tensors_random(const struct shape *shapes, size_t count, void **file)
+{
     struct weights *weights;
     struct error error;
-    if (weights_open_memory(bytes, 8 + padded + (size_t)data_bytes, "random", &weights, &error) != 0) {
+    size_t size;
+    *file = tensors_random_file(shapes, count, &size);
+    if (weights_open_memory(*file, size, "random", &weights, &error) != 0) {
         fprintf(stderr, "%s\n", error.message);
         abort();
     }
-    *file = bytes;
     return weights;
 }

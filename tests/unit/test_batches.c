@@ -30,8 +30,12 @@ static int load_builtin(void **state)
 {
     (void)state;
     struct weights_builtin builtin = weights_builtin();
-    struct engine_options options = {
-        .device = "cpu", .dtype = "f32", .threads = 2, .max_batch_tokens = 4096, .max_batch_requests = SEQUENCES};
+    struct engine_options options = {.device = "cpu",
+                                     .dtype = "f32",
+                                     .threads = 2,
+                                     .all_threads = true,
+                                     .max_batch_tokens = 4096,
+                                     .max_batch_requests = SEQUENCES};
     struct model_config config;
     struct weights *weights;
     struct error error;

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 struct family {
-    int64_t dim, heads, depth;
+    int64_t dim, heads, depth, value_dim, reduce;
     bool causal, reversible;
     json_t *linformer_settings, *any;
 };
@@ -20,7 +20,10 @@ static const struct argument table[] = {
     {"causal", ARGUMENT_BOOL, false, 0, offsetof(struct family, causal)},
     {"reversible", ARGUMENT_BOOL, false, 1, offsetof(struct family, reversible)},
     {"linformer_settings", ARGUMENT_OBJECT, false, 0, offsetof(struct family, linformer_settings)},
-    {"dropout", ARGUMENT_TRAINING, false, 0, 0},
+    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 3, offsetof(struct family, value_dim)},
+    {"reduce", ARGUMENT_INTEGER, false, -2, offsetof(struct family, reduce)},
+    {"dropout", ARGUMENT_DROPOUT, false, 0, 0},
+    {"bucket_size", ARGUMENT_TRAINING, false, 0, 0},
     {"any", ARGUMENT_JSON, false, 0, offsetof(struct family, any)},
 };
 
@@ -53,6 +56,8 @@ static void fills_in_defaults(void **state)
     assert_int_equal(family.dim, 512);
     assert_int_equal(family.heads, 8);
     assert_int_equal(family.depth, 6);
+    assert_int_equal(family.value_dim, 3);
+    assert_int_equal(family.reduce, -2);
     assert_false(family.causal);
     assert_true(family.reversible);
     assert_null(family.linformer_settings);
@@ -66,8 +71,9 @@ static void reads_every_type(void **state)
     struct family family;
     struct error error = {""};
     json_t *kwargs = json_loads("{\"dim\": 2147483647, \"heads\": null, \"depth\": 0, \"causal\": true, "
-                                "\"reversible\": false, \"linformer_settings\": {\"k\": 4}, \"dropout\": [0.1], "
-                                "\"any\": null}",
+                                "\"reversible\": false, \"linformer_settings\": {\"k\": 4}, \"dropout\": 0.1, "
+                                "\"any\": null, \"value_dim\": 0, \"reduce\": -2147483647, "
+                                "\"bucket_size\": [1]}",
                                 0, NULL);
     assert_int_equal(read_kwargs(kwargs, &family, &error), 0);
     assert_int_equal(family.dim, INT32_MAX);
@@ -77,10 +83,13 @@ static void reads_every_type(void **state)
     assert_false(family.reversible);
     assert_ptr_equal(family.linformer_settings, json_object_get(kwargs, "linformer_settings"));
     assert_true(json_is_null(family.any));
+    assert_int_equal(family.value_dim, 0);
+    assert_int_equal(family.reduce, -INT32_MAX);
     json_decref(kwargs);
 
-    kwargs = json_loads("{\"dim\": 1, \"linformer_settings\": null}", 0, NULL);
+    kwargs = json_loads("{\"dim\": 1, \"linformer_settings\": null, \"value_dim\": null, \"dropout\": 1}", 0, NULL);
     assert_int_equal(read_kwargs(kwargs, &family, &error), 0);
+    assert_int_equal(family.value_dim, 0);
     assert_null(family.linformer_settings);
     json_decref(kwargs);
 }
@@ -104,6 +113,12 @@ static void refuses_values_of_another_type_or_range(void **state)
     refuse("{\"dim\": 1, \"depth\": null}", "found null");
     refuse("{\"dim\": 1, \"causal\": 1}", "argument causal: expected true or false, found 1");
     refuse("{\"dim\": 1, \"causal\": null}", "found null");
+    refuse("{\"dim\": 1, \"value_dim\": -1}", "expected an integer from 0 to 2147483647 or null, found -1");
+    refuse("{\"dim\": 1, \"reduce\": -2147483648}", "argument reduce: expected an integer");
+    refuse("{\"dim\": 1, \"reduce\": null}", "found null");
+    refuse("{\"dim\": 1, \"dropout\": 1.5}", "argument dropout: expected a number from 0 to 1, found the fraction 1.5");
+    refuse("{\"dim\": 1, \"dropout\": -1}", "found -1");
+    refuse("{\"dim\": 1, \"dropout\": null}", "found null");
     refuse("{\"dim\": 1, \"linformer_settings\": []}", "expected an object or null, found a list");
 }
 
@@ -112,7 +127,7 @@ static void refuses_unknown_arguments_and_names_the_known(void **state)
     (void)state;
     refuse("{\"dim\": 1, \"dims\": 2}",
            "unknown argument \"dims\"; the class has dim, heads, depth, causal, reversible, "
-           "linformer_settings, dropout, any");
+           "linformer_settings, value_dim, reduce, dropout, bucket_size, any");
     refuse("{\"\": 2}", "unknown argument \"\"");
 }
 

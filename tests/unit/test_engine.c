@@ -1,7 +1,8 @@
-/* What the engine refuses, and how it says so. */
+/* What the engine refuses, and how it says so; and how many threads it takes. */
 #include "engine/engine.h"
 #include "tests/unit/tensors.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -141,6 +142,70 @@ static void linear_attention_configs(void **state)
                    "multiples of 16", "max_seq_len 12");
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"causal\": true"), ", \"padding\": \"slice\"", "slice",
                    "autopad or exact");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"ff_chunks\": 0"), "", "ff_chunks", "found 0");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"linformer_settings\": {}"), "", "linformer_settings",
+                   "argument k is missing");
+    assert_refused(shapes, N_SHAPES, "linear_attention_transformer.EncoderDecoder",
+                   "{\"enc\": " LINEAR_KWARGS("\"return_embeddings\": true") ", \"dec\": " LINEAR_KWARGS(
+                       "\"n_local_attn_heads\": 3") "}",
+                   "", "EncoderDecoder: dec: n_local_attn_heads", "heads 2");
+}
+
+#define ENC_DEC "linformer_pytorch.LinformerEncDec"
+#define SIDE(side) "\"" side "_num_tokens\": 5, \"" side "_input_size\": 6, \"" side "_channels\": 8, "
+#define MH_ATTENTION "linformer_pytorch.MHAttention"
+
+/* What linformer_pytorch asserts, or fails at. */
+static void linformer_pytorch_configs(void **state)
+{
+    (void)state;
+    const struct shape *shapes = attention_shapes;
+    assert_refused(shapes, N_SHAPES, "linformer_pytorch.Linformer",
+                   "{\"input_size\": 6, \"channels\": 8, \"dim_k\": 3, \"nhead\": 3}", "", "channels 8", "nhead 3");
+    static const struct {
+        const char *more, *first, *second;
+    } refused[] = {
+        {"\"checkpoint_level\": \"C2\"", "checkpoint_level", "embeddings"},
+        {"\"enc_emb_dim\": 4", "(6, 4)", "(6, 8)"},
+        {"\"enc_causal\": true", "enc_*", "unknown argument \"causal\""},
+        {"\"decoder_mode\": true", "enc_* and dec_*", "unknown argument \"decoder_mode\""},
+        {"\"dec_dim_k\": 0", "dec_*", "argument dim_k"},
+        {"\"dec_ff_intermediate\": 4, \"dec_parameter_sharing\": \"kv\"", "dec_*", "ff_intermediate"},
+        {"\"enc_dropout\": 2", "enc_*", "from 0 to 1"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char kwargs[400];
+        snprintf(kwargs, sizeof kwargs, "{" SIDE("enc") SIDE("dec") "%s}", refused[i].more);
+        assert_refused(shapes, N_SHAPES, ENC_DEC, kwargs, "", refused[i].first, refused[i].second);
+    }
+}
+
+/* E and F of an MHAttention come from outside: with "layerwise" they are the same for all heads, but may be two. */
+static void matrices_from_outside(void **state)
+{
+    (void)state;
+    const struct shape shapes[] = {
+        {"heads.0.E.bias", 0, 3},   {"heads.0.E.weight", 3, 6}, {"heads.0.F.bias", 0, 3},
+        {"heads.0.F.weight", 3, 6}, {"to_k.0.weight", 4, 8},    {"to_q.0.weight", 4, 8},
+        {"to_v.0.weight", 4, 8},    {"w_o.bias", 0, 8},         {"w_o.weight", 8, 4},
+    };
+    struct engine *engine = open_engine();
+    void *file;
+    struct weights *weights = tensors_random(shapes, sizeof shapes / sizeof *shapes, &file);
+    struct model_config config;
+    struct model *model;
+    struct error error = {""};
+    parse_config(MH_ATTENTION,
+                 "{\"input_size\": 6, \"dim\": 4, \"channels\": 8, \"dim_k\": 3, \"nhead\": 1, \"checkpoint_level\": "
+                 "\"C0\", \"parameter_sharing\": \"layerwise\", \"full_attention\": false}",
+                 "", &config);
+    if (engine_load(engine, &config, weights, NULL, NULL, &model, &error) != 0)
+        fail_msg("%s", error.message);
+    model_close(model);
+    model_config_free(&config);
+    weights_close(weights);
+    free(file);
+    engine_close(engine);
 }
 
 /* ---- Items ---- */
@@ -301,14 +366,58 @@ static void explanation_ends_with_bytes(void **state)
     FILE *out = open_memstream(&text, &length);
     model_explain(model, 6, out);
     fclose(out);
-    snprintf(ending, sizeof ending, "\nweights_bytes %zu\narena_bytes %zu\n", model_info(model)->weights_bytes,
-             model_info(model)->arena_bytes);
+    snprintf(ending, sizeof ending, "\nrequest_bytes %zu\nweights_bytes %zu\narena_bytes %zu\n",
+             (6 * 8 + 6 * 8) * sizeof(float), model_info(model)->weights_bytes, model_info(model)->arena_bytes);
     assert_true(length > strlen(ending));
     assert_string_equal(text + length - strlen(ending), ending);
-    assert_int_equal(model_info(model)->weights_bytes, (6 * 3 * 2 + 8 * 8 * 4 + 8) * sizeof(float));
+    /* E, F and the bias as they are; the four matrices packed: whole blocks of what the processor multiplies at once */
+    assert_in_range(model_info(model)->weights_bytes, (6 * 3 * 2 + 8 * 8 * 4 + 8) * sizeof(float),
+                    (6 * 3 * 2 + 64 * 64 * 4 + 8) * sizeof(float));
     free(text);
     model_close(model);
     engine_close(engine);
+}
+
+static int count_threads(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    int count = 0;
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+/* How many threads there are after a batch of 400 rows, which are several tasks, and few operations. */
+static int threads_after_small_batch(bool all_threads)
+{
+    static float rows[400 * 8], pooled[8];
+    struct engine_options options = {.device = "cpu",
+                                     .dtype = "f32",
+                                     .threads = 3,
+                                     .all_threads = all_threads,
+                                     .max_batch_tokens = 512,
+                                     .max_batch_requests = 1};
+    struct engine_item item = {.inputs = {{.data = rows, .length = 400}, {.data = rows, .length = 6}},
+                               .pooled = pooled};
+    struct engine *engine;
+    struct error error;
+    assert_int_equal(engine_open(&options, &engine, &error), 0);
+    struct model *model = load_attention(engine, "");
+    assert_int_equal(model_check(model, &item, &error), 0);
+    assert_int_equal(model_run(model, &item, 1, &error), 0);
+    model_close(model);
+    engine_close(engine);
+    return count_threads();
+}
+
+static void small_batches_wake_nobody(void **state)
+{
+    (void)state;
+    int before = count_threads();
+    assert_int_equal(threads_after_small_batch(false), before);
+    assert_int_equal(threads_after_small_batch(true), before + 2);
 }
 
 int main(void)
@@ -319,11 +428,14 @@ int main(void)
         cmocka_unit_test(tensors),
         cmocka_unit_test(configs),
         cmocka_unit_test(linear_attention_configs),
+        cmocka_unit_test(linformer_pytorch_configs),
+        cmocka_unit_test(matrices_from_outside),
         cmocka_unit_test(items),
         cmocka_unit_test(windows),
         cmocka_unit_test(exact_length),
         cmocka_unit_test(ids),
         cmocka_unit_test(explanation_ends_with_bytes),
+        cmocka_unit_test(small_batches_wake_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,8 @@ static void each_allocation_may_fail(void **unused)
     } cases[] = {
         {"/embed", "{\"inputs\": [\"text\", [1, 2]], \"normalize\": true, \"dimensions\": 3}"},
         {"/embed", "{\"model\": \"rows\", \"embeddings\": [[1, 2, 3, 4], [5, 6, 7, 8]], \"pooling\": \"max\"}"},
+        {"/embed", "{\"inputs\": [[1, 2], [3]]}"},
+        {"/embed", "{\"inputs\": [1, 2, 3, 4, 5, 6, 7, 8, 9], \"truncate\": true, \"truncation_direction\": \"left\"}"},
         {"/embed", "{\"inputs\": \"text\", \"encoding_format\": \"base64\"}"},
         {"/embed_all", "{\"inputs\": [\"some text\", \"and more\"], \"truncate\": true}"},
         {"/logits", "{\"inputs\": [\"text\", [1, 2]], \"positions\": \"last\"}"},

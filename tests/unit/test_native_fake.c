@@ -229,6 +229,94 @@ static void truncated_texts_cost_what_is_kept(void **state)
     free(body);
 }
 
+/* What a request became: its items' inputs, or its failure. */
+static void expect_alike(const struct request *a, const struct request *b)
+{
+    size_t row_bytes = a->info && a->info->vocabulary ? sizeof(int32_t) : FAKE_COLUMNS * sizeof(float);
+
+    assert_int_equal(a->failure.kind, b->failure.kind);
+    if (a->failure.kind != FAILURE_NONE) {
+        assert_string_equal(a->failure.error.message, b->failure.error.message);
+        return;
+    }
+    assert_int_equal(a->job.n_items, b->job.n_items);
+    for (int64_t i = 0; i < a->job.n_items; i++) {
+        assert_int_equal(a->job.items[i].inputs[0].length, b->job.items[i].inputs[0].length);
+        assert_memory_equal(a->job.items[i].inputs[0].data, b->job.items[i].inputs[0].data,
+                            (size_t)a->job.items[i].inputs[0].length * row_bytes);
+    }
+    assert_int_equal(a->answer.length, b->answer.length);
+    assert_memory_equal(a->answer.data, b->answer.data, a->answer.length);
+}
+
+/* Lists of numbers are read with objects and without: a key with an escape is one that only jansson reads. */
+static void lists_are_read_alike(void **state)
+{
+    static const struct {
+        const char *path, *body; /* I: inputs, E: embeddings, L: a list too long for the model */
+    } cases[] = {
+        {"/embed", "{\"model\": \"ids\", I: [[1, 2, 3], [4]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [1, 2, 3]}"},
+        {"/embed", " {\"model\":\"ids\",\"normalize\":false , I :\n[ [1 ,\t2],[ 999 ] ] , \"dimensions\": 2} "},
+        {"/embed_all", "{\"model\": \"ids\", I: [[1, -0], [4]]}"},
+        {"/embed_all", "{\"model\": \"ids\", I: [L, [1]], \"truncate\": true}"},
+        {"/embed_all", "{\"model\": \"ids\", I: [[1], L], \"truncate\": true, \"truncation_direction\": \"left\"}"},
+        {"/embed_all", "{\"model\": \"ids\", I: [[1], L]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1, 2], [3, 1000]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1, 2], [3, -1]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [1, 2.5]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1], []]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[[1]]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1], 2]}"},
+        {"/embed", "{\"model\": \"ids\", I: [1, [2]]}"},
+        {"/embed", "{\"model\": \"ids\", I: []}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1],[1],[1],[1],[1],[1],[1],[1],[1]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [1], \"normalise\": true}"},
+        {"/embed", "{\"model\": \"ids\", I: [1], E: [[1, 2, 3, 4]]}"},
+        {"/embed", "{\"model\": \"ids\", E: [[1, 2, 3, 4]]}"},
+        {"/embed", "{\"model\": \"nobody\", I: [1]}"},
+        {"/embed", "{I: [1], \"model\": \"rows\"}"},
+        {"/logits", "{\"model\": \"ids\", I: [[1, 2, 3], [4, 5]], \"positions\": [1, 0]}"},
+        {"/logits", "{\"model\": \"ids\", I: [[1, 2, 3], [4, 5]], \"positions\": [2]}"},
+        {"/embed", "{\"model\": \"rows\", E: [[1, 2, 3, 4], [0.1, -2.5e-3, 1E2, -0.0]]}"},
+        {"/embed", "{\"model\": \"rows\", E: [[[1, 2, 3, 4]], [[0.12345678806304932, 5, 6, 7], [1, 2, 3, 4]]]}"},
+        {"/embed", "{\"model\": \"rows\", E: [[1, 2, 3, 4], [5, 6, 7]]}"},
+        {"/embed", "{\"model\": \"rows\", E: [[1, 2, 3, 4], [5, 6, 7, 1e39]]}"},
+        {"/embed", "{\"model\": \"rows\", E: [1, 2, 3, 4]}"},
+    };
+    char list[2048], text[8192];
+    struct request requests[2];
+    int at = sprintf(list, "[0");
+
+    (void)state;
+    for (int i = 1; i <= FAKE_MAX_LENGTH; i++)
+        at += sprintf(list + at, ", %d", i);
+    strcat(list, "]");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int escaped = 0; escaped < 2; escaped++) {
+            char *out = text;
+
+            for (const char *in = cases[i].body; *in; in++) {
+                if (*in == 'I')
+                    out += sprintf(out, escaped ? "\"inp\\u0075ts\"" : "\"inputs\"");
+                else if (*in == 'E' && in[1] == ':')
+                    out += sprintf(out, escaped ? "\"embedd\\u0069ngs\"" : "\"embeddings\"");
+                else if (*in == 'L')
+                    out += sprintf(out, "%s", list);
+                else
+                    *out++ = *in;
+            }
+            *out = '\0';
+            fake_reset();
+            native_call(cases[i].path, text, strlen(text), &requests[escaped]);
+        }
+        print_message("%s\n", cases[i].body);
+        expect_alike(&requests[0], &requests[1]);
+        request_close(&requests[0]);
+        request_close(&requests[1]);
+    }
+}
+
 /* However long the numbers are: what is counted for the answer is never less than the answer. */
 static void answers_are_no_longer_than_counted(void **state)
 {
@@ -347,6 +435,7 @@ int main(void)
         cmocka_unit_test(large_requests_leave_room_for_small_ones),
         cmocka_unit_test(texts_may_hold_nul),
         cmocka_unit_test(truncated_texts_cost_what_is_kept),
+        cmocka_unit_test(lists_are_read_alike),
         cmocka_unit_test(answers_are_no_longer_than_counted),
         cmocka_unit_test(positions_are_computed_once),
         cmocka_unit_test(counts_do_not_overflow),

@@ -35,7 +35,8 @@ struct bench {
 
 static struct plan_builder *begin(struct bench *bench, const struct shape *shapes, size_t count)
 {
-    struct engine_options options = {.device = "cpu", .dtype = "f32", .kernels = KERNELS, .threads = 2};
+    struct engine_options options = {
+        .device = "cpu", .dtype = "f32", .kernels = KERNELS, .threads = 2, .all_threads = true};
     memset(bench, 0, sizeof *bench);
     if (backend_cpu.open(&options, &bench->backend, &bench->error) != 0) {
         print_message("skipped: %s\n", bench->error.message);
@@ -271,14 +272,36 @@ static void compare_alone(const struct bench *bench, struct backend_model *model
     free(alone.output);
 }
 
+/* prepare, and the weights that the backend took over still there for the reference to read. */
+static struct backend_model *prepare(struct bench *bench)
+{
+    struct plan *plan = bench->plan;
+    struct backend_model *model;
+    float **copies = calloc((size_t)plan->n_weights + 1, sizeof *copies);
+    for (int i = 0; i < plan->n_weights; i++) {
+        size_t bytes = (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof **copies;
+        copies[i] = malloc(bytes + 1);
+        if (bytes > 0)
+            memcpy(copies[i], plan->weights[i].data, bytes);
+    }
+    assert_int_equal(backend_cpu.prepare(bench->backend, plan, &model, &bench->error), 0);
+    for (int i = 0; i < plan->n_weights; i++) {
+        if (plan->weights[i].data)
+            free(copies[i]);
+        else
+            plan->weights[i].data = copies[i];
+    }
+    free(copies);
+    return model;
+}
+
 static void run_and_compare(struct bench *bench)
 {
     struct batch batch;
-    struct backend_model *model;
     if (plan_finish(&bench->builder, MAX_ROWS, MAX_ITEMS, &bench->plan) != 0)
         fail_msg("%s", bench->error.message);
     assert_int_equal(padder_open(bench->plan, &batch, &bench->error), 0);
-    assert_int_equal(backend_cpu.prepare(bench->backend, bench->plan, &model, &bench->error), 0);
+    struct backend_model *model = prepare(bench);
     for (int repeat = 0; repeat < 3; repeat++) {
         struct engine_item items[MAX_ITEMS];
         struct results results[MAX_ITEMS];

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,60 @@ static void floats_read_back_the_same(void **state)
     }
 }
 
+/* The digits of a text like -0.00125 or 1.25e-03, without zeros at either end. */
+static void digits_of(const char *text, char digits[F32_TEXT + 1])
+{
+    size_t n = 0;
+
+    for (; *text && *text != 'e'; text++) {
+        if (*text >= '0' && *text <= '9' && (n > 0 || *text != '0'))
+            digits[n++] = *text;
+    }
+    while (n > 0 && digits[n - 1] == '0')
+        n--;
+    digits[n] = '\0';
+}
+
+/* As printf has it with as few digits as read back. A power of two may take fewer: printf looks at the nearest text of
+ * a length, and below such a float others are closer. */
+static void expect_shortest(float value)
+{
+    char text[F32_TEXT + 1], wanted[32], found_digits[F32_TEXT + 1], wanted_digits[F32_TEXT + 1];
+    int precision = 0;
+
+    text[write_f32(text, value)] = '\0';
+    do
+        snprintf(wanted, sizeof wanted, "%.*e", precision, (double)value);
+    while (precision++ < 9 && strtof(wanted, NULL) != value);
+    digits_of(text, found_digits);
+    digits_of(wanted, wanted_digits);
+    if (strlen(found_digits) != strlen(wanted_digits))
+        assert_true(strlen(found_digits) < strlen(wanted_digits));
+    else
+        assert_string_equal(found_digits, wanted_digits);
+}
+
+static void floats_are_shortest(void **state)
+{
+    uint32_t bits = 1;
+
+    (void)state;
+    for (uint32_t exponent = 0; exponent < 255; exponent++) {
+        for (uint32_t near = 0; near < 8; near++) {
+            if (exponent + near > 0)
+                expect_shortest(from_bits((exponent << 23) + near));
+            expect_shortest(from_bits((exponent << 23) + 0x7FFFFF - near));
+        }
+    }
+    for (int i = 0; i < 50000; i++) {
+        bits = bits * 1664525u + 1013904223u;
+        if (isfinite(from_bits(bits)))
+            expect_shortest(from_bits(bits));
+    }
+    for (int i = 1; i < 20000; i++)
+        expect_shortest((float)i / 1000);
+}
+
 static void floats_are_brief_and_json(void **state)
 {
     static const struct {
@@ -66,6 +121,12 @@ static void floats_are_brief_and_json(void **state)
         {16777216, "16777216.0"},
         {1e-5f, "0.00001"},
         {1e9f, "1.0e+09"},
+        {123456789, "123456790.0"},
+        {1234.5f, "1234.5"},
+        {33554432.5f, "33554432.0"},
+        {9.5367431640625e-07f, "9.536743e-07"},
+        {1e-45f, "1.0e-45"},
+        {1.17549435e-38f, "1.1754944e-38"},
         {0.3f, "0.3"},
         {3.4028234664e38f, "3.4028235e+38"},
         {-2.5e-7f, "-2.5e-07"},
@@ -172,9 +233,10 @@ static void lists_of_floats_grow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(floats_read_back_the_same),     cmocka_unit_test(floats_are_brief_and_json),
-        cmocka_unit_test(strings_are_escaped_and_valid), cmocka_unit_test(integers_are_whole),
-        cmocka_unit_test(base64_is_little_endian),       cmocka_unit_test(lists_of_floats_grow),
+        cmocka_unit_test(floats_read_back_the_same), cmocka_unit_test(floats_are_shortest),
+        cmocka_unit_test(floats_are_brief_and_json), cmocka_unit_test(strings_are_escaped_and_valid),
+        cmocka_unit_test(integers_are_whole),        cmocka_unit_test(base64_is_little_endian),
+        cmocka_unit_test(lists_of_floats_grow),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,78 @@
+#include "engine/cpu/linear.h"
+
+#include <omp.h>
+
+#define TASKS_A_THREAD 4 /* at least, where there are so many tiles */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t tasks_for(int64_t count, int64_t each)
+{
+    return (count + each - 1) / each;
+}
+
+int64_t cpu_linear_panels(const struct cpu_run *run, int weight)
+{
+    return tasks_for(run->plan->weights[weight].rows, PRODUCTS_PANEL);
+}
+
+int64_t cpu_linear_scratch(const struct products *products, const struct plan *plan, int weight)
+{
+    return products_linear_scratch(products, plan->weights[weight].columns);
+}
+
+void cpu_linear_block(const struct cpu_run *run, const struct linear_block *block, int64_t first, int64_t end,
+                      float *scratch)
+{
+    int64_t columns = run->plan->weights[block->weight].rows, depth = run->plan->weights[block->weight].columns;
+    const float *bias = block->bias == PLAN_NONE ? NULL : run->plan->weights[block->bias].data;
+    const void *x = products_linear_rows(run->products, block->rows, depth, block->x, scratch);
+    for (int64_t panel = first; panel < end; panel++) {
+        int64_t column = panel * PRODUCTS_PANEL, width = least(PRODUCTS_PANEL, columns - column);
+        const float *tile = products_linear_tile(run->products, run->packed[block->weight], panel, block->rows, x,
+                                                 scratch, omp_get_thread_num());
+        if (!tile) {
+            atomic_store(run->failed, true);
+            return;
+        }
+        run->vector->finish_linear(block->rows, width, tile, bias ? bias + column : NULL, block->activation,
+                                   block->residual ? block->residual + column : NULL, columns, block->y + column,
+                                   columns);
+    }
+}
+
+/* Tasks are blocks of rows, with all panels or, where that makes too few of them, some. */
+void cpu_linear(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct plan *plan = run->plan;
+    const float *x = (const float *)(run->arena + plan->values[step->x].offset);
+    const float *residual = step->z == PLAN_NONE ? NULL : (const float *)(run->arena + plan->values[step->z].offset);
+    float *y = (float *)(run->arena + plan->values[step->y].offset);
+    int64_t rows = run->batch->layouts[plan->values[step->x].axis].starts[run->batch->n_items];
+    int64_t depth = plan->weights[step->weight].columns, columns = plan->weights[step->weight].rows;
+    int64_t panels = cpu_linear_panels(run, step->weight), blocks = tasks_for(rows, PLAN_ROW_BLOCK);
+    int64_t parts = least(panels, tasks_for(run->threads * TASKS_A_THREAD, blocks)); /* of the panels */
+    int64_t each = tasks_for(panels, parts), tasks = blocks * tasks_for(panels, each);
+    if (!cpu_selects_rows(run, step, 0, rows))
+        return;
+#pragma omp parallel for num_threads(tasks > 1 ? run->threads : 1) schedule(dynamic)
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t row = t % blocks * PLAN_ROW_BLOCK, panel = t / blocks * each;
+        if (!cpu_selects_rows(run, step, row, PLAN_ROW_BLOCK))
+            continue;
+        const struct linear_block block = {
+            .weight = step->weight,
+            .bias = step->bias,
+            .activation = step->activation,
+            .rows = least(PLAN_ROW_BLOCK, rows - row),
+            .x = x + row * depth,
+            .residual = residual ? residual + row * columns : NULL,
+            .y = y + row * columns,
+        };
+        cpu_linear_block(run, &block, panel, least(panel + each, panels),
+                         run->scratch + omp_get_thread_num() * run->scratch_floats);
+    }
+}

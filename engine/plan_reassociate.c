@@ -1,0 +1,239 @@
+/* Re-association: a sequence that is projected after a linear step, Eᵀ(x Wᵀ), may as well be projected before it,
+ * (Eᵀx) Wᵀ. Which order takes fewer operations depends on the rows of the item, so both stay in the plan where an item
+ * may be on either side, and each step says which items it computes. An item's own rows decide, never its batch's:
+ * else results would depend on batch mates.
+ *
+ *     K = Eᵀ(x Wᵀ + 1 bᵀ) + e 1ᵀ = (Eᵀx | Eᵀ1 | e) (W | b | 1)ᵀ        so biases are further columns of both factors
+ *     Eᵀ M (x Wᵀ) = Eᵀ((M x) Wᵀ)                                      M masks rows, so it may as well mask x
+ *
+ * Projections of the same x through the same E (keys and values that share one) have Eᵀx in common. */
+#include "engine/plan_builder.h"
+#include "engine/plan_passes.h"
+
+#include <stdint.h>
+
+/* A projection with the steps before it. */
+struct chain {
+    int linear, mask, project; /* steps; mask: PLAN_NONE where no rows are masked */
+};
+
+static bool is_plain_linear(const struct plan_step *step)
+{
+    return step->operation == OP_LINEAR && step->activation == ACTIVATION_NONE && step->z == PLAN_NONE &&
+           step->only.axis == PLAN_NONE;
+}
+
+/* The step that writes the value, where nobody but one step reads it; PLAN_NONE: there is none. */
+static int writer_for_one(const struct plan *plan, int value)
+{
+    return plan_count_readers(plan, value) == 1 ? plan_writer(plan, value) : PLAN_NONE;
+}
+
+static bool find_chain(const struct plan *plan, int project, struct chain *chain)
+{
+    const struct plan_step *last = &plan->steps[project];
+    *chain = (struct chain){.project = project, .mask = PLAN_NONE};
+    if (last->operation != OP_PROJECT_SEQUENCE || last->groups != 1 || last->only.axis != PLAN_NONE)
+        return false;
+    chain->linear = writer_for_one(plan, last->x);
+    if (chain->linear != PLAN_NONE && plan->steps[chain->linear].operation == OP_MASK_ROWS) {
+        chain->mask = chain->linear;
+        chain->linear = writer_for_one(plan, plan->steps[chain->mask].x);
+    }
+    if (chain->linear == PLAN_NONE || !is_plain_linear(&plan->steps[chain->linear]))
+        return false;
+    /* Masked rows of x would still get the bias; and the mask must be there when x is. */
+    return chain->mask == PLAN_NONE || (plan->steps[chain->linear].bias == PLAN_NONE &&
+                                        plan_writer(plan, plan->steps[chain->mask].z) < chain->linear);
+}
+
+/* What chains that have Eᵀx in common agree in. */
+struct source {
+    int x, mask;      /* values */
+    int weight, bias; /* of the projection */
+    bool transposed;
+    bool has_bias; /* the linear step */
+};
+
+static struct source source_of(const struct plan *plan, const struct chain *chain)
+{
+    const struct plan_step *linear = &plan->steps[chain->linear], *project = &plan->steps[chain->project];
+    return (struct source){
+        .x = linear->x,
+        .mask = chain->mask == PLAN_NONE ? PLAN_NONE : plan->steps[chain->mask].z,
+        .weight = project->weight,
+        .bias = project->bias,
+        .transposed = project->transposed,
+        .has_bias = linear->bias != PLAN_NONE,
+    };
+}
+
+/* The next chain with this source whose projection is step `from` or behind it. */
+static bool next_chain(const struct plan *plan, int from, const struct source *source, struct chain *chain)
+{
+    for (int i = from; i < plan->n_steps; i++) {
+        if (!find_chain(plan, i, chain))
+            continue;
+        struct source found = source_of(plan, chain);
+        if (found.x == source->x && found.mask == source->mask && found.weight == source->weight &&
+            found.bias == source->bias && found.transposed == source->transposed && found.has_bias == source->has_bias)
+            return true;
+    }
+    return false;
+}
+
+/* ---- Counting ---- */
+
+/* Fewest and most rows of an item on the axis. */
+static struct plan_selection rows_of_items(const struct plan *plan, int axis)
+{
+    const struct plan_axis *rows = &plan->axes[axis];
+    const struct plan_input *input = &plan->inputs[rows->input];
+    if (rows->padded_rows)
+        return (struct plan_selection){axis, rows->padded_rows, rows->padded_rows};
+    if (plan->padding == PADDING_EXACT && input->own_limit)
+        return (struct plan_selection){axis, input->input.max_length, input->input.max_length};
+    return (struct plan_selection){axis, 1, INT64_MAX};
+}
+
+/* From how many rows on `after` is fewer than `before`; INT64_MAX: never. */
+static int64_t least_rows(struct plan_flops before, struct plan_flops after)
+{
+    return after.row < before.row ? after.item / (before.row - after.row) + 1 : INT64_MAX;
+}
+
+/* All chains of the source from `first` on, in both orders. */
+static struct plan_decision count_flops(const struct plan *plan, struct chain first, const struct source *source)
+{
+    struct plan_decision decision = {.what = ""};
+    int64_t k = plan->axes[plan->values[plan->steps[first.project].y].axis].rows_per_item;
+    int64_t d = plan->values[source->x].columns, more = source->has_bias + (source->bias != PLAN_NONE);
+    decision.after.row = 2 * k * d;
+    for (struct chain chain = first; next_chain(plan, chain.project, source, &chain); chain.project++) {
+        int64_t columns = plan->values[plan->steps[chain.project].x].columns;
+        decision.before.row += 2 * columns * (d + k);
+        decision.after.item += 2 * k * (d + more) * columns;
+    }
+    decision.least_rows = least_rows(decision.before, decision.after);
+    return decision;
+}
+
+/* ---- Rewriting ---- */
+
+struct rewrite {
+    struct source source;
+    struct plan_selection early, late; /* items whose sequence is projected before the linear step, and after it */
+    bool both;                         /* there may be items of either kind */
+    int x;                             /* the source's, masked */
+    int projected;                     /* Eᵀx, with its further columns */
+};
+
+/* Masks x once, as soon as x and the mask are there. */
+static void mask_early(struct plan_builder *builder, struct chain *chain, struct rewrite *rewrite)
+{
+    const struct plan *plan = builder->plan;
+    struct plan_step mask = plan->steps[chain->mask];
+    const struct plan_value *x = plan_value_at(builder, rewrite->x);
+    int ready = plan_writer(plan, rewrite->x), mask_ready = plan_writer(plan, mask.z);
+    mask.x = rewrite->x;
+    mask.y = rewrite->x = plan_new_value(builder, x->axis, x->columns);
+    plan_insert_step(builder, (ready > mask_ready ? ready : mask_ready) + 1, mask);
+    chain->linear++, chain->mask++, chain->project++;
+}
+
+/* Eᵀx, before the first of the projections. */
+static void project_early(struct plan_builder *builder, struct chain *chain, struct rewrite *rewrite)
+{
+    if (builder->failed)
+        return;
+    struct plan_step project = builder->plan->steps[chain->project];
+    project.only = rewrite->early;
+    project.sums_column = rewrite->source.has_bias;
+    project.bias_column = project.bias != PLAN_NONE;
+    project.x = rewrite->x;
+    project.y = rewrite->projected =
+        plan_new_value(builder, plan_value_at(builder, project.y)->axis,
+                       plan_value_at(builder, rewrite->x)->columns + project.sums_column + project.bias_column);
+    plan_insert_step(builder, chain->project++, project);
+}
+
+/* (Eᵀx) Wᵀ, before the projection: this one writes no rows but its own items', a linear step may spoil others'. */
+static void apply_late(struct plan_builder *builder, struct chain *chain, const struct rewrite *rewrite)
+{
+    if (builder->failed)
+        return;
+    struct plan_step linear = builder->plan->steps[chain->linear];
+    int columns[2], count = 0;
+    if (rewrite->source.has_bias)
+        columns[count++] = linear.bias;
+    if (rewrite->source.bias != PLAN_NONE)
+        columns[count++] = PLAN_NONE;
+    if (count > 0)
+        linear.weight = plan_widen(builder, linear.weight, columns, count);
+    linear.bias = PLAN_NONE;
+    linear.only = rewrite->early;
+    linear.x = rewrite->projected;
+    linear.y = builder->plan->steps[chain->project].y;
+    plan_insert_step(builder, chain->project++, linear);
+}
+
+/* The steps as they were are for the other items, where there may be any. */
+static void keep_for_others(struct plan *plan, struct chain chain, const struct rewrite *rewrite)
+{
+    struct plan_step *linear = &plan->steps[chain.linear], *project = &plan->steps[chain.project];
+    linear->x = rewrite->x;
+    project->x = linear->y;
+    linear->only = project->only = rewrite->late;
+    if (!rewrite->both)
+        plan_remove_step(plan, chain.project);
+    if (chain.mask != PLAN_NONE)
+        plan_remove_step(plan, chain.mask);
+    if (!rewrite->both)
+        plan_remove_step(plan, chain.linear);
+}
+
+static void rewrite_chains(struct plan_builder *builder, struct chain chain, struct rewrite *rewrite)
+{
+    int first = chain.project;
+    if (chain.mask != PLAN_NONE)
+        mask_early(builder, &chain, rewrite);
+    project_early(builder, &chain, rewrite);
+    do {
+        apply_late(builder, &chain, rewrite);
+        if (!builder->failed)
+            keep_for_others(builder->plan, chain, rewrite);
+    } while (!builder->failed && next_chain(builder->plan, first, &rewrite->source, &chain));
+}
+
+static void consider(struct plan_builder *builder, struct chain chain)
+{
+    struct plan *plan = builder->plan;
+    struct rewrite rewrite = {.source = source_of(plan, &chain)};
+    struct chain earlier;
+    if (next_chain(plan, 0, &rewrite.source, &earlier) && earlier.project < chain.project)
+        return; /* was considered, and left as it is */
+    struct plan_decision decision = count_flops(plan, chain, &rewrite.source);
+    struct plan_selection rows = rows_of_items(plan, plan->values[rewrite.source.x].axis);
+    rewrite.x = rewrite.source.x;
+    rewrite.both = decision.least_rows > rows.least;
+    bool never = decision.least_rows > rows.most;
+    decision.least_rows = never ? INT64_MAX : rewrite.both ? decision.least_rows : 1;
+    plan_decide(builder, decision, "re-associate %s and %s", plan->weights[rewrite.source.weight].name,
+                plan->weights[plan->steps[chain.linear].weight].name);
+    if (decision.least_rows == INT64_MAX)
+        return;
+    rewrite.early = rewrite.late = (struct plan_selection){.axis = PLAN_NONE};
+    if (rewrite.both) {
+        rewrite.early = (struct plan_selection){rows.axis, decision.least_rows, INT64_MAX};
+        rewrite.late = (struct plan_selection){rows.axis, 0, decision.least_rows - 1};
+    }
+    rewrite_chains(builder, chain, &rewrite);
+}
+
+void plan_reassociate(struct plan_builder *builder)
+{
+    struct chain chain;
+    for (int i = 0; i < builder->plan->n_steps && !builder->failed; i++)
+        if (find_chain(builder->plan, i, &chain))
+            consider(builder, chain);
+}

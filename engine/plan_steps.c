@@ -1,0 +1,54 @@
+/* Finding, inserting and removing steps. */
+#include "engine/plan_builder.h"
+#include "engine/plan_passes.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int plan_count_readers(const struct plan *plan, int value)
+{
+    int readers = 0;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        readers += (step->x == value) + (step->z == value) + (step->keys == value) + (step->values == value);
+    }
+    return readers;
+}
+
+int plan_writer(const struct plan *plan, int value)
+{
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].y == value)
+            return i;
+    return PLAN_NONE;
+}
+
+void plan_insert_step(struct plan_builder *builder, int index, struct plan_step step)
+{
+    struct plan *plan = builder->plan;
+    if (builder->failed || !plan_grow(builder, &plan->steps, &plan->n_steps, sizeof step))
+        return;
+    memmove(&plan->steps[index + 1], &plan->steps[index], (size_t)(plan->n_steps - 1 - index) * sizeof step);
+    plan->steps[index] = step;
+}
+
+void plan_remove_step(struct plan *plan, int index)
+{
+    plan->n_steps--;
+    memmove(&plan->steps[index], &plan->steps[index + 1], (size_t)(plan->n_steps - index) * sizeof *plan->steps);
+}
+
+void plan_decide(struct plan_builder *builder, struct plan_decision decision, const char *format, ...)
+{
+    struct plan *plan = builder->plan;
+    struct plan_decision *place =
+        builder->failed ? NULL : plan_grow(builder, &plan->decisions, &plan->n_decisions, sizeof *place);
+    if (!place)
+        return;
+    *place = decision;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(place->what, sizeof place->what, format, arguments);
+    va_end(arguments);
+}

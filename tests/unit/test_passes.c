@@ -1,0 +1,413 @@
+/* The passes that rewrite plans: random plans, as a family might build them, give what they give without the passes in
+ * double precision; and an item's results are the same bits whatever else is asked of it and whoever is beside it. SEED
+ * chooses the plans. */
+#include "engine/backend.h"
+#include "tests/unit/scalar.h"
+#include "tests/unit/tensors.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PLANS 40
+#define MAX_ITEMS 5
+#define MAX_ROWS 512
+#define MAX_LENGTH 90
+#define COLUMNS 24     /* of x */
+#define VOCABULARY 37  /* of the output layer */
+#define TOLERANCE 2e-5 /* of the largest value */
+
+static uint64_t seed;
+
+/* ---- Random plans. Both builds of one draw the same random numbers. ---- */
+
+struct maker {
+    struct plan_builder *builder;
+    int pool; /* the weight that all others are parts of */
+    int mask; /* a value */
+    int64_t length;
+};
+
+static bool one_in(int64_t n)
+{
+    return random_size(1, n) == 1;
+}
+
+static int weight(struct maker *maker, int64_t rows, int64_t columns)
+{
+    return plan_part(maker->builder, maker->pool, random_size(0, 1 << 15), rows, columns);
+}
+
+static int some_bias(struct maker *maker, int64_t columns)
+{
+    return one_in(2) ? weight(maker, 1, columns) : PLAN_NONE;
+}
+
+static int linear(struct maker *maker, int x, int64_t in, int64_t out)
+{
+    return plan_linear(maker->builder, x, weight(maker, out, in), some_bias(maker, out));
+}
+
+static int norm(struct maker *maker, int x)
+{
+    return plan_layer_norm(maker->builder, x, weight(maker, 1, COLUMNS), weight(maker, 1, COLUMNS), 1e-2f);
+}
+
+static struct plan_projection projection(struct maker *maker, int64_t groups, int64_t k)
+{
+    bool transposed = one_in(2);
+    int64_t n = maker->length, rows = groups * (transposed ? k : n), columns = transposed ? n : k;
+    return (struct plan_projection){
+        .weight = weight(maker, rows, columns),
+        .bias = one_in(2) ? weight(maker, groups, k) : PLAN_NONE,
+        .groups = groups,
+        .transposed = transposed,
+    };
+}
+
+/* Keys and values through E and F, which may be the same, with masked rows or not. */
+static int project_and_attend(struct maker *maker, int queries, int keys, int values, int64_t heads)
+{
+    struct plan_builder *builder = maker->builder;
+    int64_t groups = one_in(3) ? heads : 1, k = random_size(1, 20);
+    struct plan_projection e = projection(maker, groups, k), f = one_in(2) ? e : projection(maker, groups, k);
+    if (one_in(2)) {
+        keys = plan_mask_rows(builder, keys, maker->mask);
+        values = plan_mask_rows(builder, values, maker->mask);
+    }
+    keys = plan_project_sequence(builder, keys, e);
+    values = one_in(4) ? keys : plan_project_sequence(builder, values, f);
+    return plan_attend(builder, queries, keys, values,
+                       (struct plan_attention){.heads = heads, .kv_heads = heads, .scale = 0.5f, .causal = one_in(2)});
+}
+
+static int attention(struct maker *maker, int x)
+{
+    struct plan_builder *builder = maker->builder;
+    int64_t heads = random_size(1, 3), dim_head = random_size(1, 12), columns = heads * dim_head;
+    struct plan_head_range all = {0, heads, dim_head};
+    int queries = linear(maker, x, COLUMNS, columns), keys = linear(maker, x, COLUMNS, columns), out;
+    int values = linear(maker, x, COLUMNS, columns);
+    switch (random_size(0, 4)) {
+    case 0:
+        out = plan_linear_attend(builder, queries, keys, values, maker->mask, all, 1);
+        break;
+    case 1:
+        out = plan_causal_linear_attend(builder, queries, keys, values, maker->mask, all, 1, 1);
+        break;
+    case 2: /* full attention */
+        out =
+            plan_attend(builder, queries, keys, values,
+                        (struct plan_attention){.heads = heads, .kv_heads = heads, .scale = 0.5f, .causal = one_in(2)});
+        break;
+    default:
+        out = project_and_attend(maker, queries, keys, values, heads);
+        break;
+    }
+    return linear(maker, out, columns, COLUMNS);
+}
+
+static int feed_forward(struct maker *maker, int x)
+{
+    int64_t hidden = random_size(1, 300);
+    bool gated = one_in(2);
+    x = linear(maker, x, COLUMNS, gated ? 2 * hidden : hidden);
+    if (gated)
+        x = plan_gate(maker->builder, x, ACTIVATION_GELU);
+    else if (!one_in(4))
+        x = plan_activate(maker->builder, x, one_in(2) ? ACTIVATION_GELU : ACTIVATION_RELU);
+    return linear(maker, x, hidden, COLUMNS);
+}
+
+static int block_input(struct maker *maker, int x)
+{
+    static const int64_t shifts[] = {1, 0, -1};
+    x = one_in(4) ? x : norm(maker, x);
+    return one_in(3) ? plan_shift_tokens(maker->builder, x, random_size(2, 3), shifts) : x;
+}
+
+/* One stream, or two as reversible networks have. */
+static int layers(struct maker *maker, int x)
+{
+    bool reversible = one_in(4);
+    int x1 = x, x2 = x;
+    for (int64_t depth = random_size(0, 2); depth > 0; depth--) {
+        x1 = plan_add(maker->builder, x1, attention(maker, block_input(maker, x2)), 1.0f);
+        x2 = reversible ? x2 : x1;
+        x2 = plan_add(maker->builder, x2, feed_forward(maker, block_input(maker, x1)), 1.0f);
+        x1 = reversible ? x1 : x2;
+    }
+    x = reversible ? plan_add(maker->builder, x1, x2, 0.5f) : x2;
+    return one_in(2) ? norm(maker, x) : x;
+}
+
+static void build(struct plan_builder *builder)
+{
+    struct maker maker = {.builder = builder, .length = MAX_LENGTH};
+    int64_t padding = random_size(0, 5);
+    maker.pool = plan_matrix(builder, 64, 1024, "pool");
+    int x = plan_input_rows(builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
+    maker.mask = plan_input_mask(builder, "mask", x);
+    if (padding == 0)
+        plan_pad(builder, x, MAX_LENGTH);
+    else if (padding == 1)
+        plan_pad_to_multiple(builder, x, 9);
+    else if (padding == 2)
+        builder->plan->padding = PADDING_EXACT;
+    x = layers(&maker, x);
+    bool has_logits = one_in(2);
+    plan_give(builder, x, has_logits ? weight(&maker, VOCABULARY, COLUMNS) : PLAN_NONE,
+              has_logits ? some_bias(&maker, VOCABULARY) : PLAN_NONE, has_logits);
+}
+
+/* ---- A plan with and without its passes ---- */
+
+struct bench {
+    struct backend *backend;
+    struct weights *weights;
+    void *file;
+    struct plan *plan, *as_built;
+    struct backend_model *model;
+    struct batch batch;
+    struct error error;
+};
+
+static struct plan *make_plan(struct bench *bench, uint64_t plan_seed, bool as_built)
+{
+    struct plan_builder builder;
+    struct plan *plan;
+    random_seed(plan_seed);
+    assert_int_equal(plan_begin(&builder, bench->weights, &bench->error), 0);
+    builder.as_built = as_built;
+    build(&builder);
+    if (plan_finish(&builder, MAX_ROWS, MAX_ITEMS, &plan) != 0)
+        fail_msg("%s", bench->error.message);
+    return plan;
+}
+
+static void open_bench(struct bench *bench, uint64_t plan_seed)
+{
+    static const struct shape pool = {"pool", 64, 1024};
+    struct engine_options options = {.device = "cpu", .dtype = "f32", .threads = 2, .all_threads = true};
+    memset(bench, 0, sizeof *bench);
+    random_seed(seed);
+    bench->weights = tensors_random(&pool, 1, &bench->file);
+    assert_int_equal(backend_cpu.open(&options, &bench->backend, &bench->error), 0);
+    bench->as_built = make_plan(bench, plan_seed, true);
+    bench->plan = make_plan(bench, plan_seed, false);
+    assert_int_equal(backend_cpu.prepare(bench->backend, bench->plan, &bench->model, &bench->error), 0);
+    assert_int_equal(padder_open(bench->plan, &bench->batch, &bench->error), 0);
+}
+
+static void close_bench(struct bench *bench)
+{
+    padder_free(bench->plan, &bench->batch);
+    backend_cpu.unprepare(bench->model);
+    plan_free(bench->plan);
+    plan_free(bench->as_built);
+    weights_close(bench->weights);
+    free(bench->file);
+    backend_cpu.close(bench->backend);
+}
+
+/* ---- Items that want one thing or another ---- */
+
+struct results {
+    float hidden[MAX_LENGTH * COLUMNS], pooled[COLUMNS], output[MAX_LENGTH * VOCABULARY];
+    int32_t rows[MAX_LENGTH];
+};
+
+static void random_inputs(const struct plan *plan, struct engine_item *item)
+{
+    bool exact = plan->padding == PADDING_EXACT;
+    int64_t length = exact ? MAX_LENGTH : random_size(1, MAX_LENGTH);
+    float *rows = malloc((size_t)(length * COLUMNS) * sizeof *rows);
+    uint8_t *mask = malloc((size_t)length);
+    memset(item, 0, sizeof *item);
+    for (int64_t i = 0; i < length * COLUMNS; i++)
+        rows[i] = random_float() * 2;
+    for (int64_t i = 0; i < length; i++)
+        mask[i] = !one_in(4);
+    item->inputs[0].data = rows;
+    item->inputs[0].length = item->inputs[1].length = length;
+    item->inputs[1].data = mask;
+}
+
+static void want_something(struct engine_item *item, struct results *results)
+{
+    int64_t length = item->inputs[0].length;
+    memset(results, 0, sizeof *results);
+    item->hidden = one_in(5) ? results->hidden : NULL;
+    item->pooled = one_in(2) ? results->pooled : NULL;
+    item->pooling = (enum pooling)random_size(0, POOLING_COUNT - 1);
+    item->output = one_in(3) ? NULL : results->output;
+    item->n_rows = length;
+    if (one_in(4))
+        return;
+    item->n_rows = random_size(0, length < 4 ? length : 4);
+    item->rows = results->rows;
+    for (int64_t i = 0; i < item->n_rows; i++)
+        results->rows[i] = (int32_t)random_size(0, length - 1);
+}
+
+static void free_inputs(struct engine_item *item)
+{
+    free((void *)item->inputs[0].data);
+    free((void *)item->inputs[1].data);
+}
+
+static void assert_close(const char *what, int64_t n, const float *found, const double *expected)
+{
+    double largest = 0.3;
+    for (int64_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs(expected[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)found[i] - expected[i]) <= TOLERANCE * largest))
+            fail_msg("%s[%lld]: found %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
+}
+
+/* What the items got against the plan as it was built. */
+static void compare_with_scalar(const struct bench *bench, const struct engine_item *items, int64_t count)
+{
+    const struct plan *plan = bench->as_built;
+    struct batch batch;
+    struct error error;
+    static double expected[MAX_LENGTH * VOCABULARY];
+    assert_int_equal(padder_open(plan, &batch, &error), 0);
+    padder_lay_out(plan, &batch, items, count);
+    double **values = scalar_run(plan, &batch);
+    int hidden = plan->steps[plan->n_steps - 1].x;
+    for (int64_t i = 0; i < count; i++) {
+        const struct engine_item *item = &items[i];
+        if (item->hidden)
+            assert_close("hidden", item->inputs[0].length * COLUMNS, item->hidden,
+                         values[hidden] + batch.layouts[plan->values[hidden].axis].starts[i] * COLUMNS);
+        if (item->pooled) {
+            scalar_pooled(plan, &batch, values, i, expected);
+            assert_close("pooled", COLUMNS, item->pooled, expected);
+        }
+        if (item->output) {
+            scalar_output(plan, &batch, values, i, expected);
+            assert_close("output", item->n_rows * plan->output_columns, item->output, expected);
+        }
+    }
+    scalar_free(plan, values);
+    padder_free(plan, &batch);
+}
+
+static void run_items(struct bench *bench, const struct engine_item *items, int64_t count)
+{
+    padder_lay_out(bench->plan, &bench->batch, items, count);
+    assert_int_equal(backend_cpu.run(bench->model, &bench->batch, &bench->error), 0);
+}
+
+static void assert_same(const struct bench *bench, const float *found, const float *expected, int64_t n)
+{
+    if (backend_cpu.batch_invariant(bench->backend))
+        assert_memory_equal(found, expected, (size_t)n * sizeof *found);
+    for (int64_t i = 0; i < n; i++)
+        assert_true(fabsf(found[i] - expected[i]) <= 1e-4f);
+}
+
+/* What the item got in company, for what it wanted, against the same item alone, wanting everything. */
+static void compare_alone(struct bench *bench, const struct engine_item *item)
+{
+    static struct results all;
+    struct engine_item alone = *item;
+    int64_t columns = bench->plan->output_columns;
+    alone.hidden = all.hidden;
+    alone.pooled = all.pooled;
+    alone.output = all.output;
+    alone.rows = NULL;
+    alone.n_rows = item->inputs[0].length;
+    run_items(bench, &alone, 1);
+    if (item->hidden)
+        assert_same(bench, item->hidden, all.hidden, item->inputs[0].length * COLUMNS);
+    if (item->pooled)
+        assert_same(bench, item->pooled, all.pooled, COLUMNS);
+    for (int64_t i = 0; item->output && i < item->n_rows; i++)
+        assert_same(bench, item->output + i * columns, all.output + (item->rows ? item->rows[i] : i) * columns,
+                    columns);
+}
+
+static void run_plan(uint64_t plan_seed)
+{
+    static struct results results[MAX_ITEMS];
+    struct engine_item items[MAX_ITEMS];
+    struct bench bench;
+    open_bench(&bench, plan_seed);
+    for (int repeat = 0; repeat < 3; repeat++) {
+        int64_t count = random_size(1, MAX_ITEMS);
+        for (int64_t i = 0; i < count; i++) {
+            random_inputs(bench.plan, &items[i]);
+            want_something(&items[i], &results[i]);
+        }
+        run_items(&bench, items, count);
+        compare_with_scalar(&bench, items, count);
+        for (int64_t i = 0; i < count; i++)
+            compare_alone(&bench, &items[i]);
+        for (int64_t i = 0; i < count; i++)
+            free_inputs(&items[i]);
+    }
+    close_bench(&bench);
+}
+
+static void rewritten_plans_give_the_same(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < PLANS; i++) {
+        print_message("plan %llu\n", (unsigned long long)i);
+        run_plan(seed * 1000 + i);
+    }
+}
+
+/* Of products with weights: epilogues count as nothing. */
+static int64_t product_flops(const struct plan *plan, int64_t rows)
+{
+    int64_t flops = 0;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].operation == OP_LINEAR || plan->steps[i].operation == OP_PROJECT_SEQUENCE)
+            flops += plan_step_flops(plan, &plan->steps[i], rows);
+    return flops;
+}
+
+static void decisions_count_what_they_save(void **state)
+{
+    (void)state;
+    int taken = 0;
+    for (uint64_t i = 0; i < PLANS; i++) {
+        struct bench bench;
+        open_bench(&bench, seed * 1000 + i);
+        for (int64_t rows = 1; rows <= MAX_LENGTH; rows += 11) {
+            int64_t saved = 0;
+            for (int d = 0; d < bench.plan->n_decisions; d++) {
+                const struct plan_decision *decision = &bench.plan->decisions[d];
+                int64_t before = decision->before.item + rows * decision->before.row;
+                int64_t after = decision->after.item + rows * decision->after.row;
+                saved += rows < decision->least_rows ? 0 : before - after;
+                taken += rows >= decision->least_rows && after < before;
+            }
+            assert_int_equal(product_flops(bench.as_built, rows) - product_flops(bench.plan, rows), saved);
+        }
+        close_bench(&bench);
+    }
+    assert_true(taken > 0);
+}
+
+int main(void)
+{
+    const char *given = getenv("SEED");
+    seed = given ? strtoull(given, NULL, 10) : 20261120;
+    print_message("SEED=%llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rewritten_plans_give_the_same),
+        cmocka_unit_test(decisions_count_what_they_save),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
