@@ -186,7 +186,7 @@ bench: ## measures the engine, the daemon under load, and what the server costs 
 	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
 	@BUILD=$(BUILD) tests/bench/overhead.sh
 
-bench-million: ## sends a sequence of a million rows; fails when time or memory a token grows with the length (4 GB)
+bench-million: ## sends a sequence of a million rows; fails when time or memory a token grows with the length (3 GB)
 	@docker/packages.sh build test
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh
