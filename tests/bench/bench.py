@@ -40,6 +40,7 @@ def parts():
     """By name, in the order in which they run. A script beside this file, unless it is a test, is a part of its own."""
     engine, load = environment.program("engine"), environment.ROOT / "tests" / "load"
     found = {"rates": run_programs("rates", [engine, "12", "1", "f32"], [engine, "12", "1", "bf16"]),
+             "kernels": run_programs("kernels", [environment.program("vector")]),
              "engine": part_engine.run, "keras": part_engine.run_keras, "server": part_server.run,
              "growth": part_growth.run,
              "load": run_programs("load", *([load / f"{script}.sh"] for script in ("embed", "logits", "mixed")))}
