@@ -5,6 +5,7 @@
 #include "engine/cpu/calls.h"
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/give.h"
+#include "engine/cpu/images.h"
 #include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attention.h"
 #include "engine/cpu/local_attention.h"
@@ -94,6 +95,7 @@ static void embed(const struct cpu_run *run, const struct plan_step *step)
     const float *table = weight_of(run, step->weight);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x);
+#pragma omp parallel for num_threads(threads_for(run, tasks_for(rows, ROWS_PER_TASK)))
     for (int64_t r = 0; r < rows; r++)
         memcpy(y + r * columns, table + ids[r] * columns, (size_t)columns * sizeof *y);
 }
@@ -148,17 +150,13 @@ static void add_sinusoids(const struct cpu_run *run, const struct plan_step *ste
     const struct layout *layout = layout_of(run, step->x);
     const float *x = floats_of(run, step->x), *frequencies = weight_of(run, step->weight);
     float *y = floats_of(run, step->y);
-    int64_t columns = columns_of(run, step->x), half = columns / 2;
+    int64_t columns = columns_of(run, step->x);
 #pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
             float position = (float)(r - layout->starts[block->item]);
-            for (int64_t i = 0; i < half; i++) {
-                float angle = position * frequencies[i];
-                y[r * columns + i] = sinf(angle) + x[r * columns + i];
-                y[r * columns + half + i] = cosf(angle) + x[r * columns + half + i];
-            }
+            run->vector->add_sinusoids(columns / 2, position, frequencies, x + r * columns, y + r * columns);
         }
     }
 }
@@ -209,9 +207,10 @@ static void concatenate(const struct cpu_run *run, const struct plan_step *step)
     const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
     float *y = floats_of(run, step->y);
     int64_t left = columns_of(run, step->x), right = columns_of(run, step->z), rows = rows_of(run, step->x);
-    for (int64_t r = 0; r < rows; r++, y += left + right) {
-        memcpy(y, x + r * left, (size_t)left * sizeof *y);
-        memcpy(y + left, z + r * right, (size_t)right * sizeof *y);
+#pragma omp parallel for num_threads(threads_for(run, tasks_for(rows, ROWS_PER_TASK)))
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(y + r * (left + right), x + r * left, (size_t)left * sizeof *y);
+        memcpy(y + r * (left + right) + left, z + r * right, (size_t)right * sizeof *y);
     }
 }
 
@@ -437,6 +436,21 @@ static void cut_padding(const struct cpu_run *run, const struct plan_step *step)
                (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
 }
 
+static void append_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *first = layout_of(run, step->x), *second = layout_of(run, step->z);
+    const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        int64_t upper = (first->starts[b + 1] - first->starts[b]) * columns;
+        int64_t lower = (second->starts[b + 1] - second->starts[b]) * columns;
+        float *out = y + layout_of(run, step->y)->starts[b] * columns;
+        memcpy(out, x + first->starts[b] * columns, (size_t)upper * sizeof *y);
+        memcpy(out + upper, z + second->starts[b] * columns, (size_t)lower * sizeof *y);
+    }
+}
+
 cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_EMBED] = embed,
     [OP_ADD_POSITIONS] = add_positions,
@@ -457,12 +471,15 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_LINEAR_ATTEND] = cpu_linear_attend,
     [OP_LOCAL_ATTEND] = cpu_local_attend,
     [OP_CONCATENATE] = concatenate,
+    [OP_APPEND_ROWS] = append_rows,
+    [OP_CONVOLVE_IMAGE] = cpu_convolve_image,
     [OP_GATE] = gate,
     [OP_CUT_PADDING] = cut_padding,
     [OP_RETRIEVE] = cpu_retrieve,
     [OP_GIVE_HIDDEN] = cpu_give_hidden,
     [OP_GIVE_POOLED] = cpu_give_pooled,
     [OP_GIVE_OUTPUT] = cpu_give_output,
+    [OP_GIVE_IMAGE] = cpu_give_image,
 };
 
 int64_t cpu_thread_scratch(const struct products *products, const struct plan *plan, const struct plan_step *step)
@@ -473,6 +490,8 @@ int64_t cpu_thread_scratch(const struct products *products, const struct plan *p
         return cpu_feed_forward_scratch(products, plan, step);
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
+    if (step->operation == OP_CONVOLVE_IMAGE)
+        return cpu_convolve_image_scratch(products, plan, step);
     if (step->operation == OP_LINEAR_ATTEND)
         return cpu_linear_attend_scratch(plan, step);
     if (step->operation == OP_RETRIEVE)
