@@ -48,7 +48,8 @@ class TorchCase(Case):
         exact = {name: value.double() for name, value in model.state_dict().items()}
         double = copy.deepcopy(model).double()
         for noise in [0.0] + [1e-7] * 8:
-            double.load_state_dict({name: value * (1 + noise * torch.randn_like(value)) for name, value in exact.items()})
+            double.load_state_dict({name: value * (1 + noise * torch.randn_like(value))
+                                    for name, value in exact.items()})
             yield self.call(double, dataclasses.replace(call, inputs=inputs))
 
     def exported(self, model):
