@@ -3,6 +3,7 @@
  * that write results. */
 #include "engine/cpu/operations.h"
 #include "engine/cpu/calls.h"
+#include "engine/cpu/feed_forward.h"
 #include "engine/cpu/give.h"
 #include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attention.h"
@@ -386,6 +387,7 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_ADD_POSITIONS] = add_positions,
     [OP_LAYER_NORM] = layer_norm,
     [OP_LINEAR] = cpu_linear,
+    [OP_FEED_FORWARD] = cpu_feed_forward,
     [OP_ACTIVATE] = activate,
     [OP_MASK_ROWS] = mask_rows,
     [OP_ADD_SINUSOIDS] = add_sinusoids,
@@ -412,6 +414,8 @@ int64_t cpu_thread_scratch(const struct products *products, const struct plan *p
 {
     if (step->operation == OP_LINEAR || (step->operation == OP_GIVE_OUTPUT && step->weight != PLAN_NONE))
         return cpu_linear_scratch(products, plan, step->weight);
+    if (step->operation == OP_FEED_FORWARD)
+        return cpu_feed_forward_scratch(products, plan, step);
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
     if (step->operation == OP_LINEAR_ATTEND)
