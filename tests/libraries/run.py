@@ -304,7 +304,7 @@ def main():
     keep = arguments.folder / "failed"
     shutil.rmtree(keep, ignore_errors=True)
     keep.mkdir(parents=True)
-    again = "".join(f" --library {name}" for name in arguments.library or ())
+    again = "" if libraries == LIBRARIES else "".join(f" --library {name}" for name in libraries)
     print(f"seed {arguments.seed}; a model again: --seed {arguments.seed}{again} --count 1 --first NUMBER", flush=True)
     table = Table()
     with open(arguments.folder / "record.txt", "w") as record:
