@@ -246,7 +246,8 @@ static int check_attention_mask(const struct model *model, const struct engine_i
     long long found_columns = item->inputs[index].columns;
     if (item->inputs[index].floats && !input->takes_floats)
         return error_set(error, "input \"%s\" has floats; expected booleans", input->name);
-    if (found_length != length || found_columns != columns)
+    bool all_rows = found_length == length || (input->takes_one_row && found_length == 1);
+    if (!all_rows || found_columns != columns)
         return error_set(error, "input \"%s\" has %lld rows of %lld; expected %lld, as many as \"%s\", of %lld",
                          input->name, found_length, found_columns, length, model->inputs[input->like].name, columns);
     if (found_masks != 0 && found_masks != masks)
@@ -270,9 +271,12 @@ static int check_length(const struct model *model, const struct engine_item *ite
     }
     if (length < 1)
         return error_set(error, "input \"%s\" is empty; expected at least one row", input->name);
-    if (length > input->max_length)
-        return error_set(error, "input \"%s\" has %lld rows; the model takes at most %lld", input->name, length,
-                         (long long)input->max_length);
+    if (length > input->max_length) {
+        int fallback = item->inputs[index].data ? PLAN_NONE : model->plan->inputs[index].fallback;
+        return error_set(error, "input \"%s\"%s%s%s has %lld rows; the model takes at most %lld", input->name,
+                         fallback < 0 ? "" : ", for which \"", fallback < 0 ? "" : model->inputs[fallback].name,
+                         fallback < 0 ? "" : "\" stands,", length, (long long)input->max_length);
+    }
     if (length < input->min_length)
         return error_set(error, "input \"%s\" has %lld rows; with padding \"exact\" the model takes exactly %lld",
                          input->name, length, (long long)input->min_length);

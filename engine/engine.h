@@ -54,8 +54,8 @@ enum input_kind {
     INPUT_ROWS, /* float[columns] a row */
     INPUT_MASK, /* uint8_t a row, 0 or not */
     /* For the scores of an attention: uint8_t[columns] a row, 0 or not, or, when model_input.takes_floats and the item
-     * says so, float[columns], which are added. One row for each position of input `like`, and so for the whole item
-     * or, behind one another, for each of its n_masks. */
+     * says so, float[columns], which are added. One row for each position of input `like`, or where takes_one_row one
+     * for all, and so for the whole item or, behind one another, for each of its n_masks. */
     INPUT_ATTENTION_MASK,
     INPUT_IGNORED, /* the class takes it and does not read it, nor does the engine: any type and shape; where it is
                     * given, data is not NULL */
@@ -75,6 +75,7 @@ struct model_input {
     int64_t columns;     /* of INPUT_ROWS; of INPUT_ATTENTION_MASK, where 0 is the length of `columns_like`; else 1 */
     int columns_like;    /* an input */
     bool takes_floats;   /* INPUT_ATTENTION_MASK */
+    bool takes_one_row;  /* INPUT_ATTENTION_MASK: one row may stand for all of them */
     int64_t n_masks;     /* INPUT_ATTENTION_MASK: an item may give so many for each of its width; 0: one alone */
     const char *refused; /* why the class fails when this is given; NULL: it does not */
     int64_t vocabulary;  /* of INPUT_IDS */

@@ -280,6 +280,8 @@ def attention_kwargs(model, kwargs):
     """MHAttention's without the modules and tensors among them: E_proj and F_proj are in the state_dict, where `method`
     tells what they are, and causal_mask is the one that the library makes, or none."""
     kwargs = {name: value for name, value in dict(kwargs or {}).items() if name not in MODULES}
+    if not len(model.heads):
+        refuse(f"{ATTENTION}: argument nhead: expected an integer from 1 to {2**31 - 1}, found {kwargs.get('nhead')!r}")
     head, mask, library = model.heads[0], model.causal_mask, sys.modules[type(model).__module__]
     if mask is not None:
         expected = library.gen_causal_mask(model.input_size, model.dim_k, head.full_attention)

@@ -246,7 +246,10 @@ struct vector_mask cpu_attention_mask(const struct engine_item *item, const stru
     struct vector_mask mask = {.stride = k, .byte = step->masked_byte, .score = step->masked_score};
     if (step->mask == PLAN_NONE || !item->inputs[step->mask].data)
         return mask;
-    int64_t row = (item->inputs[step->mask].n_masks ? which * item->inputs[step->mask].length : 0) + first;
+    int64_t length = item->inputs[step->mask].length;
+    int64_t row = (item->inputs[step->mask].n_masks ? which * length : 0) + (length == 1 ? 0 : first);
+    if (length == 1)
+        mask.stride = 0; /* of one row or of one for all */
     if (item->inputs[step->mask].floats)
         mask.floats = (const float *)item->inputs[step->mask].data + row * k;
     else

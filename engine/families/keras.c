@@ -147,7 +147,8 @@ static void take_layer_inputs(struct plan_builder *builder, const struct argumen
     struct model_input mask = {.name = "attention_mask",
                                .kind = INPUT_ATTENTION_MASK,
                                .columns = arguments->projection_dim,
-                               .columns_like = KEY};
+                               .columns_like = KEY,
+                               .takes_one_row = true}; /* as a mask of padding has it */
     inputs->mask = plan_input_beside(builder, mask, inputs->query);
 }
 

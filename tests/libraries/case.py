@@ -25,12 +25,6 @@ def _load_export():
 export = _load_export()
 
 
-# Reasons that several libraries share; README.md has them all.
-WITHOUT_LAYERS = "with depth 0 the library looks neither at inputs nor at the layers' arguments"
-NEGATIVE_DEPTH = "a depth below 0, which Python takes for 0"
-ZERO_SIZE = "a size of 0, with which a tensor is empty"
-
-
 @dataclasses.dataclass
 class Call:
     """Inputs of one call, by the names of forward()'s parameters, and the outputs that are asked for."""
@@ -87,8 +81,19 @@ class Case:
         """Why the daemon may answer this though the library raises; None: it may not."""
         return None
 
+    def sides(self):
+        """The arguments of each model within."""
+        return [self.kwargs]
+
     def deviation(self, call):
-        """Why the daemon may refuse this though the library runs it; None: it may not. `call` None: the arguments."""
+        """Why the daemon may refuse this call though the library runs it; None: it may not. README.md has them all."""
+        for kwargs in self.sides():
+            if kwargs.get("depth", 1) < 0:
+                return "a depth below 0, which Python takes for 0"
+            if kwargs.get("depth", 1) == 0 and (self.spoiled or call.note):
+                return "with depth 0 the library looks neither at inputs nor at the layers' arguments"
+        if any(self.kwargs[name] == 0 for name in self.spoiled):
+            return "a size of 0, with which a tensor is empty"
         return None
 
 

@@ -132,7 +132,8 @@ def layer_calls(rng, kwargs, sizes):
         if keys != values or (key_length and key_length != value_length) or chance(rng, 0.3):
             inputs["key"] = case.floats(rng, batch, key_length or s, keys)
         if chance(rng, 0.4):
-            inputs["attention_mask"] = case.mask(rng, batch, n, kwargs.get("projection_dim") or s)
+            rows = rng.choice([n, n, 1])  # one for all queries, as a mask of padding has
+            inputs["attention_mask"] = case.mask(rng, batch, rows, kwargs.get("projection_dim") or s)
         calls.append(Call(inputs, attentions=chance(rng, 0.6)))
     return calls + strange_calls(rng, kwargs, sizes, calls[0].inputs)
 

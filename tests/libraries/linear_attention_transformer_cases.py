@@ -30,25 +30,6 @@ def in_python(kwargs):
     return kwargs
 
 
-def deviation_of_arguments(kwargs, spoiled):
-    """See README.md, as for the other libraries."""
-    if spoiled and kwargs.get("depth") == 0:
-        return case.WITHOUT_LAYERS
-    if kwargs.get("local_attn_window_size", 1) < 1:
-        return "a window size below 1, where no layer has windows"
-    return None
-
-
-def deviation_of_call(kwargs, call):
-    if call and call.note and kwargs.get("depth") == 0:
-        return case.WITHOUT_LAYERS
-    if call and call.note == LONG_MASK and kwargs.get("linformer_settings"):
-        return "a mask of another length than its sequence, where no layer reads it"
-    if call and "context" not in call.inputs and kwargs.get("context_linformer_settings"):
-        return "no context for layers with context_linformer_settings, which then read x"
-    return None
-
-
 def linformer_softmaxes(model):
     return [m.dropout for m in model.modules() if isinstance(m, linformer.LinformerSelfAttention)]
 
@@ -75,7 +56,13 @@ class TransformerCase(TorchCase):
         return model, in_python(self.kwargs)
 
     def deviation(self, call):
-        return deviation_of_arguments(self.kwargs, self.spoiled) or deviation_of_call(self.kwargs, call)
+        if self.kwargs.get("local_attn_window_size", 1) < 1:
+            return "a window size below 1, where no layer has windows"
+        if call.note == LONG_MASK and self.kwargs.get("linformer_settings"):
+            return "a mask of another length than its sequence, where no layer reads it"
+        if "context" not in call.inputs and self.kwargs.get("context_linformer_settings"):
+            return "no context for layers with context_linformer_settings, which then read x"
+        return super().deviation(call)
 
 
 class Pair(torch.nn.Module):
@@ -111,9 +98,8 @@ class PairCase(TorchCase):
         with Watched(linformer_softmaxes(model.dec), lambda p: attentions.append(p[:, :, :inputs["tgt"].shape[1]])):
             return dec(inputs["tgt"], **routed)
 
-    def deviation(self, call):
-        return (deviation_of_arguments(self.kwargs.get("enc") or {}, self.spoiled)
-                or deviation_of_arguments(self.kwargs.get("dec") or {}, self.spoiled))
+    def sides(self):
+        return [kwargs for kwargs in self.kwargs.values() if isinstance(kwargs, dict)]
 
 
 # ---- Arguments

@@ -42,10 +42,9 @@ class MultiheadCase(TorchCase):
         return None
 
     def deviation(self, call):
-        """See README.md, as for the other libraries."""
-        if call and call.note == BATCHES:
+        if call.note == BATCHES:
             return "queries of another batch than the keys, which only the layout of the memory makes possible"
-        return None
+        return super().deviation(call)
 
 
 BATCHES = "another batch of queries than of keys"

@@ -20,15 +20,6 @@ class LinformerCase(TorchCase):
         with Watched(softmaxes, attentions.append):
             return model(**inputs)
 
-    def deviation(self, call):
-        """See README.md, as for the other libraries."""
-        depth = self.kwargs.get("depth", 1)
-        if depth < 0:
-            return case.NEGATIVE_DEPTH
-        if depth == 0 and (self.spoiled or call.note):
-            return case.WITHOUT_LAYERS
-        return None
-
 
 def attention_kwargs(rng):
     heads = rng.choice([1, 2, 3, 4, 8])

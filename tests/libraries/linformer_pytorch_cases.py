@@ -14,6 +14,7 @@ from case import Call, chance
 from torch_case import TorchCase, Watched
 
 PACKAGE = "linformer_pytorch"
+SIDES = ("enc_", "dec_")  # prefixes of LinformerEncDec's arguments
 LATE_MASKS = ("input_mask", "embeddings_mask")
 
 
@@ -70,21 +71,18 @@ class PytorchCase(TorchCase):
 
     def names(self, argument, message):
         side, inner = argument[:4], argument[4:]
-        return argument in message or (side in ("enc_", "dec_") and f"{side}*" in message and inner in message)
+        return argument in message or (side in SIDES and f"{side}*" in message and inner in message)
+
+    def sides(self):
+        if not self.architecture.endswith("EncDec"):
+            return [self.kwargs]
+        return [{name[4:]: value for name, value in self.kwargs.items() if name.startswith(side)} for side in SIDES]
 
     def deviation(self, call):
-        """See README.md, as for the other libraries."""
-        for depth in (self.kwargs.get("depth", 1), self.kwargs.get("dec_depth", 1)):
-            if depth < 0:
-                return case.NEGATIVE_DEPTH
-            if depth == 0 and (self.spoiled or call.note):
-                return case.WITHOUT_LAYERS
-        if any(self.kwargs[name] == 0 for name in self.spoiled):
-            return case.ZERO_SIZE
-        for side in ("", "enc_", "dec_"):
-            if self.kwargs.get(f"{side}full_attention") and self.kwargs.get(f"{side}method") == "convolution":
+        for kwargs in self.sides():
+            if kwargs.get("full_attention") and kwargs.get("method") == "convolution":
                 return "a convolution of width 0, which full_attention does not run"
-        return None
+        return super().deviation(call)
 
 
 @dataclasses.dataclass

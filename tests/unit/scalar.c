@@ -187,7 +187,7 @@ static double mask_score(const struct scalar *scalar, const struct plan_step *st
     int64_t columns = scalar->batch->items[item].inputs[step->mask].columns;
     int64_t length = scalar->batch->items[item].inputs[step->mask].length;
     int64_t mask = scalar->batch->items[item].inputs[step->mask].n_masks ? head : 0;
-    int64_t place = (mask * length + position) * columns + key;
+    int64_t place = (mask * length + (length == 1 ? 0 : position)) * columns + key;
     if (scalar->batch->items[item].inputs[step->mask].floats)
         return ((const float *)data)[place];
     return (((const uint8_t *)data)[place] != 0) == step->masked_byte ? (double)step->masked_score : 0;

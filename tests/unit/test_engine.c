@@ -247,7 +247,7 @@ static void items(void **state)
     item.inputs[0].data = rows;
     assert_bad_item(model, &item, "\"x\" is empty");
     item.inputs[0].length = 7;
-    assert_bad_item(model, &item, "\"context\" has 7 rows; the model takes at most 6");
+    assert_bad_item(model, &item, "\"context\", for which \"x\" stands, has 7 rows; the model takes at most 6");
     item.inputs[1].data = rows;
     item.inputs[1].length = 2;
     assert_int_equal(model_check(model, &item, &error), 0);

@@ -70,6 +70,10 @@ static void keys_without_projection_are_as_many_as_values(void **state)
     must(model_check(loaded.model, &item, &error), &error);
     give_mask(&item, 5, 8);
     assert_refused(&loaded, &item, "\"attention_mask\" has 5 rows of 8", "of 9");
+    give_mask(&item, 1, 9);
+    must(model_check(loaded.model, &item, &error), &error);
+    give_mask(&item, 2, 9);
+    assert_refused(&loaded, &item, "\"attention_mask\" has 2 rows of 9", "expected 5");
     give_mask(&item, 5, 9);
     give(&item, KEY, 8);
     assert_refused(&loaded, &item, "\"key\" has 8 rows", "as many as \"value\"");

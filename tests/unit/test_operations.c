@@ -85,6 +85,8 @@ static void random_attention_mask(const struct plan *plan, struct engine_item *i
     const struct model_input *input = &plan->inputs[index].input;
     int64_t width = padder_width(plan, item, input->like), length = padder_length(plan, item, input->like) / width;
     int64_t columns = input->columns ? input->columns : padder_length(plan, item, input->columns_like);
+    if (input->takes_one_row && random_next() % 2)
+        length = 1;
     int64_t masks = input->n_masks && random_next() % 2 ? input->n_masks * width : 0;
     int64_t elements = (masks ? masks : 1) * length * columns;
     bool floats = input->takes_floats && random_next() % 2;
@@ -544,7 +546,8 @@ static void check_masked_attention(int64_t k, int64_t dim_head, int64_t dim_valu
     const struct shape shapes[] = {{"q", 3 * dim_head, 20}, {"v", 3 * dim_value, 20}, {"e", 60, k}};
     struct plan_builder *builder = begin(&bench, shapes, k ? 3 : 2);
     int x = plan_input_rows(builder, "x", 20, 60, PLAN_NONE);
-    struct model_input mask = {.name = "mask", .kind = INPUT_ATTENTION_MASK, .columns = k, .takes_floats = true};
+    struct model_input mask = {
+        .name = "mask", .kind = INPUT_ATTENTION_MASK, .columns = k, .takes_floats = true, .takes_one_row = true};
     struct plan_attention attention = {.heads = 3, .kv_heads = 3, .scale = 0.1f, .masked = true};
     attention.masked_score = masked_score;
     attention.mask = plan_input_beside(builder, mask, x);
