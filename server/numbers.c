@@ -197,23 +197,47 @@ static double power_of_ten(int exponent)
     return powers[exponent];
 }
 
-/* digits / 10^places, correctly rounded, for places of 1 to 19: an integer quotient of 63 or 64 bits, whose last bit is
- * set when it has a remainder, is rounded as the real number is. */
+/* 2^exponent, of a normal double. */
+static double power_of_two(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double power;
+
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+/* digits / 10^places, correctly rounded, for digits > 0 and places of 1 to 19: an integer quotient of 63 or 64 bits,
+ * whose last bit is set when it has a remainder, is rounded as the real number is. */
 static double divide(uint64_t digits, int places)
 {
-    uint64_t divisor = 1, quotient;
-    int shift, divisor_shift;
-    unsigned __int128 dividend;
+    static const uint64_t powers[] = {1,
+                                      10,
+                                      100,
+                                      1000,
+                                      10000,
+                                      100000,
+                                      1000000,
+                                      10000000,
+                                      100000000,
+                                      1000000000,
+                                      10000000000,
+                                      100000000000,
+                                      1000000000000,
+                                      10000000000000,
+                                      100000000000000,
+                                      1000000000000000,
+                                      10000000000000000,
+                                      100000000000000000,
+                                      1000000000000000000,
+                                      UINT64_C(10000000000000000000)};
+    int shift = __builtin_clzll(digits), divisor_shift = __builtin_clzll(powers[places]);
+    uint64_t divisor = powers[places] << divisor_shift;
+    unsigned __int128 dividend = (unsigned __int128)(digits << shift) << 63;
+    uint64_t quotient = (uint64_t)(dividend / divisor);
 
-    for (int i = 0; i < places; i++)
-        divisor *= 10;
-    shift = __builtin_clzll(digits);
-    divisor_shift = __builtin_clzll(divisor);
-    divisor <<= divisor_shift;
-    dividend = (unsigned __int128)(digits << shift) << 63;
-    quotient = (uint64_t)(dividend / divisor);
     quotient |= (unsigned __int128)quotient * divisor != dividend;
-    return ldexp((double)quotient, divisor_shift - shift - 63);
+    return (double)quotient * power_of_two(divisor_shift - shift - 63);
 }
 
 /* strtod wants an end. */
