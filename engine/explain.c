@@ -9,7 +9,7 @@
 static int64_t step_bytes(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     const int values[] = {step->x, step->y, step->z, step->keys, step->values};
-    const int weights[] = {step->weight, step->bias, step->tail};
+    const int weights[] = {step->weight, step->bias, step->tail, step->second_weight, step->second_bias};
     int64_t elements = 0;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         if (values[i] != PLAN_NONE)
@@ -59,9 +59,17 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
         fprintf(out, " mask %s", plan->inputs[step->mask].input.name);
     if (step->activation != ACTIVATION_NONE)
         fprintf(out, ", %s", step->activation == ACTIVATION_GELU ? "gelu" : "relu");
+    if (step->gated)
+        fprintf(out, ", gated");
+    if (step->second_weight != PLAN_NONE)
+        fprintf(out, ", %s (%" PRId64 ", %" PRId64 ")", plan->weights[step->second_weight].name,
+                plan->weights[step->second_weight].rows, plan->weights[step->second_weight].columns);
+    if (step->second_bias != PLAN_NONE)
+        fprintf(out, " + %s", plan->weights[step->second_bias].name);
     if (step->groups > 1)
         fprintf(out, " groups %" PRId64, step->groups);
-    print_value(plan, step->operation == OP_LINEAR ? "+ residual" : "z", step->z, rows, out);
+    print_value(plan, step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD ? "+ residual" : "z", step->z,
+                rows, out);
     print_value(plan, "->", step->y, rows, out);
     if (step->only.axis != PLAN_NONE && step->only.most == INT64_MAX)
         fprintf(out, ", items of at least %" PRId64 " rows", step->only.least);

@@ -13,6 +13,7 @@ static const char *const operation_names[OP_COUNT] = {
     [OP_ADD_POSITIONS] = "add_positions",
     [OP_LAYER_NORM] = "layer_norm",
     [OP_LINEAR] = "linear",
+    [OP_FEED_FORWARD] = "feed_forward",
     [OP_ACTIVATE] = "activate",
     [OP_ADD] = "add",
     [OP_MASK_ROWS] = "mask_rows",
@@ -108,7 +109,7 @@ static void drop_unread_weights(struct plan *plan)
     for (int w = 0; w < plan->n_weights; w++) {
         bool read = false;
         for (int i = 0; i < plan->n_steps && !read; i++)
-            read = plan->steps[i].weight == w || plan->steps[i].bias == w || plan->steps[i].tail == w;
+            read = plan_reads_weight(&plan->steps[i], w);
         if (!read) {
             free(plan->weights[w].data);
             plan->weights[w].data = NULL;
@@ -123,6 +124,7 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
     if (!builder->failed && !builder->as_built) {
         plan_fuse(builder->plan);
         plan_reassociate(builder);
+        plan_block(builder);
     }
     if (!builder->failed)
         drop_unread_weights(builder->plan);

@@ -29,10 +29,12 @@ enum operation {
     OP_ADD_POSITIONS, /* y[r] = x[r] + (A[p / period] + B[p mod period])  A, B (…, d); without B: + A[p] */
     OP_LAYER_NORM,    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b       g, b (d); x (r, groups*d), each
                          group of d columns for itself */
-    OP_LINEAR,    /* y[r] = activation(x[r] Wᵀ + b) + z[r]      W (out, in), b (out) or none; z (r, out) or none */
-    OP_ACTIVATE,  /* y = activation(x): gelu is x Φ(x), Φ by the exact erf */
-    OP_ADD,       /* y = scale * (x + z) */
-    OP_MASK_ROWS, /* y[r] = x[r] where m[r], else 0                               m ids (r, 1), 0 or not */
+    OP_LINEAR,       /* y[r] = activation(x[r] Wᵀ + b) + z[r]      W (out, in), b (out) or none; z (r, out) or none */
+    OP_FEED_FORWARD, /* y[r] = h[r] Uᵀ + c + z[r], h[r] = activation(x[r] Wᵀ + b)   W (hidden, in), U (out, hidden);
+                        gated: h[r, i] = activation(g[r, i]) * g[r, hidden + i], g[r] = x[r] Wᵀ + b, W (2*hidden, in) */
+    OP_ACTIVATE,     /* y = activation(x): gelu is x Φ(x), Φ by the exact erf */
+    OP_ADD,          /* y = scale * (x + z) */
+    OP_MASK_ROWS,    /* y[r] = x[r] where m[r], else 0                               m ids (r, 1), 0 or not */
     OP_ADD_SINUSOIDS,     /* y[r] = x[r] + (sin(p f), cos(p f))                    f (d / 2); products p f in float */
     OP_PROJECT_SEQUENCE,  /* y_b = E[:n_b]ᵀ x_b + e   E (n, k) or its transpose; x ragged (n_b, d); y fixed (k, d) an
                              item;  with several groups each has its own E and e for d / groups columns. Further
@@ -106,13 +108,15 @@ struct plan_selection {
 struct plan_step {
     enum operation operation;
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
-    int x, y,
-        z; /* values; z: OP_ADD's and OP_CONCATENATE's second, OP_LINEAR's residual, a mask; PLAN_NONE where none */
-    int keys, values; /* of the attends */
-    int weight, bias; /* W, T, E, A, V or g; b, B, e, K */
-    int tail;         /* a weight: t of OP_PROJECT_CALL */
-    int mask;         /* of OP_ATTEND, OP_ATTEND_CALL: an input (not a value) that an item may give */
-    bool masked_byte; /* where a byte of the mask is this, M is masked_score, else 0 */
+    int x, y, z; /* values; z: OP_ADD's and OP_CONCATENATE's second, OP_LINEAR's and OP_FEED_FORWARD's residual, a mask;
+                    PLAN_NONE where none */
+    int keys, values;               /* of the attends */
+    int weight, bias;               /* W, T, E, A, V or g; b, B, e, K */
+    int tail;                       /* a weight: t of OP_PROJECT_CALL */
+    int second_weight, second_bias; /* U and c of OP_FEED_FORWARD */
+    bool gated;                     /* OP_FEED_FORWARD */
+    int mask;                       /* of OP_ATTEND, OP_ATTEND_CALL: an input (not a value) that an item may give */
+    bool masked_byte;               /* where a byte of the mask is this, M is masked_score, else 0 */
     float masked_score;
     enum activation activation;
     float scale;             /* OP_ATTEND, OP_ATTEND_CALL, OP_ADD */
@@ -323,6 +327,12 @@ const char *operation_name(enum operation operation);
 
 /* Rows of a value in a batch with `rows` rows in every ragged axis and `items` items. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items);
+
+static inline bool plan_reads_weight(const struct plan_step *step, int weight)
+{
+    return step->weight == weight || step->bias == weight || step->tail == weight || step->second_weight == weight ||
+           step->second_bias == weight;
+}
 
 /* Floating point operations of a step for one item of `rows` rows; a multiplication and an addition are two. */
 int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows);

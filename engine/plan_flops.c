@@ -10,6 +10,11 @@ int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, i
     switch (step->operation) {
     case OP_LINEAR:
         return 2 * x_rows * x->columns * plan->weights[step->weight].rows;
+    case OP_FEED_FORWARD: {
+        const struct plan_weight *first = &plan->weights[step->weight], *second = &plan->weights[step->second_weight];
+        int64_t gate = step->gated ? (step->activation == ACTIVATION_GELU ? 31 : 2) * second->columns : 0;
+        return x_rows * (2 * first->rows * first->columns + gate + 2 * second->rows * second->columns);
+    }
     case OP_GIVE_OUTPUT:
         return step->weight == PLAN_NONE ? 0 : 2 * x_rows * x->columns * plan->weights[step->weight].rows;
     case OP_PROJECT_SEQUENCE:

@@ -26,6 +26,8 @@ static const struct plan_step no_step = {
     .weight = PLAN_NONE,
     .bias = PLAN_NONE,
     .tail = PLAN_NONE,
+    .second_weight = PLAN_NONE,
+    .second_bias = PLAN_NONE,
     .mask = PLAN_NONE,
     .only = {.axis = PLAN_NONE},
 };

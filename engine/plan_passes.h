@@ -11,6 +11,9 @@ void plan_fuse(struct plan *plan);
 /* Eᵀ(x Wᵀ) = (Eᵀx) Wᵀ: lets each item take the cheaper order, by its own rows. */
 void plan_reassociate(struct plan_builder *builder);
 
+/* Takes rows through two linear steps at once where nobody else reads what lies between. */
+void plan_block(struct plan_builder *builder);
+
 /* Gives every value its lifetime and its place in the arena, for the largest batch. -1: the sizes overflow, or memory
  * ran out; `error` says so. */
 int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, struct error *error);

@@ -128,46 +128,51 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     return 0;
 }
 
-/* The weight of a product that linear tiles compute; PLAN_NONE: the step has none. */
-static int tiled_weight(const struct plan_step *step)
+/* Whether linear tiles multiply by the weight in this step. */
+static bool is_tiled(const struct plan_step *step, int weight)
 {
-    return step->operation == OP_LINEAR || step->operation == OP_GIVE_OUTPUT ? step->weight : PLAN_NONE;
+    bool first =
+        step->operation == OP_LINEAR || step->operation == OP_GIVE_OUTPUT || step->operation == OP_FEED_FORWARD;
+    return step->second_weight == weight || (first && step->weight == weight);
 }
 
-static bool read_otherwise(const struct plan *plan, int weight)
+static bool is_read_otherwise(const struct plan_step *step, int weight)
 {
-    for (int i = 0; i < plan->n_steps; i++) {
-        const struct plan_step *step = &plan->steps[i];
-        if (step->bias == weight || step->tail == weight || (step->weight == weight && tiled_weight(step) != weight))
-            return true;
+    return step->bias == weight || step->tail == weight || step->second_bias == weight ||
+           (step->weight == weight && !is_tiled(step, weight));
+}
+
+/* Takes a weight from the plan; what steps read otherwise as well stays there, too. */
+static int take_weight(struct backend_model *model, struct plan_weight *weight, bool copied,
+                       struct product_weight **packed, struct error *error)
+{
+    float *data = weight->data;
+    if (copied) {
+        size_t bytes = (size_t)(weight->rows * weight->columns) * sizeof *data;
+        data = malloc(bytes);
+        if (!data)
+            return error_set(error, "out of memory while preparing a model");
+        memcpy(data, weight->data, bytes);
+    } else {
+        weight->data = NULL;
     }
-    return false;
+    return products_take_weight(&model->backend->products, weight->rows, weight->columns, data, packed, error);
 }
 
-/* Takes the weights of linear steps from the plan; what other steps read as well stays there, too. */
+/* Takes the weights of linear tiles. */
 static int take_weights(struct backend_model *model, struct plan *plan, struct error *error)
 {
     model->packed = calloc((size_t)plan->n_weights + 1, sizeof *model->packed);
     if (!model->packed)
         return error_set(error, "out of memory while preparing a model");
     model->run.packed = model->packed;
-    for (int i = 0; i < plan->n_steps; i++) {
-        int w = tiled_weight(&plan->steps[i]);
-        if (w == PLAN_NONE || model->packed[w])
-            continue;
-        struct plan_weight *weight = &plan->weights[w];
-        float *data = weight->data;
-        if (read_otherwise(plan, w)) {
-            size_t bytes = (size_t)(weight->rows * weight->columns) * sizeof *data;
-            data = malloc(bytes);
-            if (!data)
-                return error_set(error, "out of memory while preparing a model");
-            memcpy(data, weight->data, bytes);
-        } else {
-            weight->data = NULL;
+    for (int w = 0; w < plan->n_weights; w++) {
+        bool tiled = false, otherwise = false;
+        for (int i = 0; i < plan->n_steps; i++) {
+            tiled |= is_tiled(&plan->steps[i], w);
+            otherwise |= is_read_otherwise(&plan->steps[i], w);
         }
-        if (products_take_weight(&model->backend->products, weight->rows, weight->columns, data, &model->packed[w],
-                                 error) != 0)
+        if (tiled && take_weight(model, &plan->weights[w], otherwise, &model->packed[w], error) != 0)
             return -1;
     }
     return 0;

@@ -40,11 +40,10 @@ static bool is_masked(const struct sequence *s, int64_t row)
 /* powers[j] = exp(key - maxima), 0 for masked rows. */
 static void load_powers(const struct sequence *s, int64_t first, int64_t rows)
 {
-    for (int64_t j = 0; j < rows; j++) {
-        const float *key = s->keys + (first + j) * s->key_stride;
-        for (int64_t i = 0; i < s->d; i++)
-            s->powers[j * s->d + i] = is_masked(s, first + j) ? 0 : expf(key[i] - s->maxima[i]);
-    }
+    s->run->vector->exp_rows(rows, s->d, s->keys + first * s->key_stride, s->key_stride, s->maxima, s->powers);
+    for (int64_t j = 0; s->mask && j < rows; j++)
+        if (is_masked(s, first + j))
+            memset(s->powers + j * s->d, 0, (size_t)s->d * sizeof *s->powers);
 }
 
 /* context += powersᵀ values, sums += powers: a block's own sums first, so that long chains lose no digits. */
@@ -64,9 +63,7 @@ static void add_block(const struct sequence *s, int64_t first, int64_t rows)
                                         });
     s->run->vector->add(s->d * s->d, s->context, s->partial, 1.0f, s->context);
     memset(s->block_sums, 0, (size_t)s->d * sizeof *s->block_sums);
-    for (int64_t j = 0; j < rows; j++)
-        for (int64_t i = 0; i < s->d; i++)
-            s->block_sums[i] += s->powers[j * s->d + i];
+    s->run->vector->sum_rows(rows, s->d, s->powers, s->d, s->block_sums);
     s->run->vector->add(s->d, s->sums, s->block_sums, 1.0f, s->sums);
 }
 
@@ -99,15 +96,23 @@ static void read_context(const struct sequence *s, int64_t first, int64_t rows)
                                         });
 }
 
+/* maxima = those of the keys; a run of rows that no mask interrupts at a time. */
+static void raise_maxima(const struct sequence *s)
+{
+    for (int64_t first = 0, end; first < s->key_rows; first = end + 1) {
+        for (end = first; end < s->key_rows && !is_masked(s, end);)
+            end++;
+        s->run->vector->maximum_rows(end - first, s->d, s->keys + first * s->key_stride, s->key_stride, s->maxima);
+    }
+}
+
 /* The softmax over the sequence is taken apart: exp with the maximum off, and division by the sum at the end. A
  * sequence with all rows masked has sum 0, and gives 0. */
 static void attend_all(const struct sequence *s)
 {
     for (int64_t i = 0; i < s->d; i++)
         s->maxima[i] = -INFINITY;
-    for (int64_t j = 0; j < s->key_rows; j++)
-        for (int64_t i = 0; i < s->d && !is_masked(s, j); i++)
-            s->maxima[i] = fmaxf(s->maxima[i], s->keys[j * s->key_stride + i]);
+    raise_maxima(s);
     for (int64_t first = 0; first < s->key_rows; first += BLOCK_ROWS) {
         int64_t rows = least(BLOCK_ROWS, s->key_rows - first);
         load_powers(s, first, rows);

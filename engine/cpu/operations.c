@@ -3,6 +3,7 @@
  * that write results. */
 #include "engine/cpu/operations.h"
 #include "engine/cpu/calls.h"
+#include "engine/cpu/feed_forward.h"
 #include "engine/cpu/give.h"
 #include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attention.h"
@@ -272,44 +273,99 @@ static void place_attention(const struct cpu_run *run, const struct plan_step *s
         attend->weights = all + (head * own + first) * (attend->k + attend->zero_keys);
 }
 
+/* Which task is the `task`-th: heads that read the same keys, of blocks of the same item, follow each other. */
+static const struct row_block *attend_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
+{
+    const struct row_block *block = &layout->blocks[task / heads];
+    int64_t start = layout->starts[block->item], rows = layout->starts[block->item + 1] - start;
+    int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* blocks of the item */
+    int64_t first = task / heads - before, blocks = tasks_for(rows, PADDER_BLOCK_ROWS);
+    int64_t in_item = task - first * heads;
+    *head = in_item / blocks;
+    return &layout->blocks[first + in_item % blocks];
+}
+
+/* An attention step with its pointers, and one thread's scratch. */
+struct attention {
+    const struct cpu_run *run;
+    const struct plan_step *step;
+    const struct layout *layout, *keys_layout;
+    int64_t dim_head, dim_value;
+    float *packed; /* keys and values of packed_item's head packed_head; -1: of none */
+    int64_t packed_item, packed_head;
+};
+
+static void pack_keys(struct attention *a, int64_t item, int64_t head)
+{
+    int64_t key_columns = columns_of(a->run, a->step->keys), value_columns = columns_of(a->run, a->step->values);
+    int64_t first = a->keys_layout->starts[item];
+    if (a->packed_item == item && a->packed_head == head)
+        return;
+    a->packed_item = item;
+    a->packed_head = head;
+    a->run->vector->pack_keys(
+        &(struct vector_keys){
+            .k = a->keys_layout->starts[item + 1] - first,
+            .dim_head = a->dim_head,
+            .dim_value = a->dim_value,
+            .keys = floats_of(a->run, a->step->keys) + first * key_columns + head * a->dim_head,
+            .key_stride = key_columns,
+            .values = floats_of(a->run, a->step->values) + first * value_columns + head * a->dim_value,
+            .value_stride = value_columns,
+        },
+        a->packed);
+}
+
+static void attend_block(struct attention *a, const struct row_block *block, int64_t head)
+{
+    const struct plan_step *step = a->step;
+    int64_t k = a->keys_layout->starts[block->item + 1] - a->keys_layout->starts[block->item];
+    int64_t position = block->first - a->layout->starts[block->item];
+    int64_t query_columns = columns_of(a->run, step->x), out_columns = columns_of(a->run, step->y);
+    pack_keys(a, block->item, head * step->kv_heads / step->heads);
+    struct vector_attend attend_block = {
+        .rows = block->rows,
+        .k = k,
+        .dim_head = a->dim_head,
+        .dim_value = a->dim_value,
+        .queries = floats_of(a->run, step->x) + block->first * query_columns + head * a->dim_head,
+        .query_stride = query_columns,
+        .packed = a->packed,
+        .scale = step->scale,
+        .mask = cpu_attention_mask(&a->run->batch->items[block->item], step, k, 0, position),
+        .causal = step->causal,
+        .first_position = position,
+        .zero_keys = step->key_room > k ? step->key_room - k : 0,
+        .out = floats_of(a->run, step->y) + block->first * out_columns + head * a->dim_value,
+        .out_stride = out_columns,
+        .scratch = a->packed + vector_packed_keys(k, a->dim_head, a->dim_value),
+    };
+    place_attention(a->run, step, block, head, &attend_block);
+    a->run->vector->attend(&attend_block);
+}
+
 static void attend(const struct cpu_run *run, const struct plan_step *step)
 {
-    const struct layout *layout = layout_of(run, step->x), *keys_layout = layout_of(run, step->keys);
-    const float *queries = floats_of(run, step->x), *keys = floats_of(run, step->keys);
-    const float *values = floats_of(run, step->values);
-    float *out = floats_of(run, step->y);
-    int64_t query_columns = columns_of(run, step->x), key_columns = columns_of(run, step->keys);
-    int64_t value_columns = columns_of(run, step->values), out_columns = columns_of(run, step->y);
-    int64_t dim_head = query_columns / step->heads, dim_value = out_columns / step->heads;
+    const struct layout *layout = layout_of(run, step->x);
     int64_t tasks = layout->n_blocks * step->heads;
-#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
-    for (int64_t t = 0; t < tasks; t++) {
-        const struct row_block *block = &layout->blocks[t / step->heads];
-        int64_t head = t % step->heads, kv_head = head * step->kv_heads / step->heads;
-        int64_t key = keys_layout->starts[block->item], k = keys_layout->starts[block->item + 1] - key;
-        int64_t position = block->first - layout->starts[block->item];
-        struct vector_attend attend_block = {
-            .rows = block->rows,
-            .k = k,
-            .dim_head = dim_head,
-            .dim_value = dim_value,
-            .queries = queries + block->first * query_columns + head * dim_head,
-            .query_stride = query_columns,
-            .keys = keys + key * key_columns + kv_head * dim_head,
-            .key_stride = key_columns,
-            .values = values + key * value_columns + kv_head * dim_value,
-            .value_stride = value_columns,
-            .scale = step->scale,
-            .mask = cpu_attention_mask(&run->batch->items[block->item], step, k, 0, position),
-            .causal = step->causal,
-            .first_position = position,
-            .zero_keys = step->key_room > k ? step->key_room - k : 0,
-            .out = out + block->first * out_columns + head * dim_value,
-            .out_stride = out_columns,
-            .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
+#pragma omp parallel num_threads(threads_for(run, tasks))
+    {
+        struct attention attention = {
+            .run = run,
+            .step = step,
+            .layout = layout,
+            .keys_layout = layout_of(run, step->keys),
+            .dim_head = columns_of(run, step->x) / step->heads,
+            .dim_value = columns_of(run, step->y) / step->heads,
+            .packed = run->scratch + omp_get_thread_num() * run->scratch_floats,
+            .packed_item = -1,
         };
-        place_attention(run, step, block, head, &attend_block);
-        run->vector->attend(&attend_block);
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < tasks; t++) {
+            int64_t head;
+            const struct row_block *block = attend_task(layout, step->heads, t, &head);
+            attend_block(&attention, block, head);
+        }
     }
 }
 
@@ -386,6 +442,7 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_ADD_POSITIONS] = add_positions,
     [OP_LAYER_NORM] = layer_norm,
     [OP_LINEAR] = cpu_linear,
+    [OP_FEED_FORWARD] = cpu_feed_forward,
     [OP_ACTIVATE] = activate,
     [OP_MASK_ROWS] = mask_rows,
     [OP_ADD_SINUSOIDS] = add_sinusoids,
@@ -412,6 +469,8 @@ int64_t cpu_thread_scratch(const struct products *products, const struct plan *p
 {
     if (step->operation == OP_LINEAR || (step->operation == OP_GIVE_OUTPUT && step->weight != PLAN_NONE))
         return cpu_linear_scratch(products, plan, step->weight);
+    if (step->operation == OP_FEED_FORWARD)
+        return cpu_feed_forward_scratch(products, plan, step);
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
     if (step->operation == OP_LINEAR_ATTEND)
@@ -425,9 +484,10 @@ int64_t cpu_thread_scratch(const struct products *products, const struct plan *p
     if (step->operation != OP_ATTEND)
         return 0;
     const struct plan_axis *keys = &plan->axes[plan->values[step->keys].axis];
-    return vector_attend_scratch(keys->input == PLAN_NONE ? keys->rows_per_item : plan->max_rows,
-                                 plan->values[step->x].columns / step->heads,
-                                 plan->values[step->y].columns / step->heads);
+    int64_t dim_head = plan->values[step->x].columns / step->heads;
+    int64_t dim_value = plan->values[step->y].columns / step->heads;
+    return vector_packed_keys(keys->input == PLAN_NONE ? keys->rows_per_item : plan->max_rows, dim_head, dim_value) +
+           vector_attend_scratch(dim_head, dim_value);
 }
 
 int64_t cpu_shared_scratch(const struct plan *plan, const struct plan_step *step)

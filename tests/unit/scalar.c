@@ -69,13 +69,32 @@ static double activation_of(enum activation activation, double x)
     return activation == ACTIVATION_RELU ? fmax(x, 0) : x;
 }
 
+static double weighted_sum(const struct scalar *scalar, int weight, int bias, int64_t column, const double *x)
+{
+    double sum = bias == PLAN_NONE ? 0 : weight_at(scalar, bias, 0, column);
+    for (int64_t i = 0; i < scalar->plan->weights[weight].columns; i++)
+        sum += x[i] * weight_at(scalar, weight, column, i);
+    return sum;
+}
+
 static double linear_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t depth = columns_of(scalar, step->x);
-    double sum = step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, 0, column);
-    for (int64_t i = 0; i < depth; i++)
-        sum += scalar->values[step->x][row * depth + i] * weight_at(scalar, step->weight, column, i);
-    return activation_of(step->activation, sum);
+    const double *x = scalar->values[step->x] + row * columns_of(scalar, step->x);
+    return activation_of(step->activation, weighted_sum(scalar, step->weight, step->bias, column, x));
+}
+
+static double feed_forward_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    const double *x = scalar->values[step->x] + row * columns_of(scalar, step->x);
+    int64_t hidden = scalar->plan->weights[step->second_weight].columns;
+    double *h = calloc((size_t)hidden, sizeof *h);
+    for (int64_t i = 0; i < hidden; i++) {
+        h[i] = activation_of(step->activation, weighted_sum(scalar, step->weight, step->bias, i, x));
+        h[i] *= step->gated ? weighted_sum(scalar, step->weight, step->bias, hidden + i, x) : 1;
+    }
+    double y = weighted_sum(scalar, step->second_weight, step->second_bias, column, h);
+    free(h);
+    return y;
 }
 
 static double layer_norm_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -458,7 +477,7 @@ static double cut_at(const struct scalar *scalar, const struct plan_step *step, 
 static double value_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t place = row * columns_of(scalar, step->y) + column;
-    bool adds = step->operation == OP_LINEAR || step->operation == OP_ADD;
+    bool adds = step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD || step->operation == OP_ADD;
     double residual = adds && step->z != PLAN_NONE ? scalar->values[step->z][place] : 0;
     switch (step->operation) {
     case OP_EMBED:
@@ -469,6 +488,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return layer_norm_at(scalar, step, row, column);
     case OP_LINEAR:
         return linear_at(scalar, step, row, column) + residual;
+    case OP_FEED_FORWARD:
+        return feed_forward_at(scalar, step, row, column) + residual;
     case OP_ACTIVATE:
         return activation_of(step->activation, scalar->values[step->x][place]);
     case OP_MASK_ROWS:

@@ -367,13 +367,16 @@ static void rewritten_plans_give_the_same(void **state)
     }
 }
 
-/* Of products with weights: epilogues count as nothing. */
+/* Of products with weights, and of gates between them: epilogues count as nothing. */
 static int64_t product_flops(const struct plan *plan, int64_t rows)
 {
     int64_t flops = 0;
-    for (int i = 0; i < plan->n_steps; i++)
-        if (plan->steps[i].operation == OP_LINEAR || plan->steps[i].operation == OP_PROJECT_SEQUENCE)
+    for (int i = 0; i < plan->n_steps; i++) {
+        enum operation operation = plan->steps[i].operation;
+        if (operation == OP_LINEAR || operation == OP_PROJECT_SEQUENCE || operation == OP_GATE ||
+            operation == OP_FEED_FORWARD)
             flops += plan_step_flops(plan, &plan->steps[i], rows);
+    }
     return flops;
 }
 

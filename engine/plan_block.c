@@ -1,0 +1,63 @@
+/* Feed-forward in blocks of rows: where a linear step's rows are read by another linear step alone, perhaps through a
+ * gate, one step takes a block of rows through both. What lies between, the widest value of a layer, then needs no
+ * place in the arena, and is still in a core's cache when it is read. */
+#include "engine/plan_builder.h"
+#include "engine/plan_passes.h"
+
+static bool is_linear(const struct plan_step *step)
+{
+    return step->operation == OP_LINEAR && step->only.axis == PLAN_NONE;
+}
+
+/* The linear step whose product step `reader` alone reads; PLAN_NONE: there is none. */
+static int first_linear(const struct plan *plan, int reader)
+{
+    int value = plan->steps[reader].x;
+    int linear = plan_count_readers(plan, value) == 1 ? plan_writer(plan, value) : PLAN_NONE;
+    return linear != PLAN_NONE && is_linear(&plan->steps[linear]) && plan->steps[linear].z == PLAN_NONE ? linear
+                                                                                                        : PLAN_NONE;
+}
+
+/* The gate whose rows step `reader` alone reads; PLAN_NONE: there is none. */
+static int gate_before(const struct plan *plan, int reader)
+{
+    int value = plan->steps[reader].x;
+    int gate = plan_count_readers(plan, value) == 1 ? plan_writer(plan, value) : PLAN_NONE;
+    return gate != PLAN_NONE && plan->steps[gate].operation == OP_GATE ? gate : PLAN_NONE;
+}
+
+/* Makes step `second` one with the linear step before it. False: there is none such. */
+static bool join(struct plan_builder *builder, int second)
+{
+    struct plan *plan = builder->plan;
+    int gate = gate_before(plan, second), first = first_linear(plan, gate == PLAN_NONE ? second : gate);
+    if (first == PLAN_NONE || plan->steps[second].activation != ACTIVATION_NONE ||
+        (gate != PLAN_NONE && plan->steps[first].activation != ACTIVATION_NONE))
+        return false;
+    const struct plan_step *inner = &plan->steps[first];
+    struct plan_step joined = plan->steps[second];
+    joined.operation = OP_FEED_FORWARD;
+    joined.x = inner->x;
+    joined.second_weight = joined.weight;
+    joined.second_bias = joined.bias;
+    joined.weight = inner->weight;
+    joined.bias = inner->bias;
+    joined.gated = gate != PLAN_NONE;
+    joined.activation = plan->steps[gate == PLAN_NONE ? first : gate].activation;
+    plan->steps[second] = joined;
+    struct plan_flops flops = {.row = plan_step_flops(plan, &joined, 1)};
+    plan_decide(builder, (struct plan_decision){.before = flops, .after = flops, .least_rows = 1},
+                "blocks of rows through %s and %s", plan->weights[joined.weight].name,
+                plan->weights[joined.second_weight].name);
+    if (gate != PLAN_NONE)
+        plan_remove_step(plan, gate);
+    plan_remove_step(plan, first);
+    return true;
+}
+
+void plan_block(struct plan_builder *builder)
+{
+    for (int i = 0; i < builder->plan->n_steps && !builder->failed; i++)
+        if (is_linear(&builder->plan->steps[i]) && join(builder, i))
+            i -= 1; /* at least one step before it went away */
+}
