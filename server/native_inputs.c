@@ -249,12 +249,23 @@ static int read_item(struct request *request, const struct native_inputs *inputs
                        json_kind(value));
 }
 
+int native_takes_sequences(struct request *request)
+{
+    if (request->info->inputs[0].layout != LAYOUT_IMAGE)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "model \"%s\" takes images, which this route has no key for: use /v2/models/%s/infer",
+                       request_model_name(request), request_model_name(request));
+}
+
 /* Whether the request fits the model: one input, of the kind that it takes. */
 static int check_kind(struct request *request, const struct native_inputs *inputs)
 {
     const struct model_info *info = request->info;
     const char *name = request_model_name(request);
 
+    if (native_takes_sequences(request))
+        return -1;
     for (int i = 1; i < info->n_inputs; i++) {
         if (!info->inputs[i].optional)
             return failure_set(&request->failure, FAILURE_INVALID,

@@ -262,7 +262,7 @@ int v2_tensor_raw(struct request *request, const struct model_input *input, stru
 
     for (int d = 2; d < wanted.rank; d++)
         row *= wanted.sizes[d];
-    if (input->layout == LAYOUT_CALL)
+    if (input->layout != LAYOUT_SEQUENCE)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "Inference-Header-Content-Length is 0, but bytes alone don't tell the shape of input \"%s\"",
                            input->name);

@@ -5,6 +5,7 @@
 #include "engine/cpu/calls.h"
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/give.h"
+#include "engine/cpu/images.h"
 #include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attention.h"
 #include "engine/cpu/local_attention.h"
@@ -437,6 +438,21 @@ static void cut_padding(const struct cpu_run *run, const struct plan_step *step)
                (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
 }
 
+static void append_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *first = layout_of(run, step->x), *second = layout_of(run, step->z);
+    const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        int64_t upper = (first->starts[b + 1] - first->starts[b]) * columns;
+        int64_t lower = (second->starts[b + 1] - second->starts[b]) * columns;
+        float *out = y + layout_of(run, step->y)->starts[b] * columns;
+        memcpy(out, x + first->starts[b] * columns, (size_t)upper * sizeof *y);
+        memcpy(out + upper, z + second->starts[b] * columns, (size_t)lower * sizeof *y);
+    }
+}
+
 cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_EMBED] = embed,
     [OP_ADD_POSITIONS] = add_positions,
@@ -457,12 +473,15 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_LINEAR_ATTEND] = cpu_linear_attend,
     [OP_LOCAL_ATTEND] = cpu_local_attend,
     [OP_CONCATENATE] = concatenate,
+    [OP_APPEND_ROWS] = append_rows,
+    [OP_CONVOLVE_IMAGE] = cpu_convolve_image,
     [OP_GATE] = gate,
     [OP_CUT_PADDING] = cut_padding,
     [OP_RETRIEVE] = cpu_retrieve,
     [OP_GIVE_HIDDEN] = cpu_give_hidden,
     [OP_GIVE_POOLED] = cpu_give_pooled,
     [OP_GIVE_OUTPUT] = cpu_give_output,
+    [OP_GIVE_IMAGE] = cpu_give_image,
 };
 
 int64_t cpu_thread_scratch(const struct products *products, const struct plan *plan, const struct plan_step *step)
@@ -473,6 +492,8 @@ int64_t cpu_thread_scratch(const struct products *products, const struct plan *p
         return cpu_feed_forward_scratch(products, plan, step);
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
+    if (step->operation == OP_CONVOLVE_IMAGE)
+        return cpu_convolve_image_scratch(products, plan, step);
     if (step->operation == OP_LINEAR_ATTEND)
         return cpu_linear_attend_scratch(plan, step);
     if (step->operation == OP_RETRIEVE)
