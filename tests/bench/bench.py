@@ -42,7 +42,7 @@ def parts():
     found = {"rates": run_programs("rates", [engine, "12", "1", "f32"], [engine, "12", "1", "bf16"]),
              "kernels": run_programs("kernels", [environment.program("vector")]),
              "engine": part_engine.run, "keras": part_engine.run_keras, "server": part_server.run,
-             "growth": part_growth.run,
+             "json": run_programs("json", [environment.program("text")]), "growth": part_growth.run,
              "load": run_programs("load", *([load / f"{script}.sh"] for script in ("embed", "logits", "mixed")))}
     for script in sorted(environment.FOLDER.glob("*.sh")):
         if not script.stem.startswith("test_"):
