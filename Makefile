@@ -183,6 +183,7 @@ bench: ## measures the engine, the daemon under load, and what the server costs 
 	@docker/packages.sh build test bench
 	@$(MAKE) --no-print-directory all $(call programs,$(BENCHES))
 	@$(BUILD)/tests/bench/engine
+	@$(BUILD)/tests/bench/text
 	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
 	@BUILD=$(BUILD) tests/bench/overhead.sh
 

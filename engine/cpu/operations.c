@@ -95,6 +95,7 @@ static void embed(const struct cpu_run *run, const struct plan_step *step)
     const float *table = weight_of(run, step->weight);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x);
+#pragma omp parallel for num_threads(threads_for(run, tasks_for(rows, ROWS_PER_TASK)))
     for (int64_t r = 0; r < rows; r++)
         memcpy(y + r * columns, table + ids[r] * columns, (size_t)columns * sizeof *y);
 }
@@ -149,17 +150,13 @@ static void add_sinusoids(const struct cpu_run *run, const struct plan_step *ste
     const struct layout *layout = layout_of(run, step->x);
     const float *x = floats_of(run, step->x), *frequencies = weight_of(run, step->weight);
     float *y = floats_of(run, step->y);
-    int64_t columns = columns_of(run, step->x), half = columns / 2;
+    int64_t columns = columns_of(run, step->x);
 #pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
             float position = (float)(r - layout->starts[block->item]);
-            for (int64_t i = 0; i < half; i++) {
-                float angle = position * frequencies[i];
-                y[r * columns + i] = sinf(angle) + x[r * columns + i];
-                y[r * columns + half + i] = cosf(angle) + x[r * columns + half + i];
-            }
+            run->vector->add_sinusoids(columns / 2, position, frequencies, x + r * columns, y + r * columns);
         }
     }
 }
@@ -210,9 +207,10 @@ static void concatenate(const struct cpu_run *run, const struct plan_step *step)
     const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
     float *y = floats_of(run, step->y);
     int64_t left = columns_of(run, step->x), right = columns_of(run, step->z), rows = rows_of(run, step->x);
-    for (int64_t r = 0; r < rows; r++, y += left + right) {
-        memcpy(y, x + r * left, (size_t)left * sizeof *y);
-        memcpy(y + left, z + r * right, (size_t)right * sizeof *y);
+#pragma omp parallel for num_threads(threads_for(run, tasks_for(rows, ROWS_PER_TASK)))
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(y + r * (left + right), x + r * left, (size_t)left * sizeof *y);
+        memcpy(y + r * (left + right) + left, z + r * right, (size_t)right * sizeof *y);
     }
 }
 

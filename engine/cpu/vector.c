@@ -29,6 +29,54 @@ INLINE vector gelu_of(vector x)
     return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f));
 }
 
+/* ---- Sines: angles are reduced in double precision, so that those of long sequences keep their digits ---- */
+
+#define LARGEST_ANGLE 4194304.0f /* beyond it the C library's sines are taken */
+
+typedef double doubles __attribute__((vector_size(8 * LANES)));
+typedef int64_t long_integers __attribute__((vector_size(8 * LANES)));
+
+/* angle = r + q π/2, |r| <= π/4. Adding 1.5 * 2^52 rounds to an integer and leaves it in the low bits. */
+INLINE vector reduce_angle(vector angle, integers *q)
+{
+    const double rounder = 6755399441055744.0;
+    doubles exact = __builtin_convertvector(angle, doubles), shifted = exact * 0.63661977236758134 + rounder;
+    *q = __builtin_convertvector((long_integers)shifted, integers);
+    return __builtin_convertvector(exact - (shifted - rounder) * 1.57079632679489662, vector);
+}
+
+/* Sine and cosine of |angle| <= LARGEST_ANGLE, 1.2e-7 off at most. The polynomials are those of Cephes' sinf, cosf. */
+INLINE void sine_and_cosine(vector angle, vector *sine, vector *cosine)
+{
+    integers q, swap;
+    vector r = reduce_angle(angle, &q), z = r * r;
+    vector s = ((z * -1.9515295891e-4f + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+    vector c =
+        ((z * 2.443315711809948e-5f - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
+    swap = (q & 1) != 0;
+    *sine = (vector)((((integers)c & swap) | ((integers)s & ~swap)) ^ (integers)((bits)(q & 2) << 30));
+    *cosine = (vector)((((integers)s & swap) | ((integers)c & ~swap)) ^ (integers)((bits)((q + 1) & 2) << 30));
+}
+
+static void add_sinusoids(int64_t half, float position, const float *frequencies, const float *x, float *y)
+{
+    int64_t i = 0;
+    for (; i + LANES <= half; i += LANES) {
+        vector sine, cosine, angle = position * load(frequencies + i);
+        vector size = largest_lane(larger((vector)((bits)angle & 0x7fffffff), all(0)));
+        if (size[0] > LARGEST_ANGLE)
+            break;
+        sine_and_cosine(angle, &sine, &cosine);
+        store(y + i, sine + load(x + i));
+        store(y + half + i, cosine + load(x + half + i));
+    }
+    for (; i < half; i++) {
+        float angle = position * frequencies[i];
+        y[i] = sinf(angle) + x[i];
+        y[half + i] = cosf(angle) + x[half + i];
+    }
+}
+
 /* ---- Rows ---- */
 
 /* A NaN stays one. */
@@ -223,6 +271,7 @@ const struct vector_functions VARIANT(vector) = {
     .finish_linear = finish_linear,
     .to_bf16 = to_bf16,
     .softmax = softmax,
+    .add_sinusoids = add_sinusoids,
     .exp_rows = exp_rows,
     .maximum_rows = maximum_rows,
     .sum_rows = sum_rows,

@@ -136,6 +136,12 @@ static void run_pack_keys(struct bench *b)
     b->vector->pack_keys(&b->keys, b->packed);
 }
 
+static void run_sinusoids(struct bench *b)
+{
+    for (int r = 0; r < ROWS; r++)
+        b->vector->add_sinusoids(COLUMNS / 2, (float)(1000 + r), b->gain, b->x + r * COLUMNS, b->y + r * COLUMNS);
+}
+
 static void run_exp(struct bench *b)
 {
     b->vector->exp_rows(ROWS, COLUMNS, b->x, COLUMNS, b->gain, b->y);
@@ -179,6 +185,7 @@ static void time_rows(struct bench *bench, double seconds)
         {"add", run_add, n, 12 * n, 0},
         {"bias, gelu after a product", run_finish_gelu, n, 8 * n, 0},
         {"bias, residual after a product", run_finish_residual, n, 12 * n, 0},
+        {"sinusoids, 512 columns", run_sinusoids, n, 8 * n, 0},
         {"exp", run_exp, n, 8 * n, 0},
         {"softmax, 512 columns", run_softmax, n, 8 * n, 0},
     };

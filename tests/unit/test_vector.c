@@ -105,6 +105,29 @@ static void exp_is_within_two_ulp(void **state)
     assert_true(isnan(of[6]));
 }
 
+/* Positions up to a million and more, frequencies around 1: angles are floats, their sines as exact as floats are. */
+static void sinusoids_keep_their_digits(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    enum { HALF = 37 };
+    float frequencies[HALF], x[2 * HALF], y[2 * HALF];
+    double worst = 0;
+    for (int i = 0; i < HALF; i++)
+        frequencies[i] = i == 0 ? 1 : random_float() * (i % 2 ? 1 : 5);
+    for (int i = 0; i < 2 * HALF; i++)
+        x[i] = 0;
+    for (int64_t position = 0; position < 3000000; position += position < 100 ? 1 : 1 + position / 17) {
+        vector->add_sinusoids(HALF, (float)position, frequencies, x, y);
+        for (int i = 0; i < HALF; i++) {
+            float angle = (float)position * frequencies[i];
+            worst = fmax(worst, fabs((double)y[i] - sin((double)angle)));
+            worst = fmax(worst, fabs((double)y[HALF + i] - cos((double)angle)));
+        }
+    }
+    print_message("sinusoids: largest error %.3g\n", worst);
+    assert_true(worst <= 1.2e-7);
+}
+
 /* Rows far from zero, where a variance from squares alone would be lost. */
 static void layer_norm_is_exact(void **state)
 {
@@ -320,10 +343,15 @@ int main(void)
 {
     random_seed(7);
     const struct CMUnitTest tests[] = {
-        EACH(gelu_is_exact),       EACH(softmax_has_exact_exponentials),
-        EACH(softmax_of_extremes), EACH(softmax_sums_to_one),
-        EACH(rows_stand_alone),    EACH(exp_is_within_two_ulp),
-        EACH(layer_norm_is_exact), EACH(attention_goes_over_tiles),
+        EACH(gelu_is_exact),
+        EACH(softmax_has_exact_exponentials),
+        EACH(softmax_of_extremes),
+        EACH(softmax_sums_to_one),
+        EACH(rows_stand_alone),
+        EACH(exp_is_within_two_ulp),
+        EACH(layer_norm_is_exact),
+        EACH(sinusoids_keep_their_digits),
+        EACH(attention_goes_over_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
