@@ -36,7 +36,8 @@ def start(group, model_name, folder, most_tokens, most_items, peers, more_enviro
                     [environment.program("worker"), folder, dtype, str(most_tokens), str(most_items)],
                     environment.log(f"{model_name}_{OURS}_{dtype}"))
         for peer in peers[dtype]:
-            more = dict(workers.ENVIRONMENT, TORCHINDUCTOR_CACHE_DIR=str(environment.BENCH / "inductor"))
+            more = workers.TORCH_ENVIRONMENT if peer in ("torch", "compile") else workers.ENVIRONMENT
+            more = dict(more, TORCHINDUCTOR_CACHE_DIR=str(environment.BENCH / "inductor"))
             group.start(f"{peer} {dtype}", [environment.PYTHON, environment.FOLDER / "peers.py", peer, folder, dtype],
                         environment.log(f"{model_name}_{peer}_{dtype}"), more | dict(more_environment))
     group.wait_ready()

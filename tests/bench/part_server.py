@@ -22,7 +22,7 @@ def commands(folder):
 
 
 def environment_of(name):
-    return () if name == OURS else workers.ENVIRONMENT
+    return () if name == OURS else workers.TORCH_ENVIRONMENT
 
 
 def start_times_ms(folder):

@@ -116,7 +116,8 @@ class OpenVino(Torch):
         self.core = openvino.Core()
 
     def prepare(self, x):
-        model = self.openvino.convert_model(self.model, example_input=self.torch.from_numpy(x), input=list(x.shape))
+        example = self.torch.from_numpy(x[:1])  # it is run through PyTorch once, which takes memory
+        model = self.openvino.convert_model(self.model, example_input=example, input=list(x.shape))
         compiled = self.core.compile_model(model, "CPU", {
             "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": THREADS,
             "INFERENCE_PRECISION_HINT": self.precision})

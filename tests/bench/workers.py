@@ -12,12 +12,13 @@ import time
 
 CORES = len(os.sched_getaffinity(0))
 
-# glibc gives large blocks back at each free and faults them in again, which costs PyTorch up to half of its time;
-# its tuning guide advises another allocator, and these have the same effect.
-ENVIRONMENT = {
+ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
+
+# glibc gives large blocks back at each free and faults them in again, which costs PyTorch much of its time; its tuning
+# guide advises another allocator, and these have the same effect.
+TORCH_ENVIRONMENT = ENVIRONMENT | {
     "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-    "THP_MEM_ALLOC_ENABLE": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1",
+    "MALLOC_TOP_PAD_": str(64 << 20), "THP_MEM_ALLOC_ENABLE": "1",
 }
 UNWANTED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "LINFORMERD_THREADS")
 
