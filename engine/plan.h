@@ -61,6 +61,7 @@ enum operation {
                          a row with no key left: the mean of all keys of its windows, those outside the item being -1 */
     OP_CONCATENATE,   /* y[r] = (x[r], z[r]) */
     OP_GATE,          /* y[r, i] = activation(x[r, i]) * x[r, d + i]                     x (r, 2d); y (r, d) */
+    OP_GATHER_ROWS,   /* y = the rows of x that y's axis has */
     OP_CUT_PADDING,   /* y_b = the item's own rows of x_b, without what padding added */
     OP_RETRIEVE,      /* y[r] = sum over h and the 32 best pairs (i, j) of softmax(s_i + t_j) V[i n + j], where
                          s = K[h,:,0] x[r,0,h], t = K[h,:,1] x[r,1,h], each cut to its 32 best
@@ -79,6 +80,8 @@ struct plan_axis {
     int64_t padded_rows;   /* of a ragged axis: every item is brought to so many rows with zeros; 0: none is */
     int64_t row_multiple;  /* of a ragged axis: … to the next multiple of so many, masked; 0: none is */
     int64_t k, n;          /* of a ragged axis: k rows for each n of the input's; 0: one for each */
+    bool wanted;           /* of a ragged axis: only those rows that the item wants of the last hidden state */
+    int64_t reach;         /* … and so many on either side, where there are */
 };
 
 struct plan_value {
@@ -149,6 +152,7 @@ struct plan_decision {
     char what[192];
     struct plan_flops before, after;
     int64_t least_rows; /* of an item; one with fewer rows takes the operations before */
+    bool one_row;       /* `after` is where one row is wanted; where all are, it is `before` */
 };
 
 struct plan_input {

@@ -116,7 +116,7 @@ static void add_positions(const struct cpu_run *run, const struct plan_step *ste
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            int64_t position = r - layout->starts[block->item];
+            int64_t position = padder_position(layout, block->item, r);
             add_position_row(columns, x + r * columns, major + position / period * columns,
                              minor ? minor + position % period * columns : NULL, y + r * columns);
         }
@@ -153,7 +153,7 @@ static void add_sinusoids(const struct cpu_run *run, const struct plan_step *ste
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            float position = (float)(r - layout->starts[block->item]);
+            float position = (float)padder_position(layout, block->item, r);
             for (int64_t i = 0; i < half; i++) {
                 float angle = position * frequencies[i];
                 y[r * columns + i] = sinf(angle) + x[r * columns + i];
@@ -273,48 +273,70 @@ static void place_attention(const struct cpu_run *run, const struct plan_step *s
         attend->weights = all + (head * own + first) * (attend->k + attend->zero_keys);
 }
 
-static void attend(const struct cpu_run *run, const struct plan_step *step)
+/* Rows of the block from `row` on that attend takes at once: where it must know their positions, these follow one
+ * another. */
+static int64_t attended_rows(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
+                             int64_t row)
 {
-    const struct layout *layout = layout_of(run, step->x), *keys_layout = layout_of(run, step->keys);
-    const float *queries = floats_of(run, step->x), *keys = floats_of(run, step->keys);
-    const float *values = floats_of(run, step->values);
-    float *out = floats_of(run, step->y);
+    const int32_t *positions = layout_of(run, step->x)->positions;
+    int64_t end = block->first + block->rows, rows = 1;
+    bool all = !step->causal && step->mask == PLAN_NONE && !cpu_wanted_attention(&run->batch->items[block->item], step);
+    if (!positions || all)
+        return end - row;
+    while (row + rows < end && positions[row + rows] == positions[row] + rows)
+        rows++;
+    return rows;
+}
+
+static void attend_rows(const struct cpu_run *run, const struct plan_step *step, struct row_block block, int64_t head)
+{
+    const struct layout *keys_layout = layout_of(run, step->keys);
     int64_t query_columns = columns_of(run, step->x), key_columns = columns_of(run, step->keys);
     int64_t value_columns = columns_of(run, step->values), out_columns = columns_of(run, step->y);
     int64_t dim_head = query_columns / step->heads, dim_value = out_columns / step->heads;
+    int64_t kv_head = head * step->kv_heads / step->heads;
+    int64_t key = keys_layout->starts[block.item], k = keys_layout->starts[block.item + 1] - key;
+    int64_t position = padder_position(layout_of(run, step->x), block.item, block.first);
+    struct vector_attend attend = {
+        .rows = block.rows,
+        .k = k,
+        .dim_head = dim_head,
+        .dim_value = dim_value,
+        .queries = floats_of(run, step->x) + block.first * query_columns + head * dim_head,
+        .query_stride = query_columns,
+        .keys = floats_of(run, step->keys) + key * key_columns + kv_head * dim_head,
+        .key_stride = key_columns,
+        .values = floats_of(run, step->values) + key * value_columns + kv_head * dim_value,
+        .value_stride = value_columns,
+        .scale = step->scale,
+        .mask = cpu_attention_mask(&run->batch->items[block.item], step, k, 0, position),
+        .causal = step->causal,
+        .first_position = position,
+        .zero_keys = step->key_room > k ? step->key_room - k : 0,
+        .out = floats_of(run, step->y) + block.first * out_columns + head * dim_value,
+        .out_stride = out_columns,
+        .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
+    };
+    place_attention(run, step, &block, head, &attend);
+    run->vector->attend(&attend);
+}
+
+static void attend(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x);
     int64_t tasks = layout->n_blocks * step->heads;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         const struct row_block *block = &layout->blocks[t / step->heads];
-        int64_t head = t % step->heads, kv_head = head * step->kv_heads / step->heads;
-        int64_t key = keys_layout->starts[block->item], k = keys_layout->starts[block->item + 1] - key;
-        int64_t position = block->first - layout->starts[block->item];
-        struct vector_attend attend_block = {
-            .rows = block->rows,
-            .k = k,
-            .dim_head = dim_head,
-            .dim_value = dim_value,
-            .queries = queries + block->first * query_columns + head * dim_head,
-            .query_stride = query_columns,
-            .keys = keys + key * key_columns + kv_head * dim_head,
-            .key_stride = key_columns,
-            .values = values + key * value_columns + kv_head * dim_value,
-            .value_stride = value_columns,
-            .scale = step->scale,
-            .mask = cpu_attention_mask(&run->batch->items[block->item], step, k, 0, position),
-            .causal = step->causal,
-            .first_position = position,
-            .zero_keys = step->key_room > k ? step->key_room - k : 0,
-            .out = out + block->first * out_columns + head * dim_value,
-            .out_stride = out_columns,
-            .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
-        };
-        place_attention(run, step, block, head, &attend_block);
-        run->vector->attend(&attend_block);
+        int64_t end = block->first + block->rows;
+        for (struct row_block rows = *block; rows.first < end; rows.first += rows.rows) {
+            rows.rows = attended_rows(run, step, block, rows.first);
+            attend_rows(run, step, rows, t % step->heads);
+        }
     }
 }
 
-/* One row of x, its segments taken from the neighbours; `position` of `length` in its item. */
+/* The row at `position` of the item, its segments taken from the neighbours; x's axis has these, too. */
 static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
                       float *y)
 {
@@ -331,16 +353,20 @@ static void shift_row(const struct plan_step *step, int64_t columns, int64_t pos
 
 static void shift_tokens(const struct cpu_run *run, const struct plan_step *step)
 {
-    const struct layout *layout = layout_of(run, step->x);
+    const struct layout *from = layout_of(run, step->x), *layout = layout_of(run, step->y);
     const float *x = floats_of(run, step->x);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->x);
+    int axis = run->plan->values[step->x].axis;
 #pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
-        int64_t start = layout->starts[block->item], length = layout->starts[block->item + 1] - start;
-        for (int64_t r = block->first; r < block->first + block->rows; r++)
-            shift_row(step, columns, r - start, length, x + r * columns, y + r * columns);
+        int64_t length = padder_axis_rows(run->plan, &run->batch->items[block->item], axis);
+        for (int64_t r = block->first; r < block->first + block->rows; r++) {
+            int64_t position = padder_position(layout, block->item, r);
+            shift_row(step, columns, position, length, x + padder_row(from, block->item, position) * columns,
+                      y + r * columns);
+        }
     }
 }
 
@@ -365,8 +391,26 @@ static void rotate(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         for (int64_t r = block->first; r < block->first + block->rows; r++)
-            rotate_row(columns, dim_head, x + r * columns, table + (r - layout->starts[block->item]) * dim_head,
+            rotate_row(columns, dim_head, x + r * columns, table + padder_position(layout, block->item, r) * dim_head,
                        y + r * columns);
+    }
+}
+
+/* Four bytes an element, ids (masks) too. y may lie where x does: rows only move down, the lowest first. */
+static void gather_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        for (int64_t r = to->starts[b], end; r < to->starts[b + 1]; r = end) {
+            int64_t row = padder_row(from, b, to->positions[r]);
+            for (end = r + 1; end < to->starts[b + 1] && to->positions[end] - to->positions[r] == end - r;)
+                end++;
+            if (y + r * columns != x + row * columns)
+                memmove(y + r * columns, x + row * columns, (size_t)((end - r) * columns) * sizeof *y);
+        }
     }
 }
 
@@ -403,6 +447,7 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_LOCAL_ATTEND] = cpu_local_attend,
     [OP_CONCATENATE] = concatenate,
     [OP_GATE] = gate,
+    [OP_GATHER_ROWS] = gather_rows,
     [OP_CUT_PADDING] = cut_padding,
     [OP_RETRIEVE] = cpu_retrieve,
     [OP_GIVE_HIDDEN] = cpu_give_hidden,
