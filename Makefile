@@ -34,21 +34,20 @@ ALL_CFLAGS = -std=gnu11 $(WARNINGS) $(CFLAGS) -fopenmp -pthread -I. $(SANITIZER)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -ldl
 
-# engine/cpu/vector.c holds the loops that gain from wide registers; it is compiled once for each width, and the
-# daemon chooses when it starts. Other machines have the baseline only.
+# engine/cpu/vector.c and vector_attend.c hold the loops that gain from wide registers; they are compiled once for each
+# width, and the daemon chooses when it starts. Other machines have the baseline only.
 ifneq ($(filter x86_64-%,$(MACHINE)),)
 VECTORS   := avx512 avx2 baseline
 else
 VECTORS   := baseline
 DEFINES   := -DVECTOR_BASELINE_ONLY
 endif
+WIDE      := engine/cpu/vector.c engine/cpu/vector_attend.c
 
 # ---- Sources. One archive a folder, linked in this order: the linker, too, sees that nothing points backwards.
 ROOMS     := server engine weights config
-SOURCES   := $(filter-out server/main.c engine/cpu/vector.c,$(wildcard $(ROOMS:%=%/*.[cS]) engine/families/*.c engine/cpu/*.c))
-ifneq ($(wildcard engine/cpu/vector.c),)
-SOURCES   += $(VECTORS:%=engine/cpu/vector_%.c)
-endif
+SOURCES   := $(filter-out server/main.c $(WIDE),$(wildcard $(ROOMS:%=%/*.[cS]) engine/families/*.c engine/cpu/*.c))
+SOURCES   += $(foreach wide,$(WIDE:.c=),$(VECTORS:%=$(wide)_%.c))
 objects    = $(patsubst %,$(BUILD)/%.o,$(basename $(1)))
 ARCHIVES  := $(ROOMS:%=$(BUILD)/%.a)
 
@@ -79,10 +78,13 @@ $(BUILD)/%.o: %.S $(BUILD)/flags
 
 $(BUILD)/weights/builtin.o: weights/builtin/config.json weights/builtin/model.safetensors
 
-$(VECTORS:%=$(BUILD)/engine/cpu/vector_%.o): $(BUILD)/engine/cpu/vector_%.o: engine/cpu/vector.c $(BUILD)/flags
-	$(compile) -O3 $(MARCH) -DVECTOR_VARIANT=$* -c -o $@ $<
-$(BUILD)/engine/cpu/vector_avx512.o: MARCH := -march=x86-64-v4
-$(BUILD)/engine/cpu/vector_avx2.o: MARCH := -march=x86-64-v3
+define compile-wide
+$(VECTORS:%=$(BUILD)/$(1)_%.o): $(BUILD)/$(1)_%.o: $(1).c $(BUILD)/flags
+	$$(compile) -O3 $$(MARCH) -DVECTOR_VARIANT=$$* -c -o $$@ $$<
+endef
+$(foreach wide,$(WIDE:.c=),$(eval $(call compile-wide,$(wide))))
+$(BUILD)/%_avx512.o: MARCH := -march=x86-64-v4
+$(BUILD)/%_avx2.o: MARCH := -march=x86-64-v3
 
 # What was built with other flags is built again; and a missing library is told once, not by each file.
 $(BUILD)/flags: FORCE
@@ -181,10 +183,11 @@ bench: ## measures the engine, the daemon under load, and what the server costs 
 	@docker/packages.sh build test bench
 	@$(MAKE) --no-print-directory all $(call programs,$(BENCHES))
 	@$(BUILD)/tests/bench/engine
+	@$(BUILD)/tests/bench/text
 	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
 	@BUILD=$(BUILD) tests/bench/overhead.sh
 
-bench-million: ## sends a sequence of a million rows; fails when time or memory a token grows with the length (4 GB)
+bench-million: ## sends a sequence of a million rows; fails when time or memory a token grows with the length (3 GB)
 	@docker/packages.sh build test
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh

@@ -256,9 +256,77 @@ static int check_attention_mask(const struct model *model, const struct engine_i
     return 0;
 }
 
+static int check_image(const struct model *model, const struct engine_item *item, int index, struct error *error)
+{
+    const char *name = model->inputs[index].name;
+    long long height = item->inputs[index].length, width = item->inputs[index].width, most = model->plan->max_rows;
+    if (height < 1 || width < 1)
+        return error_set(error, "input \"%s\" is empty; expected at least one pixel", name);
+    if (height > most / width)
+        return error_set(error,
+                         "input \"%s\" is an image of %lld x %lld pixels; the model takes at most %lld of them "
+                         "(--max-batch-tokens)",
+                         name, height, width, most);
+    return 0;
+}
+
+/* An image on its way through one convolution: as large as the window, and of it pixels as many as the class needs. */
+static int check_convolution(const struct model *model, const struct engine_item *item, const struct plan_step *step,
+                             struct error *error)
+{
+    const struct plan *plan = model->plan;
+    int from = plan->values[step->x].axis, to = plan->values[step->y].axis, input = plan->axes[from].input;
+    struct plan_image image = padder_image(plan, item, input);
+    const char *name = model->inputs[input].name;
+    long long pixels = image.height * image.width, height = image.height, width = image.width;
+    if (pixels == 0)
+        return 0;
+    if (!plan_window_fits(&step->kernel, image))
+        return error_set(error,
+                         "input \"%s\" is an image of %lld x %lld pixels, too small with its padding for the model's "
+                         "kernel of %lld x %lld",
+                         name, height, width, (long long)step->kernel.size[0], (long long)step->kernel.size[1]);
+    struct plan_image made = plan_convolved(&step->kernel, image);
+    if (to == from && (pixels % made.width != 0 || pixels / made.width != made.height))
+        return error_set(error,
+                         "input \"%s\" is an image of %lld x %lld pixels, of which the model's stride and padding "
+                         "make %lld x %lld; the class needs as many as there were",
+                         name, height, width, (long long)made.height, (long long)made.width);
+    if (made.height > plan->max_rows / made.width)
+        return error_set(error,
+                         "input \"%s\" is an image of %lld x %lld pixels, of which the model's stride and padding "
+                         "make %lld x %lld; it takes at most %lld (--max-batch-tokens)",
+                         name, height, width, (long long)made.height, (long long)made.width, (long long)plan->max_rows);
+    return 0;
+}
+
+/* Images and what convolutions make of them. */
+static int check_convolutions(const struct model *model, const struct engine_item *item, struct error *error)
+{
+    const struct plan *plan = model->plan;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].operation == OP_CONVOLVE_IMAGE &&
+            check_convolution(model, item, &plan->steps[i], error) != 0)
+            return -1;
+    if (model->inputs[0].layout != LAYOUT_IMAGE)
+        return 0;
+    long long tokens = model_item_tokens(model, item), most = plan->max_rows;
+    if (tokens > most)
+        return error_set(
+            error,
+            "the item has %lld pixels to attend to, of the image and of what goes with it; the model takes "
+            "at most %lld (--max-batch-tokens)",
+            tokens, most);
+    return 0;
+}
+
 static int check_length(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const struct model_input *input = &model->inputs[index];
+    if (input->layout == LAYOUT_IMAGE)
+        return check_image(model, item, index, error);
+    if (!padder_data(model->plan, item, index) && plan_may_lack(model->plan, index))
+        return 0;
     if (input->layout == LAYOUT_CALL && check_width(model, item, index, error) != 0)
         return -1;
     long long length = padder_length(model->plan, item, index) / padder_width(model->plan, item, index);
@@ -307,14 +375,19 @@ static int check_input(const struct model *model, const struct engine_item *item
                : 0;
 }
 
-/* The rows of the last hidden state, and so of the output. */
+/* The rows of the last hidden state, and so of the output; an image's pixels. */
 static int64_t output_length(const struct model *model, const struct engine_item *item)
 {
+    if (model->inputs[0].layout == LAYOUT_IMAGE)
+        return padder_axis_rows(model->plan, item, model->plan->hidden_axis);
     return padder_length(model->plan, item, model->plan->axes[model->plan->hidden_axis].input);
 }
 
 static int check_output(const struct model *model, const struct engine_item *item, struct error *error)
 {
+    if (model->inputs[0].layout == LAYOUT_IMAGE &&
+        (item->hidden || item->pooled || item->rows || item->softmax || item->top_k != 0))
+        return error_set(error, "the model takes an image and gives one, its output, and nothing of it alone");
     if (!item->output && item->top_k == 0)
         return 0;
     int64_t length = output_length(model, item), columns = model->info.output_columns;
@@ -346,6 +419,8 @@ int model_check(const struct model *model, const struct engine_item *item, struc
     for (int i = 0; i < model->info.n_inputs; i++)
         if (check_input(model, item, i, error) != 0)
             return -1;
+    if (check_convolutions(model, item, error) != 0)
+        return -1;
     for (int i = 0; i < item->n_extras; i++)
         if (check_extra(model, item, i, error) != 0)
             return -1;
@@ -360,11 +435,18 @@ static const struct plan_step *attention_step(const struct plan *plan, int atten
     return step;
 }
 
-/* (length, columns), (length, sizes…), or of a call (length, width, columns). */
+/* (length, columns), (length, sizes…), of a call (length, width, columns), or an image (columns, height, width). */
 static int own_output_shape(const struct model *model, const struct engine_item *item, int64_t *shape)
 {
     const struct plan *plan = model->plan;
     int input = plan->axes[plan->hidden_axis].input, rank = 0;
+    if (plan->inputs[input].input.layout == LAYOUT_IMAGE) {
+        struct plan_image image = padder_axis_image(plan, item, plan->hidden_axis);
+        shape[rank++] = plan->output_columns;
+        shape[rank++] = image.height;
+        shape[rank++] = image.width;
+        return rank;
+    }
     int64_t width = padder_width(plan, item, input);
     shape[rank++] = output_length(model, item) / width;
     if (plan->inputs[input].input.layout == LAYOUT_CALL)
@@ -394,12 +476,18 @@ int model_output_shape(const struct model *model, const struct engine_item *item
 
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item)
 {
+    const struct plan *plan = model->plan;
     int64_t tokens = 1;
     for (int i = 0; i < model->info.n_inputs; i++) {
-        int value = model->plan->inputs[i].value;
-        int64_t rows = value == PLAN_NONE ? 0 : padder_axis_rows(model->plan, item, model->plan->values[value].axis);
-        if (rows > tokens)
-            tokens = rows;
+        int value = plan->inputs[i].value;
+        int64_t rows = value == PLAN_NONE ? 0 : padder_axis_rows(plan, item, plan->values[value].axis);
+        tokens = rows > tokens ? rows : tokens;
+    }
+    for (int i = 0; i < plan->n_axes; i++) {
+        if (plan->axes[i].window.size[0] == 0 && !plan->axes[i].joined)
+            continue;
+        int64_t rows = padder_axis_rows(plan, item, i);
+        tokens = rows > tokens ? rows : tokens;
     }
     return tokens;
 }

@@ -29,7 +29,8 @@ struct engine_options {
     const char *products;       /* the CPU's: "auto" (also NULL), "onednn" or "openblas" */
     int64_t threads;            /* 0: one a core this process may use */
     bool all_threads;           /* even for small batches, which one thread runs at less cost: tests want that */
-    int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own */
+    int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own, but where
+                                   the class knows no longest (images), no item has more */
     int64_t max_batch_requests; /* >= 1; items of a batch */
 };
 
@@ -66,6 +67,9 @@ enum input_layout {
     LAYOUT_SEQUENCE, /* (length, columns): a tensor (batch, length, columns) is as many items */
     LAYOUT_CALL,     /* (length, width, columns), width being the call's batch: the whole tensor is one item, with
                         length * width rows, and must not be split or joined with another */
+    LAYOUT_IMAGE,    /* (columns, length, width): an image, channels first, of length * width pixels, which are its
+                        rows; a tensor (batch, columns, length, width) is as many items */
+    LAYOUT_CHANNELS, /* (columns, length): the same with pixels of whatever arrangement */
 };
 
 struct model_input {
@@ -80,7 +84,7 @@ struct model_input {
     const char *refused; /* why the class fails when this is given; NULL: it does not */
     int64_t vocabulary;  /* of INPUT_IDS */
     int like;            /* has as many rows as this input; -1: of its own */
-    int64_t min_length;  /* of an item's length */
+    int64_t min_length;  /* of an item's length; with LAYOUT_IMAGE of its pixels */
     int64_t max_length;
     int64_t multiple; /* the rows, with what padding adds, must be one of it; 1: any number */
     bool optional;
@@ -117,12 +121,14 @@ struct engine_extra {
 
 /* What one item gives and wants. Everything is the caller's and outlives model_run; results are written in place.
  * Zero the struct first: what is NULL is not given, or not wanted. `length` is the rows of inputs[0]: with LAYOUT_CALL
- * its length * width. */
+ * its length * width. Where inputs[0] is an image, the output is too, perhaps of another size, and it is all that there
+ * is: whole, without hidden, pooled, rows, softmax and top_k. */
 struct engine_item {
     struct {
         const void *data; /* as model_input.kind says; NULL: not given (a mask: all ones) */
-        int64_t length;   /* rows; with LAYOUT_CALL positions; of INPUT_ATTENTION_MASK rows of one mask */
-        int64_t width;    /* LAYOUT_CALL: the call's batch, the same for all inputs */
+        int64_t length;   /* rows; with LAYOUT_CALL positions; with LAYOUT_IMAGE the height; of INPUT_ATTENTION_MASK
+                             rows of one mask */
+        int64_t width;    /* LAYOUT_CALL: the call's batch, the same for all inputs; LAYOUT_IMAGE: the image's */
         int64_t columns;  /* INPUT_ATTENTION_MASK: of `data` */
         int64_t n_masks;  /* INPUT_ATTENTION_MASK: 0: a tensor (length, columns), for all heads and the whole width;
                              else (n_masks, length, columns), n_masks being width * model_input.n_masks */
@@ -133,7 +139,7 @@ struct engine_item {
     float *pooled; /* (hidden_columns), not normalised */
     enum pooling pooling;
 
-    float *output;       /* (n_rows, output_columns) */
+    float *output;       /* (n_rows, output_columns); with LAYOUT_IMAGE (output_columns, n_rows) */
     const int32_t *rows; /* which rows of the output; each in [0, length); NULL with n_rows == length: all, in order */
     int64_t n_rows;      /* at most length */
     bool softmax;        /* probabilities over the columns in place of the output */
@@ -150,10 +156,10 @@ struct engine_item {
 int model_check(const struct model *model, const struct engine_item *item, struct error *error);
 
 /* The shape of an output for an item that passed model_check, all its rows. The class's own: (length, output_columns),
- * or the sizes whose product output_columns is; with LAYOUT_CALL (length, width, output_columns). "attention.<i>" and
- * "attention_scores": (heads, length, k); "attn_output_weights": (width, length, k). With LAYOUT_SEQUENCE the tensor of
- * a request has its batch in front of that; with LAYOUT_CALL this is the tensor. Returns the rank, at most
- * ENGINE_MAX_RANK. */
+ * or the sizes whose product output_columns is; with LAYOUT_CALL (length, width, output_columns); with LAYOUT_IMAGE
+ * (output_columns, height, width). "attention.<i>" and "attention_scores": (heads, length, k); "attn_output_weights":
+ * (width, length, k). The tensor of a request has its batch in front of that; with LAYOUT_CALL this is the tensor.
+ * Returns the rank, at most ENGINE_MAX_RANK. */
 int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape);
 
 /* Rows that count towards max_batch_tokens. At least 1. */

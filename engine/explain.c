@@ -3,6 +3,7 @@
 #include "engine/model.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* Bytes of the values and weights that a step reads and writes. */
@@ -25,6 +26,23 @@ static void print_value(const struct plan *plan, const char *label, int value, i
     if (value != PLAN_NONE)
         fprintf(out, " %s v%d (%" PRId64 ", %" PRId64 ")", label, value, plan_value_rows(plan, value, rows, 1),
                 plan->values[value].columns);
+}
+
+static void print_window(const struct plan_window *window, float scale, FILE *out)
+{
+    fprintf(out, " window %" PRId64 " x %" PRId64 " stride %" PRId64 " x %" PRId64, window->size[0], window->size[1],
+            window->stride[0], window->stride[1]);
+    fprintf(out, " padding %" PRId64 " + %" PRId64 " x %" PRId64 " + %" PRId64, window->before[0], window->after[0],
+            window->before[1], window->after[1]);
+    if (scale != 1.0f)
+        fprintf(out, " scale %g", (double)scale);
+}
+
+/* The pixels of the largest square image; else the tokens. */
+static int64_t explained_rows(const struct plan *plan, int64_t tokens)
+{
+    int64_t side = (int64_t)sqrt((double)tokens);
+    return plan->inputs[0].input.layout == LAYOUT_IMAGE ? side * side : tokens;
 }
 
 static void print_step(const struct plan *plan, int index, int64_t rows, FILE *out)
@@ -53,6 +71,10 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
         fprintf(out, " fold %" PRId64, step->fold);
     if (step->operation == OP_LOCAL_ATTEND)
         fprintf(out, " window %" PRId64, step->window);
+    if (step->operation == OP_LINEAR_ATTEND && step->raw_queries)
+        fprintf(out, " raw queries");
+    if (step->operation == OP_CONVOLVE_IMAGE)
+        print_window(&step->kernel, step->scale, out);
     if (step->causal)
         fprintf(out, " causal");
     if (step->mask != PLAN_NONE)
@@ -118,6 +140,7 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     const struct plan *plan = model_plan(model);
     const struct model_info *info = model_info(model);
     int64_t flops = 0;
+    tokens = explained_rows(plan, tokens);
     fprintf(out, "%s, padding %s, %" PRId64 " parameters; one item of %" PRId64 " rows\n", info->architecture,
             info->padding, info->parameters, tokens);
     for (int i = 0; i < plan->n_inputs; i++)
@@ -125,9 +148,10 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
             fprintf(out, "input %s: %s\n", plan->inputs[i].input.name,
                     plan->inputs[i].input.kind == INPUT_IGNORED ? "ignored" : "an attention mask");
         else
-            fprintf(out, "input %s: v%d, %s, %" PRId64 " to %" PRId64 " rows\n", plan->inputs[i].input.name,
+            fprintf(out, "input %s: v%d, %s, %" PRId64 " to %" PRId64 " rows%s\n", plan->inputs[i].input.name,
                     plan->inputs[i].value, plan->values[plan->inputs[i].value].ids ? "ids" : "floats",
-                    info->inputs[i].min_length, info->inputs[i].max_length);
+                    info->inputs[i].min_length, info->inputs[i].max_length,
+                    plan_may_lack(plan, i) ? ", here not given" : "");
     fprintf(out, "step operation                  FLOPs         bytes  shapes\n");
     for (int i = 0; i < plan->n_steps; i++) {
         print_step(plan, i, tokens, out);

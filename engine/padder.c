@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SQUARE 16
+
 /* Rows of an axis in the largest batch. An item longer than a batch is one of its own and no longer than max_rows. */
 static int64_t axis_rows(const struct plan *plan, const struct plan_axis *axis)
 {
@@ -65,12 +67,30 @@ int64_t padder_length(const struct plan *plan, const struct engine_item *item, i
     int source = source_input(plan, item, index);
     if (!item->inputs[source].data && plan->inputs[source].input.like != PLAN_NONE)
         return padder_length(plan, item, plan->inputs[source].input.like);
+    if (!item->inputs[source].data && plan_may_lack(plan, source))
+        return 0;
+    if (plan->inputs[source].input.layout == LAYOUT_IMAGE)
+        return item->inputs[source].length * item->inputs[source].width;
     return item->inputs[source].length * padder_width(plan, item, source);
 }
 
 int64_t padder_width(const struct plan *plan, const struct engine_item *item, int index)
 {
     return plan->inputs[index].input.layout == LAYOUT_CALL ? item->inputs[source_input(plan, item, index)].width : 1;
+}
+
+struct plan_image padder_image(const struct plan *plan, const struct engine_item *item, int index)
+{
+    if (plan->inputs[index].input.layout == LAYOUT_IMAGE)
+        return (struct plan_image){item->inputs[index].length, item->inputs[index].width};
+    return (struct plan_image){1, padder_length(plan, item, index)};
+}
+
+struct plan_image padder_axis_image(const struct plan *plan, const struct engine_item *item, int axis)
+{
+    const struct plan_axis *pixels = &plan->axes[axis];
+    struct plan_image image = padder_image(plan, item, pixels->input);
+    return pixels->window.size[0] ? plan_convolved(&pixels->window, image) : image;
 }
 
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis)
@@ -80,7 +100,13 @@ int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item
         return rows->rows_per_item;
     if (rows->padded_rows)
         return rows->padded_rows;
+    if (rows->joined)
+        return padder_axis_rows(plan, item, rows->first) + padder_axis_rows(plan, item, rows->second);
     int64_t given = padder_length(plan, item, rows->input);
+    if (rows->window.size[0] && given > 0) {
+        struct plan_image image = padder_axis_image(plan, item, axis);
+        return image.height * image.width;
+    }
     if (rows->row_multiple)
         return (given + rows->row_multiple - 1) / rows->row_multiple * rows->row_multiple;
     return rows->n ? given / rows->n * rows->k : given;
@@ -187,6 +213,16 @@ static void gather_mask(const uint8_t *mask, int64_t length, int64_t rows, int32
         out[r] = r >= length ? beyond : mask ? mask[r] != 0 : 1;
 }
 
+/* out (rows, columns) from (columns, rows), in squares whose lines stay in the cache. */
+static void gather_channels(const float *data, int64_t columns, int64_t rows, float *out)
+{
+    for (int64_t row = 0; row < rows; row += SQUARE)
+        for (int64_t column = 0; column < columns; column += SQUARE)
+            for (int64_t r = row; r < rows && r < row + SQUARE; r++)
+                for (int64_t c = column; c < columns && c < column + SQUARE; c++)
+                    out[r * columns + c] = data[c * rows + r];
+}
+
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows)
 {
     const struct plan_value *value = &plan->values[plan->inputs[index].value];
@@ -199,6 +235,11 @@ void padder_gather(const struct plan *plan, const struct batch *batch, int index
         int64_t length = padder_length(plan, item, index), all = layout->starts[i + 1] - layout->starts[i];
         if (plan->inputs[index].input.kind == INPUT_MASK) {
             gather_mask(data, length, all, plan->axes[value->axis].row_multiple == 0, (int32_t *)out);
+            continue;
+        }
+        enum input_layout order = plan->inputs[index].input.layout;
+        if (order == LAYOUT_IMAGE || order == LAYOUT_CHANNELS) {
+            gather_channels(data, value->columns, length, (float *)out);
             continue;
         }
         memcpy(out, data, (size_t)length * row_bytes);

@@ -56,19 +56,27 @@ void padder_free(const struct plan *plan, struct batch *batch);
 void padder_lay_out(const struct plan *plan, struct batch *batch, const struct engine_item *items, int64_t n_items);
 
 /* Copies the items' rows of input `index` behind each other into `rows` (ids and masks: int32_t, else float[columns]).
+ * What is channels first, (columns, rows), is turned round.
  * A mask that an item does not give is 1, and so is what is beyond it but with "autopad"; else what is added is 0. */
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows);
 
-/* The rows that an item gives of an input: its own, or those of the input's fallback, or of the one it is like. */
+/* The rows that an item gives of an input: its own, or those of the input's fallback, or of the one it is like. 0: none
+ * of them is given. */
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index);
 
 /* The sequences of a call that lie side by side in those rows; else 1. */
 int64_t padder_width(const struct plan *plan, const struct engine_item *item, int index);
+
+/* Those rows as an image, of height 1 where the input's layout is LAYOUT_CHANNELS. */
+struct plan_image padder_image(const struct plan *plan, const struct engine_item *item, int index);
 
 /* Those rows; NULL: neither is given. */
 const void *padder_data(const struct plan *plan, const struct engine_item *item, int index);
 
 /* The rows that an item has on an axis, padded ones included. */
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis);
+
+/* The item's image on an axis with the pixels of one. */
+struct plan_image padder_axis_image(const struct plan *plan, const struct engine_item *item, int axis);
 
 #endif

@@ -4,6 +4,7 @@
 #include "engine/plan_passes.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,8 @@ static const char *const operation_names[OP_COUNT] = {
     [OP_LINEAR_ATTEND] = "linear_attend",
     [OP_LOCAL_ATTEND] = "local_attend",
     [OP_CONCATENATE] = "concatenate",
+    [OP_APPEND_ROWS] = "append_rows",
+    [OP_CONVOLVE_IMAGE] = "convolve_image",
     [OP_GATE] = "gate",
     [OP_GATHER_ROWS] = "gather_rows",
     [OP_CUT_PADDING] = "cut_padding",
@@ -35,6 +38,7 @@ static const char *const operation_names[OP_COUNT] = {
     [OP_GIVE_HIDDEN] = "give_hidden",
     [OP_GIVE_POOLED] = "give_pooled",
     [OP_GIVE_OUTPUT] = "give_output",
+    [OP_GIVE_IMAGE] = "give_image",
 };
 
 const char *operation_name(enum operation operation)
@@ -157,12 +161,54 @@ void plan_free(struct plan *plan)
     free(plan);
 }
 
-int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items)
+bool plan_window_fits(const struct plan_window *window, struct plan_image image)
 {
-    const struct plan_axis *axis = &plan->axes[plan->values[value].axis];
+    return image.height + window->before[0] + window->after[0] >= window->size[0] &&
+           image.width + window->before[1] + window->after[1] >= window->size[1];
+}
+
+struct plan_image plan_convolved(const struct plan_window *window, struct plan_image image)
+{
+    int64_t height = image.height + window->before[0] + window->after[0] - window->size[0];
+    int64_t width = image.width + window->before[1] + window->after[1] - window->size[1];
+    return (struct plan_image){height / window->stride[0] + 1, width / window->stride[1] + 1};
+}
+
+/* Of a square image, or of pixels side by side. */
+static int64_t convolved_rows(const struct plan *plan, const struct plan_axis *axis, int64_t rows)
+{
+    struct plan_image image = {1, rows};
+    if (plan->inputs[axis->input].input.layout == LAYOUT_IMAGE)
+        image.height = image.width = (int64_t)sqrt((double)rows);
+    if (!plan_window_fits(&axis->window, image))
+        return 0;
+    image = plan_convolved(&axis->window, image);
+    return image.height * image.width;
+}
+
+static int64_t axis_rows(const struct plan *plan, int index, int64_t rows, int64_t items)
+{
+    const struct plan_axis *axis = &plan->axes[index];
     if (axis->input == PLAN_NONE)
         return axis->rows_per_item * items;
+    if (axis->joined)
+        return axis_rows(plan, axis->first, rows, items) + axis_rows(plan, axis->second, rows, items);
+    if (plan_may_lack(plan, axis->input))
+        return 0;
+    if (axis->window.size[0])
+        return convolved_rows(plan, axis, rows);
     return axis->n ? rows / axis->n * axis->k : rows;
+}
+
+int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items)
+{
+    return axis_rows(plan, plan->values[value].axis, rows, items);
+}
+
+bool plan_may_lack(const struct plan *plan, int input)
+{
+    const struct plan_input *of = &plan->inputs[input];
+    return of->input.optional && of->fallback == PLAN_NONE && of->input.like == PLAN_NONE;
 }
 
 /* ---- Axes and values ---- */
@@ -181,7 +227,7 @@ int plan_unpadded_axis(struct plan_builder *builder, int input)
     const struct plan *plan = builder->plan;
     for (int i = 0; i < plan->n_axes; i++)
         if (plan->axes[i].input == input && plan->axes[i].padded_rows == 0 && plan->axes[i].row_multiple == 0 &&
-            plan->axes[i].n == 0)
+            plan->axes[i].n == 0 && plan->axes[i].window.size[0] == 0 && !plan->axes[i].joined)
             return i;
     return ragged_axis(builder, input);
 }
@@ -205,6 +251,25 @@ int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int6
     if (!axis)
         return PLAN_NONE;
     *axis = (struct plan_axis){.input = input, .k = k, .n = n};
+    return builder->plan->n_axes - 1;
+}
+
+int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window)
+{
+    struct plan_axis *axis = plan_grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *axis);
+    if (!axis)
+        return PLAN_NONE;
+    *axis = (struct plan_axis){.input = input, .window = *window};
+    return builder->plan->n_axes - 1;
+}
+
+int plan_joined_axis(struct plan_builder *builder, int first, int second)
+{
+    struct plan_axis *axis = plan_grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *axis);
+    if (!axis)
+        return PLAN_NONE;
+    *axis =
+        (struct plan_axis){.input = builder->plan->axes[first].input, .joined = true, .first = first, .second = second};
     return builder->plan->n_axes - 1;
 }
 
@@ -263,6 +328,25 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
                                 .max_length = max_length,
                                 .optional = fallback != PLAN_NONE};
     return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, PLAN_NONE);
+}
+
+int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels)
+{
+    struct model_input input = {
+        .name = name, .kind = INPUT_ROWS, .layout = LAYOUT_IMAGE, .columns = channels, .like = PLAN_NONE};
+    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, PLAN_NONE);
+}
+
+int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused)
+{
+    struct model_input input = {.name = name,
+                                .kind = INPUT_ROWS,
+                                .layout = LAYOUT_CHANNELS,
+                                .columns = channels,
+                                .like = PLAN_NONE,
+                                .refused = refused,
+                                .optional = true};
+    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, PLAN_NONE);
 }
 
 static int input_like(struct plan_builder *builder, struct model_input input, int like, int fallback)

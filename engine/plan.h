@@ -54,34 +54,53 @@ enum operation {
                          T[p, d/2 + i]                                    x (r, heads*d); T (…, d) */
     OP_LINEAR_ATTEND, /* y[r,h] = c softmax(x[r,h]) softmax_rows(K_b[h])ᵀ V_b[h]; masked rows of K and V are left out.
                          Causal: exp(K) in place of its softmax, rows of earlier buckets only (bucket 1: rows <= p),
-                         divided by max(c softmax(x[r,h]) · their sum of exp(K), 1e-3).  c = d^-1/2.
-                         fold f: rows p, p + f, p + 2f … are sequences of their own   x, K, V (…, all heads*d) */
+                         divided by max(c softmax(x[r,h]) · their sum of exp(K), 1e-3).
+                         raw queries: x[r,h] in place of its softmax.
+                         fold f: rows p, p + f, p + 2f … are sequences of their own
+                         x, K (…, all heads*d); V (…, all heads*d'); y (r, heads*d') */
     OP_LOCAL_ATTEND,  /* y[r,h] = softmax(d^-1/2 x[r,h] K_b[h]ᵀ) V_b[h] over the rows of r's window and those beside
                          it (causal: the one before, and rows <= p); masked keys are left out   x, K, V as above;
                          a row with no key left: the mean of all keys of its windows, those outside the item being -1 */
     OP_CONCATENATE,   /* y[r] = (x[r], z[r]) */
-    OP_GATE,          /* y[r, i] = activation(x[r, i]) * x[r, d + i]                     x (r, 2d); y (r, d) */
-    OP_GATHER_ROWS,   /* y = the rows of x that y's axis has */
-    OP_CUT_PADDING,   /* y_b = the item's own rows of x_b, without what padding added */
-    OP_RETRIEVE,      /* y[r] = sum over h and the 32 best pairs (i, j) of softmax(s_i + t_j) V[i n + j], where
-                         s = K[h,:,0] x[r,0,h], t = K[h,:,1] x[r,1,h], each cut to its 32 best
-                         x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
-    OP_GIVE_HIDDEN,   /* item b's hidden = x_b */
-    OP_GIVE_POOLED,   /* item b's pooled = mean, first, last or maximum of the rows of x_b */
-    OP_GIVE_OUTPUT,   /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
+    OP_APPEND_ROWS,   /* y_b = x_b, then the rows of z_b */
+    OP_CONVOLVE_IMAGE, /* y_b[i, j] = scale * (e + W (x_b[i s + u - top, j s' + v - left] for u, v of a window)), with 0
+                         outside of the image   x_b (height * width, in); W (out, window * in), e (out) */
+    OP_GATE,           /* y[r, i] = activation(x[r, i]) * x[r, d + i]                     x (r, 2d); y (r, d) */
+    OP_GATHER_ROWS,    /* y = the rows of x that y's axis has */
+    OP_CUT_PADDING,    /* y_b = the item's own rows of x_b, without what padding added */
+    OP_RETRIEVE,       /* y[r] = sum over h and the 32 best pairs (i, j) of softmax(s_i + t_j) V[i n + j], where
+                          s = K[h,:,0] x[r,0,h], t = K[h,:,1] x[r,1,h], each cut to its 32 best
+                          x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
+    OP_GIVE_HIDDEN,    /* item b's hidden = x_b */
+    OP_GIVE_POOLED,    /* item b's pooled = mean, first, last or maximum of the rows of x_b */
+    OP_GIVE_OUTPUT,    /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
+    OP_GIVE_IMAGE,     /* item b's output = x_bᵀ: channels first */
     OP_COUNT
 };
 
 enum activation { ACTIVATION_NONE, ACTIVATION_GELU, ACTIVATION_RELU, ACTIVATION_COUNT };
 
+struct plan_image {
+    int64_t height, width;
+};
+
+/* What a convolution reads for a pixel. [0] is along the height, [1] along the width. */
+struct plan_window {
+    int64_t size[2], stride[2];  /* >= 1; of no window: 0 */
+    int64_t before[2], after[2]; /* rows and columns of zeros around the image: top and left, bottom and right */
+};
+
 struct plan_axis {
-    int input;             /* ragged like this input; PLAN_NONE: fixed */
-    int64_t rows_per_item; /* of a fixed axis */
-    int64_t padded_rows;   /* of a ragged axis: every item is brought to so many rows with zeros; 0: none is */
-    int64_t row_multiple;  /* of a ragged axis: … to the next multiple of so many, masked; 0: none is */
-    int64_t k, n;          /* of a ragged axis: k rows for each n of the input's; 0: one for each */
-    bool wanted;           /* of a ragged axis: only those rows that the item wants of the last hidden state */
-    int64_t reach;         /* … and so many on either side, where there are */
+    int input;                 /* ragged like this input; PLAN_NONE: fixed */
+    int64_t rows_per_item;     /* of a fixed axis */
+    int64_t padded_rows;       /* of a ragged axis: every item is brought to so many rows with zeros; 0: none is */
+    int64_t row_multiple;      /* of a ragged axis: … to the next multiple of so many, masked; 0: none is */
+    int64_t k, n;              /* of a ragged axis: k rows for each n of the input's; 0: one for each */
+    struct plan_window window; /* of a ragged axis: the pixels that it makes of the input's image, if any */
+    bool joined;               /* an item's rows are those on two axes, one behind the other: */
+    int first, second;
+    bool wanted;   /* of a ragged axis: only those rows that the item wants of the last hidden state */
+    int64_t reach; /* … and so many on either side, where there are */
 };
 
 struct plan_value {
@@ -111,8 +130,8 @@ struct plan_selection {
 struct plan_step {
     enum operation operation;
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
-    int x, y, z; /* values; z: OP_ADD's and OP_CONCATENATE's second, OP_LINEAR's and OP_FEED_FORWARD's residual, a mask;
-                    PLAN_NONE where none */
+    int x, y, z; /* values; z: the second of OP_ADD, OP_CONCATENATE and OP_APPEND_ROWS, the residual of OP_LINEAR and
+                    OP_FEED_FORWARD, a mask; PLAN_NONE where none */
     int keys, values;               /* of the attends */
     int weight, bias;               /* W, T, E, A, V or g; b, B, e, K */
     int tail;                       /* a weight: t of OP_PROJECT_CALL */
@@ -122,7 +141,7 @@ struct plan_step {
     bool masked_byte;               /* where a byte of the mask is this, M is masked_score, else 0 */
     float masked_score;
     enum activation activation;
-    float scale;             /* OP_ATTEND, OP_ATTEND_CALL, OP_ADD */
+    float scale;             /* OP_ATTEND, OP_ATTEND_CALL, OP_ADD, OP_CONVOLVE_IMAGE; c of OP_LINEAR_ATTEND */
     float epsilon;           /* OP_LAYER_NORM */
     int attention;           /* OP_ATTEND, OP_ATTEND_CALL: which one in order of execution */
     bool causal;             /* of all attends but OP_ATTEND_CALL */
@@ -134,11 +153,14 @@ struct plan_step {
     int64_t stride;          /* OP_CONVOLVE_SEQUENCE: rows of a window */
     int64_t heads, kv_heads; /* OP_ATTEND: head h reads keys and values of head h * kv_heads / heads; OP_ATTEND_CALL */
     int64_t first_head;      /* OP_LINEAR_ATTEND, OP_LOCAL_ATTEND: of those in x, K and V; y has `heads` from it on */
-    int64_t dim_head;        /* of the same */
+    int64_t dim_head;        /* of the same: d */
+    int64_t dim_value;       /* OP_LINEAR_ATTEND: d' */
+    bool raw_queries;        /* OP_LINEAR_ATTEND */
     int64_t bucket, fold;    /* OP_LINEAR_ATTEND; both >= 1 */
-    int64_t window;          /* OP_LOCAL_ATTEND: divides the rows of every item */
-    int64_t period;          /* OP_ADD_POSITIONS */
-    int64_t n_shifts;        /* OP_SHIFT_TOKENS: 1, 0, -1 or 1, 0 */
+    struct plan_window kernel; /* OP_CONVOLVE_IMAGE */
+    int64_t window;            /* OP_LOCAL_ATTEND: divides the rows of every item */
+    int64_t period;            /* OP_ADD_POSITIONS */
+    int64_t n_shifts;          /* OP_SHIFT_TOKENS: 1, 0, -1 or 1, 0 */
     int64_t shifts[3];
 };
 
@@ -220,6 +242,10 @@ int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute
 int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length,
                    int fallback);
 int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback);
+/* An image of any size (LAYOUT_IMAGE), and pixels that need not be given (LAYOUT_CHANNELS): then there are none. Rows
+ * are pixels. `refused` as in model_input. */
+int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels);
+int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused);
 /* One row for each row of `like` (an input's value): a mask, or floats that go with it. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
@@ -260,6 +286,8 @@ int plan_stack(struct plan_builder *builder, const int *weights, int64_t count);
 int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns);
 /* The weight read as (rows, columns), as (columns, rows). */
 int plan_transpose(struct plan_builder *builder, int weight, int64_t rows);
+/* nn.Conv2d's (out, in, height, width) as OP_CONVOLVE_IMAGE reads it: (out, height * width * in). */
+int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t in);
 
 /* Operations. They return the new value. */
 int plan_embed(struct plan_builder *builder, int ids, int table);
@@ -311,9 +339,24 @@ int plan_linear_attend(struct plan_builder *builder, int queries, int keys, int 
                        struct plan_head_range heads, int64_t fold);
 int plan_causal_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
                               struct plan_head_range heads, int64_t fold, int64_t bucket);
+/* ImageLinearAttention's: values of another size than keys, no scale, and queries whose softmax may be left out. */
+int plan_image_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int64_t heads,
+                             bool softmax_queries);
 int plan_local_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
                       struct plan_head_range heads, int64_t window, bool causal);
 int plan_concatenate(struct plan_builder *builder, int x, int z);
+int plan_append_rows(struct plan_builder *builder, int x, int z);
+
+/* x stands on an axis with the pixels of an input, which are an image or (LAYOUT_CHANNELS) one of height 1. The pixels
+ * of y have an axis of their own. keeps_pixels: they have that of x, and images which another number of pixels is made
+ * of are refused. */
+struct plan_convolution {
+    int weight, bias; /* plan_kernel's, and (out) */
+    struct plan_window window;
+    float scale;
+    bool keeps_pixels;
+};
+int plan_convolve_image(struct plan_builder *builder, int x, struct plan_convolution convolution);
 int plan_gate(struct plan_builder *builder, int x, enum activation activation);
 int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int64_t heads);
 int plan_cut_padding(struct plan_builder *builder, int x); /* x itself where nothing is padded */
@@ -321,6 +364,8 @@ int plan_cut_padding(struct plan_builder *builder, int x); /* x itself where not
 /* What the model gives: the last hidden state (also pooled) and the class's output, through `weight` and `bias` when
  * the class has an output layer over its hidden state. Called once, last. */
 void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits);
+/* In place of plan_give where the input is an image. */
+void plan_give_image(struct plan_builder *builder, int x);
 /* The class's own names in place of "output" and "attention.0"; not copied. */
 void plan_name_outputs(struct plan_builder *builder, const char *output, const char *attention);
 /* Sizes whose product is the output's columns; call it after plan_give. */
@@ -329,8 +374,16 @@ void plan_shape_output(struct plan_builder *builder, int count, const int64_t *s
 /* "linear" … and the line of mathematics, for --explain. */
 const char *operation_name(enum operation operation);
 
-/* Rows of a value in a batch with `rows` rows in every ragged axis and `items` items. */
+/* Rows of a value in a batch with `rows` rows of every input and `items` items. What need not be given, and nothing
+ * stands for, is not. Images are square. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items);
+
+/* Whether an item may go without the input and its rows: nothing stands for them. */
+bool plan_may_lack(const struct plan *plan, int input);
+
+/* Whether the image with its zeros around is as large as the window; and the image that it makes of it then. */
+bool plan_window_fits(const struct plan_window *window, struct plan_image image);
+struct plan_image plan_convolved(const struct plan_window *window, struct plan_image image);
 
 static inline bool plan_reads_weight(const struct plan_step *step, int weight)
 {

@@ -16,6 +16,12 @@ int plan_fixed_axis(struct plan_builder *builder, int64_t rows_per_item);
 /* k rows for each n of the input's. */
 int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int64_t n);
 
+/* The pixels that the window makes of an input's image. */
+int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window);
+
+/* The rows of two axes, one behind the other. */
+int plan_joined_axis(struct plan_builder *builder, int first, int second);
+
 int plan_new_value(struct plan_builder *builder, int axis, int64_t columns);
 
 /* The weight with the columns beside it: vectors of as many elements as it has rows; PLAN_NONE stands for ones. */

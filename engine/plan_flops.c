@@ -37,7 +37,10 @@ int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, i
         return 3 * elements;
     case OP_LINEAR_ATTEND: /* a product with V and one with the queries */
         return 2 * (x_rows + plan_value_rows(plan, step->keys, rows, 1)) * step->heads * step->dim_head *
-               step->dim_head;
+               step->dim_value;
+    case OP_CONVOLVE_IMAGE:
+        return 2 * plan_value_rows(plan, step->y, rows, 1) * plan->weights[step->weight].rows *
+               plan->weights[step->weight].columns;
     case OP_LOCAL_ATTEND:
         return 4 * x_rows * step->heads * step->dim_head * step->window * (step->causal ? 2 : 3);
     case OP_RETRIEVE: /* scores of all keys, then the best values of each head */
@@ -54,6 +57,8 @@ int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, i
     case OP_MASK_ROWS:
     case OP_SHIFT_TOKENS:
     case OP_CONCATENATE:
+    case OP_APPEND_ROWS:
+    case OP_GIVE_IMAGE:
     case OP_CUT_PADDING:
     case OP_GATHER_ROWS:
     case OP_GIVE_HIDDEN:

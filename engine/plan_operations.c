@@ -2,6 +2,7 @@
 #include "engine/plan_builder.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 /* Appends the step, with a new value of the given axis and columns as its y. */
@@ -231,14 +232,23 @@ static struct plan_step attend_heads(enum operation operation, int queries, int 
     return step;
 }
 
+static struct plan_step linear_attend(int queries, int keys, int values, int mask, struct plan_head_range heads,
+                                      int64_t fold)
+{
+    struct plan_step step = attend_heads(OP_LINEAR_ATTEND, queries, keys, values, mask, heads);
+    step.dim_value = heads.dim_head;
+    step.scale = 1.0f / sqrtf((float)heads.dim_head);
+    step.bucket = 1;
+    step.fold = fold;
+    return step;
+}
+
 int plan_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
                        struct plan_head_range heads, int64_t fold)
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_step step = attend_heads(OP_LINEAR_ATTEND, queries, keys, values, mask, heads);
-    step.bucket = 1;
-    step.fold = fold;
+    struct plan_step step = linear_attend(queries, keys, values, mask, heads, fold);
     return new_step(builder, step, plan_value_at(builder, queries)->axis, heads.heads * heads.dim_head);
 }
 
@@ -247,11 +257,23 @@ int plan_causal_linear_attend(struct plan_builder *builder, int queries, int key
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_step step = attend_heads(OP_LINEAR_ATTEND, queries, keys, values, mask, heads);
+    struct plan_step step = linear_attend(queries, keys, values, mask, heads, fold);
     step.causal = true;
     step.bucket = bucket;
-    step.fold = fold;
     return new_step(builder, step, plan_value_at(builder, queries)->axis, heads.heads * heads.dim_head);
+}
+
+int plan_image_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int64_t heads,
+                             bool softmax_queries)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_head_range all = {0, heads, plan_value_at(builder, queries)->columns / heads};
+    struct plan_step step = linear_attend(queries, keys, values, PLAN_NONE, all, 1);
+    step.dim_value = plan_value_at(builder, values)->columns / heads;
+    step.scale = 1.0f;
+    step.raw_queries = !softmax_queries;
+    return new_step(builder, step, plan_value_at(builder, queries)->axis, heads * step.dim_value);
 }
 
 int plan_local_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
@@ -274,6 +296,36 @@ int plan_concatenate(struct plan_builder *builder, int x, int z)
     step.z = z;
     int64_t columns = plan_value_at(builder, x)->columns + plan_value_at(builder, z)->columns;
     return new_step(builder, step, plan_value_at(builder, x)->axis, columns);
+}
+
+int plan_append_rows(struct plan_builder *builder, int x, int z)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(plan_value_at(builder, x)->columns == plan_value_at(builder, z)->columns);
+    struct plan_step step = step_of(OP_APPEND_ROWS, x);
+    step.z = z;
+    int axis = plan_joined_axis(builder, plan_value_at(builder, x)->axis, plan_value_at(builder, z)->axis);
+    return axis == PLAN_NONE ? PLAN_NONE : new_step(builder, step, axis, plan_value_at(builder, x)->columns);
+}
+
+int plan_convolve_image(struct plan_builder *builder, int x, struct plan_convolution convolution)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct plan_window *window = &convolution.window;
+    assert(plan_weight_at(builder, convolution.weight)->columns ==
+           plan_value_at(builder, x)->columns * window->size[0] * window->size[1]);
+    struct plan_step step = step_of(OP_CONVOLVE_IMAGE, x);
+    step.weight = convolution.weight;
+    step.bias = convolution.bias;
+    step.scale = convolution.scale;
+    step.kernel = *window;
+    int axis = plan_value_at(builder, x)->axis;
+    if (!convolution.keeps_pixels)
+        axis = plan_window_axis(builder, builder->plan->axes[axis].input, window);
+    return axis == PLAN_NONE ? PLAN_NONE
+                             : new_step(builder, step, axis, plan_weight_at(builder, convolution.weight)->rows);
 }
 
 int plan_gate(struct plan_builder *builder, int x, enum activation activation)
@@ -337,6 +389,16 @@ void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, b
     plan->hidden_axis = plan_value_at(builder, hidden)->axis;
     plan->output_columns = weight == PLAN_NONE ? plan->hidden_columns : plan_weight_at(builder, weight)->rows;
     plan->has_logits = logits;
+}
+
+void plan_give_image(struct plan_builder *builder, int x)
+{
+    give(builder, OP_GIVE_IMAGE, x, PLAN_NONE, PLAN_NONE);
+    if (builder->failed)
+        return;
+    struct plan *plan = builder->plan;
+    plan->hidden_columns = plan->output_columns = plan_value_at(builder, x)->columns;
+    plan->hidden_axis = plan_value_at(builder, x)->axis;
 }
 
 void plan_name_outputs(struct plan_builder *builder, const char *output, const char *attention)

@@ -184,12 +184,21 @@ static bool narrows_any(const struct narrowing *n)
     return false;
 }
 
+/* Calls and images are given whole. */
+static bool has_wanted_rows(const struct plan *plan, const struct plan_axis *axis)
+{
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].operation == OP_GIVE_IMAGE)
+            return false;
+    return axis->input != PLAN_NONE && axis->n == 0 && !axis->joined && axis->window.size[0] == 0 &&
+           plan->inputs[axis->input].input.layout == LAYOUT_SEQUENCE;
+}
+
 void plan_narrow(struct plan_builder *builder)
 {
     struct plan *plan = builder->plan;
     const struct plan_axis *axis = &plan->axes[plan->hidden_axis];
-    if (builder->failed || axis->input == PLAN_NONE || axis->n != 0 ||
-        plan->inputs[axis->input].input.layout != LAYOUT_SEQUENCE)
+    if (builder->failed || !has_wanted_rows(plan, axis))
         return;
     struct narrowing n = {.builder = builder, .n_steps = plan->n_steps, .n_values = plan->n_values};
     n.reach = calloc((size_t)n.n_values + 1, sizeof *n.reach);

@@ -163,6 +163,26 @@ int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t r
     return builder->plan->n_weights - 1;
 }
 
+int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t in)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    int64_t columns = plan_weight_at(builder, weight)->rows * plan_weight_at(builder, weight)->columns / out;
+    if (columns > INT32_MAX) /* products count in int */
+        return plan_fail(builder, "tensor \"%s\": %lld weights of one channel are too many",
+                         plan_weight_at(builder, weight)->name, (long long)columns);
+    struct plan_weight *kernel = derived_weight(builder, weight, out, columns);
+    if (!kernel)
+        return PLAN_NONE;
+    const float *from = plan_weight_at(builder, weight)->data;
+    int64_t pixels = columns / in;
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < in; i++)
+            for (int64_t p = 0; p < pixels; p++)
+                kernel->data[(o * pixels + p) * in + i] = from[(o * in + i) * pixels + p];
+    return builder->plan->n_weights - 1;
+}
+
 int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count)
 {
     if (builder->failed)

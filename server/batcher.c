@@ -307,6 +307,8 @@ static bool item_flawed(struct part *part, const struct model *model, const stru
         return true;
     bool flawed = item->top_k > 0
                       ? output_flawed(part, "the output's best values", item->top_values, item->n_rows, item->top_k)
+                  : info->inputs[0].layout == LAYOUT_IMAGE /* a row is a channel */
+                      ? output_flawed(part, "the output", item->output, info->output_columns, item->n_rows)
                       : output_flawed(part, "the output", item->output, item->n_rows, info->output_columns);
     if (flawed && item->rows)
         part->flaw_row = item->rows[part->flaw_row];

@@ -84,6 +84,9 @@ int64_t native_floats_bytes(int64_t floats, bool base64);
 /* Memory of an input, `length` rows of it, once it is counted. NULL: request->failure. */
 void *native_input_memory(struct request *request, int64_t length, size_t row_bytes);
 
+/* Whether the model's first input is a sequence, which these routes give, and no image. -1: request->failure. */
+int native_takes_sequences(struct request *request);
+
 /* Rows that an item of a request with one input may have. */
 int64_t native_max_length(const struct model_info *info);
 

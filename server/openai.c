@@ -21,6 +21,8 @@ static const struct option embeddings_options[] = {
 
 static int embeddings_items(struct request *request, struct embeddings_body *body, struct native_vectors *vectors)
 {
+    if (native_takes_sequences(request))
+        return -1;
     if (request->info->inputs[0].kind != INPUT_IDS)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "model \"%s\" takes rows of %" PRId64 " floats, which this route has no key for: use "

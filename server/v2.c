@@ -53,7 +53,7 @@ static void write_tensor(struct writer *writer, const char *name, const char *da
     writer_text(writer, "}");
 }
 
-/* A call's shapes without its values: lengths and width the least that the model takes, or one more. */
+/* Shapes without values: lengths and widths the least that the model takes, or one more. */
 static struct engine_item sized_item(const struct model_info *info, int more)
 {
     struct engine_item item = {0};

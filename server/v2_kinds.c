@@ -26,8 +26,22 @@ static struct v2_shape list_shape(const struct model_input *input, int rank)
     return (struct v2_shape){2, {-1, length_size(input)}};
 }
 
+/* A batch of images, or of pixels in as many dimensions as the tensor has. */
+static struct v2_shape channels_shape(const struct model_input *input, int rank)
+{
+    struct v2_shape shape = {rank < 2 || rank > V2_MAX_RANK ? 3 : rank, {-1, input->columns}};
+
+    if (input->layout == LAYOUT_IMAGE)
+        shape.rank = 4;
+    for (int d = 2; d < shape.rank; d++)
+        shape.sizes[d] = -1;
+    return shape;
+}
+
 static struct v2_shape rows_shape(const struct model_input *input, int rank)
 {
+    if (input->layout == LAYOUT_IMAGE || input->layout == LAYOUT_CHANNELS)
+        return channels_shape(input, rank);
     struct v2_shape shape = list_shape(input, rank);
 
     shape.sizes[shape.rank++] = input->columns;
@@ -37,11 +51,25 @@ static struct v2_shape rows_shape(const struct model_input *input, int rank)
 static void place_rows(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
                        struct engine_item *item, int index)
 {
-    bool call = input->layout == LAYOUT_CALL;
+    const int64_t *sizes = tensor->shape.sizes;
 
     item->inputs[index].data = values;
-    item->inputs[index].length = tensor->shape.sizes[call ? 0 : 1];
-    item->inputs[index].width = call ? tensor->shape.sizes[1] : 0;
+    switch (input->layout) {
+    case LAYOUT_SEQUENCE:
+        item->inputs[index].length = sizes[1];
+        break;
+    case LAYOUT_CALL:
+        item->inputs[index].length = sizes[0];
+        item->inputs[index].width = sizes[1];
+        break;
+    case LAYOUT_IMAGE:
+        item->inputs[index].length = sizes[2];
+        item->inputs[index].width = sizes[3];
+        break;
+    case LAYOUT_CHANNELS:
+        item->inputs[index].length = v2_elements(&tensor->shape, 2);
+        break;
+    }
 }
 
 /* One for each item of the batch. Where the engine takes several for a call: one for all, or so many of them. */

@@ -92,6 +92,7 @@ CHOICES = {
     "checkpoint_level": ["C0", "C1", "C2"],
 }
 
+MOST_PIXELS = 65536  # of the images that are tried
 DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
@@ -338,6 +339,8 @@ def faults(architecture, kwargs, padding):
         yield from linear_faults(decoder, padding)
     elif name in ("LinearAttentionTransformerLM", "LinearAttentionTransformer"):
         yield from linear_faults(with_defaults(architecture, kwargs), padding)
+    elif name == "ImageLinearAttention":
+        yield from image_faults(with_defaults(architecture, kwargs))
     elif name == "LinformerEncDec":
         encoder, decoder = (side_of(with_defaults(architecture, kwargs), prefix) for prefix in ("enc_", "dec_"))
         yield from pytorch_faults(encoder)
@@ -384,6 +387,26 @@ def linear_faults(a, padding):
     multiple = math.lcm(a["blindspot_size"] or 1 if a["causal"] else 1, window if local else 1)
     yield (padding == "autopad" and (language_model or linformer and a["depth"]) and multiple > most,
            f"sequences are padded to multiples of {multiple}, beyond max_seq_len {most}")
+
+
+def image_faults(a):
+    """`a`: the arguments of ImageLinearAttention."""
+    lists = {name: a[name] if isinstance(a[name], list) else [a[name]] * 2
+             for name in ("kernel_size", "stride", "padding") if not isinstance(a[name], str)}
+    for name, sizes in lists.items():
+        fewest = 2 if name == "kernel_size" else 1
+        yield not fewest <= len(sizes) <= 2, f"{name}: expected one integer, or as many as an image has directions"
+    yield not a["value_dim"], "value_dim must be at least 1"
+    kernel, stride = lists["kernel_size"], lists["stride"] * 2
+    around = [size - 1 if a["padding"] == "same" else 0 for size in kernel]
+    if "padding" in lists:
+        around = [2 * zeros for zeros in (lists["padding"] * 2)[:2]]
+    # Pixels that the first convolutions make of 1, 2 … in each direction, where the last one makes any.
+    made = [{n: (n + more - size) // step + 1 for n in range(max(1, size - more), MOST_PIXELS + 1)}
+            for size, more, step in zip(kernel, around, stride)]
+    yield (not any(height * made[1].get(width, 0) == n * width for n, height in made[0].items()
+                   for width in range(1, MOST_PIXELS // n + 1)),
+           "kernel_size, padding and stride leave no image its number of pixels, which the class needs")
 
 
 def pytorch_faults(a):

@@ -106,8 +106,20 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
     int64_t zero_keys = step->key_room > k ? step->key_room - k : 0, keys = k + zero_keys;
     float *wanted = cpu_wanted_attention(item, step);
     float *weights = run->scratch + omp_get_thread_num() * run->scratch_floats;
+    float *packed = weights + BLOCK_POSITIONS * keys;
     for (int64_t head = 0; head < step->heads; head++) {
         int64_t column = sequence * columns + head * dim_head;
+        run->vector->pack_keys(
+            &(struct vector_keys){
+                .k = k,
+                .dim_head = dim_head,
+                .dim_value = dim_head,
+                .keys = item_of(run, step->keys, index) + column,
+                .key_stride = stride,
+                .values = item_of(run, step->values, index) + column,
+                .value_stride = stride,
+            },
+            packed);
         run->vector->attend(&(struct vector_attend){
             .rows = rows,
             .k = k,
@@ -115,10 +127,7 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
             .dim_value = dim_head,
             .queries = item_of(run, step->x, index) + first * stride + column,
             .query_stride = stride,
-            .keys = item_of(run, step->keys, index) + column,
-            .key_stride = stride,
-            .values = item_of(run, step->values, index) + column,
-            .value_stride = stride,
+            .packed = packed,
             .scale = step->scale,
             .mask = cpu_attention_mask(item, step, k, sequence * step->heads + head, first),
             .zero_keys = zero_keys,
@@ -126,7 +135,7 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
             .out_stride = stride,
             .weights = wanted ? weights : NULL,
             .weights_rows = rows,
-            .scratch = weights + BLOCK_POSITIONS * keys,
+            .scratch = packed + vector_packed_keys(k, dim_head, dim_head),
         });
         if (wanted)
             add_weights(head, step->heads, rows * keys, weights, wanted + (sequence * own + first) * keys);
@@ -149,5 +158,6 @@ int64_t cpu_attend_call_scratch(const struct plan *plan, const struct plan_step 
 {
     int64_t k = plan->axes[plan->values[step->keys].axis].k, dim_head = plan->values[step->x].columns / step->heads;
     int64_t keys = step->key_room > k ? step->key_room : k;
-    return BLOCK_POSITIONS * keys + vector_attend_scratch(k, dim_head, dim_head);
+    return BLOCK_POSITIONS * keys + vector_packed_keys(k, dim_head, dim_head) +
+           vector_attend_scratch(dim_head, dim_head);
 }

@@ -131,8 +131,9 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
 /* Whether linear tiles multiply by the weight in this step. */
 static bool is_tiled(const struct plan_step *step, int weight)
 {
-    bool first =
-        step->operation == OP_LINEAR || step->operation == OP_GIVE_OUTPUT || step->operation == OP_FEED_FORWARD;
+    enum operation operation = step->operation;
+    bool first = operation == OP_LINEAR || operation == OP_CONVOLVE_IMAGE || operation == OP_FEED_FORWARD ||
+                 operation == OP_GIVE_OUTPUT;
     return step->second_weight == weight || (first && step->weight == weight);
 }
 

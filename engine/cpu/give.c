@@ -6,7 +6,8 @@
 #include <omp.h>
 #include <string.h>
 
-#define ROWS_A_BLOCK 128 /* of mean pooling */
+#define ROWS_A_BLOCK 128   /* of mean pooling */
+#define CHANNELS_A_TASK 16 /* of an image: 64 bytes of each pixel */
 
 static const float *hidden_of(const struct cpu_run *run, const struct plan_step *step)
 {
@@ -162,5 +163,30 @@ void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
 #pragma omp parallel for num_threads(run->threads) if (count > 1)
         for (int64_t i = 0; i < count; i++)
             deliver(run, &wanted[i], columns, out + i * columns);
+    }
+}
+
+/* ---- An image, channels first ---- */
+
+/* Channels [channel, channel + CHANNELS_A_TASK) of (pixels, columns) into (columns, pixels). */
+static void turn_channels(const float *x, int64_t pixels, int64_t columns, int64_t channel, float *out)
+{
+    int64_t end = channel + CHANNELS_A_TASK < columns ? channel + CHANNELS_A_TASK : columns;
+    for (int64_t p = 0; p < pixels; p++)
+        for (int64_t c = channel; c < end; c++)
+            out[c * pixels + p] = x[p * columns + c];
+}
+
+void cpu_give_image(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step);
+    int64_t columns = run->plan->values[step->x].columns;
+    int64_t parts = (columns + CHANNELS_A_TASK - 1) / CHANNELS_A_TASK, tasks = run->batch->n_items * parts;
+#pragma omp parallel for num_threads(run->threads) if (tasks > 1) schedule(dynamic)
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t item = t / parts, first = layout->starts[item];
+        if (run->batch->items[item].output)
+            turn_channels(hidden_of(run, step) + first * columns, layout->starts[item + 1] - first, columns,
+                          t % parts * CHANNELS_A_TASK, run->batch->items[item].output);
     }
 }

@@ -7,21 +7,22 @@
 #define BLOCK_ROWS 128
 #define INNER_BUCKET 64 /* smaller buckets are taken several at a time, with scores between their rows */
 
-/* One head of one sequence: row j of it stands j * fold rows below its first. d is the head's features. */
+/* One head of one sequence: row j of it stands j * fold rows below its first. d is the head's features, e its values'.
+ */
 struct sequence {
     const struct cpu_run *run;
     const struct plan_step *step;
     const float *queries, *keys, *values;
     const int32_t *mask; /* NULL: none */
     float *out;
-    int64_t query_stride, key_stride, out_stride, mask_stride;
-    int64_t query_rows, key_rows, d;
+    int64_t query_stride, key_stride, value_stride, out_stride, mask_stride;
+    int64_t query_rows, key_rows, d, e;
     float *rows;    /* (BLOCK_ROWS, d): a block of queries */
     float *powers;  /* (BLOCK_ROWS, d): a block of exp(keys) */
     float *scores;  /* (BLOCK_ROWS, BLOCK_ROWS) */
-    float *product; /* (BLOCK_ROWS, d) */
-    float *context; /* (d, d): sum of exp(key)ᵀ value */
-    float *partial; /* (d, d): of a block */
+    float *product; /* (BLOCK_ROWS, e) */
+    float *context; /* (d, e): sum of exp(key)ᵀ value */
+    float *partial; /* (d, e): of a block */
     float *sums;    /* (d): of exp(keys) */
     float *block_sums;
     float *maxima; /* (d) */
@@ -40,11 +41,10 @@ static bool is_masked(const struct sequence *s, int64_t row)
 /* powers[j] = exp(key - maxima), 0 for masked rows. */
 static void load_powers(const struct sequence *s, int64_t first, int64_t rows)
 {
-    for (int64_t j = 0; j < rows; j++) {
-        const float *key = s->keys + (first + j) * s->key_stride;
-        for (int64_t i = 0; i < s->d; i++)
-            s->powers[j * s->d + i] = is_masked(s, first + j) ? 0 : expf(key[i] - s->maxima[i]);
-    }
+    s->run->vector->exp_rows(rows, s->d, s->keys + first * s->key_stride, s->key_stride, s->maxima, s->powers);
+    for (int64_t j = 0; s->mask && j < rows; j++)
+        if (is_masked(s, first + j))
+            memset(s->powers + j * s->d, 0, (size_t)s->d * sizeof *s->powers);
 }
 
 /* context += powersᵀ values, sums += powers: a block's own sums first, so that long chains lose no digits. */
@@ -52,32 +52,31 @@ static void add_block(const struct sequence *s, int64_t first, int64_t rows)
 {
     products_multiply(s->run->products, &(struct product){
                                             .m = s->d,
-                                            .n = s->d,
+                                            .n = s->e,
                                             .k = rows,
                                             .a = s->powers,
                                             .a_stride = s->d,
                                             .transpose_a = true,
-                                            .b = s->values + first * s->key_stride,
-                                            .b_stride = s->key_stride,
+                                            .b = s->values + first * s->value_stride,
+                                            .b_stride = s->value_stride,
                                             .c = s->partial,
-                                            .c_stride = s->d,
+                                            .c_stride = s->e,
                                         });
-    s->run->vector->add(s->d * s->d, s->context, s->partial, 1.0f, s->context);
+    s->run->vector->add(s->d * s->e, s->context, s->partial, 1.0f, s->context);
     memset(s->block_sums, 0, (size_t)s->d * sizeof *s->block_sums);
-    for (int64_t j = 0; j < rows; j++)
-        for (int64_t i = 0; i < s->d; i++)
-            s->block_sums[i] += s->powers[j * s->d + i];
+    s->run->vector->sum_rows(rows, s->d, s->powers, s->d, s->block_sums);
     s->run->vector->add(s->d, s->sums, s->block_sums, 1.0f, s->sums);
 }
 
-/* rows[r] = d^-1/2 softmax(query) */
+/* rows[r] = scale * softmax(query), or the raw query */
 static void load_queries(const struct sequence *s, int64_t first, int64_t rows)
 {
-    float scale = 1.0f / sqrtf((float)s->d);
+    float scale = s->step->scale;
     for (int64_t r = 0; r < rows; r++) {
         float *row = s->rows + r * s->d;
         memcpy(row, s->queries + (first + r) * s->query_stride, (size_t)s->d * sizeof *row);
-        s->run->vector->softmax(s->d, 1.0f, row);
+        if (!s->step->raw_queries)
+            s->run->vector->softmax(s->d, 1.0f, row);
         for (int64_t i = 0; i < s->d; i++)
             row[i] *= scale;
     }
@@ -88,15 +87,25 @@ static void read_context(const struct sequence *s, int64_t first, int64_t rows)
 {
     products_multiply(s->run->products, &(struct product){
                                             .m = rows,
-                                            .n = s->d,
+                                            .n = s->e,
                                             .k = s->d,
                                             .a = s->rows,
                                             .a_stride = s->d,
                                             .b = s->context,
-                                            .b_stride = s->d,
+                                            .b_stride = s->e,
                                             .c = s->out + first * s->out_stride,
                                             .c_stride = s->out_stride,
                                         });
+}
+
+/* maxima = those of the keys; a run of rows that no mask interrupts at a time. */
+static void raise_maxima(const struct sequence *s)
+{
+    for (int64_t first = 0, end; first < s->key_rows; first = end + 1) {
+        for (end = first; end < s->key_rows && !is_masked(s, end);)
+            end++;
+        s->run->vector->maximum_rows(end - first, s->d, s->keys + first * s->key_stride, s->key_stride, s->maxima);
+    }
 }
 
 /* The softmax over the sequence is taken apart: exp with the maximum off, and division by the sum at the end. A
@@ -105,17 +114,15 @@ static void attend_all(const struct sequence *s)
 {
     for (int64_t i = 0; i < s->d; i++)
         s->maxima[i] = -INFINITY;
-    for (int64_t j = 0; j < s->key_rows; j++)
-        for (int64_t i = 0; i < s->d && !is_masked(s, j); i++)
-            s->maxima[i] = fmaxf(s->maxima[i], s->keys[j * s->key_stride + i]);
+    raise_maxima(s);
     for (int64_t first = 0; first < s->key_rows; first += BLOCK_ROWS) {
         int64_t rows = least(BLOCK_ROWS, s->key_rows - first);
         load_powers(s, first, rows);
         add_block(s, first, rows);
     }
     for (int64_t i = 0; i < s->d; i++)
-        for (int64_t e = 0; e < s->d && s->sums[i] != 0; e++)
-            s->context[i * s->d + e] /= s->sums[i];
+        for (int64_t e = 0; e < s->e && s->sums[i] != 0; e++)
+            s->context[i * s->e + e] /= s->sums[i];
     for (int64_t first = 0; first < s->query_rows; first += BLOCK_ROWS) {
         int64_t rows = least(BLOCK_ROWS, s->query_rows - first);
         load_queries(s, first, rows);
@@ -150,18 +157,18 @@ static void attend_chunk(const struct sequence *s, int64_t first, int64_t rows, 
     }
     products_multiply(s->run->products, &(struct product){
                                             .m = rows,
-                                            .n = s->d,
+                                            .n = s->e,
                                             .k = rows,
                                             .a = s->scores,
                                             .a_stride = BLOCK_ROWS,
-                                            .b = s->values + first * s->key_stride,
-                                            .b_stride = s->key_stride,
+                                            .b = s->values + first * s->value_stride,
+                                            .b_stride = s->value_stride,
                                             .c = s->product,
-                                            .c_stride = s->d,
+                                            .c_stride = s->e,
                                         });
     for (int64_t r = 0; r < rows; r++) {
         float *out = s->out + (first + r) * s->out_stride;
-        s->run->vector->add(s->d, out, s->product + r * s->d, 1.0f, out);
+        s->run->vector->add(s->e, out, s->product + r * s->e, 1.0f, out);
     }
 }
 
@@ -173,7 +180,7 @@ static void divide(const struct sequence *s, int64_t first, int64_t rows, const 
         for (int64_t i = 0; i < s->d; i++)
             denominator += s->rows[r * s->d + i] * s->sums[i];
         float inverse = 1.0f / (denominator < PLAN_CAUSAL_EPSILON ? PLAN_CAUSAL_EPSILON : denominator);
-        for (int64_t i = 0; i < s->d; i++)
+        for (int64_t i = 0; i < s->e; i++)
             out[i] *= inverse;
     }
 }
@@ -210,25 +217,25 @@ static void attend_causal(const struct sequence *s)
 /* Gives the sequence its pieces of a thread's scratch; context and sums begin with 0. */
 static void place_scratch(struct sequence *s, float *scratch)
 {
-    int64_t d = s->d;
+    int64_t d = s->d, e = s->e;
     s->rows = scratch;
     s->powers = s->rows + BLOCK_ROWS * d;
     s->product = s->powers + BLOCK_ROWS * d;
-    s->scores = s->product + BLOCK_ROWS * d;
+    s->scores = s->product + BLOCK_ROWS * e;
     s->context = s->scores + BLOCK_ROWS * BLOCK_ROWS;
-    s->partial = s->context + d * d;
-    s->sums = s->partial + d * d;
+    s->partial = s->context + d * e;
+    s->sums = s->partial + d * e;
     s->block_sums = s->sums + d;
     s->maxima = s->block_sums + d;
-    memset(s->context, 0, (size_t)(d * d) * sizeof *s->context);
+    memset(s->context, 0, (size_t)(d * e) * sizeof *s->context);
     memset(s->sums, 0, (size_t)d * sizeof *s->sums);
 }
 
 int64_t cpu_linear_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
     (void)plan;
-    int64_t d = step->dim_head;
-    return 3 * BLOCK_ROWS * d + BLOCK_ROWS * BLOCK_ROWS + 2 * d * d + 3 * d;
+    int64_t d = step->dim_head, e = step->dim_value;
+    return 2 * BLOCK_ROWS * d + BLOCK_ROWS * e + BLOCK_ROWS * BLOCK_ROWS + 2 * d * e + 3 * d;
 }
 
 static struct sequence sequence_of(const struct cpu_run *run, const struct plan_step *step, int64_t item, int64_t fold,
@@ -238,23 +245,26 @@ static struct sequence sequence_of(const struct cpu_run *run, const struct plan_
     const struct layout *from = &run->batch->layouts[values[step->x].axis];
     const struct layout *keys = &run->batch->layouts[values[step->keys].axis];
     int64_t query_columns = values[step->x].columns, key_columns = values[step->keys].columns;
-    int64_t out_columns = values[step->y].columns, d = step->dim_head;
+    int64_t value_columns = values[step->values].columns, out_columns = values[step->y].columns;
+    int64_t d = step->dim_head, e = step->dim_value, value_column = (step->first_head + head) * e;
     int64_t query = from->starts[item] + fold, key = keys->starts[item] + fold, column = (step->first_head + head) * d;
     struct sequence s = {
         .run = run,
         .step = step,
         .queries = (const float *)(run->arena + values[step->x].offset) + query * query_columns + column,
         .keys = (const float *)(run->arena + values[step->keys].offset) + key * key_columns + column,
-        .values = (const float *)(run->arena + values[step->values].offset) + key * key_columns + column,
+        .values = (const float *)(run->arena + values[step->values].offset) + key * value_columns + value_column,
         .mask = step->z == PLAN_NONE ? NULL : (const int32_t *)(run->arena + values[step->z].offset) + key,
-        .out = (float *)(run->arena + values[step->y].offset) + query * out_columns + head * d,
+        .out = (float *)(run->arena + values[step->y].offset) + query * out_columns + head * e,
         .query_stride = query_columns * step->fold,
         .key_stride = key_columns * step->fold,
+        .value_stride = value_columns * step->fold,
         .out_stride = out_columns * step->fold,
         .mask_stride = step->fold,
         .query_rows = (from->starts[item + 1] - from->starts[item]) / step->fold,
         .key_rows = (keys->starts[item + 1] - keys->starts[item]) / step->fold,
         .d = d,
+        .e = e,
     };
     place_scratch(&s, run->scratch + omp_get_thread_num() * run->scratch_floats);
     return s;

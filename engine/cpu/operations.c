@@ -5,6 +5,7 @@
 #include "engine/cpu/calls.h"
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/give.h"
+#include "engine/cpu/images.h"
 #include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attention.h"
 #include "engine/cpu/local_attention.h"
@@ -94,6 +95,7 @@ static void embed(const struct cpu_run *run, const struct plan_step *step)
     const float *table = weight_of(run, step->weight);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x);
+#pragma omp parallel for num_threads(threads_for(run, tasks_for(rows, ROWS_PER_TASK)))
     for (int64_t r = 0; r < rows; r++)
         memcpy(y + r * columns, table + ids[r] * columns, (size_t)columns * sizeof *y);
 }
@@ -148,17 +150,13 @@ static void add_sinusoids(const struct cpu_run *run, const struct plan_step *ste
     const struct layout *layout = layout_of(run, step->x);
     const float *x = floats_of(run, step->x), *frequencies = weight_of(run, step->weight);
     float *y = floats_of(run, step->y);
-    int64_t columns = columns_of(run, step->x), half = columns / 2;
+    int64_t columns = columns_of(run, step->x);
 #pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
             float position = (float)padder_position(layout, block->item, r);
-            for (int64_t i = 0; i < half; i++) {
-                float angle = position * frequencies[i];
-                y[r * columns + i] = sinf(angle) + x[r * columns + i];
-                y[r * columns + half + i] = cosf(angle) + x[r * columns + half + i];
-            }
+            run->vector->add_sinusoids(columns / 2, position, frequencies, x + r * columns, y + r * columns);
         }
     }
 }
@@ -209,9 +207,10 @@ static void concatenate(const struct cpu_run *run, const struct plan_step *step)
     const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
     float *y = floats_of(run, step->y);
     int64_t left = columns_of(run, step->x), right = columns_of(run, step->z), rows = rows_of(run, step->x);
-    for (int64_t r = 0; r < rows; r++, y += left + right) {
-        memcpy(y, x + r * left, (size_t)left * sizeof *y);
-        memcpy(y + left, z + r * right, (size_t)right * sizeof *y);
+#pragma omp parallel for num_threads(threads_for(run, tasks_for(rows, ROWS_PER_TASK)))
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(y + r * (left + right), x + r * left, (size_t)left * sizeof *y);
+        memcpy(y + r * (left + right) + left, z + r * right, (size_t)right * sizeof *y);
     }
 }
 
@@ -288,50 +287,107 @@ static int64_t attended_rows(const struct cpu_run *run, const struct plan_step *
     return rows;
 }
 
-static void attend_rows(const struct cpu_run *run, const struct plan_step *step, struct row_block block, int64_t head)
+/* Which task is the `task`-th: heads that read the same keys, of blocks of the same item, follow each other. */
+static const struct row_block *attend_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
 {
-    const struct layout *keys_layout = layout_of(run, step->keys);
-    int64_t query_columns = columns_of(run, step->x), key_columns = columns_of(run, step->keys);
-    int64_t value_columns = columns_of(run, step->values), out_columns = columns_of(run, step->y);
-    int64_t dim_head = query_columns / step->heads, dim_value = out_columns / step->heads;
-    int64_t kv_head = head * step->kv_heads / step->heads;
-    int64_t key = keys_layout->starts[block.item], k = keys_layout->starts[block.item + 1] - key;
-    int64_t position = padder_position(layout_of(run, step->x), block.item, block.first);
+    const struct row_block *block = &layout->blocks[task / heads];
+    int64_t start = layout->starts[block->item], rows = layout->starts[block->item + 1] - start;
+    int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* blocks of the item */
+    int64_t first = task / heads - before, blocks = tasks_for(rows, PADDER_BLOCK_ROWS);
+    int64_t in_item = task - first * heads;
+    *head = in_item / blocks;
+    return &layout->blocks[first + in_item % blocks];
+}
+
+/* An attention step with its pointers, and one thread's scratch. */
+struct attention {
+    const struct cpu_run *run;
+    const struct plan_step *step;
+    const struct layout *layout, *keys_layout;
+    int64_t dim_head, dim_value;
+    float *packed; /* keys and values of packed_item's head packed_head; -1: of none */
+    int64_t packed_item, packed_head;
+};
+
+static void pack_keys(struct attention *a, int64_t item, int64_t head)
+{
+    int64_t key_columns = columns_of(a->run, a->step->keys), value_columns = columns_of(a->run, a->step->values);
+    int64_t first = a->keys_layout->starts[item];
+    if (a->packed_item == item && a->packed_head == head)
+        return;
+    a->packed_item = item;
+    a->packed_head = head;
+    a->run->vector->pack_keys(
+        &(struct vector_keys){
+            .k = a->keys_layout->starts[item + 1] - first,
+            .dim_head = a->dim_head,
+            .dim_value = a->dim_value,
+            .keys = floats_of(a->run, a->step->keys) + first * key_columns + head * a->dim_head,
+            .key_stride = key_columns,
+            .values = floats_of(a->run, a->step->values) + first * value_columns + head * a->dim_value,
+            .value_stride = value_columns,
+        },
+        a->packed);
+}
+
+static void attend_rows(struct attention *a, const struct row_block *block, int64_t head)
+{
+    const struct plan_step *step = a->step;
+    int64_t k = a->keys_layout->starts[block->item + 1] - a->keys_layout->starts[block->item];
+    int64_t position = padder_position(a->layout, block->item, block->first);
+    int64_t query_columns = columns_of(a->run, step->x), out_columns = columns_of(a->run, step->y);
+    pack_keys(a, block->item, head * step->kv_heads / step->heads);
     struct vector_attend attend = {
-        .rows = block.rows,
+        .rows = block->rows,
         .k = k,
-        .dim_head = dim_head,
-        .dim_value = dim_value,
-        .queries = floats_of(run, step->x) + block.first * query_columns + head * dim_head,
+        .dim_head = a->dim_head,
+        .dim_value = a->dim_value,
+        .queries = floats_of(a->run, step->x) + block->first * query_columns + head * a->dim_head,
         .query_stride = query_columns,
-        .keys = floats_of(run, step->keys) + key * key_columns + kv_head * dim_head,
-        .key_stride = key_columns,
-        .values = floats_of(run, step->values) + key * value_columns + kv_head * dim_value,
-        .value_stride = value_columns,
+        .packed = a->packed,
         .scale = step->scale,
-        .mask = cpu_attention_mask(&run->batch->items[block.item], step, k, 0, position),
+        .mask = cpu_attention_mask(&a->run->batch->items[block->item], step, k, 0, position),
         .causal = step->causal,
         .first_position = position,
         .zero_keys = step->key_room > k ? step->key_room - k : 0,
-        .out = floats_of(run, step->y) + block.first * out_columns + head * dim_value,
+        .out = floats_of(a->run, step->y) + block->first * out_columns + head * a->dim_value,
         .out_stride = out_columns,
-        .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
+        .scratch = a->packed + vector_packed_keys(k, a->dim_head, a->dim_value),
     };
-    place_attention(run, step, &block, head, &attend);
-    run->vector->attend(&attend);
+    place_attention(a->run, step, block, head, &attend);
+    a->run->vector->attend(&attend);
+}
+
+static void attend_block(struct attention *a, const struct row_block *block, int64_t head)
+{
+    int64_t end = block->first + block->rows;
+    for (struct row_block rows = *block; rows.first < end; rows.first += rows.rows) {
+        rows.rows = attended_rows(a->run, a->step, block, rows.first);
+        attend_rows(a, &rows, head);
+    }
 }
 
 static void attend(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x);
     int64_t tasks = layout->n_blocks * step->heads;
-#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
-    for (int64_t t = 0; t < tasks; t++) {
-        const struct row_block *block = &layout->blocks[t / step->heads];
-        int64_t end = block->first + block->rows;
-        for (struct row_block rows = *block; rows.first < end; rows.first += rows.rows) {
-            rows.rows = attended_rows(run, step, block, rows.first);
-            attend_rows(run, step, rows, t % step->heads);
+#pragma omp parallel num_threads(threads_for(run, tasks))
+    {
+        struct attention attention = {
+            .run = run,
+            .step = step,
+            .layout = layout,
+            .keys_layout = layout_of(run, step->keys),
+            .dim_head = columns_of(run, step->x) / step->heads,
+            .dim_value = columns_of(run, step->y) / step->heads,
+            .packed = run->scratch + omp_get_thread_num() * run->scratch_floats,
+            .packed_item = -1,
+        };
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < tasks; t++) {
+            int64_t head;
+            const struct row_block *block = attend_task(layout, step->heads, t, &head);
+            attend_block(&attention, block, head);
         }
     }
 }
@@ -426,6 +482,21 @@ static void cut_padding(const struct cpu_run *run, const struct plan_step *step)
                (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
 }
 
+static void append_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *first = layout_of(run, step->x), *second = layout_of(run, step->z);
+    const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        int64_t upper = (first->starts[b + 1] - first->starts[b]) * columns;
+        int64_t lower = (second->starts[b + 1] - second->starts[b]) * columns;
+        float *out = y + layout_of(run, step->y)->starts[b] * columns;
+        memcpy(out, x + first->starts[b] * columns, (size_t)upper * sizeof *y);
+        memcpy(out + upper, z + second->starts[b] * columns, (size_t)lower * sizeof *y);
+    }
+}
+
 cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_EMBED] = embed,
     [OP_ADD_POSITIONS] = add_positions,
@@ -446,6 +517,8 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_LINEAR_ATTEND] = cpu_linear_attend,
     [OP_LOCAL_ATTEND] = cpu_local_attend,
     [OP_CONCATENATE] = concatenate,
+    [OP_APPEND_ROWS] = append_rows,
+    [OP_CONVOLVE_IMAGE] = cpu_convolve_image,
     [OP_GATE] = gate,
     [OP_GATHER_ROWS] = gather_rows,
     [OP_CUT_PADDING] = cut_padding,
@@ -453,6 +526,7 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_GIVE_HIDDEN] = cpu_give_hidden,
     [OP_GIVE_POOLED] = cpu_give_pooled,
     [OP_GIVE_OUTPUT] = cpu_give_output,
+    [OP_GIVE_IMAGE] = cpu_give_image,
 };
 
 int64_t cpu_thread_scratch(const struct products *products, const struct plan *plan, const struct plan_step *step)
@@ -463,6 +537,8 @@ int64_t cpu_thread_scratch(const struct products *products, const struct plan *p
         return cpu_feed_forward_scratch(products, plan, step);
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
+    if (step->operation == OP_CONVOLVE_IMAGE)
+        return cpu_convolve_image_scratch(products, plan, step);
     if (step->operation == OP_LINEAR_ATTEND)
         return cpu_linear_attend_scratch(plan, step);
     if (step->operation == OP_RETRIEVE)
@@ -474,9 +550,10 @@ int64_t cpu_thread_scratch(const struct products *products, const struct plan *p
     if (step->operation != OP_ATTEND)
         return 0;
     const struct plan_axis *keys = &plan->axes[plan->values[step->keys].axis];
-    return vector_attend_scratch(keys->input == PLAN_NONE ? keys->rows_per_item : plan->max_rows,
-                                 plan->values[step->x].columns / step->heads,
-                                 plan->values[step->y].columns / step->heads);
+    int64_t dim_head = plan->values[step->x].columns / step->heads;
+    int64_t dim_value = plan->values[step->y].columns / step->heads;
+    return vector_packed_keys(keys->input == PLAN_NONE ? keys->rows_per_item : plan->max_rows, dim_head, dim_value) +
+           vector_attend_scratch(dim_head, dim_value);
 }
 
 int64_t cpu_shared_scratch(const struct plan *plan, const struct plan_step *step)

@@ -1,96 +1,11 @@
-/* Compiled once for each instruction set, with VECTOR_VARIANT naming the table (avx512, avx2, baseline). Written in
- * GCC's vector extension: one source, no intrinsics. */
-#include "engine/cpu/vector.h"
-
-#include <math.h>
-#include <string.h>
-
-#if defined(__AVX512F__)
-#define LANES 16
-#define WIDE 4 /* vectors of a product's tile: 4 rows x WIDE accumulators fit the registers */
-#elif defined(__AVX2__)
-#define LANES 8
-#define WIDE 2
-#else
-#define LANES 4
-#define WIDE 2
-#endif
-
-#define ROWS 4 /* of a product's tile */
-
-typedef float vector __attribute__((vector_size(4 * LANES)));
-typedef int32_t integers __attribute__((vector_size(4 * LANES)));
-typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
-
-static inline vector load(const float *from)
-{
-    vector v;
-    memcpy(&v, from, sizeof v);
-    return v;
-}
-
-static inline void store(float *to, vector v)
-{
-    memcpy(to, &v, sizeof v);
-}
-
-/* The last, incomplete vector of a row: the lanes beyond `count` are zero. */
-static inline vector load_part(const float *from, int64_t count)
-{
-    vector v = {0};
-    memcpy(&v, from, (size_t)count * sizeof(float));
-    return v;
-}
-
-static inline void store_part(float *to, vector v, int64_t count)
-{
-    memcpy(to, &v, (size_t)count * sizeof(float));
-}
-
-static inline vector all(float x)
-{
-    return x - (vector){0};
-}
-
-static inline vector choose(integers mask, vector yes, vector no)
-{
-    return (vector)(((integers)yes & mask) | ((integers)no & ~mask));
-}
-
-static inline float sum_lanes(vector v)
-{
-    float sum = 0;
-    for (int i = 0; i < LANES; i++)
-        sum += v[i];
-    return sum;
-}
+/* Rows: norms, activations, softmax. vector_lanes.h says how this is compiled. */
+#include "engine/cpu/vector_lanes.h"
 
 /* ---- Functions of one variable ---- */
 
-/* exp(x) for x <= 0, within 2 ulp; 0 below -87.3 (no subnormals); NaN stays. x = n ln 2 + r, |r| <= ln 2 / 2; the
- * polynomial of degree 5 and the split of ln 2 are those of Cephes' expf. Adding 1.5 * 2^23 rounds to an integer and
- * leaves it in the low bits. */
-static inline vector exp_negative(vector x)
-{
-    const float rounder = 12582912.0f;
-    vector shifted = x * 1.44269504088896341f + rounder;
-    vector n = shifted - rounder;
-    vector r = x - n * 0.693359375f;
-    r = r + n * 2.12194440e-4f;
-    vector p = all(1.9875691500e-4f);
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    vector scaled = (vector)((bits)p + ((bits)shifted << 23)); /* p * 2^n */
-    return choose(x < -87.3f, all(0), choose(x == x, scaled, x));
-}
-
 /* erf(x) = x P(x²) / Q(x²), a minimax fit of degrees 5 and 5 on |x| <= 3.925, beyond which it is ±1 in float.
  * Relative error below 4e-7. */
-static inline vector error_function(vector x)
+INLINE vector error_function(vector x)
 {
     vector u = x * x;
     vector p = all(2.046033387159696e-06f);
@@ -105,23 +20,72 @@ static inline vector error_function(vector x)
     q = q * u + 0.11418232321739197f;
     q = q * u + 0.5022411942481995f;
     q = q * u + 1.0f;
-    return choose(x > 3.925f, all(1), choose(x < -3.925f, all(-1), x * p / q)); /* exactly ±1: x Φ(x) is 0 there */
+    vector near = where_less(x, all(-3.925f), all(-1), x * p / q); /* exactly ±1: x Φ(x) is 0 there */
+    return where_less(all(3.925f), x, all(1), near);
 }
 
-static inline vector gelu_of(vector x)
+INLINE vector gelu_of(vector x)
 {
     return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f));
+}
+
+/* ---- Sines: angles are reduced in double precision, so that those of long sequences keep their digits ---- */
+
+#define LARGEST_ANGLE 4194304.0f /* beyond it the C library's sines are taken */
+
+typedef double doubles __attribute__((vector_size(8 * LANES)));
+typedef int64_t long_integers __attribute__((vector_size(8 * LANES)));
+
+/* angle = r + q π/2, |r| <= π/4. Adding 1.5 * 2^52 rounds to an integer and leaves it in the low bits. */
+INLINE vector reduce_angle(vector angle, integers *q)
+{
+    const double rounder = 6755399441055744.0;
+    doubles exact = __builtin_convertvector(angle, doubles), shifted = exact * 0.63661977236758134 + rounder;
+    *q = __builtin_convertvector((long_integers)shifted, integers);
+    return __builtin_convertvector(exact - (shifted - rounder) * 1.57079632679489662, vector);
+}
+
+/* Sine and cosine of |angle| <= LARGEST_ANGLE, 1.2e-7 off at most. The polynomials are those of Cephes' sinf, cosf. */
+INLINE void sine_and_cosine(vector angle, vector *sine, vector *cosine)
+{
+    integers q, swap;
+    vector r = reduce_angle(angle, &q), z = r * r;
+    vector s = ((z * -1.9515295891e-4f + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+    vector c =
+        ((z * 2.443315711809948e-5f - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
+    swap = (q & 1) != 0;
+    *sine = (vector)((((integers)c & swap) | ((integers)s & ~swap)) ^ (integers)((bits)(q & 2) << 30));
+    *cosine = (vector)((((integers)s & swap) | ((integers)c & ~swap)) ^ (integers)((bits)((q + 1) & 2) << 30));
+}
+
+static void add_sinusoids(int64_t half, float position, const float *frequencies, const float *x, float *y)
+{
+    int64_t i = 0;
+    for (; i + LANES <= half; i += LANES) {
+        vector sine, cosine, angle = position * load(frequencies + i);
+        vector size = largest_lane(larger((vector)((bits)angle & 0x7fffffff), all(0)));
+        if (size[0] > LARGEST_ANGLE)
+            break;
+        sine_and_cosine(angle, &sine, &cosine);
+        store(y + i, sine + load(x + i));
+        store(y + half + i, cosine + load(x + half + i));
+    }
+    for (; i < half; i++) {
+        float angle = position * frequencies[i];
+        y[i] = sinf(angle) + x[i];
+        y[half + i] = cosf(angle) + x[half + i];
+    }
 }
 
 /* ---- Rows ---- */
 
 /* A NaN stays one. */
-static inline vector relu_of(vector x)
+INLINE vector relu_of(vector x)
 {
-    return choose(x < 0, all(0), x);
+    return where_less(x, all(0), all(0), x);
 }
 
-static inline vector activation_of(enum activation activation, vector x)
+INLINE vector activation_of(enum activation activation, vector x)
 {
     if (activation == ACTIVATION_GELU)
         return gelu_of(x);
@@ -134,7 +98,7 @@ static void activate(int64_t n, enum activation activation, const float *x, floa
     for (; i + LANES <= n; i += LANES)
         store(y + i, activation_of(activation, load(x + i)));
     if (i < n)
-        store_part(y + i, activation_of(activation, load_part(x + i, n - i)), n - i);
+        store_part(y + i, activation_of(activation, load_part(x + i, n - i, 0)), n - i);
 }
 
 static void add(int64_t n, const float *x, const float *z, float scale, float *y)
@@ -143,14 +107,13 @@ static void add(int64_t n, const float *x, const float *z, float scale, float *y
         y[i] = scale * (x[i] + z[i]);
 }
 
-static inline vector finish(vector y, const float *bias, enum activation activation, const float *residual,
-                            int64_t count)
+INLINE vector finish(vector y, const float *bias, enum activation activation, const float *residual, int64_t count)
 {
     if (bias)
-        y = y + load_part(bias, count);
+        y = y + load_part(bias, count, 0);
     y = activation_of(activation, y);
     if (residual)
-        y = y + load_part(residual, count);
+        y = y + load_part(residual, count, 0);
     return y;
 }
 
@@ -164,7 +127,7 @@ static void finish_linear(int64_t rows, int64_t columns, const float *x, const f
             store(y + i, finish(load(x + i), bias ? bias + i : NULL, activation, z ? z + i : NULL, LANES));
         if (i < columns)
             store_part(y + i,
-                       finish(load_part(x + i, columns - i), bias ? bias + i : NULL, activation, z ? z + i : NULL,
+                       finish(load_part(x + i, columns - i, 0), bias ? bias + i : NULL, activation, z ? z + i : NULL,
                               columns - i),
                        columns - i);
     }
@@ -180,30 +143,42 @@ static void to_bf16(int64_t n, const float *x, uint16_t *y)
     }
 }
 
-static float row_sum(int64_t n, const float *x)
+/* Four sums at a time, so that an addition need not wait for the one before; always in the same order. */
+INLINE float row_sum(int64_t n, const float *x)
 {
-    vector sums = {0};
+    vector sums[4] = {{0}};
     int64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+#pragma GCC unroll 4
+        for (int s = 0; s < 4; s++)
+            sums[s] += load(x + i + s * LANES);
     for (; i + LANES <= n; i += LANES)
-        sums += load(x + i);
-    float sum = sum_lanes(sums);
-    for (; i < n; i++)
-        sum += x[i];
-    return sum;
+        sums[0] += load(x + i);
+    if (i < n)
+        sums[1] += load_part(x + i, n - i, 0);
+    return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-static float row_square_distance(int64_t n, const float *x, float mean)
+/* The sum of (x - mean)² */
+INLINE float row_square_distance(int64_t n, const float *x, float mean)
 {
-    vector sums = {0};
+    vector sums[4] = {{0}};
     int64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+#pragma GCC unroll 4
+        for (int s = 0; s < 4; s++) {
+            vector d = load(x + i + s * LANES) - mean;
+            sums[s] += d * d;
+        }
     for (; i + LANES <= n; i += LANES) {
         vector d = load(x + i) - mean;
-        sums += d * d;
+        sums[0] += d * d;
     }
-    float sum = sum_lanes(sums);
-    for (; i < n; i++)
-        sum += (x[i] - mean) * (x[i] - mean);
-    return sum;
+    if (i < n) {
+        vector d = load_part(x + i, n - i, mean) - mean;
+        sums[1] += d * d;
+    }
+    return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
 static void layer_norm(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
@@ -213,194 +188,82 @@ static void layer_norm(int64_t rows, int64_t columns, const float *x, const floa
         float mean = row_sum(columns, x) / (float)columns;
         float variance = row_square_distance(columns, x, mean) / (float)columns;
         float scale = 1.0f / sqrtf(variance + epsilon);
-        for (int64_t i = 0; i < columns; i++)
+        int64_t i = 0;
+        for (; i + LANES <= columns; i += LANES)
+            store(y + i, (load(x + i) - mean) * scale * load(gain + i) + load(bias + i));
+        for (; i < columns; i++)
             y[i] = (x[i] - mean) * scale * gain[i] + bias[i];
     }
 }
 
-/* The largest element; NaNs are passed over, softmax's exp brings them back. */
-static float row_maximum(int64_t n, const float *x)
+/* NaNs are passed over: softmax's exp brings them back. */
+INLINE float row_maximum(int64_t n, const float *x)
 {
     vector largest = all(-INFINITY);
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        vector v = load(x + i);
-        largest = choose(v > largest, v, largest);
-    }
-    float maximum = -INFINITY;
-    for (int lane = 0; lane < LANES; lane++)
-        maximum = largest[lane] > maximum ? largest[lane] : maximum;
-    for (; i < n; i++)
-        maximum = x[i] > maximum ? x[i] : maximum;
-    return maximum;
-}
-
-/* x = exp(scale * (x - maximum)); returns the sum. */
-static float row_exp(int64_t n, float scale, float maximum, float *x)
-{
-    vector sums = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        vector e = exp_negative((load(x + i) - maximum) * scale);
-        store(x + i, e);
-        sums += e;
-    }
-    float sum = sum_lanes(sums);
-    if (i < n) {
-        vector e = exp_negative((load_part(x + i, n - i) - maximum) * scale);
-        store_part(x + i, e, n - i);
-        for (int lane = 0; lane < n - i; lane++)
-            sum += e[lane];
-    }
-    return sum;
-}
-
-/* Divides by the sum, `zeros` further elements of value 0 included. Returns what each of these becomes. */
-static inline float softmax_row(int64_t n, int64_t zeros, float scale, float *x)
-{
-    float maximum = row_maximum(n, x);
-    if (zeros > 0 && maximum < 0)
-        maximum = 0;
-    float sum = row_exp(n, scale, maximum, x), zero = 0;
-    if (zeros > 0) {
-        vector e = exp_negative(all(-maximum * scale));
-        zero = e[0];
-        sum += (float)zeros * zero;
-    }
-    float inverse = 1.0f / sum;
-    for (int64_t i = 0; i < n; i++)
-        x[i] *= inverse;
-    return zero * inverse;
+    for (; i + LANES <= n; i += LANES)
+        largest = larger(load(x + i), largest);
+    if (i < n)
+        largest = larger(load_part(x + i, n - i, -INFINITY), largest);
+    largest = largest_lane(largest);
+    return largest[0];
 }
 
 static void softmax(int64_t n, float scale, float *x)
 {
-    softmax_row(n, 0, scale, x);
-}
-
-/* ---- Attention: two small products around a softmax, four rows at a time ---- */
-
-/* c[r] = a[r] b for ROWS rows: a[r] has `depth` floats, b is (depth, columns) with columns a multiple of LANES. */
-static inline __attribute__((always_inline)) void product_tile(const float *const a[ROWS], int64_t depth,
-                                                               const float *b, int64_t columns, float *c,
-                                                               int64_t c_stride, int wide)
-{
-    vector sums[ROWS][WIDE] = {{{0}}};
-    for (int64_t t = 0; t < depth; t++) {
-#pragma GCC unroll 4
-        for (int w = 0; w < wide; w++) {
-            vector bt = load(b + t * columns + w * LANES);
-#pragma GCC unroll 4
-            for (int r = 0; r < ROWS; r++)
-                sums[r][w] += a[r][t] * bt;
-        }
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < ROWS; r++)
-#pragma GCC unroll 4
-        for (int w = 0; w < wide; w++)
-            store(c + r * c_stride + w * LANES, sums[r][w]);
-}
-
-static void product(const float *const a[ROWS], int64_t depth, const float *b, int64_t columns, float *c,
-                    int64_t c_stride)
-{
+    float maximum = row_maximum(n, x);
+    vector sums = {0};
     int64_t i = 0;
-    for (; i + WIDE * LANES <= columns; i += WIDE * LANES)
-        product_tile(a, depth, b + i, columns, c + i, c_stride, WIDE);
-    for (; i < columns; i += LANES)
-        product_tile(a, depth, b + i, columns, c + i, c_stride, 1);
+    for (; i + LANES <= n; i += LANES) {
+        vector e = exp_bounded((load(x + i) - maximum) * scale);
+        store(x + i, e);
+        sums += e;
+    }
+    if (i < n) {
+        vector e = exp_bounded((load_part(x + i, n - i, -INFINITY) - maximum) * scale);
+        store_part(x + i, e, n - i);
+        sums += e;
+    }
+    float inverse = 1.0f / sum_lanes(sums);
+    for (i = 0; i + LANES <= n; i += LANES)
+        store(x + i, load(x + i) * inverse);
+    for (; i < n; i++)
+        x[i] *= inverse;
 }
 
-static int64_t whole_vectors(int64_t n)
+static void exp_rows(int64_t rows, int64_t columns, const float *x, int64_t x_stride, const float *z, float *y)
 {
-    return (n + LANES - 1) / LANES * LANES;
-}
-
-/* (k, dim_head) -> (dim_head, k_room), what is beyond k zero. */
-static void transpose_keys(const struct vector_attend *attend, int64_t k_room, float *transposed)
-{
-    for (int64_t d = 0; d < attend->dim_head; d++)
-        for (int64_t j = attend->k; j < k_room; j++)
-            transposed[d * k_room + j] = 0;
-    for (int64_t j = 0; j < attend->k; j++)
-        for (int64_t d = 0; d < attend->dim_head; d++)
-            transposed[d * k_room + j] = attend->keys[j * attend->key_stride + d];
-}
-
-static void copy_values(const struct vector_attend *attend, int64_t dim_room, float *values)
-{
-    for (int64_t j = 0; j < attend->k; j++, values += dim_room) {
-        memcpy(values, attend->values + j * attend->value_stride, (size_t)attend->dim_value * sizeof *values);
-        for (int64_t d = attend->dim_value; d < dim_room; d++)
-            values[d] = 0;
+    for (int64_t r = 0; r < rows; r++, x += x_stride, y += columns) {
+        int64_t i = 0;
+        for (; i + LANES <= columns; i += LANES)
+            store(y + i, exp_of(load(x + i) - load(z + i)));
+        if (i < columns)
+            store_part(y + i, exp_of(load_part(x + i, columns - i, 0) - load_part(z + i, columns - i, 0)), columns - i);
     }
 }
 
-/* scores = scale * scores + mask */
-static void add_mask(const struct vector_attend *attend, int64_t row, float *scores)
+static void maximum_rows(int64_t rows, int64_t columns, const float *x, int64_t x_stride, float *y)
 {
-    const struct vector_mask *mask = &attend->mask;
-    for (int64_t j = 0; j < attend->k; j++) {
-        float added = mask->floats                                               ? mask->floats[row * mask->stride + j]
-                      : (mask->bytes[row * mask->stride + j] != 0) == mask->byte ? mask->score
-                                                                                 : 0;
-        scores[j] = attend->scale * scores[j] + added;
+    for (int64_t r = 0; r < rows; r++, x += x_stride) {
+        int64_t i = 0;
+        for (; i + LANES <= columns; i += LANES)
+            store(y + i, larger(load(x + i), load(y + i)));
+        for (; i < columns; i++)
+            y[i] = x[i] > y[i] ? x[i] : y[i];
     }
 }
 
-/* The softmax of the block's row, over the keys that it sees; the others get 0. */
-static void attend_softmax(const struct vector_attend *attend, int64_t row, float *scores)
+static void sum_rows(int64_t rows, int64_t columns, const float *x, int64_t x_stride, float *y)
 {
-    int64_t seen = attend->k, zeros = attend->causal ? 0 : attend->zero_keys;
-    if (attend->causal && attend->first_position + row + 1 < seen)
-        seen = attend->first_position + row + 1;
-    bool masked = attend->mask.floats || attend->mask.bytes;
-    if (masked)
-        add_mask(attend, row, scores);
-    float zero = softmax_row(seen, zeros, masked ? 1.0f : attend->scale, scores);
-    for (int64_t j = seen; j < attend->k; j++)
-        scores[j] = 0;
-    if (!attend->weights || row >= attend->weights_rows)
-        return;
-    float *weights = attend->weights + row * (attend->k + attend->zero_keys);
-    memcpy(weights, scores, (size_t)attend->k * sizeof *weights);
-    for (int64_t j = 0; j < attend->zero_keys; j++)
-        weights[attend->k + j] = zero;
+    for (int64_t r = 0; r < rows; r++, x += x_stride)
+        add(columns, x, y, 1.0f, y);
 }
 
-static void attend(const struct vector_attend *attend)
-{
-    int64_t k_room = whole_vectors(attend->k), dim_room = whole_vectors(attend->dim_value);
-    float *keys = attend->scratch, *values = keys + attend->dim_head * k_room;
-    float *scores = values + attend->k * dim_room, *out = scores + ROWS * k_room;
-    transpose_keys(attend, k_room, keys);
-    copy_values(attend, dim_room, values);
-    for (int64_t first = 0; first < attend->rows; first += ROWS) {
-        const float *queries[ROWS], *weights[ROWS];
-        int64_t rows = attend->rows - first < ROWS ? attend->rows - first : ROWS;
-        for (int r = 0; r < ROWS; r++) { /* beyond the last row, it again */
-            int64_t row = r < rows ? first + r : attend->rows - 1;
-            queries[r] = attend->queries + row * attend->query_stride;
-            weights[r] = scores + r * k_room;
-        }
-        product(queries, attend->dim_head, keys, k_room, scores, k_room);
-        for (int r = 0; r < rows; r++)
-            attend_softmax(attend, first + r, scores + r * k_room);
-        product(weights, attend->k, values, dim_room, out, dim_room);
-        for (int r = 0; r < rows; r++)
-            memcpy(attend->out + (first + r) * attend->out_stride, out + r * dim_room,
-                   (size_t)attend->dim_value * sizeof *out);
-    }
-}
-
-#define TABLE_NAME_OF(variant) vector_##variant
-#define TABLE_NAME(variant) TABLE_NAME_OF(variant)
 #define TEXT_OF(variant) #variant
 #define TEXT(variant) TEXT_OF(variant)
 
-extern const struct vector_functions TABLE_NAME(VECTOR_VARIANT);
-const struct vector_functions TABLE_NAME(VECTOR_VARIANT) = {
+extern const struct vector_functions VARIANT(vector);
+const struct vector_functions VARIANT(vector) = {
     .name = TEXT(VECTOR_VARIANT),
     .layer_norm = layer_norm,
     .activate = activate,
@@ -408,5 +271,10 @@ const struct vector_functions TABLE_NAME(VECTOR_VARIANT) = {
     .finish_linear = finish_linear,
     .to_bf16 = to_bf16,
     .softmax = softmax,
-    .attend = attend,
+    .add_sinusoids = add_sinusoids,
+    .exp_rows = exp_rows,
+    .maximum_rows = maximum_rows,
+    .sum_rows = sum_rows,
+    .pack_keys = VARIANT(vector_pack_keys),
+    .attend = VARIANT(vector_attend),
 };

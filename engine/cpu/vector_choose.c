@@ -2,18 +2,21 @@
 
 #include <string.h>
 
-#define SCRATCH_LANES 16 /* the widest variant's */
-
 static int64_t round_up(int64_t n, int64_t multiple)
 {
     return (n + multiple - 1) / multiple * multiple;
 }
 
-/* Keys transposed (dim_head, k), values (k, dim_head), scores of four rows; columns rounded up to whole vectors. */
-int64_t vector_attend_scratch(int64_t k, int64_t dim_head, int64_t dim_value)
+/* Columns are rounded up to whole vectors. */
+int64_t vector_packed_keys(int64_t k, int64_t dim_head, int64_t dim_value)
 {
-    int64_t k_room = round_up(k, SCRATCH_LANES), dim_room = round_up(dim_value, SCRATCH_LANES);
-    return dim_head * k_room + k * dim_room + 4 * k_room + 4 * dim_room;
+    return dim_head * round_up(k, VECTOR_LANES) + k * round_up(dim_value, VECTOR_LANES);
+}
+
+/* Scores, queries and output of a group. */
+int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value)
+{
+    return VECTOR_GROUP_ROWS * (VECTOR_TILE_KEYS + dim_head + round_up(dim_value, VECTOR_LANES));
 }
 
 static enum instruction_set best_set(void)

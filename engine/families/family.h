@@ -24,6 +24,9 @@ extern const struct family family_linformer_pytorch;
 extern const struct family family_linear_multihead_attention;
 extern const struct family family_keras;
 
+/* linear_attention_transformer's ImageLinearAttention, a class with no part in common with the others. */
+void build_image_linear_attention(struct plan_builder *builder, const char *name, const struct model_config *config);
+
 /* The class that an architecture names; NULL: none, and `error` lists those there are. */
 const struct family_class *family_find(const char *architecture, struct error *error);
 

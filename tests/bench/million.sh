@@ -2,7 +2,7 @@
 # million.sh: a sequence of 1 048 576 rows through /v2, in binary, beside sequences of 4096 rows through a model with the
 # same arguments: time a token of both, and memory beside what --explain says. The model is linformer_pytorch.Linformer
 # (long_model.c). Fails when a token takes more than 1.5 times as long, or memory is more than 5 % off. Takes 1.1 GB in
-# /tmp (TMPDIR) and 4 GB of memory. Times need a machine with nothing else to do: the long sequence waits for memory, and
+# /tmp (TMPDIR) and 3 GB of memory. Times need a machine with nothing else to do: the long sequence waits for memory, and
 # beside ten other busy processes its tokens took 2.3 times as long as the short ones.
 #
 # Options come from the environment:

@@ -44,6 +44,8 @@ def metadata(client, case):
             tensor = known[name]
             if name == "attn_mask":  # has two datatypes and two ranks
                 continue
+            if len(known.get("x", tensor)["shape"]) == 4 and name == "context":  # has any rank
+                continue
             assert tensor["datatype"] == np_to_triton_dtype(array.dtype)
             assert len(tensor["shape"]) == array.ndim
             assert all(size in (-1, found) for size, found in zip(tensor["shape"], array.shape))

@@ -7,7 +7,7 @@
 #include "weights/weights.h"
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 75
+#define FEWEST_CASES 82
 
 /* A tensor as the protocol has it. What it points to is somebody else's. */
 struct infer_tensor {

@@ -114,14 +114,14 @@ static double relative_l2(const json_t *answer, const struct weights_tensor *out
     return sqrt(difference / norm);
 }
 
-/* What the native routes can ask: one input of ids or rows, one output. NULL: not this call. */
+/* What the native routes can ask: one input of ids or rows, and no image; one output. NULL: not this call. */
 static const struct weights_tensor *only_input(const struct weights *calls, int index)
 {
     struct infer_tensor tensors[8];
     char name[64];
 
     if (case_tensors(calls, index, "out", tensors, LENGTH(tensors)) != 1 || strcmp(tensors[0].name, "output") != 0 ||
-        case_tensors(calls, index, "in", tensors, LENGTH(tensors)) != 1)
+        case_tensors(calls, index, "in", tensors, LENGTH(tensors)) != 1 || tensors[0].rank > 3)
         return NULL;
     snprintf(name, sizeof name, "%d/in/%s", index, tensors[0].name);
     return weights_find(calls, name);

@@ -6,7 +6,7 @@
 # compose.yaml, Dockerfile.cuda.
 # shellcheck disable=SC2317 # functions that are called through expect and trap
 set -euo pipefail
-MAX_MB=${MAX_MB:-150}                       # of the image; 78 are Debian slim, 43 OpenBLAS
+MAX_MB=${MAX_MB:-190}                       # of the image; 78 are Debian slim, 43 OpenBLAS, 40 oneDNN
 cache=${CACHE_DIR:-/var/tmp/linformerd-image} # the base image stays here: the first run takes a minute, others seconds
 base=docker.io/library/debian:bookworm-slim
 name=linformerd-test-$$

@@ -1,12 +1,12 @@
 """lucidrains' linear-attention-transformer: LinearAttentionTransformerLM, LinearAttentionTransformer, its README's
-encoder/decoder pair. Models are called through the library's Autopadder where config.json's padding is autopad."""
+encoder/decoder pair, ImageLinearAttention. Models are called through the library's Autopadder where config.json's padding is autopad."""
 
 import dataclasses
 
 import linformer
 import numpy as np
 import torch
-from linear_attention_transformer import LinearAttentionTransformer, LinearAttentionTransformerLM
+from linear_attention_transformer import ImageLinearAttention, LinearAttentionTransformer, LinearAttentionTransformerLM
 from linear_attention_transformer.autopadder import Autopadder
 from linear_attention_transformer.linear_attention_transformer import LinformerContextSettings, LinformerSettings
 
@@ -200,7 +200,8 @@ SPOILERS = [
     other_tuple,
     lambda rng, kwargs: {"causal": True, "linformer_settings": {"k": 8}},
     lambda rng, kwargs: {"linformer_settings": rng.choice([{"k": 0}, {"K": 3}, {"seq_len": 9, "k": 3}, {}])},
-    lambda rng, kwargs: {"receives_context": True, "context_linformer_settings": rng.choice([{"k": 4}, {"seq_len": 0, "k": 3}])},
+    lambda rng, kwargs: {"receives_context": True,
+                         "context_linformer_settings": rng.choice([{"k": 4}, {"seq_len": 0, "k": 3}])},
     lambda rng, kwargs: {"attend_axially": True, "dim": kwargs["dim"] * kwargs["heads"] + 1},
     lambda rng, kwargs: {"shift_tokens": True, "dim": rng.choice([1, 2]), "heads": 1},
     lambda rng, kwargs: {"ff_chunks": rng.choice([0, -1])},
@@ -247,7 +248,8 @@ def context_inputs(rng, kwargs, batch):
 def random_calls(rng, kwargs, make_x):
     most, calls = kwargs["max_seq_len"], []
     window = kwargs["local_attn_window_size"]
-    for length in [most, 1, rng.randint(1, most), rng.randint(1, most), window * rng.randint(1, max(1, most // window))]:
+    whole_windows = window * rng.randint(1, max(1, most // window))
+    for length in [most, 1, rng.randint(1, most), rng.randint(1, most), whole_windows]:
         batch = case.batch_size(rng)
         inputs = {"x": make_x(batch, length)}
         if chance(rng, 0.5):
@@ -265,7 +267,8 @@ def strange_calls(rng, kwargs, make_x):
     if kwargs.get("receives_context") and not settings:
         calls.append(Call({"x": make_x(1, most)}, note="without context"))
     if kwargs.get("receives_context") and settings and chance(rng, 0.5):
-        calls.append(Call({"x": make_x(2, most), "context": case.floats(rng, 2, settings["seq_len"] + 1, kwargs["dim"])},
+        longer = case.floats(rng, 2, settings["seq_len"] + 1, kwargs["dim"])
+        calls.append(Call({"x": make_x(2, most), "context": longer},
                           note="context longer than its seq_len"))
     if kwargs.get("receives_context") and chance(rng, 0.3):
         calls.append(Call({"x": make_x(1, most), "context": case.floats(rng, 1, 1, kwargs["dim"] + 1)},
@@ -339,4 +342,73 @@ def pair(rng):
     return PairCase(f"{PACKAGE}.EncoderDecoder", kwargs, calls, sound, spoiled, settings, rng.getrandbits(32), autopad)
 
 
-GENERATORS = [transformer, language_model, language_model, transformer, pair]
+# ---- Images
+
+MOST_SIDE = 12
+
+
+@dataclasses.dataclass
+class ImageCase(TorchCase):
+    def build(self, kwargs):
+        return ImageLinearAttention(**in_python(kwargs))
+
+    def forward(self, model, inputs, attentions):
+        return model(**inputs)
+
+    def exported(self, model):
+        return model, in_python(self.kwargs)
+
+
+def one_or_two(rng, number):
+    return number() if chance(rng, 0.5) else [number(), number()]
+
+
+def image_kwargs(rng):
+    key_dim = rng.randint(1, 40)
+    kwargs = {"chan": rng.randint(1, 40), "heads": rng.randint(1, 5), "key_dim": key_dim,
+              "value_dim": key_dim if chance(rng, 0.6) else rng.randint(1, 40)}
+    if chance(rng, 0.5):
+        kwargs["chan_out"] = rng.choice([None, rng.randint(1, 40)])
+    if chance(rng, 0.6):
+        kwargs["norm_queries"] = chance(rng, 0.4)
+    kind = rng.random()
+    if kind < 0.4:  # odd kernels that keep an image's size
+        kwargs["kernel_size"] = one_or_two(rng, lambda: rng.choice([1, 3, 5]))
+        half = np.array(kwargs["kernel_size"]) // 2
+        kwargs["padding"] = half.tolist()
+    elif kind < 0.6:
+        kwargs |= {"kernel_size": one_or_two(rng, lambda: rng.randint(1, 6)), "padding": "same"}
+    elif kind < 0.7:  # n + 2 x n
+        kwargs |= {"kernel_size": [3, 1], "padding": [0, 1]}
+    elif kind < 0.85:  # small ones only
+        kwargs |= {"padding": 1, "stride": 2}
+    return kwargs
+
+
+IMAGE_SPOILERS = [
+    lambda rng, kwargs: {"kernel_size": 3, "padding": rng.choice([0, 2, "valid"]), "stride": 1},
+    lambda rng, kwargs: {"kernel_size": rng.choice([0, -1, [3]])},
+    lambda rng, kwargs: {"padding": rng.choice([-1, "full", [1, 1, 1], []])},
+    lambda rng, kwargs: {"stride": rng.choice([0, -1, [], [1, 1, 1]])},
+    lambda rng, kwargs: {"padding": "same", "stride": 2},
+    lambda rng, kwargs: {rng.choice(["dim", "channels", "dilation"]): 1},
+]
+
+
+def image(rng):
+    """Some sizes that fit the strides and paddings above, and some that need not."""
+    kwargs, sound, spoiled = case.spoil(rng, image_kwargs(rng), IMAGE_SPOILERS)
+    channels, calls, n = sound["chan"], [], rng.randint(1, 9)
+    for height, width in [(n + 2, n), (3, 2), (rng.randint(1, MOST_SIDE), rng.randint(1, MOST_SIDE)), (5, 3)]:
+        batch = case.batch_size(rng)
+        inputs = {"x": case.floats(rng, batch, channels, height, width)}
+        if chance(rng, 0.5):
+            trailing = [rng.randint(1, 5) for _ in range(rng.randint(0, 3))]
+            inputs["context"] = case.floats(rng, batch, channels, *trailing)
+        calls.append(Call(inputs))
+    if chance(rng, 0.3):
+        calls.append(Call({"x": case.floats(rng, 1, channels + 1, 3, 3)}, note="an image of other channels"))
+    return ImageCase(f"{PACKAGE}.ImageLinearAttention", kwargs, calls, sound, spoiled, {}, rng.getrandbits(32))
+
+
+GENERATORS = [transformer, language_model, image, language_model, transformer, pair]

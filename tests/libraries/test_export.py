@@ -208,12 +208,11 @@ def images():
     common = dict(chan=6, key_dim=4, value_dim=4, heads=3)
     for more in (dict(chan_out=5), dict(kernel_size=3, padding=1, norm_queries=False)):
         kwargs = common | more
-        try:
-            agrees(shaken(lib.ImageLinearAttention(**kwargs)), kwargs, {"x": rows(2, 6, 5, 7)})
-        except ValueError as error:
-            if "is not served" in str(error):
-                raise unittest.SkipTest("this daemon does not serve ImageLinearAttention") from None
-            raise
+        agrees(shaken(lib.ImageLinearAttention(**kwargs)), kwargs, {"x": rows(2, 6, 5, 7)})
+    for more, part in ((dict(kernel_size=3), "leave no image"), (dict(padding=1), "leave no image"),
+                       (dict(stride=(1, 1, 1)), "stride"), (dict(padding=()), "padding")):
+        kwargs = common | more
+        refused(part, lambda kwargs=kwargs: export(lib.ImageLinearAttention(**kwargs), kwargs, "no"))
 
 
 @test

@@ -22,6 +22,7 @@ load_start() {
     [ -z "${URL:-}" ] || return 0
     "${LINFORMERD:-build/linformerd}" --port 0 >"$work/daemon.log" 2>&1 &
     daemon=$!
+    trap 'load_end' EXIT # again, since load_run at the end of a pipe is a shell of its own, which inherits none
     until URL=$(grep -om1 'listening on http://[^ ]*' "$work/daemon.log"); do
         kill -0 "$daemon" 2>/dev/null || { cat "$work/daemon.log" >&2 && daemon='' && exit 1; }
         sleep 0.05

@@ -3,7 +3,7 @@
 set -euo pipefail
 here=$(dirname "$0")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
-. "$here/lib.sh" # the daemon of the fourth test, and a work folder that goes at the end
+. "$here/lib.sh" # the daemon of the fifth test, and a work folder that goes at the end
 export REQUESTS=24 CONCURRENCY=4 MAX_LENGTH=256
 out=$work/out
 failed=0
@@ -17,10 +17,16 @@ result() {
     echo "ok $number - $name"
 }
 
+# Daemons that the scripts start note down their process.
+real=${LINFORMERD:-build/linformerd}
+printf '#!/bin/bash\necho $$ >>"%s"\nexec "%s" "$@"\n' "$work/started" "$real" >"$work/linformerd"
+chmod +x "$work/linformerd"
+export LINFORMERD=$work/linformerd
+
 # The scripts' exit status becomes a last line of their output.
 script() { { "$here/$1.sh" 2>&1 && echo "exit 0" || echo "exit $?"; } >"$out"; }
 
-echo 1..5
+echo 1..6
 number=0
 for name in embed logits mixed; do
     script $name
@@ -28,13 +34,20 @@ for name in embed logits mixed; do
         'p50 [0-9.]+ +p90 [0-9.]+ +p99 [0-9.]+ ' 'errors 0$' '^exit 0$'
 done
 
+: >"$out"
+while read -r process; do
+    ! kill -0 "$process" 2>/dev/null || echo "process $process is left" >>"$out"
+done <"$work/started"
+[ "$(wc -l <"$work/started")" = 3 ] && [ ! -s "$out" ] && echo "none is left" >>"$out"
+result 4 "their daemons end with them" '^none is left$'
+
 load_start
 URL=$URL/absent script embed
-result 4 "answers of 404 are errors" 'errors 24$' 'status 404: 24$' '^exit 1$'
+result 5 "answers of 404 are errors" 'errors 24$' 'status 404: 24$' '^exit 1$'
 
 kill "$daemon"
 wait "$daemon" || true
 daemon=
 URL=$URL script embed
-result 5 "answers that never come are errors" 'errors 24$' 'status 000: 24$' '^exit 1$'
+result 6 "answers that never come are errors" 'errors 24$' 'status 000: 24$' '^exit 1$'
 exit $failed

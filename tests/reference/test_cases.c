@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 75
+#define FEWEST_CASES 82
 #define MAX_ITEMS 8
 #define MAX_OUTPUTS 8 /* of a call */
 
@@ -154,6 +154,12 @@ static void give_input(const struct loaded *loaded, struct call *call, int input
             (char *)call->inputs[input] + b * (tensor->elements / call->n_items) * bytes;
         call->items[b].inputs[input].length = tensor->shape[is_call ? 0 : 1];
         call->items[b].inputs[input].width = is_call ? tensor->shape[1] : 0;
+        if (model_input->layout == LAYOUT_IMAGE) {
+            call->items[b].inputs[input].length = tensor->shape[2];
+            call->items[b].inputs[input].width = tensor->shape[3];
+        } else if (model_input->layout == LAYOUT_CHANNELS) {
+            call->items[b].inputs[input].length = tensor->elements / call->n_items / tensor->shape[1];
+        }
     }
 }
 

@@ -331,12 +331,17 @@ static double rotated_at(const struct scalar *scalar, const struct plan_step *st
            other * weight_at(scalar, step->weight, position, i);
 }
 
-/* A feature of a head's row of x, K or V. */
+/* A feature of a head's row of x or K, whose heads have d of them, or of V. */
+static double feature_at(const struct scalar *scalar, const struct plan_step *step, int value, int64_t row,
+                         int64_t head, int64_t d, int64_t feature)
+{
+    return scalar->values[value][row * columns_of(scalar, value) + (step->first_head + head) * d + feature];
+}
+
 static double head_at(const struct scalar *scalar, const struct plan_step *step, int value, int64_t row, int64_t head,
                       int64_t feature)
 {
-    return scalar
-        ->values[value][row * columns_of(scalar, value) + (step->first_head + head) * step->dim_head + feature];
+    return feature_at(scalar, step, value, row, head, step->dim_head, feature);
 }
 
 /* Whether linear attention's row at `position` reads the key at `key`, both in the item. */
@@ -352,7 +357,7 @@ static bool reads_key(const struct plan_step *step, int64_t position, int64_t ke
 static void add_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column,
                      int64_t feature, double *weights, double *products)
 {
-    int64_t item = item_of(scalar, step->x, row), head = column / step->dim_head;
+    int64_t item = item_of(scalar, step->x, row), d = step->dim_value, head = column / d;
     int64_t position = row - layout_of(scalar, step->x)->starts[item];
     const int64_t *keys = layout_of(scalar, step->keys)->starts + item;
     *weights = *products = 0;
@@ -361,20 +366,21 @@ static void add_keys(const struct scalar *scalar, const struct plan_step *step, 
             continue;
         double weight = exp(head_at(scalar, step, step->keys, r, head, feature));
         *weights += weight;
-        *products += weight * head_at(scalar, step, step->values, r, head, column % step->dim_head);
+        *products += weight * feature_at(scalar, step, step->values, r, head, d, column % d);
     }
 }
 
 static double linear_attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t d = step->dim_head, head = column / d;
+    int64_t d = step->dim_head, head = column / step->dim_value;
     double *query = calloc((size_t)d, sizeof *query), numerator = 0, denominator = 0, weights, products;
     for (int64_t i = 0; i < d; i++)
         query[i] = head_at(scalar, step, step->x, row, head, i);
-    softmax(d, 1, query);
+    if (!step->raw_queries)
+        softmax(d, 1, query);
     for (int64_t i = 0; i < d; i++) {
         add_keys(scalar, step, row, column, i, &weights, &products);
-        double factor = query[i] / sqrt((double)d);
+        double factor = query[i] * (double)step->scale;
         numerator += step->causal ? factor * products : weights == 0 ? 0 : factor * products / weights;
         denominator += factor * weights;
     }
@@ -464,6 +470,37 @@ static double concatenated_at(const struct scalar *scalar, const struct plan_ste
                          : scalar->values[step->z][row * right + column - left];
 }
 
+static double appended_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t item = item_of(scalar, step->y, row), columns = columns_of(scalar, step->y);
+    const int64_t *first = layout_of(scalar, step->x)->starts + item;
+    int64_t position = row - layout_of(scalar, step->y)->starts[item], own = first[1] - first[0];
+    if (position < own)
+        return scalar->values[step->x][(first[0] + position) * columns + column];
+    int64_t from = layout_of(scalar, step->z)->starts[item] + position - own;
+    return scalar->values[step->z][from * columns + column];
+}
+
+static double convolved_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    const struct plan_window *window = &step->kernel;
+    int64_t item = item_of(scalar, step->y, row), in = columns_of(scalar, step->x);
+    int64_t place = row - layout_of(scalar, step->y)->starts[item], first = layout_of(scalar, step->x)->starts[item];
+    struct plan_image image = padder_image(scalar->plan, &scalar->batch->items[item],
+                                           scalar->plan->axes[scalar->plan->values[step->x].axis].input);
+    int64_t width = (image.width + window->before[1] + window->after[1] - window->size[1]) / window->stride[1] + 1;
+    double sum = weight_at(scalar, step->bias, 0, column);
+    for (int64_t u = 0; u < window->size[0]; u++)
+        for (int64_t v = 0; v < window->size[1]; v++) {
+            int64_t i = place / width * window->stride[0] + u - window->before[0];
+            int64_t j = place % width * window->stride[1] + v - window->before[1];
+            for (int64_t c = 0; c < in && i >= 0 && i < image.height && j >= 0 && j < image.width; c++)
+                sum += weight_at(scalar, step->weight, column, (u * window->size[1] + v) * in + c) *
+                       scalar->values[step->x][(first + i * image.width + j) * in + c];
+        }
+    return (double)step->scale * sum;
+}
+
 static double gated_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t columns = columns_of(scalar, step->y);
@@ -529,6 +566,10 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return retrieve_at(scalar, step, row, column);
     case OP_CONCATENATE:
         return concatenated_at(scalar, step, row, column);
+    case OP_APPEND_ROWS:
+        return appended_at(scalar, step, row, column);
+    case OP_CONVOLVE_IMAGE:
+        return convolved_at(scalar, step, row, column);
     case OP_GATE:
         return gated_at(scalar, step, row, column);
     case OP_GATHER_ROWS:
@@ -634,4 +675,14 @@ void scalar_output(const struct plan *plan, const struct batch *batch, double **
         if (wanted->softmax)
             softmax(plan->output_columns, 1, output);
     }
+}
+
+void scalar_image(const struct plan *plan, const struct batch *batch, double **values, int64_t item, double *output)
+{
+    struct scalar scalar = {plan, batch, values};
+    const struct plan_step *step = give_step(plan, OP_GIVE_IMAGE);
+    const int64_t *starts = layout_of(&scalar, step->x)->starts + item;
+    for (int64_t c = 0; c < plan->output_columns; c++)
+        for (int64_t r = starts[0]; r < starts[1]; r++)
+            *output++ = values[step->x][r * plan->output_columns + c];
 }

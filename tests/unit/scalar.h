@@ -13,6 +13,9 @@ void scalar_free(const struct plan *plan, double **values);
 void scalar_pooled(const struct plan *plan, const struct batch *batch, double **values, int64_t item, double *pooled);
 void scalar_output(const struct plan *plan, const struct batch *batch, double **values, int64_t item, double *output);
 
+/* What an item's `output` should be where the plan gives an image. */
+void scalar_image(const struct plan *plan, const struct batch *batch, double **values, int64_t item, double *output);
+
 /* The softmax of an attention step for an item, (heads, rows, k); of a call, added to `weights`, (width, rows, k). */
 void scalar_attention(const struct plan *plan, const struct batch *batch, double **values, int step, int64_t item,
                       double *weights);

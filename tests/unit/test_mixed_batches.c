@@ -17,12 +17,13 @@
 #include <cmocka.h>
 
 #define CASES_FOLDER "tests/reference"
-#define FEWEST_CASES 75
+#define FEWEST_CASES 82
 #define ITEMS 6
 #define ROUNDS 4
 #define TOKENS 256     /* of a batch */
 #define LONGEST 40     /* rows of an item where the model takes more */
 #define WIDEST 3       /* sequences of a call */
+#define SIDE 8         /* of an image */
 #define TRIES 1000     /* until a random item is one that the model takes */
 #define MOST_OUTPUTS 8 /* that are wanted besides the first */
 #define TOLERANCE 1e-6 /* where batches are not invariant */
@@ -68,6 +69,10 @@ static void give_input(const struct model_info *info, struct sample *sample, int
     if (input->like >= 0 && !item->inputs[input->like].data)
         return;
     int64_t length = input->like >= 0 ? item->inputs[input->like].length : random_length(input);
+    if (input->layout == LAYOUT_IMAGE) {
+        length = random_size(1, SIDE);
+        width = random_size(1, SIDE);
+    }
     if (input->kind == INPUT_ATTENTION_MASK) {
         columns = input->columns ? input->columns : item->inputs[input->columns_like].length;
         item->inputs[index].columns = columns;
@@ -88,7 +93,8 @@ static int64_t product(int rank, const int64_t *shape)
     return count;
 }
 
-/* Everything the model has: its output, the last hidden state, pooled too, and some of the other outputs. */
+/* Everything the model has: its output, the last hidden state, pooled too, and some of the other outputs. A model of
+ * images has its output alone. */
 static void want_results(const struct loaded *loaded, struct sample *sample)
 {
     const struct model_info *info = model_info(loaded->model);
@@ -96,7 +102,8 @@ static void want_results(const struct loaded *loaded, struct sample *sample)
     int64_t shape[ENGINE_MAX_RANK], places[MOST_OUTPUTS];
     int64_t elements = product(model_output_shape(loaded->model, item, 0, shape), shape);
     item->n_rows = elements / info->output_columns;
-    sample->n_results = elements + (item->n_rows + 1) * info->hidden_columns;
+    bool has_hidden = info->inputs[0].layout != LAYOUT_IMAGE;
+    sample->n_results = elements + (has_hidden ? (item->n_rows + 1) * info->hidden_columns : 0);
     for (int i = 1; i < info->n_outputs && item->n_extras < MOST_OUTPUTS; i++) {
         if (random_size(0, 1))
             continue;
@@ -109,6 +116,8 @@ static void want_results(const struct loaded *loaded, struct sample *sample)
     for (int i = 0; i < item->n_extras; i++)
         sample->extras[i].data = sample->results + places[i];
     item->output = sample->results;
+    if (!has_hidden)
+        return;
     item->hidden = sample->results + elements;
     item->pooled = item->hidden + item->n_rows * info->hidden_columns;
     item->pooling = (enum pooling)random_size(0, POOLING_COUNT - 1);

@@ -127,6 +127,57 @@ static void random_inputs(const struct plan *plan, struct engine_item *item)
     }
 }
 
+/* ---- Images ---- */
+
+static bool gives_image(const struct plan *plan)
+{
+    return plan->steps[plan->n_steps - 1].operation == OP_GIVE_IMAGE;
+}
+
+/* What model_check sees to, and an item's share of the arena. */
+static bool image_runs(const struct plan *plan, const struct engine_item *item)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->operation != OP_CONVOLVE_IMAGE)
+            continue;
+        int from = plan->values[step->x].axis, to = plan->values[step->y].axis;
+        struct plan_image image = padder_image(plan, item, plan->axes[from].input);
+        if (image.width == 0)
+            continue;
+        if (!plan_window_fits(&step->kernel, image))
+            return false;
+        struct plan_image made = plan_convolved(&step->kernel, image);
+        if (from == to && made.height * made.width != image.height * image.width)
+            return false;
+    }
+    for (int i = 0; i < plan->n_axes; i++)
+        if (padder_axis_rows(plan, item, i) > MAX_ROWS / MAX_ITEMS)
+            return false;
+    return true;
+}
+
+/* Sizes that the plan can take; a context half of the time. */
+static void random_image(const struct plan *plan, struct engine_item *item, struct results *results)
+{
+    memset(item, 0, sizeof *item);
+    memset(results, 0, sizeof *results);
+    item->inputs[0].data = "";
+    do {
+        item->inputs[0].length = random_size(1, 8);
+        item->inputs[0].width = random_size(1, 8);
+        if (plan->n_inputs > 1 && random_next() % 2) {
+            item->inputs[1].data = "";
+            item->inputs[1].length = random_size(1, 12);
+        }
+    } while (!image_runs(plan, item));
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (item->inputs[i].data)
+            item->inputs[i].data = random_rows(&plan->inputs[i], padder_length(plan, item, i));
+    item->n_rows = padder_axis_rows(plan, item, plan->hidden_axis);
+    results->output = item->output = calloc((size_t)(item->n_rows * plan->output_columns), sizeof(float));
+}
+
 static void random_item(const struct plan *plan, struct engine_item *item, struct results *results)
 {
     memset(item, 0, sizeof *item);
@@ -198,7 +249,14 @@ static void compare_item(const struct plan *plan, const struct batch *batch, dou
     int hidden = plan->steps[plan->n_steps - 1].x;
     int64_t length = padder_length(plan, item, 0);
     const struct layout *layout = &batch->layouts[plan->values[hidden].axis];
-    double *expected = calloc((size_t)((length + 1) * (plan->output_columns + plan->hidden_columns)), sizeof *expected);
+    double *expected =
+        calloc((size_t)((length + item->n_rows + 1) * (plan->output_columns + plan->hidden_columns)), sizeof *expected);
+    if (gives_image(plan)) {
+        scalar_image(plan, batch, values, index, expected);
+        assert_close("image", item->n_rows * plan->output_columns, item->output, expected);
+        free(expected);
+        return;
+    }
     assert_close("hidden", length * plan->hidden_columns, item->hidden,
                  values[hidden] + layout->starts[index] * plan->hidden_columns);
     scalar_pooled(plan, batch, values, index, expected);
@@ -257,14 +315,15 @@ static void compare_alone(const struct bench *bench, struct backend_model *model
 {
     struct engine_item alone = *item;
     alone.n_extras = 0;
-    size_t hidden = (size_t)(padder_length(bench->plan, item, 0) * bench->plan->hidden_columns);
+    size_t hidden = item->hidden ? (size_t)(padder_length(bench->plan, item, 0) * bench->plan->hidden_columns) : 0;
     size_t output = (size_t)(item->n_rows * bench->plan->output_columns);
-    alone.hidden = calloc(hidden, sizeof(float));
+    alone.hidden = item->hidden ? calloc(hidden, sizeof(float)) : NULL;
     alone.output = calloc(output, sizeof(float));
     padder_lay_out(bench->plan, batch, &alone, 1);
     assert_int_equal(backend_cpu.run(model, batch, NULL), 0);
     if (backend_cpu.batch_invariant(bench->backend)) {
-        assert_memory_equal(alone.hidden, item->hidden, hidden * sizeof(float));
+        if (hidden > 0)
+            assert_memory_equal(alone.hidden, item->hidden, hidden * sizeof(float));
         assert_memory_equal(alone.output, item->output, output * sizeof(float));
     } else {
         assert_near(hidden, alone.hidden, item->hidden);
@@ -309,7 +368,7 @@ static void run_and_compare(struct bench *bench)
         struct results results[MAX_ITEMS];
         int64_t count = random_size(1, MAX_ITEMS);
         for (int64_t i = 0; i < count; i++)
-            random_item(bench->plan, &items[i], &results[i]);
+            (gives_image(bench->plan) ? random_image : random_item)(bench->plan, &items[i], &results[i]);
         padder_lay_out(bench->plan, &batch, items, count);
         assert_int_equal(backend_cpu.run(model, &batch, NULL), 0);
         double **values = scalar_run(bench->plan, &batch);
@@ -319,7 +378,8 @@ static void run_and_compare(struct bench *bench)
         scalar_free(bench->plan, values);
         for (int64_t i = 0; i < count; i++) {
             compare_alone(bench, model, &batch, &items[i]);
-            compare_top_k(bench, model, &batch, &items[i]);
+            if (!gives_image(bench->plan))
+                compare_top_k(bench, model, &batch, &items[i]);
         }
         for (int64_t i = 0; i < count; i++)
             free_item(&items[i], &results[i]);
@@ -722,6 +782,78 @@ static void test_rotate_concatenate_gate_cut(void **state)
     run_and_compare(&bench);
 }
 
+/* A convolution of an image, from `in` to `out` channels. */
+static void check_convolve_image(int64_t in, int64_t out, struct plan_window window, bool keeps_pixels)
+{
+    struct bench bench;
+    int64_t depth = in * window.size[0] * window.size[1];
+    const struct shape shapes[] = {{"w", out, depth}, {"b", 0, out}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_image(builder, "x", in);
+    struct plan_convolution convolution = {.weight = plan_matrix(builder, out, depth, "w"),
+                                           .bias = plan_vector(builder, out, "b"),
+                                           .window = window,
+                                           .scale = 0.7f,
+                                           .keeps_pixels = keeps_pixels};
+    plan_give_image(builder, plan_convolve_image(builder, x, convolution));
+    run_and_compare(&bench);
+}
+
+/* The windows that keep an image's pixels do so for some sizes only: 2 x 2, 2 x 3 … and 3 x 1, 4 x 2 … */
+static void test_convolve_image(void **state)
+{
+    (void)state;
+    check_convolve_image(1, 1, (struct plan_window){{1, 1}, {1, 1}, {0, 0}, {0, 0}}, true);
+    check_convolve_image(5, 3, (struct plan_window){{3, 3}, {1, 1}, {1, 1}, {1, 1}}, true);
+    check_convolve_image(20, 300, (struct plan_window){{2, 4}, {1, 1}, {0, 1}, {1, 2}}, true);
+    check_convolve_image(4, 33, (struct plan_window){{5, 3}, {2, 3}, {2, 0}, {2, 0}}, false);
+    check_convolve_image(3, 7, (struct plan_window){{1, 2}, {1, 2}, {2, 3}, {2, 3}}, false);
+    check_convolve_image(3, 7, (struct plan_window){{7, 1}, {1, 1}, {0, 0}, {0, 0}}, false);
+    check_convolve_image(9, 5, (struct plan_window){{1, 1}, {2, 2}, {1, 1}, {1, 1}}, true);
+    check_convolve_image(9, 5, (struct plan_window){{3, 1}, {1, 1}, {0, 1}, {0, 1}}, true);
+}
+
+/* ImageLinearAttention's steps: keys and values of the image and of what may be given beside it. */
+static void check_image_attention(int64_t heads, int64_t key_dim, int64_t value_dim, bool with_context,
+                                  bool softmax_queries)
+{
+    struct bench bench;
+    const struct plan_window window = {{1, 3}, {1, 1}, {0, 1}, {0, 1}};
+    int64_t keys_out = heads * key_dim, values_out = heads * value_dim;
+    const struct shape shapes[] = {
+        {"k", keys_out, 18}, {"v", values_out, 18}, {"kb", 0, keys_out}, {"vb", 0, values_out}};
+    struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_image(builder, "x", 6);
+    int context = with_context ? plan_input_pixels(builder, "context", 6, NULL) : PLAN_NONE;
+    struct plan_convolution to_k = {.weight = plan_matrix(builder, keys_out, 18, "k"),
+                                    .bias = plan_vector(builder, keys_out, "kb"),
+                                    .window = window,
+                                    .scale = 0.6f,
+                                    .keeps_pixels = true};
+    struct plan_convolution to_v = to_k;
+    to_v.weight = plan_matrix(builder, values_out, 18, "v");
+    to_v.bias = plan_vector(builder, values_out, "vb");
+    int queries = plan_convolve_image(builder, x, to_k), keys = queries, values = plan_convolve_image(builder, x, to_v);
+    if (with_context) {
+        to_k.keeps_pixels = to_v.keeps_pixels = false;
+        to_k.scale = to_v.scale = 1.0f;
+        keys = plan_append_rows(builder, keys, plan_convolve_image(builder, context, to_k));
+        values = plan_append_rows(builder, values, plan_convolve_image(builder, context, to_v));
+    }
+    plan_give_image(builder, plan_image_linear_attend(builder, queries, keys, values, heads, softmax_queries));
+    run_and_compare(&bench);
+}
+
+static void test_image_attention(void **state)
+{
+    (void)state;
+    check_image_attention(1, 1, 1, false, true);
+    check_image_attention(3, 8, 8, true, true);
+    check_image_attention(3, 17, 5, false, false);
+    check_image_attention(2, 7, 40, false, true);
+    check_image_attention(4, 5, 5, true, false);
+}
+
 static void test_output_layer(void **state)
 {
     (void)state;
@@ -758,6 +890,8 @@ int main(void)
         cmocka_unit_test(test_local_attend),
         cmocka_unit_test(test_retrieve),
         cmocka_unit_test(test_rotate_concatenate_gate_cut),
+        cmocka_unit_test(test_convolve_image),
+        cmocka_unit_test(test_image_attention),
         cmocka_unit_test(test_output_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

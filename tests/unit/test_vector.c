@@ -14,6 +14,9 @@
 
 #define POINTS 200001
 
+/* Every how manieth float is tried: VECTOR_STRIDE=1 tries them all. */
+#define STRIDE 997
+
 /* The functions of a set; skips the test where the processor lacks it. */
 static const struct vector_functions *functions(void **state)
 {
@@ -24,25 +27,132 @@ static const struct vector_functions *functions(void **state)
     return vector_functions_of(set);
 }
 
+static uint64_t stride(void)
+{
+    const char *asked = getenv("VECTOR_STRIDE");
+    return asked && atoll(asked) > 0 ? (uint64_t)atoll(asked) : STRIDE;
+}
+
+#define RUN 4096
+
+/* The next floats of all that there are, NaNs and infinities too, by their bits. Returns how many; 0: there are no
+ * more. */
+static int next_floats(uint64_t *bits, float *x)
+{
+    int count = 0;
+    for (; count < RUN && *bits < (uint64_t)1 << 32; *bits += stride()) {
+        uint32_t word = (uint32_t)*bits;
+        memcpy(&x[count++], &word, sizeof word);
+    }
+    return count;
+}
+
 static void gelu_is_exact(void **state)
 {
     const struct vector_functions *vector = functions(state);
-    float *x = malloc(POINTS * sizeof *x), *y = malloc(POINTS * sizeof *y);
-    for (int i = 0; i < POINTS; i++)
-        x[i] = ((float)i / (POINTS - 1) * 2 - 1) * 10;
-    vector->activate(POINTS, ACTIVATION_GELU, x, y);
+    static float x[RUN], y[RUN];
     double worst = 0;
-    for (int i = 0; i < POINTS; i++) {
-        double expected = 0.5 * (double)x[i] * (1 + erf((double)x[i] / sqrt(2)));
-        worst = fmax(worst, fabs((double)y[i] - expected) / fmax(1, fabs((double)x[i])));
+    uint64_t bits = 0;
+    for (int count; (count = next_floats(&bits, x)) > 0;) {
+        vector->activate(count, ACTIVATION_GELU, x, y);
+        for (int i = 0; i < count; i++) {
+            if (isnan(x[i]) || x[i] == -INFINITY) /* -infinity times 0 */
+                assert_true(isnan(y[i]));
+            else if (x[i] == INFINITY)
+                assert_true(y[i] == INFINITY);
+            else if (fabsf(x[i]) > 1e-37f) {
+                double expected = 0.5 * (double)x[i] * (1 + erf((double)x[i] * M_SQRT1_2));
+                worst = fmax(worst, fabs(((double)y[i] - expected) / (double)x[i]));
+            }
+        }
     }
     float far[3] = {-10, -1e30f, 1e30f};
     vector->activate(3, ACTIVATION_GELU, far, far);
     assert_true(far[0] == 0 && far[1] == 0 && far[2] == 1e30f);
-    print_message("gelu: largest error %.2g\n", worst);
-    assert_true(worst <= 3e-7);
-    free(x);
-    free(y);
+    print_message("gelu: largest error %.3g |x|\n", worst);
+    assert_true(worst <= 4e-7);
+}
+
+static void exp_is_within_two_ulp(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    static float x[RUN], y[RUN], zero[RUN];
+    double worst = 0;
+    uint64_t bits = 0;
+    for (int count; (count = next_floats(&bits, x)) > 0;) {
+        vector->exp_rows(1, count, x, count, zero, y);
+        for (int i = 0; i < count; i++) {
+            double expected = exp((double)x[i]);
+            int exponent;
+            if (isnan(x[i]))
+                assert_true(isnan(y[i]));
+            else if (x[i] < -87.3366f)
+                assert_true(y[i] == 0);
+            else if (x[i] > 88.7229f)
+                assert_true(y[i] == INFINITY);
+            else if (x[i] >= -87.3365f && x[i] <= 88.7228f) {
+                frexp(expected, &exponent);
+                worst = fmax(worst, fabs((double)y[i] - expected) / ldexp(1, exponent - 24));
+            }
+        }
+    }
+    print_message("exp: largest error %.3g ulp\n", worst);
+    assert_true(worst <= 2);
+    const float edges[] = {0, -0.0f, -87.3366f, 88.7229f, INFINITY, -INFINITY, NAN};
+    float of[7];
+    vector->exp_rows(1, 7, edges, 7, zero, of);
+    assert_true(of[0] == 1 && of[1] == 1 && of[2] == 0 && of[3] == INFINITY && of[4] == INFINITY && of[5] == 0);
+    assert_true(isnan(of[6]));
+}
+
+/* Positions up to a million and more, frequencies around 1: angles are floats, their sines as exact as floats are. */
+static void sinusoids_keep_their_digits(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    enum { HALF = 37 };
+    float frequencies[HALF], x[2 * HALF], y[2 * HALF];
+    double worst = 0;
+    for (int i = 0; i < HALF; i++)
+        frequencies[i] = i == 0 ? 1 : random_float() * (i % 2 ? 1 : 5);
+    for (int i = 0; i < 2 * HALF; i++)
+        x[i] = 0;
+    for (int64_t position = 0; position < 3000000; position += position < 100 ? 1 : 1 + position / 17) {
+        vector->add_sinusoids(HALF, (float)position, frequencies, x, y);
+        for (int i = 0; i < HALF; i++) {
+            float angle = (float)position * frequencies[i];
+            worst = fmax(worst, fabs((double)y[i] - sin((double)angle)));
+            worst = fmax(worst, fabs((double)y[HALF + i] - cos((double)angle)));
+        }
+    }
+    print_message("sinusoids: largest error %.3g\n", worst);
+    assert_true(worst <= 1.2e-7);
+}
+
+/* Rows far from zero, where a variance from squares alone would be lost. */
+static void layer_norm_is_exact(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    enum { MOST = 300 };
+    float x[MOST], y[MOST], gain[MOST], bias[MOST];
+    double worst = 0;
+    for (int n = 1; n <= MOST; n++) {
+        double mean = 0, variance = 0;
+        for (int i = 0; i < n; i++) {
+            x[i] = 30 + random_float();
+            gain[i] = random_float();
+            bias[i] = random_float();
+            mean += (double)x[i] / n;
+        }
+        for (int i = 0; i < n; i++)
+            variance += pow((double)x[i] - mean, 2) / n;
+        vector->layer_norm(1, n, x, gain, bias, 1e-5f, y);
+        for (int i = 0; i < n; i++) {
+            double expected = ((double)x[i] - mean) / sqrt(variance + (double)1e-5f) * (double)gain[i];
+            worst = fmax(worst, fabs((double)y[i] - expected - (double)bias[i]));
+        }
+    }
+    print_message("layer norm: largest error %.3g\n", worst);
+    assert_true(worst <= 1e-5); /* an ulp of 30 is 2e-6 */
 }
 
 /* Softmax of two numbers is a way to see exp: e / (1 + e). Relative error of the smaller probability. */
@@ -100,23 +210,23 @@ static void rows_stand_alone(void **state)
     const struct vector_functions *vector = functions(state);
     enum { K = 37, DIM = 20, ROWS = 11 };
     float keys[K * DIM], values[K * DIM], queries[ROWS * DIM], out[ROWS * DIM], alone[DIM + 1];
-    float *scratch = malloc((size_t)vector_attend_scratch(K, DIM, DIM) * sizeof *scratch);
+    float *packed = malloc((size_t)vector_packed_keys(K, DIM, DIM) * sizeof *packed);
+    float *scratch = malloc((size_t)vector_attend_scratch(DIM, DIM) * sizeof *scratch);
     for (int i = 0; i < K * DIM; i++) {
         keys[i] = random_float();
         values[i] = random_float();
     }
     for (int i = 0; i < ROWS * DIM; i++)
         queries[i] = random_float();
+    struct vector_keys head = {K, DIM, DIM, keys, DIM, values, DIM};
+    vector->pack_keys(&head, packed);
     struct vector_attend attend = {.rows = ROWS,
                                    .k = K,
                                    .dim_head = DIM,
                                    .dim_value = DIM,
                                    .queries = queries,
                                    .query_stride = DIM,
-                                   .keys = keys,
-                                   .key_stride = DIM,
-                                   .values = values,
-                                   .value_stride = DIM,
+                                   .packed = packed,
                                    .scale = 0.3f,
                                    .out = out,
                                    .out_stride = DIM,
@@ -129,6 +239,90 @@ static void rows_stand_alone(void **state)
         vector->attend(&attend);
         assert_memory_equal(alone + r % 2, out + r * DIM, DIM * sizeof(float));
     }
+    free(packed);
+    free(scratch);
+}
+
+/* One row's attention in doubles. weights (k + zeros). */
+static void attend_exactly(const struct vector_attend *a, const struct vector_keys *keys, int64_t row, double *out,
+                           double *weights)
+{
+    int64_t zeros = a->causal ? 0 : a->zero_keys;
+    double largest = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < a->k + a->zero_keys; j++) {
+        weights[j] = 0;
+        for (int64_t d = 0; j < a->k && d < a->dim_head; d++)
+            weights[j] += (double)a->queries[row * a->query_stride + d] * (double)keys->keys[j * keys->key_stride + d];
+        weights[j] = (double)a->scale * weights[j];
+        if (j < a->k && a->mask.floats)
+            weights[j] += (double)a->mask.floats[row * a->mask.stride + j];
+        if ((a->causal && j > a->first_position + row) || j >= a->k + zeros)
+            weights[j] = -INFINITY;
+        largest = fmax(largest, weights[j]);
+    }
+    for (int64_t j = 0; j < a->k + a->zero_keys; j++)
+        sum += weights[j] = exp(weights[j] - largest);
+    memset(out, 0, (size_t)a->dim_value * sizeof *out);
+    for (int64_t j = 0; j < a->k + a->zero_keys; j++) {
+        weights[j] /= sum;
+        for (int64_t d = 0; j < a->k && d < a->dim_value; d++)
+            out[d] += weights[j] * (double)keys->values[j * keys->value_stride + d];
+    }
+}
+
+/* Several tiles of keys: scores that rise from tile to tile, a first tile that a mask hides altogether, causal, keys
+ * that stand for zeros; output and weights. */
+static void attention_goes_over_tiles(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    enum { K = 2 * VECTOR_TILE_KEYS + 77, DIM = 37, ROWS = VECTOR_GROUP_ROWS + 3, ZEROS = 5 };
+    static float keys[K * DIM], values[K * DIM], queries[ROWS * DIM], mask[ROWS * K], out[ROWS * DIM];
+    static float weights[ROWS * (K + ZEROS)];
+    float *packed = aligned_alloc(64, (size_t)(vector_packed_keys(K, DIM, DIM) + 16) / 16 * 64);
+    float *scratch = aligned_alloc(64, (size_t)(vector_attend_scratch(DIM, DIM) + 16) / 16 * 64);
+    for (int i = 0; i < K * DIM; i++) {
+        keys[i] = random_float() + 4 * (float)i / (K * DIM);
+        values[i] = random_float();
+    }
+    for (int i = 0; i < ROWS * DIM; i++)
+        queries[i] = random_float() + 0.3f;
+    for (int i = 0; i < ROWS * K; i++)
+        mask[i] = i % K < VECTOR_TILE_KEYS ? -INFINITY : random_float();
+    struct vector_keys head = {K, DIM, DIM, keys, DIM, values, DIM};
+    vector->pack_keys(&head, packed);
+    for (int variant = 0; variant < 4; variant++) {
+        struct vector_attend attend = {.rows = ROWS,
+                                       .k = K,
+                                       .dim_head = DIM,
+                                       .dim_value = DIM,
+                                       .queries = queries,
+                                       .query_stride = DIM,
+                                       .packed = packed,
+                                       .scale = 0.6f,
+                                       .causal = variant == 1,
+                                       .first_position = VECTOR_TILE_KEYS - 10,
+                                       .zero_keys = variant == 2 ? ZEROS : 0,
+                                       .out = out,
+                                       .out_stride = DIM,
+                                       .weights = weights,
+                                       .weights_rows = ROWS - 1,
+                                       .scratch = scratch};
+        if (variant == 3)
+            attend.mask = (struct vector_mask){.floats = mask, .stride = K};
+        vector->attend(&attend);
+        double worst = 0;
+        for (int r = 0; r < ROWS; r++) {
+            double exact[DIM], exact_weights[K + ZEROS];
+            attend_exactly(&attend, &head, r, exact, exact_weights);
+            for (int d = 0; d < DIM; d++)
+                worst = fmax(worst, fabs((double)out[r * DIM + d] - exact[d]));
+            for (int64_t j = 0; r < attend.weights_rows && j < K + attend.zero_keys; j++)
+                worst = fmax(worst, fabs((double)weights[r * (K + attend.zero_keys) + j] - exact_weights[j]));
+        }
+        print_message("attention, variant %d: largest error %.3g\n", variant, worst);
+        assert_true(worst <= 5e-6);
+    }
+    free(packed);
     free(scratch);
 }
 
@@ -149,9 +343,15 @@ int main(void)
 {
     random_seed(7);
     const struct CMUnitTest tests[] = {
-        EACH(gelu_is_exact),       EACH(softmax_has_exact_exponentials),
-        EACH(softmax_of_extremes), EACH(softmax_sums_to_one),
+        EACH(gelu_is_exact),
+        EACH(softmax_has_exact_exponentials),
+        EACH(softmax_of_extremes),
+        EACH(softmax_sums_to_one),
         EACH(rows_stand_alone),
+        EACH(exp_is_within_two_ulp),
+        EACH(layer_norm_is_exact),
+        EACH(sinusoids_keep_their_digits),
+        EACH(attention_goes_over_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 """Prints how well a model does its two tasks on text it was not trained on, beside baselines.
 
     python3 evaluate.py --model . --corpus corpus
+    python3 evaluate.py --daemon http://127.0.0.1:8080 --corpus corpus       # what a daemon answers, in its dtype
 
 Filling in: 15 % of the bytes of a text are replaced by the mask (id 2); the figure is the share
 of them whose most likely byte is the right one.
@@ -11,7 +12,9 @@ of a document, the crop B nearest by cosine is that of the same document.
 The weights are used as stored: F16 made F32.
 """
 import argparse
+import base64
 import json
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +54,43 @@ def hidden_states(model, ids):
 
 
 def embed(model, ids):
+    if isinstance(model, Served):
+        return model.embed(ids)
     return torch.nn.functional.normalize(hidden_states(model, ids).mean(dim=1), dim=-1)
+
+
+class Served:
+    """The same of a running daemon's first model."""
+
+    def __init__(self, url):
+        self.url = url
+        self.max_seq_len = self.get("/info")["max_input_length"]
+
+    def get(self, path, body=None):
+        request = urllib.request.Request(self.url + path, body and json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
+    def guesses(self, ids, mask):
+        """The likeliest id at each masked place, row by row."""
+        best = []
+        for row, places in zip(ids.masked_fill(mask, MASK), mask):
+            positions = places.nonzero().flatten().tolist()
+            if positions:
+                answer = self.get("/logits", {"inputs": [row.tolist()], "positions": positions, "top_k": 1})
+                best += [tokens[0] for tokens in answer[0]["tokens"]]
+        return torch.tensor(best)
+
+    def embed(self, ids):
+        answer = self.get("/embed", {"inputs": ids.tolist(), "encoding_format": "base64"})
+        return torch.from_numpy(np.stack([np.frombuffer(base64.b64decode(row), "<f4") for row in answer]))
+
+
+def guesses(model, ids, mask):
+    if isinstance(model, Served):
+        return model.guesses(ids, mask)
+    return model.out(hidden_states(model, ids.masked_fill(mask, MASK))[mask]).argmax(-1)
 
 
 # ---- text -------------------------------------------------------------------------------------
@@ -100,8 +139,7 @@ def fill_accuracy(model, windows, masked, rows=64):
     right = []
     for first in range(0, len(windows), rows):
         ids, mask = ids_of(windows[first:first + rows]), torch.from_numpy(masked[first:first + rows])
-        logits = model.out(hidden_states(model, ids.masked_fill(mask, MASK))[mask])
-        right.append(logits.argmax(-1) == ids[mask])
+        right.append(guesses(model, ids, mask) == ids[mask])
     right = torch.cat(right).numpy()
     visible = ~np.isin(windows[masked], [9, 10, 32])
     return right.mean(), right[visible].mean()
@@ -195,11 +233,12 @@ def rarity(text, length, crops=20_000):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", default=Path(__file__).parent)
+    options.add_argument("--daemon", help="the URL of a daemon that serves the model, in place of --model")
     options.add_argument("--corpus", required=True)
     options.add_argument("--windows-bytes", type=int, default=500_000, help="held-out bytes per figure")
     options.add_argument("--draws", type=int, default=20)
     options = options.parse_args()
-    model = load(options.model)
+    model = Served(options.daemon) if options.daemon else load(options.model)
     train = Text(options.corpus, "train")
     neighbours = Neighbours(train.bytes[:40_000_000])
     commonest = np.bincount(train.bytes, minlength=256).argmax()

@@ -1,0 +1,192 @@
+/* Vectors of floats as wide as the instruction set that this is compiled for has them, and exp: what vector.c and
+ * vector_attend.c share. Both are compiled once for each set, with VECTOR_VARIANT naming it (avx512, avx2, baseline).
+ * Written in GCC's vector extension, which clang has too and which compiles for any processor; intrinsics only where
+ * neither finds the one instruction. */
+#ifndef ENGINE_CPU_VECTOR_LANES_H
+#define ENGINE_CPU_VECTOR_LANES_H
+
+#include "engine/cpu/vector.h"
+
+#include <math.h>
+#include <string.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX2__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+
+#define JOIN_NAMES(name, variant) name##_##variant
+#define JOIN(name, variant) JOIN_NAMES(name, variant)
+#define VARIANT(name) JOIN(name, VECTOR_VARIANT) /* vector_attend_avx512 … */
+
+typedef float vector __attribute__((vector_size(4 * LANES)));
+typedef int32_t integers __attribute__((vector_size(4 * LANES)));
+typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vector load(const float *from)
+{
+    vector v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+INLINE void store(float *to, vector v)
+{
+    memcpy(to, &v, sizeof v);
+}
+
+INLINE vector all(float x)
+{
+    return x - (vector){0};
+}
+
+/* The last, incomplete vector of a row; the lanes beyond `count` are `rest`. */
+INLINE vector load_part(const float *from, int64_t count, float rest)
+{
+    vector v = all(rest);
+    memcpy(&v, from, (size_t)count * sizeof(float));
+    return v;
+}
+
+INLINE void store_part(float *to, vector v, int64_t count)
+{
+    memcpy(to, &v, (size_t)count * sizeof(float));
+}
+
+/* `yes` where x < y, else `no`, also where either is NaN. */
+INLINE vector where_less(vector x, vector y, vector yes, vector no)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)x, (__m512)y, _CMP_LT_OQ), (__m512)no, (__m512)yes);
+#elif defined(__AVX2__)
+    return (vector)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)(x < y));
+#else
+    integers mask = x < y;
+    return (vector)(((integers)yes & mask) | ((integers)no & ~mask));
+#endif
+}
+
+/* y where either is NaN. */
+INLINE vector larger(vector x, vector y)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_max_ps((__m512)x, (__m512)y);
+#elif defined(__AVX2__)
+    return (vector)_mm256_max_ps((__m256)x, (__m256)y);
+#else
+    return where_less(y, x, x, y);
+#endif
+}
+
+/* y where either is NaN. */
+INLINE vector smaller(vector x, vector y)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_min_ps((__m512)x, (__m512)y);
+#elif defined(__AVX2__)
+    return (vector)_mm256_min_ps((__m256)x, (__m256)y);
+#else
+    return where_less(x, y, x, y);
+#endif
+}
+
+#define SHUFFLE __builtin_shufflevector
+#if LANES == 16
+#define ROTATE_8(v) SHUFFLE(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
+#define ROTATE_4(v) SHUFFLE(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3)
+#define ROTATE_2(v) SHUFFLE(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1)
+#define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0)
+#elif LANES == 8
+#define ROTATE_4(v) SHUFFLE(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
+#define ROTATE_2(v) SHUFFLE(v, v, 2, 3, 4, 5, 6, 7, 0, 1)
+#define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 4, 5, 6, 7, 0)
+#else
+#define ROTATE_2(v) SHUFFLE(v, v, 2, 3, 0, 1)
+#define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 0)
+#endif
+
+/* Always in the same order. */
+INLINE float sum_lanes(vector v)
+{
+#if LANES > 8
+    v += ROTATE_8(v);
+#endif
+#if LANES > 4
+    v += ROTATE_4(v);
+#endif
+    v += ROTATE_2(v);
+    v += ROTATE_1(v);
+    return v[0];
+}
+
+/* In all lanes. v has no NaN. */
+INLINE vector largest_lane(vector v)
+{
+#if LANES > 8
+    v = larger(v, ROTATE_8(v));
+#endif
+#if LANES > 4
+    v = larger(v, ROTATE_4(v));
+#endif
+    v = larger(v, ROTATE_2(v));
+    return larger(v, ROTATE_1(v));
+}
+
+/* ---- exp ---- */
+
+/* 2^n * p for p in [0.7, 1.42] and integers n, which is e^x; 0 below 2^-126, so no subnormals. NaN stays. `shifted` is
+ * n with 1.5 * 2^23 added, which leaves n in its low bits. */
+INLINE vector scale_by_power(vector p, vector n, vector shifted, vector x)
+{
+    const float least = -87.33654f;
+#if defined(__AVX512F__)
+    (void)shifted;
+    return (vector)_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(least), _CMP_NLT_UQ), (__m512)p,
+                                          (__m512)n);
+#else
+    (void)n;
+    vector scaled = (vector)((bits)p + ((bits)shifted << 23));
+    scaled = where_less(x, all(least), all(0), scaled);
+    integers number = x == x;
+    return (vector)(((integers)scaled & number) | ((integers)x & ~number));
+#endif
+}
+
+/* exp(x) for x <= 88.7228, see vector.h. x = n ln 2 + r, |r| <= ln 2 / 2; ln 2 in two parts, the first so short that
+ * its multiples are exact. e^r = 1 + r q(r) with the minimax polynomial q of degree 5. Adding 1.5 * 2^23 rounds to an
+ * integer. */
+INLINE vector exp_bounded(vector x)
+{
+    const float rounder = 12582912.0f;
+    vector shifted = x * 1.44269504088896341f + rounder;
+    vector n = shifted - rounder;
+    vector r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    vector q = all(1.406273921020e-3f);
+    q = q * r + 8.379406295717e-3f;
+    q = q * r + 4.166474565864e-2f;
+    q = q * r + 0.166663601995f;
+    q = q * r + 0.500000059605f;
+    q = q * r + 1.0f;
+    return scale_by_power(q * r + 1.0f, n, shifted, x);
+}
+
+INLINE vector exp_of(vector x)
+{
+    return where_less(all(88.72283f), x, all(INFINITY), exp_bounded(x));
+}
+
+/* vector_attend.c's part of the table. */
+void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed);
+void VARIANT(vector_attend)(const struct vector_attend *attend);
+
+#endif

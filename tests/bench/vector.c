@@ -1,0 +1,279 @@
+/* vector: how fast the arithmetic of engine/cpu/vector.h is, for each instruction set of this processor.
+ *
+ *     vector [SECONDS]   each line takes at least SECONDS (0.1)
+ *
+ * One thread; the operands fit the second-level cache, as a task's rows do. Beside each rate of products and
+ * attention: the share of the multiply-add rate that a plain loop over registers reaches with that instruction set. */
+#include "engine/cpu/vector.h"
+#include "tests/unit/tensors.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define ROWS 64
+#define COLUMNS 512
+#define SUMS 12 /* independent ones: more than latency times units, and few enough for 16 registers */
+
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* ---- What the processor can do at most: sums in registers, nothing loaded ---- */
+
+#define MULTIPLY_ADD_LOOP(name, lanes, attributes)                                                       \
+    static attributes float name(int64_t rounds)                                                         \
+    {                                                                                                    \
+        typedef float vector __attribute__((vector_size(4 * (lanes))));                                  \
+        vector sums[SUMS], factor = 0.999f - (vector){0}, all = {0};                                     \
+        for (int i = 0; i < SUMS; i++)                                                                   \
+            sums[i] = (float)i - (vector){0};                                                            \
+        for (int64_t round = 0; round < rounds; round++)                                                 \
+            _Pragma("GCC unroll 12") for (int i = 0; i < SUMS; i++) sums[i] = sums[i] * factor + factor; \
+        for (int i = 0; i < SUMS; i++)                                                                   \
+            all += sums[i];                                                                              \
+        return all[0];                                                                                   \
+    }
+
+MULTIPLY_ADD_LOOP(multiply_add_baseline, 4, )
+#ifdef __x86_64__
+MULTIPLY_ADD_LOOP(multiply_add_avx2, 8, __attribute__((target("avx2,fma"))))
+MULTIPLY_ADD_LOOP(multiply_add_avx512, 16, __attribute__((target("avx512f"))))
+#endif
+
+static const struct {
+    float (*loop)(int64_t rounds);
+    int lanes;
+} multiply_adds[SET_COUNT] = {
+    [SET_BASELINE] = {multiply_add_baseline, 4},
+#ifdef __x86_64__
+    [SET_AVX2] = {multiply_add_avx2, 8},
+    [SET_AVX512] = {multiply_add_avx512, 16},
+#endif
+};
+
+static volatile float kept;
+
+static double peak_flops(enum instruction_set set)
+{
+    int64_t rounds = 1000000;
+    double best = 1e9;
+    for (int run = 0; run < 20; run++) {
+        double begin = now_s();
+        kept = multiply_adds[set].loop(rounds);
+        double took = now_s() - begin;
+        best = took < best ? took : best;
+    }
+    return 2.0 * SUMS * multiply_adds[set].lanes * (double)rounds / best;
+}
+
+/* ---- The kernels ---- */
+
+/* Where the engine's arena and scratch begin. */
+static float *aligned(size_t floats)
+{
+    float *memory = aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+struct bench {
+    const struct vector_functions *vector;
+    float *x, *y, *z, *gain, *bias, *scratch;
+    struct vector_keys keys;
+    struct vector_attend attend;
+    float *packed;
+};
+
+struct kernel {
+    const char *name;
+    void (*run)(struct bench *bench);
+    double elements, bytes, flops; /* of a run; 0: not told */
+};
+
+static void run_layer_norm(struct bench *b)
+{
+    b->vector->layer_norm(ROWS, COLUMNS, b->x, b->gain, b->bias, 1e-5f, b->y);
+}
+
+static void run_gelu(struct bench *b)
+{
+    b->vector->activate(ROWS * COLUMNS, ACTIVATION_GELU, b->x, b->y);
+}
+
+static void run_relu(struct bench *b)
+{
+    b->vector->activate(ROWS * COLUMNS, ACTIVATION_RELU, b->x, b->y);
+}
+
+static void run_add(struct bench *b)
+{
+    b->vector->add(ROWS * COLUMNS, b->x, b->z, 1, b->y);
+}
+
+static void run_finish_gelu(struct bench *b)
+{
+    b->vector->finish_linear(ROWS, COLUMNS, b->x, b->bias, ACTIVATION_GELU, NULL, 0, b->y, COLUMNS);
+}
+
+static void run_finish_residual(struct bench *b)
+{
+    b->vector->finish_linear(ROWS, COLUMNS, b->x, b->bias, ACTIVATION_NONE, b->z, COLUMNS, b->y, COLUMNS);
+}
+
+/* Softmaxes of softmaxes: the values matter little. */
+static void run_softmax(struct bench *b)
+{
+    for (int r = 0; r < ROWS; r++)
+        b->vector->softmax(COLUMNS, 1, b->y + r * COLUMNS);
+}
+
+static void run_pack_keys(struct bench *b)
+{
+    b->vector->pack_keys(&b->keys, b->packed);
+}
+
+static void run_sinusoids(struct bench *b)
+{
+    for (int r = 0; r < ROWS; r++)
+        b->vector->add_sinusoids(COLUMNS / 2, (float)(1000 + r), b->gain, b->x + r * COLUMNS, b->y + r * COLUMNS);
+}
+
+static void run_exp(struct bench *b)
+{
+    b->vector->exp_rows(ROWS, COLUMNS, b->x, COLUMNS, b->gain, b->y);
+}
+
+static void run_attend(struct bench *b)
+{
+    b->vector->attend(&b->attend);
+}
+
+static void time_kernel(struct bench *bench, const struct kernel *kernel, double peak, double seconds)
+{
+    double best = 1e9, start = now_s();
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        bench->y[i] = bench->x[i];
+    for (int runs = 0; runs < 5 || now_s() - start < seconds; runs++) {
+        double begin = now_s();
+        kernel->run(bench);
+        double took = now_s() - begin;
+        best = took < best ? took : best;
+    }
+    printf("  %-34s", kernel->name);
+    if (kernel->elements > 0)
+        printf("%9.0f M/s", kernel->elements / best / 1e6);
+    if (kernel->bytes > 0)
+        printf("%8.1f GB/s", kernel->bytes / best / 1e9);
+    if (kernel->flops > 0)
+        printf("%9.1f GFLOP/s %5.1f %% of the multiply-add rate", kernel->flops / best / 1e9,
+               100 * kernel->flops / best / peak);
+    printf("\n");
+    fflush(stdout);
+}
+
+static void time_rows(struct bench *bench, double seconds)
+{
+    const double n = ROWS * COLUMNS;
+    const struct kernel kernels[] = {
+        {"layer norm, 512 columns", run_layer_norm, n, 8 * n, 0},
+        {"gelu", run_gelu, n, 8 * n, 0},
+        {"relu", run_relu, n, 8 * n, 0},
+        {"add", run_add, n, 12 * n, 0},
+        {"bias, gelu after a product", run_finish_gelu, n, 8 * n, 0},
+        {"bias, residual after a product", run_finish_residual, n, 12 * n, 0},
+        {"sinusoids, 512 columns", run_sinusoids, n, 8 * n, 0},
+        {"exp", run_exp, n, 8 * n, 0},
+        {"softmax, 512 columns", run_softmax, n, 8 * n, 0},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        time_kernel(bench, &kernels[i], 0, seconds);
+}
+
+/* rows x k x dim_head, from matrices of 8 heads side by side as the engine has them. */
+static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t dim_head, bool causal, double peak,
+                        double seconds)
+{
+    int64_t stride = 8 * dim_head;
+    float *queries = aligned((size_t)(rows * stride)), *keys = aligned((size_t)(2 * k * stride));
+    float *out = aligned((size_t)(rows * stride));
+    char name[64];
+    for (int64_t i = 0; i < rows * stride; i++)
+        queries[i] = random_float();
+    for (int64_t i = 0; i < 2 * k * stride; i++)
+        keys[i] = random_float();
+    bench->keys = (struct vector_keys){
+        .k = k,
+        .dim_head = dim_head,
+        .dim_value = dim_head,
+        .keys = keys,
+        .key_stride = stride,
+        .values = keys + k * stride,
+        .value_stride = stride,
+    };
+    bench->packed = aligned((size_t)vector_packed_keys(k, dim_head, dim_head));
+    bench->attend = (struct vector_attend){
+        .rows = rows,
+        .k = k,
+        .dim_head = dim_head,
+        .dim_value = dim_head,
+        .queries = queries,
+        .query_stride = stride,
+        .packed = bench->packed,
+        .scale = 0.125f,
+        .causal = causal,
+        .out = out,
+        .out_stride = stride,
+        .scratch = aligned((size_t)vector_attend_scratch(dim_head, dim_head)),
+    };
+    const double moved = 2.0 * (double)(k * dim_head);
+    snprintf(name, sizeof name, "pack keys, values %lld x %lld", (long long)k, (long long)dim_head);
+    time_kernel(bench, &(struct kernel){name, run_pack_keys, moved, 8 * moved, 0}, peak, seconds);
+    snprintf(name, sizeof name, "attend %lld x %lld x %lld%s", (long long)rows, (long long)k, (long long)dim_head,
+             causal ? ", causal" : "");
+    time_kernel(bench, &(struct kernel){name, run_attend, 0, 0, 4.0 * (double)(rows * k * dim_head)}, peak, seconds);
+    free(bench->attend.scratch);
+    free(bench->packed);
+    free(queries);
+    free(keys);
+    free(out);
+}
+
+static void time_set(enum instruction_set set, double seconds)
+{
+    struct bench bench = {.vector = vector_functions_of(set)};
+    float **operands[] = {&bench.x, &bench.y, &bench.z, &bench.gain, &bench.bias};
+    double peak = peak_flops(set);
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
+        *operands[i] = aligned(ROWS * COLUMNS);
+        for (int j = 0; j < ROWS * COLUMNS; j++)
+            (*operands[i])[j] = random_float() * 3;
+    }
+    printf("%s: multiply-add %.1f GFLOP/s\n", bench.vector->name, peak / 1e9);
+    time_rows(&bench, seconds);
+    time_attend(&bench, 128, 256, 64, false, peak, seconds);
+    time_attend(&bench, 128, 128, 32, false, peak, seconds);
+    time_attend(&bench, 128, 1024, 64, false, peak, seconds);
+    time_attend(&bench, 128, 8192, 64, false, peak, seconds);
+    time_attend(&bench, 1, 256, 64, false, peak, seconds);
+    time_attend(&bench, 128, 128, 64, true, peak, seconds);
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
+        free(*operands[i]);
+}
+
+int main(int argc, char **argv)
+{
+    double seconds = argc > 1 ? atof(argv[1]) : 0.1;
+    static const char *const names[SET_COUNT] = {"baseline", "avx2", "avx512"};
+    random_seed(1);
+    for (int i = SET_COUNT - 1; i >= 0; i--) {
+        enum instruction_set set;
+        struct error error;
+        if (instruction_set_choose(names[i], &set, &error) == 0 && vector_functions_of(set))
+            time_set(set, seconds);
+    }
+    return 0;
+}
