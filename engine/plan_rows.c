@@ -25,6 +25,8 @@ struct narrowing {
     int n_steps, n_values;
 };
 
+/* Whether a row of y comes from its own of x, at the same bits whichever rows are beside it: OP_RETRIEVE and
+ * OP_LINEAR_ATTEND multiply as many rows at once as an item has. */
 static bool computes_rows_alone(const struct plan_step *step)
 {
     switch (step->operation) {
@@ -40,7 +42,6 @@ static bool computes_rows_alone(const struct plan_step *step)
     case OP_ROTATE:
     case OP_CONCATENATE:
     case OP_GATE:
-    case OP_RETRIEVE:
         return true;
     case OP_LINEAR:
         return step->only.axis == PLAN_NONE;

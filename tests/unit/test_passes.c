@@ -194,7 +194,11 @@ static struct plan *make_plan(struct bench *bench, uint64_t plan_seed, bool as_b
 static void open_bench(struct bench *bench, uint64_t plan_seed)
 {
     static const struct shape pool = {"pool", 64, 1024};
-    struct engine_options options = {.device = "cpu", .dtype = "f32", .threads = 2, .all_threads = true};
+    struct engine_options options = {.device = "cpu",
+                                     .dtype = "f32",
+                                     .threads = 2,
+                                     .all_threads = true,
+                                     .products = plan_seed % 2 ? "openblas" : NULL};
     memset(bench, 0, sizeof *bench);
     random_seed(seed);
     bench->weights = tensors_random(&pool, 1, &bench->file);
