@@ -128,7 +128,7 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 # only, and what has several threads under the thread sanitizer.
 CONCURRENT = $(HTTP) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS)))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
-SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/image/test_*.sh)
+SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/image/test_*.sh)
 
 programs: all $(HTTP) $(FAKES) $(ORDINARY) $(call programs,$(BENCHES))
 programs-corpora: programs $(REPLAYS)
@@ -179,12 +179,10 @@ run: ## installs what is missing, builds, and serves the built-in model on 127.0
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)
 
-bench: ## measures the engine, the daemon under load, and what the server costs a request
+bench: ## measures beside PyTorch, FastAPI and others, writes tests/bench/BENCHMARKS.md; ARGS="PART…" (network)
 	@docker/packages.sh build test bench
 	@$(MAKE) --no-print-directory all $(call programs,$(BENCHES))
-	@$(BUILD)/tests/bench/engine
-	@for script in embed logits mixed; do tests/load/$$script.sh || exit 1; done
-	@BUILD=$(BUILD) tests/bench/overhead.sh
+	@BUILD=$(BUILD) python3 tests/bench/bench.py $(ARGS)
 
 bench-million: ## sends a sequence of a million rows; fails when time or memory a token grows with the length (3 GB)
 	@docker/packages.sh build test

@@ -24,8 +24,12 @@ run   libdnnl2|                                oneDNN: products with weights, tw
 test  libcmocka-dev                            unit tests
 test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
 test  curl                                     load scripts
-bench wrk                                      HTTP load
 clients python3-venv                           clients from PyPI
+bench wrk                                      HTTP load
+bench python3-venv                             peers from PyPI
+bench python3-dev                              what torch.compile compiles against
+bench g++                                      what torch.compile compiles with
+bench git                                      the Keras layer, which is not on PyPI
 libraries git                                  clones the two libraries that are not on PyPI
 fuzz  clang                                    libFuzzer
 fuzz  libclang-rt-dev                          its sanitizers

@@ -21,18 +21,21 @@ static const char *inputs_key(const struct native_inputs *inputs)
 /* The body as JSON, without the numbers of its inputs where these can be read without. */
 static json_t *parse_body(struct request *request, struct native_inputs *inputs)
 {
-    char rest[NUMBERS_REST + 2];
+    struct numbers_place place = {.key = inputs ? inputs_key(inputs) : NULL, .other = "embeddings", .depth = 1};
+    const char *text = request->body;
+    size_t length = request->body_length;
+    char rest[NUMBERS_REST];
     json_t *body;
 
-    if (inputs &&
-        numbers_find(request->body, request->body_length, inputs_key(inputs), "embeddings", &inputs->numbers)) {
-        body = request_json(request, rest, numbers_rest(&inputs->numbers, request->body, request->body_length, rest));
+    if (inputs && numbers_find(text, length, place, &inputs->numbers, 1)) {
+        body = request_json(request, rest, numbers_rest(&inputs->numbers, 1, text, length, rest));
         if (body || (request->failure.kind != FAILURE_MALFORMED && request->failure.kind != FAILURE_INVALID))
             return body;
-        inputs->numbers.text = NULL; /* what is wrong, and where, the whole body will tell */
-        request->failure.kind = FAILURE_NONE;
+        request->failure.kind = FAILURE_NONE; /* what is wrong, and where, the whole body will tell */
     }
-    return request_json(request, request->body, request->body_length);
+    if (inputs)
+        inputs->numbers.text = NULL;
+    return request_json(request, text, length);
 }
 
 json_t *native_body(struct request *request, struct native_inputs *inputs)
@@ -378,7 +381,7 @@ static int items_from_numbers(struct request *request, const struct native_input
     target.ids = ids ? values : NULL;
     target.floats = ids ? NULL : values;
     target.below = request->info->vocabulary;
-    target.columns = input->columns;
+    target.sizes[numbers->depth - 1] = ids ? 0 : input->columns;
     request->job.n_items = n_items;
     return numbers_read(numbers, &target) &&
            place_items(request, inputs, target.ends, values, ids ? 1 : input->columns);

@@ -110,49 +110,70 @@ static bool is_key(const char *key, const char *start, const char *end)
     return key && strlen(key) == (size_t)(end - start) && memcmp(key, start, (size_t)(end - start)) == 0;
 }
 
-/* The value of the first member with one of the keys; NULL: none is seen. What comes before it need not be JSON: it
- * stays in the rest. */
-static const char *find_value(const char *at, const char *end, const char *key, const char *other)
-{
-    int depth = 0;
+/* Where find_value is in a body. */
+struct cursor {
+    const char *at, *end;
+    int depth;
+};
 
-    for (; at < end; at++) {
+/* The value of the next member that is looked for; NULL: none is seen. What comes before it need not be JSON: it stays
+ * in the rest. */
+static const char *find_value(struct cursor *cursor, const struct numbers_place *place)
+{
+    const char *at = cursor->at, *end = cursor->end, *value = NULL;
+
+    for (; !value && at < end; at++) {
         if (*at == '{' || *at == '[') {
-            depth++;
+            cursor->depth++;
         } else if (*at == '}' || *at == ']') {
-            depth--;
+            cursor->depth--;
         } else if (*at == '"') {
             const char *start = at + 1, *colon;
 
             at = string_end(start, end);
             colon = at < end ? skip_space(at + 1, end) : end;
-            if (depth == 1 && colon < end && *colon == ':' && (is_key(key, start, at) || is_key(other, start, at)))
-                return skip_space(colon + 1, end);
+            if (cursor->depth == place->depth && colon < end && *colon == ':' &&
+                (is_key(place->key, start, at) || is_key(place->other, start, at)))
+                value = skip_space(colon + 1, end);
         }
     }
-    return NULL;
+    return value;
 }
 
-bool numbers_find(const char *body, size_t length, const char *key, const char *other, struct numbers *numbers)
+size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most)
 {
-    const char *end = body + length;
-    const char *value = find_value(body, length < NUMBERS_REST ? end : body + NUMBERS_REST, key, other);
+    const char *end = body + length, *value;
+    size_t n = 0, beside = length;
+    struct cursor cursor = {.at = body, .end = length < NUMBERS_REST ? end : body + NUMBERS_REST};
 
-    *numbers = (struct numbers){.text = value};
-    if (value && value < end && *value == '[' && measure(numbers, end) && length - numbers->length <= NUMBERS_REST)
-        return true;
-    numbers->text = NULL;
-    return false;
+    while (n < most && (value = find_value(&cursor, &place)) != NULL) {
+        struct numbers *found = &numbers[n++];
+
+        *found = (struct numbers){.text = value};
+        if (value == end || *value != '[' || !measure(found, end))
+            return 0;
+        beside -= found->length;
+        cursor.at = value + found->length;
+        cursor.end = (size_t)(end - cursor.end) < found->length ? end : cursor.end + found->length;
+    }
+    return beside + 2 * n <= NUMBERS_REST ? n : 0;
 }
 
-size_t numbers_rest(const struct numbers *numbers, const char *body, size_t length, char rest[NUMBERS_REST + 2])
+size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, size_t length, char rest[NUMBERS_REST])
 {
-    size_t before = (size_t)(numbers->text - body), after = length - before - numbers->length;
+    const char *at = body;
+    size_t filled = 0;
 
-    memcpy(rest, body, before);
-    memcpy(rest + before, "[]", 2);
-    memcpy(rest + before + 2, numbers->text + numbers->length, after);
-    return before + 2 + after;
+    for (size_t i = 0; i < n; i++) {
+        size_t before = (size_t)(numbers[i].text - at);
+
+        memcpy(rest + filled, at, before);
+        memcpy(rest + filled + before, "[]", 2);
+        filled += before + 2;
+        at = numbers[i].text + numbers[i].length;
+    }
+    memcpy(rest + filled, at, (size_t)(body + length - at));
+    return filled + (size_t)(body + length - at);
 }
 
 /* ---- Reading one: its grammar is known to be right, and each number is followed by something ---- */
@@ -176,23 +197,47 @@ static double power_of_ten(int exponent)
     return powers[exponent];
 }
 
-/* digits / 10^places, correctly rounded, for places of 1 to 19: an integer quotient of 63 or 64 bits, whose last bit is
- * set when it has a remainder, is rounded as the real number is. */
+/* 2^exponent, of a normal double. */
+static double power_of_two(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double power;
+
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+/* digits / 10^places, correctly rounded, for digits > 0 and places of 1 to 19: an integer quotient of 63 or 64 bits,
+ * whose last bit is set when it has a remainder, is rounded as the real number is. */
 static double divide(uint64_t digits, int places)
 {
-    uint64_t divisor = 1, quotient;
-    int shift, divisor_shift;
-    unsigned __int128 dividend;
+    static const uint64_t powers[] = {1,
+                                      10,
+                                      100,
+                                      1000,
+                                      10000,
+                                      100000,
+                                      1000000,
+                                      10000000,
+                                      100000000,
+                                      1000000000,
+                                      10000000000,
+                                      100000000000,
+                                      1000000000000,
+                                      10000000000000,
+                                      100000000000000,
+                                      1000000000000000,
+                                      10000000000000000,
+                                      100000000000000000,
+                                      1000000000000000000,
+                                      UINT64_C(10000000000000000000)};
+    int shift = __builtin_clzll(digits), divisor_shift = __builtin_clzll(powers[places]);
+    uint64_t divisor = powers[places] << divisor_shift;
+    unsigned __int128 dividend = (unsigned __int128)(digits << shift) << 63;
+    uint64_t quotient = (uint64_t)(dividend / divisor);
 
-    for (int i = 0; i < places; i++)
-        divisor *= 10;
-    shift = __builtin_clzll(digits);
-    divisor_shift = __builtin_clzll(divisor);
-    divisor <<= divisor_shift;
-    dividend = (unsigned __int128)(digits << shift) << 63;
-    quotient = (uint64_t)(dividend / divisor);
     quotient |= (unsigned __int128)quotient * divisor != dividend;
-    return ldexp((double)quotient, divisor_shift - shift - 63);
+    return (double)quotient * power_of_two(divisor_shift - shift - 63);
 }
 
 /* strtod wants an end. */
@@ -262,10 +307,10 @@ static const char *read_float(const char *at, float *value)
 }
 
 /* Reads an innermost list from behind its bracket on; *count grows. Returns where the closing bracket is; NULL: a
- * number or the length is not as wanted. */
+ * number is not as wanted. */
 static const char *read_list(const char *at, const struct numbers_target *target, int64_t *count)
 {
-    int64_t first = *count, n = first;
+    int64_t n = *count;
 
     do {
         while (*at != '-' && !is_digit(*at))
@@ -278,25 +323,37 @@ static const char *read_list(const char *at, const struct numbers_target *target
             at++;
     } while (*at++ == ',');
     *count = n;
-    return target->ids || n - first == target->columns ? at - 1 : NULL;
+    return at - 1;
 }
 
 bool numbers_read(const struct numbers *numbers, const struct numbers_target *target)
 {
     const char *end = numbers->text + numbers->length;
+    int64_t inside[NUMBERS_DEPTH + 1] = {0}; /* what is in the open list of each depth */
     int64_t count = 0, item = 0;
     int depth = 0;
 
     if (target->ids && !numbers->whole)
         return false;
     for (const char *at = numbers->text; at < end; at++) {
-        if (*at == '[' && ++depth == numbers->depth) {
-            at = read_list(at + 1, target, &count);
-            if (!at)
-                return false;
+        if (*at == '[') {
+            inside[++depth] = 0;
+            if (depth == numbers->depth) {
+                int64_t first = count;
+
+                at = read_list(at + 1, target, &count);
+                if (!at)
+                    return false;
+                inside[depth] = count - first;
+            }
         }
-        if (*at == ']' && depth-- == target->item_depth)
-            target->ends[item++] = count;
+        if (*at == ']') {
+            if (target->sizes[depth - 1] && target->sizes[depth - 1] != inside[depth])
+                return false;
+            if (depth == target->item_depth)
+                target->ends[item++] = count;
+            inside[--depth]++;
+        }
     }
     return true;
 }

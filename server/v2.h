@@ -5,6 +5,7 @@
 #define SERVER_V2_H
 
 #include "server/json_body.h"
+#include "server/numbers.h"
 #include "server/routes.h"
 
 extern const struct dialect v2_dialect;
@@ -30,6 +31,7 @@ struct v2_tensor {
     const char *name, *datatype;
     struct v2_shape shape;
     json_t *data;
+    const struct numbers *numbers; /* what `data` holds, when an empty list stands for it; NULL: itself */
     const char *bytes;
     int64_t n_bytes;
 };

@@ -28,7 +28,9 @@ struct v2_reader {
     struct v2_call *call;
     const char *bytes; /* of tensors, not read yet */
     int64_t n_bytes;
-    bool binary_output; /* the default of outputs */
+    bool binary_output;                            /* the default of outputs */
+    struct numbers numbers[ENGINE_MAX_INPUTS + 1]; /* of the inputs' `data`, in their order, which is the body's */
+    size_t n_numbers, n_read;                      /* how many there are, and how many inputs took theirs */
     struct v2_tensor tensors[ENGINE_MAX_INPUTS];
     const void *values[ENGINE_MAX_INPUTS]; /* NULL: not given */
 };

@@ -75,6 +75,37 @@ static int read_json(struct v2_reader *reader, const json_t *json)
     return v2_make_items(reader);
 }
 
+/* Reads the JSON without the numbers in it, where these can be read without. False: all of it is to be read. Failures
+ * but those of memory are of that kind: they happen again, and then say where. */
+static bool read_numbers(struct v2_reader *reader, size_t length, json_t **json, int *result)
+{
+    struct numbers_place place = {.key = "data", .depth = 3}; /* of the object, its list `inputs`, an entry of that */
+    struct request *request = reader->request;
+    struct v2_reader blank = *reader;
+    char rest[NUMBERS_REST];
+    size_t rest_length;
+
+    reader->n_numbers = numbers_find(request->body, length, place, reader->numbers, COUNT(reader->numbers));
+    if (reader->n_numbers == 0 || reader->n_numbers == COUNT(reader->numbers)) /* there may be more */
+        goto all;
+    rest_length = numbers_rest(reader->numbers, reader->n_numbers, request->body, length, rest);
+    if (memchr(rest, '\\', rest_length)) /* a key could be `data` that does not look like it */
+        goto all;
+    *json = request_json(request, rest, rest_length);
+    *result = *json ? read_json(reader, *json) : -1;
+    if (*result == 0 && reader->n_read == reader->n_numbers)
+        return true;
+    if (request->failure.kind == FAILURE_BACKEND || request->failure.kind == FAILURE_OVERLOADED)
+        return true;
+    json_decref(*json);
+    *json = NULL;
+    request->failure.kind = FAILURE_NONE;
+    *reader->call = (struct v2_call){0};
+all:
+    *reader = blank;
+    return false;
+}
+
 /* A body without JSON: the bytes of the one input that the model needs. */
 static int read_raw(struct v2_reader *reader)
 {
@@ -131,7 +162,7 @@ enum outcome v2_infer_read(struct request *request)
     reader.n_bytes = (int64_t)request->body_length - length;
     if (length == 0 && reader.n_bytes > 0) {
         result = read_raw(&reader);
-    } else {
+    } else if (!read_numbers(&reader, (size_t)length, &json, &result)) {
         json = request_json(request, request->body, (size_t)length);
         result = json ? read_json(&reader, json) : -1;
     }

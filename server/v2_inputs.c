@@ -65,6 +65,8 @@ static int read_source(struct v2_reader *reader, const struct v2_entry *entry, s
         return failure_set(failure, FAILURE_INVALID,
                            "input \"%.100s\": neither data nor parameter binary_data_size is given", entry->name);
     tensor->data = entry->data;
+    if (entry->data && reader->n_read < reader->n_numbers && json_array_size(entry->data) == 0)
+        tensor->numbers = &reader->numbers[reader->n_read++];
     if (entry->data)
         return 0;
     if (!json_is_integer(size) || json_integer_value(size) < 0)

@@ -325,6 +325,25 @@ static int read_nested(struct place *place, const struct datatype *datatype, con
     return 0;
 }
 
+/* Flat, or lists within lists as the shape has them. A failure need not say why. */
+static const void *values_from_numbers(struct place *place, int64_t count)
+{
+    const struct numbers *numbers = place->tensor->numbers;
+    const struct v2_shape *shape = &place->tensor->shape;
+    struct numbers_target target = {.below = place->input->vocabulary};
+    bool ids = place->input->kind == INPUT_IDS, floats = strcmp(place->tensor->datatype, "FP32") == 0;
+    void *values;
+
+    if (numbers->count != count || (!ids && !floats) || (numbers->depth != 1 && numbers->depth != shape->rank))
+        return NULL;
+    for (int d = 0; d < numbers->depth; d++)
+        target.sizes[d] = numbers->depth == 1 ? count : shape->sizes[d];
+    values = native_input_memory(place->request, count, sizeof(float));
+    target.ids = ids ? values : NULL;
+    target.floats = ids ? NULL : values;
+    return values && numbers_read(numbers, &target) ? values : NULL;
+}
+
 static const void *values_from_json(struct place *place, const struct datatype *datatype, int64_t count)
 {
     const json_t *data = place->tensor->data;
@@ -371,5 +390,7 @@ const void *v2_tensor_values(struct request *request, const struct v2_tensor *te
         return "";
     int64_t count = count_elements(&tensor->shape);
 
+    if (tensor->numbers)
+        return values_from_numbers(&place, count);
     return tensor->data ? values_from_json(&place, datatype, count) : values_from_bytes(&place, datatype, count);
 }

@@ -200,7 +200,8 @@ SPOILERS = [
     other_tuple,
     lambda rng, kwargs: {"causal": True, "linformer_settings": {"k": 8}},
     lambda rng, kwargs: {"linformer_settings": rng.choice([{"k": 0}, {"K": 3}, {"seq_len": 9, "k": 3}, {}])},
-    lambda rng, kwargs: {"receives_context": True, "context_linformer_settings": rng.choice([{"k": 4}, {"seq_len": 0, "k": 3}])},
+    lambda rng, kwargs: {"receives_context": True,
+                         "context_linformer_settings": rng.choice([{"k": 4}, {"seq_len": 0, "k": 3}])},
     lambda rng, kwargs: {"attend_axially": True, "dim": kwargs["dim"] * kwargs["heads"] + 1},
     lambda rng, kwargs: {"shift_tokens": True, "dim": rng.choice([1, 2]), "heads": 1},
     lambda rng, kwargs: {"ff_chunks": rng.choice([0, -1])},
@@ -247,7 +248,8 @@ def context_inputs(rng, kwargs, batch):
 def random_calls(rng, kwargs, make_x):
     most, calls = kwargs["max_seq_len"], []
     window = kwargs["local_attn_window_size"]
-    for length in [most, 1, rng.randint(1, most), rng.randint(1, most), window * rng.randint(1, max(1, most // window))]:
+    whole_windows = window * rng.randint(1, max(1, most // window))
+    for length in [most, 1, rng.randint(1, most), rng.randint(1, most), whole_windows]:
         batch = case.batch_size(rng)
         inputs = {"x": make_x(batch, length)}
         if chance(rng, 0.5):
@@ -265,7 +267,8 @@ def strange_calls(rng, kwargs, make_x):
     if kwargs.get("receives_context") and not settings:
         calls.append(Call({"x": make_x(1, most)}, note="without context"))
     if kwargs.get("receives_context") and settings and chance(rng, 0.5):
-        calls.append(Call({"x": make_x(2, most), "context": case.floats(rng, 2, settings["seq_len"] + 1, kwargs["dim"])},
+        longer = case.floats(rng, 2, settings["seq_len"] + 1, kwargs["dim"])
+        calls.append(Call({"x": make_x(2, most), "context": longer},
                           note="context longer than its seq_len"))
     if kwargs.get("receives_context") and chance(rng, 0.3):
         calls.append(Call({"x": make_x(1, most), "context": case.floats(rng, 1, 1, kwargs["dim"] + 1)},

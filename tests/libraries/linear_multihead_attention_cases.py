@@ -38,7 +38,7 @@ class MultiheadCase(TorchCase):
     def leniency(self, call):
         length, batch, _ = call.inputs["key"].shape
         if length == 1 or (self.kwargs["embed_dim"] == 1 and batch == 1):
-            return "keys of one row, or one feature in a batch of one: PyTorch's linear() does not take the class's bias_e"
+            return "keys of one row, or one feature in a batch of one: linear() does not take the class's biases"
         return None
 
     def deviation(self, call):
@@ -77,7 +77,8 @@ def random_kwargs(rng):
 SPOILERS = [
     lambda rng, kwargs: {"num_heads": kwargs["embed_dim"] + 1},
     lambda rng, kwargs: {"num_heads": rng.choice([0, -1])},
-    lambda rng, kwargs: {"embed_dim": kwargs["embed_dim"] * kwargs["num_heads"] + 1, "num_heads": kwargs["num_heads"] + 1},
+    lambda rng, kwargs: {"embed_dim": kwargs["embed_dim"] * kwargs["num_heads"] + 1,
+                         "num_heads": kwargs["num_heads"] + 1},
     lambda rng, kwargs: {"seq_len": rng.choice([0, -1])},
     lambda rng, kwargs: {"proj_k": rng.choice([0, -1])},
     lambda rng, kwargs: {"kdim": rng.choice([0, -2])},
@@ -89,7 +90,8 @@ SPOILERS = [
 
 def inputs_of(rng, kwargs):
     """Of self-attention, of keys that are values, or of three tensors."""
-    queries, keys, batch = rng.randint(1, 60), kwargs["seq_len"] - bool(kwargs.get("add_bias_kv")), case.batch_size(rng)
+    queries, batch = rng.randint(1, rng.choice([60, 60, 300])), case.batch_size(rng)
+    keys = kwargs["seq_len"] - bool(kwargs.get("add_bias_kv"))
     dim = kwargs["embed_dim"]
     kdim, vdim = kwargs.get("kdim") or dim, kwargs.get("vdim") or dim
     key = case.floats(rng, keys, batch, kdim)
@@ -104,7 +106,7 @@ def attn_mask(rng, kwargs, inputs):
     if chance(rng, 0.5):
         shape = (batch * kwargs["num_heads"], *shape)
     if chance(rng, 0.5):
-        return case.floats(rng, *shape) * rng.choice([1, 10]).__float__()
+        return case.floats(rng, *shape) * np.float32(rng.choice([1, 10]))
     mask = case.mask(rng, *shape)
     if chance(rng, 0.8):
         mask[..., rng.randrange(shape[-1])] = False  # a row that is masked throughout has no softmax
@@ -119,7 +121,6 @@ def multihead_attention(rng):
         inputs = inputs_of(rng, sound)
         if chance(rng, masks):
             inputs["attn_mask"] = attn_mask(rng, sound, inputs)
-            inputs["attn_mask"] = inputs["attn_mask"].astype(np.float32 if inputs["attn_mask"].dtype != np.bool_ else np.bool_)
         if chance(rng, 0.2):
             inputs["key_padding_mask"] = case.mask(rng, inputs["key"].shape[1], inputs["key"].shape[0])
         calls.append(Call(inputs, attentions=chance(rng, 0.6)))
@@ -137,9 +138,11 @@ def strange_calls(rng, kwargs):
     if kind == 1 and keys > 1:
         return [Call(inputs | {"value": inputs["value"][1:]}, note="fewer values than keys")]
     if kind == 2:
-        return [Call(inputs | {"query": case.floats(rng, 2, batch, kwargs["embed_dim"] + 1)}, note="queries of other features")]
+        wider = case.floats(rng, 2, batch, kwargs["embed_dim"] + 1)
+        return [Call(inputs | {"query": wider}, note="queries of other features")]
     if kind == 3:
-        return [Call(inputs | {"attn_mask": case.mask(rng, inputs["query"].shape[0], keys + 1)}, note="a mask of other columns")]
+        wider = case.mask(rng, inputs["query"].shape[0], keys + 1)
+        return [Call(inputs | {"attn_mask": wider}, note="a mask of other columns")]
     if kind == 4:
         return [Call(inputs | {"query": case.floats(rng, 3, 2 * batch, kwargs["embed_dim"])}, note=BATCHES)]
     return []

@@ -73,8 +73,8 @@ def self_attention(rng):
     calls = length_calls(rng, most, lambda b, n: case.floats(rng, b, n, dim))
     for n in case.lengths(rng, most, 3):
         b = case.batch_size(rng)
-        calls.append(Call({"x": case.floats(rng, b, rng.randint(1, 2 * most), dim), "context": case.floats(rng, b, n, dim)},
-                          attentions=chance(rng, 0.5)))
+        x, context = case.floats(rng, b, rng.randint(1, 2 * most), dim), case.floats(rng, b, n, dim)
+        calls.append(Call({"x": x, "context": context}, attentions=chance(rng, 0.5)))
     if chance(rng, 0.3):
         calls.append(Call({"x": case.floats(rng, 1, 3, dim), "context": case.floats(rng, 1, most + 1, dim)},
                           note="context longer than seq_len"))

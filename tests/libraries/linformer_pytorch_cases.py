@@ -19,7 +19,7 @@ LATE_MASKS = ("input_mask", "embeddings_mask")
 
 
 class Softmaxes:
-    """Within a with block, appends the P-bar (batch, heads, n, k) of each MHAttention, in the order in which they run."""
+    """Within a with block, appends the P-bar (batch, heads, n, k) of each MHAttention, in the order of execution."""
 
     def __init__(self, model, rows, attentions):
         heads = []
@@ -90,12 +90,13 @@ class AttentionCase(PytorchCase):
     """MHAttention, whose E_proj, F_proj and causal_mask are objects in Python."""
 
     def build(self, kwargs):
-        names = ("input_size", "dim_k", "method", "dim")
-        e = f = None
+        size, dim_k, method = kwargs["input_size"], kwargs["dim_k"], kwargs.get("method", "learnable")
+        e = f = causal = None
         if kwargs.get("parameter_sharing") == "layerwise":
-            e = get_EF(kwargs["input_size"], kwargs["dim_k"], kwargs.get("method", "learnable"), kwargs["dim"])
-            f = e if self.seed % 2 else get_EF(kwargs["input_size"], kwargs["dim_k"], kwargs.get("method", "learnable"), kwargs["dim"])
-        causal = gen_causal_mask(kwargs["input_size"], kwargs["dim_k"], kwargs["full_attention"]) if kwargs.get("causal_mask") else None
+            e = get_EF(size, dim_k, method, kwargs["dim"])
+            f = e if self.seed % 2 else get_EF(size, dim_k, method, kwargs["dim"])
+        if kwargs.get("causal_mask"):
+            causal = gen_causal_mask(size, dim_k, kwargs["full_attention"])
         self.objects = {"causal_mask": causal, "E_proj": e, "F_proj": f}
         return MHAttention(**kwargs | self.objects)
 
@@ -157,7 +158,8 @@ def linformer_kwargs(rng):
 
 
 SPOILERS = [
-    lambda rng, kwargs: {"channels": kwargs["channels"] * kwargs["nhead"] + 1, "nhead": kwargs["nhead"] + 1, "dim_d": None},
+    lambda rng, kwargs: {"channels": kwargs["channels"] * kwargs["nhead"] + 1, "nhead": kwargs["nhead"] + 1,
+                         "dim_d": None},
     lambda rng, kwargs: {"nhead": rng.choice([0, -1])},
     lambda rng, kwargs: {"activation": rng.choice(["tanh", None])},
     lambda rng, kwargs: {"checkpoint_level": rng.choice(["C3", None])},
@@ -215,7 +217,8 @@ def calls_of(rng, kwargs, padding, make_x, embeddings_width):
         calls.append(Call(inputs, attentions=chance(rng, 0.5)))
     embeddings = {"embeddings": case.floats(rng, 1, size, embeddings_width)}
     if chance(rng, 0.3):
-        calls.append(Call({"tensor": make_x(1, size + 1)} | (embeddings if decodes else {}), note="longer than input_size"))
+        calls.append(Call({"tensor": make_x(1, size + 1)} | (embeddings if decodes else {}),
+                          note="longer than input_size"))
     if chance(rng, 0.3):
         calls.append(Call({"tensor": make_x(1, size)} | ({} if decodes else embeddings),
                           note="without embeddings" if decodes else "with embeddings"))
@@ -265,7 +268,8 @@ def language_model(rng):
     calls = calls_of(rng, sound | {"decoder_mode": kwargs.get("decoder_mode")}, padding,
                      lambda b, n: case.ids(rng, sound["num_tokens"], b, n), kwargs["channels"])
     if chance(rng, 0.2):
-        calls.append(Call({"tensor": np.full((1, sound["input_size"]), sound["num_tokens"])}, note="ids beyond the vocabulary"))
+        beyond = np.full((1, sound["input_size"]), sound["num_tokens"])
+        calls.append(Call({"tensor": beyond}, note="ids beyond the vocabulary"))
     return PytorchCase(f"{PACKAGE}.LinformerLM", kwargs, calls, sound, spoiled, settings, rng.getrandbits(32), padding)
 
 
@@ -273,7 +277,8 @@ def attention(rng):
     size = rng.randint(1, 120)
     layer = layer_kwargs(rng, size)
     kwargs = {"input_size": size, "dim": rng.randint(1, 40), "channels": layer["channels"], "dim_k": layer["dim_k"],
-              "nhead": layer["nhead"], "dropout": rng.choice([0.0, 0.1]), "checkpoint_level": rng.choice(["C0", "C0", "C1", "C2"]),
+              "nhead": layer["nhead"], "dropout": rng.choice([0.0, 0.1]),
+              "checkpoint_level": rng.choice(["C0", "C0", "C1", "C2"]),
               "parameter_sharing": layer.get("parameter_sharing", "layerwise"), "full_attention": chance(rng, 0.2),
               "causal_mask": rng.choice([None, None, True])}
     kwargs |= {name: layer[name] for name in ("w_o_intermediate_dim", "method") if name in layer}
@@ -292,7 +297,7 @@ def attention(rng):
     return AttentionCase(f"{PACKAGE}.MHAttention", kwargs, calls, sound, spoiled, {}, rng.getrandbits(32))
 
 
-def side_kwargs(rng, prefix, size):
+def side_kwargs(rng, size):
     kwargs = {"input_size": size, "num_tokens": rng.randint(1, 700)} | layer_kwargs(rng, size)
     kwargs["depth"] = max(1, kwargs["depth"])
     if not kwargs.get("dim_d"):
@@ -317,9 +322,11 @@ ENC_DEC_SPOILERS = [
 
 def encoder_decoder(rng):
     size = rng.randint(1, 100)
-    enc, dec = side_kwargs(rng, "enc_", size), case.without(side_kwargs(rng, "dec_", size), "ff_intermediate", "k_reduce_by_layer")
+    enc = side_kwargs(rng, size)
+    dec = case.without(side_kwargs(rng, size), "ff_intermediate", "k_reduce_by_layer")
     enc["emb_dim"] = dec["channels"]
-    kwargs = {f"enc_{name}": value for name, value in enc.items()} | {f"dec_{name}": value for name, value in dec.items()}
+    kwargs = {f"enc_{name}": value for name, value in enc.items()}
+    kwargs |= {f"dec_{name}": value for name, value in dec.items()}
     kwargs, sound, spoiled = case.spoil(rng, kwargs | activation(rng), ENC_DEC_SPOILERS)
     calls = []
     for _ in range(4):

@@ -225,7 +225,8 @@ def describe(trial):
 
 def write_trial(trial, record):
     record.write(f"\n{trial.verdict()} {describe(trial)}\n")
-    record.write(f"    {trial.calls_agreed} calls agreed, largest error {trial.worst:.1e}\n" if trial.calls_agreed else "")
+    if trial.calls_agreed:
+        record.write(f"    {trial.calls_agreed} calls agreed, largest error {trial.worst:.1e}\n")
     for failure in trial.failures:
         record.write(f"    FAILED   {failure}\n")
     for note in trial.notes:
@@ -254,8 +255,8 @@ class Table:
         return sum(row[verdict] for row in self.rows.values())
 
     def text(self):
-        lines = ["| class | models | agreed | refused alike | deviate | failed | calls that agree | calls refused | largest error |",
-                 "|---|---|---|---|---|---|---|---|---|"]
+        lines = ["| class | models | agreed | refused alike | deviate | failed | calls that agree | refusals | "
+                 "largest error |", "|---|---|---|---|---|---|---|---|---|"]
         for name in sorted(self.rows):
             row = self.rows[name]
             lines.append(f"| `{name}` | {row['models']} | {row['agreed']} | {row['refused']} | {row['deviates']} | "
@@ -303,8 +304,8 @@ def main():
     keep = arguments.folder / "failed"
     shutil.rmtree(keep, ignore_errors=True)
     keep.mkdir(parents=True)
-    again = "".join(f" --library {name}" for name in arguments.library or ())
-    print(f"seed {arguments.seed}; one model again: --seed {arguments.seed}{again} --count 1 --first NUMBER", flush=True)
+    again = "" if libraries == LIBRARIES else "".join(f" --library {name}" for name in libraries)
+    print(f"seed {arguments.seed}; a model again: --seed {arguments.seed}{again} --count 1 --first NUMBER", flush=True)
     table = Table()
     with open(arguments.folder / "record.txt", "w") as record:
         record.write(f"{datetime.date.today()}, seed {arguments.seed}{again}, {versions()}\n")

@@ -1,7 +1,7 @@
 #!/bin/bash
-# test_libraries.sh [ARGS of run.py]: the five Python libraries against the daemon. Makes the environment BUILD/libraries/venv
-# anew when requirements.txt changes, and finds the two libraries that are not on PyPI: KUIXU_PY and KERAS_PY name their
-# files, else their repositories are cloned into BUILD/libraries.
+# test_libraries.sh [ARGS of run.py]: the five Python libraries against the daemon. Makes the environment
+# BUILD/libraries/venv anew when requirements.txt changes, and finds the two libraries that are not on PyPI: KUIXU_PY and
+# KERAS_PY name their files, else their repositories are cloned into BUILD/libraries.
 set -euo pipefail
 folder=${BUILD:-build}/libraries
 wanted=tests/libraries/requirements.txt

@@ -42,13 +42,14 @@ class TorchCase(Case):
         return {name: np.ascontiguousarray(value.numpy()) for name, value in outputs.items()}
 
     def variants(self, model, call):
-        """The same in double precision, then with each weight off by a rounding error."""
+        """The same in double precision, then with each weight off by rounding errors."""
         inputs = {name: value.astype(np.float64) if value.dtype == np.float32 else value
                   for name, value in call.inputs.items()}
         exact = {name: value.double() for name, value in model.state_dict().items()}
         double = copy.deepcopy(model).double()
-        for noise in [0.0] + [1e-7] * 8:
-            double.load_state_dict({name: value * (1 + noise * torch.randn_like(value)) for name, value in exact.items()})
+        for noise in [0.0] + [1e-7, 3e-7, 1e-6] * 8:
+            double.load_state_dict({name: value * (1 + noise * torch.randn_like(value))
+                                    for name, value in exact.items()})
             yield self.call(double, dataclasses.replace(call, inputs=inputs))
 
     def exported(self, model):

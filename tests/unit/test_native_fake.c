@@ -249,11 +249,15 @@ static void expect_alike(const struct request *a, const struct request *b)
     assert_memory_equal(a->answer.data, b->answer.data, a->answer.length);
 }
 
+#define V2(shape, datatype, data)                                                                           \
+    "{\"id\": \"7\", \"inputs\": [{\"name\": \"x\", \"shape\": " shape ", \"datatype\": \"" datatype "\", " \
+    "\"parameters\": {}, D: " data "}], \"outputs\": [{\"name\": \"output\"}]}"
+
 /* Lists of numbers are read with objects and without: a key with an escape is one that only jansson reads. */
 static void lists_are_read_alike(void **state)
 {
     static const struct {
-        const char *path, *body; /* I: inputs, E: embeddings, L: a list too long for the model */
+        const char *path, *body; /* I: inputs, E: embeddings, D: data, L: a list too long for the model */
     } cases[] = {
         {"/embed", "{\"model\": \"ids\", I: [[1, 2, 3], [4]]}"},
         {"/embed", "{\"model\": \"ids\", I: [1, 2, 3]}"},
@@ -283,6 +287,27 @@ static void lists_are_read_alike(void **state)
         {"/embed", "{\"model\": \"rows\", E: [[1, 2, 3, 4], [5, 6, 7]]}"},
         {"/embed", "{\"model\": \"rows\", E: [[1, 2, 3, 4], [5, 6, 7, 1e39]]}"},
         {"/embed", "{\"model\": \"rows\", E: [1, 2, 3, 4]}"},
+        {"/v2/models/ids/infer", V2("[2, 2]", "INT64", "[[1, 2], [3, 4]]")},
+        {"/v2/models/ids/infer", V2("[2, 2]", "INT32", "[1, 2, 3, 999]")},
+        {"/v2/models/ids/infer", V2("[2, 2]", "INT64", "[1, 2, 3]")},
+        {"/v2/models/ids/infer", V2("[2, 2]", "INT64", "[[1, 2], [3]]")},
+        {"/v2/models/ids/infer", V2("[2, 2]", "INT64", "[[1], [2, 3, 4]]")},
+        {"/v2/models/ids/infer", V2("[2, 2]", "INT64", "[[1, 2, 3], [4]]")},
+        {"/v2/models/ids/infer", V2("[1, 2]", "INT64", "[1, 1000]")},
+        {"/v2/models/ids/infer", V2("[1, 2]", "INT64", "[1, 2.0]")},
+        {"/v2/models/ids/infer", V2("[1, 2]", "INT64", "[]")},
+        {"/v2/models/ids/infer", V2("[1, 2]", "FP32", "[1, 2]")},
+        {"/v2/models/ids/infer", V2("[4]", "INT64", "[1, 2, 3, 4]")},
+        {"/v2/models/ids/infer", "{\"model_name\": [{\"data\": [5]}], \"inputs\": [{\"name\": \"x\", \"shape\": [1, "
+                                 "1], \"datatype\": \"INT64\", "
+                                 "D: [6]}]}"},
+        {"/v2/models/ids/infer", "{\"model_name\": [{\"data\": [5]}], \"inputs\": [{\"name\": \"x\", \"shape\": [1, "
+                                 "1], \"datatype\": \"INT64\", "
+                                 "D: []}]}"},
+        {"/v2/models/rows/infer", V2("[1, 2, 4]", "FP32", "[[[1, 2.5, 3e2, 4], [0.12345678806304932, 6, -7, 8]]]")},
+        {"/v2/models/rows/infer", V2("[1, 2, 4]", "FP32", "[1, 2.5, 3e2, 4, 5, 6, -7, 8]")},
+        {"/v2/models/rows/infer",
+         V2("[2, 2, 4]", "FP32", "[[[1, 2, 3, 4]], [[1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]]]")},
     };
     char list[2048], text[8192];
     struct request requests[2];
@@ -297,10 +322,12 @@ static void lists_are_read_alike(void **state)
             char *out = text;
 
             for (const char *in = cases[i].body; *in; in++) {
-                if (*in == 'I')
+                if (*in == 'I' && (in[1] == ':' || in[1] == ' '))
                     out += sprintf(out, escaped ? "\"inp\\u0075ts\"" : "\"inputs\"");
                 else if (*in == 'E' && in[1] == ':')
                     out += sprintf(out, escaped ? "\"embedd\\u0069ngs\"" : "\"embeddings\"");
+                else if (*in == 'D' && in[1] == ':')
+                    out += sprintf(out, escaped ? "\"d\\u0061ta\"" : "\"data\"");
                 else if (*in == 'L')
                     out += sprintf(out, "%s", list);
                 else

@@ -1,0 +1,74 @@
+"""Where the benchmarks keep what they need, and how it gets there: a virtual environment with the peers from PyPI, the
+models, a checkout of what is not on PyPI. All of it is in BUILD/bench and is made when it is first wanted."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+BUILD = pathlib.Path(os.environ.get("BUILD", ROOT / "build")).resolve()
+BENCH = BUILD / "bench"
+PYTHON = BENCH / "venv" / "bin" / "python"
+LINFORMERD = BUILD / "linformerd"
+KERAS_REPOSITORY = "https://github.com/dholland42/linformer"
+KERAS_COMMIT = "fd7e176f34b57eee08e8c8ee2dcfbc704923982f"
+
+
+def program(name):
+    return BUILD / "tests" / "bench" / name
+
+
+def log(name):
+    (BENCH / "log").mkdir(parents=True, exist_ok=True)
+    return BENCH / "log" / f"{name}.log"
+
+
+def make_virtual_environment():
+    """Anew when requirements.txt changes. Some 3 GB; PyPI's torch would bring CUDA along, several more, so PyTorch's
+    own index is asked first."""
+    wanted = (FOLDER / "requirements.txt").read_text()
+    installed = BENCH / "installed.txt"
+    if installed.exists() and installed.read_text() == wanted:
+        return
+    print(f"installing the peers into {BENCH / 'venv'}; this takes minutes and 3 GB", flush=True)
+    installed.unlink(missing_ok=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", BENCH / "venv"], check=True)
+    install = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    torch = next(line for line in wanted.splitlines() if line.startswith("torch=="))
+    subprocess.run([*install, "--no-deps", "--retries", "0", "--index-url", "https://download.pytorch.org/whl/cpu",
+                    torch], stderr=subprocess.DEVNULL)
+    subprocess.run([*install, "-r", FOLDER / "requirements.txt"], check=True)
+    installed.write_text(wanted)
+
+
+def model(name, environment=()):
+    """The folder of one of models.py's models, written again when that script is newer."""
+    make_virtual_environment()
+    folder = BENCH / "models" / name
+    config, script = folder / "config.json", FOLDER / "models.py"
+    if not config.exists() or config.stat().st_mtime < script.stat().st_mtime:
+        print(f"making the model {name}", flush=True)
+        with open(log(f"model_{name}"), "w") as file:
+            subprocess.run([PYTHON, FOLDER / "models.py", name, folder], check=True, stdout=file, stderr=file,
+                           env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | dict(environment))
+    return folder
+
+
+def keras_source():
+    """linformer/attention.py of the repository with the Keras layer: KERAS_PY, or that of a clone. None: it cannot be
+    had."""
+    if os.environ.get("KERAS_PY"):
+        return pathlib.Path(os.environ["KERAS_PY"]).resolve()
+    folder = BENCH / "keras"
+    source = folder / "linformer" / "attention.py"
+    if not source.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            subprocess.run(["git", "clone", "--quiet", KERAS_REPOSITORY, folder], check=True, timeout=120,
+                           env=os.environ | {"GIT_TERMINAL_PROMPT": "0"})
+            subprocess.run(["git", "-C", folder, "checkout", "--quiet", KERAS_COMMIT], check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+    return source

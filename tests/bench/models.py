@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Writes the models that are measured, random weights from a fixed seed, as folders that linformerd serves.
+
+    models.py NAME FOLDER
+
+For the model of dholland42's entrypoint.py, KERAS_PY names linformer/attention.py of
+https://github.com/dholland42/linformer, which is not on PyPI."""
+import importlib.util
+import os
+import pathlib
+import sys
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+SEED = 20261120
+
+LARGE = dict(dim=512, seq_len=4096, depth=12, k=256, heads=8)
+SHARED = dict(one_kv_head=True, share_kv=True)
+ENTRYPOINT = dict(sequence_length=2000, embedding_dim=256, projection_dim=64, num_heads=8, hidden_dim=128)
+VOCABULARY = 100  # of the entrypoint's Embedding
+
+MODELS = {
+    "shared": ("Linformer", LARGE | SHARED),
+    "full": ("Linformer", LARGE),
+    "server": ("LinformerLM", LARGE | SHARED | dict(num_tokens=20000, depth=2)),
+    "long": ("Linformer", dict(dim=128, seq_len=1 << 20, depth=2, k=128, heads=4) | SHARED),
+}
+
+
+def load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def export(model, kwargs, folder):
+    load("export", TESTS.parent / "weights" / "export.py").export(model, kwargs, folder)
+
+
+def write_linformer(name, folder):
+    import linformer
+    import torch
+    class_name, kwargs = MODELS[name]
+    torch.manual_seed(SEED)
+    export(getattr(linformer, class_name)(**kwargs), kwargs, folder)
+
+
+# ---- The entrypoint's model: Input, Embedding, LinearMultiHeadAttention over (embedding, embedding).
+
+KERAS_KWARGS = dict(num_heads=ENTRYPOINT["num_heads"], key_dim=ENTRYPOINT["hidden_dim"],
+                    projection_dim=ENTRYPOINT["projection_dim"])
+
+
+def keras_model():
+    import tf_keras
+    reference = load("generate_keras", TESTS / "reference" / "generate_keras.py")
+    layer_class = reference.load_class(os.environ["KERAS_PY"])
+    ids = tf_keras.Input(shape=(ENTRYPOINT["sequence_length"],))
+    embedding = tf_keras.layers.Embedding(VOCABULARY, ENTRYPOINT["embedding_dim"])(ids)
+    return tf_keras.Model(ids, layer_class(**KERAS_KWARGS)(embedding, embedding))
+
+
+def write_keras(folder):
+    import tf_keras
+    tf_keras.utils.set_random_seed(SEED)
+    export(keras_model(), KERAS_KWARGS, folder)
+
+
+def keras_load(folder):
+    """The weights lie in the file under the names that they have within their layers."""
+    from safetensors.numpy import load_file
+    model, tensors = keras_model(), load_file(folder / "model.safetensors")
+    for layer in model.layers[1:]:
+        for weight in layer.weights:
+            path = weight.name.partition(":")[0].split("/")
+            weight.assign(tensors["embedding/embeddings" if path[-1] == "embeddings" else "/".join(path[-2:])])
+    return model
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "keras":
+        write_keras(pathlib.Path(sys.argv[2]))
+    else:
+        write_linformer(sys.argv[1], pathlib.Path(sys.argv[2]))

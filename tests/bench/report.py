@@ -1,0 +1,79 @@
+"""BENCHMARKS.md: what lies between the markers of a part is written here, everything else by hand."""
+import datetime
+import os
+import pathlib
+import platform
+import subprocess
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+PATH = FOLDER / "BENCHMARKS.md"
+
+
+def machine():
+    fields = {}
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    sets = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in fields.get("flags", "").split()]
+    memory = int(pathlib.Path("/proc/meminfo").read_text().split()[1]) / (1 << 20)
+    return (f"{len(os.sched_getaffinity(0))} cores of {fields.get('model name', platform.machine())} "
+            f"(family {fields.get('cpu family', '?')}, {', '.join(sets) or 'no known vector extension'}), "
+            f"{memory:.0f} GiB, Linux {platform.release().split('-')[0]}")
+
+
+def commit():
+    try:
+        name = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True,
+                              cwd=FOLDER).stdout.strip()
+        changed = subprocess.run(["git", "status", "--porcelain", "-uno", "--", ":!*.md"], capture_output=True,
+                                 text=True, check=True, cwd=FOLDER).stdout.strip()
+        return f"commit {name}{' and changes' if changed else ''}"
+    except (OSError, subprocess.CalledProcessError):
+        return "no commit"
+
+
+def heading(command, versions=()):
+    """When, of what and on what; the load average tells how alone the run was."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    load = os.getloadavg()
+    lines = [f"Measured {now:%Y-%m-%d %H:%M} UTC, {commit()}, `{command}`, on {machine()}; load average when it "
+             f"began {load[0]:.1f} (a minute), {load[2]:.1f} (a quarter of an hour)."]
+    if versions:
+        lines.append("Versions: " + "; ".join(versions) + ".")
+    return "\n".join(lines) + "\n"
+
+
+def table(columns, rows):
+    def line(cells):
+        return "| " + " | ".join(str(cell) for cell in cells) + " |"
+    return "\n".join([line(columns), "|" + "|".join("---" for _ in columns) + "|", *map(line, rows)]) + "\n"
+
+
+def number(value, digits=3):
+    """Three significant digits, no exponent; an en dash for what was not measured."""
+    if value != value:
+        return "–"
+    if value == 0 or abs(value) >= 10 ** (digits - 1):
+        return integer(round(value))
+    text = f"{value:.{digits}g}"
+    return f"{value:.6f}".rstrip("0") if "e" in text else text
+
+
+def integer(value):
+    return f"{value:,}".replace(",", " ")
+
+
+def times(value):
+    return "–" if value != value else f"{value:.2f}×"
+
+
+def write(part, text):
+    """Puts `text` between the part's markers, which are added at the end when the file has none; and prints it."""
+    print(text, flush=True)
+    begin, end = f"<!-- begin {part} -->\n", f"<!-- end {part} -->\n"
+    old = PATH.read_text() if PATH.exists() else ""
+    if begin not in old:
+        old += f"\n## {part.capitalize()}\n\n{begin}{end}"
+    before, _, rest = old.partition(begin)
+    _, _, after = rest.partition(end)
+    PATH.write_text(before + begin + text.rstrip("\n") + "\n" + end + after)

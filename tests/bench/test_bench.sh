@@ -1,0 +1,65 @@
+#!/bin/bash
+# test_bench.sh: the programs that the benchmarks are made of do what they say, and fail when they should. Not how fast
+# anything is, and not the peers, which need the network.
+set -euo pipefail
+build=${BUILD:-build}
+work=$(mktemp -d)
+daemon=
+trap '[ -z "$daemon" ] || kill "$daemon"; rm -rf "$work"' EXIT
+trap 'exit 1' PIPE HUP INT TERM
+number=0 failed=0
+
+# result NAME EXPECTED: what is in $work/out, as a whole, matches the extended regular expression.
+result() {
+    number=$((number + 1))
+    if [[ "$(cat "$work/out")" =~ ^$2$ ]]; then
+        echo "ok $number - $1"
+    else
+        echo "not ok $number - $1"
+        sed 's/^/# /' "$work/out"
+        failed=1
+    fi
+}
+
+echo 1..7
+newline=$'\n'
+worker() { "$build/tests/bench/worker" "$@" 2>&1 || echo "exit $?"; }
+
+printf 'shape 2 5\nrun 0\nsave %s\nshape 2 100000\nrun 0\n' "$work/output" |
+    worker tests/reference/linformer_encoder f32 64 4 >"$work/out"
+result "worker runs shapes, and refuses those that the model cannot" \
+    "ready linformerd [^$newline]*${newline}ready${newline}ms [0-9.]+${newline}saved${newline}failed expected [^$newline]*100000${newline}failed no shape yet"
+wc -c <"$work/output" >"$work/out"
+result "the output is (2, 5, dim) floats" $((2 * 5 * 4 * $(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')))
+worker tests/reference/linformer_encoder f3 64 4 </dev/null >"$work/out"
+result "a model that cannot be opened is an answer" "failed dtype \"f3\"[^$newline]*${newline}exit 1"
+
+"${LINFORMERD:-build/linformerd}" --port 0 >"$work/daemon.log" 2>&1 &
+daemon=$!
+until port=$(grep -om1 'listening on http://[^ ]*' "$work/daemon.log"); do
+    kill -0 "$daemon" || { cat "$work/daemon.log" >&2 && daemon='' && exit 1; }
+    sleep 0.05
+done
+port=${port##*:}
+"$build/tests/bench/client" "$port" /embed 3 0.2 2 9 256 |
+    awk '$3 >= 2 && $3 <= 9 && $2 <= $1 { n++; next } { print } END { print (n >= 3 ? "enough" : n) }' >"$work/out"
+result "client counts answers of the lengths asked for" "errors 0${newline}enough"
+"$build/tests/bench/client" "$port" /absent 3 0 2 9 256 >"$work/out"
+result "client counts answers other than 200 as errors" "errors 3"
+"$build/tests/bench/client" "$port" /embed 3 0 9 2 256 >"$work/out" 2>&1 || echo "exit $?" >>"$work/out"
+result "client refuses lengths that are none" "client: expected [^$newline]*${newline}exit 2"
+
+if command -v python3 >/dev/null; then
+    printf 'kept\n<!-- begin a -->\nold\n<!-- end a -->\nalso\n' >"$work/B.md"
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/bench python3 -c '
+import pathlib, sys, report
+report.PATH = pathlib.Path(sys.argv[1])
+report.write("a", "new")
+report.write("b", "more")' "$work/B.md" >/dev/null
+    cat "$work/B.md" >"$work/out"
+    result "a part writes between its markers and leaves the rest" \
+        "kept${newline}<!-- begin a -->${newline}new${newline}<!-- end a -->${newline}also${newline}+## B${newline}+<!-- begin b -->${newline}more${newline}<!-- end b -->"
+else
+    echo "ok 7 # SKIP python3 is not installed"
+fi
+exit $failed

@@ -1,0 +1,182 @@
+"""Long-lived programs that run one model each when they are told to (worker.c, peers.py), measured in turns.
+
+Other work on a machine comes and goes, so programs that are measured one after another aren't comparable. Here each
+round gives every worker a short slice, in an order that moves on from round to round, and a ratio is the median of the
+ratios within rounds. A worker that is not at work is stopped (SIGSTOP), so that its threads cannot spin."""
+import ctypes
+import os
+import signal
+import statistics
+import subprocess
+import time
+
+CORES = len(os.sched_getaffinity(0))
+
+# glibc gives large blocks back at each free and faults them in again, which costs PyTorch up to half of its time;
+# its tuning guide advises another allocator, and these have the same effect.
+ENVIRONMENT = {
+    "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    "THP_MEM_ALLOC_ENABLE": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1",
+}
+UNWANTED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE", "LINFORMERD_THREADS")
+
+
+def clean_environment(more=()):
+    """Whatever limits threads or chooses kernels in the caller's environment is not part of the measurement."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    return kept | dict(more)
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent():
+    """For a child to call first: it ends however its parent ends, also when it is stopped and could not see that."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class WorkerFailed(Exception):
+    pass
+
+
+class Worker:
+    """A child and its pipe. Starts at once; `wait_ready` gives its description or raises WorkerFailed."""
+
+    def __init__(self, name, command, log, environment=()):
+        self.name, self.log = name, open(log, "w")
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+            env=clean_environment(environment), preexec_fn=die_with_parent)
+        try:  # when memory ends, this is what should go
+            with open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
+                file.write("1000")
+        except OSError:
+            pass
+        self.stopped = False
+
+    def tell(self, line):
+        self.resume()
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # it ended; hear() says so
+
+    def hear(self):
+        """The words of the answer behind its first, which says that it worked."""
+        word, _, rest = self.process.stdout.readline().strip().partition(" ")
+        if not word:
+            raise WorkerFailed(f"it ended; see {self.log.name}")
+        if word == "failed":
+            raise WorkerFailed(rest)
+        return rest
+
+    def ask(self, line):
+        self.tell(line)
+        answer = self.hear()
+        self.stop()
+        return answer
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+        self.stopped = True
+
+    def resume(self):
+        if self.stopped:
+            self.process.send_signal(signal.SIGCONT)
+        self.stopped = False
+
+    def close(self):
+        self.resume()
+        for pipe in (self.process.stdin, self.process.stdout):
+            try:
+                pipe.close()
+            except OSError:
+                pass
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+class Workers:
+    """Those that could be started, by name; `failures` has a sentence for each of the others."""
+
+    def __init__(self):
+        self.running, self.descriptions, self.failures = {}, {}, {}
+
+    def start(self, name, command, log, environment=()):
+        self.running[name] = Worker(name, command, log, environment)
+
+    def wait_ready(self):
+        for name, worker in list(self.running.items()):
+            try:
+                self.descriptions[name] = worker.hear()
+                worker.stop()
+            except WorkerFailed as failure:
+                self.drop(name, failure)
+
+    def drop(self, name, failure):
+        self.failures[name] = str(failure)
+        self.running.pop(name).close()
+
+    def prepare(self, line):
+        """Tells all at once: compilers and converters use one core for most of their time. Returns who is ready."""
+        ready = []
+        for worker in self.running.values():
+            worker.tell(line)
+        for name, worker in list(self.running.items()):
+            try:
+                worker.hear()
+                worker.stop()
+                ready.append(name)
+            except WorkerFailed as failure:
+                self.failures[name] = f"{line.rpartition(' ')[0]}: {failure}"
+                if worker.process.poll() is not None:
+                    self.drop(name, failure)
+                else:
+                    worker.stop()
+        return ready
+
+    def measure(self, names, rounds, slice_s, budget_s):
+        """Median milliseconds of each worker in each round: {name: [ms, …]}. Rounds end early, but not before the
+        third, when they have taken budget_s."""
+        times = {name: [] for name in names}
+        began = time.monotonic()
+        for turn in range(rounds):
+            if turn >= min(3, rounds) and time.monotonic() - began > budget_s:
+                break
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                answer = self.running[name].ask(f"run {slice_s}")
+                times[name].append(statistics.median(float(word) for word in answer.split()))
+        return times
+
+    def close(self):
+        for worker in self.running.values():
+            worker.close()
+        self.running = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def ratio(times, slower, faster):
+    """How many times as long `slower` takes: the median of the rounds. NaN when one of them was not measured."""
+    pairs = list(zip(times.get(slower, []), times.get(faster, [])))
+    return statistics.median(a / b for a, b in pairs) if pairs else float("nan")
+
+
+def median_ms(times, name):
+    return statistics.median(times[name]) if times.get(name) else float("nan")
+
+
+def fastest(times, names):
+    """The name with the least median, None when none was measured."""
+    return min((name for name in names if times.get(name)), key=lambda name: median_ms(times, name), default=None)
