@@ -117,7 +117,7 @@ static int64_t print_decisions(const struct plan *plan, int64_t rows, FILE *out)
             fprintf(out, "%s from %" PRId64 " rows on\n", taken ? "," : ": fewer", decision->least_rows);
         else
             fputc('\n', out);
-        saved += taken ? before - after : 0;
+        saved += taken && !decision->one_row ? before - after : 0;
     }
     return saved;
 }

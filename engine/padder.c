@@ -18,8 +18,9 @@ int padder_open(const struct plan *plan, struct batch *batch, struct error *erro
     memset(batch, 0, sizeof *batch);
     batch->max_wanted = plan->max_rows;
     batch->wanted = calloc((size_t)plan->max_rows, sizeof *batch->wanted);
+    batch->marks = calloc((size_t)plan->max_rows, sizeof *batch->marks);
     batch->layouts = calloc((size_t)plan->n_axes, sizeof *batch->layouts);
-    if (!batch->wanted || !batch->layouts)
+    if (!batch->wanted || !batch->marks || !batch->layouts)
         goto fail;
     for (int i = 0; i < plan->n_axes; i++) {
         struct layout *layout = &batch->layouts[i];
@@ -28,6 +29,11 @@ int padder_open(const struct plan *plan, struct batch *batch, struct error *erro
         layout->blocks = calloc((size_t)most_blocks, sizeof *layout->blocks);
         if (!layout->starts || !layout->blocks)
             goto fail;
+        if (plan->axes[i].wanted) {
+            layout->positions = calloc((size_t)plan->max_rows, sizeof *layout->positions);
+            if (!layout->positions)
+                goto fail;
+        }
     }
     return 0;
 fail:
@@ -39,10 +45,12 @@ void padder_free(const struct plan *plan, struct batch *batch)
 {
     for (int i = 0; batch->layouts && i < plan->n_axes; i++) {
         free(batch->layouts[i].starts);
+        free(batch->layouts[i].positions);
         free(batch->layouts[i].blocks);
     }
     free(batch->layouts);
     free(batch->wanted);
+    free(batch->marks);
     memset(batch, 0, sizeof *batch);
 }
 
@@ -116,6 +124,54 @@ static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows)
     }
 }
 
+int64_t padder_row(const struct layout *layout, int64_t item, int64_t position)
+{
+    int64_t row = layout->starts[item], behind = layout->starts[item + 1];
+    if (!layout->positions)
+        return row + position;
+    while (behind - row > 1) {
+        int64_t middle = (row + behind) / 2;
+        if (layout->positions[middle] <= position)
+            row = middle;
+        else
+            behind = middle;
+    }
+    return row;
+}
+
+static bool wants_all_rows(const struct engine_item *item)
+{
+    bool pools_all = item->pooled && item->pooling != POOLING_CLS && item->pooling != POOLING_LAST;
+    return item->hidden || pools_all || item->n_extras > 0 || ((item->output || item->top_k > 0) && !item->rows);
+}
+
+/* Marks the wanted rows, and `reach` on either side of each, among an item's `rows`. */
+static void mark_wanted(struct batch *batch, const struct engine_item *item, int64_t own, int64_t reach, int64_t rows)
+{
+    memset(batch->marks, 0, (size_t)rows);
+    int64_t outputs = item->output || item->top_k > 0 ? item->n_rows : 0;
+    for (int64_t i = 0; i < outputs + (item->pooled != NULL); i++) {
+        int64_t row = i < outputs ? item->rows[i] : item->pooling == POOLING_LAST ? own - 1 : 0;
+        int64_t first = row > reach ? row - reach : 0, last = row + reach < rows ? row + reach : rows - 1;
+        memset(batch->marks + first, 1, (size_t)(last - first + 1));
+    }
+}
+
+static void lay_out_wanted_axis(const struct plan *plan, struct batch *batch, int axis, int64_t index)
+{
+    struct layout *layout = &batch->layouts[axis];
+    const struct engine_item *item = &batch->items[index];
+    int64_t all = padder_axis_rows(plan, item, axis), own = padder_length(plan, item, plan->axes[axis].input);
+    int64_t first = index == 0 ? 0 : layout->starts[index], count = 0;
+    bool every = wants_all_rows(item);
+    if (!every)
+        mark_wanted(batch, item, own, plan->axes[axis].reach, all);
+    for (int64_t p = 0; p < all; p++)
+        if (every || batch->marks[p])
+            layout->positions[first + count++] = (int32_t)p;
+    lay_out_axis(layout, index, count);
+}
+
 /* `layout` is that of the hidden value. */
 static void lay_out_wanted(struct batch *batch, const struct layout *layout, int64_t index)
 {
@@ -123,7 +179,7 @@ static void lay_out_wanted(struct batch *batch, const struct layout *layout, int
     if (!item->output && item->top_k == 0)
         return;
     for (int64_t i = 0; i < item->n_rows; i++) {
-        int64_t row = layout->starts[index] + (item->rows ? item->rows[i] : i);
+        int64_t row = padder_row(layout, index, item->rows ? item->rows[i] : i);
         batch->wanted[batch->n_wanted++] = (struct wanted_row){.item = index, .index = i, .row = row};
     }
 }
@@ -141,7 +197,10 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
     for (int a = 0; a < plan->n_axes; a++) {
         batch->layouts[a].n_blocks = 0;
         for (int64_t i = 0; i < n_items; i++)
-            lay_out_axis(&batch->layouts[a], i, padder_axis_rows(plan, &items[i], a));
+            if (plan->axes[a].wanted)
+                lay_out_wanted_axis(plan, batch, a, i);
+            else
+                lay_out_axis(&batch->layouts[a], i, padder_axis_rows(plan, &items[i], a));
     }
     for (int64_t i = 0; i < n_items; i++)
         lay_out_wanted(batch, &batch->layouts[plan->hidden_axis], i);

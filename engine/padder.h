@@ -18,7 +18,8 @@ struct row_block {
 
 /* Where the items' rows lie on one axis. */
 struct layout {
-    int64_t *starts; /* (max_items + 1): item b has rows starts[b] … starts[b + 1] - 1 */
+    int64_t *starts;    /* (max_items + 1): item b has rows starts[b] … starts[b + 1] - 1 */
+    int32_t *positions; /* of each row in its item, ascending; NULL: r - starts[b] */
     struct row_block *blocks;
     int64_t n_blocks;
 };
@@ -36,7 +37,16 @@ struct batch {
     struct layout *layouts; /* by axis of the plan */
     struct wanted_row *wanted;
     int64_t n_wanted, max_wanted;
+    uint8_t *marks; /* scratch: a byte for each row of an item */
 };
+
+static inline int64_t padder_position(const struct layout *layout, int64_t item, int64_t row)
+{
+    return layout->positions ? layout->positions[row] : row - layout->starts[item];
+}
+
+/* The row at a position of an item, which has to be there. */
+int64_t padder_row(const struct layout *layout, int64_t item, int64_t position);
 
 /* Room for the largest batch of the plan. On success padder_free is owed. The batch keeps nothing of the plan. */
 int padder_open(const struct plan *plan, struct batch *batch, struct error *error);

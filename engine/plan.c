@@ -32,6 +32,7 @@ static const char *const operation_names[OP_COUNT] = {
     [OP_APPEND_ROWS] = "append_rows",
     [OP_CONVOLVE_IMAGE] = "convolve_image",
     [OP_GATE] = "gate",
+    [OP_GATHER_ROWS] = "gather_rows",
     [OP_CUT_PADDING] = "cut_padding",
     [OP_RETRIEVE] = "retrieve",
     [OP_GIVE_HIDDEN] = "give_hidden",
@@ -128,6 +129,7 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
     if (!builder->failed && !builder->as_built) {
         plan_fuse(builder->plan);
         plan_reassociate(builder);
+        plan_narrow(builder);
         plan_block(builder);
     }
     if (!builder->failed)

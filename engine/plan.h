@@ -66,6 +66,7 @@ enum operation {
     OP_CONVOLVE_IMAGE, /* y_b[i, j] = scale * (e + W (x_b[i s + u - top, j s' + v - left] for u, v of a window)), with 0
                          outside of the image   x_b (height * width, in); W (out, window * in), e (out) */
     OP_GATE,           /* y[r, i] = activation(x[r, i]) * x[r, d + i]                     x (r, 2d); y (r, d) */
+    OP_GATHER_ROWS,    /* y = the rows of x that y's axis has */
     OP_CUT_PADDING,    /* y_b = the item's own rows of x_b, without what padding added */
     OP_RETRIEVE,       /* y[r] = sum over h and the 32 best pairs (i, j) of softmax(s_i + t_j) V[i n + j], where
                           s = K[h,:,0] x[r,0,h], t = K[h,:,1] x[r,1,h], each cut to its 32 best
@@ -98,6 +99,8 @@ struct plan_axis {
     struct plan_window window; /* of a ragged axis: the pixels that it makes of the input's image, if any */
     bool joined;               /* an item's rows are those on two axes, one behind the other: */
     int first, second;
+    bool wanted;   /* of a ragged axis: only those rows that the item wants of the last hidden state */
+    int64_t reach; /* … and so many on either side, where there are */
 };
 
 struct plan_value {
@@ -171,6 +174,7 @@ struct plan_decision {
     char what[192];
     struct plan_flops before, after;
     int64_t least_rows; /* of an item; one with fewer rows takes the operations before */
+    bool one_row;       /* `after` is where one row is wanted; where all are, it is `before` */
 };
 
 struct plan_input {

@@ -60,6 +60,7 @@ int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, i
     case OP_APPEND_ROWS:
     case OP_GIVE_IMAGE:
     case OP_CUT_PADDING:
+    case OP_GATHER_ROWS:
     case OP_GIVE_HIDDEN:
     case OP_COUNT:
         break;

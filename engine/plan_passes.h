@@ -11,6 +11,9 @@ void plan_fuse(struct plan *plan);
 /* Eᵀ(x Wᵀ) = (Eᵀx) Wᵀ: lets each item take the cheaper order, by its own rows. */
 void plan_reassociate(struct plan_builder *builder);
 
+/* Brings the last steps onto the rows that items want of the last hidden state. */
+void plan_narrow(struct plan_builder *builder);
+
 /* Takes rows through two linear steps at once where nobody else reads what lies between. */
 void plan_block(struct plan_builder *builder);
 

@@ -89,6 +89,8 @@ static struct plan_selection rows_of_items(const struct plan *plan, int axis)
 {
     const struct plan_axis *rows = &plan->axes[axis];
     const struct plan_input *input = &plan->inputs[rows->input];
+    if (rows->joined || rows->window.size[0] != 0)
+        return (struct plan_selection){axis, 1, INT64_MAX};
     if (rows->padded_rows)
         return (struct plan_selection){axis, rows->padded_rows, rows->padded_rows};
     if (plan->padding == PADDING_EXACT && input->own_limit)

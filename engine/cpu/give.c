@@ -77,7 +77,8 @@ void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
         else if (item->pooling == POOLING_MAX)
             pool_max(rows, columns, x, item->pooled);
         else
-            memcpy(item->pooled, x + (item->pooling == POOLING_LAST ? rows - 1 : 0) * columns,
+            memcpy(item->pooled,
+                   hidden_of(run, step) + padder_row(layout, b, item->pooling == POOLING_LAST ? rows - 1 : 0) * columns,
                    (size_t)columns * sizeof *x);
     }
 }

@@ -54,10 +54,10 @@ void cpu_linear(const struct cpu_run *run, const struct plan_step *step)
     int64_t rows = run->batch->layouts[plan->values[step->x].axis].starts[run->batch->n_items];
     int64_t depth = plan->weights[step->weight].columns, columns = plan->weights[step->weight].rows;
     int64_t panels = cpu_linear_panels(run, step->weight), blocks = tasks_for(rows, PLAN_ROW_BLOCK);
+    if (rows == 0 || !cpu_selects_rows(run, step, 0, rows))
+        return;
     int64_t parts = least(panels, tasks_for(run->threads * TASKS_A_THREAD, blocks)); /* of the panels */
     int64_t each = tasks_for(panels, parts), tasks = blocks * tasks_for(panels, each);
-    if (!cpu_selects_rows(run, step, 0, rows))
-        return;
 #pragma omp parallel for num_threads(tasks > 1 ? run->threads : 1) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t row = t % blocks * PLAN_ROW_BLOCK, panel = t / blocks * each;

@@ -1,10 +1,8 @@
 #include "engine/cpu/local_attention.h"
 
-#include <float.h>
 #include <math.h>
 #include <omp.h>
-
-#define PIECE_ROWS 64
+#include <string.h>
 
 /* Rows of one window and one head, with the keys that they look at. */
 struct piece {
@@ -12,7 +10,7 @@ struct piece {
     const struct plan_step *step;
     const float *queries, *keys, *values; /* first row of the piece, first key */
     const int32_t *mask;                  /* of the first key; NULL: none */
-    float *out, *scores;                  /* scores (rows, n_keys) */
+    float *out, *scratch;
     int64_t query_stride, key_stride, out_stride;
     int64_t rows, n_keys;
     int64_t first_seen; /* keys up to the one of the piece's own first row */
@@ -29,64 +27,67 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Takes what the row may not see out of its scores. False: nothing is left. */
-static bool hide_keys(const struct piece *p, int64_t row, float *scores)
+/* The mean of all keys of the row's windows, those outside the item being -1: the library fills hidden scores with one
+ * number, and where all are hidden, all count alike. */
+static void mean_of_slots(const struct piece *p, float *out)
 {
-    int64_t seen = p->step->causal ? p->first_seen + row : p->n_keys, visible = 0;
-    for (int64_t j = 0; j < p->n_keys; j++) {
-        if (j < seen && (!p->mask || p->mask[j]))
-            visible++;
-        else
-            scores[j] = -FLT_MAX;
-    }
-    return visible > 0;
+    int64_t d = p->step->dim_head;
+    memset(out, 0, (size_t)d * sizeof *out);
+    p->run->vector->sum_rows(p->n_keys, d, p->values, p->key_stride, out);
+    for (int64_t i = 0; i < d; i++)
+        out[i] = (out[i] - (float)(p->slots - p->n_keys)) / (float)p->slots;
 }
 
-/* The library fills hidden scores with one number: where all are hidden, all count alike, also the -1 that it has for
- * keys and values outside the sequence. */
-static void weigh(const struct piece *p, bool *blind)
+/* The masked keys as bytes. Returns the first key that is not: n_keys where all are. */
+static int64_t load_mask(const struct piece *p, uint8_t *bytes)
 {
-    float scale = (float)pow((double)p->step->dim_head, -0.5);
-    for (int64_t r = 0; r < p->rows; r++) {
-        float *scores = p->scores + r * p->n_keys;
-        blind[r] = !hide_keys(p, r, scores);
-        if (!blind[r])
-            p->run->vector->softmax(p->n_keys, scale, scores);
-        for (int64_t j = 0; blind[r] && j < p->n_keys; j++)
-            scores[j] = 1.0f / (float)p->slots;
+    int64_t first = p->n_keys;
+    for (int64_t j = p->n_keys - 1; j >= 0; j--) {
+        bytes[j] = p->mask[j] != 0;
+        first = bytes[j] ? j : first;
     }
+    return first;
 }
 
 static void attend_piece(const struct piece *p)
 {
-    bool blind[PIECE_ROWS];
-    products_multiply(p->run->products, &(struct product){
-                                            .m = p->rows,
-                                            .n = p->n_keys,
-                                            .k = p->step->dim_head,
-                                            .a = p->queries,
-                                            .a_stride = p->query_stride,
-                                            .b = p->keys,
-                                            .b_stride = p->key_stride,
-                                            .transpose_b = true,
-                                            .c = p->scores,
-                                            .c_stride = p->n_keys,
-                                        });
-    weigh(p, blind);
-    products_multiply(p->run->products, &(struct product){
-                                            .m = p->rows,
-                                            .n = p->step->dim_head,
-                                            .k = p->n_keys,
-                                            .a = p->scores,
-                                            .a_stride = p->n_keys,
-                                            .b = p->values,
-                                            .b_stride = p->key_stride,
-                                            .c = p->out,
-                                            .c_stride = p->out_stride,
-                                        });
+    int64_t d = p->step->dim_head, first_visible = 0;
+    float *scratch = p->scratch + vector_packed_keys(p->n_keys, d, d);
+    uint8_t *bytes = (uint8_t *)(scratch + vector_attend_scratch(d, d));
+    struct vector_attend attend = {
+        .rows = p->rows,
+        .k = p->n_keys,
+        .dim_head = d,
+        .dim_value = d,
+        .queries = p->queries,
+        .query_stride = p->query_stride,
+        .packed = p->scratch,
+        .scale = (float)pow((double)d, -0.5),
+        .causal = p->step->causal,
+        .first_position = p->first_seen - 1,
+        .out = p->out,
+        .out_stride = p->out_stride,
+        .scratch = scratch,
+    };
+    if (p->mask) {
+        first_visible = load_mask(p, bytes);
+        attend.mask = (struct vector_mask){.bytes = bytes, .stride = 0, .byte = false, .score = -INFINITY};
+    }
+    p->run->vector->pack_keys(
+        &(struct vector_keys){
+            .k = p->n_keys,
+            .dim_head = d,
+            .dim_value = d,
+            .keys = p->keys,
+            .key_stride = p->key_stride,
+            .values = p->values,
+            .value_stride = p->key_stride,
+        },
+        p->scratch);
+    p->run->vector->attend(&attend);
     for (int64_t r = 0; r < p->rows; r++)
-        for (int64_t i = 0; blind[r] && i < p->step->dim_head; i++)
-            p->out[r * p->out_stride + i] -= (float)(p->slots - p->n_keys) / (float)p->slots;
+        if (first_visible >= (p->step->causal ? p->first_seen + r : p->n_keys))
+            mean_of_slots(p, p->out + r * p->out_stride);
 }
 
 /* The piece of an item that begins at `position` and ends with the window, or before `end`. */
@@ -110,11 +111,11 @@ static struct piece piece_of(const struct cpu_run *run, const struct plan_step *
         .mask =
             step->z == PLAN_NONE ? NULL : (const int32_t *)(run->arena + values[step->z].offset) + start + first_key,
         .out = (float *)(run->arena + values[step->y].offset) + query * out_stride + head * step->dim_head,
-        .scores = run->scratch + omp_get_thread_num() * run->scratch_floats,
+        .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
         .query_stride = query_stride,
         .key_stride = key_stride,
         .out_stride = out_stride,
-        .rows = least(least(PIECE_ROWS, own + window - position), end - position),
+        .rows = least(own + window, end) - position,
         .n_keys = end_key - first_key,
         .first_seen = position - first_key + 1,
         .slots = around * window,
@@ -140,5 +141,7 @@ void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
 int64_t cpu_local_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
     int64_t keys = step->window > plan->max_rows ? plan->max_rows : step->window * (step->causal ? 2 : 3);
-    return PIECE_ROWS * least(keys, plan->max_rows);
+    int64_t d = step->dim_head;
+    keys = least(keys, plan->max_rows);
+    return vector_packed_keys(keys, d, d) + vector_attend_scratch(d, d) + keys / (int64_t)sizeof(float) + 1;
 }

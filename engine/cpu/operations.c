@@ -118,7 +118,7 @@ static void add_positions(const struct cpu_run *run, const struct plan_step *ste
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            int64_t position = r - layout->starts[block->item];
+            int64_t position = padder_position(layout, block->item, r);
             add_position_row(columns, x + r * columns, major + position / period * columns,
                              minor ? minor + position % period * columns : NULL, y + r * columns);
         }
@@ -155,7 +155,7 @@ static void add_sinusoids(const struct cpu_run *run, const struct plan_step *ste
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            float position = (float)(r - layout->starts[block->item]);
+            float position = (float)padder_position(layout, block->item, r);
             run->vector->add_sinusoids(columns / 2, position, frequencies, x + r * columns, y + r * columns);
         }
     }
@@ -272,6 +272,21 @@ static void place_attention(const struct cpu_run *run, const struct plan_step *s
         attend->weights = all + (head * own + first) * (attend->k + attend->zero_keys);
 }
 
+/* Rows of the block from `row` on that attend takes at once: where it must know their positions, these follow one
+ * another. */
+static int64_t attended_rows(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
+                             int64_t row)
+{
+    const int32_t *positions = layout_of(run, step->x)->positions;
+    int64_t end = block->first + block->rows, rows = 1;
+    bool all = !step->causal && step->mask == PLAN_NONE && !cpu_wanted_attention(&run->batch->items[block->item], step);
+    if (!positions || all)
+        return end - row;
+    while (row + rows < end && positions[row + rows] == positions[row] + rows)
+        rows++;
+    return rows;
+}
+
 /* Which task is the `task`-th: heads that read the same keys, of blocks of the same item, follow each other. */
 static const struct row_block *attend_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
 {
@@ -315,14 +330,14 @@ static void pack_keys(struct attention *a, int64_t item, int64_t head)
         a->packed);
 }
 
-static void attend_block(struct attention *a, const struct row_block *block, int64_t head)
+static void attend_rows(struct attention *a, const struct row_block *block, int64_t head)
 {
     const struct plan_step *step = a->step;
     int64_t k = a->keys_layout->starts[block->item + 1] - a->keys_layout->starts[block->item];
-    int64_t position = block->first - a->layout->starts[block->item];
+    int64_t position = padder_position(a->layout, block->item, block->first);
     int64_t query_columns = columns_of(a->run, step->x), out_columns = columns_of(a->run, step->y);
     pack_keys(a, block->item, head * step->kv_heads / step->heads);
-    struct vector_attend attend_block = {
+    struct vector_attend attend = {
         .rows = block->rows,
         .k = k,
         .dim_head = a->dim_head,
@@ -339,8 +354,17 @@ static void attend_block(struct attention *a, const struct row_block *block, int
         .out_stride = out_columns,
         .scratch = a->packed + vector_packed_keys(k, a->dim_head, a->dim_value),
     };
-    place_attention(a->run, step, block, head, &attend_block);
-    a->run->vector->attend(&attend_block);
+    place_attention(a->run, step, block, head, &attend);
+    a->run->vector->attend(&attend);
+}
+
+static void attend_block(struct attention *a, const struct row_block *block, int64_t head)
+{
+    int64_t end = block->first + block->rows;
+    for (struct row_block rows = *block; rows.first < end; rows.first += rows.rows) {
+        rows.rows = attended_rows(a->run, a->step, block, rows.first);
+        attend_rows(a, &rows, head);
+    }
 }
 
 static void attend(const struct cpu_run *run, const struct plan_step *step)
@@ -368,7 +392,7 @@ static void attend(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* One row of x, its segments taken from the neighbours; `position` of `length` in its item. */
+/* The row at `position` of the item, its segments taken from the neighbours; x's axis has these, too. */
 static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
                       float *y)
 {
@@ -385,16 +409,20 @@ static void shift_row(const struct plan_step *step, int64_t columns, int64_t pos
 
 static void shift_tokens(const struct cpu_run *run, const struct plan_step *step)
 {
-    const struct layout *layout = layout_of(run, step->x);
+    const struct layout *from = layout_of(run, step->x), *layout = layout_of(run, step->y);
     const float *x = floats_of(run, step->x);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->x);
+    int axis = run->plan->values[step->x].axis;
 #pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
-        int64_t start = layout->starts[block->item], length = layout->starts[block->item + 1] - start;
-        for (int64_t r = block->first; r < block->first + block->rows; r++)
-            shift_row(step, columns, r - start, length, x + r * columns, y + r * columns);
+        int64_t length = padder_axis_rows(run->plan, &run->batch->items[block->item], axis);
+        for (int64_t r = block->first; r < block->first + block->rows; r++) {
+            int64_t position = padder_position(layout, block->item, r);
+            shift_row(step, columns, position, length, x + padder_row(from, block->item, position) * columns,
+                      y + r * columns);
+        }
     }
 }
 
@@ -419,8 +447,26 @@ static void rotate(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         for (int64_t r = block->first; r < block->first + block->rows; r++)
-            rotate_row(columns, dim_head, x + r * columns, table + (r - layout->starts[block->item]) * dim_head,
+            rotate_row(columns, dim_head, x + r * columns, table + padder_position(layout, block->item, r) * dim_head,
                        y + r * columns);
+    }
+}
+
+/* Four bytes an element, ids (masks) too. y may lie where x does: rows only move down, the lowest first. */
+static void gather_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        for (int64_t r = to->starts[b], end; r < to->starts[b + 1]; r = end) {
+            int64_t row = padder_row(from, b, to->positions[r]);
+            for (end = r + 1; end < to->starts[b + 1] && to->positions[end] - to->positions[r] == end - r;)
+                end++;
+            if (y + r * columns != x + row * columns)
+                memmove(y + r * columns, x + row * columns, (size_t)((end - r) * columns) * sizeof *y);
+        }
     }
 }
 
@@ -474,6 +520,7 @@ cpu_operation *const cpu_operations[OP_COUNT] = {
     [OP_APPEND_ROWS] = append_rows,
     [OP_CONVOLVE_IMAGE] = cpu_convolve_image,
     [OP_GATE] = gate,
+    [OP_GATHER_ROWS] = gather_rows,
     [OP_CUT_PADDING] = cut_padding,
     [OP_RETRIEVE] = cpu_retrieve,
     [OP_GIVE_HIDDEN] = cpu_give_hidden,

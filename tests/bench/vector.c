@@ -234,7 +234,10 @@ static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t di
     time_kernel(bench, &(struct kernel){name, run_pack_keys, moved, 8 * moved, 0}, peak, seconds);
     snprintf(name, sizeof name, "attend %lld x %lld x %lld%s", (long long)rows, (long long)k, (long long)dim_head,
              causal ? ", causal" : "");
-    time_kernel(bench, &(struct kernel){name, run_attend, 0, 0, 4.0 * (double)(rows * k * dim_head)}, peak, seconds);
+    int64_t scores = rows * k;
+    for (int64_t r = 0; causal && r < rows; r++) /* what a row sees */
+        scores -= r + 1 < k ? k - r - 1 : 0;
+    time_kernel(bench, &(struct kernel){name, run_attend, 0, 0, 4.0 * (double)(scores * dim_head)}, peak, seconds);
     free(bench->attend.scratch);
     free(bench->packed);
     free(queries);

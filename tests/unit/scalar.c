@@ -59,7 +59,7 @@ static int32_t id_at(const struct scalar *scalar, const struct plan_step *step, 
 {
     int64_t item = item_of(scalar, step->x, row);
     const int32_t *ids = scalar->batch->items[item].inputs[0].data;
-    return ids[row - layout_of(scalar, step->x)->starts[item]];
+    return ids[padder_position(layout_of(scalar, step->x), item, row)];
 }
 
 static double activation_of(enum activation activation, double x)
@@ -219,7 +219,7 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
     int64_t columns = columns_of(scalar, step->x), key_columns = columns_of(scalar, step->keys), first;
     int64_t dim_head = columns / step->heads, offset = head * step->kv_heads / step->heads * dim_head;
     int64_t item = item_of(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
-    int64_t width = width_of(scalar, step->x, item), place = row - layout_of(scalar, step->x)->starts[item];
+    int64_t width = width_of(scalar, step->x, item), place = padder_position(layout_of(scalar, step->x), item, row);
     int64_t position = place / width, sequence = place % width;
     for (int64_t j = 0; j < k; j++) {
         double score = 0;
@@ -289,16 +289,19 @@ void scalar_attention(const struct plan *plan, const struct batch *batch, double
 
 static double shift_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
+    const struct layout *from = layout_of(scalar, step->x);
     int64_t columns = columns_of(scalar, step->x), segment = column / (columns / step->n_shifts);
-    int64_t shift = segment < step->n_shifts ? step->shifts[segment] : 0, from = row - shift;
-    if (from < 0 || from >= rows_of(scalar, step->x) || item_of(scalar, step->x, from) != item_of(scalar, step->x, row))
+    int64_t item = item_of(scalar, step->y, row), shift = segment < step->n_shifts ? step->shifts[segment] : 0;
+    int64_t position = padder_position(layout_of(scalar, step->y), item, row) - shift;
+    if (position < 0 ||
+        position >= padder_axis_rows(scalar->plan, &scalar->batch->items[item], scalar->plan->values[step->x].axis))
         return 0;
-    return scalar->values[step->x][from * columns + column];
+    return scalar->values[step->x][padder_row(from, item, position) * columns + column];
 }
 
 static double positions_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t position = row - layout_of(scalar, step->x)->starts[item_of(scalar, step->x, row)];
+    int64_t position = padder_position(layout_of(scalar, step->x), item_of(scalar, step->x, row), row);
     double sum = scalar->values[step->x][row * columns_of(scalar, step->x) + column];
     sum += weight_at(scalar, step->weight, position / step->period, column);
     return sum + (step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, position % step->period, column));
@@ -307,7 +310,7 @@ static double positions_at(const struct scalar *scalar, const struct plan_step *
 static double sinusoid_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t columns = columns_of(scalar, step->x), half = columns / 2;
-    int64_t position = row - layout_of(scalar, step->x)->starts[item_of(scalar, step->x, row)];
+    int64_t position = padder_position(layout_of(scalar, step->x), item_of(scalar, step->x, row), row);
     float angle = (float)position * scalar->plan->weights[step->weight].data[column % half];
     return scalar->values[step->x][row * columns + column] + (column < half ? sin((double)angle) : cos((double)angle));
 }
@@ -320,7 +323,8 @@ static bool mask_at(const struct scalar *scalar, int mask, int64_t row)
 static double rotated_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t columns = columns_of(scalar, step->x), d = scalar->plan->weights[step->weight].columns;
-    int64_t position = row - layout_of(scalar, step->x)->starts[item_of(scalar, step->x, row)], i = column % d / 2;
+    int64_t position = padder_position(layout_of(scalar, step->x), item_of(scalar, step->x, row), row),
+            i = column % d / 2;
     const double *x = scalar->values[step->x] + row * columns;
     double other = column % 2 ? x[column - 1] : -x[column + 1];
     return x[column] * weight_at(scalar, step->weight, position, d / 2 + i) +
@@ -504,6 +508,14 @@ static double gated_at(const struct scalar *scalar, const struct plan_step *step
     return activation_of(step->activation, x[column]) * x[columns + column];
 }
 
+static double gathered_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t item = item_of(scalar, step->y, row);
+    int64_t position = padder_position(layout_of(scalar, step->y), item, row);
+    int64_t from = padder_row(layout_of(scalar, step->x), item, position);
+    return scalar->values[step->x][from * columns_of(scalar, step->x) + column];
+}
+
 static double cut_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t item = item_of(scalar, step->y, row);
@@ -560,6 +572,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return convolved_at(scalar, step, row, column);
     case OP_GATE:
         return gated_at(scalar, step, row, column);
+    case OP_GATHER_ROWS:
+        return gathered_at(scalar, step, row, column);
     case OP_CUT_PADDING:
         return cut_at(scalar, step, row, column);
     case OP_SHIFT_TOKENS:
@@ -653,9 +667,8 @@ void scalar_output(const struct plan *plan, const struct batch *batch, double **
     struct scalar scalar = {plan, batch, values};
     const struct plan_step *step = give_step(plan, OP_GIVE_OUTPUT);
     const struct engine_item *wanted = &batch->items[item];
-    int64_t first = layout_of(&scalar, step->x)->starts[item];
     for (int64_t i = 0; i < wanted->n_rows; i++, output += plan->output_columns) {
-        int64_t row = first + (wanted->rows ? wanted->rows[i] : i);
+        int64_t row = padder_row(layout_of(&scalar, step->x), item, wanted->rows ? wanted->rows[i] : i);
         for (int64_t c = 0; c < plan->output_columns; c++)
             output[c] = step->weight == PLAN_NONE ? values[step->x][row * plan->output_columns + c]
                                                   : linear_at(&scalar, step, row, c);

@@ -370,6 +370,8 @@ static void explanation_ends_with_bytes(void **state)
              (6 * 8 + 6 * 8) * sizeof(float), model_info(model)->weights_bytes, model_info(model)->arena_bytes);
     assert_true(length > strlen(ending));
     assert_string_equal(text + length - strlen(ending), ending);
+    assert_non_null(strstr(text, "\nre-associate proj_k and to_k.weight: FLOPs "));
+    assert_non_null(strstr(text, "\nflops_before "));
     /* E, F and the bias as they are; the four matrices packed: whole blocks of what the processor multiplies at once */
     assert_in_range(model_info(model)->weights_bytes, (6 * 3 * 2 + 8 * 8 * 4 + 8) * sizeof(float),
                     (6 * 3 * 2 + 64 * 64 * 4 + 8) * sizeof(float));

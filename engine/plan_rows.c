@@ -1,0 +1,221 @@
+/* Only the rows asked for: where no more than some rows of the last hidden state are wanted, the steps at the end that
+ * compute each row for itself (or from keys of all rows) need no others. They are brought behind the rest, onto an axis
+ * that has those rows alone; a step that reads neighbours (OP_SHIFT_TOKENS) needs them beside its own, so there is an
+ * axis for each reach: with as many rows more on either side. What lies on a longer axis is gathered.
+ *
+ * How many rows an item has there is known with each batch: all of them where it wants its hidden state or a mean. */
+#include "engine/plan_builder.h"
+#include "engine/plan_passes.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL INT_MAX
+#define UNREAD (-1)
+
+/* Which rows are needed: those wanted and so many on either side, or ALL. */
+struct narrowing {
+    struct plan_builder *builder;
+    int *reach;              /* by value */
+    int *gathered;           /* by value: its rows on the axis at hand; PLAN_NONE: not gathered yet */
+    bool *narrow;            /* by step, as they were: it computes y's needed rows alone */
+    int most_reach;          /* of a narrow step */
+    struct plan_step *steps; /* as they were */
+    int n_steps, n_values;
+};
+
+/* Whether a row of y comes from its own of x, at the same bits whichever rows are beside it: OP_RETRIEVE and
+ * OP_LINEAR_ATTEND multiply as many rows at once as an item has. */
+static bool computes_rows_alone(const struct plan_step *step)
+{
+    switch (step->operation) {
+    case OP_EMBED:
+    case OP_ADD_POSITIONS:
+    case OP_LAYER_NORM:
+    case OP_ACTIVATE:
+    case OP_ADD:
+    case OP_MASK_ROWS:
+    case OP_ADD_SINUSOIDS:
+    case OP_ATTEND:
+    case OP_SHIFT_TOKENS:
+    case OP_ROTATE:
+    case OP_CONCATENATE:
+    case OP_GATE:
+        return true;
+    case OP_LINEAR:
+        return step->only.axis == PLAN_NONE;
+    default:
+        return false;
+    }
+}
+
+static void need(struct narrowing *n, int value, int reach)
+{
+    if (value != PLAN_NONE && n->reach[value] < reach)
+        n->reach[value] = reach;
+}
+
+static int furthest_shift(const struct plan_step *step)
+{
+    int64_t furthest = 0;
+    for (int64_t s = 0; s < step->n_shifts; s++)
+        furthest = llabs(step->shifts[s]) > furthest ? llabs(step->shifts[s]) : furthest;
+    return (int)furthest;
+}
+
+/* From the last step to the first: what each value is needed for. */
+static void find_reaches(struct narrowing *n)
+{
+    const struct plan *plan = n->builder->plan;
+    for (int v = 0; v < n->n_values; v++)
+        n->reach[v] = UNREAD;
+    for (int i = n->n_steps - 1; i >= 0; i--) {
+        const struct plan_step *step = &n->steps[i];
+        bool gives = step->y == PLAN_NONE;
+        int reach = gives ? 0 : n->reach[step->y];
+        n->narrow[i] = gives || (reach != UNREAD && reach != ALL && computes_rows_alone(step) &&
+                                 plan->values[step->y].axis == plan->hidden_axis);
+        if (!n->narrow[i])
+            reach = n->reach[step->y] = ALL;
+        else if (reach > n->most_reach)
+            n->most_reach = reach;
+        need(n, step->keys, ALL);
+        need(n, step->values, ALL);
+        need(n, step->z, reach);
+        need(n, step->x, n->narrow[i] && step->operation == OP_SHIFT_TOKENS ? reach + furthest_shift(step) : reach);
+    }
+    for (int i = 0; i < plan->n_inputs; i++)
+        need(n, plan->inputs[i].value, ALL);
+}
+
+static int step_reach(const struct narrowing *n, int step)
+{
+    return n->steps[step].y == PLAN_NONE ? 0 : n->reach[n->steps[step].y];
+}
+
+static void append(struct narrowing *n, struct plan_step step)
+{
+    plan_insert_step(n->builder, n->builder->plan->n_steps, step);
+}
+
+/* The value's rows on the axis; the value itself where it is on it. */
+static int gather(struct narrowing *n, int value, int reach, int axis)
+{
+    struct plan_builder *builder = n->builder;
+    if (value == PLAN_NONE || builder->failed || n->reach[value] == reach)
+        return value;
+    if (n->gathered[value] != PLAN_NONE)
+        return n->gathered[value];
+    struct plan_value from = *plan_value_at(builder, value);
+    struct plan_step step = {.operation = OP_GATHER_ROWS, .x = value};
+    step.y = plan_new_value(builder, axis, from.columns);
+    step.z = step.keys = step.values = step.weight = step.bias = step.tail = PLAN_NONE;
+    step.second_weight = step.second_bias = step.mask = step.only.axis = PLAN_NONE;
+    if (builder->failed)
+        return PLAN_NONE;
+    builder->plan->values[step.y].ids = from.ids;
+    append(n, step);
+    return n->gathered[value] = step.y;
+}
+
+static void append_narrow(struct narrowing *n, int index, int reach, int axis)
+{
+    struct plan_step step = n->steps[index];
+    if (step.operation != OP_SHIFT_TOKENS)
+        step.x = gather(n, step.x, reach, axis);
+    step.z = gather(n, step.z, reach, axis);
+    if (step.y != PLAN_NONE && !n->builder->failed)
+        n->builder->plan->values[step.y].axis = axis;
+    append(n, step);
+}
+
+/* The steps of one reach, on an axis of their own. */
+static void append_reach(struct narrowing *n, int reach, struct plan_axis whole)
+{
+    struct plan *plan = n->builder->plan;
+    struct plan_axis *axis = plan_grow(n->builder, &plan->axes, &plan->n_axes, sizeof *axis);
+    if (!axis)
+        return;
+    *axis = whole;
+    axis->wanted = true;
+    axis->reach = reach;
+    int index = plan->n_axes - 1;
+    for (int v = 0; v < n->n_values; v++)
+        n->gathered[v] = PLAN_NONE;
+    for (int i = 0; i < n->n_steps && !n->builder->failed; i++)
+        if (n->narrow[i] && step_reach(n, i) == reach)
+            append_narrow(n, i, reach, index);
+    if (reach == 0)
+        plan->hidden_axis = index;
+}
+
+static void decide(struct narrowing *n)
+{
+    const struct plan *plan = n->builder->plan;
+    struct plan_decision decision = {.least_rows = 1, .one_row = true};
+    for (int i = 0; i < n->n_steps; i++) {
+        if (!n->narrow[i])
+            continue;
+        int64_t flops = plan_step_flops(plan, &n->steps[i], 2) - plan_step_flops(plan, &n->steps[i], 1);
+        decision.before.row += flops;
+        decision.after.item += flops * (1 + 2 * step_reach(n, i));
+    }
+    plan_decide(n->builder, decision, "the last steps on the wanted rows alone, for one of them");
+}
+
+static void narrow(struct narrowing *n)
+{
+    struct plan *plan = n->builder->plan;
+    struct plan_axis whole = plan->axes[plan->hidden_axis];
+    decide(n);
+    plan->n_steps = 0;
+    for (int i = 0; i < n->n_steps; i++)
+        if (!n->narrow[i])
+            append(n, n->steps[i]);
+    for (int reach = n->most_reach; reach >= 0 && !n->builder->failed; reach--)
+        append_reach(n, reach, whole);
+}
+
+static bool narrows_any(const struct narrowing *n)
+{
+    for (int i = 0; i < n->n_steps; i++)
+        if (n->narrow[i] && n->steps[i].y != PLAN_NONE)
+            return true;
+    return false;
+}
+
+/* Calls and images are given whole. */
+static bool has_wanted_rows(const struct plan *plan, const struct plan_axis *axis)
+{
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].operation == OP_GIVE_IMAGE)
+            return false;
+    return axis->input != PLAN_NONE && axis->n == 0 && !axis->joined && axis->window.size[0] == 0 &&
+           plan->inputs[axis->input].input.layout == LAYOUT_SEQUENCE;
+}
+
+void plan_narrow(struct plan_builder *builder)
+{
+    struct plan *plan = builder->plan;
+    const struct plan_axis *axis = &plan->axes[plan->hidden_axis];
+    if (builder->failed || !has_wanted_rows(plan, axis))
+        return;
+    struct narrowing n = {.builder = builder, .n_steps = plan->n_steps, .n_values = plan->n_values};
+    n.reach = calloc((size_t)n.n_values + 1, sizeof *n.reach);
+    n.gathered = calloc((size_t)n.n_values + 1, sizeof *n.gathered);
+    n.narrow = calloc((size_t)n.n_steps + 1, sizeof *n.narrow);
+    n.steps = calloc((size_t)n.n_steps + 1, sizeof *n.steps);
+    if (n.reach && n.gathered && n.narrow && n.steps) {
+        memcpy(n.steps, plan->steps, (size_t)n.n_steps * sizeof *n.steps);
+        find_reaches(&n);
+        if (narrows_any(&n))
+            narrow(&n);
+    } else {
+        plan_fail(builder, "out of memory while building the plan");
+    }
+    free(n.reach);
+    free(n.gathered);
+    free(n.narrow);
+    free(n.steps);
+}
