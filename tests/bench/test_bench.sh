@@ -34,6 +34,7 @@ result "the output is (2, 5, dim) floats" $((2 * 5 * 4 * $(grep -o '"dim": *[0-9
 worker tests/reference/linformer_encoder f3 64 4 </dev/null >"$work/out"
 result "a model that cannot be opened is an answer" "failed dtype \"f3\"[^$newline]*${newline}exit 1"
 
+: >"$work/daemon.log" # there before it is read
 "${LINFORMERD:-build/linformerd}" --port 0 >"$work/daemon.log" 2>&1 &
 daemon=$!
 until port=$(grep -om1 'listening on http://[^ ]*' "$work/daemon.log"); do
