@@ -29,6 +29,8 @@
 /* Of one model: jobs with items that were not started, first come first. */
 struct queue {
     struct job *first, *last;
+    int64_t waiting_requests, waiting_tokens;
+    double ns_per_token; /* moving average over the model's batches; 0: none ran yet */
 };
 
 /* Jobs whose end is decided and whose `done` is to be called; linked by `next`. */
@@ -67,8 +69,6 @@ struct batcher {
     pthread_cond_t alarm; /* for the deadline thread: alarm_ns, ended or stopping changed. CLOCK_MONOTONIC */
     struct queue *queues; /* (n_models) */
     int64_t turn;         /* the model whose queue is looked at first */
-    int64_t waiting_requests, waiting_tokens;
-    double ns_per_token; /* moving average over batches; 0: none ran yet */
     struct job_list ended;
     int64_t alarm_ns; /* no waiting job expires earlier */
     bool draining, closing, stopping;
@@ -113,11 +113,12 @@ static void job_end(struct job *job, struct job_list *ended)
 /* Takes the job out of its queue: the items that wait won't be started. */
 static void job_stop_waiting(struct batcher *batcher, struct job *job)
 {
+    struct queue *queue = &batcher->queues[job->model_index];
     if (!job_waits(job))
         return;
-    queue_remove(&batcher->queues[job->model_index], job);
-    batcher->waiting_requests -= job->n_items - job->next_item;
-    batcher->waiting_tokens -= job->waiting_tokens;
+    queue_remove(queue, job);
+    queue->waiting_requests -= job->n_items - job->next_item;
+    queue->waiting_tokens -= job->waiting_tokens;
     job->next_item = job->n_items;
     job->waiting_tokens = 0;
 }
@@ -160,6 +161,7 @@ static void call_done(struct job_list *ended)
 static void batch_take(struct batcher *batcher, struct job *job)
 {
     struct batch *batch = &batcher->batch;
+    struct queue *queue = &batcher->queues[job->model_index];
     struct part part = {.job = job, .first_item = batch->n_items, .job_item = job->next_item};
     while (job_waits(job) && batch->n_items < batcher->options.max_batch_requests) {
         const struct engine_item *item = &job->items[job->next_item];
@@ -171,12 +173,12 @@ static void batch_take(struct batcher *batcher, struct job *job)
         part.n_items++;
         part.tokens += tokens;
         if (++job->next_item == job->n_items)
-            queue_remove(&batcher->queues[job->model_index], job);
+            queue_remove(queue, job);
     }
     if (part.n_items == 0)
         return;
-    batcher->waiting_requests -= part.n_items;
-    batcher->waiting_tokens -= part.tokens;
+    queue->waiting_requests -= part.n_items;
+    queue->waiting_tokens -= part.tokens;
     job->waiting_tokens -= part.tokens;
     job->running = part.n_items;
     batch->parts[batch->n_parts++] = part;
@@ -350,10 +352,10 @@ static void batch_end(struct batcher *batcher, int64_t inference_ns, const struc
                       struct job_list *ended)
 {
     struct batch *batch = &batcher->batch;
+    struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
     double ns_per_token = (double)inference_ns / (double)batch->tokens;
     if (!failure)
-        batcher->ns_per_token =
-            batcher->ns_per_token > 0 ? 0.8 * batcher->ns_per_token + 0.2 * ns_per_token : ns_per_token;
+        own->ns_per_token = own->ns_per_token > 0 ? 0.8 * own->ns_per_token + 0.2 * ns_per_token : ns_per_token;
     int64_t now = clock_ns();
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct job *job = batch->parts[i].job;
@@ -576,8 +578,9 @@ void batcher_close(struct batcher *batcher)
 static bool fits_queue(const struct batcher *batcher, const struct job *job)
 {
     const struct batcher_options *options = &batcher->options;
-    return batcher->waiting_requests == 0 || (job->n_items <= options->max_queue_requests - batcher->waiting_requests &&
-                                              job->tokens <= options->max_queue_tokens - batcher->waiting_tokens);
+    const struct queue *queue = &batcher->queues[job->model_index];
+    return queue->waiting_requests == 0 || (job->n_items <= options->max_queue_requests - queue->waiting_requests &&
+                                            job->tokens <= options->max_queue_tokens - queue->waiting_tokens);
 }
 
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job)
@@ -601,9 +604,10 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
     } else if (!fits_queue(batcher, job)) {
         status = SUBMIT_FULL;
     } else {
-        queue_append(&batcher->queues[model_index], job);
-        batcher->waiting_requests += job->n_items;
-        batcher->waiting_tokens += job->tokens;
+        struct queue *queue = &batcher->queues[model_index];
+        queue_append(queue, job);
+        queue->waiting_requests += job->n_items;
+        queue->waiting_tokens += job->tokens;
         pthread_cond_signal(&batcher->work);
         if (job->deadline_ns && job->deadline_ns < batcher->alarm_ns) {
             batcher->alarm_ns = job->deadline_ns;
@@ -630,15 +634,22 @@ void batcher_cancel(struct batcher *batcher, struct job *job)
 void batcher_depth(struct batcher *batcher, int64_t *requests, int64_t *tokens)
 {
     pthread_mutex_lock(&batcher->lock);
-    *requests = batcher->waiting_requests;
-    *tokens = batcher->waiting_tokens;
+    *requests = *tokens = 0;
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        *requests += batcher->queues[i].waiting_requests;
+        *tokens += batcher->queues[i].waiting_tokens;
+    }
     pthread_mutex_unlock(&batcher->lock);
 }
 
-int64_t batcher_retry_after_s(struct batcher *batcher)
+int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
 {
     pthread_mutex_lock(&batcher->lock);
-    double seconds = ceil(batcher->ns_per_token * (double)batcher->waiting_tokens / (double)SECOND_NS);
+    const struct queue *queue = &batcher->queues[model_index];
+    int64_t sharing = 0; /* the models that take turns now */
+    for (int64_t i = 0; i < batcher->n_models; i++)
+        sharing += batcher->queues[i].first != NULL;
+    double seconds = ceil(queue->ns_per_token * (double)(queue->waiting_tokens * sharing) / (double)SECOND_NS);
     pthread_mutex_unlock(&batcher->lock);
     return seconds < 1 ? 1 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int64_t)seconds;
 }

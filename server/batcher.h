@@ -53,11 +53,11 @@ struct job {
     int64_t running;        /* items in the batch that is formed or runs now */
 };
 
-/* A job that is beyond a queue's bound all by itself is admitted when nothing waits. */
+/* A job that is beyond its queue's bound all by itself is admitted when nothing waits in it. */
 struct batcher_options {
     int64_t max_batch_tokens;
     int64_t max_batch_requests;
-    int64_t max_queue_tokens;   /* waiting, all models together */
+    int64_t max_queue_tokens;   /* waiting for one model: a backlog of one keeps nobody from another */
     int64_t max_queue_requests; /* waiting items, likewise */
 };
 
@@ -87,10 +87,10 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
  * nothing. */
 void batcher_cancel(struct batcher *batcher, struct job *job);
 
-/* Waiting now. */
+/* Waiting now, for all models together. */
 void batcher_depth(struct batcher *batcher, int64_t *requests, int64_t *tokens);
 
-/* Seconds until the queue has likely been worked off, at least 1: for Retry-After. */
-int64_t batcher_retry_after_s(struct batcher *batcher);
+/* Seconds until the model's queue has likely been worked off, at least 1: for Retry-After. */
+int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index);
 
 #endif

@@ -174,7 +174,7 @@ static int exchange_submit(struct exchange *exchange)
     case SUBMIT_OK:
         return 0;
     case SUBMIT_FULL:
-        exchange->reply.retry_after_s = batcher_retry_after_s(options->batcher);
+        exchange->reply.retry_after_s = batcher_retry_after_s(options->batcher, request->model_index);
         return failure_set(&request->failure, FAILURE_OVERLOADED, "the queue is full; try again later");
     case SUBMIT_DRAINING:
         break;

@@ -525,17 +525,19 @@ static void test_full_queue(void **context)
     struct request *blocker = hold(1), *first = submit(2, 5, 10);
     expect_refused(3, 1, SUBMIT_FULL); /* five items */
     expect_refused(2, 6, SUBMIT_FULL); /* 22 tokens */
-    struct request *second = submit_to(1, request_new(2, 5, 20));
+    struct request *second = submit(2, 5, 20);
     expect_refused(1, 1, SUBMIT_FULL);
-    expect_depth(4, 20);
+    struct request *other = submit_to(1, request_new(4, 5, 40)); /* of another model, whose queue is its own */
+    expect_depth(8, 40);
     batcher_cancel(batcher, &first->job);
     struct request *third = submit(2, 5, 30);
     fake_gate_open();
     expect(blocker, JOB_OK);
     expect(first, JOB_CANCELLED);
     expect(second, JOB_OK);
+    expect(other, JOB_OK);
     expect(third, JOB_OK);
-    assert_in_range(batcher_retry_after_s(batcher), 1, 1);
+    assert_in_range(batcher_retry_after_s(batcher, 0), 1, 1);
 }
 
 static void test_job_beyond_the_bounds_enters_an_empty_queue(void **context)
@@ -544,7 +546,7 @@ static void test_job_beyond_the_bounds_enters_an_empty_queue(void **context)
     open_bounded(100, 8, 20, 4, NULL);
     struct request *blocker = hold(1), *large = submit(9, 8, 10);
     expect_refused(1, 1, SUBMIT_FULL);
-    assert_true(batcher_retry_after_s(batcher) >= 1);
+    assert_true(batcher_retry_after_s(batcher, 0) >= 1);
     fake_gate_open();
     expect(blocker, JOB_OK);
     expect(large, JOB_OK);
