@@ -181,7 +181,9 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = COUNT_LIMIT,
      .unit = "tokens",
-     .help = "Tokens of all sequences in a batch. A longer sequence is a batch of its own."},
+     .help = "Tokens of all sequences in a batch. A longer sequence is a batch of its own; where the class knows no "
+             "longest, "
+             "it is refused."},
     {.group = "Batches and queues",
      .flag = "max-batch-requests",
      .kind = SETTING_INTEGER,

@@ -117,7 +117,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     struct model_info *info = &model->info;
     for (int i = 0; i < plan->n_inputs; i++) {
         model->inputs[i] = plan->inputs[i].input;
-        if (plan->padding == PADDING_EXACT && plan->inputs[i].own_limit)
+        if (plan->padding == PADDING_EXACT && plan->inputs[i].input.own_limit)
             model->inputs[i].min_length = model->inputs[i].max_length;
     }
     info->parameters = parameters;
@@ -141,6 +141,8 @@ static void fill_info(struct model *model, const struct model_config *config, in
 static int check_tokenizer(const struct model_config *config, const struct plan *plan, struct error *error)
 {
     int64_t vocabulary = plan->inputs[0].input.vocabulary;
+    if (config->tokenizer == TOKENIZER_BYTE && plan->inputs[0].input.kind != INPUT_IDS)
+        return error_set(error, "tokenizer \"byte\" makes ids; the model takes floats, not ids");
     if (config->tokenizer == TOKENIZER_BYTE && vocabulary < 259)
         return error_set(error, "tokenizer \"byte\" makes ids up to 258; the model's vocabulary is %lld",
                          (long long)vocabulary);
@@ -229,8 +231,10 @@ static int check_width(const struct model *model, const struct engine_item *item
                          model->inputs[0].name);
     long long most = model->plan->max_rows, length = padder_length(model->plan, item, index) / width;
     if (length > most / width)
-        return error_set(error, "input \"%s\" has %lld rows of a batch of %lld; the model takes at most %lld in all",
-                         name, length, width, most);
+        return error_set(
+            error,
+            "input \"%s\" has %lld rows of a batch of %lld; this server takes at most %lld in all (--max-batch-tokens)",
+            name, length, width, most);
     return 0;
 }
 
@@ -264,7 +268,7 @@ static int check_image(const struct model *model, const struct engine_item *item
         return error_set(error, "input \"%s\" is empty; expected at least one pixel", name);
     if (height > most / width)
         return error_set(error,
-                         "input \"%s\" is an image of %lld x %lld pixels; the model takes at most %lld of them "
+                         "input \"%s\" is an image of %lld x %lld pixels; this server takes at most %lld of them "
                          "(--max-batch-tokens)",
                          name, height, width, most);
     return 0;
@@ -295,7 +299,7 @@ static int check_convolution(const struct model *model, const struct engine_item
     if (made.height > plan->max_rows / made.width)
         return error_set(error,
                          "input \"%s\" is an image of %lld x %lld pixels, of which the model's stride and padding "
-                         "make %lld x %lld; it takes at most %lld (--max-batch-tokens)",
+                         "make %lld x %lld; this server takes at most %lld (--max-batch-tokens)",
                          name, height, width, (long long)made.height, (long long)made.width, (long long)plan->max_rows);
     return 0;
 }
@@ -314,10 +318,22 @@ static int check_convolutions(const struct model *model, const struct engine_ite
     if (tokens > most)
         return error_set(
             error,
-            "the item has %lld pixels to attend to, of the image and of what goes with it; the model takes "
+            "the item has %lld pixels to attend to, of the image and of what goes with it; this server takes "
             "at most %lld (--max-batch-tokens)",
             tokens, most);
     return 0;
+}
+
+/* The item's own input, or the one that stands for it, is longer than the class allows, or than the arena. */
+static int refuse_long(const struct model *model, const struct engine_item *item, int index, long long length,
+                       struct error *error)
+{
+    const struct model_input *input = &model->inputs[index];
+    int fallback = item->inputs[index].data ? PLAN_NONE : model->plan->inputs[index].fallback;
+    return error_set(error, "input \"%s\"%s%s%s has %lld rows; %s takes at most %lld%s", input->name,
+                     fallback < 0 ? "" : ", for which \"", fallback < 0 ? "" : model->inputs[fallback].name,
+                     fallback < 0 ? "" : "\" stands,", length, input->own_limit ? "the model" : "this server",
+                     (long long)input->max_length, input->own_limit ? "" : " of it (--max-batch-tokens)");
 }
 
 static int check_length(const struct model *model, const struct engine_item *item, int index, struct error *error)
@@ -339,12 +355,8 @@ static int check_length(const struct model *model, const struct engine_item *ite
     }
     if (length < 1)
         return error_set(error, "input \"%s\" is empty; expected at least one row", input->name);
-    if (length > input->max_length) {
-        int fallback = item->inputs[index].data ? PLAN_NONE : model->plan->inputs[index].fallback;
-        return error_set(error, "input \"%s\"%s%s%s has %lld rows; the model takes at most %lld", input->name,
-                         fallback < 0 ? "" : ", for which \"", fallback < 0 ? "" : model->inputs[fallback].name,
-                         fallback < 0 ? "" : "\" stands,", length, (long long)input->max_length);
-    }
+    if (length > input->max_length)
+        return refuse_long(model, item, index, length, error);
     if (length < input->min_length)
         return error_set(error, "input \"%s\" has %lld rows; with padding \"exact\" the model takes exactly %lld",
                          input->name, length, (long long)input->min_length);

@@ -29,8 +29,8 @@ struct engine_options {
     const char *products;       /* the CPU's: "auto" (also NULL), "onednn" or "openblas" */
     int64_t threads;            /* 0: one a core this process may use */
     bool all_threads;           /* even for small batches, which one thread runs at less cost: tests want that */
-    int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own, but where
-                                   the class knows no longest (images), no item has more */
+    int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own, but an
+                                   input without a longest length of its class's (own_limit) has no more */
     int64_t max_batch_requests; /* >= 1; items of a batch */
 };
 
@@ -86,6 +86,7 @@ struct model_input {
     int like;            /* has as many rows as this input; -1: of its own */
     int64_t min_length;  /* of an item's length; with LAYOUT_IMAGE of its pixels */
     int64_t max_length;
+    bool own_limit;   /* max_length is the model's; else it follows from max_batch_tokens */
     int64_t multiple; /* the rows, with what padding adds, must be one of it; 1: any number */
     bool optional;
 };

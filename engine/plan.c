@@ -302,7 +302,7 @@ static int new_input(struct plan_builder *builder, struct plan_input input, int 
     plan->values[input.value].ids = input.input.kind != INPUT_ROWS;
     input.input.min_length = 1;
     input.input.multiple = 1;
-    input.own_limit = input.input.max_length != 0;
+    input.input.own_limit = input.input.max_length != 0;
     plan->inputs[plan->n_inputs++] = input;
     return input.value;
 }

@@ -179,9 +179,8 @@ struct plan_decision {
 
 struct plan_input {
     struct model_input input;
-    int value;      /* the batch's rows of it, one item behind the other; PLAN_NONE: operations read the items' own */
-    bool own_limit; /* max_length is the model's, not that of the arena */
-    int fallback;   /* an item that does not give it gives this input's rows again; PLAN_NONE: it must be given */
+    int value;    /* the batch's rows of it, one item behind the other; PLAN_NONE: operations read the items' own */
+    int fallback; /* an item that does not give it gives this input's rows again; PLAN_NONE: it must be given */
 };
 
 struct plan {
@@ -237,6 +236,9 @@ void plan_free(struct plan *plan);
 
 /* Records a failure of the family's own. Always PLAN_NONE. */
 int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a tensor that the file lacks; `shape` is the class's, as text. A tensor that nothing has taken yet and
+ * whose name ends in this one, as behind DataParallel's "module.", is named as well. */
+int plan_fail_missing(struct plan_builder *builder, const char *name, const char *shape);
 
 /* Inputs, in the order of forward()'s parameters. They return values. max_length 0: no limit of the model's own. */
 int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length,

@@ -93,7 +93,7 @@ static struct plan_selection rows_of_items(const struct plan *plan, int axis)
         return (struct plan_selection){axis, 1, INT64_MAX};
     if (rows->padded_rows)
         return (struct plan_selection){axis, rows->padded_rows, rows->padded_rows};
-    if (plan->padding == PADDING_EXACT && input->own_limit)
+    if (plan->padding == PADDING_EXACT && input->input.own_limit)
         return (struct plan_selection){axis, input->input.max_length, input->input.max_length};
     return (struct plan_selection){axis, 1, INT64_MAX};
 }

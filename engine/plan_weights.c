@@ -6,6 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+int plan_fail_missing(struct plan_builder *builder, const char *name, const char *shape)
+{
+    const char *origin = weights_origin(builder->weights);
+    size_t length = strlen(name);
+    for (size_t i = 0; i < weights_count(builder->weights); i++) {
+        const struct weights_tensor *tensor = weights_at(builder->weights, i);
+        size_t found_length = strlen(tensor->name);
+        const char *end = found_length > length ? tensor->name + found_length - length : NULL;
+        char found[128];
+        if (end && !builder->used[i] && (end[-1] == '.' || end[-1] == '/') && strcmp(end, name) == 0)
+            return plan_fail(builder, "%s: tensor \"%s\" %s is missing; the file has \"%s\" %s", origin, name, shape,
+                             tensor->name, weights_shape_text(tensor->rank, tensor->shape, found, sizeof found));
+    }
+    return plan_fail(builder, "%s: tensor \"%s\" %s is missing", origin, name, shape);
+}
+
 /* The tensor of that name, once its shape and dtype are what the class has. */
 static const struct weights_tensor *take_tensor(struct plan_builder *builder, const char *name, int rank,
                                                 const int64_t *shape)
@@ -15,7 +31,7 @@ static const struct weights_tensor *take_tensor(struct plan_builder *builder, co
     char expected[128], found[128];
     weights_shape_text(rank, shape, expected, sizeof expected);
     if (!tensor) {
-        plan_fail(builder, "%s: tensor \"%s\" %s is missing", origin, name, expected);
+        plan_fail_missing(builder, name, expected);
         return NULL;
     }
     weights_shape_text(tensor->rank, tensor->shape, found, sizeof found);

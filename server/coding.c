@@ -97,7 +97,8 @@ static int append(struct body *body, const char *bytes, size_t length, struct fa
         return 0;
     case BODY_TOO_LARGE:
         return failure_set(failure, FAILURE_TOO_LARGE,
-                           "the body is, unpacked, larger than the %zu bytes that this server takes", body->limit);
+                           "the body is, unpacked, larger than the %zu bytes that this server takes (--payload-limit)",
+                           body->limit);
     case BODY_NO_ROOM:
         break;
     }

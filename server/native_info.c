@@ -39,11 +39,17 @@ static void key_bool(struct writer *writer, const char *key, bool value)
     writer_format(writer, ",\"%s\":%s", key, value ? "true" : "false");
 }
 
+static const char *const kinds[] = {[INPUT_IDS] = "ids",
+                                    [INPUT_ROWS] = "floats",
+                                    [INPUT_MASK] = "mask",
+                                    [INPUT_ATTENTION_MASK] = "attention_mask",
+                                    [INPUT_IGNORED] = "ignored"};
+
 static void write_input(struct writer *writer, const struct model_input *input)
 {
     writer_text(writer, "{\"name\":");
     writer_string0(writer, input->name);
-    key_string(writer, "kind", input->kind == INPUT_IDS ? "ids" : "floats");
+    key_string(writer, "kind", kinds[input->kind]);
     if (input->kind == INPUT_ROWS)
         key_integer(writer, "columns", input->columns);
     key_integer(writer, "max_length", input->max_length);

@@ -80,19 +80,23 @@ const char *native_item_path(const struct native_inputs *inputs, int64_t item, c
 
 /* An optional input of the same kind stands for the first where it is not given, and may have the tighter limit: the
  * keys' length, where queries are free. */
-int64_t native_max_length(const struct model_info *info)
+static const struct model_input *limiting_input(const struct model_info *info)
 {
-    const struct model_input *first = &info->inputs[0];
-    int64_t limit = first->max_length;
+    const struct model_input *first = &info->inputs[0], *limiting = first;
 
     for (int i = 1; i < info->n_inputs; i++) {
         const struct model_input *input = &info->inputs[i];
 
         if (input->optional && input->kind == first->kind && input->columns == first->columns &&
-            input->max_length < limit)
-            limit = input->max_length;
+            input->max_length < limiting->max_length)
+            limiting = input;
     }
-    return limit;
+    return limiting;
+}
+
+int64_t native_max_length(const struct model_info *info)
+{
+    return limiting_input(info)->max_length;
 }
 
 void *native_input_memory(struct request *request, int64_t length, size_t row_bytes)
@@ -110,13 +114,19 @@ void *native_input_memory(struct request *request, int64_t length, size_t row_by
 static int fit(struct request *request, const struct native_inputs *inputs, const char *path, int64_t *length,
                int64_t *skip)
 {
-    int64_t limit = native_max_length(request->info);
+    const struct model_input *limiting = limiting_input(request->info);
+    int64_t limit = limiting->max_length;
 
     *skip = 0;
     if (*length == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", path);
     if (*length <= limit)
         return 0;
+    if (!inputs->truncate && !limiting->own_limit)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s has %" PRId64 " tokens, this server takes at most %" PRId64
+                           " for model \"%s\" (--max-batch-tokens): shorten it, or set truncate to true",
+                           path, *length, limit, request_model_name(request));
     if (!inputs->truncate)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s has %" PRId64 " tokens, model \"%s\" takes at most %" PRId64
@@ -258,20 +268,37 @@ int native_takes_sequences(struct request *request)
                        request_model_name(request), request_model_name(request));
 }
 
+/* One input is what these routes can give. */
+static int takes_one_input(struct request *request)
+{
+    const struct model_info *info = request->info;
+    int last = info->n_inputs - 1;
+    char names[256];
+    size_t length = 0;
+
+    while (last > 0 && info->inputs[last].optional)
+        last--;
+    if (last == 0)
+        return 0;
+    for (int i = 0; i <= last && length < sizeof names; i++) {
+        const char *between = length == 0 ? "" : i == last ? " and " : ", ";
+
+        if (!info->inputs[i].optional)
+            length +=
+                (size_t)snprintf(names + length, sizeof names - length, "%s\"%s\"", between, info->inputs[i].name);
+    }
+    return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" needs the inputs %s; this route gives it one",
+                       request_model_name(request), names);
+}
+
 /* Whether the request fits the model: one input, of the kind that it takes. */
 static int check_kind(struct request *request, const struct native_inputs *inputs)
 {
     const struct model_info *info = request->info;
     const char *name = request_model_name(request);
 
-    if (native_takes_sequences(request))
+    if (native_takes_sequences(request) || takes_one_input(request))
         return -1;
-    for (int i = 1; i < info->n_inputs; i++) {
-        if (!info->inputs[i].optional)
-            return failure_set(&request->failure, FAILURE_INVALID,
-                               "model \"%s\" needs the inputs \"%s\" and \"%s\"; this route gives it one", name,
-                               info->inputs[0].name, info->inputs[i].name);
-    }
     if (inputs->inputs && inputs->embeddings)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "both inputs and embeddings are given, one was expected");

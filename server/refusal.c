@@ -80,7 +80,8 @@ static int check_body_headers(const struct route *route, struct request *request
 
 int refusal_too_large(struct failure *failure, const struct settings *settings)
 {
-    return failure_set(failure, FAILURE_TOO_LARGE, "the body is larger than the %lld bytes that this server takes",
+    return failure_set(failure, FAILURE_TOO_LARGE,
+                       "the body is larger than the %lld bytes that this server takes (--payload-limit)",
                        (long long)settings->payload_limit);
 }
 

@@ -75,8 +75,9 @@ static int read_source(struct v2_reader *reader, const struct v2_entry *entry, s
     if (json_integer_value(size) > reader->n_bytes)
         return failure_set(failure, FAILURE_INVALID,
                            "input \"%.100s\": binary_data_size is %lld, but %" PRId64
-                           " bytes are left behind the JSON, as Inference-Header-Content-Length says",
-                           entry->name, (long long)json_integer_value(size), reader->n_bytes);
+                           " %s left behind the JSON, as Inference-Header-Content-Length says",
+                           entry->name, (long long)json_integer_value(size), reader->n_bytes,
+                           reader->n_bytes == 1 ? "byte is" : "bytes are");
     tensor->bytes = reader->bytes;
     tensor->n_bytes = json_integer_value(size);
     reader->bytes += tensor->n_bytes;
@@ -120,8 +121,8 @@ int v2_read_inputs(struct v2_reader *reader, const json_t *list)
             return -1;
     }
     if (reader->n_bytes > 0)
-        return failure_set(failure, FAILURE_INVALID, "%" PRId64 " bytes are left behind those of the inputs",
-                           reader->n_bytes);
+        return failure_set(failure, FAILURE_INVALID, "%" PRId64 " %s left behind those of the inputs", reader->n_bytes,
+                           reader->n_bytes == 1 ? "byte is" : "bytes are");
     return 0;
 }
 

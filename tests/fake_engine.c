@@ -163,7 +163,7 @@ const char *engine_kernels(const struct engine *engine)
 }
 
 static const struct model_input default_input = {
-    .name = "x", .kind = INPUT_IDS, .columns = 1, .min_length = 1, .max_length = FAKE_MAX_LENGTH};
+    .name = "x", .kind = INPUT_IDS, .columns = 1, .min_length = 1, .max_length = FAKE_MAX_LENGTH, .own_limit = true};
 static const char *const output_names[] = {"output"};
 static const struct model_info default_info = {
     .outputs = output_names,

@@ -103,7 +103,7 @@ static int64_t first_size(struct plan_builder *builder, const char *name, int ra
     const struct weights_tensor *tensor = weights_find(builder->weights, name);
     char found[128];
     if (!tensor)
-        plan_fail(builder, "%s: tensor \"%s\" %s is missing", weights_origin(builder->weights), name, shape);
+        plan_fail_missing(builder, name, shape);
     else if (tensor->rank != rank || tensor->shape[0] < 1)
         plan_fail(builder, "%s: tensor \"%s\": expected shape %s, found %s", weights_origin(builder->weights), name,
                   shape, weights_shape_text(tensor->rank, tensor->shape, found, sizeof found));

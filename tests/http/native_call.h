@@ -23,7 +23,8 @@ static int (*native_run)(struct model *model, const struct engine_item *items, i
 
 static inline void native_open(void)
 {
-    static struct model_input ids = {.name = "x", .kind = INPUT_IDS, .columns = 1, .max_length = FAKE_MAX_LENGTH};
+    static struct model_input ids = {
+        .name = "x", .kind = INPUT_IDS, .columns = 1, .max_length = FAKE_MAX_LENGTH, .own_limit = true};
     static struct model_input rows = {
         .name = "x", .kind = INPUT_ROWS, .columns = FAKE_COLUMNS, .max_length = FAKE_MAX_LENGTH};
     static const char *const outputs[] = {"output"};

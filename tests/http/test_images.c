@@ -185,7 +185,7 @@ static void what_is_wrong_is_said(void **state)
     (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_refusal(PATH, cases[i].body, 400, cases[i].part);
-    expect_refusal(PATH, body_of(10, 11, NULL, 0), 400, "10 x 11 pixels; the model takes at most 100");
+    expect_refusal(PATH, body_of(10, 11, NULL, 0), 400, "10 x 11 pixels; this server takes at most 100");
     expect_refusal(PATH, body_of(10, 10, "1,8,", 8), 400, "101 pixels");
     expect_refusal(PATH, body_of(2, 2, "1,7,8,", 56), 400, "\"context\" has shape [1, 7, 8], [-1, 8, -1] was expected");
     expect_refusal(PATH, body_of(2, 2, "8,", 8), 400, "\"context\" has shape [8], [-1, 8, -1] was expected");

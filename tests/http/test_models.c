@@ -1,4 +1,5 @@
-/* Several models in one daemon: given one by one, or as a folder of them. */
+/* Several models in one daemon, given one by one or as a folder of them; and models of several inputs, to routes that
+ * give one. */
 #include "tests/http/daemon.h"
 
 #include <stdio.h>
@@ -66,6 +67,37 @@ static void a_folder_of_models_is_all_of_them(void **state)
     remove_folder(folder);
 }
 
+static void several_inputs_are_named_with_their_kinds(void **state)
+{
+    static const char *const expected[][2] = {{"query", "floats"},
+                                              {"key", "floats"},
+                                              {"value", "floats"},
+                                              {"key_padding_mask", "ignored"},
+                                              {"attn_mask", "attention_mask"}};
+    struct daemon *daemon = daemon_start(
+        ARGUMENTS("--model", CASES "linear_multihead_attention_default", "--model", CASES "linear_attention_lm"));
+    struct answer answer = daemon_get(daemon, "/info");
+    const json_t *models = json_object_get(answer.json, "models"), *input;
+    size_t index;
+
+    (void)state;
+    json_array_foreach (json_object_get(json_array_get(models, 0), "inputs"), index, input) {
+        assert_true(index < LENGTH(expected));
+        assert_string_equal(json_string_value(json_object_get(input, "name")), expected[index][0]);
+        assert_string_equal(json_string_value(json_object_get(input, "kind")), expected[index][1]);
+    }
+    assert_int_equal(index, LENGTH(expected));
+    for (index = 0; index < 2; index++) {
+        input = json_array_get(json_object_get(json_array_get(models, 1), "inputs"), index);
+        assert_string_equal(json_string_value(json_object_get(input, "name")), index ? "input_mask" : "x");
+        assert_string_equal(json_string_value(json_object_get(input, "kind")), index ? "mask" : "ids");
+    }
+    answer_free(&answer);
+    expect_failure(daemon, "/embed", "{\"embeddings\": [[1]]}", 422, "Validation",
+                   "needs the inputs \"query\", \"key\" and \"value\"; this route gives it one");
+    daemon_stop(daemon);
+}
+
 /* Runs the daemon to its end, which comes at once. Returns whether it failed with `part` in its log. */
 static bool fails_with(const char *arguments, const char *part)
 {
@@ -106,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_of_models_is_all_of_them),
         cmocka_unit_test(what_holds_no_model_is_named),
+        cmocka_unit_test(several_inputs_are_named_with_their_kinds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

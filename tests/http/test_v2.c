@@ -498,7 +498,7 @@ static void bombs_stop_at_the_payload_limit(void **state)
     assert_int_equal(compress2((Bytef *)body.bytes, &length, (const Bytef *)zeros, SIZE, 9), Z_OK);
     body.length = length;
     answer = infer_bytes(the_daemon, MODEL, &body, "Content-Encoding: deflate");
-    expect_error(&answer, 413, "65536");
+    expect_error(&answer, 413, "65536 bytes that this server takes (--payload-limit)");
     free(zeros);
 }
 
@@ -646,7 +646,8 @@ static void bytes_are_counted(void **state)
         const char *part;
     } cases[] = {
         {"{\"inputs\": [" BINARY_IDS "]}", 23, "binary_data_size is 24, but 23 bytes are left"},
-        {"{\"inputs\": [" BINARY_IDS "]}", 25, "1 bytes are left behind"},
+        {"{\"inputs\": [" BINARY_IDS "]}", 25, "1 byte is left behind those"},
+        {"{\"inputs\": [" BINARY_IDS "]}", 1, "binary_data_size is 24, but 1 byte is left behind the JSON"},
         {"{\"inputs\": [" IDS "]}", 8, "8 bytes are left behind"},
         {"{\"inputs\": [" X "\"shape\": [1, 2], \"parameters\": {\"binary_data_size\": 24}}]}", 24,
          "input \"x\" has 24 bytes of data, which is not what INT64 with shape [1, 2] takes"},

@@ -70,7 +70,8 @@ static void lengths_and_widths(void **state)
     assert_refused(&loaded, &item, "\"query\"", "(length, batch, features)");
     item = call_of(20);
     item.inputs[QUERY].length = 33;
-    assert_refused(&loaded, &item, "\"query\" has 33 rows of a batch of 2", "64");
+    assert_refused(&loaded, &item, "\"query\" has 33 rows of a batch of 2",
+                   "this server takes at most 64 in all (--max-batch-tokens)");
     unload(&loaded);
 }
 

@@ -88,6 +88,9 @@ static void tensors(void **state)
     assert_refused(shapes + 1, N_SHAPES - 1, ATTENTION, ATTENTION_KWARGS, "", "\"proj_k\" [6, 3]", "missing");
     shapes[2].name = "to_key.weight";
     assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "\"to_k.weight\" [8, 8]", "missing");
+    shapes[2].name = "module.to_k.weight";
+    assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "\"to_k.weight\" [8, 8] is missing",
+                   "; the file has \"module.to_k.weight\" [8, 8]");
     shapes[2].name = "to_k.weight";
     shapes[0] = (struct shape){"proj_k", 3, 6};
     assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, "", "expected shape [6, 3]", "found [3, 6]");
@@ -111,11 +114,31 @@ static void configs(void **state)
     assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, ", \"padding\": \"masked\"", "masked",
                    "slice or exact");
     assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, ", \"tokenizer\": {\"type\": \"byte\"}", "byte",
-                   "vocabulary");
+                   "takes floats, not ids");
     assert_refused(shapes, N_SHAPES, "linear_attention_transformer.LinearAttentionTransformerLM",
                    "{\"num_tokens\": 5, \"dim\": 8, \"depth\": 1, \"max_seq_len\": 6, \"causal\": true, "
                    "\"linformer_settings\": {\"k\": 3}}",
                    "", "causal", "linformer_settings");
+}
+
+static void bytes_need_a_vocabulary(void **state)
+{
+    (void)state;
+    struct engine *engine = open_engine();
+    struct model_config config;
+    struct weights *weights;
+    struct model *model;
+    struct error error;
+    if (model_config_read("tests/reference/linformer_lm/config.json", &config, &error) != 0 ||
+        weights_open("tests/reference/linformer_lm/model.safetensors", &weights, &error) != 0)
+        fail_msg("%s", error.message);
+    config.tokenizer = TOKENIZER_BYTE;
+    assert_int_equal(engine_load(engine, &config, weights, NULL, NULL, &model, &error), -1);
+    print_message("%s\n", error.message);
+    assert_non_null(strstr(error.message, "makes ids up to 258; the model's vocabulary is 97"));
+    model_config_free(&config);
+    weights_close(weights);
+    engine_close(engine);
 }
 
 #define LINEAR "linear_attention_transformer.LinearAttentionTransformerLM"
@@ -253,7 +276,8 @@ static void items(void **state)
     assert_int_equal(model_check(model, &item, &error), 0);
     assert_int_equal(model_item_tokens(model, &item), 7);
     item.inputs[0].length = 33;
-    assert_bad_item(model, &item, "at most 32"); /* the arena's limit: this class has none of its own */
+    /* the arena's limit: this class has none of its own */
+    assert_bad_item(model, &item, "\"x\" has 33 rows; this server takes at most 32 of it (--max-batch-tokens)");
     item.inputs[0].length = 7;
     item.output = output;
     assert_bad_item(model, &item, "0 rows of the output wanted; there are 7");
@@ -429,6 +453,7 @@ int main(void)
         cmocka_unit_test(device_and_dtype),
         cmocka_unit_test(tensors),
         cmocka_unit_test(configs),
+        cmocka_unit_test(bytes_need_a_vocabulary),
         cmocka_unit_test(linear_attention_configs),
         cmocka_unit_test(linformer_pytorch_configs),
         cmocka_unit_test(matrices_from_outside),

@@ -67,10 +67,12 @@ static void sizes_are_free_up_to_a_batch(void **state)
     assert_taken(&loaded, image_of(8, 8), 64);
     assert_taken(&loaded, image_of(1, 64), 64);
     assert_taken(&loaded, with_context(7, 8, 8), 64);
-    assert_refused(&loaded, image_of(5, 13), "\"x\" is an image of 5 x 13 pixels", "at most 64");
+    assert_refused(&loaded, image_of(5, 13), "\"x\" is an image of 5 x 13 pixels",
+                   "this server takes at most 64 of them (--max-batch-tokens)");
     assert_refused(&loaded, image_of(INT64_MAX, INT64_MAX), "\"x\" is an image of", "at most 64");
-    assert_refused(&loaded, with_context(7, 8, 9), "65 pixels", "at most 64");
-    assert_refused(&loaded, with_context(1, 1, 65), "\"context\" has 65 rows", "at most 64");
+    assert_refused(&loaded, with_context(7, 8, 9), "65 pixels", "this server takes at most 64 (--max-batch-tokens)");
+    assert_refused(&loaded, with_context(1, 1, 65), "\"context\" has 65 rows",
+                   "this server takes at most 64 of it (--max-batch-tokens)");
     assert_refused(&loaded, with_context(1, 1, INT64_MAX), "\"context\"", "at most 64");
     assert_refused(&loaded, image_of(0, 5), "\"x\" is empty", "pixel");
     assert_refused(&loaded, image_of(5, 0), "\"x\" is empty", "pixel");

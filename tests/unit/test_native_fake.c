@@ -437,6 +437,39 @@ static void what_the_model_refuses_names_the_input(void **state)
                    "the body is not JSON: line 2 column 13: invalid token near 'tru'");
 }
 
+/* Who limits it is told: the model, or the server that keeps memory for so many rows. */
+static void what_is_too_long_names_who_limits_it(void **state)
+{
+    enum { LENGTH = FAKE_MAX_LENGTH + 1 };
+    json_t *ids = json_array(), *row = json_array(), *rows = json_array();
+    char expected[256];
+
+    (void)state;
+    for (int i = 0; i < FAKE_COLUMNS; i++)
+        json_array_append_new(row, json_real(0.5));
+    for (int i = 0; i < LENGTH; i++) {
+        json_array_append_new(ids, json_integer(1));
+        json_array_append(rows, row);
+    }
+    for (int i = 0; i < 2; i++) {
+        json_t *request =
+            json_pack("{s:s, s:O}", "model", i ? "rows" : "ids", i ? "embeddings" : "inputs", i ? rows : ids);
+        char *body = json_dumps(request, JSON_COMPACT);
+
+        snprintf(expected, sizeof expected,
+                 i ? "embeddings has %d tokens, this server takes at most %d for model \"rows\" (--max-batch-tokens): "
+                     "shorten it, or set truncate to true"
+                   : "inputs has %d tokens, model \"ids\" takes at most %d: shorten it, or set truncate to true",
+                 LENGTH, FAKE_MAX_LENGTH);
+        expect_failure("/embed", body, FAILURE_INVALID, expected);
+        json_decref(request);
+        free(body);
+    }
+    json_decref(ids);
+    json_decref(row);
+    json_decref(rows);
+}
+
 static int open_models(void **state)
 {
     (void)state;
@@ -468,6 +501,7 @@ int main(void)
         cmocka_unit_test(counts_do_not_overflow),
         cmocka_unit_test(results_have_a_bound),
         cmocka_unit_test(what_the_model_refuses_names_the_input),
+        cmocka_unit_test(what_is_too_long_names_who_limits_it),
     };
 
     return cmocka_run_group_tests(tests, open_models, close_models);
