@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SPINS "3000" /* some ten microseconds */
+#define SPINS "1000" /* a few microseconds */
 
 /* Whether all that was printed arrived: `linformerd --help >/dev/full` is a failure. */
 static int printed(void)
