@@ -34,7 +34,7 @@ def start(group, model_name, folder, most_tokens, most_items, peers, more_enviro
     for dtype in peers:
         group.start(f"{OURS} {dtype}",
                     [environment.program("worker"), folder, dtype, str(most_tokens), str(most_items)],
-                    environment.log(f"{model_name}_{OURS}_{dtype}"))
+                    environment.log(f"{model_name}_{OURS}_{dtype}"), workers.OUR_ENVIRONMENT)
         for peer in peers[dtype]:
             more = workers.TORCH_ENVIRONMENT if peer in ("torch", "compile") else workers.ENVIRONMENT
             more = dict(more, TORCHINDUCTOR_CACHE_DIR=str(environment.BENCH / "inductor"))

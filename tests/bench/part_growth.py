@@ -21,7 +21,7 @@ def measure_shapes(name, shapes, rounds):
     with workers.Workers() as group:
         most = max(batch * length for batch, length in shapes)
         group.start("ours", [environment.program("worker"), folder, "f32", str(most), str(max(b for b, _ in shapes))],
-                    environment.log(f"growth_{name}"))
+                    environment.log(f"growth_{name}"), workers.OUR_ENVIRONMENT)
         group.wait_ready()
         if group.failures:
             raise RuntimeError(group.failures["ours"])
