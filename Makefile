@@ -1,5 +1,6 @@
 # linformerd. `make help` lists the targets; README.md says more about each.
-# Variables: CC CFLAGS LDFLAGS BUILD SANITIZE=address|thread|fuzzer ARGS PREFIX DESTDIR FUZZ_SECONDS COUNT SEED V=1
+# Variables: CC CXX CFLAGS LDFLAGS BUILD SANITIZE=address|thread|fuzzer ARGS PREFIX DESTDIR FUZZ_SECONDS COUNT SEED V=1;
+# of `make cuda`: NVCC, CUBLAS (the folder above cublasLt.h's), CUDA_ARCHS
 CFLAGS       ?= -O2 -g
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -54,7 +55,11 @@ ARCHIVES  := $(ROOMS:%=$(BUILD)/%.a)
 # One word a file; V=1 shows the whole commands.
 say        = @mkdir -p $(@D); $(if $(V),set -x,echo "  $@");
 compile    = $(say) $(CC) $(ALL_CFLAGS) $(WERROR) -MMD -MP
-link       = $(say) $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+link       = $(say) $(CC) $(ALL_CFLAGS) $(LDFLAGS) $(EXPORTS)
+
+# What the CUDA engine, a shared object, takes from the program that loads it.
+EXPORTS   := -Wl,--export-dynamic-symbol=padder_* -Wl,--export-dynamic-symbol=plan_convolved \
+             -Wl,--export-dynamic-symbol=error_set
 
 all: $(BUILD)/linformerd ## builds build/linformerd
 
@@ -92,9 +97,43 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(CC) $(ALL_CFLAGS) $(WERROR)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(WERROR)' >$@
 
+# ---- The CUDA engine. nvcc compiles it for devices; for tests g++ does, for the shim, and puts it beside its tests.
+NVCC       ?= nvcc
+CUBLAS     ?= $(patsubst %/bin/,%,$(dir $(realpath $(shell command -v $(NVCC)))))
+CUDA_ARCHS ?= 80 90
+KERNELS    := $(wildcard engine/cuda/*.cu)
+SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1
+CXXFLAGS_SHIM = -std=c++20 -Wall -Wextra -Wno-missing-field-initializers -fno-strict-aliasing $(CFLAGS) -fPIC \
+                -fvisibility=hidden -Itests/cuda/shim -I. $(PKG_CFLAGS)
+GPU_CODE   := $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch))
+GPU_CODE   += -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+nvcc        = $(say) $(NVCC) -std=c++20 -O3 $(GPU_CODE) -I. -I$(CUBLAS)/include $(PKG_CFLAGS) -Xcompiler -fPIC,-fvisibility=hidden
+
+cuda: $(BUILD)/libengine_cuda.so ## builds build/libengine_cuda.so, the CUDA engine, with nvcc (CUDA 13)
+$(BUILD)/libengine_cuda.so: $(KERNELS:%.cu=$(BUILD)/%.o)
+	$(nvcc) -shared -cudart static -Xlinker --exclude-libs,ALL -o $@ $^ \
+	    -Xlinker $(firstword $(wildcard $(CUBLAS)/lib*/libcublasLt.so*) -lcublasLt)
+$(KERNELS:%.cu=$(BUILD)/%.o): $(BUILD)/%.o: %.cu
+	$(nvcc) -MD -MP -c -o $@ $<
+
+# The thread sanitizer is not for the shim's own memory, and looks at the kernels'.
+SHIM_OWN   := $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard tests/cuda/shim/*.cpp))
+SHIM_OF    := $(KERNELS:engine/cuda/%.cu=$(BUILD)/tests/cuda/shim/engine/%.o)
+ifneq ($(findstring address,$(SANITIZE)),)
+SHIM_SANITIZER := -fsanitize-sections=shared_memory --param asan-use-after-return=0 # each fiber would map a stack for it
+endif
+$(SHIM_OWN): $(BUILD)/%.o: %.cpp $(BUILD)/flags
+	$(say) $(CXX) $(CXXFLAGS_SHIM) $(if $(findstring thread,$(SANITIZE)),-DSHIM_TSAN,$(SANITIZER) $(SHIM_SANITIZER)) $(WERROR) -MMD -MP -c -o $@ $<
+$(SHIM_OF): $(BUILD)/tests/cuda/shim/engine/%.o: engine/cuda/%.cu $(BUILD)/flags
+	$(say) $(CXX) $(CXXFLAGS_SHIM) $(SANITIZER) $(SHIM_SANITIZER) $(WERROR) -MMD -MP -x c++ -c -o $@ $<
+$(BUILD)/tests/cuda/libengine_cuda.so: $(SHIM_OF) $(SHIM_OWN)
+	$(say) $(CXX) $(SANITIZER) -shared -o $@ $^
+$(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # stands for the driver, which is looked for
+	$(say) $(CC) $(SANITIZER) -shared -Wl,-soname,libcuda.so.1 -o $@ -x c /dev/null
+
 .SECONDEXPANSION:
 # ---- Tests. Each program runs alone; tests/run.sh adds up what they count.
-TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/http/test_*.c)
+TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/cuda/test_*.c tests/http/test_*.c)
 FUZZERS   := $(wildcard tests/fuzz/fuzz_*.c)
 BENCHES   := $(wildcard tests/bench/*.c)
 comma      := ,
@@ -103,6 +142,7 @@ HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 HTTP      := $(call programs,$(filter tests/http/%,$(TESTS)))
 FAKES     := $(call programs,$(filter %_fake.c,$(TESTS)))
 ALLOCS    := $(call programs,$(filter %_alloc.c,$(TESTS)))
+SHIMMED   := $(call programs,$(filter tests/cuda/%,$(TESTS)))
 ORDINARY  := $(filter-out $(HTTP) $(FAKES),$(call programs,$(TESTS)))
 REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
 WRAPPED   := $(shell grep -ohs '__wrap_[a-z_0-9]*' tests/unit/alloc_fail.[ch] | sed 's/__wrap_//' | sort -u)
@@ -113,6 +153,8 @@ $(HTTP):     $(BUILD)/tests/http.a $(ARCHIVES)
 $(ORDINARY): $(BUILD)/tests/unit.a $(ARCHIVES)
 $(FAKES):    $(BUILD)/tests/fake_engine.o $(BUILD)/tests/unit.a $(filter-out %/engine.a,$(ARCHIVES))
 $(HTTP):     LDLIBS += -lcurl
+$(SHIMMED):  LDLIBS += -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
+$(SHIMMED): | $(SHIM)
 $(ALLOCS):   LDLIBS += $(patsubst %,-Wl$(comma)--wrap=%,$(or $(WRAPPED),malloc calloc realloc strdup))
 $(call programs,$(TESTS)): %: %.o
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -lcmocka
@@ -124,9 +166,18 @@ $(REPLAYS): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/
 $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 	$(link) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
+# ---- On a device: the same programs beside the real engine instead of the shim's. tests/gpu/check.sh runs them.
+ON_DEVICE  := $(patsubst $(BUILD)/tests/cuda/%,$(BUILD)/gpu/%,$(SHIMMED))
+programs-gpu: $(ON_DEVICE) $(BUILD)/gpu/libengine_cuda.so
+$(ON_DEVICE): $(BUILD)/gpu/%: $(BUILD)/tests/cuda/%
+	@mkdir -p $(@D) && cp $< $@
+$(BUILD)/gpu/libengine_cuda.so: $(BUILD)/libengine_cuda.so
+	@mkdir -p $(@D) && cp $< $@
+
 # What runs in which build: everything plain and under address and undefined-behaviour sanitizers, corpora under these
-# only, and what has several threads under the thread sanitizer.
-CONCURRENT = $(HTTP) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS)))
+# only, and what has several threads, kernels' threads too, under the thread sanitizer.
+CONCURRENT = $(HTTP) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS))) \
+             $(filter-out %/test_cases_cuda,$(SHIMMED))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/image/test_*.sh)
 
@@ -189,12 +240,14 @@ bench-million: ## sends a sequence of a million rows; fails when time or memory 
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh
 
-format: ## formats the C sources with clang-format
+format: ## formats the sources with clang-format
 	@docker/packages.sh check
-	git ls-files '*.c' '*.h' | xargs clang-format -i
+	git ls-files '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format -i
 
-install: all ## puts the daemon into DESTDIR PREFIX/bin
+install: all ## puts the daemon into DESTDIR PREFIX/bin, and the CUDA engine, where it is built, into PREFIX/lib/linformerd
 	install -D -m 755 $(BUILD)/linformerd $(DESTDIR)$(PREFIX)/bin/linformerd
+	[ ! -e $(BUILD)/libengine_cuda.so ] || \
+	    install -D -m 755 $(BUILD)/libengine_cuda.so $(DESTDIR)$(PREFIX)/lib/linformerd/libengine_cuda.so
 
 clean: ## removes everything built
 	rm -rf $(BUILD)
@@ -203,7 +256,7 @@ help: ## shows this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 FORCE:
-.PHONY: all programs programs-corpora programs-concurrent programs-fuzz test quick check fuzz test-clients \
+.PHONY: all cuda programs programs-corpora programs-concurrent programs-fuzz programs-gpu test quick check fuzz test-clients \
     test-libraries test-image test-fresh run bench bench-million format install clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:

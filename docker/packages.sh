@@ -21,6 +21,7 @@ run   zlib1g                                   gzip and deflate
 run   libgomp1                                 threads (OpenMP)
 run   libopenblas0-openmp                      matrix products, loaded when the daemon starts
 run   libdnnl2|                                oneDNN: products with weights, twice as fast with AVX-512
+test  g++                                      kernels of the CUDA engine, on the CPU
 test  libcmocka-dev                            unit tests
 test  libcurl4-openssl-dev|libcurl4-gnutls-dev HTTP client of the tests
 test  curl                                     load scripts

@@ -1,4 +1,5 @@
-/* backend: a device that runs plans. A table of functions, entered once a batch; engine/cpu is the first. */
+/* backend: a device that runs plans. A table of functions, entered once a batch: engine/cpu's is part of the program,
+ * engine/cuda's is in a shared object of its own, a plugin, that is loaded when a device may be there. */
 #ifndef ENGINE_BACKEND_H
 #define ENGINE_BACKEND_H
 
@@ -15,6 +16,7 @@ struct backend_functions {
     void (*close)(struct backend *backend);
     const char *(*kernels)(const struct backend *backend); /* for people; valid while the backend is */
     bool (*batch_invariant)(const struct backend *backend);
+    bool (*has_operation)(enum operation operation); /* NULL: all of them. `prepare` gets no plan with others */
 
     /* Makes the weights resident and reserves the arena. The plan outlives the model; a backend takes over weights, or
      * frees those that it has copies of. Owes unprepare. */
@@ -32,5 +34,37 @@ struct backend_functions {
 };
 
 extern const struct backend_functions backend_cpu;
+
+/* The CUDA backend's functions, from the plugin libengine_cuda.so in the program's own folder or in
+ * ../lib/linformerd beside that; it stays loaded. NULL: there is no driver, which is looked for first, or no plugin
+ * that fits this program. Whether there is a device is for `open` to find out. */
+const struct backend_functions *backend_cuda_load(struct error *error);
+
+/* The one symbol of a plugin: its functions; NULL when it is built from other declarations than the caller. */
+#define BACKEND_SYMBOL "linformerd_backend"
+typedef const struct backend_functions *backend_symbol(uint64_t abi);
+
+/* Changes with what program and plugin share: LINFORMERD_VERSION's bytes, operations, sizes of structures. A change
+ * that leaves all of these as they are needs another BACKEND_REVISION. */
+#define BACKEND_REVISION 1
+static inline uint64_t backend_abi(void)
+{
+    const uint64_t parts[] = {
+        BACKEND_REVISION,          OP_COUNT,
+        ACTIVATION_COUNT,          POOLING_COUNT,
+        sizeof(struct plan),       sizeof(struct plan_step),
+        sizeof(struct plan_value), sizeof(struct plan_axis),
+        sizeof(struct plan_input), sizeof(struct plan_weight),
+        sizeof(struct batch),      sizeof(struct engine_item),
+        sizeof(struct error),      sizeof(struct backend_functions),
+    };
+    const char version[] = LINFORMERD_VERSION;
+    uint64_t abi = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        abi = (abi ^ parts[i]) * 1099511628211u;
+    for (size_t i = 0; i < sizeof version; i++)
+        abi = (abi ^ (uint64_t)version[i]) * 1099511628211u;
+    return abi;
+}
 
 #endif

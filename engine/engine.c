@@ -8,9 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct engine {
+/* An opened backend; without `functions` there is none. */
+struct device {
     const struct backend_functions *functions;
     struct backend *backend;
+};
+
+struct engine {
+    struct device device; /* that models get */
+    struct device cpu;    /* behind it, where "auto" found a device: for models that do not fit there */
+    struct error notice;  /* empty: none */
     const char *dtype;
     int64_t max_batch_tokens, max_batch_requests;
 };
@@ -18,7 +25,9 @@ struct engine {
 struct model {
     struct engine *engine;
     struct plan *plan;
+    const struct device *device; /* of the engine */
     struct backend_model *resident;
+    struct error notice; /* empty: none */
     struct batch batch;
     char *architecture;
     struct model_input inputs[ENGINE_MAX_INPUTS];
@@ -33,23 +42,53 @@ static bool is_one_of(const char *text, const char *const *names)
     return *names != NULL;
 }
 
+static int device_open(const struct backend_functions *functions, const struct engine_options *options,
+                       struct device *device, struct error *error)
+{
+    if (!functions || functions->open(options, &device->backend, error) != 0)
+        return -1;
+    device->functions = functions;
+    return 0;
+}
+
+static void device_close(struct device *device)
+{
+    if (device->functions)
+        device->functions->close(device->backend);
+}
+
+/* "auto" takes the CPU where CUDA is not, or cannot do what is asked for, and keeps the reason. */
+static int open_devices(const struct engine_options *options, struct engine *engine, struct error *error)
+{
+    bool automatic = strcmp(options->device, "auto") == 0;
+    if (strcmp(options->device, "cpu") == 0)
+        return device_open(&backend_cpu, options, &engine->device, error);
+    if (device_open(backend_cuda_load(error), options, &engine->device, error) != 0) {
+        if (!automatic)
+            return error_prefix(error, "device \"%s\"", options->device);
+        engine->notice = *error;
+        return device_open(&backend_cpu, options, &engine->device, error);
+    }
+    return automatic ? device_open(&backend_cpu, options, &engine->cpu, error) : 0;
+}
+
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error)
 {
-    static const char *const devices[] = {"auto", "cpu", NULL}, *const dtypes[] = {"auto", "f32", "bf16", NULL};
+    static const char *const devices[] = {"auto", "cpu", "cuda", NULL}, *const dtypes[] = {"auto", "f32", "bf16", NULL};
     if (!is_one_of(options->device, devices))
-        return error_set(error, "device \"%s\": expected auto or cpu; this build has no CUDA engine", options->device);
+        return error_set(error, "device \"%s\": expected auto, cpu or cuda; this version uses one CUDA device",
+                         options->device);
     if (!is_one_of(options->dtype, dtypes))
-        return error_set(error, "dtype \"%s\": expected auto, f32 or bf16 on the CPU", options->dtype);
+        return error_set(error, "dtype \"%s\": expected auto, f32 or, on the CPU, bf16", options->dtype);
     assert(options->max_batch_tokens >= 1 && options->max_batch_requests >= 1);
     struct engine *opened = calloc(1, sizeof *opened);
     if (!opened)
         return error_set(error, "out of memory while opening the engine");
-    opened->functions = &backend_cpu;
     opened->dtype = strcmp(options->dtype, "bf16") == 0 ? "bf16" : "f32";
     opened->max_batch_tokens = options->max_batch_tokens;
     opened->max_batch_requests = options->max_batch_requests;
-    if (opened->functions->open(options, &opened->backend, error) != 0) {
-        free(opened);
+    if (open_devices(options, opened, error) != 0) {
+        engine_close(opened);
         return -1;
     }
     *engine = opened;
@@ -60,13 +99,19 @@ void engine_close(struct engine *engine)
 {
     if (!engine)
         return;
-    engine->functions->close(engine->backend);
+    device_close(&engine->cpu);
+    device_close(&engine->device);
     free(engine);
 }
 
 const char *engine_device(const struct engine *engine)
 {
-    return engine->functions->name;
+    return engine->device.functions->name;
+}
+
+const char *engine_notice(const struct engine *engine)
+{
+    return engine->notice.message[0] ? engine->notice.message : NULL;
 }
 
 const char *engine_dtype(const struct engine *engine)
@@ -76,7 +121,7 @@ const char *engine_dtype(const struct engine *engine)
 
 const char *engine_kernels(const struct engine *engine)
 {
-    return engine->functions->kernels(engine->backend);
+    return engine->device.functions->kernels(engine->device.backend);
 }
 
 /* ---- Loading ---- */
@@ -113,7 +158,7 @@ static int name_outputs(struct model *model, struct error *error)
 static void fill_info(struct model *model, const struct model_config *config, int64_t parameters)
 {
     const struct plan *plan = model->plan;
-    const struct backend_functions *functions = model->engine->functions;
+    const struct backend_functions *functions = model->device->functions;
     struct model_info *info = &model->info;
     for (int i = 0; i < plan->n_inputs; i++) {
         model->inputs[i] = plan->inputs[i].input;
@@ -130,7 +175,9 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->output_columns = plan->output_columns;
     info->hidden_columns = plan->hidden_columns;
     info->has_logits = plan->has_logits;
-    info->batch_invariant = functions->batch_invariant(model->engine->backend);
+    info->device = functions->name;
+    info->notice = model->notice.message[0] ? model->notice.message : NULL;
+    info->batch_invariant = functions->batch_invariant(model->device->backend);
     info->padding = padding_name(plan->padding);
     info->pooling = config->pooling;
     info->normalize = config->normalize;
@@ -147,6 +194,28 @@ static int check_tokenizer(const struct model_config *config, const struct plan 
         return error_set(error, "tokenizer \"byte\" makes ids up to 258; the model's vocabulary is %lld",
                          (long long)vocabulary);
     return 0;
+}
+
+static int make_resident_on(struct model *model, const struct device *device, struct error *error)
+{
+    model->device = device;
+    for (int i = 0; device->functions->has_operation && i < model->plan->n_steps; i++)
+        if (!device->functions->has_operation(model->plan->steps[i].operation))
+            return error_set(error, "the %s engine lacks the operation %s; with --device cpu the model runs",
+                             device->functions->name, operation_name(model->plan->steps[i].operation));
+    return device->functions->prepare(device->backend, model->plan, &model->resident, error);
+}
+
+/* On the engine's device; where that refuses, on the CPU if it stands behind it. */
+static int make_resident(struct model *model, struct error *error)
+{
+    const struct engine *engine = model->engine;
+    if (make_resident_on(model, &engine->device, error) == 0)
+        return 0;
+    if (!engine->cpu.functions)
+        return -1;
+    model->notice = *error;
+    return make_resident_on(model, &engine->cpu, error);
 }
 
 int engine_load(struct engine *engine, const struct model_config *config, const struct weights *weights,
@@ -172,7 +241,7 @@ int engine_load(struct engine *engine, const struct model_config *config, const 
     if (name_outputs(loaded, error) != 0 || check_tokenizer(config, loaded->plan, error) != 0 ||
         padder_open(loaded->plan, &loaded->batch, error) != 0)
         goto fail;
-    if (engine->functions->prepare(engine->backend, loaded->plan, &loaded->resident, error) != 0)
+    if (make_resident(loaded, error) != 0)
         goto fail;
     fill_info(loaded, config, builder.all_elements);
     *model = loaded;
@@ -187,7 +256,7 @@ void model_close(struct model *model)
     if (!model)
         return;
     if (model->resident)
-        model->engine->functions->unprepare(model->resident);
+        model->device->functions->unprepare(model->resident);
     if (model->plan)
         padder_free(model->plan, &model->batch);
     plan_free(model->plan);
@@ -508,5 +577,5 @@ int model_run(struct model *model, const struct engine_item *items, int64_t n_it
 {
     assert(n_items >= 1 && n_items <= model->plan->max_items);
     padder_lay_out(model->plan, &model->batch, items, n_items);
-    return model->engine->functions->run(model->resident, &model->batch, error);
+    return model->device->functions->run(model->resident, &model->batch, error);
 }

@@ -23,8 +23,8 @@ struct engine; /* a device and its threads; engine_open succeeded: engine_close 
 struct model;  /* weights and plan, resident on the engine's device */
 
 struct engine_options {
-    const char *device;         /* "auto" or "cpu" */
-    const char *dtype;          /* "auto", "f32" or "bf16": of products with weights; the CPU's auto is f32 */
+    const char *device;         /* "auto": CUDA where it is, else the CPU; "cpu"; "cuda" */
+    const char *dtype;          /* "auto", "f32" or, on the CPU, "bf16": of products with weights; auto is f32 */
     const char *kernels;        /* the CPU's: "auto" (also NULL), "avx512", "avx2" or "baseline" */
     const char *products;       /* the CPU's: "auto" (also NULL), "onednn" or "openblas" */
     int64_t threads;            /* 0: one a core this process may use */
@@ -38,7 +38,8 @@ struct engine_options {
  * environment (OPENBLAS_CORETYPE, whatever it was), and keeps them for the life of the process. */
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
 void engine_close(struct engine *engine);
-const char *engine_device(const struct engine *engine); /* "cpu" */
+const char *engine_device(const struct engine *engine); /* "cpu", "cuda" */
+const char *engine_notice(const struct engine *engine); /* why "auto" is the CPU here; NULL: it is not */
 const char *engine_dtype(const struct engine *engine);  /* "f32", "bf16" */
 const char *engine_kernels(
     const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3, 2 threads" */
@@ -106,6 +107,8 @@ struct model_info {
     int64_t parameters;     /* elements of all tensors of the file */
     size_t weights_bytes;   /* resident */
     size_t arena_bytes;     /* resident: activations of the largest batch */
+    const char *device;     /* "cpu", "cuda" */
+    const char *notice;     /* why "auto" did not take the engine's device for this model; NULL: it did */
     bool batch_invariant;
     const char *padding;  /* "slice" … */
     enum pooling pooling; /* of config.json, like the next two */

@@ -258,12 +258,13 @@ static void log_loaded(const struct engine *engine, const struct source *source,
 {
     const struct model_info *info = model_info(model);
     char parameters[24], weights_bytes[24], arena_bytes[24], milliseconds[24];
+    if (info->notice)
+        log_write(LOG_LEVEL_WARNING, "model runs on the CPU", "name", source->name, "reason", info->notice, NULL);
     log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture, "parameters",
               number(parameters, info->parameters), "weights_bytes",
               number(weights_bytes, (int64_t)info->weights_bytes), "arena_bytes",
-              number(arena_bytes, (int64_t)info->arena_bytes), "device", engine_device(engine), "dtype",
-              engine_dtype(engine), "kernels", engine_kernels(engine), "milliseconds",
-              number(milliseconds, elapsed_ns / 1000000), NULL);
+              number(arena_bytes, (int64_t)info->arena_bytes), "device", info->device, "dtype", engine_dtype(engine),
+              "kernels", engine_kernels(engine), "milliseconds", number(milliseconds, elapsed_ns / 1000000), NULL);
 }
 
 static int source_load(const struct source *source, struct engine *engine, struct model **model, struct error *error)
@@ -369,7 +370,11 @@ static int open_engine(const struct settings *settings, struct engine **engine, 
         .max_batch_tokens = settings->max_batch_tokens,
         .max_batch_requests = settings->max_batch_requests,
     };
-    return engine_open(&options, engine, error);
+    if (engine_open(&options, engine, error) != 0)
+        return -1;
+    if (engine_notice(*engine))
+        log_write(LOG_LEVEL_INFO, "engine runs on the CPU", "reason", engine_notice(*engine), NULL);
+    return 0;
 }
 
 static int open_batcher(const struct settings *settings, const struct models *models, struct metrics *metrics,

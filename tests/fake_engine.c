@@ -150,6 +150,12 @@ const char *engine_device(const struct engine *engine)
     return "cpu";
 }
 
+const char *engine_notice(const struct engine *engine)
+{
+    (void)engine;
+    return NULL;
+}
+
 const char *engine_dtype(const struct engine *engine)
 {
     (void)engine;

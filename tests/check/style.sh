@@ -21,7 +21,7 @@ elif ! clang-format --version | grep -q "version $version\."; then
     echo "ok 1 # SKIP clang-format is not version $version"
 else
     status=0
-    files '(' -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' ')' | xargs -0 clang-format --dry-run -Werror || status=1
+    files '(' -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' ')' | xargs -0 clang-format --dry-run -Werror || status=1
     result 1 $status clang-format
 fi
 

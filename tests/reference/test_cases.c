@@ -1,5 +1,5 @@
 /* Every reference case through the engine's own interface: every output within TOLERANCE of the library's, and the same
- * bits alone and in a batch. test_cases_bf16.c does the same in bf16. */
+ * bits alone and in a batch. test_cases_bf16.c does the same in bf16, tests/cuda/test_cases_cuda.c on CUDA. */
 #include "engine/engine.h"
 
 #include <dirent.h>
@@ -23,6 +23,10 @@
 #define TOLERANCE 1e-5
 #endif
 
+#ifndef DEVICE
+#define DEVICE "cpu"
+#endif
+
 struct loaded {
     struct engine *engine;
     struct model *model;
@@ -40,7 +44,7 @@ static void load(const char *name, struct loaded *loaded)
 {
     struct error error;
     char path[512];
-    struct engine_options options = {.device = "cpu",
+    struct engine_options options = {.device = DEVICE,
                                      .dtype = DTYPE,
                                      .threads = 2,
                                      .all_threads = true,

@@ -68,9 +68,20 @@ static void device_and_dtype(void **state)
     struct engine *engine;
     struct error error;
     struct engine_options options = {.device = "cuda", .dtype = "auto", .max_batch_tokens = 1, .max_batch_requests = 1};
+    assert_int_equal(engine_open(&options, &engine, &error), -1); /* without a driver, or without the plugin */
+    assert_non_null(strstr(error.message, "device \"cuda\": "));
+    options.device = "cuda:1";
     assert_int_equal(engine_open(&options, &engine, &error), -1);
-    assert_non_null(strstr(error.message, "cuda"));
+    assert_non_null(strstr(error.message, "expected auto, cpu or cuda"));
+    options.device = "auto";
+    assert_int_equal(engine_open(&options, &engine, &error), 0);
+    assert_string_equal(engine_device(engine), "cpu");
+    assert_non_null(engine_notice(engine));
+    engine_close(engine);
     options.device = "cpu";
+    assert_int_equal(engine_open(&options, &engine, &error), 0);
+    assert_null(engine_notice(engine));
+    engine_close(engine);
     options.dtype = "f16";
     assert_int_equal(engine_open(&options, &engine, &error), -1);
     assert_non_null(strstr(error.message, "f16"));

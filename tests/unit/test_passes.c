@@ -15,6 +15,12 @@
 
 #include <cmocka.h>
 
+#ifndef DEVICE
+#define DEVICE "cpu" /* tests/cuda/test_passes_cuda.c */
+#endif
+
+static const struct backend_functions *functions;
+
 #define PLANS 40
 #define MAX_ITEMS 5
 #define MAX_ROWS 512
@@ -194,7 +200,7 @@ static struct plan *make_plan(struct bench *bench, uint64_t plan_seed, bool as_b
 static void open_bench(struct bench *bench, uint64_t plan_seed)
 {
     static const struct shape pool = {"pool", 64, 1024};
-    struct engine_options options = {.device = "cpu",
+    struct engine_options options = {.device = DEVICE,
                                      .dtype = "f32",
                                      .threads = 2,
                                      .all_threads = true,
@@ -202,22 +208,24 @@ static void open_bench(struct bench *bench, uint64_t plan_seed)
     memset(bench, 0, sizeof *bench);
     random_seed(seed);
     bench->weights = tensors_random(&pool, 1, &bench->file);
-    assert_int_equal(backend_cpu.open(&options, &bench->backend, &bench->error), 0);
+    functions = strcmp(DEVICE, "cpu") == 0 ? &backend_cpu : backend_cuda_load(&bench->error);
+    assert_non_null(functions);
+    assert_int_equal(functions->open(&options, &bench->backend, &bench->error), 0);
     bench->as_built = make_plan(bench, plan_seed, true);
     bench->plan = make_plan(bench, plan_seed, false);
-    assert_int_equal(backend_cpu.prepare(bench->backend, bench->plan, &bench->model, &bench->error), 0);
+    assert_int_equal(functions->prepare(bench->backend, bench->plan, &bench->model, &bench->error), 0);
     assert_int_equal(padder_open(bench->plan, &bench->batch, &bench->error), 0);
 }
 
 static void close_bench(struct bench *bench)
 {
     padder_free(bench->plan, &bench->batch);
-    backend_cpu.unprepare(bench->model);
+    functions->unprepare(bench->model);
     plan_free(bench->plan);
     plan_free(bench->as_built);
     weights_close(bench->weights);
     free(bench->file);
-    backend_cpu.close(bench->backend);
+    functions->close(bench->backend);
 }
 
 /* ---- Items that want one thing or another ---- */
@@ -308,12 +316,12 @@ static void compare_with_scalar(const struct bench *bench, const struct engine_i
 static void run_items(struct bench *bench, const struct engine_item *items, int64_t count)
 {
     padder_lay_out(bench->plan, &bench->batch, items, count);
-    assert_int_equal(backend_cpu.run(bench->model, &bench->batch, &bench->error), 0);
+    assert_int_equal(functions->run(bench->model, &bench->batch, &bench->error), 0);
 }
 
 static void assert_same(const struct bench *bench, const float *found, const float *expected, int64_t n)
 {
-    if (backend_cpu.batch_invariant(bench->backend))
+    if (functions->batch_invariant(bench->backend))
         assert_memory_equal(found, expected, (size_t)n * sizeof *found);
     for (int64_t i = 0; i < n; i++)
         assert_true(fabsf(found[i] - expected[i]) <= 1e-4f);

@@ -1,0 +1,11 @@
+/* attend: attention over K and V, for sequences and for calls. */
+#ifndef ENGINE_CUDA_ATTEND_H
+#define ENGINE_CUDA_ATTEND_H
+
+#include "engine/cuda/run.h"
+
+void cuda_attend(struct cuda_run *run, const struct plan_step *step);      /* OP_ATTEND */
+void cuda_attend_call(struct cuda_run *run, const struct plan_step *step); /* OP_ATTEND_CALL */
+int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *step);
+
+#endif

@@ -1,0 +1,39 @@
+/* choice: the best of many values, one after the other. A value with its column is one number, its rank: NaNs come
+ * first, ties go by column. The next best is the best of those below the last one, so nothing is marked or moved. */
+#ifndef ENGINE_CUDA_CHOICE_H
+#define ENGINE_CUDA_CHOICE_H
+
+#include "engine/cuda/gpu.h"
+
+#define BEST_OF_ALL 0xffffffffffffffffull /* below it are all ranks */
+
+static __device__ __forceinline__ unsigned long long rank_of(float value, int64_t column)
+{
+    uint32_t bits = __float_as_uint(value + 0.0f); /* -0 is 0 */
+    uint32_t order = isnan(value) ? 0xffffffffu : bits >> 31 ? ~bits : bits | 0x80000000u;
+    return (unsigned long long)order << 32 | (0xfffffffeu - (uint32_t)column);
+}
+
+static __device__ __forceinline__ int64_t column_of(unsigned long long rank)
+{
+    return 0xfffffffeu - (uint32_t)rank;
+}
+
+/* The best rank below `last` of x[0] … x[count - 1]. The whole warp takes part, and each lane gets it. */
+template <typename Values>
+static __device__ unsigned long long next_best(Values x, int64_t count, unsigned long long last)
+{
+    unsigned long long best = 0;
+    for (int64_t i = lane(); i < count; i += WARP) {
+        unsigned long long rank = rank_of(x(i), i);
+        if (rank < last && rank > best)
+            best = rank;
+    }
+    for (int lanes = WARP / 2; lanes > 0; lanes /= 2) {
+        unsigned long long other = __shfl_xor_sync(ALL_LANES, best, lanes);
+        best = other > best ? other : best;
+    }
+    return best;
+}
+
+#endif

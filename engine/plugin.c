@@ -1,0 +1,67 @@
+/* The CUDA backend's plugin: where it is, and whether to load it at all. cuBLASLt, which it brings, is half a gigabyte
+ * and takes seconds from a cold disk, so a machine without a driver must not get that far. */
+#include "engine/backend.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DRIVER "libcuda.so.1"
+
+/* Relative to the program's folder: as it is built, and as it is installed. */
+static const char *const places[] = {"libengine_cuda.so", "../lib/linformerd/libengine_cuda.so"};
+
+/* The folder of the program that runs, with a slash at its end. */
+static int find_program_folder(char folder[PATH_MAX], struct error *error)
+{
+    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    if (length < 1)
+        return error_set(error, "/proc/self/exe does not say where the program is");
+    folder[length] = '\0';
+    strrchr(folder, '/')[1] = '\0';
+    return 0;
+}
+
+static int find_plugin(char path[PATH_MAX], struct error *error)
+{
+    char folder[PATH_MAX];
+    if (find_program_folder(folder, error) != 0)
+        return -1;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int length = snprintf(path, PATH_MAX, "%s%s", folder, places[i]);
+        if (length < PATH_MAX && access(path, R_OK) == 0)
+            return 0;
+    }
+    return error_set(error, "there is an NVIDIA driver, but no %s in %s nor in %s../lib/linformerd", places[0], folder,
+                     folder);
+}
+
+const struct backend_functions *backend_cuda_load(struct error *error)
+{
+    char path[PATH_MAX];
+    const struct backend_functions *functions = NULL;
+    void *driver = dlopen(DRIVER, RTLD_LAZY);
+    if (!driver) {
+        error_set(error, "no NVIDIA driver on this machine (%s)", DRIVER);
+        return NULL;
+    }
+    dlclose(driver);
+    if (find_plugin(path, error) != 0)
+        return NULL;
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!plugin) {
+        error_set(error, "the CUDA engine does not load: %s", dlerror());
+        return NULL;
+    }
+    backend_symbol *symbol;
+    *(void **)&symbol = dlsym(plugin, BACKEND_SYMBOL);
+    if (symbol)
+        functions = symbol(backend_abi());
+    if (!functions) {
+        error_set(error, "%s belongs to another version of this program", path);
+        dlclose(plugin);
+    }
+    return functions;
+}

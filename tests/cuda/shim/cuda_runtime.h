@@ -1,0 +1,157 @@
+/* shim: the part of CUDA that engine/cuda uses, on the CPU. With this folder in front of its include paths g++ compiles
+ * the same .cu files as nvcc; NVIDIA's headers are not needed, and these declarations have their names and meanings.
+ *
+ * A block's threads are fibers (threads.cpp) that switch at barriers and shuffles only; blocks run one after the
+ * other. SHIM_SEED chooses the order: 0 lockstep, odd random, even one thread as far as it goes; of blocks, too. What
+ * would hang or be undefined on a device ends the process with a message: a barrier that not all threads reach, lanes
+ * of a warp that are missing from a shuffle. Device memory (runtime.cpp) is filled with NaNs and, with the address
+ * sanitizer, poisoned for the host. Streams are lazy: nothing runs before someone waits. */
+#ifndef TESTS_CUDA_SHIM_CUDA_RUNTIME_H
+#define TESTS_CUDA_SHIM_CUDA_RUNTIME_H
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+/* One object for all threads of the block that runs. Its section is filled with NaNs before each block. */
+#define __shared__ static __attribute__((section("shared_memory")))
+
+struct uint3 {
+    unsigned x, y, z;
+};
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    {
+    }
+};
+
+/* ---- What kernels see ---- */
+
+namespace shim
+{
+struct thread {
+    uint3 index;
+    unsigned number; /* in its block */
+};
+extern thread *current;
+
+void barrier(int line);
+uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line);
+} // namespace shim
+
+#define threadIdx (shim::current->index)
+extern uint3 blockIdx;
+extern dim3 blockDim; /* no macro: cudaLaunchConfig_t has a member of that name */
+
+static inline void __syncthreads(int line = __builtin_LINE())
+{
+    shim::barrier(line);
+}
+
+template <typename T> T __shfl_sync(unsigned mask, T value, int source, int line = __builtin_LINE())
+{
+    static_assert(sizeof(T) <= 8, "values of at most 8 bytes are shuffled");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    bits = shim::shuffle(mask, bits, (unsigned)source, line);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lanes, int line = __builtin_LINE())
+{
+    return __shfl_sync(mask, value, (int)(shim::current->number % 32) ^ lanes, line);
+}
+
+static inline uint32_t __float_as_uint(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* ---- The runtime ---- */
+
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
+enum { cudaStreamNonBlocking = 1 };
+
+typedef struct shim_stream *cudaStream_t;
+
+struct cudaDeviceProp {
+    char name[256];
+    int major, minor;
+    size_t totalGlobalMem;
+};
+
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+};
+
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
+cudaError_t cudaMalloc(void **memory, size_t bytes);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaMallocHost(void **memory, size_t bytes);
+cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+
+namespace shim
+{
+/* `body` is one thread's run through the kernel. */
+cudaError_t launch(const cudaLaunchConfig_t &configuration, std::function<void()> body);
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+bool is_device_memory(const void *memory, size_t bytes);
+[[noreturn]] void die(const char *what);
+
+template <typename T> void check_argument(const T &)
+{
+}
+template <typename T> void check_argument(T *const &pointer)
+{
+    if (pointer && !is_device_memory(pointer, 1))
+        die("a kernel's argument is no device pointer");
+}
+} // namespace shim
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *configuration, void (*kernel)(Parameters...),
+                               Arguments &&...arguments)
+{
+    std::tuple<Parameters...> values(static_cast<Parameters>(arguments)...);
+    std::apply([](const Parameters &...value) { (shim::check_argument(value), ...); }, values);
+    return shim::launch(*configuration, [kernel, values] { std::apply(kernel, values); });
+}
+
+/* The section's borders in the object that holds the kernels, which the linker knows. */
+extern "C" {
+extern char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
+extern char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));
+}
+
+#endif

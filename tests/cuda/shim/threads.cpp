@@ -1,0 +1,326 @@
+/* The threads of a block as fibers. In the build with the thread sanitizer this file is compiled without it (the
+ * scheduler's own memory is no business of the kernels') and tells it of fibers and barriers, so that an access that no
+ * barrier orders is a race even though only one fiber runs at a time. Nothing on the fibers' way allocates or uses
+ * std:: templates: the linker may take the kernels' instrumented copies of these. */
+#include "threads.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <sys/mman.h>
+#include <vector>
+
+#if defined(__x86_64__)
+#define SWITCH_BY_HAND 1 /* ucontext saves the signal mask by a system call */
+#else
+#include <ucontext.h>
+#endif
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#define ASAN(statement) statement
+#else
+#define ASAN(statement)
+#endif
+#ifdef SHIM_TSAN
+#include <sanitizer/tsan_interface.h>
+#define TSAN(statement) statement
+#else
+#define TSAN(statement)
+#endif
+
+#define MOST_THREADS 1024
+#define STACK_BYTES (128 << 10)
+#define BARRIERS 64 /* objects for the thread sanitizer: an old one would order too much */
+#define LANES 32
+
+uint3 blockIdx;
+dim3 blockDim;
+
+namespace shim
+{
+thread *current;
+
+namespace
+{
+struct stack {
+    char *memory; /* its lowest byte */
+    size_t bytes;
+    void *asan; /* the sanitizer's own stack, while another fiber runs */
+    void *tsan;
+#ifdef SWITCH_BY_HAND
+    void *pointer;
+#else
+    ucontext_t context;
+#endif
+};
+
+enum waiting { WAITS_NOT, WAITS_FOR_BLOCK, WAITS_FOR_WARP, ENDED };
+
+struct fiber {
+    thread seen; /* by the kernel; first: `current` points to it */
+    stack own;
+    waiting waits;
+    int line;
+    uint64_t value;
+    unsigned source;
+};
+
+fiber fibers[MOST_THREADS];
+stack main_stack;
+unsigned count, alive, at_barrier, at_warp[MOST_THREADS / LANES], barriers;
+fiber *ready[MOST_THREADS]; /* a ring */
+unsigned first_ready, n_ready;
+bool shared_is_used = true; /* some block came to a barrier since it was forgotten; without one it is of no use */
+const std::function<void()> *body;
+uint64_t random_state;
+unsigned seed;
+dim3 grid_size;
+char barrier_objects[BARRIERS];
+TSAN(char block_begins; char block_ends;)
+
+unsigned random_below(unsigned n)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)((random_state >> 33) % n);
+}
+
+fiber *self()
+{
+    return (fiber *)current;
+}
+
+#ifdef SWITCH_BY_HAND
+extern "C" void shim_switch(void **from, void *to);
+asm(".text\n"
+    ".globl shim_switch\n"
+    ".hidden shim_switch\n"
+    ".type shim_switch, @function\n"
+    "shim_switch:\n"
+    "push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
+    "mov %rsp, (%rdi)\n"
+    "mov %rsi, %rsp\n"
+    "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n"
+    "ret\n"
+    ".size shim_switch, . - shim_switch\n");
+#endif
+
+/* From one stack to the other; `ends`: the first is not returned to. */
+void switch_stack(stack *from, stack *to, bool ends)
+{
+    ASAN(__sanitizer_start_switch_fiber(ends ? nullptr : &from->asan, to->memory, to->bytes));
+    TSAN(__tsan_switch_to_fiber(to->tsan, __tsan_switch_to_fiber_no_sync));
+#ifdef SWITCH_BY_HAND
+    shim_switch(&from->pointer, to->pointer);
+#else
+    swapcontext(&from->context, &to->context);
+#endif
+    ASAN(__sanitizer_finish_switch_fiber(from->asan, nullptr, nullptr));
+    (void)ends;
+}
+
+/* Takes a fiber that can go on out of the list, as the seed says: the first, any, the last. */
+fiber *next_ready()
+{
+    if (n_ready == 0)
+        die("all threads wait: a barrier or a shuffle is not reached by all that it is for");
+    n_ready--;
+    if (seed == 0)
+        return ready[first_ready++ % MOST_THREADS];
+    fiber **last = &ready[(first_ready + n_ready) % MOST_THREADS], **chosen = last;
+    if (seed % 2)
+        chosen = &ready[(first_ready + random_below(n_ready + 1)) % MOST_THREADS];
+    fiber *next = *chosen;
+    *chosen = *last;
+    return next;
+}
+
+void make_ready(fiber *fiber)
+{
+    fiber->waits = WAITS_NOT;
+    ready[(first_ready + n_ready++) % MOST_THREADS] = fiber;
+}
+
+void release_barrier()
+{
+    at_barrier = 0;
+    int line = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (fibers[i].waits != WAITS_FOR_BLOCK)
+            continue;
+        if (line && line != fibers[i].line)
+            die("threads of a block meet at different barriers");
+        line = fibers[i].line;
+        make_ready(&fibers[i]);
+    }
+}
+
+void go_on()
+{
+    fiber *from = self(), *next = next_ready();
+    current = &next->seen;
+    if (next != from)
+        switch_stack(&from->own, &next->own, false);
+}
+
+void run_thread()
+{
+    ASAN(__sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr));
+    TSAN(__tsan_acquire(&block_begins));
+    (*body)();
+    TSAN(__tsan_release(&block_ends));
+    fiber *from = self();
+    from->waits = ENDED;
+    if (at_warp[from->seen.number / LANES] > 0)
+        die("a thread ends while lanes of its warp wait for it");
+    alive--;
+    if (alive > 0 && at_barrier == alive)
+        release_barrier(); /* threads that have ended do not count */
+    fiber *next = alive > 0 ? next_ready() : nullptr;
+    current = next ? &next->seen : nullptr;
+    switch_stack(&from->own, next ? &next->own : &main_stack, true);
+    abort();
+}
+
+void open_stack(stack *stack)
+{
+    const size_t guard = 64 << 10;
+    if (!stack->memory) {
+        void *memory = mmap(nullptr, guard + STACK_BYTES, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED || mprotect(memory, guard, PROT_NONE) != 0)
+            die("no memory for a thread's stack");
+        stack->memory = (char *)memory + guard;
+        stack->bytes = STACK_BYTES;
+        TSAN(stack->tsan = __tsan_create_fiber(0));
+    }
+    stack->asan = nullptr;
+#ifdef SWITCH_BY_HAND
+    void **top = (void **)(stack->memory + stack->bytes) - 2; /* the stack is aligned as at a function's first line */
+    top[0] = (void *)run_thread;
+    stack->pointer = top - 6;
+#else
+    getcontext(&stack->context);
+    stack->context.uc_stack.ss_sp = stack->memory;
+    stack->context.uc_stack.ss_size = stack->bytes;
+    makecontext(&stack->context, run_thread, 0);
+#endif
+}
+
+void find_main_stack()
+{
+    static thread_local char *memory_of_thread;
+    static thread_local size_t bytes_of_thread;
+    pthread_attr_t attributes;
+    void *memory;
+    if (!memory_of_thread && pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        pthread_attr_getstack(&attributes, &memory, &bytes_of_thread);
+        pthread_attr_destroy(&attributes);
+        memory_of_thread = (char *)memory;
+    }
+    main_stack.memory = memory_of_thread;
+    main_stack.bytes = bytes_of_thread;
+    TSAN(main_stack.tsan = __tsan_get_current_fiber());
+}
+
+__attribute__((no_sanitize("address"))) void forget_shared_memory()
+{
+    for (char *byte = __start_shared_memory; shared_is_used && byte < __stop_shared_memory; byte++)
+        *byte = (char)0xff;
+    shared_is_used = false;
+}
+
+void run_block(unsigned place)
+{
+    blockIdx = {place % grid_size.x, place / grid_size.x % grid_size.y, place / grid_size.x / grid_size.y};
+    forget_shared_memory();
+    memset(at_warp, 0, sizeof at_warp);
+    alive = count;
+    at_barrier = first_ready = n_ready = 0;
+    for (unsigned i = 0; i < count; i++) {
+        fibers[i].seen = {{i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y}, i};
+        open_stack(&fibers[i].own);
+        make_ready(&fibers[i]);
+    }
+    TSAN(__tsan_release(&block_begins));
+    fiber *first = next_ready();
+    current = &first->seen;
+    switch_stack(&main_stack, &first->own, false);
+    TSAN(__tsan_acquire(&block_ends));
+}
+} // namespace
+
+void barrier(int line)
+{
+    fiber *me = self();
+    char *object = &barrier_objects[barriers % BARRIERS];
+    TSAN(__tsan_release(object));
+    shared_is_used = true;
+    me->waits = WAITS_FOR_BLOCK;
+    me->line = line;
+    if (++at_barrier == alive) {
+        barriers++;
+        release_barrier();
+    }
+    go_on();
+    TSAN(__tsan_acquire(object));
+    (void)object;
+}
+
+/* All lanes of the warp must come, from the same line. Orders no memory. */
+uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line)
+{
+    fiber *me = self(), *warp = &fibers[me->seen.number / LANES * LANES];
+    if (mask != 0xffffffffu || source >= LANES)
+        die("a shuffle is not among all lanes of a warp");
+    me->waits = WAITS_FOR_WARP;
+    me->line = line;
+    me->value = value;
+    me->source = source;
+    if (++at_warp[me->seen.number / LANES] == LANES) {
+        uint64_t values[LANES];
+        for (unsigned lane = 0; lane < LANES; lane++)
+            values[lane] = warp[lane].value;
+        for (unsigned lane = 0; lane < LANES; lane++) {
+            if (warp[lane].line != line)
+                die("lanes of a warp meet at different shuffles");
+            warp[lane].value = values[warp[lane].source];
+            make_ready(&warp[lane]);
+        }
+        at_warp[me->seen.number / LANES] = 0;
+    }
+    go_on();
+    return me->value;
+}
+
+void run_grid(dim3 grid, dim3 block, const std::function<void()> &kernel)
+{
+    static std::mutex one_at_a_time;
+    std::lock_guard<std::mutex> lock(one_at_a_time);
+    const char *given = getenv("SHIM_SEED");
+    seed = given ? (unsigned)strtoul(given, nullptr, 10) : 0;
+    random_state = seed;
+    find_main_stack();
+    grid_size = grid;
+    blockDim = block;
+    count = block.x * block.y * block.z;
+    body = &kernel;
+    std::vector<unsigned> order(grid.x * grid.y * grid.z);
+    for (unsigned i = 0; i < order.size(); i++) {
+        unsigned other = seed ? random_below(i + 1) : i;
+        order[i] = order[other];
+        order[other] = i;
+    }
+    for (unsigned place : order)
+        run_block(place);
+}
+
+void die(const char *what)
+{
+    fprintf(stderr, "CUDA shim: %s (block %u, %u, %u", what, blockIdx.x, blockIdx.y, blockIdx.z);
+    if (current)
+        fprintf(stderr, "; thread %u", current->number);
+    fprintf(stderr, ")\n");
+    abort();
+}
+} // namespace shim

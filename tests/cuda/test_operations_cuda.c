@@ -1,0 +1,12 @@
+/* tests/unit/test_operations.c on the CUDA backend, with each schedule of the shim; on a device there is but one. */
+#define DEVICE "cuda"
+int run_operations(void);
+#define main run_operations
+#include "tests/unit/test_operations.c"
+#undef main
+#include "tests/cuda/schedules.h"
+
+int main(void)
+{
+    return run_schedules(run_operations);
+}

@@ -1,0 +1,12 @@
+/* tests/unit/test_passes.c on the CUDA backend, with each schedule of the shim; on a device there is but one. */
+#define DEVICE "cuda"
+int run_passes(void);
+#define main run_passes
+#include "tests/unit/test_passes.c"
+#undef main
+#include "tests/cuda/schedules.h"
+
+int main(void)
+{
+    return run_schedules(run_passes);
+}
