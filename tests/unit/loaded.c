@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -46,4 +47,13 @@ void unload(struct loaded *loaded)
 {
     model_close(loaded->model);
     engine_close(loaded->engine);
+}
+
+void assert_refused(const struct loaded *loaded, struct engine_item item, const char *first, const char *second)
+{
+    struct error error = {""};
+    assert_int_equal(model_check(loaded->model, &item, &error), -1);
+    print_message("%s\n", error.message);
+    assert_non_null(strstr(error.message, first));
+    assert_non_null(strstr(error.message, second));
 }

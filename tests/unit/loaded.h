@@ -19,4 +19,7 @@ int load_with(const struct engine_options *options, const char *prefix, const ch
               struct loaded *loaded, struct error *error);
 void unload(struct loaded *loaded);
 
+/* The model takes no such item, and its message holds both texts. */
+void assert_refused(const struct loaded *loaded, struct engine_item item, const char *first, const char *second);
+
 #endif

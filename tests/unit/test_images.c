@@ -30,15 +30,6 @@ static struct engine_item with_context(int64_t height, int64_t width, int64_t le
     return item;
 }
 
-static void assert_refused(const struct loaded *loaded, struct engine_item item, const char *first, const char *second)
-{
-    struct error error = {""};
-    assert_int_equal(model_check(loaded->model, &item, &error), -1);
-    print_message("%s\n", error.message);
-    assert_non_null(strstr(error.message, first));
-    assert_non_null(strstr(error.message, second));
-}
-
 static void assert_taken(const struct loaded *loaded, struct engine_item item, int64_t tokens)
 {
     struct error error;
