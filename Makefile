@@ -36,19 +36,20 @@ PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -ldl
 
 # engine/cpu/vector.c and vector_attend.c hold the loops that gain from wide registers; they are compiled once for each
-# width, and the daemon chooses when it starts. Other machines have the baseline only.
+# width, and the daemon chooses when it starts. Other machines have the baseline only. vector_product.c is for bf16.
 ifneq ($(filter x86_64-%,$(MACHINE)),)
-VECTORS   := avx512 avx2 baseline
+VECTORS   := avx512_bf16 avx512 avx2 baseline
+PRODUCT   := engine/cpu/vector_product_avx512_bf16.c
 else
 VECTORS   := baseline
 DEFINES   := -DVECTOR_BASELINE_ONLY
 endif
-WIDE      := engine/cpu/vector.c engine/cpu/vector_attend.c
+WIDE      := engine/cpu/vector.c engine/cpu/vector_attend.c engine/cpu/vector_product.c
 
 # ---- Sources. One archive a folder, linked in this order: the linker, too, sees that nothing points backwards.
 ROOMS     := server engine weights config
 SOURCES   := $(filter-out server/main.c $(WIDE),$(wildcard $(ROOMS:%=%/*.[cS]) engine/families/*.c engine/cpu/*.c))
-SOURCES   += $(foreach wide,$(WIDE:.c=),$(VECTORS:%=$(wide)_%.c))
+SOURCES   += $(foreach wide,$(filter-out %_product.c,$(WIDE)),$(VECTORS:%=$(wide:.c=)_%.c)) $(PRODUCT)
 objects    = $(patsubst %,$(BUILD)/%.o,$(basename $(1)))
 ARCHIVES  := $(ROOMS:%=$(BUILD)/%.a)
 
@@ -88,6 +89,7 @@ $(VECTORS:%=$(BUILD)/$(1)_%.o): $(BUILD)/$(1)_%.o: $(1).c $(BUILD)/flags
 	$$(compile) -O3 $$(MARCH) -DVECTOR_VARIANT=$$* -c -o $$@ $$<
 endef
 $(foreach wide,$(WIDE:.c=),$(eval $(call compile-wide,$(wide))))
+$(BUILD)/%_avx512_bf16.o: MARCH := -march=x86-64-v4 -mavx512bf16
 $(BUILD)/%_avx512.o: MARCH := -march=x86-64-v4
 $(BUILD)/%_avx2.o: MARCH := -march=x86-64-v3
 
@@ -102,12 +104,14 @@ NVCC       ?= nvcc
 CUBLAS     ?= $(patsubst %/bin/,%,$(dir $(realpath $(shell command -v $(NVCC)))))
 CUDA_ARCHS ?= 80 90
 KERNELS    := $(wildcard engine/cuda/*.cu)
-SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1
-CXXFLAGS_SHIM = -std=c++20 -Wall -Wextra -Wno-missing-field-initializers -fno-strict-aliasing $(CFLAGS) -fPIC \
-                -fvisibility=hidden -Itests/cuda/shim -I. $(PKG_CFLAGS)
+SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1 $(BUILD)/tests/cuda/linformerd
+CXXFLAGS_SHIM = -std=c++20 -Wall -Wextra -Wno-missing-field-initializers -Wno-unknown-pragmas -fno-strict-aliasing $(CFLAGS) -fPIC \
+                -fvisibility=hidden -Itests/cuda/shim -I.
 GPU_CODE   := $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch))
 GPU_CODE   += -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
-nvcc        = $(say) $(NVCC) -std=c++20 -O3 $(GPU_CODE) -I. -I$(CUBLAS)/include $(PKG_CFLAGS) -Xcompiler -fPIC,-fvisibility=hidden
+# A Python package with cuBLAS has a runtime's headers, too: those of the toolkit come first.
+nvcc        = $(say) $(NVCC) -std=c++20 -O3 $(GPU_CODE) -I. -Xcompiler -idirafter,$(CUBLAS)/include \
+              -Xcompiler -fPIC,-fvisibility=hidden
 
 cuda: $(BUILD)/libengine_cuda.so ## builds build/libengine_cuda.so, the CUDA engine, with nvcc (CUDA 13)
 $(BUILD)/libengine_cuda.so: $(KERNELS:%.cu=$(BUILD)/%.o)
@@ -124,12 +128,17 @@ SHIM_SANITIZER := -fsanitize-sections=shared_memory --param asan-use-after-retur
 endif
 $(SHIM_OWN): $(BUILD)/%.o: %.cpp $(BUILD)/flags
 	$(say) $(CXX) $(CXXFLAGS_SHIM) $(if $(findstring thread,$(SANITIZE)),-DSHIM_TSAN,$(SANITIZER) $(SHIM_SANITIZER)) $(WERROR) -MMD -MP -c -o $@ $<
-$(SHIM_OF): $(BUILD)/tests/cuda/shim/engine/%.o: engine/cuda/%.cu $(BUILD)/flags
-	$(say) $(CXX) $(CXXFLAGS_SHIM) $(SANITIZER) $(SHIM_SANITIZER) $(WERROR) -MMD -MP -x c++ -c -o $@ $<
+$(SHIM_OF): $(BUILD)/tests/cuda/shim/engine/%.o: engine/cuda/%.cu tests/cuda/shim/small_limits.h $(BUILD)/flags
+	$(say) $(CXX) $(CXXFLAGS_SHIM) -include tests/cuda/shim/small_limits.h $(SANITIZER) $(SHIM_SANITIZER) $(WERROR) -MMD -MP -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/libengine_cuda.so: $(SHIM_OF) $(SHIM_OWN)
 	$(say) $(CXX) $(SANITIZER) -shared -o $@ $^
+$(BUILD)/tests/cuda/test_tensor: tests/cuda/test_tensor.cu $(SHIM_OWN)
+	$(say) $(CXX) $(CXXFLAGS_SHIM) $(SANITIZER) $(SHIM_SANITIZER) $(WERROR) -MMD -MP -MF $@.d -o $@ -x c++ $< -x none $(SHIM_OWN) \
+	    -lcmocka -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
 $(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # stands for the driver, which is looked for
 	$(say) $(CC) $(SANITIZER) -shared -Wl,-soname,libcuda.so.1 -o $@ -x c /dev/null
+$(BUILD)/tests/cuda/linformerd: $(BUILD)/server/main.o $(ARCHIVES) # the daemon, beside them
+	$(link) -o $@ $^ $(LDLIBS) -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
 
 .SECONDEXPANSION:
 # ---- Tests. Each program runs alone; tests/run.sh adds up what they count.
@@ -140,6 +149,7 @@ comma      := ,
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
 HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 HTTP      := $(call programs,$(filter tests/http/%,$(TESTS)))
+SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed health logits openai reference v2)
 FAKES     := $(call programs,$(filter %_fake.c,$(TESTS)))
 ALLOCS    := $(call programs,$(filter %_alloc.c,$(TESTS)))
 SHIMMED   := $(call programs,$(filter tests/cuda/%,$(TESTS)))
@@ -153,8 +163,10 @@ $(HTTP):     $(BUILD)/tests/http.a $(ARCHIVES)
 $(ORDINARY): $(BUILD)/tests/unit.a $(ARCHIVES)
 $(FAKES):    $(BUILD)/tests/fake_engine.o $(BUILD)/tests/unit.a $(filter-out %/engine.a,$(ARCHIVES))
 $(HTTP):     LDLIBS += -lcurl
-$(SHIMMED):  LDLIBS += -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
+$(SHIMMED) $(BUILD)/tests/bench/worker: LDLIBS += -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
 $(SHIMMED): | $(SHIM)
+$(BUILD)/tests/cuda/test_faults_served: $(BUILD)/tests/http.a
+$(BUILD)/tests/cuda/test_faults_served: LDLIBS += -lcurl
 $(ALLOCS):   LDLIBS += $(patsubst %,-Wl$(comma)--wrap=%,$(or $(WRAPPED),malloc calloc realloc strdup))
 $(call programs,$(TESTS)): %: %.o
 	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -lcmocka
@@ -166,22 +178,28 @@ $(REPLAYS): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/
 $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 	$(link) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
-# ---- On a device: the same programs beside the real engine instead of the shim's. tests/gpu/check.sh runs them.
-ON_DEVICE  := $(patsubst $(BUILD)/tests/cuda/%,$(BUILD)/gpu/%,$(SHIMMED))
-programs-gpu: $(ON_DEVICE) $(BUILD)/gpu/libengine_cuda.so
-$(ON_DEVICE): $(BUILD)/gpu/%: $(BUILD)/tests/cuda/%
-	@mkdir -p $(@D) && cp $< $@
-$(BUILD)/gpu/libengine_cuda.so: $(BUILD)/libengine_cuda.so
-	@mkdir -p $(@D) && cp $< $@
+# ---- On a device: the same programs beside the real engine instead of the shim's. They come along in an archive to a
+# machine that could not build them, and tests/gpu/check.sh runs them there.
+ON_DEVICE  := $(filter-out %/test_faults_engine %/test_faults_served,$(SHIMMED)) $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
+TENSOR     := $(BUILD)/tests/cuda/test_tensor
+programs-gpu: $(BUILD)/gpu.tar.gz ## makes build/gpu.tar.gz, what tests/gpu/check.sh needs on a machine with a GPU
+$(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(wordlist 1,2,$(SHIM)) $(TENSOR) $(ON_DEVICE)
+	$(say) tests/gpu/bundle.sh $@ $(wordlist 1,2,$(SHIM)) $(TENSOR) $(ON_DEVICE)
+# Kernels of its own: nvcc compiles it there, for the device, with the cmocka of the archive.
+$(BUILD)/gpu/test_tensor: tests/cuda/test_tensor.cu FORCE
+	$(nvcc) -Xcompiler -idirafter,$(@D)/include -cudart static -o $@ $< \
+	    -Xlinker $(@D)/libcmocka.so.0 -Xlinker -rpath='$$ORIGIN'
 
 # What runs in which build: everything plain and under address and undefined-behaviour sanitizers, corpora under these
-# only, and what has several threads, kernels' threads too, under the thread sanitizer.
-CONCURRENT = $(HTTP) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS))) \
-             $(filter-out %/test_cases_cuda,$(SHIMMED))
+# only, and what has several threads, kernels' threads too, under the thread sanitizer: of the reference cases those in
+# float32, for the kernels are templates over the element type, and operations run there in each.
+KERNEL_TESTS := $(TENSOR) # of one piece with the shim
+CONCURRENT = $(HTTP) $(KERNEL_TESTS) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS))) \
+             $(filter-out %/test_cases_bf16 %/test_cases_f16 %/test_cases_tf32,$(SHIMMED))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/image/test_*.sh)
 
-programs: all $(HTTP) $(FAKES) $(ORDINARY) $(call programs,$(BENCHES))
+programs: all $(HTTP) $(SHIM) $(FAKES) $(ORDINARY) $(KERNEL_TESTS) $(call programs,$(BENCHES))
 programs-corpora: programs $(REPLAYS)
 programs-concurrent: all $(CONCURRENT)
 programs-fuzz: $(call programs,$(FUZZERS))
@@ -191,12 +209,12 @@ test: ## installs what tests need, builds everything also with sanitizers, runs 
 	$(MAKE) --no-print-directory programs WERROR=-Werror
 	$(MAKE) --no-print-directory programs-corpora SANITIZE=address BUILD=$(BUILD)/asan
 	$(MAKE) --no-print-directory programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan
-	@BUILD=$(BUILD) tests/run.sh $(HTTP) $(FAKES) $(ORDINARY) $(SCRIPTS) \
-	    $(call in,asan,$(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS)) $(call in,tsan,$(CONCURRENT))
+	@BUILD=$(BUILD) tests/run.sh $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(KERNEL_TESTS) $(SCRIPTS) \
+	    $(call in,asan,$(HTTP) $(FAKES) $(ORDINARY) $(KERNEL_TESTS) $(REPLAYS)) $(call in,tsan,$(CONCURRENT))
 
 quick: ## builds and runs the plain tests only: no sanitizers, no scripts
 	$(MAKE) --no-print-directory programs
-	@BUILD=$(BUILD) tests/run.sh $(HTTP) $(FAKES) $(ORDINARY)
+	@BUILD=$(BUILD) tests/run.sh $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(KERNEL_TESTS)
 
 check: ## checks that folders depend one way, and the style of sources and scripts
 	@BUILD=$(BUILD) tests/run.sh $(wildcard tests/check/*.sh)
@@ -220,7 +238,7 @@ test-image: ## installs what it needs, builds docker/Dockerfile and runs its ima
 	@docker/packages.sh image
 	@BUILD=$(BUILD) tests/run.sh tests/image/test_image.sh
 
-test-fresh: ## proves `make run` and `make test` on a bare Debian 12 (root, network)
+test-fresh: ## proves `make run` and `make test` on a bare Debian (root, network; SUITE=bookworm or trixie)
 	@docker/packages.sh fresh
 	tests/fresh/fresh.sh
 

@@ -3,12 +3,13 @@
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define LINFORMERD_VERSION "0.1.0"
+
+struct json_t; /* jansson's json_t. Who looks into one includes jansson.h; all others build without it. */
 
 /* ---- Errors ---------------------------------------------------------------------------------------------------
  * A function that can fail on a bad file, setting, machine or request takes a `struct error *` last, returns -1 and
@@ -43,9 +44,9 @@ enum padding { PADDING_DEFAULT, PADDING_SLICE, PADDING_ZERO, PADDING_MASKED, PAD
 enum tokenizer { TOKENIZER_NONE, TOKENIZER_BYTE };
 
 struct model_config {
-    char *architecture; /* import path of the Python class as the file has it */
-    char *name;         /* NULL: the file has none */
-    json_t *kwargs;     /* object: the arguments of the class's __init__ */
+    char *architecture;    /* import path of the Python class as the file has it */
+    char *name;            /* NULL: the file has none */
+    struct json_t *kwargs; /* object: the arguments of the class's __init__ */
     enum pooling pooling;
     bool normalize;
     enum padding padding;
@@ -91,8 +92,8 @@ struct argument {
 };
 
 /* Fills `out` from `kwargs` (an object). Sizes are at most 2^31 - 1. `class_name` names the class in messages. */
-int arguments_read(const char *class_name, const struct argument *table, size_t count, const json_t *kwargs, void *out,
-                   struct error *error);
+int arguments_read(const char *class_name, const struct argument *table, size_t count, const struct json_t *kwargs,
+                   void *out, struct error *error);
 
 /* ---- Settings of the daemon ----------------------------------------------------------------------------------- */
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };

@@ -136,7 +136,10 @@ const struct setting settings_table[] = {
      .fallback = "auto",
      .is_valid = is_device,
      .expected = "auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all",
-     .help = "auto, cpu or cuda; more than one CUDA device is for later versions."},
+     .help =
+         "cpu; cuda, the first CUDA device; one or several by number, of which each has all models, or cuda:all; or "
+         "auto: cuda where there is one and the model fits, else cpu. Behind CUDA devices that fail stands the "
+         "CPU."},
     {.group = "Computing",
      .flag = "dtype",
      .kind = SETTING_TEXT,
@@ -144,7 +147,7 @@ const struct setting settings_table[] = {
      .value_name = "DTYPE",
      .fallback = "auto",
      .choices = dtypes,
-     .help = "Numbers to compute with: auto, f32, tf32, bf16 or f16."},
+     .help = "Numbers to compute with: f32, tf32 or f16 (CUDA), bf16; auto: bf16 on CUDA, f32 on the CPU."},
     {.group = "Computing",
      .flag = "kernels",
      .kind = SETTING_TEXT,
@@ -161,7 +164,7 @@ const struct setting settings_table[] = {
      .fallback = "auto",
      .choices = products,
      .help = "The CPU's library for products with weights: onednn, openblas, or auto (onednn where the processor has "
-             "AVX-512 and the library is there)."},
+             "AVX-512 and the library is there; in bf16, which else needs none, where it has AMX)."},
     {.group = "Computing",
      .flag = "threads",
      .kind = SETTING_INTEGER,

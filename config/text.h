@@ -4,6 +4,8 @@
 
 #include "config/config.h"
 
+#include <jansson.h>
+
 #define TEXT_FILE_LIMIT_BYTES ((size_t)16 << 20)
 
 /* A new reference to the JSON object in `text`. Duplicate keys and NULs are refused. NULL: the error has line and

@@ -11,17 +11,27 @@ struct backend_model; /* a plan with weights and arena on that device */
 struct backend_functions {
     const char *name;
 
-    /* Owes close. */
-    int (*open)(const struct engine_options *options, struct backend **backend, struct error *error);
+    /* How many devices there are, at least 1; -1: none, or they cannot be asked. NULL: one. */
+    int (*count)(struct error *error);
+
+    /* Device `index`, 0 <= index < count. Owes close. After a run that failed a device may be of no use before all its
+     * models were unprepared, and it was closed and opened again: those who close it see to that. */
+    int (*open)(const struct engine_options *options, int index, struct backend **backend, struct error *error);
     void (*close)(struct backend *backend);
     const char *(*kernels)(const struct backend *backend); /* for people; valid while the backend is */
+    const char *(*dtype)(const struct backend *backend);   /* of products with weights: "f32", "bf16" … */
     bool (*batch_invariant)(const struct backend *backend);
     bool (*has_operation)(enum operation operation); /* NULL: all of them. `prepare` gets no plan with others */
 
-    /* Makes the weights resident and reserves the arena. The plan outlives the model; a backend takes over weights, or
-     * frees those that it has copies of. Owes unprepare. */
-    int (*prepare)(struct backend *backend, struct plan *plan, struct backend_model **model, struct error *error);
+    /* Makes the weights resident and reserves the arena. The plan outlives the model. `shared`: other devices have the
+     * same plan, and it stays as it is; else a backend may take over weights, or free those that it has copies of; on
+     * failure, too, the plan's weights are then lost. Owes unprepare. */
+    int (*prepare)(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
+                   struct error *error);
     void (*unprepare)(struct backend_model *model);
+
+    /* Batches that the model can have in flight, at least 1. NULL: 1. */
+    int (*lanes)(const struct backend_model *model);
 
     /* Bytes of resident weights. */
     size_t (*weights_bytes)(const struct backend_model *model);
@@ -29,9 +39,14 @@ struct backend_functions {
     /* Bytes held besides these and plan->arena_bytes: scratch. */
     size_t (*scratch_bytes)(const struct backend_model *model);
 
-    /* Runs the steps over a laid out batch and writes what its items want. */
-    int (*run)(struct backend_model *model, const struct batch *batch, struct error *error);
+    /* Runs the steps over a laid out batch and writes what its items want. A lane, 0 <= lane < lanes, is used by one
+     * thread at a time; different lanes, and models, of a device by several at once. On failure nothing writes to the
+     * items any more. -1: the device may be of no use. BACKEND_REFUSED: it works, and runs others, but not this batch:
+     * there is no memory for what the batch brings, or no kernel for its shape. */
+    int (*run)(struct backend_model *model, int lane, const struct batch *batch, struct error *error);
 };
+
+#define BACKEND_REFUSED (-2)
 
 extern const struct backend_functions backend_cpu;
 
@@ -46,17 +61,25 @@ typedef const struct backend_functions *backend_symbol(uint64_t abi);
 
 /* Changes with what program and plugin share: LINFORMERD_VERSION's bytes, operations, sizes of structures. A change
  * that leaves all of these as they are needs another BACKEND_REVISION. */
-#define BACKEND_REVISION 1
+#define BACKEND_REVISION 3
 static inline uint64_t backend_abi(void)
 {
     const uint64_t parts[] = {
-        BACKEND_REVISION,          OP_COUNT,
-        ACTIVATION_COUNT,          POOLING_COUNT,
-        sizeof(struct plan),       sizeof(struct plan_step),
-        sizeof(struct plan_value), sizeof(struct plan_axis),
-        sizeof(struct plan_input), sizeof(struct plan_weight),
-        sizeof(struct batch),      sizeof(struct engine_item),
-        sizeof(struct error),      sizeof(struct backend_functions),
+        BACKEND_REVISION,
+        OP_COUNT,
+        ACTIVATION_COUNT,
+        POOLING_COUNT,
+        sizeof(struct plan),
+        sizeof(struct plan_step),
+        sizeof(struct plan_value),
+        sizeof(struct plan_axis),
+        sizeof(struct plan_input),
+        sizeof(struct plan_weight),
+        sizeof(struct batch),
+        sizeof(struct engine_item),
+        sizeof(struct error),
+        sizeof(struct backend_functions),
+        sizeof(struct engine_options),
     };
     const char version[] = LINFORMERD_VERSION;
     uint64_t abi = 14695981039346656037u; /* FNV-1a */

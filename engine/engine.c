@@ -1,6 +1,6 @@
-/* The engine's public functions: choosing a backend, loading a model, checking items, running batches. */
+/* The engine's public functions: opening devices, loading a model, checking items, running batches. */
 #include "engine/engine.h"
-#include "engine/backend.h"
+#include "engine/devices.h"
 #include "engine/families/family.h"
 #include "engine/model.h"
 
@@ -8,27 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An opened backend; without `functions` there is none. */
-struct device {
-    const struct backend_functions *functions;
-    struct backend *backend;
-};
-
 struct engine {
-    struct device device; /* that models get */
-    struct device cpu;    /* behind it, where "auto" found a device: for models that do not fit there */
-    struct error notice;  /* empty: none */
-    const char *dtype;
+    struct devices *devices;
+    struct error notice; /* empty: none */
     int64_t max_batch_tokens, max_batch_requests;
 };
 
 struct model {
     struct engine *engine;
     struct plan *plan;
-    const struct device *device; /* of the engine */
-    struct backend_model *resident;
-    struct error notice; /* empty: none */
-    struct batch batch;
+    struct placement placement;
+    struct error notice;   /* empty: none */
+    struct batch *batches; /* by lane; info.n_lanes of them are open */
     char *architecture;
     struct model_input inputs[ENGINE_MAX_INPUTS];
     char **outputs;
@@ -42,53 +33,19 @@ static bool is_one_of(const char *text, const char *const *names)
     return *names != NULL;
 }
 
-static int device_open(const struct backend_functions *functions, const struct engine_options *options,
-                       struct device *device, struct error *error)
-{
-    if (!functions || functions->open(options, &device->backend, error) != 0)
-        return -1;
-    device->functions = functions;
-    return 0;
-}
-
-static void device_close(struct device *device)
-{
-    if (device->functions)
-        device->functions->close(device->backend);
-}
-
-/* "auto" takes the CPU where CUDA is not, or cannot do what is asked for, and keeps the reason. */
-static int open_devices(const struct engine_options *options, struct engine *engine, struct error *error)
-{
-    bool automatic = strcmp(options->device, "auto") == 0;
-    if (strcmp(options->device, "cpu") == 0)
-        return device_open(&backend_cpu, options, &engine->device, error);
-    if (device_open(backend_cuda_load(error), options, &engine->device, error) != 0) {
-        if (!automatic)
-            return error_prefix(error, "device \"%s\"", options->device);
-        engine->notice = *error;
-        return device_open(&backend_cpu, options, &engine->device, error);
-    }
-    return automatic ? device_open(&backend_cpu, options, &engine->cpu, error) : 0;
-}
-
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error)
 {
-    static const char *const devices[] = {"auto", "cpu", "cuda", NULL}, *const dtypes[] = {"auto", "f32", "bf16", NULL};
-    if (!is_one_of(options->device, devices))
-        return error_set(error, "device \"%s\": expected auto, cpu or cuda; this version uses one CUDA device",
-                         options->device);
+    static const char *const dtypes[] = {"auto", "f32", "tf32", "bf16", "f16", NULL};
     if (!is_one_of(options->dtype, dtypes))
-        return error_set(error, "dtype \"%s\": expected auto, f32 or, on the CPU, bf16", options->dtype);
+        return error_set(error, "dtype \"%s\": expected auto, f32, tf32, bf16 or f16", options->dtype);
     assert(options->max_batch_tokens >= 1 && options->max_batch_requests >= 1);
     struct engine *opened = calloc(1, sizeof *opened);
     if (!opened)
         return error_set(error, "out of memory while opening the engine");
-    opened->dtype = strcmp(options->dtype, "bf16") == 0 ? "bf16" : "f32";
     opened->max_batch_tokens = options->max_batch_tokens;
     opened->max_batch_requests = options->max_batch_requests;
-    if (open_devices(options, opened, error) != 0) {
-        engine_close(opened);
+    if (devices_open(options, &opened->devices, &opened->notice, error) != 0) {
+        free(opened);
         return -1;
     }
     *engine = opened;
@@ -99,14 +56,13 @@ void engine_close(struct engine *engine)
 {
     if (!engine)
         return;
-    device_close(&engine->cpu);
-    device_close(&engine->device);
+    devices_close(engine->devices);
     free(engine);
 }
 
 const char *engine_device(const struct engine *engine)
 {
-    return engine->device.functions->name;
+    return devices_name(engine->devices);
 }
 
 const char *engine_notice(const struct engine *engine)
@@ -116,12 +72,22 @@ const char *engine_notice(const struct engine *engine)
 
 const char *engine_dtype(const struct engine *engine)
 {
-    return engine->dtype;
+    return devices_dtype(engine->devices);
 }
 
 const char *engine_kernels(const struct engine *engine)
 {
-    return engine->device.functions->kernels(engine->device.backend);
+    return devices_kernels(engine->devices);
+}
+
+int engine_devices(const struct engine *engine, struct engine_device *devices, int room)
+{
+    return devices_states(engine->devices, devices, room);
+}
+
+struct engine_counts engine_counts(const struct engine *engine)
+{
+    return devices_counts(engine->devices);
 }
 
 /* ---- Loading ---- */
@@ -158,7 +124,7 @@ static int name_outputs(struct model *model, struct error *error)
 static void fill_info(struct model *model, const struct model_config *config, int64_t parameters)
 {
     const struct plan *plan = model->plan;
-    const struct backend_functions *functions = model->device->functions;
+    const struct placement *placement = &model->placement;
     struct model_info *info = &model->info;
     for (int i = 0; i < plan->n_inputs; i++) {
         model->inputs[i] = plan->inputs[i].input;
@@ -166,8 +132,8 @@ static void fill_info(struct model *model, const struct model_config *config, in
             model->inputs[i].min_length = model->inputs[i].max_length;
     }
     info->parameters = parameters;
-    info->weights_bytes = functions->weights_bytes(model->resident);
-    info->arena_bytes = plan->arena_bytes + functions->scratch_bytes(model->resident);
+    info->weights_bytes = placement->weights_bytes;
+    info->arena_bytes = placement->arena_bytes;
     info->architecture = model->architecture;
     info->inputs = model->inputs;
     info->n_inputs = plan->n_inputs;
@@ -175,9 +141,12 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->output_columns = plan->output_columns;
     info->hidden_columns = plan->hidden_columns;
     info->has_logits = plan->has_logits;
-    info->device = functions->name;
+    info->first_lane = placement->first_lane;
+    info->device = placement->device;
+    info->dtype = placement->dtype;
+    info->kernels = placement->kernels;
     info->notice = model->notice.message[0] ? model->notice.message : NULL;
-    info->batch_invariant = functions->batch_invariant(model->device->backend);
+    info->batch_invariant = placement->batch_invariant;
     info->padding = padding_name(plan->padding);
     info->pooling = config->pooling;
     info->normalize = config->normalize;
@@ -196,26 +165,17 @@ static int check_tokenizer(const struct model_config *config, const struct plan 
     return 0;
 }
 
-static int make_resident_on(struct model *model, const struct device *device, struct error *error)
+/* A laid out batch for each lane. */
+static int open_lanes(struct model *model, struct error *error)
 {
-    model->device = device;
-    for (int i = 0; device->functions->has_operation && i < model->plan->n_steps; i++)
-        if (!device->functions->has_operation(model->plan->steps[i].operation))
-            return error_set(error, "the %s engine lacks the operation %s; with --device cpu the model runs",
-                             device->functions->name, operation_name(model->plan->steps[i].operation));
-    return device->functions->prepare(device->backend, model->plan, &model->resident, error);
-}
-
-/* On the engine's device; where that refuses, on the CPU if it stands behind it. */
-static int make_resident(struct model *model, struct error *error)
-{
-    const struct engine *engine = model->engine;
-    if (make_resident_on(model, &engine->device, error) == 0)
-        return 0;
-    if (!engine->cpu.functions)
-        return -1;
-    model->notice = *error;
-    return make_resident_on(model, &engine->cpu, error);
+    int count = model->placement.n_lanes;
+    model->batches = calloc((size_t)count, sizeof *model->batches);
+    if (!model->batches)
+        return error_set(error, "out of memory while loading a model");
+    for (; model->info.n_lanes < count; model->info.n_lanes++)
+        if (padder_open(model->plan, &model->batches[model->info.n_lanes], error) != 0)
+            return -1;
+    return 0;
 }
 
 int engine_load(struct engine *engine, const struct model_config *config, const struct weights *weights,
@@ -239,9 +199,8 @@ int engine_load(struct engine *engine, const struct model_config *config, const 
     if (build_plan(engine, config, &builder, &loaded->plan) != 0)
         goto fail;
     if (name_outputs(loaded, error) != 0 || check_tokenizer(config, loaded->plan, error) != 0 ||
-        padder_open(loaded->plan, &loaded->batch, error) != 0)
-        goto fail;
-    if (make_resident(loaded, error) != 0)
+        placement_open(engine->devices, loaded->plan, &loaded->placement, &loaded->notice, error) != 0 ||
+        open_lanes(loaded, error) != 0)
         goto fail;
     fill_info(loaded, config, builder.all_elements);
     *model = loaded;
@@ -255,10 +214,10 @@ void model_close(struct model *model)
 {
     if (!model)
         return;
-    if (model->resident)
-        model->device->functions->unprepare(model->resident);
-    if (model->plan)
-        padder_free(model->plan, &model->batch);
+    placement_close(&model->placement);
+    for (int i = 0; i < model->info.n_lanes; i++)
+        padder_free(model->plan, &model->batches[i]);
+    free(model->batches);
     plan_free(model->plan);
     for (int i = 0; i < model->info.n_outputs; i++)
         free(model->outputs[i]);
@@ -573,9 +532,15 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
     return tokens;
 }
 
-int model_run(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error)
+int model_run(struct model *model, int lane, const struct engine_item *items, int64_t n_items, struct error *error)
 {
-    assert(n_items >= 1 && n_items <= model->plan->max_items);
-    padder_lay_out(model->plan, &model->batch, items, n_items);
-    return model->device->functions->run(model->resident, &model->batch, error);
+    assert(lane >= 0 && lane < model->info.n_lanes && n_items >= 1 && n_items <= model->plan->max_items);
+    struct batch *batch = &model->batches[lane];
+    padder_lay_out(model->plan, batch, items, n_items);
+    return placement_run(&model->placement, lane, batch, error);
+}
+
+uint64_t model_ready_lanes(const struct model *model)
+{
+    return placement_ready_lanes(&model->placement);
 }

@@ -6,8 +6,11 @@
  * An item is one sequence (or the call of a model with several inputs). Items of a batch don't see each other: where
  * model_info.batch_invariant holds, an item's results are the same bits alone and in any batch.
  *
- * Threads: model_check, model_info and the size functions may be called from any thread; model_run by one thread at a
- * time per engine. model_run allocates nothing: all memory is planned by engine_load. */
+ * Threads: model_check, model_info and the size functions may be called from any thread. model_run on a lane: a model
+ * can have n_lanes batches in flight, one on each. An engine numbers its lanes from 0 and its models share them: lane i
+ * of a model is lane first_lane + i of the engine, and each of these is used by one thread at a time, whichever model
+ * it is for. The CPU's is one lane, so one batch at a time has all its threads. model_run allocates nothing: all memory
+ * is planned by engine_load. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -18,13 +21,25 @@
 
 #define ENGINE_MAX_INPUTS 5
 #define ENGINE_MAX_RANK 4
+#define ENGINE_MAX_DEVICES 32
+#define ENGINE_MAX_LANES 64 /* of a model */
 
-struct engine; /* a device and its threads; engine_open succeeded: engine_close is owed, after all its models */
-struct model;  /* weights and plan, resident on the engine's device */
+struct engine; /* devices and their threads; engine_open succeeded: engine_close is owed, after all its models */
+struct model;  /* weights and plan, resident on the engine's devices */
+
+/* What happened to a device. */
+struct engine_event {
+    const char *device;  /* "cuda:0" */
+    const char *failure; /* why it failed, or could not be opened again; NULL: it works again */
+    int64_t pause_ms;    /* with a failure: so long until it is tried again; 0: it works, and refused a batch, the first
+                            of a model's. Later ones are only counted */
+};
 
 struct engine_options {
-    const char *device;         /* "auto": CUDA where it is, else the CPU; "cpu"; "cuda" */
-    const char *dtype;          /* "auto", "f32" or, on the CPU, "bf16": of products with weights; auto is f32 */
+    const char *device;         /* "auto": the first CUDA device where there is one, else the CPU; "cpu"; "cuda": the
+                                   first; "cuda:1,cuda:0"; "cuda:all" */
+    const char *dtype;          /* "auto", "f32", "tf32", "bf16" or "f16": of products with weights; a device refuses
+                                   what it lacks; auto is f32 on the CPU, bf16 on CUDA */
     const char *kernels;        /* the CPU's: "auto" (also NULL), "avx512", "avx2" or "baseline" */
     const char *products;       /* the CPU's: "auto" (also NULL), "onednn" or "openblas" */
     int64_t threads;            /* 0: one a core this process may use */
@@ -32,17 +47,48 @@ struct engine_options {
     int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own, but an
                                    input without a longest length of its class's (own_limit) has no more */
     int64_t max_batch_requests; /* >= 1; items of a batch */
+
+    /* Told when a device fails, and when it is back or still is not; NULL: nobody is. Called on the threads that run
+     * batches and on one of the engine's own; must be short, and not call the engine. */
+    void (*report)(void *context, const struct engine_event *event);
+    void *report_context;
 };
 
-/* Chooses device and kernels. Call it before other threads exist: OpenBLAS is told which kernels to use through the
- * environment (OPENBLAS_CORETYPE, whatever it was), and keeps them for the life of the process. */
+/* A device that fails costs no batch: it runs again on the CPU, which stands behind all devices with the same weights
+ * in float32 (so these stay in the host's memory, too). The device is closed and opened again, first after a tenth of a
+ * second, then after longer pauses of up to a minute; meanwhile others have its batches, or the CPU has. A batch that a
+ * device cannot run though it works, for want of memory or of a kernel for its shape, runs again on the CPU as well,
+ * and is no fault of the device's.
+ *
+ * The strings of the options outlive the engine. Chooses devices and kernels. Call it before other threads exist:
+ * OpenBLAS is told which kernels to use through the environment (OPENBLAS_CORETYPE, whatever it was), and keeps them
+ * for the life of the process. */
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
 void engine_close(struct engine *engine);
-const char *engine_device(const struct engine *engine); /* "cpu", "cuda" */
+const char *engine_device(const struct engine *engine); /* "cpu", "cuda:0,cuda:1" */
 const char *engine_notice(const struct engine *engine); /* why "auto" is the CPU here; NULL: it is not */
-const char *engine_dtype(const struct engine *engine);  /* "f32", "bf16" */
+const char *engine_dtype(const struct engine *engine);  /* "f32", "bf16": of most models, see model_info */
 const char *engine_kernels(
-    const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3, 2 threads" */
+    const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3, 2 threads"; the first device's */
+
+/* A device's state, from any thread. */
+struct engine_device {
+    const char *name; /* "cpu", "cuda:1" */
+    const char *kernels;
+    bool works;         /* else it failed, and is tried again now and then */
+    int64_t faults;     /* batches that failed on it */
+    int64_t recoveries; /* times that it came back */
+};
+
+/* Writes at most `room` of them; returns how many: at most ENGINE_MAX_DEVICES. */
+int engine_devices(const struct engine *engine, struct engine_device *devices, int room);
+
+/* Of batches, since engine_open. */
+struct engine_counts {
+    int64_t reruns;          /* failed on a device, or were refused by it, and ran again on the CPU */
+    int64_t standby_batches; /* ran on the CPU in place of a device, reruns included */
+};
+struct engine_counts engine_counts(const struct engine *engine);
 
 /* Builds the plan of the class that the config names and uploads its weights; `weights` may be closed afterwards.
  * `progress`, when not NULL, is called now and then with a fraction in [0, 1]. */
@@ -100,15 +146,18 @@ struct model_info {
                                    "attention.<i>" is P-bar, after the softmax, of the i-th attention over k, where the
                                    class has no name for it ("attention_scores", "attn_output_weights") */
     int n_outputs;
-    int64_t vocabulary;     /* of inputs[0] when it is ids; 0: the model takes floats */
-    int64_t output_columns; /* of the class's output */
-    int64_t hidden_columns; /* of the last hidden state: what the class's own output layer reads */
-    bool has_logits;        /* the output is logits over `vocabulary` ids */
-    int64_t parameters;     /* elements of all tensors of the file */
-    size_t weights_bytes;   /* resident */
-    size_t arena_bytes;     /* resident: activations of the largest batch */
-    const char *device;     /* "cpu", "cuda" */
-    const char *notice;     /* why "auto" did not take the engine's device for this model; NULL: it did */
+    int64_t vocabulary;      /* of inputs[0] when it is ids; 0: the model takes floats */
+    int64_t output_columns;  /* of the class's output */
+    int64_t hidden_columns;  /* of the last hidden state: what the class's own output layer reads */
+    bool has_logits;         /* the output is logits over `vocabulary` ids */
+    int64_t parameters;      /* elements of all tensors of the file */
+    size_t weights_bytes;    /* resident, on all its devices together */
+    size_t arena_bytes;      /* likewise: activations of the largest batch */
+    int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
+    const char *device;      /* "cpu", "cuda:0,cuda:1" */
+    const char *dtype;       /* "f32", "bf16" … */
+    const char *kernels;     /* as engine_kernels, of its device */
+    const char *notice;      /* why "auto" did not take the engine's device for this model; NULL: it did */
     bool batch_invariant;
     const char *padding;  /* "slice" … */
     enum pooling pooling; /* of config.json, like the next two */
@@ -169,10 +218,15 @@ int model_output_shape(const struct model *model, const struct engine_item *item
 /* Rows that count towards max_batch_tokens. At least 1. */
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item);
 
-/* Runs one batch: each item passed model_check, n_items <= max_batch_requests, and their tokens sum to at most
- * max_batch_tokens unless n_items == 1. Fails (-1) when the device does; then results are undefined.
- * A result may hold values that are not finite, when weights or inputs make it so: the caller looks. */
-int model_run(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error);
+/* Runs one batch on a lane, 0 <= lane < n_lanes: each item passed model_check, n_items <= max_batch_requests, and their
+ * tokens sum to at most max_batch_tokens unless n_items == 1. Fails (-1) when the device does, and the CPU behind it;
+ * then results are undefined. A result may hold values that are not finite, when weights or inputs make it so: the
+ * caller looks. */
+int model_run(struct model *model, int lane, const struct engine_item *items, int64_t n_items, struct error *error);
+
+/* The lanes that are to take batches now, bit i being lane i: those whose devices work or, where none does, the first
+ * one, for the CPU. The others run a batch on the CPU, too, if they are given one. Any thread; waits for nothing. */
+uint64_t model_ready_lanes(const struct model *model);
 
 /* --explain: every operation with its shapes, FLOPs and bytes for a batch of `tokens` rows in one item. Its last lines
  * are "weights_bytes N" and "arena_bytes N", which stay resident; before them "request_bytes N": the input and output

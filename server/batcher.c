@@ -1,10 +1,15 @@
-/* Two threads. The batch thread forms a batch, runs it, looks at the results and ends the jobs that are complete. The
- * deadline thread ends what expires or is cancelled while it waits, so that nobody's answer waits for a long batch.
+/* A thread for each lane, and one more. A lane's thread forms a batch, runs it, looks at the results and ends the jobs
+ * that are complete. The deadline thread ends what expires or is cancelled while it waits, so that nobody's answer
+ * waits for a long batch.
  *
  * One lock guards the queues, the counters and the batcher's fields of every job that was submitted and has not ended.
- * It is never held while the engine, `wanted`, `done` or the log are called. A job with items in the batch (running >
- * 0) belongs to the batch thread: others may set its status and take its waiting items out of the queue, but not end
- * it. The batch itself (`struct batch`) is the batch thread's own.
+ * It is never held while a batch runs, nor while `wanted`, `done` or the log are called. A job with items in batches
+ * (running > 0) belongs to the threads that run these: others may set its status and take its waiting items out of the
+ * queue, but not end it; the last of its batches to end does. A batch itself (`struct batch`) is its lane's own.
+ *
+ * A lane sleeps when nothing waits that it can run; which that is changes when its device fails or comes back. Who adds
+ * to a queue, or leaves something in one, be it to go to sleep, wakes a lane that sleeps and can run it; where none
+ * does, all those lanes look at the queues again when their batches end.
  *
  * A job's status is JOB_OK until something ends it early; what comes first stays. */
 #define _GNU_SOURCE /* pthread_setname_np */
@@ -30,7 +35,8 @@
 struct queue {
     struct job *first, *last;
     int64_t waiting_requests, waiting_tokens;
-    double ns_per_token; /* moving average over the model's batches; 0: none ran yet */
+    uint64_t ready_lanes; /* of the model, as they were last looked at */
+    double ns_per_token;  /* moving average over the model's batches; 0: none ran yet */
 };
 
 /* Jobs whose end is decided and whose `done` is to be called; linked by `next`. */
@@ -56,19 +62,30 @@ struct batch {
     int64_t n_items, n_parts, tokens;
 };
 
+/* One of the engine's. */
+struct lane {
+    struct batcher *batcher;
+    int number;
+    pthread_t thread;
+    struct batch batch;
+
+    pthread_cond_t work; /* woken, or closing */
+    bool asleep;         /* guarded by the batcher's lock, like the next */
+    int64_t turn;        /* the model whose queue is looked at first */
+};
+
 struct batcher {
     struct batcher_options options;
     struct model **models;
     int64_t n_models;
     struct metrics *metrics;
-    pthread_t batch_thread, deadline_thread;
-    struct batch batch;
+    struct lane *lanes; /* (n_lanes) */
+    int n_lanes, n_started;
+    pthread_t deadline_thread;
 
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t work;  /* for the batch thread: a queue has a job, or closing */
     pthread_cond_t alarm; /* for the deadline thread: alarm_ns, ended or stopping changed. CLOCK_MONOTONIC */
     struct queue *queues; /* (n_models) */
-    int64_t turn;         /* the model whose queue is looked at first */
     struct job_list ended;
     int64_t alarm_ns; /* no waiting job expires earlier */
     bool draining, closing, stopping;
@@ -101,6 +118,16 @@ static void list_append(struct job_list *list, struct job *job)
 static bool job_waits(const struct job *job)
 {
     return job->next_item < job->n_items;
+}
+
+/* Behind all who wait, if items of it do. */
+static void job_go_behind(struct batcher *batcher, struct job *job)
+{
+    struct queue *queue = &batcher->queues[job->model_index];
+    if (!job_waits(job))
+        return;
+    queue_remove(queue, job);
+    queue_append(queue, job);
 }
 
 static void job_end(struct job *job, struct job_list *ended)
@@ -155,12 +182,62 @@ static void call_done(struct job_list *ended)
     ended->first = ended->last = NULL;
 }
 
+/* ---- Lanes. The lock is held. ---- */
+
+/* A lane looks once, forms its batch by what it saw, and wakes others by the same: so there is one who can run what it
+ * leaves, whatever becomes of the devices meanwhile. */
+static void look_at_devices(struct batcher *batcher)
+{
+    for (int64_t i = 0; i < batcher->n_models; i++)
+        batcher->queues[i].ready_lanes = model_ready_lanes(batcher->models[i]);
+}
+
+/* Whether the lane is the model's and has a device that works; without, it runs what is left at the end: by then the
+ * others may have ended. */
+static bool lane_runs(const struct lane *lane, int64_t model_index)
+{
+    const struct batcher *batcher = lane->batcher;
+    const struct model_info *info = model_info(batcher->models[model_index]);
+    int number = lane->number - info->first_lane;
+    return number >= 0 && number < info->n_lanes &&
+           (batcher->closing || batcher->queues[model_index].ready_lanes >> number & 1);
+}
+
+/* The first that sleeps and can run it. */
+static void wake_lane(struct batcher *batcher, int64_t model_index)
+{
+    for (int i = 0; i < batcher->n_lanes; i++) {
+        struct lane *lane = &batcher->lanes[i];
+        if (!lane->asleep || !lane_runs(lane, model_index))
+            continue;
+        lane->asleep = false;
+        pthread_cond_signal(&lane->work);
+        return;
+    }
+}
+
+/* For what a lane leaves to others. */
+static void wake_lanes(struct batcher *batcher)
+{
+    for (int64_t i = 0; batcher->n_lanes > 1 && i < batcher->n_models; i++)
+        if (batcher->queues[i].first)
+            wake_lane(batcher, i);
+}
+
+static void lane_sleep(struct lane *lane)
+{
+    lane->asleep = true;
+    while (lane->asleep)
+        pthread_cond_wait(&lane->work, &lane->batcher->lock);
+}
+
 /* ---- Forming a batch ---- */
 
 /* Starts as many of the job's items as fit. The first item of a batch always does. */
-static void batch_take(struct batcher *batcher, struct job *job)
+static void batch_take(struct lane *lane, struct job *job)
 {
-    struct batch *batch = &batcher->batch;
+    struct batcher *batcher = lane->batcher;
+    struct batch *batch = &lane->batch;
     struct queue *queue = &batcher->queues[job->model_index];
     struct part part = {.job = job, .first_item = batch->n_items, .job_item = job->next_item};
     while (job_waits(job) && batch->n_items < batcher->options.max_batch_requests) {
@@ -180,14 +257,16 @@ static void batch_take(struct batcher *batcher, struct job *job)
     queue->waiting_requests -= part.n_items;
     queue->waiting_tokens -= part.tokens;
     job->waiting_tokens -= part.tokens;
-    job->running = part.n_items;
+    job->running += part.n_items;
     batch->parts[batch->n_parts++] = part;
 }
 
-/* Fills the batch from one model's queue. Jobs that expired meanwhile leave it. */
-static void batch_fill(struct batcher *batcher, int64_t model_index, struct job_list *ended)
+/* Fills the batch from one model's queue. Jobs that expired meanwhile leave it. The one at the front has had its turn.
+ */
+static void batch_fill(struct lane *lane, int64_t model_index, struct job_list *ended)
 {
-    struct batch *batch = &batcher->batch;
+    struct batcher *batcher = lane->batcher;
+    struct batch *batch = &lane->batch;
     const struct batcher_options *options = &batcher->options;
     int64_t now = clock_ns();
     int passed = 0;
@@ -201,30 +280,33 @@ static void batch_fill(struct batcher *batcher, int64_t model_index, struct job_
             job_expire(batcher, job, ended);
             continue;
         }
-        batch_take(batcher, job);
+        batch_take(lane, job);
         passed += job_waits(job);
     }
+    if (batch->n_parts > 0)
+        job_go_behind(batcher, batch->parts[0].job);
 }
 
-/* The lock is held. False: nothing waits. */
-static bool batch_form(struct batcher *batcher, struct job_list *ended)
+/* The lock is held. False: nothing waits that the lane can run. */
+static bool batch_form(struct lane *lane, struct job_list *ended)
 {
-    batcher->batch.n_items = batcher->batch.n_parts = batcher->batch.tokens = 0;
+    struct batcher *batcher = lane->batcher;
+    lane->batch.n_items = lane->batch.n_parts = lane->batch.tokens = 0;
     for (int64_t i = 0; i < batcher->n_models; i++) {
-        int64_t model_index = (batcher->turn + i) % batcher->n_models;
-        if (!batcher->queues[model_index].first)
+        int64_t model_index = (lane->turn + i) % batcher->n_models;
+        if (!batcher->queues[model_index].first || !lane_runs(lane, model_index))
             continue;
-        batcher->turn = (model_index + 1) % batcher->n_models;
-        batch_fill(batcher, model_index, ended);
+        lane->turn = (model_index + 1) % batcher->n_models;
+        batch_fill(lane, model_index, ended);
         return true;
     }
     return false;
 }
 
 /* The lock is held. Takes a part out of the batch before it runs. */
-static void batch_drop(struct batcher *batcher, int64_t index, struct job_list *ended)
+static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
 {
-    struct batch *batch = &batcher->batch;
+    struct batch *batch = &lane->batch;
     struct part part = batch->parts[index];
     struct engine_item *items = &batch->items[part.first_item];
     memmove(items, items + part.n_items, sizeof *items * (size_t)(batch->n_items - part.first_item - part.n_items));
@@ -234,21 +316,23 @@ static void batch_drop(struct batcher *batcher, int64_t index, struct job_list *
     batch->tokens -= part.tokens;
     for (int64_t i = index; i < batch->n_parts; i++)
         batch->parts[i].first_item -= part.n_items;
-    part.job->running = 0;
-    job_cancel(batcher, part.job);
-    job_end(part.job, ended);
+    part.job->running -= part.n_items;
+    job_cancel(lane->batcher, part.job);
+    if (part.job->running == 0)
+        job_end(part.job, ended);
 }
 
 /* Drops the jobs that nobody waits for. */
-static void batch_ask_wanted(struct batcher *batcher)
+static void batch_ask_wanted(struct lane *lane)
 {
+    struct batcher *batcher = lane->batcher;
     struct job_list ended = {NULL, NULL};
-    for (int64_t i = batcher->batch.n_parts - 1; i >= 0; i--) {
-        struct job *job = batcher->batch.parts[i].job;
+    for (int64_t i = lane->batch.n_parts - 1; i >= 0; i--) {
+        struct job *job = lane->batch.parts[i].job;
         if (!job->wanted || job->wanted(job))
             continue;
         pthread_mutex_lock(&batcher->lock);
-        batch_drop(batcher, i, &ended);
+        batch_drop(lane, i, &ended);
         pthread_mutex_unlock(&batcher->lock);
     }
     call_done(&ended);
@@ -348,10 +432,10 @@ static void part_fail(struct part *part, const struct error *failure)
 
 /* The lock is held. `failure` is NULL when the batch ran. The first part's job was at the front of its queue: that was
  * its turn, and what is left of it goes to the back. Others keep their place. */
-static void batch_end(struct batcher *batcher, int64_t inference_ns, const struct error *failure,
-                      struct job_list *ended)
+static void batch_end(struct lane *lane, int64_t inference_ns, const struct error *failure, struct job_list *ended)
 {
-    struct batch *batch = &batcher->batch;
+    struct batcher *batcher = lane->batcher;
+    struct batch *batch = &lane->batch;
     struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
     double ns_per_token = (double)inference_ns / (double)batch->tokens;
     if (!failure)
@@ -359,34 +443,33 @@ static void batch_end(struct batcher *batcher, int64_t inference_ns, const struc
     int64_t now = clock_ns();
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct job *job = batch->parts[i].job;
-        struct queue *queue = &batcher->queues[job->model_index];
         job->inference_ns += inference_ns;
         part_fail(&batch->parts[i], failure);
         if (job->status == JOB_OK && job->deadline_ns && now >= job->deadline_ns)
             job_expire(batcher, job, ended);
-        job->running = 0;
+        job->running -= batch->parts[i].n_items;
         if (job->status != JOB_OK)
             job_stop_waiting(batcher, job);
-        if (!job_waits(job)) {
+        if (i == 0)
+            job_go_behind(batcher, job);
+        if (!job_waits(job) && job->running == 0)
             job_end(job, ended);
-        } else if (i == 0) {
-            queue_remove(queue, job);
-            queue_append(queue, job);
-        }
     }
 }
 
 /* The lock is not held. */
-static void batch_run(struct batcher *batcher)
+static void batch_run(struct lane *lane)
 {
-    struct batch *batch = &batcher->batch;
+    struct batcher *batcher = lane->batcher;
+    struct batch *batch = &lane->batch;
     struct job_list ended = {NULL, NULL};
     struct error error = {""};
     int64_t start = clock_ns();
     for (int64_t i = 0; i < batch->n_parts; i++)
         if (batch->parts[i].job_item == 0)
             batch->parts[i].job->started_ns = start;
-    bool failed = model_run(batch->model, batch->items, batch->n_items, &error) != 0;
+    int model_lane = lane->number - model_info(batch->model)->first_lane;
+    bool failed = model_run(batch->model, model_lane, batch->items, batch->n_items, &error) != 0;
     int64_t inference_ns = clock_ns() - start;
     if (failed) {
         log_write(LOG_LEVEL_ERROR, "a batch failed", "architecture", model_info(batch->model)->architecture, "reason",
@@ -397,28 +480,32 @@ static void batch_run(struct batcher *batcher)
             metrics_batch(batcher->metrics, batch->n_items, batch->tokens, inference_ns);
     }
     pthread_mutex_lock(&batcher->lock);
-    batch_end(batcher, inference_ns, failed ? &error : NULL, &ended);
+    batch_end(lane, inference_ns, failed ? &error : NULL, &ended);
     pthread_mutex_unlock(&batcher->lock);
     call_done(&ended);
 }
 
-static void *batch_thread(void *argument)
+static void *lane_thread(void *argument)
 {
-    struct batcher *batcher = argument;
+    struct lane *lane = argument;
+    struct batcher *batcher = lane->batcher;
     struct job_list ended = {NULL, NULL};
     pthread_mutex_lock(&batcher->lock);
     for (;;) {
-        if (!batch_form(batcher, &ended)) {
+        look_at_devices(batcher);
+        if (!batch_form(lane, &ended)) {
             if (batcher->closing)
                 break;
-            pthread_cond_wait(&batcher->work, &batcher->lock);
+            wake_lanes(batcher);
+            lane_sleep(lane);
             continue;
         }
+        wake_lanes(batcher);
         pthread_mutex_unlock(&batcher->lock);
         call_done(&ended);
-        batch_ask_wanted(batcher);
-        if (batcher->batch.n_items > 0)
-            batch_run(batcher);
+        batch_ask_wanted(lane);
+        if (lane->batch.n_items > 0)
+            batch_run(lane);
         pthread_mutex_lock(&batcher->lock);
     }
     pthread_mutex_unlock(&batcher->lock);
@@ -476,9 +563,32 @@ static void batcher_free(struct batcher *batcher)
 {
     free(batcher->models);
     free(batcher->queues);
-    free(batcher->batch.items);
-    free(batcher->batch.parts);
+    for (int i = 0; batcher->lanes && i < batcher->n_lanes; i++) {
+        free(batcher->lanes[i].batch.items);
+        free(batcher->lanes[i].batch.parts);
+    }
+    free(batcher->lanes);
     free(batcher);
+}
+
+static bool lanes_new(struct batcher *batcher)
+{
+    size_t n_items = (size_t)batcher->options.max_batch_requests;
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        const struct model_info *info = model_info(batcher->models[i]);
+        int behind = info->first_lane + info->n_lanes;
+        batcher->n_lanes = behind > batcher->n_lanes ? behind : batcher->n_lanes;
+    }
+    batcher->lanes = calloc((size_t)batcher->n_lanes, sizeof *batcher->lanes);
+    for (int i = 0; batcher->lanes && i < batcher->n_lanes; i++) {
+        struct lane *lane = &batcher->lanes[i];
+        *lane = (struct lane){.batcher = batcher, .number = i};
+        lane->batch.items = calloc(n_items, sizeof *lane->batch.items);
+        lane->batch.parts = calloc(n_items, sizeof *lane->batch.parts);
+        if (!lane->batch.items || !lane->batch.parts)
+            return false;
+    }
+    return batcher->lanes != NULL;
 }
 
 static struct batcher *batcher_new(struct model **models, int64_t n_models, const struct batcher_options *options)
@@ -486,24 +596,26 @@ static struct batcher *batcher_new(struct model **models, int64_t n_models, cons
     struct batcher *batcher = calloc(1, sizeof *batcher);
     if (!batcher)
         return NULL;
-    size_t n_items = (size_t)options->max_batch_requests;
     batcher->models = calloc((size_t)n_models, sizeof *batcher->models);
     batcher->queues = calloc((size_t)n_models, sizeof *batcher->queues);
-    batcher->batch.items = calloc(n_items, sizeof *batcher->batch.items);
-    batcher->batch.parts = calloc(n_items, sizeof *batcher->batch.parts);
-    if (!batcher->models || !batcher->queues || !batcher->batch.items || !batcher->batch.parts) {
+    batcher->options = *options;
+    if (!batcher->models || !batcher->queues) {
         batcher_free(batcher);
         return NULL;
     }
     memcpy(batcher->models, models, (size_t)n_models * sizeof *models);
     batcher->n_models = n_models;
-    batcher->options = *options;
+    if (!lanes_new(batcher)) {
+        batcher_free(batcher);
+        return NULL;
+    }
     batcher->alarm_ns = INT64_MAX;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&batcher->lock, NULL);
-    pthread_cond_init(&batcher->work, NULL);
+    for (int i = 0; i < batcher->n_lanes; i++)
+        pthread_cond_init(&batcher->lanes[i].work, NULL);
     pthread_cond_init(&batcher->alarm, &monotonic);
     pthread_condattr_destroy(&monotonic);
     return batcher;
@@ -511,7 +623,8 @@ static struct batcher *batcher_new(struct model **models, int64_t n_models, cons
 
 static void batcher_destroy(struct batcher *batcher)
 {
-    pthread_cond_destroy(&batcher->work);
+    for (int i = 0; i < batcher->n_lanes; i++)
+        pthread_cond_destroy(&batcher->lanes[i].work);
     pthread_cond_destroy(&batcher->alarm);
     pthread_mutex_destroy(&batcher->lock);
     batcher_free(batcher);
@@ -526,6 +639,32 @@ static void deadline_thread_stop(struct batcher *batcher)
     pthread_join(batcher->deadline_thread, NULL);
 }
 
+static int lanes_start(struct batcher *batcher)
+{
+    for (; batcher->n_started < batcher->n_lanes; batcher->n_started++) {
+        struct lane *lane = &batcher->lanes[batcher->n_started];
+        int status = pthread_create(&lane->thread, NULL, lane_thread, lane);
+        if (status != 0)
+            return status;
+        pthread_setname_np(lane->thread, "batches");
+    }
+    return 0;
+}
+
+/* They end when nothing waits. */
+static void lanes_stop(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->draining = batcher->closing = true;
+    for (int i = 0; i < batcher->n_started; i++) {
+        batcher->lanes[i].asleep = false;
+        pthread_cond_signal(&batcher->lanes[i].work);
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    for (int i = 0; i < batcher->n_started; i++)
+        pthread_join(batcher->lanes[i].thread, NULL);
+}
+
 int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
                  struct metrics *metrics, struct batcher **result, struct error *error)
 {
@@ -537,15 +676,15 @@ int batcher_open(struct model **models, int64_t n_models, const struct batcher_o
     int status = pthread_create(&batcher->deadline_thread, NULL, deadline_thread, batcher);
     if (status != 0)
         goto fail_deadline_thread;
-    status = pthread_create(&batcher->batch_thread, NULL, batch_thread, batcher);
-    if (status != 0)
-        goto fail_batch_thread;
     pthread_setname_np(batcher->deadline_thread, "deadlines");
-    pthread_setname_np(batcher->batch_thread, "batches");
+    status = lanes_start(batcher);
+    if (status != 0)
+        goto fail_lanes;
     *result = batcher;
     return 0;
 
-fail_batch_thread:
+fail_lanes:
+    lanes_stop(batcher);
     deadline_thread_stop(batcher);
 fail_deadline_thread:
     batcher_destroy(batcher);
@@ -563,11 +702,7 @@ void batcher_close(struct batcher *batcher)
 {
     if (!batcher)
         return;
-    pthread_mutex_lock(&batcher->lock);
-    batcher->draining = batcher->closing = true;
-    pthread_cond_signal(&batcher->work);
-    pthread_mutex_unlock(&batcher->lock);
-    pthread_join(batcher->batch_thread, NULL);
+    lanes_stop(batcher);
     deadline_thread_stop(batcher);
     batcher_destroy(batcher);
 }
@@ -608,7 +743,8 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
         queue_append(queue, job);
         queue->waiting_requests += job->n_items;
         queue->waiting_tokens += job->tokens;
-        pthread_cond_signal(&batcher->work);
+        queue->ready_lanes = model_ready_lanes(batcher->models[model_index]);
+        wake_lane(batcher, model_index);
         if (job->deadline_ns && job->deadline_ns < batcher->alarm_ns) {
             batcher->alarm_ns = job->deadline_ns;
             pthread_cond_signal(&batcher->alarm);
@@ -649,7 +785,8 @@ int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
     int64_t sharing = 0; /* the models that take turns now */
     for (int64_t i = 0; i < batcher->n_models; i++)
         sharing += batcher->queues[i].first != NULL;
-    double seconds = ceil(queue->ns_per_token * (double)(queue->waiting_tokens * sharing) / (double)SECOND_NS);
+    double ns = queue->ns_per_token * (double)(queue->waiting_tokens * sharing);
+    double seconds = ceil(ns / model_info(batcher->models[model_index])->n_lanes / (double)SECOND_NS);
     pthread_mutex_unlock(&batcher->lock);
     return seconds < 1 ? 1 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int64_t)seconds;
 }

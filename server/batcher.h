@@ -1,16 +1,19 @@
-/* batcher: jobs wait in their model's queue; one thread owns the engine and runs them in batches.
+/* batcher: jobs wait in their model's queue; a thread for each lane of the engine runs them in batches.
  *
  * A job is what one request asks of one model: one or many items. Items of a job may run in different batches (a large
  * request is split under the token budget); each writes its results in place, so order needs no putting together.
- * An idle engine starts at once; what arrives while a batch runs forms the next one. Several models take turns.
+ * An idle lane starts at once; what arrives while all lanes run a batch forms the next one. Several models take turns
+ * on the lanes that they share.
  *
  * Fairness: jobs are served in the order of their arrival, each with as many items as the batch still has room for. The
- * job at the front may take a whole batch; if items of it are left, it goes behind all who wait when that batch ends.
- * So a small job waits for the batch that runs, and for one or two batches of each larger job ahead of it.
+ * job at the front may take a whole batch; if items of it are left, it goes behind all who wait, when the batch is
+ * formed and again when it ends. So a small job waits for the batches that run, and for one or two batches of each
+ * larger job ahead of it.
  *
  * Threads: batcher_submit, batcher_cancel and the counters from any thread. `wanted` and `done` are called without the
- * batcher's lock held: `wanted` on the thread that runs batches, `done` exactly once for each submitted job, on that
- * thread or on the one that watches deadlines. Both must be short; `done` hands the job to others. */
+ * batcher's lock held: `wanted` on a thread that runs batches, of a job that is split on several at once; `done`
+ * exactly once for each submitted job, on one of these or on the one that watches deadlines. Both must be short; `done`
+ * hands the job to others. */
 #ifndef SERVER_BATCHER_H
 #define SERVER_BATCHER_H
 
@@ -50,7 +53,7 @@ struct job {
     int64_t model_index;
     int64_t next_item;      /* items before it were started */
     int64_t waiting_tokens; /* of the items that were not */
-    int64_t running;        /* items in the batch that is formed or runs now */
+    int64_t running;        /* items in the batches that are formed or run now */
 };
 
 /* A job that is beyond its queue's bound all by itself is admitted when nothing waits in it. */

@@ -253,8 +253,7 @@ static const char *number(char buffer[24], int64_t value)
     return buffer;
 }
 
-static void log_loaded(const struct engine *engine, const struct source *source, const struct model *model,
-                       int64_t elapsed_ns)
+static void log_loaded(const struct source *source, const struct model *model, int64_t elapsed_ns)
 {
     const struct model_info *info = model_info(model);
     char parameters[24], weights_bytes[24], arena_bytes[24], milliseconds[24];
@@ -263,8 +262,8 @@ static void log_loaded(const struct engine *engine, const struct source *source,
     log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture, "parameters",
               number(parameters, info->parameters), "weights_bytes",
               number(weights_bytes, (int64_t)info->weights_bytes), "arena_bytes",
-              number(arena_bytes, (int64_t)info->arena_bytes), "device", info->device, "dtype", engine_dtype(engine),
-              "kernels", engine_kernels(engine), "milliseconds", number(milliseconds, elapsed_ns / 1000000), NULL);
+              number(arena_bytes, (int64_t)info->arena_bytes), "device", info->device, "dtype", info->dtype, "kernels",
+              info->kernels, "milliseconds", number(milliseconds, elapsed_ns / 1000000), NULL);
 }
 
 static int source_load(const struct source *source, struct engine *engine, struct model **model, struct error *error)
@@ -276,7 +275,7 @@ static int source_load(const struct source *source, struct engine *engine, struc
     progress_clear(&progress);
     if (status != 0)
         return error_prefix(error, "model %s", source->name);
-    log_loaded(engine, source, *model, clock_ns() - progress.start_ns);
+    log_loaded(source, *model, clock_ns() - progress.start_ns);
     return 0;
 }
 
@@ -359,6 +358,21 @@ static void raise_descriptor_limit(void)
         log_write(LOG_LEVEL_WARNING, "the limit of open files stays low", "reason", strerror(errno), NULL);
 }
 
+/* Called by the engine, on threads of its own and the batcher's. */
+static void report_device(void *context, const struct engine_event *event)
+{
+    (void)context;
+    char pause[24];
+    if (event->failure && event->pause_ms == 0)
+        log_write(LOG_LEVEL_WARNING, "a device cannot run a batch of a model: the CPU runs it, and others like it",
+                  "device", event->device, "reason", event->failure, NULL);
+    else if (event->failure)
+        log_write(LOG_LEVEL_ERROR, "a device failed: the CPU runs its batches, or another device", "device",
+                  event->device, "reason", event->failure, "retry_ms", number(pause, event->pause_ms), NULL);
+    else
+        log_write(LOG_LEVEL_WARNING, "a device works again", "device", event->device, NULL);
+}
+
 static int open_engine(const struct settings *settings, struct engine **engine, struct error *error)
 {
     struct engine_options options = {
@@ -369,6 +383,7 @@ static int open_engine(const struct settings *settings, struct engine **engine, 
         .threads = settings->threads,
         .max_batch_tokens = settings->max_batch_tokens,
         .max_batch_requests = settings->max_batch_requests,
+        .report = report_device,
     };
     if (engine_open(&options, engine, error) != 0)
         return -1;

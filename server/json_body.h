@@ -4,6 +4,8 @@
 
 #include "server/failure.h"
 
+#include <jansson.h>
+
 /* Once per process, before json_body_parse. jansson takes a token that it has no memory for as a wrong one, or cuts it,
  * so its allocations go through functions that notice. */
 void json_body_init(void);

@@ -248,6 +248,55 @@ static void write_gauges(FILE *out, const struct metrics_now *now)
     fprintf(out, "linformerd_build_info{version=\"%s\"} 1\n", LINFORMERD_VERSION);
 }
 
+/* Of each device: whether it works, or what has happened to it. */
+static void write_device_values(FILE *out, const struct metrics_now *now, const char *name, const char *type,
+                                int64_t (*value_of)(const struct engine_device *device), const char *help)
+{
+    write_head(out, name, type, help);
+    for (int i = 0; i < now->n_devices; i++) {
+        fprintf(out, "%s{device=\"", name);
+        write_label(out, now->devices[i].name);
+        fprintf(out, "\"} %lld\n", (long long)value_of(&now->devices[i]));
+    }
+}
+
+static int64_t device_up(const struct engine_device *device)
+{
+    return device->works;
+}
+
+static int64_t device_faults(const struct engine_device *device)
+{
+    return device->faults;
+}
+
+static int64_t device_recoveries(const struct engine_device *device)
+{
+    return device->recoveries;
+}
+
+static void write_counter(FILE *out, const char *name, const char *help, int64_t value)
+{
+    write_head(out, name, "counter", help);
+    fprintf(out, "%s %lld\n", name, (long long)value);
+}
+
+static void write_devices(FILE *out, const struct metrics_now *now)
+{
+    write_device_values(out, now, "linformerd_device_up", "gauge", device_up,
+                        "1: the device works; 0: it failed and is not back yet.");
+    write_device_values(out, now, "linformerd_device_faults_total", "counter", device_faults,
+                        "Batches that failed on the device.");
+    write_device_values(out, now, "linformerd_device_recoveries_total", "counter", device_recoveries,
+                        "Times that the device worked again after it had failed.");
+    write_counter(out, "linformerd_rerun_batches_total",
+                  "Batches that failed on a device, or that it could not run, and that ran again on the CPU.",
+                  now->batches.reruns);
+    write_counter(out, "linformerd_standby_batches_total",
+                  "Batches that ran on the CPU in place of a device, those that ran again included.",
+                  now->batches.standby_batches);
+}
+
 static void write_series(FILE *out, const char *name, const struct histogram *histogram, const struct scale *scale,
                          const char *help)
 {
@@ -270,6 +319,7 @@ char *metrics_text(const struct metrics *metrics, const struct metrics_now *now,
     write_series(out, "linformerd_batch_items", &metrics->batch_items, &item_scale, "Sequences in a batch.");
     write_series(out, "linformerd_batch_tokens", &metrics->batch_tokens, &token_scale, "Tokens in a batch.");
     write_series(out, "linformerd_batch_duration_seconds", &metrics->batch_time, &time_scale, "Time to run a batch.");
+    write_devices(out, now);
     write_gauges(out, now);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;

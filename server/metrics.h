@@ -3,6 +3,8 @@
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
 
+#include "engine/engine.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +26,9 @@ struct metrics_now {
     int64_t connections;
     int64_t resident_bytes;
     double uptime_s;
+    struct engine_device devices[ENGINE_MAX_DEVICES];
+    int n_devices;
+    struct engine_counts batches;
 };
 
 /* The exposition text; the caller frees it. NULL: out of memory. */

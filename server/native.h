@@ -7,6 +7,8 @@
 #include "server/numbers.h"
 #include "server/routes.h"
 
+#include <jansson.h>
+
 extern const struct dialect native_dialect;
 
 enum outcome native_embed_read(struct request *request);

@@ -13,10 +13,26 @@ enum outcome native_live(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
+/* Whether a device has failed and is not back yet: its batches run on the CPU, or on the others. */
+static bool degraded(const struct engine *engine)
+{
+    struct engine_device devices[ENGINE_MAX_DEVICES];
+    int count = engine_devices(engine, devices, ENGINE_MAX_DEVICES);
+    bool works = true;
+
+    for (int i = 0; i < count; i++)
+        works = works && devices[i].works;
+    return !works;
+}
+
 enum outcome native_ready(struct request *request)
 {
-    if (atomic_load(&request->service->ready))
-        return native_live(request);
+    if (atomic_load(&request->service->ready)) {
+        if (!degraded(request->service->options.engine))
+            return native_live(request);
+        writer_text(&request->answer, "{\"status\":\"degraded\"}");
+        return OUTCOME_ANSWERED;
+    }
     failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is not ready: it starts, or it is about to stop");
     return OUTCOME_FAILED;
 }
@@ -82,8 +98,26 @@ static void write_model(struct writer *writer, const struct served_model *served
     key_string(writer, "pooling", pooling_name(info->pooling));
     key_bool(writer, "normalize", info->normalize);
     key_string(writer, "tokenizer", info->tokenizer == TOKENIZER_BYTE ? "byte" : NULL);
+    key_string(writer, "device", info->device);
+    key_string(writer, "dtype", info->dtype);
     key_bool(writer, "batch_invariant", info->batch_invariant);
     writer_text(writer, "}");
+}
+
+static void write_devices(struct writer *writer, const struct engine *engine)
+{
+    struct engine_device devices[ENGINE_MAX_DEVICES];
+    int count = engine_devices(engine, devices, ENGINE_MAX_DEVICES);
+
+    writer_text(writer, ",\"devices\":[");
+    for (int i = 0; i < count; i++) {
+        writer_text(writer, i > 0 ? ",{\"name\":" : "{\"name\":");
+        writer_string0(writer, devices[i].name);
+        key_string(writer, "kernels", devices[i].kernels);
+        key_string(writer, "state", devices[i].works ? "ok" : "failed");
+        writer_text(writer, "}");
+    }
+    writer_text(writer, "]");
 }
 
 /* A precision as text-embeddings-inference names it. */
@@ -110,7 +144,7 @@ static void write_settings(struct writer *writer, const struct request *request)
     writer_text(writer, "{\"model_id\":");
     writer_string0(writer, options->models[0].name);
     key_string(writer, "model_sha", NULL);
-    key_string(writer, "model_dtype", long_dtype(engine_dtype(options->engine)));
+    key_string(writer, "model_dtype", long_dtype(info->dtype));
     writer_text(writer, ",\"model_type\":{\"embedding\":{\"pooling\":");
     writer_string0(writer, pooling_name(info->pooling));
     writer_text(writer, "}}");
@@ -138,6 +172,7 @@ enum outcome native_info(struct request *request)
     key_string(writer, "device", engine_device(options->engine));
     key_string(writer, "dtype", engine_dtype(options->engine));
     key_string(writer, "kernels", engine_kernels(options->engine));
+    write_devices(writer, options->engine);
     key_bool(writer, "batch_invariant", invariant);
     writer_text(writer, ",\"models\":[");
     for (int64_t i = 0; i < options->n_models; i++) {
@@ -166,7 +201,10 @@ static int64_t resident_bytes(void)
 enum outcome native_metrics(struct request *request)
 {
     struct service *service = request->service;
+    const struct engine *engine = service->options.engine;
     struct metrics_now now = {
+        .n_devices = engine_devices(engine, now.devices, ENGINE_MAX_DEVICES),
+        .batches = engine_counts(engine),
         .connections = atomic_load(&service->connections),
         .resident_bytes = resident_bytes(),
         .uptime_s = (double)(clock_ns() - service->opened_ns) / 1e9,

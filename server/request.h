@@ -13,6 +13,8 @@
 #include "server/json_body.h"
 #include "server/writer.h"
 
+#include <jansson.h>
+
 /* What all requests share. */
 struct service {
     struct http_options options;

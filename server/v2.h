@@ -8,6 +8,8 @@
 #include "server/numbers.h"
 #include "server/routes.h"
 
+#include <jansson.h>
+
 extern const struct dialect v2_dialect;
 
 #define V2_VERSION "1" /* of each model; there is no other */

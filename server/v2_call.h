@@ -4,6 +4,8 @@
 
 #include "server/v2.h"
 
+#include <jansson.h>
+
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 struct v2_output {

@@ -1,5 +1,6 @@
 #include "tests/fake_engine.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #define MAX_RECORDED 100000
+#define MAX_LANES 8
 
 struct engine {
     struct engine_options options;
@@ -20,6 +22,7 @@ struct model {
 
 struct record {
     const struct model *model;
+    int lane;
     int64_t n_items;
     int32_t *ids;
 };
@@ -29,8 +32,10 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct {
     int64_t max_batch_tokens, max_batch_requests, violations;
     bool gate_closed;
-    int64_t passes;  /* batches that a closed gate still lets through */
-    int64_t running; /* batches in model_run */
+    int64_t passes;                 /* batches that a closed gate still lets through */
+    const struct model *gate_model; /* the one that it is for; NULL: all of them */
+    bool running[MAX_LANES];        /* a batch is in model_run */
+    bool failed[MAX_LANES];
     int64_t n_records;
     struct record records[MAX_RECORDED];
 } state;
@@ -62,10 +67,12 @@ int64_t fake_violations(void)
     return violations;
 }
 
-static void gate_set(bool closed, int64_t passes)
+static void gate_set(bool closed, int64_t passes, const struct model *model)
 {
     pthread_mutex_lock(&lock);
     state.gate_closed = closed;
+    if (passes == 0)
+        state.gate_model = model;
     state.passes = passes ? state.passes + passes : 0;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
@@ -73,17 +80,28 @@ static void gate_set(bool closed, int64_t passes)
 
 void fake_gate_close(void)
 {
-    gate_set(true, 0);
+    gate_set(true, 0, NULL);
 }
 
 void fake_gate_open(void)
 {
-    gate_set(false, 0);
+    gate_set(false, 0, NULL);
 }
 
 void fake_gate_pass(void)
 {
-    gate_set(true, 1);
+    gate_set(true, 1, NULL);
+}
+
+void fake_gate_close_for(const struct model *model)
+{
+    gate_set(true, 0, model);
+}
+
+void fake_lanes(struct model *model, int first_lane, int n_lanes)
+{
+    model->info.first_lane = first_lane;
+    model->info.n_lanes = n_lanes;
 }
 
 void fake_wait_for_batches(int64_t count)
@@ -113,6 +131,21 @@ int64_t fake_batch(int64_t index, const struct model **model, int32_t *ids, int6
         ids[i] = record->ids[i];
     pthread_mutex_unlock(&lock);
     return n_items;
+}
+
+int fake_batch_lane(int64_t index)
+{
+    pthread_mutex_lock(&lock);
+    int lane = state.records[index].lane;
+    pthread_mutex_unlock(&lock);
+    return lane;
+}
+
+void fake_lane_works(int lane, bool works)
+{
+    pthread_mutex_lock(&lock);
+    state.failed[lane] = !works;
+    pthread_mutex_unlock(&lock);
 }
 
 float fake_hidden(int32_t id, int64_t row, int64_t column)
@@ -168,6 +201,20 @@ const char *engine_kernels(const struct engine *engine)
     return "fake";
 }
 
+int engine_devices(const struct engine *engine, struct engine_device *devices, int room)
+{
+    (void)engine;
+    if (room > 0)
+        *devices = (struct engine_device){.name = "cpu", .kernels = "fake", .works = true};
+    return room > 0;
+}
+
+struct engine_counts engine_counts(const struct engine *engine)
+{
+    (void)engine;
+    return (struct engine_counts){0};
+}
+
 static const struct model_input default_input = {
     .name = "x", .kind = INPUT_IDS, .columns = 1, .min_length = 1, .max_length = FAKE_MAX_LENGTH, .own_limit = true};
 static const char *const output_names[] = {"output"};
@@ -184,6 +231,10 @@ static const struct model_info default_info = {
     .parameters = 4000,
     .weights_bytes = 16000,
     .arena_bytes = 32000,
+    .device = "cpu",
+    .dtype = "f32",
+    .kernels = "fake",
+    .n_lanes = 1,
     .batch_invariant = true,
     .padding = "slice",
 };
@@ -198,6 +249,7 @@ struct model *fake_model(const struct model_info *info)
         return NULL;
     }
     model->info = *info;
+    model->info.n_lanes = info->n_lanes ? info->n_lanes : 1;
     memcpy(model->inputs, info->inputs, sizeof *info->inputs * (size_t)info->n_inputs);
     model->info.inputs = model->inputs;
     model->info.architecture = model->architecture = architecture;
@@ -373,10 +425,14 @@ static void run_item(const struct model *model, const struct engine_item *item)
 }
 
 /* The lock is held. */
-static void record_batch(const struct model *model, const struct engine_item *items, int64_t n_items)
+static void record_batch(const struct model *model, int lane, const struct engine_item *items, int64_t n_items)
 {
+    bool *running = &state.running[model->info.first_lane + lane];
     int64_t tokens = 0;
-    struct record record = {.model = model, .n_items = n_items, .ids = calloc((size_t)n_items, sizeof *record.ids)};
+    struct record record = {.model = model,
+                            .lane = model->info.first_lane + lane,
+                            .n_items = n_items,
+                            .ids = calloc((size_t)n_items, sizeof *record.ids)};
     for (int64_t i = 0; i < n_items; i++) {
         tokens += model_item_tokens(model, &items[i]);
         record.ids[i] = id_at(model, &items[i], 0);
@@ -385,20 +441,26 @@ static void record_batch(const struct model *model, const struct engine_item *it
         state.records[state.n_records++] = record;
     else
         free(record.ids);
-    state.violations += n_items < 1 || state.running > 0 ||
+    state.violations += n_items < 1 || lane < 0 || lane >= model->info.n_lanes || *running ||
                         (state.max_batch_requests && n_items > state.max_batch_requests) ||
                         (state.max_batch_tokens && n_items > 1 && tokens > state.max_batch_tokens);
+    *running = true;
 }
 
-int model_run(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error)
+/* The lock is held. */
+static bool gate_stops(const struct model *model)
+{
+    return state.gate_closed && (!state.gate_model || state.gate_model == model);
+}
+
+int model_run(struct model *model, int lane, const struct engine_item *items, int64_t n_items, struct error *error)
 {
     pthread_mutex_lock(&lock);
-    record_batch(model, items, n_items);
-    state.running++;
+    record_batch(model, lane, items, n_items);
     pthread_cond_broadcast(&changed);
-    while (state.gate_closed && state.passes == 0)
+    while (gate_stops(model) && state.passes == 0)
         pthread_cond_wait(&changed, &lock);
-    if (state.gate_closed)
+    if (gate_stops(model))
         state.passes--;
     pthread_mutex_unlock(&lock);
 
@@ -410,9 +472,19 @@ int model_run(struct model *model, const struct engine_item *items, int64_t n_it
                 status = error_set(error, "the fake device failed");
     }
     pthread_mutex_lock(&lock);
-    state.running--;
+    state.running[model->info.first_lane + lane] = false;
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+uint64_t model_ready_lanes(const struct model *model)
+{
+    uint64_t ready = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < model->info.n_lanes; i++)
+        ready |= (uint64_t)!state.failed[model->info.first_lane + i] << i;
+    pthread_mutex_unlock(&lock);
+    return ready ? ready : 1;
 }
 
 void model_explain(const struct model *model, int64_t tokens, FILE *out)

@@ -2,6 +2,7 @@
 # run.sh PROGRAM…: runs test programs and scripts, each in a process of its own, and adds up what they report in TAP
 # (cmocka speaks it). The last line is "N passed, M failed"; it exits with 0 when nothing failed and something passed.
 # A program that crashes, exits with non-zero, reports other than it planned, or runs no test counts as a failure.
+# A name that ends in @cuda is that program with the daemon on the CUDA engine as the shim of tests/cuda runs it.
 # JOBS: programs at a time. TEST_TIMEOUT: seconds after which a program is taken to hang; no test depends on it.
 set -euo pipefail
 logs=${LOGS:-${BUILD:-build}/log}
@@ -15,6 +16,13 @@ run_one() {
     *) build=${program%/tests/*} ;;
     esac
     case $program in
+    *@cuda) # of tests/http: the daemon on the CUDA engine that the shim runs
+        program=${program%@cuda}
+        export LINFORMERD=$PWD/$build/tests/cuda/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
+        ;;
+    *) export LINFORMERD=$PWD/$build/linformerd ;;
+    esac
+    case $program in
     */fuzz/replay_*) arguments=("tests/fuzz/corpus/${program##*/replay_}") ;;
     esac
     if grep -qs -e '-fsanitize=' "$build/flags" && setarch -R true 2>/dev/null; then
@@ -23,9 +31,8 @@ run_one() {
     if grep -qs -e '-fsanitize=thread' "$build/flags"; then
         export OMP_NUM_THREADS=1 LINFORMERD_THREADS=1 # OpenMP's runtime is not instrumented
     fi
-    export LINFORMERD=$PWD/$build/linformerd
     "${wrapper[@]}" timeout -k 10 "${TEST_TIMEOUT:-900}" "$program" "${arguments[@]}" >"$log.log" 2>&1 </dev/null || rc=$?
-    awk -v rc="$rc" -v program="$program" -v count="$log.count" '
+    awk -v rc="$rc" -v program="$1" -v count="$log.count" '
         /^1\.\.[0-9]+/                  { planned += substr($1, 4) }
         /^(not )?ok( |$).*# ?SKIP/      { skipped++; sub(/^.*# ?SKIP ?/, ""); why = why (why ? "; " : "") $0; next }
         /^ok( |$)/                      { passed++ }

@@ -6,6 +6,8 @@
 
 #include "weights/weights.h"
 
+#include <jansson.h>
+
 /* A name under which a tensor is found: its own, or an alias of __metadata__. */
 struct safetensors_name {
     const char *name;

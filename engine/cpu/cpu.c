@@ -1,6 +1,7 @@
 /* The CPU backend: OpenMP threads, one arena a model, the plan's steps in order. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "engine/backend.h"
+#include "engine/cpu/elements.h"
 #include "engine/cpu/operations.h"
 
 #include <omp.h>
@@ -18,7 +19,6 @@
 
 struct backend {
     struct products products;
-    const struct vector_functions *vector;
     int threads;
     double flops_alone; /* a batch of fewer is run by one thread */
     char description[208];
@@ -26,11 +26,14 @@ struct backend {
 
 struct backend_model {
     struct backend *backend;
-    struct cpu_run run;             /* all but the batch */
-    struct product_weight **packed; /* by weight; NULL: not of a linear step */
+    struct cpu_run run;                  /* all but the batch */
+    struct product_weight **packed;      /* by weight; NULL: not of a linear step */
+    struct product_weight **projections; /* by weight; NULL: not of a projection in bf16 */
+    enum element *elements;              /* by value */
     atomic_bool failed;
-    double row_flops; /* about; of the steps that run on all rows */
-    void *memory;     /* arena, then the threads' scratch, then the shared one */
+    double row_flops;    /* about; of the steps that run on all rows */
+    double wanted_flops; /* of one row that is wanted of the output */
+    void *memory;        /* arena, then the threads' scratch, then the shared one */
     size_t memory_bytes, scratch_bytes;
 };
 
@@ -58,8 +61,11 @@ static int usable_cores(void)
     return cores < 1 ? 1 : cores;
 }
 
-static int open_cpu(const struct engine_options *options, struct backend **backend, struct error *error)
+static int open_cpu(const struct engine_options *options, int index, struct backend **backend, struct error *error)
 {
+    (void)index; /* there is one */
+    if (strcmp(options->dtype, "tf32") == 0 || strcmp(options->dtype, "f16") == 0)
+        return error_set(error, "dtype \"%s\": expected auto, f32 or bf16 on the CPU", options->dtype);
     struct backend *opened = calloc(1, sizeof *opened);
     if (!opened)
         return error_set(error, "out of memory while opening the CPU engine");
@@ -71,9 +77,8 @@ static int open_cpu(const struct engine_options *options, struct backend **backe
         free(opened);
         return -1;
     }
-    opened->vector = vector_functions_of(set);
     opened->flops_alone = options->all_threads ? 0 : FLOPS_ALONE;
-    snprintf(opened->description, sizeof opened->description, "%s, %s, %d thread%s", opened->vector->name,
+    snprintf(opened->description, sizeof opened->description, "%s, %s, %d thread%s", opened->products.vector->name,
              opened->products.description, opened->threads, opened->threads == 1 ? "" : "s");
     *backend = opened;
     return 0;
@@ -90,6 +95,11 @@ static const char *kernels(const struct backend *backend)
     return backend->description;
 }
 
+static const char *dtype(const struct backend *backend)
+{
+    return backend->products.bf16 ? "bf16" : "f32";
+}
+
 static bool batch_invariant(const struct backend *backend)
 {
     return backend->products.batch_invariant;
@@ -104,7 +114,11 @@ static void unprepare(struct backend_model *model)
 {
     for (int i = 0; model->packed && i < model->run.plan->n_weights; i++)
         products_free_weight(&model->backend->products, model->packed[i]);
+    for (int i = 0; model->projections && i < model->run.plan->n_weights; i++)
+        products_free_weight(&model->backend->products, model->projections[i]);
     free(model->packed);
+    free(model->projections);
+    free(model->elements);
     if (model->memory)
         munmap(model->memory, model->memory_bytes);
     free(model);
@@ -137,45 +151,78 @@ static bool is_tiled(const struct plan_step *step, int weight)
     return step->second_weight == weight || (first && step->weight == weight);
 }
 
-static bool is_read_otherwise(const struct plan_step *step, int weight)
+/* Whether a projection in bf16 does. */
+static bool is_projected(const struct products *products, const struct plan_step *step, int weight)
 {
+    return products->bf16 && step->operation == OP_PROJECT_SEQUENCE && step->weight == weight;
+}
+
+/* E's columns are summed up from its floats. */
+static bool is_read_otherwise(const struct products *products, const struct plan_step *step, int weight)
+{
+    bool packed = is_tiled(step, weight) || (is_projected(products, step, weight) && !step->sums_column);
     return step->bias == weight || step->tail == weight || step->second_bias == weight ||
-           (step->weight == weight && !is_tiled(step, weight));
+           (step->weight == weight && !packed);
 }
 
-/* Takes a weight from the plan; what steps read otherwise as well stays there, too. */
-static int take_weight(struct backend_model *model, struct plan_weight *weight, bool copied,
-                       struct product_weight **packed, struct error *error)
+/* The weight for the projection `step`. */
+static int take_projection(struct backend_model *model, const struct plan *plan, const struct plan_step *step,
+                           struct error *error)
 {
-    float *data = weight->data;
-    if (copied) {
-        size_t bytes = (size_t)(weight->rows * weight->columns) * sizeof *data;
-        data = malloc(bytes);
-        if (!data)
-            return error_set(error, "out of memory while preparing a model");
-        memcpy(data, weight->data, bytes);
-    } else {
-        weight->data = NULL;
+    const struct plan_weight *weight = &plan->weights[step->weight];
+    int64_t rows = weight->rows / step->groups, n = step->transposed ? weight->columns : rows;
+    return products_take_projection(&model->backend->products, step->groups, n,
+                                    step->transposed ? rows : weight->columns, step->transposed, weight->data,
+                                    &model->projections[step->weight], error);
+}
+
+/* Takes a weight of linear tiles or of projections in bf16. What is shared, or steps read otherwise as well, stays in
+ * the plan. */
+static int take_weight(struct backend_model *model, struct plan *plan, int w, bool shared, struct error *error)
+{
+    const struct products *products = &model->backend->products;
+    struct plan_weight *weight = &plan->weights[w];
+    const struct plan_step *projection = NULL;
+    bool tiled = false, kept = shared;
+    for (int i = 0; i < plan->n_steps; i++) {
+        tiled |= is_tiled(&plan->steps[i], w);
+        kept |= is_read_otherwise(products, &plan->steps[i], w);
+        if (is_projected(products, &plan->steps[i], w))
+            projection = &plan->steps[i];
     }
-    return products_take_weight(&model->backend->products, weight->rows, weight->columns, data, packed, error);
+    if (projection && take_projection(model, plan, projection, error) != 0)
+        return -1;
+    float *data = weight->data;
+    if ((tiled || projection) && !kept)
+        weight->data = NULL;
+    if (tiled)
+        return products_take_weight(products, weight->rows, weight->columns, data, !kept, &model->packed[w], error);
+    if (projection && !kept)
+        free(data);
+    return 0;
 }
 
-/* Takes the weights of linear tiles. */
-static int take_weights(struct backend_model *model, struct plan *plan, struct error *error)
+static int take_weights(struct backend_model *model, struct plan *plan, bool shared, struct error *error)
 {
-    model->packed = calloc((size_t)plan->n_weights + 1, sizeof *model->packed);
-    if (!model->packed)
+    model->packed = calloc((size_t)plan->n_weights + 1, sizeof(struct product_weight *));
+    model->projections = calloc((size_t)plan->n_weights + 1, sizeof(struct product_weight *));
+    if (!model->packed || !model->projections)
         return error_set(error, "out of memory while preparing a model");
     model->run.packed = model->packed;
-    for (int w = 0; w < plan->n_weights; w++) {
-        bool tiled = false, otherwise = false;
-        for (int i = 0; i < plan->n_steps; i++) {
-            tiled |= is_tiled(&plan->steps[i], w);
-            otherwise |= is_read_otherwise(&plan->steps[i], w);
-        }
-        if (tiled && take_weight(model, &plan->weights[w], otherwise, &model->packed[w], error) != 0)
+    model->run.projections = model->projections;
+    for (int w = 0; w < plan->n_weights; w++)
+        if (take_weight(model, plan, w, shared, error) != 0)
             return -1;
-    }
+    return 0;
+}
+
+static int choose_elements(struct backend_model *model, const struct plan *plan, struct error *error)
+{
+    model->elements = calloc((size_t)plan->n_values + 1, sizeof *model->elements);
+    if (!model->elements)
+        return error_set(error, "out of memory while preparing a model");
+    cpu_choose_elements(plan, model->backend->products.bf16, model->elements);
+    model->run.elements = model->elements;
     return 0;
 }
 
@@ -193,16 +240,17 @@ static void size_scratch(const struct backend *backend, const struct plan *plan,
     *shared = round_up(*shared, ALIGNMENT / (int64_t)sizeof(float));
 }
 
-static double row_flops(const struct plan *plan)
+static void count_flops(struct backend_model *model)
 {
-    double flops = 0;
-    for (int i = 0; i < plan->n_steps; i++)
-        if (plan->steps[i].operation != OP_GIVE_OUTPUT)
-            flops += (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
-    return flops;
+    const struct plan *plan = model->run.plan;
+    for (int i = 0; i < plan->n_steps; i++) {
+        double flops = (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
+        *(plan->steps[i].operation == OP_GIVE_OUTPUT ? &model->wanted_flops : &model->row_flops) += flops;
+    }
 }
 
-static int prepare(struct backend *backend, struct plan *plan, struct backend_model **model, struct error *error)
+static int prepare(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
+                   struct error *error)
 {
     int64_t thread_floats, shared_floats;
     size_scratch(backend, plan, &thread_floats, &shared_floats);
@@ -213,7 +261,7 @@ static int prepare(struct backend *backend, struct plan *plan, struct backend_mo
     prepared->run = (struct cpu_run){
         .plan = plan,
         .products = &backend->products,
-        .vector = backend->vector,
+        .vector = backend->products.vector,
         .threads = backend->threads,
         .scratch_floats = thread_floats,
         .failed = &prepared->failed,
@@ -228,11 +276,11 @@ static int prepare(struct backend *backend, struct plan *plan, struct backend_mo
         unprepare(prepared);
         return -1;
     }
-    if (take_weights(prepared, plan, error) != 0) {
+    if (choose_elements(prepared, plan, error) != 0 || take_weights(prepared, plan, shared, error) != 0) {
         unprepare(prepared);
         return -1;
     }
-    prepared->row_flops = row_flops(plan);
+    count_flops(prepared);
     *model = prepared;
     return 0;
 }
@@ -246,6 +294,8 @@ static size_t weights_bytes(const struct backend_model *model)
             bytes += (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof(float);
         if (model->packed[i])
             bytes += products_weight_bytes(model->packed[i]);
+        if (model->projections[i])
+            bytes += products_weight_bytes(model->projections[i]);
     }
     return bytes;
 }
@@ -265,11 +315,13 @@ static double batch_flops(const struct backend_model *model, const struct batch 
         int64_t rows = value == PLAN_NONE ? 0 : batch->layouts[plan->values[value].axis].starts[batch->n_items];
         most = rows > most ? rows : most;
     }
-    return (double)round_up(most, PLAN_ROW_BLOCK) * model->row_flops;
+    return (double)round_up(most, PLAN_ROW_BLOCK) * model->row_flops +
+           (double)round_up(batch->n_wanted, PLAN_ROW_BLOCK) * model->wanted_flops;
 }
 
-static int run_batch(struct backend_model *model, const struct batch *batch, struct error *error)
+static int run_batch(struct backend_model *model, int lane, const struct batch *batch, struct error *error)
 {
+    (void)lane; /* there is one */
     struct cpu_run run = model->run;
     run.batch = batch;
     atomic_store(&model->failed, false);
@@ -289,6 +341,7 @@ const struct backend_functions backend_cpu = {
     .open = open_cpu,
     .close = close_cpu,
     .kernels = kernels,
+    .dtype = dtype,
     .batch_invariant = batch_invariant,
     .prepare = prepare,
     .unprepare = unprepare,

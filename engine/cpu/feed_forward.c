@@ -15,8 +15,10 @@ static int64_t least(int64_t a, int64_t b)
 struct feed_forward {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const float *x, *residual;
+    const char *x;
+    const float *residual;
     float *y;
+    enum element x_element, hidden_element;
     int64_t rows, in, hidden, out; /* hidden: what the gate leaves */
     int64_t panels, second_panels;
 };
@@ -27,7 +29,9 @@ static struct feed_forward feed_forward_of(const struct cpu_run *run, const stru
     return (struct feed_forward){
         .run = run,
         .step = step,
-        .x = (const float *)(run->arena + plan->values[step->x].offset),
+        .x = run->arena + plan->values[step->x].offset,
+        .x_element = run->elements[step->x],
+        .hidden_element = run->products->bf16 && !step->gated ? ELEMENT_BF16 : ELEMENT_F32,
         .residual = step->z == PLAN_NONE ? NULL : (const float *)(run->arena + plan->values[step->z].offset),
         .y = (float *)(run->arena + plan->values[step->y].offset),
         .rows = run->batch->layouts[plan->values[step->x].axis].starts[run->batch->n_items],
@@ -71,8 +75,10 @@ static void compute_hidden(const struct feed_forward *f, int64_t block, int64_t 
                          .bias = f->step->bias,
                          .activation = f->step->gated ? ACTIVATION_NONE : f->step->activation,
                          .rows = least(PLAN_ROW_BLOCK, f->rows - block * PLAN_ROW_BLOCK),
-                         .x = f->x + block * PLAN_ROW_BLOCK * f->in,
+                         .x = f->x + block * PLAN_ROW_BLOCK * f->in * element_bytes(f->x_element),
                          .y = hidden,
+                         .x_element = f->x_element,
+                         .y_element = f->hidden_element,
                      },
                      first, end, scratch_of(f, omp_get_thread_num()));
 }
@@ -99,6 +105,7 @@ static void compute_result(const struct feed_forward *f, int64_t block, int64_t 
                          .bias = f->step->second_bias,
                          .rows = least(PLAN_ROW_BLOCK, f->rows - row),
                          .x = hidden,
+                         .x_element = f->hidden_element,
                          .residual = f->residual ? f->residual + row * f->out : NULL,
                          .y = f->y + row * f->out,
                      },

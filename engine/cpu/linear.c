@@ -28,19 +28,27 @@ void cpu_linear_block(const struct cpu_run *run, const struct linear_block *bloc
                       float *scratch)
 {
     int64_t columns = run->plan->weights[block->weight].rows, depth = run->plan->weights[block->weight].columns;
-    const float *bias = block->bias == PLAN_NONE ? NULL : run->plan->weights[block->bias].data;
-    const void *x = products_linear_rows(run->products, block->rows, depth, block->x, scratch);
-    for (int64_t panel = first; panel < end; panel++) {
-        int64_t column = panel * PRODUCTS_PANEL, width = least(PRODUCTS_PANEL, columns - column);
-        const float *tile = products_linear_tile(run->products, run->packed[block->weight], panel, block->rows, x,
-                                                 scratch, omp_get_thread_num());
-        if (!tile) {
+    struct product_tile tile = {
+        .weight = run->packed[block->weight],
+        .x = products_linear_rows(run->products, block->rows, depth, block->x_element, block->x, scratch),
+        .finish =
+            {
+                .rows = block->rows,
+                .columns = columns,
+                .bias = block->bias == PLAN_NONE ? NULL : run->plan->weights[block->bias].data,
+                .activation = block->activation,
+                .residual = block->residual,
+                .residual_stride = columns,
+                .y_element = block->y_element,
+                .y = block->y,
+                .y_stride = columns,
+            },
+    };
+    for (tile.panel = first; tile.panel < end; tile.panel++) {
+        if (products_linear_tile(run->products, &tile, scratch, omp_get_thread_num()) != 0) {
             atomic_store(run->failed, true);
             return;
         }
-        run->vector->finish_linear(block->rows, width, tile, bias ? bias + column : NULL, block->activation,
-                                   block->residual ? block->residual + column : NULL, columns, block->y + column,
-                                   columns);
     }
 }
 
@@ -48,9 +56,10 @@ void cpu_linear_block(const struct cpu_run *run, const struct linear_block *bloc
 void cpu_linear(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;
-    const float *x = (const float *)(run->arena + plan->values[step->x].offset);
+    enum element x_element = run->elements[step->x], y_element = run->elements[step->y];
+    const char *x = run->arena + plan->values[step->x].offset;
     const float *residual = step->z == PLAN_NONE ? NULL : (const float *)(run->arena + plan->values[step->z].offset);
-    float *y = (float *)(run->arena + plan->values[step->y].offset);
+    char *y = run->arena + plan->values[step->y].offset;
     int64_t rows = run->batch->layouts[plan->values[step->x].axis].starts[run->batch->n_items];
     int64_t depth = plan->weights[step->weight].columns, columns = plan->weights[step->weight].rows;
     int64_t panels = cpu_linear_panels(run, step->weight), blocks = tasks_for(rows, PLAN_ROW_BLOCK);
@@ -68,9 +77,11 @@ void cpu_linear(const struct cpu_run *run, const struct plan_step *step)
             .bias = step->bias,
             .activation = step->activation,
             .rows = least(PLAN_ROW_BLOCK, rows - row),
-            .x = x + row * depth,
+            .x = x + row * depth * element_bytes(x_element),
             .residual = residual ? residual + row * columns : NULL,
-            .y = y + row * columns,
+            .y = y + row * columns * element_bytes(y_element),
+            .x_element = x_element,
+            .y_element = y_element,
         };
         cpu_linear_block(run, &block, panel, least(panel + each, panels),
                          run->scratch + omp_get_thread_num() * run->scratch_floats);

@@ -9,9 +9,10 @@ struct linear_block {
     int weight, bias; /* of the plan; bias PLAN_NONE: none */
     enum activation activation;
     int64_t rows;
-    const float *x;        /* (rows, depth); rows up to PLAN_ROW_BLOCK may be read */
+    const void *x;         /* (rows, depth); rows up to PLAN_ROW_BLOCK may be read */
     const float *residual; /* (rows, columns); NULL: none */
-    float *y;              /* (rows, columns) */
+    void *y;               /* (rows, columns) */
+    enum element x_element, y_element;
 };
 
 /* Columns of the panels first … end - 1. The scratch is the thread's, of cpu_linear_scratch floats. */

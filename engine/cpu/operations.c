@@ -23,6 +23,12 @@ static float *floats_of(const struct cpu_run *run, int value)
     return (float *)(run->arena + run->plan->values[value].offset);
 }
 
+/* The value's elements from the `first`-th on, whatever they are. */
+static void *elements_of(const struct cpu_run *run, int value, int64_t first)
+{
+    return run->arena + run->plan->values[value].offset + first * element_bytes(run->elements[value]);
+}
+
 static const struct layout *layout_of(const struct cpu_run *run, int value)
 {
     return &run->batch->layouts[run->plan->values[value].axis];
@@ -164,15 +170,15 @@ static void add_sinusoids(const struct cpu_run *run, const struct plan_step *ste
 static void layer_norm(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);
-    float *y = floats_of(run, step->y);
+    enum element element = run->elements[step->y];
     int64_t columns = run->plan->weights[step->weight].columns; /* a group counts as a row */
     int64_t rows = rows_of(run, step->x) * (columns_of(run, step->x) / columns), tasks = tasks_for(rows, ROWS_PER_TASK);
 #pragma omp parallel for num_threads(threads_for(run, tasks))
     for (int64_t t = 0; t < tasks; t++) {
         int64_t first = t * ROWS_PER_TASK;
         run->vector->layer_norm(least(ROWS_PER_TASK, rows - first), columns, x + first * columns,
-                                weight_of(run, step->weight), weight_of(run, step->bias), step->epsilon,
-                                y + first * columns);
+                                weight_of(run, step->weight), weight_of(run, step->bias), step->epsilon, element,
+                                elements_of(run, step->y, first * columns));
     }
 }
 
@@ -322,10 +328,12 @@ static void pack_keys(struct attention *a, int64_t item, int64_t head)
             .k = a->keys_layout->starts[item + 1] - first,
             .dim_head = a->dim_head,
             .dim_value = a->dim_value,
-            .keys = floats_of(a->run, a->step->keys) + first * key_columns + head * a->dim_head,
+            .keys = elements_of(a->run, a->step->keys, first * key_columns + head * a->dim_head),
             .key_stride = key_columns,
-            .values = floats_of(a->run, a->step->values) + first * value_columns + head * a->dim_value,
+            .key_element = a->run->elements[a->step->keys],
+            .values = elements_of(a->run, a->step->values, first * value_columns + head * a->dim_value),
             .value_stride = value_columns,
+            .value_element = a->run->elements[a->step->values],
         },
         a->packed);
 }
@@ -342,16 +350,18 @@ static void attend_rows(struct attention *a, const struct row_block *block, int6
         .k = k,
         .dim_head = a->dim_head,
         .dim_value = a->dim_value,
-        .queries = floats_of(a->run, step->x) + block->first * query_columns + head * a->dim_head,
+        .queries = elements_of(a->run, step->x, block->first * query_columns + head * a->dim_head),
         .query_stride = query_columns,
+        .query_element = a->run->elements[step->x],
         .packed = a->packed,
         .scale = step->scale,
         .mask = cpu_attention_mask(&a->run->batch->items[block->item], step, k, 0, position),
         .causal = step->causal,
         .first_position = position,
         .zero_keys = step->key_room > k ? step->key_room - k : 0,
-        .out = floats_of(a->run, step->y) + block->first * out_columns + head * a->dim_value,
+        .out = elements_of(a->run, step->y, block->first * out_columns + head * a->dim_value),
         .out_stride = out_columns,
+        .out_element = a->run->elements[step->y],
         .scratch = a->packed + vector_packed_keys(k, a->dim_head, a->dim_value),
     };
     place_attention(a->run, step, block, head, &attend);
@@ -535,6 +545,8 @@ int64_t cpu_thread_scratch(const struct products *products, const struct plan *p
         return cpu_linear_scratch(products, plan, step->weight);
     if (step->operation == OP_FEED_FORWARD)
         return cpu_feed_forward_scratch(products, plan, step);
+    if (step->operation == OP_PROJECT_SEQUENCE)
+        return cpu_project_thread_scratch(products, plan, step);
     if (step->operation == OP_CONVOLVE_SEQUENCE)
         return cpu_convolve_scratch(plan, step);
     if (step->operation == OP_CONVOLVE_IMAGE)

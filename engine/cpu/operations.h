@@ -13,9 +13,12 @@ struct cpu_run {
     const struct plan *plan;
     const struct batch *batch;
     const struct products *products;
-    struct product_weight *const *packed; /* by weight: those of linear steps; NULL: it is plan->weights' */
+    struct product_weight *const *packed;      /* by weight: those of linear steps; NULL: it is plan->weights' */
+    struct product_weight *const *projections; /* by weight, in bf16: those of projections along the sequence */
     const struct vector_functions *vector;
     char *arena;
+    const enum element *elements; /* by value: what stands in its place in the arena; a kernel that does not look at it
+                                     gets floats */
     int threads;
     float *scratch;         /* `threads` pieces, one each */
     int64_t scratch_floats; /* of a piece */

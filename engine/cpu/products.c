@@ -1,9 +1,14 @@
 #include "engine/cpu/products.h"
 #include "engine/cpu/products_onednn.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ALIGNMENT 64 /* bytes */
 
 /* cblas.h's values; the header itself is not needed to build. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
@@ -20,7 +25,10 @@ static void describe(struct products *products, const char *config, const char *
         if (config[name_and_version] == ' ' && ++spaces == 2)
             break;
     snprintf(products->description, sizeof products->description, "%.*s %s%s%s", name_and_version, config, core,
-             products->onednn ? ", " : "", products->onednn ? onednn_description(products->onednn) : "");
+             products->onednn || products->bf16 ? ", " : "",
+             products->onednn ? onednn_description(products->onednn)
+             : products->bf16 ? "bf16"
+                              : "");
 }
 
 /* A function of the library as a pointer of any type: dlsym returns an object pointer, C wants the detour. */
@@ -29,6 +37,26 @@ static bool find_function(const struct products *products, const char *name, voi
     void *symbol = dlsym(products->library, name);
     memcpy(function, &symbol, sizeof symbol);
     return symbol != NULL;
+}
+
+/* AMX multiplies bf16 several times as fast as AVX512_BF16. */
+static bool cpu_has_amx(void)
+{
+#ifdef __x86_64__
+    unsigned a, b, c, d;
+    const unsigned amx_bf16 = 1u << 22;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & amx_bf16);
+#else
+    return false;
+#endif
+}
+
+/* Measured over row counts, positions and threads: OpenBLAS' SkylakeX kernels give the same bits at the same shape, its
+ * Haswell kernels do not; oneDNN's of AVX-512 do, those that use AMX were never measured. */
+static bool are_batch_invariant(const struct products *products, const char *core_name)
+{
+    bool amx = products->bf16 && products->onednn && cpu_has_amx();
+    return strcmp(core_name, "SkylakeX") == 0 && !amx;
 }
 
 static int open_openblas(enum instruction_set set, struct products *products, struct error *error)
@@ -53,26 +81,32 @@ static int open_openblas(enum instruction_set set, struct products *products, st
     }
     set_threads(1);
     describe(products, config(), core_name());
-    /* Measured over row counts, positions and threads: these kernels give the same bits at the same shape. Haswell's
-     * do not. */
-    products->batch_invariant = strcmp(core_name(), "SkylakeX") == 0;
+    products->batch_invariant = are_batch_invariant(products, core_name());
     return 0;
 }
 
-/* oneDNN's kernels for AVX-512 give a row the same bits whatever the number of rows; those for AVX2 do not. */
-static int open_onednn(enum instruction_set set, const char *provider, struct products *products, struct error *error)
+static int open_bf16(enum instruction_set set, const char *provider, struct products *products, struct error *error)
 {
     bool wanted = provider && strcmp(provider, "onednn") == 0, refused = provider && strcmp(provider, "openblas") == 0;
-    if (products->bf16 && (refused || !cpu_has_bf16() || set != SET_AVX512))
-        return error_set(error,
-                         "dtype bf16 on the CPU needs oneDNN and a processor with AVX512_BF16; f32 needs neither");
+    products->vector = vector_functions_of_bf16();
+    if (refused || !cpu_has_bf16() || set != SET_AVX512 || !products->vector)
+        return error_set(error, "dtype bf16 on the CPU needs a processor with AVX512_BF16, the kernels \"avx512\" and "
+                                "not the products \"openblas\"; f32 needs none of them");
+    if (!wanted && !cpu_has_amx())
+        return 0;
+    return onednn_open(products->threads, true, &products->onednn, error) == 0 || !wanted ? 0 : -1;
+}
+
+/* oneDNN's kernels for AVX-512 give a row the same bits whatever the number of rows; those for AVX2 do not. */
+static int open_f32(enum instruction_set set, const char *provider, struct products *products, struct error *error)
+{
+    bool wanted = provider && strcmp(provider, "onednn") == 0, refused = provider && strcmp(provider, "openblas") == 0;
+    products->vector = vector_functions_of(set);
     if (refused || (set != SET_AVX512 && !wanted))
         return 0;
     if (set != SET_AVX512)
         return error_set(error, "oneDNN is used with AVX-512 kernels alone, and these are not chosen: see --kernels");
-    if (onednn_open(products->threads, products->bf16, &products->onednn, error) == 0)
-        return 0;
-    return wanted || products->bf16 ? -1 : 0;
+    return onednn_open(products->threads, false, &products->onednn, error) == 0 || !wanted ? 0 : -1;
 }
 
 int products_open(enum instruction_set set, const char *provider, bool bf16, int threads, struct products *products,
@@ -81,7 +115,7 @@ int products_open(enum instruction_set set, const char *provider, bool bf16, int
     memset(products, 0, sizeof *products);
     products->bf16 = bf16;
     products->threads = threads;
-    if (open_onednn(set, provider, products, error) != 0)
+    if ((bf16 ? open_bf16 : open_f32)(set, provider, products, error) != 0)
         return -1;
     if (open_openblas(set, products, error) == 0)
         return 0;
@@ -101,29 +135,100 @@ void products_close(struct products *products)
 
 struct product_weight {
     int64_t columns, depth;
-    float *data;                  /* OpenBLAS: (columns, depth) */
+    const float *data;            /* OpenBLAS: (columns, depth); vector.h: words */
+    float *owned;                 /* the same, to be freed; NULL: it is the caller's */
+    size_t bytes;                 /* of owned */
     struct onednn_weight *packed; /* oneDNN */
 };
 
-int products_take_weight(const struct products *products, int64_t columns, int64_t depth, float *w,
+static bool has_own_tiles(const struct products *products)
+{
+    return products->bf16 && !products->onednn;
+}
+
+static int64_t words_of(int64_t elements)
+{
+    return (elements + 1) / 2;
+}
+
+/* Words for the weight. NULL: no memory. */
+static float *allocate_words(struct product_weight *weight, int64_t floats)
+{
+    weight->bytes = ((size_t)floats * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    weight->data = weight->owned = aligned_alloc(ALIGNMENT, weight->bytes);
+    return weight->owned;
+}
+
+static int pack_weight(const struct products *products, struct product_weight *weight, float *w, bool owned,
+                       struct error *error)
+{
+    int status = 0;
+    if (!products->onednn && !products->bf16) {
+        weight->data = w;
+        weight->owned = owned ? w : NULL;
+        weight->bytes = owned ? (size_t)(weight->columns * weight->depth) * sizeof *w : 0;
+        return 0;
+    }
+    if (products->onednn)
+        status = onednn_pack(products->onednn, weight->columns, weight->depth, w, &weight->packed, error);
+    else if (allocate_words(weight, vector_packed_weight(weight->columns, weight->depth)))
+        products->vector->pack_weight(weight->columns, weight->depth, w, weight->owned);
+    else
+        status = error_set(error, "out of memory while packing a weight");
+    free(owned ? w : NULL);
+    return status;
+}
+
+int products_take_weight(const struct products *products, int64_t columns, int64_t depth, float *w, bool owned,
                          struct product_weight **taken, struct error *error)
 {
     struct product_weight *weight = malloc(sizeof *weight);
     if (!weight) {
-        free(w);
+        free(owned ? w : NULL);
         return error_set(error, "out of memory while taking over a weight");
     }
     *weight = (struct product_weight){.columns = columns, .depth = depth};
-    if (products->onednn) {
-        int status = onednn_pack(products->onednn, columns, depth, w, &weight->packed, error);
-        free(w);
-        if (status != 0) {
-            free(weight);
-            return -1;
-        }
-    } else {
-        weight->data = w;
+    if (pack_weight(products, weight, w, owned, error) != 0) {
+        free(weight);
+        return -1;
     }
+    *taken = weight;
+    return 0;
+}
+
+/* Positions of e that are turned at a time; even. */
+#define TURNED 256
+
+/* Positions [first, first + count) of e's feature j, of groups * k. */
+static void projection_part(int64_t n, int64_t k, bool transposed, const float *e, int64_t j, int64_t first,
+                            int64_t count, float *part)
+{
+    const float *from = transposed ? e + j * n + first : e + (j / k * n + first) * k + j % k;
+    for (int64_t i = 0; i < count; i++)
+        part[i] = from[transposed ? i : i * k];
+}
+
+/* Words (groups * k, n) and the rows that may be read beyond, as 0. */
+int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
+                             const float *e, struct product_weight **taken, struct error *error)
+{
+    int64_t rows = groups * k, room = rows + VECTOR_TILE_ROWS - 1;
+    float part[TURNED];
+    struct product_weight *weight = malloc(sizeof *weight);
+    if (weight)
+        *weight = (struct product_weight){.columns = rows, .depth = n};
+    if (!weight || !allocate_words(weight, room * words_of(n))) {
+        free(weight);
+        return error_set(error, "out of memory while packing a weight");
+    }
+    for (int64_t first = 0; first < n; first += TURNED) {
+        int64_t count = n - first < TURNED ? n - first : TURNED;
+        for (int64_t j = 0; j < rows; j++) {
+            projection_part(n, k, transposed, e, j, first, count, part);
+            products->vector->to_words(1, count, ELEMENT_F32, part, weight->owned + j * words_of(n) + first / 2);
+        }
+    }
+    memset(weight->owned + rows * words_of(n), 0, (size_t)((room - rows) * words_of(n)) * sizeof *weight->owned);
     *taken = weight;
     return 0;
 }
@@ -134,14 +239,13 @@ void products_free_weight(const struct products *products, struct product_weight
         return;
     if (products->onednn)
         onednn_free_weight(products->onednn, weight->packed);
-    free(weight->data);
+    free(weight->owned);
     free(weight);
 }
 
 size_t products_weight_bytes(const struct product_weight *weight)
 {
-    return weight->packed ? onednn_weight_bytes(weight->packed)
-                          : (size_t)(weight->columns * weight->depth) * sizeof(float);
+    return weight->packed ? onednn_weight_bytes(weight->packed) : weight->bytes;
 }
 
 /* ---- Linear tiles. The scratch: the tile, oneDNN's scratchpad, the rows as bf16. ---- */
@@ -149,38 +253,97 @@ size_t products_weight_bytes(const struct product_weight *weight)
 #define TILE_FLOATS (PLAN_ROW_BLOCK * PRODUCTS_PANEL)
 #define SCRATCHPAD_FLOATS (ONEDNN_SCRATCHPAD_BYTES / (int64_t)sizeof(float))
 
+_Static_assert(PRODUCTS_PANEL % VECTOR_PANEL == 0 && VECTOR_LINEAR_SCRATCH <= TILE_FLOATS, "panels fit");
+
 int64_t products_linear_scratch(const struct products *products, int64_t depth)
 {
-    int64_t floats = TILE_FLOATS;
+    int64_t floats = has_own_tiles(products) ? VECTOR_LINEAR_SCRATCH : TILE_FLOATS;
     if (products->onednn)
         floats += SCRATCHPAD_FLOATS;
     if (products->bf16)
-        floats += PLAN_ROW_BLOCK * ((depth + 1) / 2);
+        floats += PLAN_ROW_BLOCK * words_of(depth);
     return floats;
 }
 
-const void *products_linear_rows(const struct products *products, int64_t rows, int64_t depth, const float *x,
-                                 float *scratch)
+/* Rows of an odd depth would begin within a word. */
+const void *products_linear_rows(const struct products *products, int64_t rows, int64_t depth, enum element element,
+                                 const void *x, float *scratch)
 {
-    if (!products->bf16)
+    bool own = has_own_tiles(products);
+    if (!products->bf16 || (element == ELEMENT_BF16 && !(own && depth % 2)))
         return x;
-    uint16_t *copy = (uint16_t *)(scratch + TILE_FLOATS + SCRATCHPAD_FLOATS);
-    vector_functions_of(SET_AVX512)->to_bf16(rows * depth, x, copy);
+    float *copy = scratch + (own ? VECTOR_LINEAR_SCRATCH : TILE_FLOATS + SCRATCHPAD_FLOATS);
+    if (own)
+        products->vector->to_words(rows, depth, element, x, copy);
+    else
+        products->vector->to_bf16(rows * depth, x, (uint16_t *)copy);
     return copy;
 }
 
-const float *products_linear_tile(const struct products *products, const struct product_weight *weight, int64_t panel,
-                                  int64_t rows, const void *x, float *scratch, int thread)
+/* The product in the scratch, dense. */
+static int multiply_tile(const struct products *products, const struct product_tile *tile, int64_t columns,
+                         float *scratch, int thread)
 {
-    if (products->onednn) {
-        int status =
-            onednn_tile(products->onednn, weight->packed, panel, rows, x, scratch, scratch + TILE_FLOATS, thread);
-        return status == 0 ? scratch : NULL;
+    const struct product_weight *weight = tile->weight;
+    if (products->onednn)
+        return onednn_tile(products->onednn, weight->packed, tile->panel, tile->finish.rows, tile->x, scratch,
+                           scratch + TILE_FLOATS, thread);
+    int width = (int)columns, depth = (int)weight->depth;
+    products->sgemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, PLAN_ROW_BLOCK, width, depth, 1.0f, tile->x, depth,
+                    weight->data + tile->panel * PRODUCTS_PANEL * weight->depth, depth, 0.0f, scratch, width);
+    return 0;
+}
+
+int products_linear_tile(const struct products *products, const struct product_tile *tile, float *scratch, int thread)
+{
+    int64_t first = tile->panel * PRODUCTS_PANEL, left = tile->weight->columns - first;
+    int64_t columns = left < PRODUCTS_PANEL ? left : PRODUCTS_PANEL;
+    struct vector_finish finish = vector_finish_columns(&tile->finish, first, columns);
+    if (has_own_tiles(products)) {
+        products->vector->linear(&(struct vector_linear){
+            .depth = tile->weight->depth,
+            .x = tile->x,
+            .weight = tile->weight->data + first * words_of(tile->weight->depth),
+            .finish = finish,
+            .scratch = scratch,
+        });
+        return 0;
     }
-    int64_t first = panel * PRODUCTS_PANEL, left = weight->columns - first;
-    int width = (int)(left < PRODUCTS_PANEL ? left : PRODUCTS_PANEL), depth = (int)weight->depth;
-    products->sgemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, PLAN_ROW_BLOCK, width, depth, 1.0f, x, depth,
-                    weight->data + first * depth, depth, 0.0f, scratch, width);
+    if (multiply_tile(products, tile, columns, scratch, thread) != 0)
+        return -1;
+    finish.x = scratch;
+    finish.x_stride = columns;
+    products->vector->finish_linear(&finish);
+    return 0;
+}
+
+/* ---- Projections: the scratch has the result, then what vector.h's takes. ---- */
+
+static int64_t projected_floats(int64_t k)
+{
+    return (k + VECTOR_TILE_ROWS - 1) * VECTOR_PANEL;
+}
+
+int64_t products_project_scratch(const struct products *products, int64_t k)
+{
+    return products->bf16 ? projected_floats(k) + VECTOR_PROJECT_SCRATCH + k + VECTOR_TILE_ROWS - 1 : 0;
+}
+
+float *products_project(const struct products *products, const struct product_projection *projection, float *scratch)
+{
+    int64_t stride = words_of(projection->weight->depth);
+    products->vector->project(&(struct vector_project){
+        .k = projection->k,
+        .rows = projection->rows,
+        .columns = projection->columns,
+        .e = projection->weight->data + projection->first_k * stride + projection->first / 2,
+        .e_stride = stride,
+        .x = projection->x,
+        .x_stride = projection->x_stride,
+        .x_element = projection->x_element,
+        .c = scratch,
+        .scratch = scratch + projected_floats(projection->k),
+    });
     return scratch;
 }
 

@@ -1,56 +1,20 @@
 #include "engine/cpu/products_onednn.h"
 
-#if defined __has_include
-#if __has_include(<oneapi/dnnl/dnnl.h>)
-#include <oneapi/dnnl/dnnl.h>
-#endif
-#endif
+#include "engine/cpu/onednn_library.h"
 
-#if defined DNNL_VERSION_MAJOR && DNNL_VERSION_MAJOR == 2
+#ifdef ONEDNN_LIBRARY
 
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LIBRARY "libdnnl.so.2"
 #define ALIGNMENT 64 /* bytes */
 
 /* The row counts that primitives are made for. Measured: their kernels give a row the same bits at each of them
  * (tests/unit/test_products.c holds them to it). */
 static const int64_t row_counts[] = {16, 32, PLAN_ROW_BLOCK};
 enum { ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
-
-/* What is used of the library, found by name: the binary runs where it is not. */
-#define FUNCTIONS(X)                           \
-    X(dnnl_version)                            \
-    X(dnnl_engine_create)                      \
-    X(dnnl_engine_destroy)                     \
-    X(dnnl_stream_create)                      \
-    X(dnnl_stream_destroy)                     \
-    X(dnnl_memory_desc_init_by_strides)        \
-    X(dnnl_memory_desc_init_by_tag)            \
-    X(dnnl_memory_desc_get_size)               \
-    X(dnnl_memory_create)                      \
-    X(dnnl_memory_destroy)                     \
-    X(dnnl_memory_set_data_handle_v2)          \
-    X(dnnl_matmul_desc_init)                   \
-    X(dnnl_primitive_attr_create)              \
-    X(dnnl_primitive_attr_destroy)             \
-    X(dnnl_primitive_attr_set_scratchpad_mode) \
-    X(dnnl_primitive_desc_create)              \
-    X(dnnl_primitive_desc_destroy)             \
-    X(dnnl_primitive_desc_query_md)            \
-    X(dnnl_primitive_create)                   \
-    X(dnnl_primitive_destroy)                  \
-    X(dnnl_primitive_execute)                  \
-    X(dnnl_reorder_primitive_desc_create)
-
-struct functions {
-#define POINTER(name) __typeof__(&(name)) name;
-    FUNCTIONS(POINTER)
-#undef POINTER
-};
 
 /* A primitive with what a thread hands it. The memory objects are the thread's own: their addresses change. */
 struct lane {
@@ -66,14 +30,14 @@ struct primitive {
 struct shape {
     int64_t depth, width;
     int64_t users;
-    dnnl_memory_desc_t packed;
+    struct matrix packed;
     struct primitive primitives[ROW_COUNTS];
     struct shape *next;
 };
 
 struct onednn {
     void *library;
-    struct functions call;
+    struct onednn_functions call;
     dnnl_engine_t engine;
     dnnl_stream_t *streams; /* one a thread */
     int threads;
@@ -96,16 +60,27 @@ static const char *const failure = "oneDNN: %s failed with status %d";
 
 static int find_functions(struct onednn *onednn, struct error *error)
 {
-#define FIND(name)                                            \
-    {                                                         \
-        void *symbol = dlsym(onednn->library, #name);         \
-        if (!symbol)                                          \
-            return error_set(error, LIBRARY " lacks " #name); \
-        memcpy(&onednn->call.name, &symbol, sizeof symbol);   \
+#define FIND(name)                                                   \
+    {                                                                \
+        void *symbol = dlsym(onednn->library, #name);                \
+        if (!symbol)                                                 \
+            return error_set(error, ONEDNN_LIBRARY " lacks " #name); \
+        memcpy(&onednn->call.name, &symbol, sizeof symbol);          \
     }
-    FUNCTIONS(FIND)
+    ONEDNN_FUNCTIONS(FIND)
 #undef FIND
     return 0;
+}
+
+static void *load_library(struct error *error)
+{
+    static const char *const names[] = {ONEDNN_LIBRARIES};
+    void *library = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        error_set(error, "oneDNN cannot be loaded: %s", dlerror());
+    return library;
 }
 
 static int create_streams(struct onednn *onednn, struct error *error)
@@ -126,9 +101,8 @@ int onednn_open(int threads, bool bf16, struct onednn **opened, struct error *er
         return error_set(error, "out of memory while opening oneDNN");
     onednn->threads = threads;
     onednn->bf16 = bf16;
-    onednn->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    onednn->library = load_library(error);
     if (!onednn->library) {
-        error_set(error, "oneDNN cannot be loaded: %s", dlerror());
         free(onednn);
         return -1;
     }
@@ -160,6 +134,7 @@ static void free_shape(struct onednn *onednn, struct shape *shape)
 {
     for (int i = 0; i < ROW_COUNTS; i++)
         destroy_primitive(onednn, &shape->primitives[i]);
+    forget_matrix(&onednn->call, &shape->packed);
     free(shape);
 }
 
@@ -183,8 +158,8 @@ const char *onednn_description(const struct onednn *onednn)
 
 /* ---- Primitives ---- */
 
-static int create_lanes(const struct onednn *onednn, struct primitive *primitive, const dnnl_memory_desc_t *x,
-                        const dnnl_memory_desc_t *y, const dnnl_memory_desc_t *scratchpad)
+static int create_lanes(const struct onednn *onednn, struct primitive *primitive, const struct matrix *x,
+                        const struct matrix *y, const struct matrix *scratchpad)
 {
     int status = 0;
     primitive->lanes = calloc((size_t)onednn->threads, sizeof *primitive->lanes);
@@ -192,12 +167,49 @@ static int create_lanes(const struct onednn *onednn, struct primitive *primitive
         return dnnl_out_of_memory;
     for (int i = 0; i < onednn->threads && status == 0; i++) {
         struct lane *lane = &primitive->lanes[i];
-        status = onednn->call.dnnl_memory_create(&lane->x, x, onednn->engine, DNNL_MEMORY_NONE);
+        status = create_memory(&onednn->call, &lane->x, x, onednn->engine, DNNL_MEMORY_NONE);
         if (status == 0)
-            status = onednn->call.dnnl_memory_create(&lane->y, y, onednn->engine, DNNL_MEMORY_NONE);
+            status = create_memory(&onednn->call, &lane->y, y, onednn->engine, DNNL_MEMORY_NONE);
         if (status == 0)
-            status = onednn->call.dnnl_memory_create(&lane->scratchpad, scratchpad, onednn->engine, DNNL_MEMORY_NONE);
+            status = create_memory(&onednn->call, &lane->scratchpad, scratchpad, onednn->engine, DNNL_MEMORY_NONE);
     }
+    return status;
+}
+
+/* On success *description is the caller's to destroy. */
+static int describe_product(const struct onednn *onednn, const struct matrix *x, const struct matrix *w,
+                            const struct matrix *y, dnnl_primitive_desc_t *description)
+{
+    const struct onednn_functions *call = &onednn->call;
+    dnnl_primitive_attr_t attributes;
+    int status = call->dnnl_primitive_attr_create(&attributes);
+    if (status != 0)
+        return status;
+    status = call->dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+    if (status == 0)
+        status = describe_matmul(call, description, onednn->engine, x, w, y, attributes);
+    call->dnnl_primitive_attr_destroy(attributes);
+    return status;
+}
+
+/* What a primitive reads and writes. */
+struct operands {
+    struct matrix x, y, scratchpad;
+};
+
+static int create_described(const struct onednn *onednn, dnnl_primitive_desc_t description, struct shape *shape,
+                            struct operands *operands, struct primitive *primitive)
+{
+    const struct onednn_functions *call = &onednn->call;
+    int status = ask_matrix(call, description, dnnl_query_scratchpad_md, &operands->scratchpad);
+    if (status == 0)
+        status = ask_matrix(call, description, dnnl_query_weights_md, &shape->packed);
+    if (status == 0 && matrix_bytes(call, &operands->scratchpad) > ONEDNN_SCRATCHPAD_BYTES)
+        status = dnnl_unimplemented;
+    if (status == 0)
+        status = call->dnnl_primitive_create(&primitive->primitive, description);
+    if (status == 0)
+        status = create_lanes(onednn, primitive, &operands->x, &operands->y, &operands->scratchpad);
     return status;
 }
 
@@ -205,36 +217,22 @@ static int create_lanes(const struct onednn *onednn, struct primitive *primitive
  * format kind is "any". */
 static int create_primitive(const struct onednn *onednn, int64_t rows, struct shape *shape, struct primitive *primitive)
 {
-    const struct functions *call = &onednn->call;
+    const struct onednn_functions *call = &onednn->call;
     dnnl_dims_t x_sizes = {rows, shape->depth}, y_sizes = {rows, shape->width};
-    dnnl_memory_desc_t x, y;
-    dnnl_matmul_desc_t matmul;
-    dnnl_primitive_attr_t attributes;
+    struct operands operands = {0};
     dnnl_primitive_desc_t description;
-    int status = call->dnnl_memory_desc_init_by_tag(&x, 2, x_sizes, onednn->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_ab);
+    int status = describe_matrix(call, &operands.x, x_sizes, onednn->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_ab);
     if (status == 0)
-        status = call->dnnl_memory_desc_init_by_tag(&y, 2, y_sizes, dnnl_f32, dnnl_ab);
+        status = describe_matrix(call, &operands.y, y_sizes, dnnl_f32, dnnl_ab);
     if (status == 0)
-        status = call->dnnl_matmul_desc_init(&matmul, &x, &shape->packed, NULL, &y);
-    if (status == 0)
-        status = call->dnnl_primitive_attr_create(&attributes);
-    if (status != 0)
-        return status;
-    status = call->dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
-    if (status == 0)
-        status = call->dnnl_primitive_desc_create(&description, &matmul, attributes, onednn->engine, NULL);
-    call->dnnl_primitive_attr_destroy(attributes);
-    if (status != 0)
-        return status;
-    const dnnl_memory_desc_t *scratchpad = call->dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
-    shape->packed = *call->dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0);
-    if (call->dnnl_memory_desc_get_size(scratchpad) > ONEDNN_SCRATCHPAD_BYTES)
-        status = dnnl_unimplemented;
-    if (status == 0)
-        status = call->dnnl_primitive_create(&primitive->primitive, description);
-    if (status == 0)
-        status = create_lanes(onednn, primitive, &x, &y, scratchpad);
-    call->dnnl_primitive_desc_destroy(description);
+        status = describe_product(onednn, &operands.x, &shape->packed, &operands.y, &description);
+    if (status == 0) {
+        status = create_described(onednn, description, shape, &operands, primitive);
+        call->dnnl_primitive_desc_destroy(description);
+    }
+    forget_matrix(call, &operands.x);
+    forget_matrix(call, &operands.y);
+    forget_matrix(call, &operands.scratchpad);
     return status;
 }
 
@@ -255,8 +253,8 @@ static struct shape *use_shape(struct onednn *onednn, int64_t depth, int64_t wid
     shape->depth = depth;
     shape->width = width;
     shape->users = 1;
-    *status = onednn->call.dnnl_memory_desc_init_by_tag(&shape->packed, 2, sizes, onednn->bf16 ? dnnl_bf16 : dnnl_f32,
-                                                        dnnl_format_tag_any);
+    *status =
+        describe_matrix(&onednn->call, &shape->packed, sizes, onednn->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_format_tag_any);
     for (int i = ROW_COUNTS - 1; i >= 0 && *status == 0; i--) /* the most rows choose how the weight lies */
         *status = create_primitive(onednn, row_counts[i], shape, &shape->primitives[i]);
     if (*status != 0) {
@@ -283,38 +281,48 @@ static void drop_shape(struct onednn *onednn, struct shape *shape)
 
 static size_t panel_bytes(const struct onednn *onednn, const struct shape *shape)
 {
-    size_t bytes = onednn->call.dnnl_memory_desc_get_size(&shape->packed);
+    size_t bytes = matrix_bytes(&onednn->call, &shape->packed);
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static int reorder(const struct onednn *onednn, const struct matrix *from, dnnl_memory_t source,
+                   const struct matrix *to, dnnl_memory_t target)
+{
+    const struct onednn_functions *call = &onednn->call;
+    dnnl_primitive_desc_t description;
+    dnnl_primitive_t primitive;
+    int status = call->dnnl_reorder_primitive_desc_create(&description, borrow_matrix(from), onednn->engine,
+                                                          borrow_matrix(to), onednn->engine, NULL);
+    if (status != 0)
+        return status;
+    status = call->dnnl_primitive_create(&primitive, description);
+    call->dnnl_primitive_desc_destroy(description);
+    if (status != 0)
+        return status;
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}};
+    status = call->dnnl_primitive_execute(primitive, onednn->streams[0], 2, arguments);
+    call->dnnl_primitive_destroy(primitive);
+    return status;
 }
 
 /* w (width, depth) into the panel's place. */
 static int pack_panel(const struct onednn *onednn, const struct shape *shape, const float *w, dnnl_memory_t panel)
 {
-    const struct functions *call = &onednn->call;
+    const struct onednn_functions *call = &onednn->call;
     dnnl_dims_t sizes = {shape->depth, shape->width}, strides = {1, shape->depth};
-    dnnl_memory_desc_t from;
+    struct matrix from = {0};
     dnnl_memory_t memory;
-    dnnl_primitive_desc_t description;
-    dnnl_primitive_t reorder;
     void *address;
     memcpy(&address, &w, sizeof address); /* it is only read */
-    int status = call->dnnl_memory_desc_init_by_strides(&from, 2, sizes, dnnl_f32, strides);
-    if (status == 0)
-        status = call->dnnl_memory_create(&memory, &from, onednn->engine, address);
+    int status = describe_strides(call, &from, sizes, dnnl_f32, strides);
     if (status != 0)
         return status;
-    status = call->dnnl_reorder_primitive_desc_create(&description, &from, onednn->engine, &shape->packed,
-                                                      onednn->engine, NULL);
+    status = create_memory(call, &memory, &from, onednn->engine, address);
     if (status == 0) {
-        status = call->dnnl_primitive_create(&reorder, description);
-        call->dnnl_primitive_desc_destroy(description);
+        status = reorder(onednn, &from, memory, &shape->packed, panel);
+        call->dnnl_memory_destroy(memory);
     }
-    if (status == 0) {
-        const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, memory}, {DNNL_ARG_TO, panel}};
-        status = call->dnnl_primitive_execute(reorder, onednn->streams[0], 2, arguments);
-        call->dnnl_primitive_destroy(reorder);
-    }
-    call->dnnl_memory_destroy(memory);
+    forget_matrix(call, &from);
     return status;
 }
 
@@ -328,8 +336,8 @@ static int pack_panels(const struct onednn *onednn, const float *w, struct onedn
     int status = 0;
     for (int64_t p = 0; p < weight->panels && status == 0; p++) {
         const struct shape *shape = p + 1 < weight->panels ? weight->whole : weight->last;
-        status = onednn->call.dnnl_memory_create(&weight->memories[p], &shape->packed, onednn->engine,
-                                                 weight->data + (size_t)p * bytes);
+        status = create_memory(&onednn->call, &weight->memories[p], &shape->packed, onednn->engine,
+                               weight->data + (size_t)p * bytes);
         if (status == 0)
             status = pack_panel(onednn, shape, w + p * PRODUCTS_PANEL * shape->depth, weight->memories[p]);
     }
@@ -382,7 +390,7 @@ size_t onednn_weight_bytes(const struct onednn_weight *weight)
 int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight, int64_t panel, int64_t rows,
                 const void *x, float *y, void *scratchpad, int thread)
 {
-    const struct functions *call = &onednn->call;
+    const struct onednn_functions *call = &onednn->call;
     const struct shape *shape = panel + 1 < weight->panels ? weight->whole : weight->last;
     int count = 0;
     while (row_counts[count] < rows)
@@ -392,9 +400,9 @@ int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight,
     dnnl_stream_t stream = onednn->streams[thread];
     void *source;
     memcpy(&source, &x, sizeof source); /* it is only read */
-    call->dnnl_memory_set_data_handle_v2(lane->x, source, stream);
-    call->dnnl_memory_set_data_handle_v2(lane->y, y, stream);
-    call->dnnl_memory_set_data_handle_v2(lane->scratchpad, scratchpad, stream);
+    place_memory(call, lane->x, source, stream);
+    place_memory(call, lane->y, y, stream);
+    place_memory(call, lane->scratchpad, scratchpad, stream);
     const dnnl_exec_arg_t arguments[] = {
         {DNNL_ARG_SRC, lane->x},
         {DNNL_ARG_WEIGHTS, weight->memories[panel]},
@@ -404,12 +412,12 @@ int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight,
     return call->dnnl_primitive_execute(primitive->primitive, stream, 4, arguments) == dnnl_success ? 0 : -1;
 }
 
-#else /* without the headers, or with those of another major version, OpenBLAS computes all products */
+#else /* without the headers, or with those of another version, OpenBLAS computes all products */
 
 int onednn_open(int threads, bool bf16, struct onednn **onednn, struct error *error)
 {
     (void)threads, (void)bf16, (void)onednn;
-    return error_set(error, "this build has no oneDNN: its headers (version 2) were not there");
+    return error_set(error, "this build has no oneDNN: its headers (version 2 or 3) were not there");
 }
 
 void onednn_close(struct onednn *onednn)

@@ -3,10 +3,13 @@
 #include <omp.h>
 #include <string.h>
 
-#define TILE_COLUMNS 64 /* of a projection's task */
-#define CHUNK_ROWS 8192 /* a longer sequence is projected in chunks, which are summed in their order */
+#define TILE_COLUMNS 64     /* of a projection's task */
+#define PACKED_FEATURES 256 /* of k, that a task in bf16 takes at most */
+#define CHUNK_ROWS 8192     /* a longer sequence is projected in chunks, which are summed in their order */
 #define WINDOWS_PER_TILE 16
 #define SUMS_AT_ONCE 64 /* of E's columns */
+
+_Static_assert(TILE_COLUMNS <= VECTOR_PANEL, "a tile is a panel");
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -23,8 +26,11 @@ struct projection {
     const struct cpu_run *run;
     const struct plan_step *step;
     const struct layout *from, *to;
-    const float *x, *weight, *bias;
-    float *y;
+    const char *x;
+    enum element x_element, y_element;
+    const float *weight, *bias; /* weight: NULL where E is packed alone */
+    const struct product_weight *packed;
+    char *y;
     int64_t columns, y_columns, group_columns, tiles, weight_columns, weight_rows, k;
 };
 
@@ -38,10 +44,13 @@ static struct projection projection_of(const struct cpu_run *run, const struct p
         .step = step,
         .from = &run->batch->layouts[plan->values[step->x].axis],
         .to = &run->batch->layouts[plan->values[step->y].axis],
-        .x = (const float *)(run->arena + plan->values[step->x].offset),
+        .x = run->arena + plan->values[step->x].offset,
+        .x_element = run->elements[step->x],
+        .y_element = run->elements[step->y],
         .weight = weight->data,
+        .packed = run->projections[step->weight],
         .bias = step->bias == PLAN_NONE ? NULL : plan->weights[step->bias].data,
-        .y = (float *)(run->arena + plan->values[step->y].offset),
+        .y = run->arena + plan->values[step->y].offset,
         .columns = columns,
         .y_columns = plan->values[step->y].columns,
         .group_columns = columns / step->groups,
@@ -52,12 +61,31 @@ static struct projection projection_of(const struct cpu_run *run, const struct p
     };
 }
 
-/* The columns of out (k, y_columns) beyond x's: sums of E's rows [first, first + rows), and biases. `weight` is E's
- * row, or column, `first`. */
-static void add_columns(const struct projection *p, const float *weight, int64_t rows, float *out, bool with_bias)
+/* Where a projection, or a chunk's part of it, goes: (k, y_columns). */
+struct target {
+    char *out;
+    enum element element;
+    bool with_bias;
+};
+
+/* Columns [column, column + width) of the target's row j. */
+static void give_row(const struct projection *p, const struct target *target, int64_t j, int64_t column, int64_t width,
+                     const float *row)
+{
+    p->run->vector->finish_linear(&(struct vector_finish){
+        .rows = 1,
+        .columns = width,
+        .x = row,
+        .y_element = target->element,
+        .y = target->out + (j * p->y_columns + column) * element_bytes(target->element),
+    });
+}
+
+/* The columns beyond x's: sums of E's rows [first, first + rows), and biases. `weight` is E's row, or column, `first`.
+ */
+static void add_columns(const struct projection *p, const float *weight, int64_t rows, const struct target *target)
 {
     int64_t across = p->step->transposed ? 1 : p->weight_columns, along = p->step->transposed ? p->weight_columns : 1;
-    float *column = out + p->columns;
     for (int64_t j = 0; p->step->sums_column && j < p->k; j += SUMS_AT_ONCE) {
         int64_t count = least(SUMS_AT_ONCE, p->k - j);
         double sums[SUMS_AT_ONCE] = {0};
@@ -65,40 +93,90 @@ static void add_columns(const struct projection *p, const float *weight, int64_t
             for (int64_t i = 0; i < count; i++)
                 sums[i] += (double)weight[r * across + (j + i) * along];
         for (int64_t i = 0; i < count; i++)
-            column[(j + i) * p->y_columns] = (float)sums[i];
+            give_row(p, target, j + i, p->columns, 1, &(float){(float)sums[i]});
     }
-    column += p->step->sums_column;
     for (int64_t j = 0; p->step->bias_column && j < p->k; j++)
-        column[j * p->y_columns] = with_bias ? p->bias[j] : 0;
+        give_row(p, target, j, p->columns + p->step->sums_column, 1, &(float){target->with_bias ? p->bias[j] : 0});
 }
 
-/* Rows [first, first + rows) of an item through E, for one tile of columns: into those columns of out (k, y_columns).
- */
-static void project_tile(const struct projection *p, int64_t item, int64_t first, int64_t rows, int64_t tile,
-                         float *out, bool with_bias)
+/* A task: rows [first, first + rows) of an item through E, for one tile of columns and the features [k, k_end). */
+struct project_task {
+    int64_t item, first, rows, tile, k, k_end;
+};
+
+static int64_t task_group(const struct projection *p, const struct project_task *task)
 {
-    int64_t tiles_a_group = p->tiles / p->step->groups, group = tile / tiles_a_group;
-    int64_t in_group = tile % tiles_a_group * TILE_COLUMNS, column = group * p->group_columns + in_group;
-    int64_t width = least(TILE_COLUMNS, p->group_columns - in_group);
-    const float *weight = p->weight + group * p->weight_rows * p->weight_columns;
-    weight += p->step->transposed ? first : first * p->weight_columns;
+    return task->tile / (p->tiles / p->step->groups);
+}
+
+static const void *task_rows(const struct projection *p, const struct project_task *task, int64_t column)
+{
+    return p->x + ((p->from->starts[task->item] + task->first) * p->columns + column) * element_bytes(p->x_element);
+}
+
+/* In bf16. */
+static void project_packed(const struct projection *p, const struct project_task *task, int64_t column, int64_t width,
+                           const struct target *target)
+{
+    int64_t first_k = task_group(p, task) * p->k + task->k, k = task->k_end - task->k;
+    float *sums = products_project(p->run->products,
+                                   &(struct product_projection){
+                                       .weight = p->packed,
+                                       .first_k = first_k,
+                                       .k = k,
+                                       .first = task->first,
+                                       .rows = task->rows,
+                                       .columns = width,
+                                       .x = task_rows(p, task, column),
+                                       .x_stride = p->columns,
+                                       .x_element = p->x_element,
+                                   },
+                                   p->run->scratch + omp_get_thread_num() * p->run->scratch_floats);
+    for (int64_t j = 0; j < k; j++, sums += VECTOR_PANEL) {
+        for (int64_t c = 0; target->with_bias && p->bias && !p->step->bias_column && c < width; c++)
+            sums[c] += p->bias[first_k + j];
+        give_row(p, target, task->k + j, column, width, sums);
+    }
+}
+
+/* In float32: `weight` is E's row, or column, `first`. */
+static void project_floats(const struct projection *p, const struct project_task *task, int64_t column, int64_t width,
+                           const float *weight, const struct target *target)
+{
+    float *out = (float *)target->out;
     products_multiply(p->run->products, &(struct product){
                                             .m = p->k,
                                             .n = width,
-                                            .k = rows,
+                                            .k = task->rows,
                                             .a = weight,
                                             .a_stride = p->weight_columns,
                                             .transpose_a = !p->step->transposed,
-                                            .b = p->x + (p->from->starts[item] + first) * p->columns + column,
+                                            .b = task_rows(p, task, column),
                                             .b_stride = p->columns,
                                             .c = out + column,
                                             .c_stride = p->y_columns,
                                         });
-    for (int64_t j = 0; with_bias && p->bias && !p->step->bias_column && j < p->k; j++)
+    for (int64_t j = 0; target->with_bias && p->bias && !p->step->bias_column && j < p->k; j++)
         for (int64_t c = 0; c < width; c++)
-            out[j * p->y_columns + column + c] += p->bias[group * p->k + j];
-    if (tile == 0 && p->y_columns > p->columns)
-        add_columns(p, weight, rows, out, with_bias);
+            out[j * p->y_columns + column + c] += p->bias[task_group(p, task) * p->k + j];
+}
+
+static void project_tile(const struct projection *p, const struct project_task *task, const struct target *target)
+{
+    int64_t group = task_group(p, task);
+    int64_t in_group = task->tile % (p->tiles / p->step->groups) * TILE_COLUMNS;
+    int64_t column = group * p->group_columns + in_group, width = least(TILE_COLUMNS, p->group_columns - in_group);
+    const float *weight = p->weight;
+    if (weight) {
+        weight += group * p->weight_rows * p->weight_columns;
+        weight += p->step->transposed ? task->first : task->first * p->weight_columns;
+    }
+    if (p->packed)
+        project_packed(p, task, column, width, target);
+    else
+        project_floats(p, task, column, width, weight, target);
+    if (task->tile == 0 && task->k == 0 && p->y_columns > p->columns)
+        add_columns(p, weight, task->rows, target);
 }
 
 static int64_t rows_of(const struct projection *p, int64_t item)
@@ -106,37 +184,67 @@ static int64_t rows_of(const struct projection *p, int64_t item)
     return p->from->starts[item + 1] - p->from->starts[item];
 }
 
-static float *result_of(const struct projection *p, int64_t item)
+static char *result_of(const struct projection *p, int64_t item)
 {
-    return p->y + p->to->starts[item] * p->y_columns;
+    return p->y + p->to->starts[item] * p->y_columns * element_bytes(p->y_element);
+}
+
+/* How many features a task takes: in bf16 only some, where else there are too few tasks; columns of x are packed by
+ * each task for itself. Their bits are the same either way. */
+static int64_t features_a_task(const struct projection *p, int64_t tasks)
+{
+    int64_t parts = tasks_for(p->run->threads, tasks > 0 ? tasks : 1);
+    if (!p->packed)
+        return p->k;
+    return least(PACKED_FEATURES, tasks_for(p->k, parts));
 }
 
 /* All items of at most a chunk. */
 static void project_short(const struct projection *p)
 {
-    int64_t tasks = p->run->batch->n_items * p->tiles;
+    int64_t each = features_a_task(p, p->run->batch->n_items * p->tiles), parts = tasks_for(p->k, each);
+    int64_t tasks = p->run->batch->n_items * p->tiles * parts;
 #pragma omp parallel for num_threads(tasks > 1 ? p->run->threads : 1) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
-        int64_t item = t / p->tiles;
-        if (rows_of(p, item) <= CHUNK_ROWS && cpu_selects(p->run, p->step, item))
-            project_tile(p, item, 0, rows_of(p, item), t % p->tiles, result_of(p, item), true);
+        int64_t item = t / parts / p->tiles;
+        if (rows_of(p, item) > CHUNK_ROWS || !cpu_selects(p->run, p->step, item))
+            continue;
+        const struct project_task task = {
+            .item = item,
+            .rows = rows_of(p, item),
+            .tile = t / parts % p->tiles,
+            .k = t % parts * each,
+            .k_end = least(p->k, (t % parts + 1) * each),
+        };
+        project_tile(p, &task, &(struct target){result_of(p, item), p->y_element, true});
     }
 }
 
 /* One item of several chunks: each into scratch, then their sum. The first has the bias. */
 static void project_long(const struct projection *p, int64_t item)
 {
-    int64_t rows = rows_of(p, item), chunks = tasks_for(rows, CHUNK_ROWS), tasks = chunks * p->tiles;
-    int64_t size = p->k * p->y_columns;
-    float *partial = p->run->shared, *y = result_of(p, item);
+    int64_t rows = rows_of(p, item), chunks = tasks_for(rows, CHUNK_ROWS), size = p->k * p->y_columns;
+    int64_t each = features_a_task(p, chunks * p->tiles), parts = tasks_for(p->k, each);
+    int64_t tasks = chunks * p->tiles * parts;
+    float *partial = p->run->shared;
 #pragma omp parallel for num_threads(p->run->threads) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
-        int64_t chunk = t / p->tiles, first = chunk * CHUNK_ROWS;
-        project_tile(p, item, first, least(CHUNK_ROWS, rows - first), t % p->tiles, partial + chunk * size, chunk == 0);
+        int64_t chunk = t / parts / p->tiles, first = chunk * CHUNK_ROWS;
+        const struct project_task task = {
+            .item = item,
+            .first = first,
+            .rows = least(CHUNK_ROWS, rows - first),
+            .tile = t / parts % p->tiles,
+            .k = t % parts * each,
+            .k_end = least(p->k, (t % parts + 1) * each),
+        };
+        project_tile(p, &task, &(struct target){(char *)(partial + chunk * size), ELEMENT_F32, chunk == 0});
     }
-    memcpy(y, partial, (size_t)size * sizeof *y);
     for (int64_t chunk = 1; chunk < chunks; chunk++)
-        p->run->vector->add(size, y, partial + chunk * size, 1.0f, y);
+        p->run->vector->add(size, partial, partial + chunk * size, 1.0f, partial);
+    for (int64_t j = 0; j < p->k; j++)
+        give_row(p, &(struct target){result_of(p, item), p->y_element, false}, j, 0, p->y_columns,
+                 partial + j * p->y_columns);
 }
 
 void cpu_project_sequence(const struct cpu_run *run, const struct plan_step *step)
@@ -146,6 +254,13 @@ void cpu_project_sequence(const struct cpu_run *run, const struct plan_step *ste
     for (int64_t item = 0; item < run->batch->n_items; item++)
         if (rows_of(&p, item) > CHUNK_ROWS && cpu_selects(run, step, item))
             project_long(&p, item);
+}
+
+int64_t cpu_project_thread_scratch(const struct products *products, const struct plan *plan,
+                                   const struct plan_step *step)
+{
+    int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item;
+    return products_project_scratch(products, least(k, PACKED_FEATURES));
 }
 
 int64_t cpu_project_scratch(const struct plan *plan, const struct plan_step *step)

@@ -1,7 +1,27 @@
 /* Rows: norms, activations, softmax. vector_lanes.h says how this is compiled. */
-#include "engine/cpu/vector_lanes.h"
+#include "engine/cpu/vector_words.h"
 
 /* ---- Functions of one variable ---- */
+
+#ifdef __AVX512BF16__
+
+/* Φ(x) = 1/2 + x P(x²), a minimax fit of degree 6 on |x| <= 4, beyond which Φ is 0 or 1: x P(16) is more than 1/2
+ * there. Φ is within 1.1e-4: where it is about as small, below -3, little of GELU's value is left. What x is off by, as
+ * a sum of products of numbers with 8 bits, moves GELU further. */
+INLINE vector gelu_of(vector x)
+{
+    vector u = smaller(x * x, all(16));
+    vector p = all(2.8160215492789574e-08f);
+    p = p * u + -1.8918528894573683e-06f;
+    p = p * u + 5.418974978965707e-05f;
+    p = p * u + -0.0008789754938334227f;
+    p = p * u + 0.009112929925322533f;
+    p = p * u + -0.06538832187652588f;
+    p = p * u + 0.3985269069671631f;
+    return x * (0.5f + smaller(larger(x * p, all(-0.5f)), all(0.5f)));
+}
+
+#else
 
 /* erf(x) = x P(x²) / Q(x²), a minimax fit of degrees 5 and 5 on |x| <= 3.925, beyond which it is ±1 in float.
  * Relative error below 4e-7. */
@@ -28,6 +48,8 @@ INLINE vector gelu_of(vector x)
 {
     return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f));
 }
+
+#endif
 
 /* ---- Sines: angles are reduced in double precision, so that those of long sequences keep their digits ---- */
 
@@ -117,30 +139,38 @@ INLINE vector finish(vector y, const float *bias, enum activation activation, co
     return y;
 }
 
-static void finish_linear(int64_t rows, int64_t columns, const float *x, const float *bias, enum activation activation,
-                          const float *residual, int64_t residual_stride, float *y, int64_t y_stride)
+INLINE void finish_linear_as(const struct vector_finish *f, enum element element)
 {
-    for (int64_t r = 0; r < rows; r++, x += columns, y += y_stride) {
-        const float *z = residual ? residual + r * residual_stride : NULL;
-        int64_t i = 0;
-        for (; i + LANES <= columns; i += LANES)
-            store(y + i, finish(load(x + i), bias ? bias + i : NULL, activation, z ? z + i : NULL, LANES));
-        if (i < columns)
-            store_part(y + i,
-                       finish(load_part(x + i, columns - i, 0), bias ? bias + i : NULL, activation, z ? z + i : NULL,
-                              columns - i),
-                       columns - i);
+    const float *x = f->x;
+    for (int64_t r = 0; r < f->rows; r++, x += f->x_stride) {
+        const float *z = f->residual ? f->residual + r * f->residual_stride : NULL, *bias = f->bias;
+        void *y = element_room(element, f->y, r * f->y_stride);
+        int64_t i = 0, left = f->columns % LANES;
+        for (; i + LANES <= f->columns; i += LANES)
+            store_elements(element, element_room(element, y, i),
+                           finish(load(x + i), bias ? bias + i : NULL, f->activation, z ? z + i : NULL, LANES), LANES);
+        if (left > 0)
+            store_elements(
+                element, element_room(element, y, i),
+                finish(load_part(x + i, left, 0), bias ? bias + i : NULL, f->activation, z ? z + i : NULL, left), left);
     }
+}
+
+static void finish_linear(const struct vector_finish *finish)
+{
+    if (finish->y_element == ELEMENT_F32)
+        finish_linear_as(finish, ELEMENT_F32);
+    else
+        finish_linear_as(finish, ELEMENT_BF16);
 }
 
 static void to_bf16(int64_t n, const float *x, uint16_t *y)
 {
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t word;
-        memcpy(&word, x + i, sizeof word);
-        uint32_t rounded = (word + 0x7fff + (word >> 16 & 1)) >> 16, quiet = word >> 16 | 0x40;
-        y[i] = (uint16_t)((word & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
-    }
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        store_elements(ELEMENT_BF16, y + i, load(x + i), LANES);
+    if (i < n)
+        store_elements(ELEMENT_BF16, y + i, load_part(x + i, n - i, 0), n - i);
 }
 
 /* Four sums at a time, so that an addition need not wait for the one before; always in the same order. */
@@ -181,19 +211,32 @@ INLINE float row_square_distance(int64_t n, const float *x, float mean)
     return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-static void layer_norm(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
-                       float epsilon, float *y)
+INLINE void layer_norm_as(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
+                          float epsilon, enum element element, void *y)
 {
-    for (int64_t r = 0; r < rows; r++, x += columns, y += columns) {
+    for (int64_t r = 0; r < rows; r++, x += columns, y = element_room(element, y, columns)) {
         float mean = row_sum(columns, x) / (float)columns;
         float variance = row_square_distance(columns, x, mean) / (float)columns;
         float scale = 1.0f / sqrtf(variance + epsilon);
         int64_t i = 0;
         for (; i + LANES <= columns; i += LANES)
-            store(y + i, (load(x + i) - mean) * scale * load(gain + i) + load(bias + i));
-        for (; i < columns; i++)
-            y[i] = (x[i] - mean) * scale * gain[i] + bias[i];
+            store_elements(element, element_room(element, y, i),
+                           (load(x + i) - mean) * scale * load(gain + i) + load(bias + i), LANES);
+        if (i < columns)
+            store_elements(element, element_room(element, y, i),
+                           (load_part(x + i, columns - i, mean) - mean) * scale * load_part(gain + i, columns - i, 0) +
+                               load_part(bias + i, columns - i, 0),
+                           columns - i);
     }
+}
+
+static void layer_norm(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
+                       float epsilon, enum element y_element, void *y)
+{
+    if (y_element == ELEMENT_F32)
+        layer_norm_as(rows, columns, x, gain, bias, epsilon, ELEMENT_F32, y);
+    else
+        layer_norm_as(rows, columns, x, gain, bias, epsilon, ELEMENT_BF16, y);
 }
 
 /* NaNs are passed over: softmax's exp brings them back. */
@@ -262,7 +305,6 @@ static void sum_rows(int64_t rows, int64_t columns, const float *x, int64_t x_st
 #define TEXT_OF(variant) #variant
 #define TEXT(variant) TEXT_OF(variant)
 
-extern const struct vector_functions VARIANT(vector);
 const struct vector_functions VARIANT(vector) = {
     .name = TEXT(VECTOR_VARIANT),
     .layer_norm = layer_norm,
@@ -277,4 +319,10 @@ const struct vector_functions VARIANT(vector) = {
     .sum_rows = sum_rows,
     .pack_keys = VARIANT(vector_pack_keys),
     .attend = VARIANT(vector_attend),
+#ifdef __AVX512BF16__
+    .to_words = VARIANT(vector_to_words),
+    .pack_weight = VARIANT(vector_pack_weight),
+    .linear = VARIANT(vector_linear),
+    .project = VARIANT(vector_project),
+#endif
 };

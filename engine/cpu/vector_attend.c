@@ -2,23 +2,10 @@
  * tile, so that its scores and a panel of keys stay in the first-level cache however many keys there are; sums and
  * output so far are scaled down when a later tile has a larger score, and divided by the sum at the end. What is done
  * to a row, and in which order, does not depend on the rows beside it. */
-#include "engine/cpu/vector_lanes.h"
+#include "engine/cpu/vector_tile.h"
 
-/* Registers: TILE_ROWS x TILE_VECTORS sums, TILE_VECTORS of b and one of a. */
-#if LANES == 16 || defined(__aarch64__)
-#define TILE_ROWS 6
-#define TILE_VECTORS 4
-#elif LANES == 8
-#define TILE_ROWS 6
-#define TILE_VECTORS 2
-#else
-#define TILE_ROWS 4
-#define TILE_VECTORS 2
-#endif
-
-#define PANEL (TILE_VECTORS * LANES)
 #define GROUP_ROWS VECTOR_GROUP_ROWS
-#define TILE_KEYS VECTOR_TILE_KEYS
+#define TILE_KEYS (VECTOR_TILE_KEYS / 2 * WORD_ELEMENTS) /* as many bytes of them in either variant */
 
 _Static_assert(GROUP_ROWS % TILE_ROWS == 0 && TILE_KEYS % PANEL == 0 && LANES <= VECTOR_LANES, "tiles fit");
 
@@ -27,151 +14,46 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t whole_vectors(int64_t n)
-{
-    return (n + LANES - 1) / LANES * LANES;
-}
-
-/* ---- The product ---- */
-
-/* c += a b: a (rows, depth), b (depth, wide vectors). */
-INLINE void multiply_tile(const float *a, int64_t a_stride, int64_t depth, const float *b, float *c, int64_t c_stride,
-                          int rows, int wide)
-{
-    vector sums[TILE_ROWS][TILE_VECTORS];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (int w = 0; w < wide; w++)
-            sums[r][w] = load(c + r * c_stride + w * LANES);
-    for (int64_t t = 0; t < depth; t++, b += wide * LANES) {
-        vector of_b[TILE_VECTORS];
-#pragma GCC unroll 4
-        for (int w = 0; w < wide; w++)
-            of_b[w] = load(b + w * LANES);
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            vector of_a = all(a[r * a_stride + t]);
-#pragma GCC unroll 4
-            for (int w = 0; w < wide; w++)
-                sums[r][w] += of_a * of_b[w];
-        }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (int w = 0; w < wide; w++)
-            store(c + r * c_stride + w * LANES, sums[r][w]);
-}
-
-INLINE void multiply_rows(const float *a, int64_t a_stride, int64_t depth, const float *b, float *c, int64_t c_stride,
-                          int rows, int64_t wide)
-{
-    if (wide == 1)
-        multiply_tile(a, a_stride, depth, b, c, c_stride, rows, 1);
-#if TILE_VECTORS > 2
-    else if (wide == 2)
-        multiply_tile(a, a_stride, depth, b, c, c_stride, rows, 2);
-    else if (wide == 3)
-        multiply_tile(a, a_stride, depth, b, c, c_stride, rows, 3);
-#endif
-    else
-        multiply_tile(a, a_stride, depth, b, c, c_stride, rows, TILE_VECTORS);
-}
-
 /* Functions of their own: inlined into others, their sums no longer stay in registers. */
 static __attribute__((noinline)) void multiply_full_tile(const float *a, int64_t a_stride, int64_t depth,
-                                                         const float *b, float *c, int64_t c_stride, int64_t wide)
+                                                         const float *b, float *c, int64_t c_stride, bool add,
+                                                         int64_t wide)
 {
-    multiply_rows(a, a_stride, depth, b, c, c_stride, TILE_ROWS, wide);
+    multiply_rows(a, a_stride, depth, b, c, c_stride, add, TILE_ROWS, wide);
 }
 
-static __attribute__((noinline)) void multiply_row(const float *a, int64_t depth, const float *b, float *c,
+static __attribute__((noinline)) void multiply_row(const float *a, int64_t depth, const float *b, float *c, bool add,
                                                    int64_t wide)
 {
-    multiply_rows(a, 0, depth, b, c, 0, 1, wide);
+    multiply_rows(a, 0, depth, b, c, 0, add, 1, wide);
 }
 
 /* For any number of rows up to GROUP_ROWS, one panel wide. A few rows left over are computed one by one, more of them
  * with the rows of the group beyond them, whose results nobody reads. */
 static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t depth, const float *b, int64_t wide,
-                     float *c, int64_t c_stride)
+                     float *c, int64_t c_stride, bool add)
 {
     int64_t r = 0;
     for (; rows - r > TILE_ROWS / 2; r += TILE_ROWS)
-        multiply_full_tile(a + r * a_stride, a_stride, depth, b, c + r * c_stride, c_stride, wide);
+        multiply_full_tile(a + r * a_stride, a_stride, depth, b, c + r * c_stride, c_stride, add, wide);
     for (; r < rows; r++)
-        multiply_row(a + r * a_stride, depth, b, c + r * c_stride, wide);
+        multiply_row(a + r * a_stride, depth, b, c + r * c_stride, add, wide);
 }
 
 /* ---- Keys and values as the product reads them ---- */
-
-#if LANES == 16
-#define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif LANES == 8
-#define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#else
-#define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 4, 1, 5)
-#define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 2, 6, 3, 7)
-#endif
-
-/* (LANES, LANES) -> its transpose: interleaving halves turns the index's bits around, once for each of them. */
-INLINE void transpose(const float *from, int64_t from_stride, float *to, int64_t to_stride)
-{
-    vector rows[LANES], next[LANES];
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++)
-        rows[i] = load(from + i * from_stride);
-#pragma GCC unroll 4
-    for (int round = 1; round < LANES; round *= 2) {
-#pragma GCC unroll 8
-        for (int i = 0; i < LANES / 2; i++) {
-            next[2 * i] = INTERLEAVE_LOW(rows[i], rows[i + LANES / 2]);
-            next[2 * i + 1] = INTERLEAVE_HIGH(rows[i], rows[i + LANES / 2]);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < LANES; i++)
-            rows[i] = next[i];
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++)
-        store(to + i * to_stride, rows[i]);
-}
-
-/* `width` keys from `first` on (fewer at the end: the rest is 0) -> (dim_head, width) */
-static void pack_key_panel(const struct vector_keys *keys, int64_t first, int64_t width, float *panel)
-{
-    int64_t count = least(width, keys->k - first), whole = count / LANES * LANES, d = 0;
-    const float *from = keys->keys + first * keys->key_stride;
-    for (; d + LANES <= keys->dim_head; d += LANES)
-        for (int64_t j = 0; j < whole; j += LANES)
-            transpose(from + j * keys->key_stride + d, keys->key_stride, panel + d * width + j, width);
-    for (int64_t t = 0; t < keys->dim_head; t++)
-        for (int64_t j = t < d ? whole : 0; j < width; j++)
-            panel[t * width + j] = j < count ? from[j * keys->key_stride + t] : 0;
-}
-
-/* Columns [first, first + width) of the values -> (k, width) */
-static void pack_value_panel(const struct vector_keys *keys, int64_t first, int64_t width, float *panel)
-{
-    int64_t count = least(width, keys->dim_value - first);
-    for (int64_t j = 0; j < keys->k; j++, panel += width) {
-        memcpy(panel, keys->values + j * keys->value_stride + first, (size_t)count * sizeof *panel);
-        for (int64_t i = count; i < width; i++)
-            panel[i] = 0;
-    }
-}
 
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed)
 {
     int64_t key_columns = whole_vectors(keys->k), value_columns = whole_vectors(keys->dim_value);
     for (int64_t first = 0; first < key_columns; first += PANEL)
-        pack_key_panel(keys, first, least(PANEL, key_columns - first), packed + keys->dim_head * first);
-    packed += keys->dim_head * key_columns;
+        pack_rows(keys->key_element, elements_at(keys->key_element, keys->keys, first * keys->key_stride),
+                  keys->key_stride, least(PANEL, keys->k - first), keys->dim_head, least(PANEL, key_columns - first),
+                  packed + words_of(keys->dim_head) * first);
+    packed += words_of(keys->dim_head) * key_columns;
     for (int64_t first = 0; first < value_columns; first += PANEL)
-        pack_value_panel(keys, first, least(PANEL, value_columns - first), packed + keys->k * first);
+        pack_columns(keys->value_element, elements_at(keys->value_element, keys->values, first), keys->value_stride,
+                     keys->k, least(PANEL, keys->dim_value - first), least(PANEL, value_columns - first),
+                     packed + words_of(keys->k) * first);
 }
 
 /* ---- The softmax, tile by tile ---- */
@@ -182,9 +64,9 @@ struct group {
     int64_t first, rows; /* of the block */
     int64_t room;        /* rows with those that a last tile computes beyond them */
     int64_t seen;        /* keys that any of the rows sees */
-    float *scores;       /* (GROUP_ROWS, TILE_KEYS); then their exponentials */
+    float *scores;       /* (GROUP_ROWS, TILE_KEYS); then their exponentials, as words */
     float *out;          /* (GROUP_ROWS, dim_room) */
-    float *queries;      /* (GROUP_ROWS, dim_head) */
+    float *queries;      /* words (GROUP_ROWS, dim_head) */
     int64_t dim_room;
     float maxima[GROUP_ROWS];
     vector sums[GROUP_ROWS]; /* of the exponentials, lane by lane */
@@ -246,8 +128,27 @@ static void raise_maximum(struct group *g, int64_t r, int64_t key, int64_t count
     scale_down(g, r, key, factor[0]);
 }
 
-/* The row's scores become exp(scale * (score - maximum)). A maximum of -infinity, where nothing is seen yet, counts as
- * 0: exp gives 0, not NaN. */
+/* exp(x), x <= 0 or NaN. */
+INLINE vector weight_of(vector x)
+{
+#ifdef __AVX512BF16__
+    /* 2^n 2^f, |f| <= 1/2, with a minimax polynomial of degree 4 for 2^f: within a relative error of 4e-6, as the
+     * weight is rounded to 8 bits. 0 is 2^-150. */
+    vector t = larger(all(-150), x * 1.44269504088896341f);
+    vector n = (vector)_mm512_roundscale_ps((__m512)t, _MM_FROUND_TO_NEAREST_INT), f = t - n;
+    vector p = all(0.009570090100169182f);
+    p = p * f + 0.05591785907745361f;
+    p = p * f + 0.240247443318367f;
+    p = p * f + 0.6931217908859253f;
+    p = p * f + 0.9999992847442627f;
+    return (vector)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+    return exp_bounded(x);
+#endif
+}
+
+/* The row's scores become exp(scale * (score - maximum)), as words: behind one another they need no more room. A
+ * maximum of -infinity, where nothing is seen yet, counts as 0: exp gives 0, not NaN. */
 static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
 {
     const struct vector_attend *attend = g->attend;
@@ -255,14 +156,17 @@ static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
     float *scores = g->scores + r * TILE_KEYS, scale = scale_of(attend);
     float maximum = g->maxima[r] == -INFINITY ? 0 : g->maxima[r];
     vector sums = g->sums[r];
+    float *weights = attend->weights && row < attend->weights_rows
+                         ? attend->weights + row * (attend->k + attend->zero_keys) + key
+                         : NULL;
     for (int64_t j = 0; j < room; j += LANES) {
-        vector e = exp_bounded((load(scores + j) - maximum) * scale);
-        store(scores + j, e);
+        vector e = weight_of((load(scores + j) - maximum) * scale);
+        store_words(scores + j / WORD_ELEMENTS, e);
+        if (weights)
+            store_part(weights + j, e, least(LANES, count - j));
         sums += e;
     }
     g->sums[r] = sums;
-    if (attend->weights && row < attend->weights_rows)
-        memcpy(attend->weights + row * (attend->k + attend->zero_keys) + key, scores, (size_t)count * sizeof *scores);
 }
 
 /* The row's output and weights, divided by its sum. A row that sees nothing is NaN, as a softmax of it is. */
@@ -272,10 +176,11 @@ static void finish_row(const struct group *g, int64_t r)
     int64_t row = g->first + r, zeros = attend->causal ? 0 : attend->zero_keys;
     vector zero = exp_bounded(all(-g->maxima[r] * scale_of(attend))); /* a zero key's weight; there are none: unused */
     float sum = sum_lanes(g->sums[r]);
-    float inverse = 1.0f / (zeros > 0 ? sum + (float)zeros * zero[0] : sum),
-          *out = attend->out + row * attend->out_stride;
-    for (int64_t i = 0; i < attend->dim_value; i++)
-        out[i] = g->out[r * g->dim_room + i] * inverse;
+    float inverse = 1.0f / (zeros > 0 ? sum + (float)zeros * zero[0] : sum), *from = g->out + r * g->dim_room;
+    void *out = element_room(attend->out_element, attend->out, row * attend->out_stride);
+    for (int64_t i = 0; i < attend->dim_value; i += LANES)
+        store_elements(attend->out_element, element_room(attend->out_element, out, i), load(from + i) * inverse,
+                       least(LANES, attend->dim_value - i));
     if (!attend->weights || row >= attend->weights_rows)
         return;
     float *weights = attend->weights + row * (attend->k + attend->zero_keys);
@@ -288,22 +193,22 @@ static void finish_row(const struct group *g, int64_t r)
 static void attend_group(struct group *g)
 {
     const struct vector_attend *attend = g->attend;
-    const float *values = attend->packed + attend->dim_head * whole_vectors(attend->k);
+    int64_t dim_words = words_of(attend->dim_head);
+    const float *values = attend->packed + dim_words * whole_vectors(attend->k);
     for (int64_t key = 0; key < g->seen; key += TILE_KEYS) {
         int64_t count = least(TILE_KEYS, g->seen - key);
-        memset(g->scores, 0, (size_t)(g->room * TILE_KEYS) * sizeof *g->scores);
         for (int64_t j = 0; j < count; j += PANEL)
-            multiply(g->rows, g->queries, attend->dim_head, attend->dim_head,
-                     attend->packed + (key + j) * attend->dim_head,
-                     least(PANEL, whole_vectors(attend->k) - key - j) / LANES, g->scores + j, TILE_KEYS);
+            multiply(g->rows, g->queries, dim_words, dim_words, attend->packed + (key + j) * dim_words,
+                     least(PANEL, whole_vectors(attend->k) - key - j) / LANES, g->scores + j, TILE_KEYS, false);
         for (int64_t r = 0; r < g->rows; r++)
             raise_maximum(g, r, key, count);
         for (int64_t r = 0; r < g->rows; r++)
             weigh(g, r, key, count);
         for (int64_t i = 0; i < g->dim_room; i += PANEL) {
             int64_t width = least(PANEL, g->dim_room - i);
-            multiply(g->rows, g->scores, TILE_KEYS, count, values + i * attend->k + key * width, width / LANES,
-                     g->out + i, g->dim_room);
+            multiply(g->rows, g->scores, TILE_KEYS, words_of(count),
+                     values + i * words_of(attend->k) + key / WORD_ELEMENTS * width, width / LANES, g->out + i,
+                     g->dim_room, true);
         }
     }
 }
@@ -312,18 +217,19 @@ static void attend_group(struct group *g)
 static void begin_group(struct group *g, int64_t first)
 {
     const struct vector_attend *attend = g->attend;
-    int64_t zeros = attend->causal ? 0 : attend->zero_keys, dim_head = attend->dim_head;
+    int64_t zeros = attend->causal ? 0 : attend->zero_keys, dim_words = words_of(attend->dim_head);
     g->first = first;
     g->rows = least(GROUP_ROWS, attend->rows - first);
     g->room = (g->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     g->seen = attend->causal ? least(attend->k, attend->first_position + first + g->rows) : attend->k;
     for (int64_t r = 0; r < g->rows; r++) {
-        memcpy(g->queries + r * dim_head, attend->queries + (first + r) * attend->query_stride,
-               (size_t)dim_head * sizeof *g->queries);
+        copy_words(attend->query_element,
+                   elements_at(attend->query_element, attend->queries, (first + r) * attend->query_stride),
+                   attend->dim_head, g->queries + r * dim_words);
         g->maxima[r] = zeros > 0 ? 0 : -INFINITY;
         g->sums[r] = all(0);
     }
-    memset(g->queries + g->rows * dim_head, 0, (size_t)((g->room - g->rows) * dim_head) * sizeof *g->queries);
+    memset(g->queries + g->rows * dim_words, 0, (size_t)((g->room - g->rows) * dim_words) * sizeof *g->queries);
     memset(g->out, 0, (size_t)(g->room * g->dim_room) * sizeof *g->out);
 }
 

@@ -7,6 +7,12 @@ static int64_t round_up(int64_t n, int64_t multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
+/* Two elements of a column are a word. */
+int64_t vector_packed_weight(int64_t columns, int64_t depth)
+{
+    return (depth + 1) / 2 * round_up(columns, VECTOR_LANES);
+}
+
 /* Columns are rounded up to whole vectors. */
 int64_t vector_packed_keys(int64_t k, int64_t dim_head, int64_t dim_value)
 {
@@ -63,7 +69,7 @@ int instruction_set_choose(const char *name, enum instruction_set *set, struct e
     return error_set(error, "kernels \"%s\": expected auto, avx512, avx2 or baseline", name);
 }
 
-extern const struct vector_functions vector_baseline, vector_avx2, vector_avx512;
+extern const struct vector_functions vector_baseline, vector_avx2, vector_avx512, vector_avx512_bf16;
 
 const struct vector_functions *vector_functions_of(enum instruction_set set)
 {
@@ -75,4 +81,13 @@ const struct vector_functions *vector_functions_of(enum instruction_set set)
 #endif
     };
     return tables[set];
+}
+
+const struct vector_functions *vector_functions_of_bf16(void)
+{
+#ifndef VECTOR_BASELINE_ONLY
+    return &vector_avx512_bf16;
+#else
+    return NULL;
+#endif
 }

@@ -1,5 +1,6 @@
 /* Vectors of floats as wide as the instruction set that this is compiled for has them, and exp: what vector.c and
- * vector_attend.c share. Both are compiled once for each set, with VECTOR_VARIANT naming it (avx512, avx2, baseline).
+ * vector_attend.c share. Both are compiled once for each set, with VECTOR_VARIANT naming it (avx512_bf16, avx512, avx2,
+ * baseline).
  * Written in GCC's vector extension, which clang has too and which compiles for any processor; intrinsics only where
  * neither finds the one instruction. */
 #ifndef ENGINE_CPU_VECTOR_LANES_H
@@ -114,6 +115,18 @@ INLINE vector smaller(vector x, vector y)
 #define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 0)
 #endif
 
+/* a b + c, rounded once where the processor can. */
+INLINE vector multiply_add(vector a, vector b, vector c)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (vector)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
 /* Always in the same order. */
 INLINE float sum_lanes(vector v)
 {
@@ -185,8 +198,14 @@ INLINE vector exp_of(vector x)
     return where_less(all(88.72283f), x, all(INFINITY), exp_bounded(x));
 }
 
-/* vector_attend.c's part of the table. */
+extern const struct vector_functions VARIANT(vector);
+
+/* The parts of the table that are vector_attend.c's and vector_product.c's. */
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed);
 void VARIANT(vector_attend)(const struct vector_attend *attend);
+void VARIANT(vector_to_words)(int64_t rows, int64_t depth, enum element element, const void *x, float *words);
+void VARIANT(vector_pack_weight)(int64_t columns, int64_t depth, const float *w, float *packed);
+void VARIANT(vector_linear)(const struct vector_linear *linear);
+void VARIANT(vector_project)(const struct vector_project *project);
 
 #endif

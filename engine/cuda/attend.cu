@@ -1,37 +1,28 @@
-/* Attention without a matrix of scores in memory: a block takes ROWS query rows of one head and walks over the keys, a
- * tile of 32 at a time, with the softmax's maximum and sum carried along and what was added so far scaled down when the
- * maximum grows. A lane has the score of one key of the tile, and then 4 of the values' features.
- *
- * The sequences of a call lie side by side: position p of sequence s is row p * width + s. For all others width is 1.
- */
+/* Attention without a matrix of scores in memory, in float whatever the elements are: a block takes ROWS query rows of
+ * one head and walks over the keys, TILE at a time, with the softmax's maximum and sum carried along and what was added
+ * so far scaled down when the maximum grows. A thread computes 4 x 4 of the tile's scores, and of the rows' results. */
 #include "engine/cuda/attend.h"
+#include "engine/cuda/attention.h"
+#include "engine/cuda/results.h"
 
-#define WARPS 4
-#define ROWS_A_WARP 4
-#define ROWS (WARPS * ROWS_A_WARP)
-#define TILE WARP   /* keys */
-#define FEATURES 64 /* of queries and keys that are there at a time */
-#define VALUES 128  /* features of values that a block computes */
+#define ROWS 64
+#define TILE 64     /* keys */
+#define FEATURES 64 /* of queries and keys that are there at a time, and of values that a block computes */
+#define EACH 4
+#define SIDE 16 /* threads of a block: SIDE x SIDE. A thread has rows one behind the other, and keys SIDE apart */
+#define THREADS (SIDE * SIDE)
+#define PAD 4 /* floats behind a row: float4 of neighbouring rows are in other banks */
 #define PARTS (PADDER_BLOCK_ROWS / ROWS)
 
-struct attention {
-    const float *queries, *keys, *values;
-    const int64_t *query_starts, *key_starts;
-    const int32_t *positions;       /* of query rows; NULL: those in the sequence */
-    const struct score_mask *masks; /* by item; NULL: none */
-    int64_t query_columns, key_columns, value_columns, out_columns;
-    int64_t heads, kv_heads, dim_head, dim_value, key_room;
-    float scale, masked_score;
-    bool causal, masked_byte;
-    float *out;
-};
+static_assert(ROWS == SIDE * EACH && TILE == SIDE * EACH && FEATURES == SIDE * EACH, "each thread has 4 x 4");
 
-static struct attention attention_of(const struct cuda_run *run, const struct plan_step *step)
-{
-    struct attention a = {};
-    a.queries = floats_of(run, step->x);
-    a.keys = floats_of(run, step->keys);
-    a.values = floats_of(run, step->values);
+template <typename T>
+static struct attention<T> attention_of(const struct cuda_run *run, const struct plan_step *step) {
+    struct attention<T> a = {
+    };
+    a.queries = elements_of<T>(run, step->x);
+    a.keys = elements_of<T>(run, step->keys);
+    a.values = elements_of<T>(run, step->values);
     a.query_starts = device_starts_of(run, step->x);
     a.key_starts = device_starts_of(run, step->keys);
     a.positions = run->axes[run->plan->values[step->x].axis].positions;
@@ -49,195 +40,235 @@ static struct attention attention_of(const struct cuda_run *run, const struct pl
     a.masked_score = step->masked_score;
     a.masked_byte = step->masked_byte;
     a.causal = step->operation == OP_ATTEND && step->causal;
-    a.out = floats_of(run, step->y);
+    a.packed = (a.dim_head | a.dim_value | a.key_columns | a.value_columns) % PACK<T> == 0;
+    a.out = elements_of<T>(run, step->y);
     return a;
 }
 
-/* One sequence of an item with its keys, and how rows of it follow one another. */
-struct sequence {
-    int64_t item, number, width; /* number: of the sequence in the item */
-    int64_t query, key;          /* rows of position 0 */
-    int64_t keys;
-};
-
-static __device__ struct sequence sequence_of(const struct attention *a, int64_t item, int64_t number, int64_t width)
-{
-    struct sequence s;
-    s.item = item;
-    s.number = number;
-    s.width = width;
-    s.query = a->query_starts[item] + number;
-    s.key = a->key_starts[item] + number;
-    s.keys = (a->key_starts[item + 1] - a->key_starts[item]) / width;
-    return s;
-}
-
-/* The position of the sequence's row number `index`. */
-static __device__ __forceinline__ int64_t position_of(const struct attention *a, const struct sequence *s,
-                                                      int64_t index)
-{
-    return a->positions ? a->positions[s->query + index] : index;
-}
-
-/* What the item's mask adds to a score. */
-static __device__ float mask_score(const struct attention *a, const struct sequence *s, int64_t head, int64_t position,
-                                   int64_t key)
-{
-    if (!a->masks || !a->masks[s->item].data)
-        return 0;
-    const struct score_mask *mask = &a->masks[s->item];
-    int64_t row = (s->number * a->heads + head) * mask->each + (mask->length == 1 ? 0 : position);
-    if (mask->floats)
-        return ((const float *)mask->data)[row * s->keys + key];
-    return (((const uint8_t *)mask->data)[row * s->keys + key] != 0) == a->masked_byte ? a->masked_score : 0;
-}
-
-/* exp(x - maximum), where minus infinity as the maximum of scores that are all minus infinity gives 0. */
-static __device__ __forceinline__ float power_of(float x, float maximum)
-{
-    return maximum == -INFINITY ? 0 : expf(x - maximum);
-}
-
-/* The shared part of a block. */
+/* The shared part of a block. Queries stay where a head has no more than FEATURES. */
 struct tile {
-    float queries[ROWS][FEATURES];
-    float keys[TILE][FEATURES + 1]; /* lanes read a column: one more spreads it over the banks */
-    float values[TILE][VALUES];
+    float queries[ROWS][FEATURES + PAD], keys[TILE][FEATURES + PAD], values[TILE][FEATURES + PAD];
+    float weights[ROWS][TILE + PAD];
 };
 
-/* The softmax of a warp's rows so far. A lane has features lane, lane + 32, … of the block's. */
+/* The softmax of a thread's rows so far, and its columns of the results. */
 struct state {
-    float maximum[ROWS_A_WARP], sum[ROWS_A_WARP], out[ROWS_A_WARP][VALUES / WARP];
+    float maximum[EACH], sum[EACH], out[EACH][EACH];
 };
 
-/* Lane j's scores of key first + j. All threads of the block take part. */
-static __device__ void score_tile(const struct attention *a, const struct sequence *s, struct tile *tile, int64_t head,
-                                  int64_t index, int64_t rows, int64_t first, float *scores)
+/* Which rows a block computes, and of which head. */
+struct part {
+    struct sequence s;
+    int64_t index, rows; /* the first in the sequence; at most ROWS */
+    int64_t head, kv_head, first_value;
+};
+
+/* `count` rows of FEATURES floats; zeros where x, (there, columns), has none. All threads of the block take part. */
+template <int N, typename T>
+static __device__ void copy_rows(float (*to)[FEATURES + PAD], const T *x, int64_t stride, int64_t there,
+                                 int64_t columns, int count)
 {
-    int64_t keys = s->keys - first < TILE ? s->keys - first : TILE, kv_head = head * a->kv_heads / a->heads;
-    int row = (int)(threadIdx.x / WARP) * ROWS_A_WARP;
-    for (int r = 0; r < ROWS_A_WARP; r++)
-        scores[r] = 0;
-    for (int64_t begin = 0; begin < a->dim_head; begin += FEATURES) {
-        int64_t count = a->dim_head - begin < FEATURES ? a->dim_head - begin : FEATURES;
-        __syncthreads(); /* the tiles before were read */
-        for (int i = (int)threadIdx.x; i < ROWS * FEATURES; i += WARPS * WARP)
-            if (i / FEATURES < rows && i % FEATURES < count)
-                tile->queries[i / FEATURES][i % FEATURES] =
-                    a->queries[(s->query + (index + i / FEATURES) * s->width) * a->query_columns + head * a->dim_head +
-                               begin + i % FEATURES];
-        for (int i = (int)threadIdx.x; i < TILE * FEATURES; i += WARPS * WARP)
-            if (i / FEATURES < keys && i % FEATURES < count)
-                tile->keys[i / FEATURES][i % FEATURES] =
-                    a->keys[(s->key + (first + i / FEATURES) * s->width) * a->key_columns + kv_head * a->dim_head +
-                            begin + i % FEATURES];
-        __syncthreads();
-        for (int f = 0; f < count; f++) {
-            float key = tile->keys[lane()][f];
-            for (int r = 0; r < ROWS_A_WARP; r++)
-                scores[r] += tile->queries[row + r][f] * key;
-        }
+    constexpr int packs = FEATURES / N;
+    for (int i = (int)threadIdx.x; i < count * packs; i += THREADS) {
+        int row = i / packs, c = i % packs * N;
+        float elements[N] = {};
+        if (row < there && c < columns)
+            load(elements, x + row * stride + c);
+        store(&to[row][c], elements);
     }
-    for (int r = 0; r < ROWS_A_WARP; r++) {
-        int64_t p = row + r < rows ? position_of(a, s, index + row + r) : 0;
-        bool seen = lane() < keys && row + r < rows && (!a->causal || first + lane() <= p);
-        scores[r] = seen ? a->scale * scores[r] + mask_score(a, s, head, p, first + lane()) : -INFINITY;
+}
+
+template <typename T>
+static __device__ void copy_rows(const struct attention<T> *a, float (*to)[FEATURES + PAD], const T *x, int64_t stride,
+                                 int64_t there, int64_t columns, int count)
+{
+    if (a->packed)
+        copy_rows<PACK<T>>(to, x, stride, there, columns, count);
+    else
+        copy_rows<1>(to, x, stride, there, columns, count);
+}
+
+/* sums += the product of the queries and keys that are there: float4 along the features. */
+static __device__ __forceinline__ void add_scores(const struct tile *tile, int row, int key, float (&sums)[EACH][EACH])
+{
+#pragma unroll 2
+    for (int f = 0; f < FEATURES; f += 4) {
+        float queries[EACH][4], keys[EACH][4];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            load(queries[i], &tile->queries[row + i][f]);
+            load(keys[i], &tile->keys[key + i * SIDE][f]);
+        }
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int j = 0; j < EACH; j++)
+#pragma unroll
+                for (int l = 0; l < 4; l++)
+                    sums[i][j] += queries[i][l] * keys[j][l];
+    }
+}
+
+/* Scores of the thread's rows with its keys of the tile. All threads of the block take part. */
+template <typename T>
+static __device__ void score_tile(const struct attention<T> *a, const struct part *p, struct tile *tile, int64_t first,
+                                  float (&scores)[EACH][EACH])
+{
+    int row = (int)threadIdx.x / SIDE * EACH, own_key = (int)threadIdx.x % SIDE;
+    int64_t query = p->s.query + p->index * p->s.width, key = p->s.key + first * p->s.width;
+    for (int i = 0; i < EACH * EACH; i++)
+        scores[i / EACH][i % EACH] = 0;
+    for (int64_t begin = 0; begin < a->dim_head; begin += FEATURES) {
+        __syncthreads(); /* the tiles before were read */
+        if (first == 0 || a->dim_head > FEATURES)
+            copy_rows(a, tile->queries, a->queries + query * a->query_columns + p->head * a->dim_head + begin,
+                      p->s.width * a->query_columns, p->rows, a->dim_head - begin, ROWS);
+        copy_rows(a, tile->keys, a->keys + key * a->key_columns + p->kv_head * a->dim_head + begin,
+                  p->s.width * a->key_columns, p->s.keys - first, a->dim_head - begin, TILE);
+        __syncthreads();
+        add_scores(tile, row, own_key, scores);
+    }
+    for (int i = 0; i < EACH; i++) {
+        int64_t position = row + i < p->rows ? position_of(a, &p->s, p->index + row + i) : 0;
+        for (int j = 0; j < EACH; j++) {
+            int64_t k = first + own_key + j * SIDE;
+            bool seen = k < p->s.keys && row + i < p->rows && (!a->causal || k <= position);
+            scores[i][j] = seen ? a->scale * scores[i][j] + mask_score(a, &p->s, p->head, position, k) : -INFINITY;
+        }
     }
 }
 
 /* Scales what is there to a maximum that is at least `maximum`. */
-static __device__ __forceinline__ void raise(struct state *state, int r, float maximum)
+static __device__ __forceinline__ void raise(struct state *state, int i, float maximum)
 {
-    float raised = fmaxf(state->maximum[r], maximum), factor = power_of(state->maximum[r], raised);
-    state->maximum[r] = raised;
-    state->sum[r] *= factor;
-    for (int v = 0; v < VALUES / WARP; v++)
-        state->out[r][v] *= factor;
+    float raised = fmaxf(state->maximum[i], maximum), factor = power_of(state->maximum[i], raised);
+    state->maximum[i] = raised;
+    state->sum[i] *= factor;
+    for (int v = 0; v < EACH; v++)
+        state->out[i][v] *= factor;
 }
 
-/* Adds a tile's values, weighed. All threads of the block take part. */
-static __device__ void add_tile(const struct attention *a, const struct sequence *s, struct tile *tile, int64_t head,
-                                int64_t first_value, int64_t first, const float *scores, struct state *state)
+/* Over the SIDE threads that share rows. */
+static __device__ __forceinline__ float side_maximum(float x)
 {
-    int64_t keys = s->keys - first < TILE ? s->keys - first : TILE, kv_head = head * a->kv_heads / a->heads;
-    int64_t count = a->dim_value - first_value < VALUES ? a->dim_value - first_value : VALUES;
-    float weights[ROWS_A_WARP];
-    for (int i = (int)threadIdx.x; i < TILE * VALUES; i += WARPS * WARP)
-        tile->values[i / VALUES][i % VALUES] =
-            i / VALUES < keys && i % VALUES < count
-                ? a->values[(s->key + (first + i / VALUES) * s->width) * a->value_columns + kv_head * a->dim_value +
-                            first_value + i % VALUES]
-                : 0;
-    for (int r = 0; r < ROWS_A_WARP; r++) {
-        raise(state, r, warp_maximum(scores[r]));
-        weights[r] = power_of(scores[r], state->maximum[r]);
-        state->sum[r] += warp_sum(weights[r]);
+    for (int lanes = SIDE / 2; lanes > 0; lanes /= 2)
+        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, lanes));
+    return x;
+}
+
+static __device__ __forceinline__ float side_sum(float x)
+{
+    for (int lanes = SIDE / 2; lanes > 0; lanes /= 2)
+        x += __shfl_xor_sync(ALL_LANES, x, lanes);
+    return x;
+}
+
+/* Adds the tile's values, weighed. All threads of the block take part. */
+template <typename T>
+static __device__ void add_tile(const struct attention<T> *a, const struct part *p, struct tile *tile, int64_t first,
+                                const float (&scores)[EACH][EACH], struct state *state)
+{
+    int row = (int)threadIdx.x / SIDE * EACH, side = (int)threadIdx.x % SIDE;
+    copy_rows(a, tile->values,
+              a->values + (p->s.key + first * p->s.width) * a->value_columns + p->kv_head * a->dim_value +
+                  p->first_value,
+              p->s.width * a->value_columns, p->s.keys - first, a->dim_value - p->first_value, TILE);
+    for (int i = 0; i < EACH; i++) {
+        float sum = 0;
+        raise(state, i, side_maximum(fmaxf(fmaxf(scores[i][0], scores[i][1]), fmaxf(scores[i][2], scores[i][3]))));
+        for (int j = 0; j < EACH; j++) {
+            float weight = power_of(scores[i][j], state->maximum[i]);
+            tile->weights[row + i][side + j * SIDE] = weight;
+            sum += weight;
+        }
+        state->sum[i] += side_sum(sum);
     }
     __syncthreads();
-    for (int j = 0; j < keys; j++)
-        for (int r = 0; r < ROWS_A_WARP; r++) {
-            float weight = __shfl_sync(ALL_LANES, weights[r], j);
-            for (int v = 0; v < VALUES / WARP; v++)
-                state->out[r][v] += weight * tile->values[j][v * WARP + lane()];
+#pragma unroll 2
+    for (int k = 0; k < TILE; k += 4) {
+        float weights[EACH][4], values[4][EACH];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            load(weights[i], &tile->weights[row + i][k]);
+            load(values[i], &tile->values[k + i][side * EACH]);
         }
+#pragma unroll
+        for (int l = 0; l < 4; l++)
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+#pragma unroll
+                for (int v = 0; v < EACH; v++)
+                    state->out[i][v] += weights[i][l] * values[l][v];
+    }
 }
 
-/* Rows [index, index + rows) of a sequence, rows <= ROWS; features [first_value, first_value + VALUES) of
- * the head's values. */
-static __device__ void attend_rows(const struct attention *a, const struct sequence *s, struct tile *tile,
-                                   int64_t index, int64_t rows, int64_t head, int64_t first_value)
+template <typename T>
+static __device__ void attend_rows(const struct attention<T> *a, const struct part *p, struct tile *tile)
 {
-    struct state state;
-    int row = (int)(threadIdx.x / WARP) * ROWS_A_WARP;
-    int64_t last = position_of(a, s, index + rows - 1), behind = a->causal && last < s->keys ? last + 1 : s->keys;
-    for (int r = 0; r < ROWS_A_WARP; r++) {
-        state.maximum[r] = -INFINITY;
-        state.sum[r] = 0;
-        for (int v = 0; v < VALUES / WARP; v++)
-            state.out[r][v] = 0;
-    }
+    struct state state = {};
+    int row = (int)threadIdx.x / SIDE * EACH, side = (int)threadIdx.x % SIDE;
+    int64_t last = position_of(a, &p->s, p->index + p->rows - 1);
+    int64_t behind = a->causal && last < p->s.keys ? last + 1 : p->s.keys;
+    for (int i = 0; i < EACH; i++)
+        state.maximum[i] = -INFINITY;
     for (int64_t first = 0; first < behind; first += TILE) {
-        float scores[ROWS_A_WARP];
-        score_tile(a, s, tile, head, index, rows, first, scores);
-        add_tile(a, s, tile, head, first_value, first, scores, &state);
+        float scores[EACH][EACH];
+        score_tile(a, p, tile, first, scores);
+        add_tile(a, p, tile, first, scores, &state);
     }
-    for (int r = 0; r < ROWS_A_WARP && row + r < rows; r++) {
-        if (a->key_room > s->keys && !a->causal) { /* further keys with score 0 and value 0 */
-            raise(&state, r, 0);
-            state.sum[r] += (float)(a->key_room - s->keys) * expf(-state.maximum[r]);
+    for (int i = 0; i < EACH && row + i < p->rows; i++) {
+        if (a->key_room > p->s.keys && !a->causal) { /* further keys with score 0 and value 0 */
+            raise(&state, i, 0);
+            state.sum[i] += (float)(a->key_room - p->s.keys) * expf(-state.maximum[i]);
         }
-        float *out = a->out + (s->query + (index + row + r) * s->width) * a->out_columns + head * a->dim_value;
-        for (int v = 0; v < VALUES / WARP; v++)
-            if (first_value + v * WARP + lane() < a->dim_value)
-                out[first_value + v * WARP + lane()] = state.out[r][v] / state.sum[r];
+        T *out = a->out + (p->s.query + (p->index + row + i) * p->s.width) * a->out_columns + p->head * a->dim_value;
+        for (int v = 0; v < EACH; v++)
+            if (p->first_value + side * EACH + v < a->dim_value)
+                out[p->first_value + side * EACH + v] = of_float<T>(state.out[i][v] / state.sum[i]);
     }
+}
+
+template <typename T>
+static __device__ struct part part_of(const struct attention<T> *a, const struct sequence *s, int64_t index,
+                                      int64_t left)
+{
+    struct part p;
+    p.s = *s;
+    p.index = index;
+    p.rows = left < ROWS ? left : ROWS;
+    p.head = blockIdx.y;
+    p.kv_head = p.head * a->kv_heads / a->heads;
+    p.first_value = (int64_t)blockIdx.z * FEATURES;
+    return p;
 }
 
 /* Block x: one of the PARTS of a row block; y: the head; z: which of the values' features. */
-static __global__ void __launch_bounds__(WARPS *WARP) attend(struct attention a, const struct row_block *blocks)
+template <typename T>
+static __global__ void __launch_bounds__(THREADS) attend(struct attention<T> a, const struct row_block *blocks)
 {
-    __shared__ struct tile tile;
     const struct row_block *block = &blocks[blockIdx.x / PARTS];
     int64_t first = blockIdx.x % PARTS * ROWS, left = block->rows - first;
     if (left <= 0)
         return;
     struct sequence s = sequence_of(&a, block->item, 0, 1);
-    attend_rows(&a, &s, &tile, block->first - s.query + first, left < ROWS ? left : ROWS, blockIdx.y,
-                (int64_t)blockIdx.z * VALUES);
+    struct part p = part_of(&a, &s, block->first - s.query + first, left);
+    attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }
 
 /* Block x: ROWS positions of one of the call's sequences; y and z as above. */
-static __global__ void __launch_bounds__(WARPS *WARP)
-    attend_call(struct attention a, int64_t item, int64_t width, int64_t positions)
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    attend_call(struct attention<T> a, int64_t item, int64_t width, int64_t positions)
 {
-    __shared__ struct tile tile;
     int64_t parts = (positions + ROWS - 1) / ROWS, first = blockIdx.x % parts * ROWS, left = positions - first;
     struct sequence s = sequence_of(&a, item, blockIdx.x / parts, width);
-    attend_rows(&a, &s, &tile, first, left < ROWS ? left : ROWS, blockIdx.y, (int64_t)blockIdx.z * VALUES);
+    struct part p = part_of(&a, &s, first, left);
+    attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }
 
 /* ---- The softmax itself, where it is asked for ---- */
 
+#define WARPS 4
 #define WEIGHTS_AT_ONCE 64 /* rows in scratch, at least */
 
 static int64_t keys_in_all(const struct plan *plan, const struct plan_step *step)
@@ -254,17 +285,17 @@ int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *ste
 }
 
 /* The head's weights for a position into row (all). The whole warp takes part. */
-static __device__ void weigh_row(const struct attention *a, const struct sequence *s, int64_t position, int64_t head,
+template <typename T>
+static __device__ void weigh_row(const struct attention<T> *a, const struct sequence *s, int64_t position, int64_t head,
                                  int64_t all, float *row)
 {
-    const float *query = a->queries + (s->query + position * s->width) * a->query_columns + head * a->dim_head;
+    const T *query = a->queries + (s->query + position * s->width) * a->query_columns + head * a->dim_head;
     float maximum = -INFINITY, sum = 0;
     for (int64_t j = lane(); j < all; j += WARP) {
-        const float *key =
-            a->keys + (s->key + j * s->width) * a->key_columns + head * a->kv_heads / a->heads * a->dim_head;
+        const T *key = a->keys + (s->key + j * s->width) * a->key_columns + head * a->kv_heads / a->heads * a->dim_head;
         float score = 0;
         for (int64_t f = 0; j < s->keys && f < a->dim_head; f++)
-            score += query[f] * key[f];
+            score += to_float(query[f]) * to_float(key[f]);
         score = j < s->keys ? a->scale * score + mask_score(a, s, head, position, j) : 0;
         row[j] = a->causal && (j > position || j >= s->keys) ? -INFINITY : score;
         maximum = fmaxf(maximum, row[j]);
@@ -280,7 +311,8 @@ static __device__ void weigh_row(const struct attention *a, const struct sequenc
 }
 
 /* Rows [first, first + rows) of (heads, positions, all). */
-static __global__ void weigh(struct attention a, int64_t item, int64_t positions, int64_t first, int64_t rows,
+template <typename T>
+static __global__ void weigh(struct attention<T> a, int64_t item, int64_t positions, int64_t first, int64_t rows,
                              int64_t all, float *weights)
 {
     int64_t row = warp_of_grid();
@@ -291,7 +323,8 @@ static __global__ void weigh(struct attention a, int64_t item, int64_t positions
 }
 
 /* Rows [first, first + rows) of (sequences, positions, all): means over the heads. */
-static __global__ void weigh_call(struct attention a, int64_t item, int64_t width, int64_t positions, int64_t first,
+template <typename T>
+static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t width, int64_t positions, int64_t first,
                                   int64_t rows, int64_t all, float *of_head, float *weights)
 {
     int64_t row = warp_of_grid();
@@ -310,7 +343,8 @@ static __global__ void weigh_call(struct attention a, int64_t item, int64_t widt
 }
 
 /* For each item that asks for it, as many rows at a time as scratch has room for. */
-static void give_weights(struct cuda_run *run, const struct plan_step *step, const struct attention *a)
+template <typename T>
+static void give_weights(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
 {
     bool call = step->operation == OP_ATTEND_CALL;
     for (int64_t item = 0; item < run->batch->n_items; item++) {
@@ -326,33 +360,42 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
         for (int64_t first = 0; first < rows; first += at_once) {
             int64_t count = least(at_once, rows - first);
             if (call)
-                launch(run, weigh_call, parts_of(count, WARPS), 1, WARPS * WARP, *a, item, width, positions, first,
+                launch(run, weigh_call<T>, parts_of(count, WARPS), 1, WARPS * WARP, *a, item, width, positions, first,
                        count, all, run->scratch + at_once * all, run->scratch);
             else
-                launch(run, weigh, parts_of(count, WARPS), 1, WARPS * WARP, *a, item, positions, first, count, all,
+                launch(run, weigh<T>, parts_of(count, WARPS), 1, WARPS * WARP, *a, item, positions, first, count, all,
                        run->scratch);
-            cuda_copy_out(run, wanted + first * all, run->scratch, count * all * (int64_t)sizeof(float));
+            results_copy_now(run, wanted + first * all, run->scratch, count * all * (int64_t)sizeof(float));
         }
     }
 }
 
-void cuda_attend(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_attend(struct cuda_run *run, const struct plan_step *step)
 {
     int axis = run->plan->values[step->x].axis;
-    struct attention a = attention_of(run, step);
-    dim3 others((unsigned)a.heads, (unsigned)parts_of(a.dim_value, VALUES));
-    launch(run, attend, run->batch->layouts[axis].n_blocks * PARTS, others, WARPS * WARP, a, run->axes[axis].blocks);
+    struct attention<T> a = attention_of<T>(run, step);
+    dim3 others((unsigned)a.heads, (unsigned)parts_of(a.dim_value, FEATURES));
+    bool done = false;
+    if constexpr (sizeof(T) == 2)
+        done = attend_on_tensor_cores(run, step, &a);
+    if (!done)
+        launch_shared(run, attend<T>, shape_blocks(run->shape, axis) * PARTS, others, THREADS, sizeof(struct tile), a,
+                      run->axes[axis].blocks);
     give_weights(run, step, &a);
 }
 
-void cuda_attend_call(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_attend_call(struct cuda_run *run, const struct plan_step *step)
 {
-    struct attention a = attention_of(run, step);
-    dim3 others((unsigned)a.heads, (unsigned)parts_of(a.dim_value, VALUES));
+    struct attention<T> a = attention_of<T>(run, step);
+    dim3 others((unsigned)a.heads, (unsigned)parts_of(a.dim_value, FEATURES));
     for (int64_t item = 0; item < run->batch->n_items; item++) {
         const int64_t *starts = starts_of(run, step->x) + item;
         int64_t width = width_of(run, step->x, item), positions = (starts[1] - starts[0]) / width;
-        launch(run, attend_call, width * parts_of(positions, ROWS), others, WARPS * WARP, a, item, width, positions);
+        launch_shared(run, attend_call<T>, width * parts_of(positions, ROWS), others, THREADS, sizeof(struct tile), a,
+                      item, width, positions);
     }
     give_weights(run, step, &a);
 }
+
+FOR_ELEMENTS(cuda_attend)
+FOR_ELEMENTS(cuda_attend_call)

@@ -4,8 +4,8 @@
 
 #include "engine/cuda/run.h"
 
-void cuda_attend(struct cuda_run *run, const struct plan_step *step);      /* OP_ATTEND */
-void cuda_attend_call(struct cuda_run *run, const struct plan_step *step); /* OP_ATTEND_CALL */
+template <typename T> void cuda_attend(struct cuda_run *run, const struct plan_step *step);      /* OP_ATTEND */
+template <typename T> void cuda_attend_call(struct cuda_run *run, const struct plan_step *step); /* OP_ATTEND_CALL */
 int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *step);
 
 #endif

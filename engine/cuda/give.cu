@@ -1,18 +1,19 @@
 #include "engine/cuda/choice.h"
 #include "engine/cuda/give.h"
 #include "engine/cuda/products.h"
+#include "engine/cuda/results.h"
 
-#define POOL_THREADS 64
-#define POOL_ROWS 128   /* of a partial sum: one chain over thousands of rows would lose digits */
+#define POOL_WARPS 16   /* that share an item's rows */
+#define POOL_ROWS 128   /* of a warp's partial sum: one chain over thousands of rows would lose digits */
 #define OUTPUT_ROWS 256 /* that are there at a time */
 #define WARPS 4
 
 /* Block x: a pixel of y (columns, rows). */
-static __global__ void turn(int64_t rows, int64_t columns, const float *x, float *y)
+template <typename T> static __global__ void turn(int64_t rows, int64_t columns, const T *x, float *y)
 {
     int64_t row = blockIdx.x;
     for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[c * rows + row] = x[row * columns + c];
+        y[c * rows + row] = to_float(x[row * columns + c]);
 }
 
 int64_t cuda_give_image_scratch(const struct plan *plan, const struct plan_step *step)
@@ -20,58 +21,122 @@ int64_t cuda_give_image_scratch(const struct plan *plan, const struct plan_step 
     return plan->max_rows * plan->values[step->x].columns;
 }
 
-void cuda_give_image(struct cuda_run *run, const struct plan_step *step)
+/* An image has the place of as many wanted rows. */
+template <typename T> void cuda_give_image(struct cuda_run *run, const struct plan_step *step)
 {
-    int64_t columns = columns_of(run, step->x);
+    int64_t columns = columns_of(run, step->x), given = 0;
     for (int64_t b = 0; b < run->batch->n_items; b++) {
         const int64_t *starts = starts_of(run, step->x) + b;
         int64_t rows = starts[1] - starts[0];
-        if (!run->batch->items[b].output)
+        float *output = run->batch->items[b].output;
+        if (!output)
             continue;
-        launch(run, turn, rows, 1, threads_for(columns), rows, columns, floats_of(run, step->x) + starts[0] * columns,
-               run->scratch + starts[0] * columns);
-        cuda_copy_out(run, run->batch->items[b].output, run->scratch + starts[0] * columns,
-                      rows * columns * (int64_t)sizeof(float));
+        float *image = run->scratch;
+        if (run->results->fit)
+            image = (float *)(run->results->device + run->results->output) + given * columns;
+        launch(run, turn<T>, rows, 1, threads_for(columns), rows, columns,
+               elements_of<T>(run, step->x) + starts[0] * columns, image);
+        if (!run->results->fit)
+            results_copy_now(run, output, image, rows * columns * (int64_t)sizeof(float));
+        given += rows;
     }
 }
 
-void cuda_give_hidden(struct cuda_run *run, const struct plan_step *step)
+template <typename T, int N>
+static __global__ void copy_hidden(int64_t rows, int64_t columns, const T *x, float *hidden)
+{
+    int64_t row = warp_of_grid();
+    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+        float values[N];
+        load(values, x + row * columns + c);
+        store(hidden + row * columns + c, values);
+    }
+}
+
+/* Rows [first, first + rows) of x to `hidden`. */
+template <typename T>
+static void leave_hidden(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows, float *hidden)
 {
     int64_t columns = columns_of(run, step->x);
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, copy_hidden<T, n.value>, rows, columns, elements_of<T>(run, step->x) + first * columns,
+                    hidden);
+    });
+}
+
+template <typename T> void cuda_give_hidden(struct cuda_run *run, const struct plan_step *step)
+{
+    int64_t columns = columns_of(run, step->x), at_once = (int64_t)(run->results->bytes / sizeof(float)) / columns;
     int input = run->plan->axes[run->plan->hidden_axis].input;
+    float *place = (float *)run->results->device;
+    if (!run->shape->hidden)
+        return;
+    if (run->results->fit) {
+        leave_hidden<T>(run, step, 0, rows_of(run, step->x), (float *)(run->results->device + run->results->hidden));
+        return;
+    }
     for (int64_t b = 0; b < run->batch->n_items; b++) {
         const struct engine_item *item = &run->batch->items[b];
-        if (item->hidden)
-            cuda_copy_out(run, item->hidden, floats_of(run, step->x) + starts_of(run, step->x)[b] * columns,
-                          padder_length(run->plan, item, input) * columns * (int64_t)sizeof(float));
+        int64_t rows = item->hidden ? padder_length(run->plan, item, input) : 0;
+        for (int64_t first = 0; first < rows; first += at_once) {
+            int64_t count = least(at_once, rows - first);
+            leave_hidden<T>(run, step, starts_of(run, step->x)[b] + first, count, place);
+            results_copy_now(run, item->hidden + first * columns, place, count * columns * (int64_t)sizeof(float));
+        }
     }
 }
 
-/* Block x: columns; y: the item. A NaN stays one, as in torch.max. */
-static __global__ void pool(int64_t columns, const float *x, const int64_t *starts, const struct device_item *items,
-                            float *pooled)
+/* A warp's share of the sum over rows of a column: every POOL_WARPS-th row, in parts. */
+template <typename T> static __device__ float sum_rows(int64_t columns, const T *x, int64_t rows)
 {
-    int64_t c = thread_of_grid(), item = blockIdx.y, rows = items[item].own_rows;
-    enum pooling pooling = items[item].pooling;
-    if (c >= columns)
-        return;
-    float result = x[(pooling == POOLING_LAST ? items[item].last : items[item].first) * columns + c];
-    x += starts[item] * columns + c;
-    if (pooling == POOLING_MAX)
-        for (int64_t r = 1; r < rows; r++)
-            if (x[r * columns] > result || isnan(x[r * columns]))
-                result = x[r * columns];
-    if (pooling == POOLING_MEAN) {
-        float sum = 0;
-        for (int64_t first = 0; first < rows; first += POOL_ROWS) {
-            float part = 0;
-            for (int64_t r = first; r < rows && r < first + POOL_ROWS; r++)
-                part += x[r * columns];
-            sum += part;
-        }
-        result = sum / (float)rows;
+    float sum = 0;
+    for (int64_t first = threadIdx.x / WARP; first < rows; first += POOL_WARPS * POOL_ROWS) {
+        float part = 0;
+        for (int64_t r = first; r < rows && r < first + POOL_WARPS * POOL_ROWS; r += POOL_WARPS)
+            part += to_float(x[r * columns]);
+        sum += part;
     }
-    pooled[item * columns + c] = result;
+    return sum;
+}
+
+/* A NaN stays one, as in torch.max. */
+static __device__ __forceinline__ float larger_of(float a, float b)
+{
+    return b > a || isnan(b) ? b : a;
+}
+
+template <typename T> static __device__ float maximum_of_rows(int64_t columns, const T *x, int64_t rows)
+{
+    float maximum = -INFINITY;
+    for (int64_t r = threadIdx.x / WARP; r < rows; r += POOL_WARPS)
+        maximum = larger_of(maximum, to_float(x[r * columns]));
+    return maximum;
+}
+
+/* Block x: the item; y: WARP columns, one a lane. */
+template <typename T>
+static __global__ void __launch_bounds__(POOL_WARPS *WARP)
+    pool(int64_t columns, const T *x, const int64_t *starts, const struct device_item *items, float *pooled)
+{
+    float *shares = (float *)dynamic_shared_memory; /* (POOL_WARPS, WARP) */
+    int64_t c = (int64_t)blockIdx.y * WARP + lane(), item = blockIdx.x, rows = items[item].own_rows;
+    enum pooling pooling = items[item].pooling;
+    const T *first = x + starts[item] * columns + c;
+    float share = 0;
+    if (c < columns && pooling == POOLING_MEAN)
+        share = sum_rows(columns, first, rows);
+    if (c < columns && pooling == POOLING_MAX)
+        share = maximum_of_rows(columns, first, rows);
+    shares[threadIdx.x] = share;
+    __syncthreads();
+    if (threadIdx.x >= WARP || c >= columns)
+        return;
+    float result = to_float(x[(pooling == POOLING_LAST ? items[item].last : items[item].first) * columns + c]);
+    for (int warp = 0; warp < POOL_WARPS && pooling == POOLING_MAX; warp++)
+        result = larger_of(result, shares[warp * WARP + lane()]);
+    for (int warp = 1; warp < POOL_WARPS && pooling == POOLING_MEAN; warp++)
+        share += shares[warp * WARP + lane()];
+    pooled[item * columns + c] = pooling == POOLING_MEAN ? share / (float)rows : result;
 }
 
 int64_t cuda_give_pooled_scratch(const struct plan *plan, const struct plan_step *step)
@@ -79,27 +144,27 @@ int64_t cuda_give_pooled_scratch(const struct plan *plan, const struct plan_step
     return plan->max_items * plan->values[step->x].columns;
 }
 
-void cuda_give_pooled(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
-    bool wanted = false;
-    for (int64_t b = 0; b < run->batch->n_items; b++)
-        wanted |= run->batch->items[b].pooled != NULL;
-    if (!wanted)
+    bool fit = run->results->fit;
+    float *pooled = fit ? (float *)(run->results->device + run->results->pooled) : run->scratch;
+    if (!run->shape->pooled)
         return;
-    launch(run, pool, parts_of(columns, POOL_THREADS), dim3((unsigned)run->batch->n_items), POOL_THREADS, columns,
-           floats_of(run, step->x), device_starts_of(run, step->x), run->items, run->scratch);
-    for (int64_t b = 0; b < run->batch->n_items; b++)
+    launch_shared(run, pool<T>, items_of(run), dim3((unsigned)parts_of(columns, WARP)), POOL_WARPS * WARP,
+                  POOL_WARPS * WARP * sizeof(float), columns, elements_of<T>(run, step->x),
+                  device_starts_of(run, step->x), run->items, pooled);
+    for (int64_t b = 0; !fit && b < run->batch->n_items; b++)
         if (run->batch->items[b].pooled)
-            cuda_copy_out(run, run->batch->items[b].pooled, run->scratch + b * columns,
-                          columns * (int64_t)sizeof(float));
+            results_copy_now(run, run->batch->items[b].pooled, pooled + b * columns, columns * (int64_t)sizeof(float));
 }
 
 /* ---- The class's output, for the wanted rows alone ---- */
 
-/* Scratch: OUTPUT_ROWS rows of x, of the output, and of the best values and their columns. */
-struct output_scratch {
-    float *rows, *output, *top_values;
+/* Where OUTPUT_ROWS rows are computed: of x in elements, of the output, and of the best values and their columns. */
+struct output_places {
+    void *rows;
+    float *output, *top_values;
     int32_t *top_columns;
 };
 
@@ -113,19 +178,21 @@ int64_t cuda_give_output_scratch(const struct plan *plan, const struct plan_step
     return OUTPUT_ROWS * (plan->values[step->x].columns + 3 * output_columns(plan, step));
 }
 
-static __global__ void gather(const struct wanted_row *wanted, int64_t columns, const float *x, float *rows)
+template <typename T, typename To>
+static __global__ void gather(int64_t rows, const struct wanted_row *wanted, int64_t columns, const T *x, To *y)
 {
-    int64_t row = blockIdx.x;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        rows[row * columns + c] = x[wanted[row].row * columns + c];
+    int64_t row = warp_of_grid();
+    for (int64_t c = lane(); row < rows && c < columns; c += WARP)
+        y[row * columns + c] = of_float<To>(to_float(x[wanted[row].row * columns + c]));
 }
 
-/* In place; a warp a row. Any NaN makes all of it NaN. */
-static __global__ void softmax(int64_t rows, int64_t columns, float *x)
+/* In place, for items that want it; a warp a row. Any NaN makes all of it NaN. */
+static __global__ void softmax(int64_t rows, int64_t columns, const struct wanted_row *wanted,
+                               const struct device_item *items, float *x)
 {
     int64_t row = warp_of_grid();
     float maximum = -INFINITY, sum = 0;
-    if (row >= rows)
+    if (row >= rows || !items[wanted[row].item].softmax)
         return;
     x += row * columns;
     for (int64_t c = lane(); c < columns; c += WARP)
@@ -138,72 +205,124 @@ static __global__ void softmax(int64_t rows, int64_t columns, float *x)
         x[c] /= sum;
 }
 
-/* A warp a row. As many passes over it as there are to be found. */
-static __global__ void choose(int64_t rows, int64_t columns, const float *x, int64_t count, float *top_values,
+/* A warp a row. As many passes over it as its item wants, of the `room` that there is for a row. */
+static __global__ void choose(int64_t rows, int64_t columns, const struct wanted_row *wanted,
+                              const struct device_item *items, const float *x, int64_t room, float *top_values,
                               int32_t *top_columns)
 {
     int64_t row = warp_of_grid();
     unsigned long long rank = BEST_OF_ALL;
     if (row >= rows)
         return;
+    int64_t count = items[wanted[row].item].top_k;
     x += row * columns;
     for (int64_t i = 0; i < count; i++) {
         rank = next_best([=](int64_t c) { return x[c]; }, columns, rank);
         if (lane() == 0) {
-            top_values[row * count + i] = x[column_of(rank)];
-            top_columns[row * count + i] = (int32_t)column_of(rank);
+            top_values[row * room + i] = x[column_of(rank)];
+            top_columns[row * room + i] = (int32_t)column_of(rank);
         }
     }
 }
 
-/* Rows [first, first + count) of `output`, all of one item. */
-static void deliver(struct cuda_run *run, const struct output_scratch *scratch, const struct wanted_row *wanted,
-                    int64_t first, int64_t count, int64_t columns)
+/* output = rows Wᵀ + bias, in floats. */
+template <typename T>
+static void multiply_output(struct cuda_run *run, const struct plan_step *step, int64_t count,
+                            const struct output_places *places)
 {
-    const struct engine_item *item = &run->batch->items[wanted[first].item];
-    float *output = scratch->output + first * columns;
-    int64_t index = wanted[first].index, k = item->top_k;
-    if (item->softmax)
-        launch(run, softmax, parts_of(count, WARPS), 1, WARPS * WARP, count, columns, output);
-    if (k > 0) {
-        float *values = scratch->top_values + first * columns;
-        int32_t *places = scratch->top_columns + first * columns;
-        launch(run, choose, parts_of(count, WARPS), 1, WARPS * WARP, count, columns, output, k, values, places);
-        cuda_copy_out(run, item->top_values + index * k, values, count * k * (int64_t)sizeof *values);
-        cuda_copy_out(run, item->top_columns + index * k, places, count * k * (int64_t)sizeof *places);
-    } else {
-        cuda_copy_out(run, item->output + index * columns, output, count * columns * (int64_t)sizeof *output);
-    }
+    const struct plan_weight *weight = &run->plan->weights[step->weight];
+    struct product product = {};
+    product.rows = count;
+    product.columns = weight->rows;
+    product.depth = weight->columns;
+    product.a = places->rows;
+    product.a_stride = weight->columns;
+    product.b = weight_of<T>(run, step->weight);
+    product.b_stride = weight->columns;
+    product.transpose_b = true;
+    product.bias = float_weight_of(run, step->bias);
+    product.float_out = true;
+    product.out = places->output;
+    product.out_stride = weight->rows;
+    products_multiply(run, &product);
 }
 
-void cuda_give_output(struct cuda_run *run, const struct plan_step *step)
+/* Wanted rows [first, first + count), count <= OUTPUT_ROWS. */
+template <typename T>
+static void compute_output(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t count,
+                           const struct output_places *places)
 {
     int64_t depth = columns_of(run, step->x), columns = output_columns(run->plan, step);
-    struct output_scratch scratch = {};
-    scratch.rows = run->scratch;
-    scratch.output = step->weight == PLAN_NONE ? scratch.rows : scratch.rows + OUTPUT_ROWS * depth;
-    scratch.top_values = scratch.output + OUTPUT_ROWS * columns;
-    scratch.top_columns = (int32_t *)(scratch.top_values + OUTPUT_ROWS * columns);
-    for (int64_t first = 0; first < run->batch->n_wanted; first += OUTPUT_ROWS) {
-        const struct wanted_row *wanted = run->batch->wanted + first;
-        int64_t rows = least(OUTPUT_ROWS, run->batch->n_wanted - first);
-        launch(run, gather, rows, 1, threads_for(depth), run->wanted + first, depth, floats_of(run, step->x),
-               scratch.rows);
-        if (step->weight != PLAN_NONE) {
-            struct linear linear = {};
-            linear.rows = rows;
-            linear.x = scratch.rows;
-            linear.x_stride = depth;
-            linear.weight = step->weight;
-            linear.bias = step->bias;
-            linear.activation = ACTIVATION_NONE;
-            linear.out = scratch.output;
-            cuda_linear_rows(run, &linear);
+    const struct wanted_row *wanted = run->wanted + first;
+    if (step->weight == PLAN_NONE) {
+        launch_rows(run, gather<T, float>, count, wanted, depth, elements_of<T>(run, step->x), places->output);
+    } else {
+        launch_rows(run, gather<T, T>, count, wanted, depth, elements_of<T>(run, step->x), (T *)places->rows);
+        multiply_output<T>(run, step, count, places);
+    }
+    if (run->shape->softmax)
+        launch(run, softmax, parts_of(count, WARPS), 1, WARPS * WARP, count, columns, wanted, run->items,
+               places->output);
+    if (run->shape->top_k > 0)
+        launch(run, choose, parts_of(count, WARPS), 1, WARPS * WARP, count, columns, wanted, run->items, places->output,
+               run->shape->top_k, places->top_values, places->top_columns);
+}
+
+/* Wanted rows [first, first + count) to their items, where they do not fit into the results. */
+static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t columns,
+                    const struct output_places *places)
+{
+    const struct wanted_row *wanted = run->batch->wanted + first;
+    for (int64_t r = 0, behind; r < count; r = behind) {
+        const struct engine_item *item = &run->batch->items[wanted[r].item];
+        int64_t index = wanted[r].index, k = item->top_k, room = run->shape->top_k;
+        for (behind = r + 1; k == 0 && behind < count && wanted[behind].item == wanted[r].item;)
+            behind++;
+        if (k == 0) {
+            results_copy_now(run, item->output + index * columns, places->output + r * columns,
+                             (behind - r) * columns * (int64_t)sizeof(float));
+            continue;
         }
-        for (int64_t r = 0, behind; r < rows; r = behind) {
-            for (behind = r + 1; behind < rows && wanted[behind].item == wanted[r].item;)
-                behind++;
-            deliver(run, &scratch, wanted, r, behind - r, columns);
-        }
+        results_copy_now(run, item->top_values + index * k, places->top_values + r * room, k * (int64_t)sizeof(float));
+        results_copy_now(run, item->top_columns + index * k, places->top_columns + r * room,
+                         k * (int64_t)sizeof(int32_t));
     }
 }
+
+/* Into the results, as far as they are wanted there. */
+static struct output_places places_in_results(const struct cuda_run *run, int64_t first, int64_t columns,
+                                              struct output_places scratch)
+{
+    const struct results *results = run->results;
+    struct output_places places = scratch;
+    if (run->shape->output)
+        places.output = (float *)(results->device + results->output) + first * columns;
+    places.top_values = (float *)(results->device + results->top_values) + first * run->shape->top_k;
+    places.top_columns = (int32_t *)(results->device + results->top_columns) + first * run->shape->top_k;
+    return places;
+}
+
+template <typename T> void cuda_give_output(struct cuda_run *run, const struct plan_step *step)
+{
+    int64_t depth = columns_of(run, step->x), columns = output_columns(run->plan, step);
+    struct output_places scratch = {};
+    scratch.rows = run->scratch;
+    scratch.output = run->scratch + OUTPUT_ROWS * depth;
+    scratch.top_values = scratch.output + OUTPUT_ROWS * columns;
+    scratch.top_columns = (int32_t *)(scratch.top_values + OUTPUT_ROWS * columns);
+    for (int64_t first = 0; first < run->shape->n_wanted; first += OUTPUT_ROWS) {
+        int64_t count = least(OUTPUT_ROWS, run->shape->n_wanted - first);
+        if (run->results->fit) {
+            struct output_places places = places_in_results(run, first, columns, scratch);
+            compute_output<T>(run, step, first, count, &places);
+            continue;
+        }
+        compute_output<T>(run, step, first, count, &scratch);
+        deliver(run, first, least(count, run->batch->n_wanted - first), columns, &scratch);
+    }
+}
+
+FOR_ELEMENTS(cuda_give_image)
+FOR_ELEMENTS(cuda_give_hidden)
+FOR_ELEMENTS(cuda_give_pooled)
+FOR_ELEMENTS(cuda_give_output)

@@ -1,6 +1,7 @@
 /* gpu: what kernels share. A kernel is a static function (shared memory of static functions is checked for overruns by
- * the address sanitizer in tests), is launched through run.h's launch, and is written for blocks of whole warps.
- * Between lanes there are full-warp shuffles alone, so that every lane of a warp that shuffles takes part. */
+ * the address sanitizer in tests; templates have dynamic_shared_memory instead), is launched through run.h's launch,
+ * and is written for blocks of whole warps. Between lanes there are full-warp shuffles alone, so that every lane of a
+ * warp that shuffles takes part. */
 #ifndef ENGINE_CUDA_GPU_H
 #define ENGINE_CUDA_GPU_H
 
@@ -10,6 +11,11 @@
 
 #define WARP 32
 #define ALL_LANES 0xffffffffu
+
+/* Of the block that runs, as many bytes as it was launched with; aligned to 128. */
+#ifndef dynamic_shared_memory
+extern __shared__ __align__(128) char dynamic_shared_memory[];
+#endif
 
 static __device__ __forceinline__ int lane()
 {

@@ -6,14 +6,14 @@
 #define THREADS 128
 #define CONTEXTS_BYTES ((int64_t)64 << 20) /* that are there at a time */
 
-struct linear_attention {
-    const float *keys, *values;
+template <typename T> struct linear_attention {
+    const T *keys, *values;
     const int32_t *mask; /* NULL: none */
     const int64_t *query_starts, *key_starts;
     int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket; /* e: of values */
     const float *queries; /* (rows, heads * d): their softmaxes, scaled */
     float *contexts;      /* by sequence and head: (d, e + 1), the last column being sums */
-    float *out;           /* (rows, heads * e) */
+    T *out;               /* (rows, heads * e) */
 };
 
 /* A sequence's rows: `first`, and `count` that are fold rows apart. */
@@ -29,53 +29,57 @@ static __device__ struct fold_rows fold_rows_of(const int64_t *starts, int64_t f
 }
 
 /* A warp for each row and head. */
-static __global__ void soften_queries(int64_t rows, int64_t columns, const float *queries, int64_t heads,
+template <typename T>
+static __global__ void soften_queries(int64_t rows, int64_t columns, const T *queries, int64_t heads,
                                       int64_t first_head, int64_t d, bool raw, float scale, float *out)
 {
     int64_t row = warp_of_grid() / heads, head = warp_of_grid() % heads;
     if (row >= rows)
         return;
-    const float *x = queries + row * columns + (first_head + head) * d;
+    const T *x = queries + row * columns + (first_head + head) * d;
     float *y = out + (row * heads + head) * d, maximum = -INFINITY, sum = 0;
     for (int64_t i = lane(); i < d; i += WARP)
-        maximum = fmaxf(maximum, x[i]);
+        maximum = fmaxf(maximum, to_float(x[i]));
     maximum = warp_maximum(maximum);
     for (int64_t i = lane(); i < d; i += WARP)
-        sum += expf(x[i] - maximum);
+        sum += expf(to_float(x[i]) - maximum);
     float factor = scale / warp_sum(sum);
     for (int64_t i = lane(); i < d; i += WARP)
-        y[i] = raw ? x[i] * scale : expf(x[i] - maximum) * factor;
+        y[i] = raw ? to_float(x[i]) * scale : expf(to_float(x[i]) - maximum) * factor;
 }
 
 /* Row i of a head's context: softmax_rows(K[:, i])ᵀ V. Block x: sequence and head; y: i. Every thread sums exponentials
  * for itself, and products of its own features. */
-static __global__ void sum_context(struct linear_attention a, int64_t first_sequence)
+template <typename T> static __global__ void sum_context(struct linear_attention<T> a, int64_t first_sequence)
 {
     int64_t sequence = blockIdx.x / a.heads, head = blockIdx.x % a.heads, i = blockIdx.y;
     struct fold_rows rows = fold_rows_of(a.key_starts, a.fold, first_sequence + sequence);
-    const float *keys = a.keys + (a.first_head + head) * a.d + i, *values = a.values + (a.first_head + head) * a.e;
+    const T *keys = a.keys + (a.first_head + head) * a.d + i, *values = a.values + (a.first_head + head) * a.e;
     float *context = a.contexts + ((sequence * a.heads + head) * a.d + i) * (a.e + 1), maximum = -INFINITY;
     for (int64_t r = rows.first; r < rows.first + rows.count * a.fold; r += a.fold)
         if (!a.mask || a.mask[r])
-            maximum = fmaxf(maximum, keys[r * a.key_columns]);
+            maximum = fmaxf(maximum, to_float(keys[r * a.key_columns]));
     for (int64_t f = threadIdx.x; f < a.e; f += blockDim.x) {
         float sum = 0, product = 0;
         for (int64_t r = rows.first; r < rows.first + rows.count * a.fold; r += a.fold) {
             if (a.mask && !a.mask[r])
                 continue;
-            float power = expf(keys[r * a.key_columns] - maximum);
+            float power = expf(to_float(keys[r * a.key_columns]) - maximum);
             sum += power;
-            product += power * values[r * a.value_columns + f];
+            product += power * to_float(values[r * a.value_columns + f]);
         }
         context[f] = sum > 0 ? product / sum : 0; /* 0: every row is masked */
     }
 }
 
-/* y[r, h] = q[r, h] context. Block x: a row of the sequences; y: the head. */
-static __global__ void read_context(struct linear_attention a, int64_t n_items, int64_t first_sequence,
+/* y[r, h] = q[r, h] context. Block x: a row, which need not be one of the sequences'; y: the head. */
+template <typename T>
+static __global__ void read_context(struct linear_attention<T> a, int64_t n_items, int64_t first_sequence,
                                     int64_t n_sequences)
 {
-    int64_t row = a.query_starts[first_sequence / a.fold] + blockIdx.x, head = blockIdx.y;
+    int64_t row = blockIdx.x, head = blockIdx.y;
+    if (row >= a.query_starts[n_items])
+        return;
     int64_t item = item_of(a.query_starts, n_items, row);
     int64_t sequence = item * a.fold + (row - a.query_starts[item]) % a.fold - first_sequence;
     if (sequence < 0 || sequence >= n_sequences)
@@ -86,51 +90,57 @@ static __global__ void read_context(struct linear_attention a, int64_t n_items, 
         float sum = 0;
         for (int64_t i = 0; i < a.d; i++)
             sum += query[i] * context[i * (a.e + 1) + f];
-        a.out[(row * a.heads + head) * a.e + f] = sum;
+        a.out[(row * a.heads + head) * a.e + f] = of_float<T>(sum);
     }
 }
 
 /* Adds rows [begin, end) of a sequence to its context; a thread adds to columns of its own, the last to the sums. */
-static __device__ void add_rows(const struct linear_attention *a, const struct fold_rows *rows, int64_t head,
+template <typename T>
+static __device__ void add_rows(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                 int64_t begin, int64_t end, float *context)
 {
     for (int64_t p = begin; p < end; p++) {
         int64_t r = rows->first + p * a->fold;
         if (a->mask && !a->mask[r])
             continue;
-        const float *key = a->keys + r * a->key_columns + (a->first_head + head) * a->d;
-        const float *value = a->values + r * a->value_columns + (a->first_head + head) * a->e;
+        const T *key = a->keys + r * a->key_columns + (a->first_head + head) * a->d;
+        const T *value = a->values + r * a->value_columns + (a->first_head + head) * a->e;
         for (int64_t f = threadIdx.x; f <= a->e; f += blockDim.x)
             for (int64_t i = 0; i < a->d; i++)
-                context[i * (a->e + 1) + f] += expf(key[i]) * (f < a->e ? value[f] : 1);
+                context[i * (a->e + 1) + f] += expf(to_float(key[i])) * (f < a->e ? to_float(value[f]) : 1);
     }
 }
 
+/* q[r, h] times a column of the context. */
+template <typename T>
+static __device__ float read_column(const struct linear_attention<T> *a, const float *query, const float *context,
+                                    int64_t f)
+{
+    float sum = 0;
+    for (int64_t i = 0; i < a->d; i++)
+        sum += query[i] * context[i * (a->e + 1) + f];
+    return sum;
+}
+
 /* y[r, h] from the context so far. All threads of the block take part. */
-static __device__ void read_row(const struct linear_attention *a, int64_t row, int64_t head, const float *context,
+template <typename T>
+static __device__ void read_row(const struct linear_attention<T> *a, int64_t row, int64_t head, const float *context,
                                 float *denominator)
 {
     const float *query = a->queries + (row * a->heads + head) * a->d;
-    float *out = a->out + (row * a->heads + head) * a->e;
-    for (int64_t f = threadIdx.x; f <= a->e; f += blockDim.x) {
-        float sum = 0;
-        for (int64_t i = 0; i < a->d; i++)
-            sum += query[i] * context[i * (a->e + 1) + f];
-        if (f < a->e)
-            out[f] = sum;
-        else
-            *denominator = fmaxf(sum, PLAN_CAUSAL_EPSILON);
-    }
+    T *out = a->out + (row * a->heads + head) * a->e;
+    if (threadIdx.x == a->e % blockDim.x) /* whose column it is */
+        *denominator = fmaxf(read_column(a, query, context, a->e), PLAN_CAUSAL_EPSILON);
     __syncthreads();
     for (int64_t f = threadIdx.x; f < a->e; f += blockDim.x)
-        out[f] /= *denominator;
+        out[f] = of_float<T>(read_column(a, query, context, f) / *denominator);
     __syncthreads(); /* it is written again for the next row */
 }
 
 /* Block x: sequence and head. Rows of earlier buckets only, or with buckets of one row the row itself, too. */
-static __global__ void scan_sequence(struct linear_attention a, int64_t first_sequence)
+template <typename T> static __global__ void scan_sequence(struct linear_attention<T> a, int64_t first_sequence)
 {
-    __shared__ float denominator;
+    float *denominator = (float *)dynamic_shared_memory;
     int64_t sequence = first_sequence + blockIdx.x / a.heads, head = blockIdx.x % a.heads;
     struct fold_rows queries = fold_rows_of(a.query_starts, a.fold, sequence);
     struct fold_rows keys = fold_rows_of(a.key_starts, a.fold, sequence);
@@ -144,7 +154,7 @@ static __global__ void scan_sequence(struct linear_attention a, int64_t first_se
         if (a.bucket == 1)
             add_rows(&a, &keys, head, begin, known, context);
         for (int64_t p = begin; p < end; p++)
-            read_row(&a, queries.first + p * a.fold, head, context, &denominator);
+            read_row(&a, queries.first + p * a.fold, head, context, denominator);
         if (a.bucket > 1)
             add_rows(&a, &keys, head, begin, known, context);
     }
@@ -172,13 +182,14 @@ int64_t cuda_linear_attend_scratch(const struct plan *plan, const struct plan_st
     return query_floats(plan, step) + sequences_at_once(plan, step) * context_floats(step);
 }
 
-void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step)
 {
-    int64_t rows = rows_of(run, step->x), sequences = run->batch->n_items * step->fold;
+    int64_t rows = rows_of(run, step->x), sequences = items_of(run) * step->fold;
     int64_t at_once = sequences_at_once(run->plan, step);
-    struct linear_attention a = {};
-    a.keys = floats_of(run, step->keys);
-    a.values = floats_of(run, step->values);
+    struct linear_attention<T> a = {
+    };
+    a.keys = elements_of<T>(run, step->keys);
+    a.values = elements_of<T>(run, step->values);
     a.mask = step->z == PLAN_NONE ? NULL : ids_of(run, step->z);
     a.query_starts = device_starts_of(run, step->x);
     a.key_starts = device_starts_of(run, step->keys);
@@ -192,19 +203,18 @@ void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step)
     a.bucket = step->bucket;
     a.queries = run->scratch;
     a.contexts = run->scratch + query_floats(run->plan, step);
-    a.out = floats_of(run, step->y);
-    launch(run, soften_queries, parts_of(rows * a.heads, THREADS / WARP), 1, THREADS, rows, columns_of(run, step->x),
-           floats_of(run, step->x), a.heads, a.first_head, a.d, step->raw_queries, step->scale, run->scratch);
+    a.out = elements_of<T>(run, step->y);
+    launch(run, soften_queries<T>, parts_of(rows * a.heads, THREADS / WARP), 1, THREADS, rows, columns_of(run, step->x),
+           elements_of<T>(run, step->x), a.heads, a.first_head, a.d, step->raw_queries, step->scale, run->scratch);
     for (int64_t first = 0; first < sequences; first += at_once) {
         int64_t count = least(at_once, sequences - first);
-        int64_t behind = least(run->batch->n_items, parts_of(first + count, step->fold));
-        int64_t part = starts_of(run, step->x)[behind] - starts_of(run, step->x)[first / step->fold];
         if (step->causal) {
-            launch(run, scan_sequence, count * a.heads, 1, threads_for(a.e + 1), a, first);
+            launch_shared(run, scan_sequence<T>, count * a.heads, 1, threads_for(a.e + 1), sizeof(float), a, first);
             continue;
         }
-        launch(run, sum_context, count * a.heads, dim3((unsigned)a.d), threads_for(a.e), a, first);
-        launch(run, read_context, part, dim3((unsigned)a.heads), threads_for(a.e), a, run->batch->n_items, first,
-               count);
+        launch(run, sum_context<T>, count * a.heads, dim3((unsigned)a.d), threads_for(a.e), a, first);
+        launch(run, read_context<T>, rows, dim3((unsigned)a.heads), threads_for(a.e), a, items_of(run), first, count);
     }
 }
+
+FOR_ELEMENTS(cuda_linear_attend)

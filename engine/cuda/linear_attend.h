@@ -4,7 +4,7 @@
 
 #include "engine/cuda/run.h"
 
-void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step);
 int64_t cuda_linear_attend_scratch(const struct plan *plan, const struct plan_step *step);
 
 #endif

@@ -4,13 +4,13 @@
 #define WARPS 4
 #define VALUES 128 /* features that a warp computes */
 
-struct local_attention {
-    const float *queries, *keys, *values;
+template <typename T> struct local_attention {
+    const T *queries, *keys, *values;
     const int32_t *mask; /* NULL: none */
     const int64_t *starts;
     int64_t query_columns, key_columns, heads, first_head, d, window;
     bool causal;
-    float *out;
+    T *out;
 };
 
 /* A row's keys: rows [first, behind) of those of its windows, which are `slots`; some of these may lie outside. */
@@ -18,7 +18,8 @@ struct neighbours {
     int64_t first, behind, slots;
 };
 
-static __device__ struct neighbours neighbours_of(const struct local_attention *a, int64_t item, int64_t row)
+template <typename T>
+static __device__ struct neighbours neighbours_of(const struct local_attention<T> *a, int64_t item, int64_t row)
 {
     int64_t start = a->starts[item], end = a->starts[item + 1], around = a->causal ? 2 : 3;
     int64_t first = start + ((row - start) / a->window - 1) * a->window, behind = first + around * a->window;
@@ -26,38 +27,40 @@ static __device__ struct neighbours neighbours_of(const struct local_attention *
     return n;
 }
 
-static __device__ bool is_seen(const struct local_attention *a, int64_t row, int64_t key)
+template <typename T> static __device__ bool is_seen(const struct local_attention<T> *a, int64_t row, int64_t key)
 {
     return (!a->causal || key <= row) && (!a->mask || a->mask[key]);
 }
 
 /* The library fills hidden scores with one number: where all are hidden, all count alike, also the -1 that it has for
  * values outside the sequence. */
-static __device__ float mean_value(const struct local_attention *a, const struct neighbours *n, const float *values)
+template <typename T>
+static __device__ float mean_value(const struct local_attention<T> *a, const struct neighbours *n, const T *values)
 {
     float sum = -(float)(n->slots - (n->behind - n->first));
     for (int64_t key = n->first; key < n->behind; key++)
-        sum += values[key * a->key_columns];
+        sum += to_float(values[key * a->key_columns]);
     return sum / (float)n->slots;
 }
 
 /* Block x: WARPS rows; y: the head; z: which of the features. */
-static __global__ void local_attend(struct local_attention a, int64_t rows, int64_t n_items)
+template <typename T> static __global__ void local_attend(struct local_attention<T> a, int64_t rows, int64_t n_items)
 {
     int64_t row = warp_of_grid(), head = blockIdx.y, feature = (int64_t)blockIdx.z * VALUES + lane();
-    if (row >= rows)
+    if (row >= rows || row >= a.starts[n_items])
         return;
     struct neighbours n = neighbours_of(&a, item_of(a.starts, n_items, row), row);
-    const float *query = a.queries + row * a.query_columns + (a.first_head + head) * a.d;
-    const float *keys = a.keys + (a.first_head + head) * a.d, *values = a.values + (a.first_head + head) * a.d;
-    float *out = a.out + (row * a.heads + head) * a.d, scale = 1.0f / sqrtf((float)a.d);
+    const T *query = a.queries + row * a.query_columns + (a.first_head + head) * a.d;
+    const T *keys = a.keys + (a.first_head + head) * a.d, *values = a.values + (a.first_head + head) * a.d;
+    T *out = a.out + (row * a.heads + head) * a.d;
+    float scale = 1.0f / sqrtf((float)a.d);
     float maximum = -INFINITY, sum = 0, results[VALUES / WARP] = {0};
     for (int64_t first = n.first; first < n.behind; first += WARP) {
         int64_t key = first + lane(), count = n.behind - first < WARP ? n.behind - first : WARP;
         float score = 0;
         bool seen = key < n.behind && is_seen(&a, row, key);
         for (int64_t i = 0; seen && i < a.d; i++)
-            score += query[i] * keys[key * a.key_columns + i];
+            score += to_float(query[i]) * to_float(keys[key * a.key_columns + i]);
         score = seen ? scale * score : -INFINITY;
         float raised = fmaxf(maximum, warp_maximum(score));
         if (raised == -INFINITY)
@@ -71,22 +74,23 @@ static __global__ void local_attend(struct local_attention a, int64_t rows, int6
             float of_key = __shfl_sync(ALL_LANES, weight, j);
             for (int v = 0; v < VALUES / WARP; v++)
                 if (feature + v * WARP < a.d)
-                    results[v] += of_key * values[(first + j) * a.key_columns + feature + v * WARP];
+                    results[v] += of_key * to_float(values[(first + j) * a.key_columns + feature + v * WARP]);
         }
     }
     for (int v = 0; v < VALUES / WARP; v++)
         if (feature + v * WARP < a.d)
             out[feature + v * WARP] =
-                maximum == -INFINITY ? mean_value(&a, &n, values + feature + v * WARP) : results[v] / sum;
+                of_float<T>(maximum == -INFINITY ? mean_value(&a, &n, values + feature + v * WARP) : results[v] / sum);
 }
 
-void cuda_local_attend(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_local_attend(struct cuda_run *run, const struct plan_step *step)
 {
-    struct local_attention a = {};
+    struct local_attention<T> a = {
+    };
     int64_t rows = rows_of(run, step->x);
-    a.queries = floats_of(run, step->x);
-    a.keys = floats_of(run, step->keys);
-    a.values = floats_of(run, step->values);
+    a.queries = elements_of<T>(run, step->x);
+    a.keys = elements_of<T>(run, step->keys);
+    a.values = elements_of<T>(run, step->values);
     a.mask = step->z == PLAN_NONE ? NULL : ids_of(run, step->z);
     a.starts = device_starts_of(run, step->x);
     a.query_columns = columns_of(run, step->x);
@@ -96,7 +100,9 @@ void cuda_local_attend(struct cuda_run *run, const struct plan_step *step)
     a.d = step->dim_head;
     a.window = step->window;
     a.causal = step->causal;
-    a.out = floats_of(run, step->y);
-    launch(run, local_attend, parts_of(rows, WARPS), dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)),
-           WARPS * WARP, a, rows, run->batch->n_items);
+    a.out = elements_of<T>(run, step->y);
+    launch(run, local_attend<T>, parts_of(rows, WARPS), dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)),
+           WARPS * WARP, a, rows, items_of(run));
 }
+
+FOR_ELEMENTS(cuda_local_attend)

@@ -4,6 +4,6 @@
 
 #include "engine/cuda/run.h"
 
-void cuda_local_attend(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_local_attend(struct cuda_run *run, const struct plan_step *step);
 
 #endif

@@ -6,11 +6,11 @@
 #define BEST PLAN_BEST_KEYS
 #define ROWS_AT_ONCE 4096 /* whose scores are in scratch */
 
-struct retrieval {
-    const float *x, *keys, *values;
+template <typename T> struct retrieval {
+    const T *x, *keys, *values;
     int64_t columns, heads, n, d, y_columns;
     float *scores; /* (rows, 2, n) */
-    float *y;
+    T *y;
 };
 
 /* The shared part of a block. */
@@ -22,16 +22,17 @@ struct found {
 static_assert(BEST == WARP, "a lane has the weight of a pair");
 
 /* Scores of the head's keys of both halves, then the best of each. */
-static __device__ void find_keys(const struct retrieval *t, const float *x, int64_t head, float *scores,
+template <typename T>
+static __device__ void find_keys(const struct retrieval<T> *t, const T *x, int64_t head, float *scores,
                                  struct found *found)
 {
     for (int64_t i = threadIdx.x; i < 2 * t->n; i += blockDim.x) {
         int64_t half = i / t->n;
-        const float *key = t->keys + ((head * t->n + i % t->n) * 2 + half) * t->d;
-        const float *query = x + (half * t->heads + head) * t->d;
+        const T *key = t->keys + ((head * t->n + i % t->n) * 2 + half) * t->d;
+        const T *query = x + (half * t->heads + head) * t->d;
         float score = 0;
         for (int64_t c = 0; c < t->d; c++)
-            score += query[c] * key[c];
+            score += to_float(query[c]) * to_float(key[c]);
         scores[i] = score;
     }
     __syncthreads();
@@ -69,25 +70,33 @@ static __device__ void find_pairs(struct found *found)
     __syncthreads();
 }
 
-static __global__ void __launch_bounds__(WARP) retrieve(struct retrieval t, int64_t first)
+/* A head's 32 pairs, weighed, for a column of y. */
+template <typename T>
+static __device__ float weigh_values(const struct retrieval<T> *t, const struct found *found, int64_t column)
 {
-    __shared__ struct found found;
+    float sum = 0;
+    for (int p = 0; p < BEST; p++) {
+        int64_t row = found->keys[0][found->pairs[p] / BEST] * t->n + found->keys[1][found->pairs[p] % BEST];
+        sum += found->weights[p] * to_float(t->values[row * t->y_columns + column]);
+    }
+    return sum;
+}
+
+/* Sums over the heads are in scratch, behind the scores. */
+template <typename T> static __global__ void __launch_bounds__(WARP) retrieve(struct retrieval<T> t, int64_t first)
+{
+    struct found *found = (struct found *)dynamic_shared_memory;
     int64_t row = first + blockIdx.x;
-    float *y = t.y + row * t.y_columns;
+    float *scores = t.scores + blockIdx.x * (2 * t.n + t.y_columns), *sums = scores + 2 * t.n;
     for (int64_t head = 0; head < t.heads; head++) {
-        find_keys(&t, t.x + row * t.columns, head, t.scores + blockIdx.x * 2 * t.n, &found);
-        find_pairs(&found);
-        for (int64_t c = threadIdx.x; c < t.y_columns; c += blockDim.x) {
-            float sum = head == 0 ? 0 : y[c];
-            for (int p = 0; p < BEST; p++)
-                sum += found.weights[p] *
-                       t.values[(found.keys[0][found.pairs[p] / BEST] * t.n + found.keys[1][found.pairs[p] % BEST]) *
-                                    t.y_columns +
-                                c];
-            y[c] = sum;
-        }
+        find_keys(&t, t.x + row * t.columns, head, scores, found);
+        find_pairs(found);
+        for (int64_t c = threadIdx.x; c < t.y_columns; c += blockDim.x)
+            sums[c] = (head == 0 ? 0 : sums[c]) + weigh_values(&t, found, c);
         __syncthreads(); /* what was found is replaced by the next head's */
     }
+    for (int64_t c = threadIdx.x; c < t.y_columns; c += blockDim.x)
+        t.y[row * t.y_columns + c] = of_float<T>(sums[c]);
 }
 
 static int64_t keys_of(const struct plan *plan, const struct plan_step *step)
@@ -97,23 +106,26 @@ static int64_t keys_of(const struct plan *plan, const struct plan_step *step)
 
 int64_t cuda_retrieve_scratch(const struct plan *plan, const struct plan_step *step)
 {
-    return least(ROWS_AT_ONCE, plan->max_rows) * 2 * keys_of(plan, step);
+    return least(ROWS_AT_ONCE, plan->max_rows) * (2 * keys_of(plan, step) + plan->values[step->y].columns);
 }
 
-void cuda_retrieve(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_retrieve(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t rows = rows_of(run, step->x), at_once = least(ROWS_AT_ONCE, run->plan->max_rows);
-    struct retrieval t = {};
-    t.x = floats_of(run, step->x);
-    t.keys = weight_of(run, step->bias);
-    t.values = weight_of(run, step->weight);
+    struct retrieval<T> t = {
+    };
+    t.x = elements_of<T>(run, step->x);
+    t.keys = weight_of<T>(run, step->bias);
+    t.values = weight_of<T>(run, step->weight);
     t.columns = columns_of(run, step->x);
     t.heads = step->heads;
     t.n = keys_of(run->plan, step);
     t.d = run->plan->weights[step->bias].columns;
     t.y_columns = columns_of(run, step->y);
     t.scores = run->scratch;
-    t.y = floats_of(run, step->y);
+    t.y = elements_of<T>(run, step->y);
     for (int64_t first = 0; first < rows; first += at_once)
-        launch(run, retrieve, least(at_once, rows - first), 1, WARP, t, first);
+        launch_shared(run, retrieve<T>, least(at_once, rows - first), 1, WARP, sizeof(struct found), t, first);
 }
+
+FOR_ELEMENTS(cuda_retrieve)

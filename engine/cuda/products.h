@@ -1,22 +1,25 @@
-/* products: products of matrices by cuBLASLt in float32 (not TF32), and the operations that are made of them. */
+/* products: products of matrices by cuBLASLt in the run's dtype, and the operations that are made of them. f32 is
+ * without TF32, and adding is in float everywhere. */
 #ifndef ENGINE_CUDA_PRODUCTS_H
 #define ENGINE_CUDA_PRODUCTS_H
 
 #include "engine/cuda/run.h"
 
-/* out = A B + bias + add; all row by row, a row every so many floats. out (rows, columns), A (rows, depth), B (depth,
- * columns); a transposed one lies as (columns, rows). */
+/* out = gelu(A B + bias + add) or without gelu; all row by row, a row every so many elements. out (rows, columns),
+ * A (rows, depth), B (depth, columns); a transposed one lies as (columns, rows). */
 struct product {
     int64_t rows, columns, depth;
-    const float *a;
+    const void *a;
     int64_t a_stride;
     bool transpose_a;
-    const float *b;
+    const void *b;
     int64_t b_stride;
     bool transpose_b;
-    const float *bias; /* (columns); NULL: none */
-    const float *add;  /* (rows, columns), a row every out_stride floats; NULL: nothing */
-    float *out;
+    const void *bias; /* (columns); NULL: none */
+    const void *add;  /* (rows, columns), a row every out_stride elements; NULL: nothing */
+    bool gelu;        /* by its tanh approximation */
+    bool float_out;   /* out, bias and add are floats, whatever the elements are */
+    void *out;
     int64_t out_stride;
 };
 
@@ -26,28 +29,32 @@ struct products;
 int products_open(struct products **products, struct error *error);
 void products_close(struct products *products);
 
-/* Launches it on the run's stream. A product that cuBLASLt refuses sets run->product_failed. */
+/* Launches it on the run's stream. One that cuBLASLt has no algorithm for sets run->refusal, one
+ * that fails run->product_failed. */
 void products_multiply(struct cuda_run *run, const struct product *product);
 
+/* Chooses the algorithms of the plan's linear steps for the classes that batches will have, so that no batch waits for
+ * it. What is not found now is looked for when a batch wants it. */
+int products_warm(struct cuda_run run, struct error *error);
+
 /* out = activation(x Wᵀ + bias) + residual, dense; W (out_columns, depth) is a weight of the plan. */
-struct linear {
+template <typename T> struct linear {
     int64_t rows;
-    const float *x;
+    const T *x;
     int64_t x_stride;
     int weight, bias;
     enum activation activation;
-    const float *residual; /* NULL: none */
-    float *out;
+    const T *residual; /* NULL: none */
+    T *out;
 };
-void cuda_linear_rows(struct cuda_run *run, const struct linear *linear);
+template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear);
 
-void cuda_linear(struct cuda_run *run, const struct plan_step *step);
-void cuda_feed_forward(struct cuda_run *run, const struct plan_step *step);
-void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step);
-void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step);
-void cuda_convolve_image(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_convolve_image(struct cuda_run *run, const struct plan_step *step);
 int64_t cuda_convolve_image_scratch(const struct plan *plan, const struct plan_step *step);
-void cuda_project_call(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_project_call(struct cuda_run *run, const struct plan_step *step);
 int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_step *step);
 
 #endif

@@ -1,159 +1,250 @@
-/* A block takes a row, its threads walk over the columns; layer_norm has a warp for each row. */
+/* Operations on rows: a warp takes a row, its lanes walk over the columns, N of them side by side (element.h). */
 #include "engine/cuda/rows.h"
 
-#define ROWS_A_BLOCK 4 /* of layer_norm */
+#define KEPT 4 /* packs that a lane of layer_norm keeps in registers */
 
-static __global__ void embed(const int32_t *ids, const float *table, int64_t columns, float *y)
+template <typename T, int N>
+static __global__ void embed(int64_t rows, const int32_t *ids, struct places places, const T *table, int64_t columns,
+                             T *y)
 {
-    int64_t row = blockIdx.x;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = table[ids[row] * columns + c];
+    int64_t row = warp_of_grid();
+    if (row >= rows || !is_there(places, row))
+        return;
+    const T *x = table + ids[row] * columns;
+    for (int64_t c = lane() * N; c < columns; c += WARP * N)
+        copy<N>(y + row * columns + c, x + c);
 }
 
-void cuda_embed(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_embed(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->y);
-    launch(run, embed, rows_of(run, step->x), 1, threads_for(columns), ids_of(run, step->x),
-           weight_of(run, step->weight), columns, floats_of(run, step->y));
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, embed<T, n.value>, rows_of(run, step->x), ids_of(run, step->x), places_of(run, step->x),
+                    weight_of<T>(run, step->weight), columns, elements_of<T>(run, step->y));
+    });
 }
 
 /* The library sums the two tables before it adds them to x. */
-static __global__ void add_positions(const float *x, struct places places, const float *major, const float *minor,
-                                     int64_t period, int64_t columns, float *y)
+template <typename T, int N>
+static __global__ void add_positions(int64_t rows, const T *x, struct places places, const T *major, const T *minor,
+                                     int64_t period, int64_t columns, T *y)
 {
-    int64_t row = blockIdx.x, position = position_of(places, row);
+    int64_t row = warp_of_grid();
+    if (row >= rows || !is_there(places, row))
+        return;
+    int64_t position = position_of(places, row);
     major += position / period * columns;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] =
-            x[row * columns + c] + (minor ? major[c] + minor[position % period * columns + c] : major[c]);
+    for (int64_t c = lane() * N; c < columns; c += WARP * N) {
+        float sums[N], tables[N], minors[N];
+        load(tables, major + c);
+        if (minor)
+            load(minors, minor + position % period * columns + c);
+        load(sums, x + row * columns + c);
+        for (int i = 0; i < N; i++)
+            sums[i] += minor ? tables[i] + minors[i] : tables[i];
+        store(y + row * columns + c, sums);
+    }
 }
 
-void cuda_add_positions(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_add_positions(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
-    launch(run, add_positions, rows_of(run, step->x), 1, threads_for(columns), floats_of(run, step->x),
-           places_of(run, step->x), weight_of(run, step->weight), weight_of(run, step->bias), step->period, columns,
-           floats_of(run, step->y));
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, add_positions<T, n.value>, rows_of(run, step->x), elements_of<T>(run, step->x),
+                    places_of(run, step->x), weight_of<T>(run, step->weight), weight_of<T>(run, step->bias),
+                    step->period, columns, elements_of<T>(run, step->y));
+    });
+}
+
+/* Calls work(values, column) for the packs of a row; a lane's first KEPT packs are in `kept`. */
+template <typename T, int N, typename Work>
+static __device__ __forceinline__ void each_pack(int64_t columns, const T *x, float (&kept)[KEPT][N], Work work)
+{
+#pragma unroll
+    for (int p = 0; p < KEPT; p++)
+        if ((p * WARP + lane()) * N < columns)
+            work(kept[p], (p * WARP + lane()) * N);
+    for (int64_t c = (KEPT * WARP + lane()) * N; c < columns; c += WARP * N) {
+        float values[N];
+        load(values, x + c);
+        work(values, c);
+    }
 }
 
 /* The variance about the mean in a pass of its own: the difference of sums of squares would lose digits. */
-static __global__ void layer_norm(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
-                                  float epsilon, float *y)
+template <typename T, int N>
+static __global__ void layer_norm(int64_t rows, int64_t columns, const T *x, const float *gain, const float *bias,
+                                  float epsilon, T *y)
 {
     int64_t row = warp_of_grid();
     if (row >= rows)
         return;
-    float sum = 0, squares = 0;
+    float kept[KEPT][N], sum = 0, squares = 0;
     x += row * columns;
     y += row * columns;
-    for (int64_t c = lane(); c < columns; c += WARP)
-        sum += x[c];
+#pragma unroll
+    for (int p = 0; p < KEPT; p++)
+        if ((p * WARP + lane()) * N < columns)
+            load(kept[p], x + (p * WARP + lane()) * N);
+    each_pack(columns, x, kept, [&](const float(&values)[N], int64_t) {
+        for (int i = 0; i < N; i++)
+            sum += values[i];
+    });
     float mean = warp_sum(sum) / (float)columns;
-    for (int64_t c = lane(); c < columns; c += WARP)
-        squares += (x[c] - mean) * (x[c] - mean);
+    each_pack(columns, x, kept, [&](const float(&values)[N], int64_t) {
+        for (int i = 0; i < N; i++)
+            squares += (values[i] - mean) * (values[i] - mean);
+    });
     float factor = 1.0f / sqrtf(warp_sum(squares) / (float)columns + epsilon);
-    for (int64_t c = lane(); c < columns; c += WARP)
-        y[c] = (x[c] - mean) * factor * gain[c] + bias[c];
+    each_pack(columns, x, kept, [&](float(&values)[N], int64_t c) {
+        float gains[N], biases[N];
+        load(gains, gain + c);
+        load(biases, bias + c);
+        for (int i = 0; i < N; i++)
+            values[i] = (values[i] - mean) * factor * gains[i] + biases[i];
+        store(y + c, values);
+    });
 }
 
-void cuda_layer_norm(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_layer_norm(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = run->plan->weights[step->weight].columns; /* a group counts as a row */
     int64_t rows = rows_of(run, step->x) * (columns_of(run, step->x) / columns);
-    launch(run, layer_norm, parts_of(rows, ROWS_A_BLOCK), 1, ROWS_A_BLOCK * WARP, rows, columns,
-           floats_of(run, step->x), weight_of(run, step->weight), weight_of(run, step->bias), step->epsilon,
-           floats_of(run, step->y));
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, layer_norm<T, n.value>, rows, columns, elements_of<T>(run, step->x),
+                    float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->epsilon,
+                    elements_of<T>(run, step->y));
+    });
 }
 
-static __global__ void activate(int64_t columns, const float *x, enum activation activation, float *y)
+template <typename T, int N>
+static __global__ void activate(int64_t rows, int64_t columns, const T *x, enum activation activation, T *y)
 {
-    int64_t row = blockIdx.x;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = activation_of(activation, x[row * columns + c]);
-}
-
-void cuda_activate(struct cuda_run *run, const struct plan_step *step)
-{
-    int64_t columns = columns_of(run, step->x);
-    launch(run, activate, rows_of(run, step->x), 1, threads_for(columns), columns, floats_of(run, step->x),
-           step->activation, floats_of(run, step->y));
-}
-
-static __global__ void add(int64_t columns, const float *x, const float *z, float scale, float *y)
-{
-    int64_t row = blockIdx.x;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = scale * (x[row * columns + c] + z[row * columns + c]);
-}
-
-void cuda_add(struct cuda_run *run, const struct plan_step *step)
-{
-    int64_t columns = columns_of(run, step->x);
-    launch(run, add, rows_of(run, step->x), 1, threads_for(columns), columns, floats_of(run, step->x),
-           floats_of(run, step->z), step->scale, floats_of(run, step->y));
-}
-
-/* x and y may be one. */
-static __global__ void mask_rows(int64_t columns, const float *x, const int32_t *mask, float *y)
-{
-    int64_t row = blockIdx.x;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = mask[row] ? x[row * columns + c] : 0;
-}
-
-void cuda_mask_rows(struct cuda_run *run, const struct plan_step *step)
-{
-    int64_t columns = columns_of(run, step->x);
-    launch(run, mask_rows, rows_of(run, step->x), 1, threads_for(columns), columns, floats_of(run, step->x),
-           ids_of(run, step->z), floats_of(run, step->y));
-}
-
-/* Angles are products in float, as the library has them. */
-static __global__ void add_sinusoids(int64_t columns, const float *x, struct places places, const float *frequencies,
-                                     float *y)
-{
-    int64_t row = blockIdx.x, half = columns / 2;
-    float position = (float)position_of(places, row);
-    for (int64_t c = threadIdx.x; c < 2 * half; c += blockDim.x) {
-        float angle = position * frequencies[c % half];
-        y[row * columns + c] = (c < half ? sinf(angle) : cosf(angle)) + x[row * columns + c];
+    int64_t row = warp_of_grid();
+    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+        float values[N];
+        load(values, x + row * columns + c);
+        for (int i = 0; i < N; i++)
+            values[i] = activation_of(activation, values[i]);
+        store(y + row * columns + c, values);
     }
 }
 
-void cuda_add_sinusoids(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_activate(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
-    launch(run, add_sinusoids, rows_of(run, step->x), 1, threads_for(columns), columns, floats_of(run, step->x),
-           places_of(run, step->x), weight_of(run, step->weight), floats_of(run, step->y));
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, activate<T, n.value>, rows_of(run, step->x), columns, elements_of<T>(run, step->x),
+                    step->activation, elements_of<T>(run, step->y));
+    });
 }
 
-static __global__ void concatenate(int64_t left, int64_t right, const float *x, const float *z, float *y)
+template <typename T, int N>
+static __global__ void add(int64_t rows, int64_t columns, const T *x, const T *z, float scale, T *y)
 {
-    int64_t row = blockIdx.x, columns = left + right;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = c < left ? x[row * left + c] : z[row * right + c - left];
+    int64_t row = warp_of_grid();
+    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+        float sums[N], others[N];
+        load(sums, x + row * columns + c);
+        load(others, z + row * columns + c);
+        for (int i = 0; i < N; i++)
+            sums[i] = scale * (sums[i] + others[i]);
+        store(y + row * columns + c, sums);
+    }
 }
 
-void cuda_concatenate(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_add(struct cuda_run *run, const struct plan_step *step)
+{
+    int64_t columns = columns_of(run, step->x);
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, add<T, n.value>, rows_of(run, step->x), columns, elements_of<T>(run, step->x),
+                    elements_of<T>(run, step->z), step->scale, elements_of<T>(run, step->y));
+    });
+}
+
+/* x and y may be one. */
+template <typename T, int N>
+static __global__ void mask_rows(int64_t rows, int64_t columns, const T *x, const int32_t *mask, T *y)
+{
+    int64_t row = warp_of_grid();
+    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+        float values[N];
+        load(values, x + row * columns + c);
+        for (int i = 0; i < N; i++)
+            values[i] = mask[row] ? values[i] : 0;
+        store(y + row * columns + c, values);
+    }
+}
+
+template <typename T> void cuda_mask_rows(struct cuda_run *run, const struct plan_step *step)
+{
+    int64_t columns = columns_of(run, step->x);
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, mask_rows<T, n.value>, rows_of(run, step->x), columns, elements_of<T>(run, step->x),
+                    ids_of(run, step->z), elements_of<T>(run, step->y));
+    });
+}
+
+/* Angles are products in float, as the library has them. */
+template <typename T>
+static __global__ void add_sinusoids(int64_t rows, int64_t columns, const T *x, struct places places,
+                                     const float *frequencies, T *y)
+{
+    int64_t row = warp_of_grid(), half = columns / 2;
+    if (row >= rows || !is_there(places, row))
+        return;
+    float position = (float)position_of(places, row);
+    for (int64_t c = lane(); c < 2 * half; c += WARP) {
+        float angle = position * frequencies[c % half];
+        y[row * columns + c] = of_float<T>((c < half ? sinf(angle) : cosf(angle)) + to_float(x[row * columns + c]));
+    }
+}
+
+template <typename T> void cuda_add_sinusoids(struct cuda_run *run, const struct plan_step *step)
+{
+    launch_rows(run, add_sinusoids<T>, rows_of(run, step->x), columns_of(run, step->x), elements_of<T>(run, step->x),
+                places_of(run, step->x), float_weight_of(run, step->weight), elements_of<T>(run, step->y));
+}
+
+template <typename T, int N>
+static __global__ void concatenate(int64_t rows, int64_t left, int64_t right, const T *x, const T *z, T *y)
+{
+    int64_t row = warp_of_grid(), columns = left + right;
+    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N)
+        copy<N>(y + row * columns + c, c < left ? x + row * left + c : z + row * right + c - left);
+}
+
+template <typename T> void cuda_concatenate(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t left = columns_of(run, step->x), right = columns_of(run, step->z);
-    launch(run, concatenate, rows_of(run, step->x), 1, threads_for(left + right), left, right, floats_of(run, step->x),
-           floats_of(run, step->z), floats_of(run, step->y));
+    with_pack<T>(left | right, [&](auto n) {
+        launch_rows(run, concatenate<T, n.value>, rows_of(run, step->x), left, right, elements_of<T>(run, step->x),
+                    elements_of<T>(run, step->z), elements_of<T>(run, step->y));
+    });
 }
 
-static __global__ void gate(int64_t columns, const float *x, enum activation activation, float *y)
+template <typename T, int N>
+static __global__ void gate(int64_t rows, int64_t columns, const T *x, enum activation activation, T *y)
 {
-    int64_t row = blockIdx.x;
+    int64_t row = warp_of_grid();
     x += row * 2 * columns;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = activation_of(activation, x[c]) * x[columns + c];
+    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+        float values[N], gates[N];
+        load(values, x + c);
+        load(gates, x + columns + c);
+        for (int i = 0; i < N; i++)
+            values[i] = activation_of(activation, values[i]) * gates[i];
+        store(y + row * columns + c, values);
+    }
 }
 
-void cuda_gate(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->y);
-    launch(run, gate, rows_of(run, step->x), 1, threads_for(columns), columns, floats_of(run, step->x),
-           step->activation, floats_of(run, step->y));
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, gate<T, n.value>, rows_of(run, step->x), columns, elements_of<T>(run, step->x),
+                    step->activation, elements_of<T>(run, step->y));
+    });
 }
 
 struct shifts {
@@ -161,100 +252,137 @@ struct shifts {
 };
 
 /* x has a row's neighbours beside it; y may have fewer rows. */
-static __global__ void shift_tokens(int64_t columns, const float *x, struct places from, struct places to,
-                                    struct shifts shifts, float *y)
+template <typename T, int N>
+static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,
+                                    struct shifts shifts, T *y)
 {
-    int64_t row = blockIdx.x, item = item_of(to, row), segment_columns = columns / shifts.count;
+    int64_t row = warp_of_grid();
+    if (row >= rows || !is_there(to, row))
+        return;
+    int64_t item = item_of(to, row), segment_columns = columns / shifts.count;
     int64_t position = position_of(to, row), length = from.lengths[item];
     x += row_at(from, item, position) * columns;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x) {
+    for (int64_t c = lane() * N; c < columns; c += WARP * N) {
         int64_t segment = segment_columns > 0 ? c / segment_columns : shifts.count;
         int64_t shift = segment < shifts.count ? shifts.by[segment] : 0; /* what is left over stays */
         bool inside = position - shift >= 0 && position - shift < length;
-        y[row * columns + c] = inside ? x[c - shift * columns] : 0;
+        float values[N] = {};
+        if (inside)
+            load(values, x + c - shift * columns);
+        store(y + row * columns + c, values);
     }
 }
 
-void cuda_shift_tokens(struct cuda_run *run, const struct plan_step *step)
+/* A pack lies in one segment. */
+template <typename T> void cuda_shift_tokens(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
     struct shifts shifts = {step->n_shifts, {step->shifts[0], step->shifts[1], step->shifts[2]}};
-    launch(run, shift_tokens, rows_of(run, step->y), 1, threads_for(columns), columns, floats_of(run, step->x),
-           places_of(run, step->x), places_of(run, step->y), shifts, floats_of(run, step->y));
+    with_pack<T>(columns | columns / step->n_shifts, [&](auto n) {
+        launch_rows(run, shift_tokens<T, n.value>, rows_of(run, step->y), columns, elements_of<T>(run, step->x),
+                    places_of(run, step->x), places_of(run, step->y), shifts, elements_of<T>(run, step->y));
+    });
 }
 
 /* Pairs of neighbouring features, turned by the position's angles: sines, then cosines. */
-static __global__ void rotate(int64_t columns, int64_t dim_head, const float *x, struct places places,
-                              const float *table, float *y)
+template <typename T>
+static __global__ void rotate(int64_t rows, int64_t columns, int64_t dim_head, const T *x, struct places places,
+                              const float *table, T *y)
 {
-    int64_t row = blockIdx.x;
+    int64_t row = warp_of_grid();
+    if (row >= rows || !is_there(places, row))
+        return;
     const float *angles = table + position_of(places, row) * dim_head;
     x += row * columns;
     y += row * columns;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x) {
+    for (int64_t c = lane(); c < columns; c += WARP) {
         int64_t i = c % dim_head / 2;
-        float other = c % 2 ? x[c - 1] : -x[c + 1];
-        y[c] = x[c] * angles[dim_head / 2 + i] + other * angles[i];
+        float other = c % 2 ? to_float(x[c - 1]) : -to_float(x[c + 1]);
+        y[c] = of_float<T>(to_float(x[c]) * angles[dim_head / 2 + i] + other * angles[i]);
     }
 }
 
-void cuda_rotate(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_rotate(struct cuda_run *run, const struct plan_step *step)
+{
+    launch_rows(run, rotate<T>, rows_of(run, step->x), columns_of(run, step->x),
+                run->plan->weights[step->weight].columns, elements_of<T>(run, step->x), places_of(run, step->x),
+                float_weight_of(run, step->weight), elements_of<T>(run, step->y));
+}
+
+template <typename T, int N>
+static __global__ void cut_padding(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,
+                                   T *y)
+{
+    int64_t row = warp_of_grid();
+    if (row >= rows || !is_there(to, row))
+        return;
+    int64_t item = item_of(to, row);
+    x += (from.starts[item] + row - to.starts[item]) * columns;
+    for (int64_t c = lane() * N; c < columns; c += WARP * N)
+        copy<N>(y + row * columns + c, x + c);
+}
+
+template <typename T> static void cut_padding_of(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
-    launch(run, rotate, rows_of(run, step->x), 1, threads_for(columns), columns,
-           run->plan->weights[step->weight].columns, floats_of(run, step->x), places_of(run, step->x),
-           weight_of(run, step->weight), floats_of(run, step->y));
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, cut_padding<T, n.value>, rows_of(run, step->y), columns, elements_of<T>(run, step->x),
+                    places_of(run, step->x), places_of(run, step->y), elements_of<T>(run, step->y));
+    });
 }
 
-/* Four bytes an element, ids (masks) too. */
-static __global__ void cut_padding(int64_t columns, const int32_t *x, const int64_t *from, const int64_t *to,
-                                   int64_t n_items, int32_t *y)
+/* Masks, too. */
+template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step)
 {
-    int64_t row = blockIdx.x, item = item_of(to, n_items, row);
-    x += (from[item] + row - to[item]) * columns;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = x[c];
+    if (run->plan->values[step->x].ids)
+        cut_padding_of<int32_t>(run, step);
+    else
+        cut_padding_of<T>(run, step);
 }
 
-void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step)
+template <typename T, int N>
+static __global__ void append_rows(int64_t rows, int64_t columns, const T *x, const T *z, const int64_t *upper,
+                                   const int64_t *lower, struct places places, T *y)
 {
-    int64_t columns = columns_of(run, step->x);
-    launch(run, cut_padding, rows_of(run, step->y), 1, threads_for(columns), columns, ids_of(run, step->x),
-           device_starts_of(run, step->x), device_starts_of(run, step->y), run->batch->n_items, ids_of(run, step->y));
-}
-
-static __global__ void append_rows(int64_t columns, const float *x, const float *z, const int64_t *upper,
-                                   const int64_t *lower, struct places places, float *y)
-{
-    int64_t row = blockIdx.x, item = item_of(places, row), position = row - places.starts[item];
+    int64_t row = warp_of_grid();
+    if (row >= rows || !is_there(places, row))
+        return;
+    int64_t item = item_of(places, row), position = row - places.starts[item];
     int64_t own = upper[item + 1] - upper[item];
-    const float *from =
+    const T *from =
         position < own ? x + (upper[item] + position) * columns : z + (lower[item] + position - own) * columns;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = from[c];
+    for (int64_t c = lane() * N; c < columns; c += WARP * N)
+        copy<N>(y + row * columns + c, from + c);
 }
 
-void cuda_append_rows(struct cuda_run *run, const struct plan_step *step)
+template <typename T> void cuda_append_rows(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
-    launch(run, append_rows, rows_of(run, step->y), 1, threads_for(columns), columns, floats_of(run, step->x),
-           floats_of(run, step->z), device_starts_of(run, step->x), device_starts_of(run, step->z),
-           places_of(run, step->y), floats_of(run, step->y));
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, append_rows<T, n.value>, rows_of(run, step->y), columns, elements_of<T>(run, step->x),
+                    elements_of<T>(run, step->z), device_starts_of(run, step->x), device_starts_of(run, step->z),
+                    places_of(run, step->y), elements_of<T>(run, step->y));
+    });
 }
 
-static __global__ void gather_rows(int64_t columns, const float *x, struct places from, struct places to, float *y)
+template <typename T, int N>
+static __global__ void gather_rows(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,
+                                   T *y)
 {
-    int64_t row = blockIdx.x, item = item_of(to, row);
+    int64_t row = warp_of_grid();
+    if (row >= rows || !is_there(to, row))
+        return;
+    int64_t item = item_of(to, row);
     x += row_at(from, item, position_of(to, row)) * columns;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = x[c];
+    for (int64_t c = lane() * N; c < columns; c += WARP * N)
+        copy<N>(y + row * columns + c, x + c);
 }
 
-static __global__ void copy_rows(int64_t columns, const float *x, float *y)
+template <typename T, int N> static __global__ void copy_rows(int64_t rows, int64_t columns, const T *x, T *y)
 {
-    int64_t row = blockIdx.x;
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[row * columns + c] = x[row * columns + c];
+    int64_t row = warp_of_grid();
+    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N)
+        copy<N>(y + row * columns + c, x + row * columns + c);
 }
 
 int64_t cuda_gather_rows_scratch(const struct plan *plan, const struct plan_step *step)
@@ -263,13 +391,39 @@ int64_t cuda_gather_rows_scratch(const struct plan *plan, const struct plan_step
     return in_place ? plan->max_rows * plan->values[step->x].columns : 0;
 }
 
-/* Where x and y are one place, blocks would read what others wrote: by way of scratch. */
-void cuda_gather_rows(struct cuda_run *run, const struct plan_step *step)
+/* Where x and y are one place, warps would read what others wrote: by way of scratch. */
+template <typename T> static void gather_rows_of(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->y);
-    bool in_place = floats_of(run, step->x) == floats_of(run, step->y);
-    launch(run, gather_rows, rows, 1, threads_for(columns), columns, floats_of(run, step->x), places_of(run, step->x),
-           places_of(run, step->y), in_place ? run->scratch : floats_of(run, step->y));
-    if (in_place)
-        launch(run, copy_rows, rows, 1, threads_for(columns), columns, run->scratch, floats_of(run, step->y));
+    T *x = elements_of<T>(run, step->x), *y = elements_of<T>(run, step->y), *to = x == y ? (T *)run->scratch : y;
+    with_pack<T>(columns, [&](auto n) {
+        launch_rows(run, gather_rows<T, n.value>, rows, columns, x, places_of(run, step->x), places_of(run, step->y),
+                    to);
+        if (to != y)
+            launch_rows(run, copy_rows<T, n.value>, rows, columns, to, y);
+    });
 }
+
+/* Masks, too. */
+template <typename T> void cuda_gather_rows(struct cuda_run *run, const struct plan_step *step)
+{
+    if (run->plan->values[step->x].ids)
+        gather_rows_of<int32_t>(run, step);
+    else
+        gather_rows_of<T>(run, step);
+}
+
+FOR_ELEMENTS(cuda_embed)
+FOR_ELEMENTS(cuda_add_positions)
+FOR_ELEMENTS(cuda_layer_norm)
+FOR_ELEMENTS(cuda_activate)
+FOR_ELEMENTS(cuda_add)
+FOR_ELEMENTS(cuda_mask_rows)
+FOR_ELEMENTS(cuda_add_sinusoids)
+FOR_ELEMENTS(cuda_concatenate)
+FOR_ELEMENTS(cuda_gate)
+FOR_ELEMENTS(cuda_shift_tokens)
+FOR_ELEMENTS(cuda_rotate)
+FOR_ELEMENTS(cuda_cut_padding)
+FOR_ELEMENTS(cuda_append_rows)
+FOR_ELEMENTS(cuda_gather_rows)

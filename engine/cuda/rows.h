@@ -4,21 +4,21 @@
 
 #include "engine/cuda/run.h"
 
-void cuda_embed(struct cuda_run *run, const struct plan_step *step);
-void cuda_add_positions(struct cuda_run *run, const struct plan_step *step);
-void cuda_layer_norm(struct cuda_run *run, const struct plan_step *step);
-void cuda_activate(struct cuda_run *run, const struct plan_step *step);
-void cuda_add(struct cuda_run *run, const struct plan_step *step);
-void cuda_mask_rows(struct cuda_run *run, const struct plan_step *step);
-void cuda_add_sinusoids(struct cuda_run *run, const struct plan_step *step);
-void cuda_concatenate(struct cuda_run *run, const struct plan_step *step);
-void cuda_gate(struct cuda_run *run, const struct plan_step *step);
-void cuda_shift_tokens(struct cuda_run *run, const struct plan_step *step);
-void cuda_rotate(struct cuda_run *run, const struct plan_step *step);
-void cuda_append_rows(struct cuda_run *run, const struct plan_step *step);
-void cuda_gather_rows(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_embed(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_add_positions(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_layer_norm(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_activate(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_add(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_mask_rows(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_add_sinusoids(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_concatenate(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_shift_tokens(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_rotate(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_append_rows(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_gather_rows(struct cuda_run *run, const struct plan_step *step);
 int64_t cuda_gather_rows_scratch(const struct plan *plan, const struct plan_step *step);
-void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step);
 
 static __device__ __forceinline__ float activation_of(enum activation activation, float x)
 {

@@ -2,13 +2,15 @@
 #ifndef ENGINE_CUDA_RUN_H
 #define ENGINE_CUDA_RUN_H
 
-#include "engine/cuda/gpu.h"
+#include <type_traits>
 
-extern "C" {
-#include "engine/backend.h"
-}
+#include "engine/cuda/element.h"
+#include "engine/cuda/gpu.h"
+#include "engine/cuda/shape.h"
 
 struct products;
+struct results;
+struct upload;
 
 /* An attention mask of an item, on the device; see engine_item. */
 struct score_mask {
@@ -22,6 +24,8 @@ struct score_mask {
 struct device_item {
     int64_t own_rows;    /* of the last hidden state, without padding */
     int64_t first, last; /* the rows of its first and last position */
+    int64_t top_k;       /* of its wanted rows */
+    bool softmax;
     enum pooling pooling;
 };
 
@@ -33,12 +37,22 @@ struct device_axis {
     const struct row_block *blocks;
 };
 
+/* The tables have as many entries as the batch's class: items without rows, blocks without rows, and wanted rows that
+ * are row 0 stand behind the batch's own. */
+
 /* For kernels that look for the places of rows. */
 struct places {
     const int64_t *starts, *lengths;
     const int32_t *positions;
     int64_t n_items;
 };
+
+/* Whether some item has the row; else it is one of those that round the batch up to its class, and it has no item,
+ * position or neighbours. */
+static __device__ __forceinline__ bool is_there(struct places places, int64_t row)
+{
+    return row < places.starts[places.n_items];
+}
 
 static __device__ __forceinline__ int64_t item_of(struct places places, int64_t row)
 {
@@ -69,23 +83,41 @@ static __device__ __forceinline__ int64_t row_at(struct places places, int64_t i
 struct cuda_run {
     const struct plan *plan;
     const struct batch *batch;
+    const struct shape_class *shape; /* the batch's: what is launched depends on it, not on the batch's own counts */
     struct products *products;
     cudaStream_t stream;
     char *arena;
-    float *const *weights;                 /* by weight; an array of the host */
+    enum cuda_dtype dtype;
+    size_t shared_bytes;                   /* of shared memory that a block may ask for */
+    int processors;                        /* multiprocessors of the device */
+    void *const *weights;                  /* by weight, in elements; an array of the host */
+    float *const *float_weights;           /* those that are read as floats */
     const struct device_axis *axes;        /* by axis; an array of the host */
     const struct device_item *items;       /* of the device, like the next two */
     const struct wanted_row *wanted;       /* the batch's */
     const struct score_mask *const *masks; /* by input, then by item; the first an array of the host */
     float *scratch;                        /* for the step that runs */
     int64_t scratch_floats;
-    cudaError_t status; /* the first that failed: what follows is not launched */
-    bool product_failed;
+    const struct upload *upload;
+    struct results *results; /* where OP_GIVE_… leave theirs */
+    bool is_repeatable;      /* what is launched follows from the class alone */
+    bool capturing;          /* into a graph: nothing is run, and nothing may be asked of the device */
+    bool choosing;           /* algorithms of products are chosen, and nothing is launched */
+    cudaError_t status;      /* the first that failed: what follows is not launched */
+    bool product_failed;     /* cuBLASLt failed: the device may have */
+    const char *refusal;     /* why the batch cannot run here, though the device works; NULL: it can */
 };
 
-static inline float *floats_of(const struct cuda_run *run, int value)
+/* Nothing has gone wrong yet. */
+static inline bool goes_on(const struct cuda_run *run)
 {
-    return (float *)(run->arena + run->plan->values[value].offset);
+    return run->status == cudaSuccess && !run->product_failed && !run->refusal;
+}
+
+/* The arena has room for floats, whatever the elements are. */
+template <typename T> static inline T *elements_of(const struct cuda_run *run, int value)
+{
+    return (T *)(run->arena + run->plan->values[value].offset);
 }
 
 static inline int32_t *ids_of(const struct cuda_run *run, int value)
@@ -98,20 +130,32 @@ static inline int64_t columns_of(const struct cuda_run *run, int value)
     return run->plan->values[value].columns;
 }
 
-static inline float *weight_of(const struct cuda_run *run, int weight)
+template <typename T> static inline const T *weight_of(const struct cuda_run *run, int weight)
 {
-    return weight == PLAN_NONE ? NULL : run->weights[weight];
+    return weight == PLAN_NONE ? NULL : (const T *)run->weights[weight];
 }
 
-/* Of the host: where the value's rows of an item begin. */
+/* cuda_operation says which. */
+static inline const float *float_weight_of(const struct cuda_run *run, int weight)
+{
+    return weight == PLAN_NONE ? NULL : run->float_weights[weight];
+}
+
+/* Of the host: where the value's rows of an item begin. A step that asks cannot be part of a graph. */
 static inline const int64_t *starts_of(const struct cuda_run *run, int value)
 {
     return run->batch->layouts[run->plan->values[value].axis].starts;
 }
 
+/* Rows to be computed: the batch's, and some that nobody reads; so, too, items. */
 static inline int64_t rows_of(const struct cuda_run *run, int value)
 {
-    return starts_of(run, value)[run->batch->n_items];
+    return run->shape->rows[run->plan->values[value].axis];
+}
+
+static inline int64_t items_of(const struct cuda_run *run)
+{
+    return run->shape->n_items;
 }
 
 /* Of the device. */
@@ -123,7 +167,7 @@ static inline const int64_t *device_starts_of(const struct cuda_run *run, int va
 static inline struct places places_of(const struct cuda_run *run, int value)
 {
     const struct device_axis *axis = &run->axes[run->plan->values[value].axis];
-    struct places places = {axis->starts, axis->lengths, axis->positions, run->batch->n_items};
+    struct places places = {axis->starts, axis->lengths, axis->positions, items_of(run)};
     return places;
 }
 
@@ -161,32 +205,72 @@ static inline void note(struct cuda_run *run, cudaError_t status)
         run->status = status;
 }
 
-/* Nothing is launched over an empty grid. */
+#define SHARED_BYTES ((size_t)48 << 10) /* that a kernel has without asking for more */
+
+/* With so many bytes of dynamic_shared_memory. Nothing is launched over an empty grid. */
 template <typename... Parameters, typename... Arguments>
-static void launch(struct cuda_run *run, void (*kernel)(Parameters...), int64_t blocks, dim3 others, unsigned threads,
-                   Arguments... arguments)
+static void launch_shared(struct cuda_run *run, void (*kernel)(Parameters...), int64_t blocks, dim3 others,
+                          unsigned threads, size_t shared_bytes, Arguments... arguments)
 {
     cudaLaunchConfig_t configuration = {};
     configuration.gridDim = dim3((unsigned)blocks, others.x, others.y);
     configuration.blockDim = dim3(threads);
+    configuration.dynamicSmemBytes = shared_bytes;
     configuration.stream = run->stream;
+    if (run->choosing)
+        return;
+    if (shared_bytes > SHARED_BYTES)
+        note(run, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes));
     if (blocks > 0 && others.x > 0 && others.y > 0 && run->status == cudaSuccess)
         note(run, cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...));
 }
 
-/* One operation: how it runs, and the floats of scratch that it needs at most (NULL: none). A new one also gets a line
- * in operations.cu. */
+template <typename... Parameters, typename... Arguments>
+static void launch(struct cuda_run *run, void (*kernel)(Parameters...), int64_t blocks, dim3 others, unsigned threads,
+                   Arguments... arguments)
+{
+    launch_shared(run, kernel, blocks, others, threads, 0, arguments...);
+}
+
+#define ROWS_A_BLOCK 8 /* of launch_rows */
+
+/* A kernel whose warps take a row each (warp_of_grid); it gets their number first. */
+template <typename... Parameters, typename... Arguments>
+static void launch_rows(struct cuda_run *run, void (*kernel)(Parameters...), int64_t rows, Arguments... arguments)
+{
+    launch(run, kernel, parts_of(rows, ROWS_A_BLOCK), 1, ROWS_A_BLOCK * WARP, rows, arguments...);
+}
+
+/* Calls it with the elements that a lane takes at a time: a pack where all rows are of whole packs, else one. */
+template <typename T, typename Call> static void with_pack(int64_t columns, Call call)
+{
+    if (columns % PACK<T> == 0)
+        call(std::integral_constant<int, PACK<T>>());
+    else
+        call(std::integral_constant<int, 1>());
+}
+
+/* Which of a step's weights are read as floats; the others are elements. */
+enum float_weights { FLOAT_NONE, FLOAT_BIAS, FLOAT_ALL };
+
+/* One operation: how it runs, the floats of scratch that it needs at most (NULL: none), and its weights. A new one also
+ * gets a line in operations.cu. */
 struct cuda_operation {
     void (*run)(struct cuda_run *run, const struct plan_step *step); /* NULL: there is none yet */
     int64_t (*scratch)(const struct plan *plan, const struct plan_step *step);
+    enum float_weights floats;
+    bool by_item; /* it is launched for each item by its own counts, so that its plan makes no graphs */
 };
 
-extern const struct cuda_operation *cuda_operation_of(enum operation operation);
+extern const struct cuda_operation *cuda_operation_of(enum cuda_dtype dtype, enum operation operation);
 
 /* The item's buffer for this attention's softmax; NULL: it does not want it. */
 float *cuda_wanted_attention(const struct engine_item *item, const struct plan_step *step);
 
-/* Copies to the host's own memory once the stream gets there. */
-void cuda_copy_out(struct cuda_run *run, void *to, const void *from, int64_t bytes);
+/* -1, with what CUDA says. */
+int cuda_fail(struct error *error, const char *what, cudaError_t status);
+
+/* Device memory; cudaFree is owed. */
+int cuda_take_memory(void **memory, size_t bytes, const char *what, struct error *error);
 
 #endif

@@ -3,6 +3,7 @@
  * where stride and padding make another number of them. The last convolution has the padding, but not the stride. */
 #include "engine/families/family.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  * transforms have no bias; without projection_dim the keys are as many as the item has. */
 #include "engine/families/family.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

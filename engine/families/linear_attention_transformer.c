@@ -4,6 +4,7 @@
  * (linformer_settings). Axial layers and layers that read a context follow it. */
 #include "engine/families/family.h"
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
 

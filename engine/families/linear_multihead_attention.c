@@ -3,6 +3,7 @@
  * heads, head_dim) without a transpose: features, heads and the sequences of one call mix, so a call is one item. */
 #include "engine/families/family.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

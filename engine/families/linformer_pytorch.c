@@ -3,6 +3,7 @@
  * and V as well ("kv"), or everything ("layerwise", which therefore ignores k_reduce_by_layer). */
 #include "engine/families/family.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>

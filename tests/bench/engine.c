@@ -131,7 +131,7 @@ static void time_batch(struct model *model, const char *name, int64_t length, in
     double best = 1e9, best_cpu = 1e9, start = now_s();
     for (int runs = 0; runs < 3 || now_s() - start < seconds; runs++) {
         double begin = now_s(), begin_cpu = cpu_s();
-        if (model_run(model, items, batch, &error) != 0)
+        if (model_run(model, 0, items, batch, &error) != 0)
             die(&error);
         double took = now_s() - begin, took_cpu = cpu_s() - begin_cpu;
         best = runs > 0 && took < best ? took : best; /* the first warms caches */
@@ -144,7 +144,8 @@ static void time_batch(struct model *model, const char *name, int64_t length, in
     free(rows);
 }
 
-/* Tiles of the plan's own shapes, from memory as the engine finds them: (64, 512) x (512, 256)ᵀ … */
+/* Tiles of the plan's own shapes, from memory as the engine finds them: (64, 512) x (512, 256)ᵀ …; written to where a
+ * thread's own rows are. */
 static void time_products(const char *dtype)
 {
     struct products products;
@@ -154,9 +155,10 @@ static void time_products(const char *dtype)
     int threads = omp_get_num_procs();
     int64_t rows = 4096, columns = 2048;
     float *x = calloc((size_t)(rows * DIM), sizeof *x), *w = calloc((size_t)(columns * DIM), sizeof *w);
+    float *y = calloc((size_t)(threads * PLAN_ROW_BLOCK * columns), sizeof *y);
     if (instruction_set_choose("auto", &set, &error) != 0 ||
         products_open(set, "auto", strcmp(dtype, "bf16") == 0, threads, &products, &error) != 0 ||
-        products_take_weight(&products, columns, DIM, w, &weight, &error) != 0)
+        products_take_weight(&products, columns, DIM, w, true, &weight, &error) != 0)
         die(&error);
     int64_t panels = columns / PRODUCTS_PANEL, tasks = rows / PLAN_ROW_BLOCK * panels;
     int64_t scratch_floats = products_linear_scratch(&products, DIM);
@@ -168,10 +170,14 @@ static void time_products(const char *dtype)
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
         for (int64_t t = 0; t < tasks; t++) {
             float *mine = scratch + omp_get_thread_num() * scratch_floats;
-            const void *block = x + t / panels * PLAN_ROW_BLOCK * DIM;
-            if (products.bf16)
-                block = products_linear_rows(&products, PLAN_ROW_BLOCK, DIM, block, mine);
-            products_linear_tile(&products, weight, t % panels, PLAN_ROW_BLOCK, block, mine, omp_get_thread_num());
+            int64_t row = t / panels * PLAN_ROW_BLOCK, mine_at = omp_get_thread_num() * PLAN_ROW_BLOCK * columns;
+            struct product_tile tile = {
+                .weight = weight,
+                .panel = t % panels,
+                .x = products_linear_rows(&products, PLAN_ROW_BLOCK, DIM, ELEMENT_F32, x + row * DIM, mine),
+                .finish = {.rows = PLAN_ROW_BLOCK, .columns = columns, .y = y + mine_at, .y_stride = columns},
+            };
+            products_linear_tile(&products, &tile, mine, omp_get_thread_num());
         }
         double took = now_s() - begin;
         best = took < best ? took : best;
@@ -179,6 +185,7 @@ static void time_products(const char *dtype)
     printf("%s, %d threads: products alone %.1f GFLOP/s\n", products.description, threads,
            2.0 * (double)(rows * columns * DIM) / best / 1e9);
     free(x);
+    free(y);
     free(scratch);
     products_free_weight(&products, weight);
     products_close(&products);

@@ -5,6 +5,7 @@
 #include "tests/unit/tensors.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -21,7 +21,7 @@ result() {
     fi
 }
 
-echo 1..7
+echo 1..11
 newline=$'\n'
 worker() { "$build/tests/bench/worker" "$@" 2>&1 || echo "exit $?"; }
 
@@ -31,6 +31,19 @@ result "worker runs shapes, and refuses those that the model cannot" \
     "ready linformerd [^$newline]*${newline}ready${newline}ms [0-9.]+${newline}saved${newline}failed expected [^$newline]*100000${newline}failed no shape yet"
 wc -c <"$work/output" >"$work/out"
 result "the output is (2, 5, dim) floats" $((2 * 5 * 4 * $(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')))
+head -c 4096 /dev/zero | tr '\0' '\100' >"$work/input" # floats of 3.003
+dim=$(grep -o '"dim": *[0-9]*' tests/reference/linformer_encoder/config.json | grep -o '[0-9]*')
+printf 'pooled %s 2 3\nrun 0\nsave %s\nexplain 5 %s\npooled\n' "$work/input" "$work/pooled" "$work/explained" |
+    worker tests/reference/linformer_encoder f32 64 4 >"$work/out"
+result "worker pools sequences of different lengths, and explains" \
+    "ready linformerd [^$newline]*${newline}ready${newline}ms [0-9.]+${newline}saved${newline}saved${newline}failed pooled FILE [^$newline]*"
+grep '^flops ' "$work/explained" >"$work/out"
+result "what it explains ends with the FLOPs" "flops [0-9]+"
+printf 'shape 1 2 %s\nsave %s\n' "$work/input" "$work/output" | worker tests/reference/linformer_encoder f32 64 4 >"$work/out"
+{ od -An -v -tf4 -w4 "$work/output" | head -n $((2 * dim)) && od -An -v -tf4 -w4 "$work/pooled" | head -n "$dim"; } |
+    awk -v dim="$dim" '{ at = (NR - 1) % dim; if (NR <= 2 * dim) { mean[at] += $1 / 2 } else if (($1 - mean[at]) ^ 2 > 1e-10) { print "differs at", at } }
+        END { print NR / dim, "rows" }' >"$work/out"
+result "the pooled vector is the mean of the rows" "3 rows"
 worker tests/reference/linformer_encoder f3 64 4 </dev/null >"$work/out"
 result "a model that cannot be opened is an answer" "failed dtype \"f3\"[^$newline]*${newline}exit 1"
 
@@ -60,7 +73,23 @@ report.write("b", "more")' "$work/B.md" >/dev/null
     cat "$work/B.md" >"$work/out"
     result "a part writes between its markers and leaves the rest" \
         "kept${newline}<!-- begin a -->${newline}new${newline}<!-- end a -->${newline}also${newline}+## B${newline}+<!-- begin b -->${newline}more${newline}<!-- end b -->"
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/gpu python3 - "$work/explained" >"$work/out" <<'X'
+import pathlib, sys
+import bench
+print(bench.kernel_times("""==PROF== Connected to process 7
+"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"0","7","a, b(int)","gpu__time_duration.sum","ns","2,304"
+"1","7","c","gpu__time_duration.sum","ns","896"
+"""))
+lengths = bench.mixed_lengths(bench.CHIP, 131072)
+print(sum(lengths), max(lengths) <= 4096 and min(lengths[:-1]) >= 16)
+print(bench.product_flops(pathlib.Path(sys.argv[1]).read_text()) > 0,
+      bench.product_flops("   0 linear   20  x\n  12 layer_norm 7 x\n  13 attend 3 x\n  14 give_output 9 x\n"))
+X
+    result "the GPU benchmark reads ncu's times and --explain, and draws lengths" \
+        "\[2.304, 0.896\]${newline}131072 True${newline}True 23"
 else
-    echo "ok 7 # SKIP python3 is not installed"
+    echo "ok 10 # SKIP python3 is not installed"
+    echo "ok 11 # SKIP python3 is not installed"
 fi
 exit $failed

@@ -6,6 +6,7 @@
 #include "tests/http/native_call.h"
 #include "tests/unit/tensors.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <time.h>
 

@@ -1,4 +1,4 @@
-/* vector: how fast the arithmetic of engine/cpu/vector.h is, for each instruction set of this processor.
+/* vector: how fast the arithmetic of engine/cpu/vector.h is, for each instruction set of this processor, and in bf16.
  *
  *     vector [SECONDS]   each line takes at least SECONDS (0.1)
  *
@@ -9,6 +9,10 @@
 
 #include <stdlib.h>
 #include <time.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #define ROWS 64
 #define COLUMNS 512
@@ -54,19 +58,37 @@ static const struct {
 #endif
 };
 
+#ifdef __x86_64__
+/* Of pairs: the processor's bf16, in floats of zeros and ones. */
+static __attribute__((target("avx512f,avx512bf16"))) float multiply_add_bf16(int64_t rounds)
+{
+    __m512 sums[SUMS], all = _mm512_setzero_ps();
+    __m512bh pairs = (__m512bh)_mm512_set1_epi32(0x3f803f80);
+    for (int i = 0; i < SUMS; i++)
+        sums[i] = _mm512_setzero_ps();
+    for (int64_t round = 0; round < rounds; round++) {
+        _Pragma("GCC unroll 12") for (int i = 0; i < SUMS; i++) sums[i] = _mm512_dpbf16_ps(sums[i], pairs, pairs);
+    }
+    for (int i = 0; i < SUMS; i++)
+        all = _mm512_add_ps(all, sums[i]);
+    return _mm512_reduce_add_ps(all);
+}
+#endif
+
 static volatile float kept;
 
-static double peak_flops(enum instruction_set set)
+/* `operations`: multiplications and additions of a round. */
+static double peak_flops(float (*loop)(int64_t rounds), double operations)
 {
     int64_t rounds = 1000000;
     double best = 1e9;
     for (int run = 0; run < 20; run++) {
         double begin = now_s();
-        kept = multiply_adds[set].loop(rounds);
+        kept = loop(rounds);
         double took = now_s() - begin;
         best = took < best ? took : best;
     }
-    return 2.0 * SUMS * multiply_adds[set].lanes * (double)rounds / best;
+    return operations * (double)rounds / best;
 }
 
 /* ---- The kernels ---- */
@@ -96,7 +118,7 @@ struct kernel {
 
 static void run_layer_norm(struct bench *b)
 {
-    b->vector->layer_norm(ROWS, COLUMNS, b->x, b->gain, b->bias, 1e-5f, b->y);
+    b->vector->layer_norm(ROWS, COLUMNS, b->x, b->gain, b->bias, 1e-5f, ELEMENT_F32, b->y);
 }
 
 static void run_gelu(struct bench *b)
@@ -116,12 +138,31 @@ static void run_add(struct bench *b)
 
 static void run_finish_gelu(struct bench *b)
 {
-    b->vector->finish_linear(ROWS, COLUMNS, b->x, b->bias, ACTIVATION_GELU, NULL, 0, b->y, COLUMNS);
+    b->vector->finish_linear(&(struct vector_finish){
+        .rows = ROWS,
+        .columns = COLUMNS,
+        .x = b->x,
+        .x_stride = COLUMNS,
+        .bias = b->bias,
+        .activation = ACTIVATION_GELU,
+        .y = b->y,
+        .y_stride = COLUMNS,
+    });
 }
 
 static void run_finish_residual(struct bench *b)
 {
-    b->vector->finish_linear(ROWS, COLUMNS, b->x, b->bias, ACTIVATION_NONE, b->z, COLUMNS, b->y, COLUMNS);
+    b->vector->finish_linear(&(struct vector_finish){
+        .rows = ROWS,
+        .columns = COLUMNS,
+        .x = b->x,
+        .x_stride = COLUMNS,
+        .bias = b->bias,
+        .residual = b->z,
+        .residual_stride = COLUMNS,
+        .y = b->y,
+        .y_stride = COLUMNS,
+    });
 }
 
 /* Softmaxes of softmaxes: the values matter little. */
@@ -245,11 +286,10 @@ static void time_attend(struct bench *bench, int64_t rows, int64_t k, int64_t di
     free(out);
 }
 
-static void time_set(enum instruction_set set, double seconds)
+static void time_functions(const struct vector_functions *functions, double peak, double seconds)
 {
-    struct bench bench = {.vector = vector_functions_of(set)};
+    struct bench bench = {.vector = functions};
     float **operands[] = {&bench.x, &bench.y, &bench.z, &bench.gain, &bench.bias};
-    double peak = peak_flops(set);
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
         *operands[i] = aligned(ROWS * COLUMNS);
         for (int j = 0; j < ROWS * COLUMNS; j++)
@@ -272,11 +312,16 @@ int main(int argc, char **argv)
     double seconds = argc > 1 ? atof(argv[1]) : 0.1;
     static const char *const names[SET_COUNT] = {"baseline", "avx2", "avx512"};
     random_seed(1);
+#ifdef __x86_64__
+    if (cpu_has_bf16())
+        time_functions(vector_functions_of_bf16(), peak_flops(multiply_add_bf16, 4.0 * SUMS * 16), seconds);
+#endif
     for (int i = SET_COUNT - 1; i >= 0; i--) {
         enum instruction_set set;
         struct error error;
         if (instruction_set_choose(names[i], &set, &error) == 0 && vector_functions_of(set))
-            time_set(set, seconds);
+            time_functions(vector_functions_of(set),
+                           peak_flops(multiply_adds[set].loop, 2.0 * SUMS * multiply_adds[set].lanes), seconds);
     }
     return 0;
 }

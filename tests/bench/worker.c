@@ -1,12 +1,15 @@
 /* worker: linformerd's engine as one of the programs that the benchmarks compare. It loads one model, then does what
- * its standard input says, in the same words as peers.py.
+ * its standard input says, in the same words as peers.py and tests/gpu/peer.py.
  *
- *     worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS]
+ *     worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]     THREADS 0: one a core; DEVICE: cpu
  *
  *     shape BATCH LENGTH [FILE]  sequences of the model's first input, raw numbers from FILE, or random ones; runs
  *                                once -> ready
+ *     pooled FILE LENGTH…        sequences of these lengths behind one another, of each of which only the mean of its
+ *                                last hidden state is wanted; FILE "-": random ones; runs once -> ready
  *     run SECONDS                runs for so long, at least once -> ms T1 T2 …
  *     save FILE                  writes the last output as raw floats -> saved
+ *     explain LENGTH FILE        writes what --explain says of a sequence -> saved
  *
  * What fails is answered with "failed MESSAGE". */
 #include "engine/engine.h"
@@ -19,14 +22,18 @@
 #include <time.h>
 
 #define MAX_RUNS 100000
+#define MAX_ITEMS 4096
+#define MAX_LINE (PATH_MAX + 8 * MAX_ITEMS)
 
-/* What is run: `batch` sequences of `length` rows, behind one another. */
+/* What is run: sequences behind one another. */
 struct shape_run {
+    struct engine *engine;
     struct model *model;
-    int64_t batch, length;
+    struct engine_item *items;
+    int64_t n_items; /* 0: none yet */
     char *input;
     float *output;
-    struct engine_item *items;
+    size_t output_floats;
 };
 
 static double now_s(void)
@@ -67,56 +74,82 @@ static void shape_free(struct shape_run *run)
     free(run->input);
     free(run->output);
     free(run->items);
-    run->input = NULL;
-    run->output = NULL;
-    run->items = NULL;
-    run->batch = 0;
+    *run = (struct shape_run){.engine = run->engine, .model = run->model};
 }
 
-/* Four bytes an element: float or int32_t. */
-static int shape_set(struct shape_run *run, int64_t batch, int64_t length, const char *path, struct error *error)
+/* A batch that failed on a device ran again on the CPU, which is not what is measured. */
+static int run_once(const struct shape_run *run, struct error *error)
+{
+    if (model_run(run->model, 0, run->items, run->n_items, error) != 0)
+        return -1;
+    int64_t elsewhere = engine_counts(run->engine).standby_batches;
+    return elsewhere == 0 ? 0
+                          : error_set(error, "the device failed: %lld batches ran on the CPU", (long long)elsewhere);
+}
+
+/* Each item's place in the input, four bytes an element, and in the output. */
+static int lay_out(struct shape_run *run, const int64_t *lengths, bool pooled, struct error *error)
 {
     const struct model_info *info = model_info(run->model);
-    const struct model_input *input = &info->inputs[0];
-    shape_free(run);
-    if (batch < 1 || length < 1 || length > input->max_length || input->layout != LAYOUT_SEQUENCE)
-        return error_set(error, "expected sequences of 1 to %lld rows, found %lld of %lld",
-                         (long long)input->max_length, (long long)batch, (long long)length);
-    size_t row = (size_t)input->columns * 4, bytes = (size_t)(batch * length) * row;
-    size_t floats = (size_t)(batch * length * info->output_columns);
-    run->input = malloc(bytes);
-    run->output = malloc(floats * sizeof *run->output);
-    run->items = calloc((size_t)batch, sizeof *run->items);
-    if (!run->input || !run->output || !run->items)
-        return error_set(error, "no memory for %zu bytes of input and %zu floats of output", bytes, floats);
-    if (!path)
-        random_input(input, run->input, batch * length);
-    else if (read_input(path, run->input, bytes, error) != 0)
-        return -1;
-    for (int64_t i = 0; i < batch; i++) {
+    size_t row = (size_t)info->inputs[0].columns * 4;
+    char *input = run->input;
+    float *output = run->output;
+    for (int64_t i = 0; i < run->n_items; i++) {
         struct engine_item *item = &run->items[i];
-        item->inputs[0].data = run->input + (size_t)(i * length) * row;
-        item->inputs[0].length = length;
-        item->output = run->output + i * length * info->output_columns;
-        item->n_rows = length;
+        item->inputs[0].data = input;
+        item->inputs[0].length = lengths[i];
+        input += (size_t)lengths[i] * row;
+        if (pooled) {
+            item->pooled = output;
+            item->pooling = POOLING_MEAN;
+            output += info->hidden_columns;
+        } else {
+            item->output = output;
+            item->n_rows = lengths[i];
+            output += lengths[i] * info->output_columns;
+        }
         if (model_check(run->model, item, error) != 0)
             return -1;
     }
-    run->batch = batch;
-    run->length = length;
-    return model_run(run->model, run->items, batch, error); /* warms caches */
+    return 0;
+}
+
+static int shape_set(struct shape_run *run, const int64_t *lengths, int64_t n_items, bool pooled, const char *path,
+                     struct error *error)
+{
+    const struct model_info *info = model_info(run->model);
+    const struct model_input *input = &info->inputs[0];
+    int64_t rows = 0;
+    shape_free(run);
+    for (int64_t i = 0; i < n_items; i++) {
+        if (lengths[i] < 1 || lengths[i] > input->max_length || input->layout != LAYOUT_SEQUENCE)
+            return error_set(error, "expected sequences of 1 to %lld rows, found one of %lld",
+                             (long long)input->max_length, (long long)lengths[i]);
+        rows += lengths[i];
+    }
+    size_t bytes = (size_t)(rows * input->columns) * 4;
+    run->output_floats = (size_t)(pooled ? n_items * info->hidden_columns : rows * info->output_columns);
+    run->input = malloc(bytes);
+    run->output = malloc(run->output_floats * sizeof *run->output);
+    run->items = calloc((size_t)n_items, sizeof *run->items);
+    if (!run->input || !run->output || !run->items)
+        return error_set(error, "no memory for %zu bytes of input and %zu floats of output", bytes, run->output_floats);
+    if (!path)
+        random_input(input, run->input, rows);
+    else if (read_input(path, run->input, bytes, error) != 0)
+        return -1;
+    run->n_items = n_items;
+    if (lay_out(run, lengths, pooled, error) != 0)
+        return -1;
+    return run_once(run, error); /* warms caches */
 }
 
 /* ---- Commands ---- */
 
-static int set_shape(struct shape_run *run, char *arguments, struct error *error)
+static int prepare(struct shape_run *run, const int64_t *lengths, int64_t n_items, bool pooled, const char *path,
+                   struct error *error)
 {
-    long long batch, length;
-    char path[PATH_MAX];
-    int found = sscanf(arguments, "%lld %lld %4095s", &batch, &length, path);
-    if (found < 2)
-        return error_set(error, "shape BATCH LENGTH [FILE]");
-    if (shape_set(run, batch, length, found == 3 ? path : NULL, error) != 0) {
+    if (shape_set(run, lengths, n_items, pooled, path, error) != 0) {
         shape_free(run);
         return -1;
     }
@@ -124,16 +157,41 @@ static int set_shape(struct shape_run *run, char *arguments, struct error *error
     return 0;
 }
 
+static int set_shape(struct shape_run *run, const char *arguments, struct error *error)
+{
+    static int64_t lengths[MAX_ITEMS];
+    long long batch, length;
+    char path[PATH_MAX];
+    int found = sscanf(arguments, "%lld %lld %4095s", &batch, &length, path);
+    if (found < 2 || batch < 1 || batch > MAX_ITEMS)
+        return error_set(error, "shape BATCH LENGTH [FILE]");
+    for (int64_t i = 0; i < batch; i++)
+        lengths[i] = length;
+    return prepare(run, lengths, batch, false, found == 3 ? path : NULL, error);
+}
+
+static int set_pooled(struct shape_run *run, char *arguments, struct error *error)
+{
+    static int64_t lengths[MAX_ITEMS];
+    int64_t n_items = 0;
+    char *rest, *path = strtok_r(arguments, " ", &rest);
+    for (char *word; (word = strtok_r(NULL, " ", &rest)) && n_items < MAX_ITEMS; n_items++)
+        lengths[n_items] = atoll(word);
+    if (n_items == 0)
+        return error_set(error, "pooled FILE LENGTH…");
+    return prepare(run, lengths, n_items, true, strcmp(path, "-") == 0 ? NULL : path, error);
+}
+
 static int time_runs(struct shape_run *run, const char *arguments, struct error *error)
 {
     static double times[MAX_RUNS];
     int runs = 0;
     double seconds = atof(arguments), begin = now_s(), last = begin;
-    if (run->batch == 0)
+    if (run->n_items == 0)
         return error_set(error, "no shape yet");
     while (runs == 0 || (runs < MAX_RUNS && last - begin < seconds)) {
         double start = now_s();
-        if (model_run(run->model, run->items, run->batch, error) != 0)
+        if (run_once(run, error) != 0)
             return -1;
         last = now_s();
         times[runs++] = last - start;
@@ -147,10 +205,24 @@ static int time_runs(struct shape_run *run, const char *arguments, struct error 
 
 static int save_output(const struct shape_run *run, const char *path, struct error *error)
 {
-    size_t floats = (size_t)(run->batch * run->length * model_info(run->model)->output_columns);
     FILE *file = fopen(path, "wb");
-    size_t written = file ? fwrite(run->output, sizeof *run->output, floats, file) : 0;
-    if (!file || fclose(file) != 0 || written != floats)
+    size_t written = file ? fwrite(run->output, sizeof *run->output, run->output_floats, file) : 0;
+    if (!file || fclose(file) != 0 || written != run->output_floats)
+        return error_set(error, "%s: %s", path, strerror(errno));
+    puts("saved");
+    return 0;
+}
+
+static int save_explained(const struct shape_run *run, const char *arguments, struct error *error)
+{
+    long long length;
+    char path[PATH_MAX];
+    if (sscanf(arguments, "%lld %4095s", &length, path) != 2 || length < 1)
+        return error_set(error, "explain LENGTH FILE");
+    FILE *file = fopen(path, "w");
+    if (file)
+        model_explain(run->model, length, file);
+    if (!file || fclose(file) != 0)
         return error_set(error, "%s: %s", path, strerror(errno));
     puts("saved");
     return 0;
@@ -165,10 +237,14 @@ static int obey(struct shape_run *run, char *line, struct error *error)
     arguments[strcspn(arguments, "\n")] = '\0';
     if (strcmp(line, "shape") == 0)
         return set_shape(run, arguments, error);
+    if (strcmp(line, "pooled") == 0)
+        return set_pooled(run, arguments, error);
     if (strcmp(line, "run") == 0)
         return time_runs(run, arguments, error);
     if (strcmp(line, "save") == 0)
         return save_output(run, arguments, error);
+    if (strcmp(line, "explain") == 0)
+        return save_explained(run, arguments, error);
     return error_set(error, "no command %s", line);
 }
 
@@ -192,15 +268,15 @@ static int load(const char *folder, struct engine *engine, struct model **model,
 
 int main(int argc, char **argv)
 {
-    char line[PATH_MAX + 64];
+    static char line[MAX_LINE];
     struct engine *engine;
     struct shape_run run = {0};
     struct error error;
-    if (argc < 5 || argc > 6) {
-        fprintf(stderr, "usage: worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS]\n");
+    if (argc < 5 || argc > 7) {
+        fprintf(stderr, "usage: worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]\n");
         return 2;
     }
-    struct engine_options options = {.device = "cpu",
+    struct engine_options options = {.device = argc > 6 ? argv[6] : "cpu",
                                      .dtype = argv[2],
                                      .max_batch_tokens = atoll(argv[3]),
                                      .max_batch_requests = atoll(argv[4]),
@@ -209,6 +285,7 @@ int main(int argc, char **argv)
         answer_failed(error.message);
         return 1;
     }
+    run.engine = engine;
     if (load(argv[1], engine, &run.model, &error) != 0) {
         answer_failed(error.message);
         engine_close(engine);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# fresh.sh: proves the two commands on a bare Debian 12 that has git and make and nothing else. Root, network.
+# fresh.sh: proves the two commands on a bare Debian that has git and make and nothing else. Root, network.
+# SUITE: bookworm (Debian 12) by default, or trixie (13).
 #   1. as root:            `make run` serves on 127.0.0.1:8080, a second one installs nothing; `make test` passes
 #   2. as a user with sudo: `make run` serves
 #   3. as a user without:   `make run` says what is missing and who can install it
@@ -52,7 +53,7 @@ serves() {
 
 say() { echo "== $*, $SECONDS s"; }
 
-say "a bare Debian 12"
+say "a bare Debian, ${SUITE:-bookworm}"
 tests/fresh/debian.sh "$work/bare.tar" --include=git,make,ca-certificates >"$work/debian.log" 2>&1 ||
     { cat "$work/debian.log" && exit 1; }
 

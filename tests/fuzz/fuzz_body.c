@@ -46,7 +46,7 @@ static void call(const struct route_match *match, struct request *request)
 
     if (outcome == OUTCOME_RUN) {
         fake_reset();
-        if (!answerable(request) || native_run(native_models[request->model_index].model, request->job.items,
+        if (!answerable(request) || native_run(native_models[request->model_index].model, 0, request->job.items,
                                                request->job.n_items, &error) != 0)
             return;
         if (match->route->answer(request) != 0)

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "config/config.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,8 @@
 
 #include "tests/http/infer.h"
 
+#include <jansson.h>
+
 struct checkpoint_tensor {
     char *name;
     enum weights_dtype dtype;

@@ -6,6 +6,8 @@
 #include "tests/http/daemon.h"
 #include "weights/weights.h"
 
+#include <jansson.h>
+
 #define CASES_FOLDER "tests/reference"
 #define FEWEST_CASES 82
 

@@ -18,7 +18,7 @@ static struct service native_service = {
 };
 
 /* How jobs are run; an allocation test puts another here. */
-static int (*native_run)(struct model *model, const struct engine_item *items, int64_t n_items,
+static int (*native_run)(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                          struct error *error) = model_run;
 
 static inline void native_open(void)
@@ -82,7 +82,7 @@ static inline int native_call(const char *path, const char *body, size_t length,
     case OUTCOME_ANSWERED:
         break;
     case OUTCOME_RUN:
-        if (native_run(native_models[request->model_index].model, request->job.items, request->job.n_items, &error))
+        if (native_run(native_models[request->model_index].model, 0, request->job.items, request->job.n_items, &error))
             return failure_set(&request->failure, FAILURE_BACKEND, "%s", error.message);
         if (match.route->answer(request))
             return -1;

@@ -33,7 +33,7 @@ static void others_are_served(void)
     answer_free(&answer);
 }
 
-/* Sends text, reads what comes until the end of the connection, expects a status, or nothing where it is "". */
+/* Sends text, reads what comes until the end of the connection, expects a status. */
 static void expect_raw(const char *text, const char *status_line)
 {
     int descriptor = raw_connect(the_daemon);
@@ -44,7 +44,19 @@ static void expect_raw(const char *text, const char *status_line)
     if (strncmp(answer, status_line, strlen(status_line)) != 0)
         print_error("sent:\n%s\nexpected %s, found:\n%s\n", text, status_line, answer);
     assert_int_equal(strncmp(answer, status_line, strlen(status_line)), 0);
-    assert_int_equal(*answer == '\0', *status_line == '\0');
+    free(answer);
+    close(descriptor);
+}
+
+/* A request line without a URL or a version: libmicrohttpd 0.9 closes the connection at the former and answers the
+ * latter with 400, 1.0 closes it at both. */
+static void expect_refused(const char *text)
+{
+    int descriptor = raw_connect(the_daemon);
+    raw_send(descriptor, text);
+    char *answer = raw_read_all(descriptor);
+    if (*answer != '\0' && strncmp(answer, "HTTP/1.1 400", 12) != 0)
+        fail_msg("sent:\n%s\nfound:\n%s\n", text, answer);
     free(answer);
     close(descriptor);
 }
@@ -52,8 +64,8 @@ static void expect_raw(const char *text, const char *status_line)
 static void what_is_no_http_is_refused(void **state)
 {
     (void)state;
-    expect_raw("nonsense\r\n\r\n", ""); /* libmicrohttpd closes without a word where there is no URL */
-    expect_raw("nonsense nonsense\r\n\r\n", "HTTP/1.1 400");
+    expect_refused("nonsense\r\n\r\n");
+    expect_refused("nonsense nonsense\r\n\r\n");
     expect_raw("GET /health HTTP/9.9\r\n\r\n", "HTTP/1.1 505");
     expect_raw("POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n", "HTTP/1.1 400");
     expect_raw("POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\nContent-Length: 3\r\n\r\n{\"inputs\": \"a\"}",

@@ -175,15 +175,26 @@ static void enough_was_compared(void **state)
     assert_true(n_calls >= FEWEST_CALLS && n_logits >= FEWEST_LOGITS && n_embed_all >= FEWEST_EMBED_ALL);
 }
 
+/* What a device failed at the CPU would have computed, and nothing above would show it. */
+static void nothing_ran_in_place_of_a_device(void **state)
+{
+    (void)state;
+    struct answer answer = daemon_get(the_daemon, "/metrics");
+    assert_int_equal(answer.status, 200);
+    assert_non_null(strstr(answer.body, "\nlinformerd_standby_batches_total 0\n"));
+    answer_free(&answer);
+}
+
 int main(void)
 {
     cases = cases_find();
-    struct CMUnitTest *tests = calloc(cases.count + 1, sizeof *tests);
+    struct CMUnitTest *tests = calloc(cases.count + 2, sizeof *tests);
 
     for (size_t i = 0; i < cases.count; i++)
         tests[i] = (struct CMUnitTest){cases.names[i], compare_case, NULL, NULL, cases.names[i]};
     tests[cases.count] = (struct CMUnitTest)cmocka_unit_test(enough_was_compared);
-    int failed = _cmocka_run_group_tests("reference cases over HTTP", tests, cases.count + 1, start, stop);
+    tests[cases.count + 1] = (struct CMUnitTest)cmocka_unit_test(nothing_ran_in_place_of_a_device);
+    int failed = _cmocka_run_group_tests("reference cases over HTTP", tests, cases.count + 2, start, stop);
     free(tests);
     cases_free(&cases);
     return failed;

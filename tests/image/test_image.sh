@@ -3,7 +3,7 @@
 # Needs root, and podman where Docker is not; the base image, debian:bookworm-slim, is made from Debian's archive, so no
 # registry is asked. Skipped by name where root or a tool is missing ('docker/packages.sh image' brings the tools).
 # Not covered: Docker's own builder and engine, the base image as Docker Hub has it, other architectures,
-# compose.yaml, Dockerfile.cuda.
+# compose.yaml; Dockerfile.cuda, which is cuda.sh's.
 # shellcheck disable=SC2317 # functions that are called through expect and trap
 set -euo pipefail
 MAX_MB=${MAX_MB:-190}                       # of the image; 78 are Debian slim, 43 OpenBLAS, 40 oneDNN

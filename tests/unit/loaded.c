@@ -1,5 +1,6 @@
 #include "tests/unit/loaded.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

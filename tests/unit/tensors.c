@@ -1,5 +1,6 @@
 #include "tests/unit/tensors.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -114,7 +114,7 @@ static void run(struct engine_item *items, int64_t count)
     for (int64_t i = 0; i < count; i++)
         if (model_check(model, &items[i], &error) != 0)
             fail_msg("%s", error.message);
-    if (model_run(model, items, count, &error) != 0)
+    if (model_run(model, 0, items, count, &error) != 0)
         fail_msg("%s", error.message);
 }
 

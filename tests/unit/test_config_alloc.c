@@ -1,5 +1,6 @@
 #include "tests/unit/alloc_fail.h"
 
+#include <jansson.h>
 #include <unistd.h>
 
 static const char text[] = "{\"architecture\": \"a.B\", \"name\": \"n\", \"kwargs\": {\"dim\": 8, \"list\": [1, 2.5]}, "

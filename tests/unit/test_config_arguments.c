@@ -1,5 +1,6 @@
 #include "config/config.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -25,8 +25,7 @@ static struct engine *open_engine(void)
 {
     struct engine *engine;
     struct error error;
-    struct engine_options options = {
-        .device = "auto", .dtype = "auto", .max_batch_tokens = 32, .max_batch_requests = 4};
+    struct engine_options options = {.device = "cpu", .dtype = "auto", .max_batch_tokens = 32, .max_batch_requests = 4};
     if (engine_open(&options, &engine, &error) != 0)
         fail_msg("%s", error.message);
     return engine;
@@ -70,9 +69,12 @@ static void device_and_dtype(void **state)
     struct engine_options options = {.device = "cuda", .dtype = "auto", .max_batch_tokens = 1, .max_batch_requests = 1};
     assert_int_equal(engine_open(&options, &engine, &error), -1); /* without a driver, or without the plugin */
     assert_non_null(strstr(error.message, "device \"cuda\": "));
-    options.device = "cuda:1";
+    options.device = "gpu";
     assert_int_equal(engine_open(&options, &engine, &error), -1);
-    assert_non_null(strstr(error.message, "expected auto, cpu or cuda"));
+    assert_non_null(strstr(error.message, "expected auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all"));
+    options.device = "cuda:1,cuda:0,cuda:1";
+    assert_int_equal(engine_open(&options, &engine, &error), -1);
+    assert_non_null(strstr(error.message, "cuda:1 is named twice"));
     options.device = "auto";
     assert_int_equal(engine_open(&options, &engine, &error), 0);
     assert_string_equal(engine_device(engine), "cpu");
@@ -443,7 +445,7 @@ static int threads_after_small_batch(bool all_threads)
     assert_int_equal(engine_open(&options, &engine, &error), 0);
     struct model *model = load_attention(engine, "");
     assert_int_equal(model_check(model, &item, &error), 0);
-    assert_int_equal(model_run(model, &item, 1, &error), 0);
+    assert_int_equal(model_run(model, 0, &item, 1, &error), 0);
     model_close(model);
     engine_close(engine);
     return count_threads();

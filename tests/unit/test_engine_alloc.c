@@ -2,6 +2,8 @@
 #include "engine/engine.h"
 #include "tests/unit/alloc_fail.h"
 
+#include <jansson.h>
+
 #define FOLDER "tests/reference/linear_attention_lm_linformer_reversible_shift"
 
 static struct engine *engine;
@@ -39,7 +41,7 @@ static void running_allocates_nothing(void **state)
     assert_int_equal(model_info(model)->hidden_columns, 32);
     alloc_fail.failed = false;
     alloc_fail.countdown = 1;
-    int checked = model_check(model, &item, &error), ran = model_run(model, &item, 1, &error);
+    int checked = model_check(model, &item, &error), ran = model_run(model, 0, &item, 1, &error);
     alloc_fail.countdown = 0;
     assert_int_equal(checked, 0);
     assert_int_equal(ran, 0);

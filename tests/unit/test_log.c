@@ -2,6 +2,7 @@
 #include "server/log.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -17,7 +17,14 @@
 static char *text_of(const struct metrics *metrics)
 {
     struct metrics_now now = {
-        .queue_requests = 3, .queue_tokens = 70, .connections = 5, .resident_bytes = 123456789, .uptime_s = 12.5};
+        .queue_requests = 3,
+        .queue_tokens = 70,
+        .connections = 5,
+        .resident_bytes = 123456789,
+        .uptime_s = 12.5,
+        .devices = {{.name = "cuda:0", .works = true}, {.name = "cuda:1", .faults = 3, .recoveries = 2}},
+        .n_devices = 2,
+        .batches = {.reruns = 4, .standby_batches = 9}};
     size_t length = 0;
     char *text = metrics_text(metrics, &now, &length);
     assert_non_null(text);
@@ -51,6 +58,12 @@ static void test_gauges(void **context)
     expect_sample(text, "linformerd_queue_requests", 3);
     expect_sample(text, "linformerd_queue_tokens", 70);
     expect_sample(text, "linformerd_connections", 5);
+    expect_sample(text, "linformerd_device_up{device=\"cuda:0\"}", 1);
+    expect_sample(text, "linformerd_device_up{device=\"cuda:1\"}", 0);
+    expect_sample(text, "linformerd_device_faults_total{device=\"cuda:1\"}", 3);
+    expect_sample(text, "linformerd_device_recoveries_total{device=\"cuda:1\"}", 2);
+    expect_sample(text, "linformerd_rerun_batches_total", 4);
+    expect_sample(text, "linformerd_standby_batches_total", 9);
     expect_sample(text, "linformerd_resident_memory_bytes", 123456789);
     expect_sample(text, "linformerd_uptime_seconds", 12.5);
     expect_sample(text, "linformerd_build_info{version=\"" LINFORMERD_VERSION "\"}", 1);

@@ -172,7 +172,7 @@ static void compare_alone(const struct loaded *loaded, const struct sample *samp
     float *together = malloc(bytes);
     memcpy(together, sample->results, bytes);
     memset(sample->results, 0, bytes);
-    must(model_run(loaded->model, &sample->item, 1, &error), &error);
+    must(model_run(loaded->model, 0, &sample->item, 1, &error), &error);
     compare(loaded, sample->results, together, sample->n_results);
     free(together);
 }
@@ -193,7 +193,7 @@ static int64_t run_batch(const struct loaded *loaded)
         }
         items[count] = samples[count].item;
     }
-    must(model_run(loaded->model, items, count, &error), &error);
+    must(model_run(loaded->model, 0, items, count, &error), &error);
     for (int64_t i = count - 1; i >= 0; i--) {
         compare_alone(loaded, &samples[i]);
         free_sample(&samples[i]);

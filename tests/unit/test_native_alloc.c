@@ -7,12 +7,13 @@
 static const char *path, *body;
 
 /* The fake engine's own allocations are not what is tested. */
-static int run_unharmed(struct model *model, const struct engine_item *items, int64_t n_items, struct error *error)
+static int run_unharmed(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
+                        struct error *error)
 {
     long countdown = alloc_fail.countdown, live = alloc_fail.live;
 
     alloc_fail.countdown = 0;
-    int result = model_run(model, items, n_items, error);
+    int result = model_run(model, lane, items, n_items, error);
     alloc_fail.countdown = countdown;
     alloc_fail.live = live;
     return result;

@@ -94,12 +94,12 @@ static void the_best_have_their_text(void **state)
 }
 
 /* Every result is a float of the longest text. */
-static int run_with_long_floats(struct model *model, const struct engine_item *items, int64_t n_items,
+static int run_with_long_floats(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                                 struct error *error)
 {
     const float longest = -1.2345679e-5f;
 
-    if (model_run(model, items, n_items, error))
+    if (model_run(model, lane, items, n_items, error))
         return -1;
     for (int64_t i = 0; i < n_items; i++) {
         const struct engine_item *item = &items[i];

@@ -18,13 +18,20 @@
 #define KERNELS "auto" /* test_operations_avx2.c and _baseline.c are this file with others */
 #endif
 
+#ifndef PRODUCTS
+#define PRODUCTS "auto" /* test_operations_bf16_onednn.c */
+#endif
+
 #ifndef DEVICE
 #define DEVICE "cpu" /* tests/cuda/test_operations_cuda.c */
 #endif
 
 #define MAX_ITEMS 6
 #define MAX_ROWS 512
+#ifndef DTYPE
+#define DTYPE "f32"    /* test_operations_bf16.c, here and in tests/cuda, and others */
 #define TOLERANCE 1e-5 /* of the largest value in the item's output */
+#endif
 
 /* ---- A plan whose weights are random ---- */
 
@@ -43,10 +50,10 @@ static struct error run_error;
 static struct plan_builder *begin(struct bench *bench, const struct shape *shapes, size_t count)
 {
     struct engine_options options = {
-        .device = DEVICE, .dtype = "f32", .kernels = KERNELS, .threads = 2, .all_threads = true};
+        .device = DEVICE, .dtype = DTYPE, .kernels = KERNELS, .products = PRODUCTS, .threads = 2, .all_threads = true};
     memset(bench, 0, sizeof *bench);
     functions = strcmp(DEVICE, "cpu") == 0 ? &backend_cpu : backend_cuda_load(&bench->error);
-    if (!functions || functions->open(&options, &bench->backend, &bench->error) != 0) {
+    if (!functions || functions->open(&options, 0, &bench->backend, &bench->error) != 0) {
         if (functions != &backend_cpu)
             fail_msg("%s", bench->error.message);
         print_message("skipped: %s\n", bench->error.message); /* the processor lacks these kernels */
@@ -302,9 +309,9 @@ static void compare_top_k(const struct bench *bench, struct backend_model *model
     top.top_columns = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_columns);
     top.top_values = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_values);
     padder_lay_out(bench->plan, batch, &full, 1);
-    assert_int_equal(functions->run(model, batch, &run_error), 0);
+    assert_int_equal(functions->run(model, 0, batch, &run_error), 0);
     padder_lay_out(bench->plan, batch, &top, 1);
-    assert_int_equal(functions->run(model, batch, &run_error), 0);
+    assert_int_equal(functions->run(model, 0, batch, &run_error), 0);
     for (int64_t r = 0; r < top.n_rows; r++) {
         const float *row = full.output + r * columns, *values = top.top_values + r * top.top_k;
         const int32_t *places = top.top_columns + r * top.top_k;
@@ -331,7 +338,7 @@ static void compare_alone(const struct bench *bench, struct backend_model *model
     alone.hidden = item->hidden ? calloc(hidden, sizeof(float)) : NULL;
     alone.output = calloc(output, sizeof(float));
     padder_lay_out(bench->plan, batch, &alone, 1);
-    assert_int_equal(functions->run(model, batch, &run_error), 0);
+    assert_int_equal(functions->run(model, 0, batch, &run_error), 0);
     if (functions->batch_invariant(bench->backend)) {
         if (hidden > 0)
             assert_memory_equal(alone.hidden, item->hidden, hidden * sizeof(float));
@@ -356,7 +363,7 @@ static struct backend_model *prepare(struct bench *bench)
         if (bytes > 0)
             memcpy(copies[i], plan->weights[i].data, bytes);
     }
-    assert_int_equal(functions->prepare(bench->backend, plan, &model, &bench->error), 0);
+    assert_int_equal(functions->prepare(bench->backend, plan, false, &model, &bench->error), 0);
     for (int i = 0; i < plan->n_weights; i++) {
         if (plan->weights[i].data)
             free(copies[i]);
@@ -381,7 +388,7 @@ static void run_and_compare(struct bench *bench)
         for (int64_t i = 0; i < count; i++)
             (gives_image(bench->plan) ? random_image : random_item)(bench->plan, &items[i], &results[i]);
         padder_lay_out(bench->plan, &batch, items, count);
-        assert_int_equal(functions->run(model, &batch, &run_error), 0);
+        assert_int_equal(functions->run(model, 0, &batch, &run_error), 0);
         double **values = scalar_run(bench->plan, &batch);
         for (int64_t i = 0; i < count; i++)
             compare_item(bench->plan, &batch, values, i);

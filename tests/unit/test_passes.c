@@ -210,10 +210,10 @@ static void open_bench(struct bench *bench, uint64_t plan_seed)
     bench->weights = tensors_random(&pool, 1, &bench->file);
     functions = strcmp(DEVICE, "cpu") == 0 ? &backend_cpu : backend_cuda_load(&bench->error);
     assert_non_null(functions);
-    assert_int_equal(functions->open(&options, &bench->backend, &bench->error), 0);
+    assert_int_equal(functions->open(&options, 0, &bench->backend, &bench->error), 0);
     bench->as_built = make_plan(bench, plan_seed, true);
     bench->plan = make_plan(bench, plan_seed, false);
-    assert_int_equal(functions->prepare(bench->backend, bench->plan, &bench->model, &bench->error), 0);
+    assert_int_equal(functions->prepare(bench->backend, bench->plan, false, &bench->model, &bench->error), 0);
     assert_int_equal(padder_open(bench->plan, &bench->batch, &bench->error), 0);
 }
 
@@ -316,7 +316,7 @@ static void compare_with_scalar(const struct bench *bench, const struct engine_i
 static void run_items(struct bench *bench, const struct engine_item *items, int64_t count)
 {
     padder_lay_out(bench->plan, &bench->batch, items, count);
-    assert_int_equal(functions->run(bench->model, &bench->batch, &bench->error), 0);
+    assert_int_equal(functions->run(bench->model, 0, &bench->batch, &bench->error), 0);
 }
 
 static void assert_same(const struct bench *bench, const float *found, const float *expected, int64_t n)

@@ -3,6 +3,7 @@
 #include "engine/cpu/products.h"
 #include "tests/unit/tensors.h"
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,16 +41,61 @@ static void multiply(const struct products *products, const struct product_weigh
                      int64_t columns, int64_t depth, const float *x, float *y, int thread)
 {
     float *scratch = aligned_alloc(64, (size_t)(products_linear_scratch(products, depth) + 16) / 16 * 64);
-    const void *block = products_linear_rows(products, rows, depth, x, scratch);
-    for (int64_t panel = 0; panel * PRODUCTS_PANEL < columns; panel++) {
-        int64_t first = panel * PRODUCTS_PANEL;
-        int64_t width = columns - first < PRODUCTS_PANEL ? columns - first : PRODUCTS_PANEL;
-        const float *tile = products_linear_tile(products, weight, panel, rows, block, scratch, thread);
-        assert_non_null(tile);
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(y + r * columns + first, tile + r * width, (size_t)width * sizeof *y);
+    struct product_tile tile = {
+        .weight = weight,
+        .x = products_linear_rows(products, rows, depth, ELEMENT_F32, x, scratch),
+        .finish = {.rows = rows, .columns = columns, .y = y, .y_stride = columns},
+    };
+    for (; tile.panel * PRODUCTS_PANEL < columns; tile.panel++)
+        assert_int_equal(products_linear_tile(products, &tile, scratch, thread), 0);
+    free(scratch);
+}
+
+/* What comes after a product, and rows in bf16: against the plain product, whose numbers are given. */
+static void check_what_follows(const struct products *products, const struct product_weight *weight, int64_t rows,
+                               int64_t columns, int64_t depth, const float *x, const float *product)
+{
+    float *scratch = aligned_alloc(64, (size_t)(products_linear_scratch(products, depth) + 16) / 16 * 64);
+    float *bias = random_floats(columns), *residual = random_floats(rows * columns);
+    float *y = malloc((size_t)(rows * columns) * sizeof *y), *expected = malloc((size_t)columns * sizeof *expected);
+    uint16_t *halves = calloc((size_t)(PLAN_ROW_BLOCK * depth), sizeof *halves);
+    uint16_t *rounded = malloc((size_t)columns * sizeof *rounded), *found = malloc((size_t)(rows * columns) * 2);
+    bool bf16 = products->bf16;
+    products->vector->to_bf16(rows * depth, x, halves);
+    struct product_tile tile = {
+        .weight = weight,
+        .x = products_linear_rows(products, rows, depth, bf16 ? ELEMENT_BF16 : ELEMENT_F32,
+                                  bf16 ? (const void *)halves : x, scratch),
+        .finish = {.rows = rows,
+                   .columns = columns,
+                   .bias = bias,
+                   .activation = ACTIVATION_RELU,
+                   .residual = residual,
+                   .residual_stride = columns,
+                   .y = y,
+                   .y_stride = columns},
+    };
+    for (; tile.panel * PRODUCTS_PANEL < columns; tile.panel++)
+        assert_int_equal(products_linear_tile(products, &tile, scratch, 0), 0);
+    tile.finish.y = found;
+    tile.finish.y_element = ELEMENT_BF16;
+    for (tile.panel = 0; tile.panel * PRODUCTS_PANEL < columns; tile.panel++)
+        assert_int_equal(products_linear_tile(products, &tile, scratch, 0), 0);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t c = 0; c < columns; c++)
+            expected[c] = fmaxf(product[r * columns + c] + bias[c], 0) + residual[r * columns + c];
+        assert_memory_equal(y + r * columns, expected, (size_t)columns * sizeof *y);
+        products->vector->to_bf16(columns, expected, rounded);
+        assert_memory_equal(found + r * columns, rounded, (size_t)columns * sizeof *rounded);
     }
     free(scratch);
+    free(bias);
+    free(residual);
+    free(y);
+    free(expected);
+    free(halves);
+    free(rounded);
+    free(found);
 }
 
 static void expect_near_sums(int64_t rows, int64_t columns, int64_t depth, const float *x, const float *w,
@@ -76,7 +122,7 @@ static void check_shape(const struct products *products, int64_t columns, int64_
     float *copy = malloc((size_t)(columns * depth) * sizeof *copy);
     float *y = calloc((size_t)(PLAN_ROW_BLOCK * columns), sizeof *y), *some = calloc((size_t)(64 * columns), sizeof *y);
     memcpy(copy, w, (size_t)(columns * depth) * sizeof *copy);
-    assert_int_equal(products_take_weight(products, columns, depth, copy, &weight, &error), 0);
+    assert_int_equal(products_take_weight(products, columns, depth, copy, true, &weight, &error), 0);
     assert_true(products_weight_bytes(weight) >= (size_t)(columns * depth) * (products->bf16 ? 2 : 4));
     multiply(products, weight, PLAN_ROW_BLOCK, columns, depth, x, y, 0);
     expect_near_sums(PLAN_ROW_BLOCK, columns, depth, x, w, y, tolerance);
@@ -85,6 +131,8 @@ static void check_shape(const struct products *products, int64_t columns, int64_
         multiply(products, weight, rows, columns, depth, x + first * depth, some, 1);
         assert_memory_equal(some, y + first * columns, (size_t)(rows * columns) * sizeof *some);
     }
+    if (products->batch_invariant)
+        check_what_follows(products, weight, random_size(1, PLAN_ROW_BLOCK), columns, depth, x, y);
     products_free_weight(products, weight);
     free(x);
     free(w);
@@ -124,6 +172,100 @@ static void onednn_multiplies_bf16(void **state) /* whose numbers have 8 bits */
     check_provider("onednn", true, 5e-3);
 }
 
+static void own_tiles_multiply_bf16(void **state)
+{
+    (void)state;
+    check_provider("auto", true, 5e-3);
+}
+
+/* Eᵀ x for some features and positions of E, and x in either element. */
+static void check_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed)
+{
+    struct product_weight *weight;
+    struct error error;
+    int64_t rows = random_size(1, n), columns = random_size(1, VECTOR_PANEL), stride = columns + random_size(0, 5);
+    int64_t first_k = random_size(0, groups * k - 1), some = random_size(1, groups * k - first_k);
+    int64_t first = random_size(0, (n - rows) / 2) * 2;
+    float *e = random_floats(groups * k * n), *x = random_floats(rows * stride);
+    uint16_t *halves = malloc((size_t)(rows * stride) * sizeof *halves);
+    float *scratch = aligned_alloc(64, (size_t)(products_project_scratch(products, some) + 16) / 16 * 64);
+    assert_int_equal(products_take_projection(products, groups, n, k, transposed, e, &weight, &error), 0);
+    assert_true(products_weight_bytes(weight) >= (size_t)(groups * k * n) * 2);
+    products->vector->to_bf16(rows * stride, x, halves);
+    struct product_projection projection = {
+        .weight = weight,
+        .first_k = first_k,
+        .k = some,
+        .first = first,
+        .rows = rows,
+        .columns = columns,
+        .x = x,
+        .x_stride = stride,
+    };
+    float *y = malloc((size_t)(some * columns) * sizeof *y);
+    double errors = 0, squares = 0;
+    const float *found = products_project(products, &projection, scratch);
+    for (int64_t j = 0; j < some; j++) {
+        memcpy(y + j * columns, found + j * VECTOR_PANEL, (size_t)columns * sizeof *y);
+        for (int64_t c = 0; c < columns; c++) {
+            double sum = 0;
+            for (int64_t r = 0; r < rows; r++) {
+                int64_t feature = first_k + j, position = first + r;
+                int64_t place = transposed ? feature * n + position : (feature / k * n + position) * k + feature % k;
+                sum += (double)e[place] * (double)x[r * stride + c];
+            }
+            errors += (y[j * columns + c] - sum) * (y[j * columns + c] - sum);
+            squares += sum * sum;
+        }
+    }
+    assert_true(sqrt(errors) <= 5e-3 * sqrt(squares) + 1e-5);
+    projection.x = halves;
+    projection.x_element = ELEMENT_BF16;
+    found = products_project(products, &projection, scratch);
+    for (int64_t j = 0; j < some; j++)
+        assert_memory_equal(found + j * VECTOR_PANEL, y + j * columns, (size_t)columns * sizeof *y);
+    products_free_weight(products, weight);
+    free(e);
+    free(x);
+    free(y);
+    free(halves);
+    free(scratch);
+}
+
+static void sequences_are_projected_in_bf16(void **state)
+{
+    struct products products;
+    (void)state;
+    if (!open_products("auto", true, &products))
+        return;
+    for (int i = 0; i < 2 * SHAPES; i++)
+        check_projection(&products, random_size(1, 3), random_size(1, i % 8 ? 90 : 1300), random_size(1, 40), i % 2);
+    products_close(&products);
+}
+
+/* Positions of E behind the item's last: they are no part of it, whatever they are. */
+static void positions_beyond_do_not_matter(void **state)
+{
+    enum { N = 6, ROWS = 3 };
+    struct products products;
+    struct product_weight *weight;
+    struct error error;
+    float e[N] = {1, 2, 3, NAN, INFINITY, NAN}, x[ROWS] = {1, 1, 1};
+    (void)state;
+    if (!open_products("auto", true, &products))
+        return;
+    float *scratch = aligned_alloc(64, (size_t)(products_project_scratch(&products, 1) + 16) / 16 * 64);
+    assert_int_equal(products_take_projection(&products, 1, N, 1, true, e, &weight, &error), 0);
+    const float *found = products_project(
+        &products,
+        &(struct product_projection){.weight = weight, .k = 1, .rows = ROWS, .columns = 1, .x = x, .x_stride = 1},
+        scratch);
+    assert_true(found[0] == 6);
+    products_free_weight(&products, weight);
+    products_close(&products);
+    free(scratch);
+}
+
 static void numbers_become_the_nearest_bf16(void **state)
 {
     static const struct {
@@ -135,16 +277,20 @@ static void numbers_become_the_nearest_bf16(void **state)
         {INFINITY, 0x7f80},    {-INFINITY, 0xff80},   {1e-40f, 0x0001},
     };
     (void)state;
-    for (int set = 0; set < SET_COUNT; set++) {
-        const struct vector_functions *vector = vector_functions_of((enum instruction_set)set);
+    for (int set = 0; set <= SET_COUNT; set++) {
+        bool bf16 = set == SET_COUNT;
+        const struct vector_functions *vector =
+            bf16 ? vector_functions_of_bf16() : vector_functions_of((enum instruction_set)set);
         enum instruction_set chosen;
         struct error error;
         uint16_t result;
-        if (!vector || instruction_set_choose(vector->name, &chosen, &error) != 0)
+        if (!vector || (bf16 && !cpu_has_bf16()) ||
+            instruction_set_choose(bf16 ? "avx512" : vector->name, &chosen, &error) != 0)
             continue;
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+            bool flushed = bf16 && fabsf(numbers[i].from) < FLT_MIN && numbers[i].from != 0; /* by the instruction */
             vector->to_bf16(1, &numbers[i].from, &result);
-            assert_int_equal(result, numbers[i].to);
+            assert_int_equal(result, flushed ? 0 : numbers[i].to);
         }
         vector->to_bf16(1, &(float){NAN}, &result);
         assert_true((result & 0x7fff) > 0x7f80);
@@ -157,6 +303,9 @@ int main(void)
         cmocka_unit_test(openblas_multiplies),
         cmocka_unit_test(onednn_multiplies),
         cmocka_unit_test(onednn_multiplies_bf16),
+        cmocka_unit_test(own_tiles_multiply_bf16),
+        cmocka_unit_test(sequences_are_projected_in_bf16),
+        cmocka_unit_test(positions_beyond_do_not_matter),
         cmocka_unit_test(numbers_become_the_nearest_bf16),
     };
     const char *given = getenv("SEED");

@@ -1,5 +1,6 @@
 #include "tests/unit/alloc_fail.h"
 
+#include <jansson.h>
 #include <unistd.h>
 
 static char path[] = "/tmp/linformerd-settings-XXXXXX";

@@ -1,6 +1,7 @@
 #include "tests/unit/alloc_fail.h"
 #include "weights/weights.h"
 
+#include <jansson.h>
 #include <unistd.h>
 
 static const char file_bytes[] = "\x4e\0\0\0\0\0\0\0"

@@ -3,6 +3,7 @@
 
     python3 evaluate.py --model . --corpus corpus
     python3 evaluate.py --daemon http://127.0.0.1:8080 --corpus corpus       # what a daemon answers, in its dtype
+    python3 evaluate.py --daemon … --corpus corpus --sample 32               # 32 windows filled in, and no more
 
 Filling in: 15 % of the bytes of a text are replaced by the mask (id 2); the figure is the share
 of them whose most likely byte is the right one.
@@ -237,8 +238,15 @@ def main():
     options.add_argument("--corpus", required=True)
     options.add_argument("--windows-bytes", type=int, default=500_000, help="held-out bytes per figure")
     options.add_argument("--draws", type=int, default=20)
+    options.add_argument("--sample", type=int, metavar="N", help="fill in N windows of 256 held-out bytes, for a slow daemon")
     options = options.parse_args()
     model = Served(options.daemon) if options.daemon else load(options.model)
+    if options.sample:
+        windows, masked = masked_windows(Text(options.corpus, "heldout"), 256, options.sample, SEED)
+        all_bytes, visible = fill_accuracy(model, windows, masked)
+        print(f"seed {SEED}; {masked.sum()} masked bytes of {options.sample} windows of 256: {all_bytes:.2%} "
+              f"(not white space: {visible:.2%})")
+        return
     train = Text(options.corpus, "train")
     neighbours = Neighbours(train.bytes[:40_000_000])
     commonest = np.bincount(train.bytes, minlength=256).argmax()

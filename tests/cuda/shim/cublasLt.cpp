@@ -1,5 +1,12 @@
 /* Products as cuBLASLt has them (column by column), in plain loops. */
+#include "faults.h"
+#include "streams.h"
+
 #include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <vector>
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
@@ -17,9 +24,10 @@ size_t cublasLtGetVersion()
     return 0;
 }
 
-cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t description, cublasComputeType_t, cudaDataType_t)
+cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t description, cublasComputeType_t compute,
+                                      cudaDataType_t scale)
 {
-    *description = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
+    *description = {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -37,10 +45,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType_t, uint64_t rows, uint64_t columns,
-                                        int64_t stride)
+cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType_t type, uint64_t rows,
+                                        uint64_t columns, int64_t stride)
 {
-    *layout = {rows, columns, stride};
+    *layout = {type, rows, columns, stride};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -59,35 +67,155 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
         return CUBLAS_STATUS_INVALID_VALUE;
     if (workspace)
         memcpy(&preference->workspace_bytes, value, bytes);
-    else
+    else if (attribute != CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) /* sums are not split here */
         memcpy(&preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* All are of one type, and scale is float; C is as D. */
+static bool is_supported(const cublasLtMatmulDescOpaque_t &how, const cublasLtMatrixLayoutOpaque_t &a,
+                         const cublasLtMatrixLayoutOpaque_t &b, const cublasLtMatrixLayoutOpaque_t &c,
+                         const cublasLtMatrixLayoutOpaque_t &d)
+{
+    bool compute =
+        how.compute == CUBLAS_COMPUTE_32F || (how.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type == CUDA_R_32F);
+    return compute && how.scale == CUDA_R_32F && a.type == b.type && c.type == d.type &&
+           (d.type == a.type || d.type == CUDA_R_32F);
+}
+
+static cublasStatus_t status_of(cudaError_t error)
+{
+    return error == cudaErrorNotSupported ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
 /* An algorithm that spoils some of the workspace and relies on the alignment that it was asked for. */
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t preference, int,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int,
                                               cublasLtMatmulHeuristicResult_t *results, int *found)
 {
+    if (shim::is_capturing())
+        shim::die("an algorithm is looked for while a graph is captured");
+    shim::count(shim::HEURISTICS);
+    *found = 0;
+    if (cudaError_t error = shim::fault(shim::call::algorithm))
+        return status_of(error);
+    if (!is_supported(*how, *a, *b, *c, *d))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0].workspaceSize = results[0].algo.workspace_bytes = std::min<size_t>(preference->workspace_bytes, 4096);
     memcpy(results[0].algo.alignment, preference->alignment, sizeof preference->alignment);
     *found = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static size_t bytes_of(const cublasLtMatrixLayoutOpaque_t &layout)
+static size_t bytes_of_element(cudaDataType_t type)
 {
-    return ((layout.columns - 1) * (size_t)layout.stride + layout.rows) * sizeof(float);
+    return type == CUDA_R_32F ? 4 : 2;
 }
 
-/* Element (row, column) of the matrix, or of its transpose. */
-static float at(const float *data, const cublasLtMatrixLayoutOpaque_t &layout, cublasOperation_t transpose,
-                uint64_t row, uint64_t column)
+static size_t bytes_of(const cublasLtMatrixLayoutOpaque_t &layout)
 {
-    return transpose == CUBLAS_OP_N ? data[column * (uint64_t)layout.stride + row]
-                                    : data[row * (uint64_t)layout.stride + column];
+    return ((layout.columns - 1) * (size_t)layout.stride + layout.rows) * bytes_of_element(layout.type);
 }
+
+static float element(const void *data, cudaDataType_t type, uint64_t index)
+{
+    if (type == CUDA_R_16BF)
+        return __bfloat162float(((const __nv_bfloat16 *)data)[index]);
+    if (type == CUDA_R_16F)
+        return __half2float(((const __half *)data)[index]);
+    return ((const float *)data)[index];
+}
+
+static void set_element(void *data, cudaDataType_t type, uint64_t index, float value)
+{
+    if (type == CUDA_R_16BF)
+        ((__nv_bfloat16 *)data)[index] = __float2bfloat16_rn(value);
+    else if (type == CUDA_R_16F)
+        ((__half *)data)[index] = __float2half_rn(value);
+    else
+        ((float *)data)[index] = value;
+}
+
+/* Tensor cores take a float for tf32 as it is, and what they make of its low 13 bits is theirs: cut off, they err by up
+ * to twice as much as rounded to nearest, and all towards zero. This is that worse case. */
+static float to_tf32(float x)
+{
+    uint32_t bits = __float_as_uint(x) & ~0x1fffu;
+    if (std::isfinite(x))
+        memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The matrix, or its transpose, in floats, row by row. */
+static std::vector<float> floats_of(const void *data, const cublasLtMatrixLayoutOpaque_t &layout,
+                                    cublasOperation_t transpose, bool tf32)
+{
+    std::vector<float> floats(layout.rows * layout.columns);
+    for (uint64_t column = 0; column < layout.columns; column++)
+        for (uint64_t row = 0; row < layout.rows; row++) {
+            float value = element(data, layout.type, column * (uint64_t)layout.stride + row);
+            uint64_t place = transpose == CUBLAS_OP_N ? row * layout.columns + column : column * layout.rows + row;
+            floats[place] = tf32 ? to_tf32(value) : value;
+        }
+    return floats;
+}
+
+/* cuBLASLt's GELU: the tanh approximation. */
+static float epilogue_of(cublasLtEpilogue_t epilogue, float x)
+{
+    if (epilogue & CUBLASLT_EPILOGUE_RELU)
+        return x < 0 ? 0 : x;
+    if (epilogue & CUBLASLT_EPILOGUE_GELU)
+        return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+    return x;
+}
+
+/* A product that is under way: what is given is copied, since the caller's may be gone. */
+struct product {
+    cublasLtMatmulDescOpaque_t how;
+    cublasLtMatrixLayoutOpaque_t al, bl, cl, dl;
+    const void *a, *b, *c;
+    void *d;
+    float factor, c_factor;
+
+    bool fits() const
+    {
+        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
+        return (how.transpose_a == CUBLAS_OP_N ? al.rows : al.columns) == dl.rows &&
+               (how.transpose_b == CUBLAS_OP_N ? bl.columns : bl.rows) == dl.columns &&
+               (how.transpose_b == CUBLAS_OP_N ? bl.rows : bl.columns) == depth && cl.rows == dl.rows &&
+               cl.columns == dl.columns;
+    }
+
+    bool is_on_device() const
+    {
+        return shim::is_device_memory(a, bytes_of(al)) && shim::is_device_memory(b, bytes_of(bl)) &&
+               shim::is_device_memory(c, bytes_of(cl)) && shim::is_device_memory(d, bytes_of(dl)) &&
+               (!(how.epilogue & CUBLASLT_EPILOGUE_BIAS) ||
+                shim::is_device_memory(how.bias, dl.rows * bytes_of_element(dl.type)));
+    }
+
+    void run() const
+    {
+        bool tf32 = how.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+        uint64_t depth = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
+        std::vector<float> left = floats_of(a, al, how.transpose_a, tf32);
+        std::vector<float> right = floats_of(b, bl, how.transpose_b == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N, tf32);
+        for (uint64_t j = 0; j < dl.columns; j++)
+            for (uint64_t i = 0; i < dl.rows; i++) {
+                double sum = 0;
+                for (uint64_t l = 0; l < depth; l++)
+                    sum += (double)left[i * depth + l] * (double)right[j * depth + l];
+                float value = factor * (float)sum;
+                if (c_factor != 0)
+                    value += c_factor * element(c, cl.type, j * (uint64_t)cl.stride + i);
+                if (how.epilogue & CUBLASLT_EPILOGUE_BIAS)
+                    value += element(how.bias, dl.type, i);
+                set_element(d, dl.type, j * (uint64_t)dl.stride + i, epilogue_of(how.epilogue, value));
+            }
+    }
+};
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void *alpha, const void *a,
                               cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
@@ -95,39 +223,24 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream)
 {
-    const cublasLtMatmulDescOpaque_t how = *description;
-    const cublasLtMatrixLayoutOpaque_t al = *a_layout, bl = *b_layout, cl = *c_layout, dl = *d_layout;
-    const float factor = *(const float *)alpha, c_factor = *(const float *)beta;
+    const product product = {*description,          *a_layout,           *b_layout, *c_layout, *d_layout, a, b, c, d,
+                             *(const float *)alpha, *(const float *)beta};
+    if (cudaError_t error = shim::fault(shim::call::product))
+        return status_of(error);
     const size_t spoiled = algorithm->workspace_bytes;
-    const uint64_t m = dl.rows, n = dl.columns, k = how.transpose_a == CUBLAS_OP_N ? al.columns : al.rows;
     const void *pointers[] = {a, b, c, d};
     for (int i = 0; i < 4; i++)
         if ((uintptr_t)pointers[i] % algorithm->alignment[i] != 0)
             shim::die("a matrix is less aligned than the algorithm was asked for");
-    if ((how.transpose_a == CUBLAS_OP_N ? al.rows : al.columns) != m ||
-        (how.transpose_b == CUBLAS_OP_N ? bl.columns : bl.rows) != n ||
-        (how.transpose_b == CUBLAS_OP_N ? bl.rows : bl.columns) != k || cl.rows != m || cl.columns != n)
+    if (!product.fits())
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!shim::is_device_memory(a, bytes_of(al)) || !shim::is_device_memory(b, bytes_of(bl)) ||
-        !shim::is_device_memory(c, bytes_of(cl)) || !shim::is_device_memory(d, bytes_of(dl)) ||
-        workspace_bytes < algorithm->workspace_bytes || !shim::is_device_memory(workspace, workspace_bytes) ||
-        (how.epilogue == CUBLASLT_EPILOGUE_BIAS && !shim::is_device_memory(how.bias, m * sizeof(float))))
+    if (!is_supported(product.how, product.al, product.bl, product.cl, product.dl))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!product.is_on_device() || workspace_bytes < spoiled || !shim::is_device_memory(workspace, workspace_bytes))
         shim::die("a matrix, bias or workspace of a product is not within an allocation");
     shim::enqueue(stream, [=] {
         memset(workspace, 0xff, spoiled);
-        for (uint64_t j = 0; j < n; j++) {
-            for (uint64_t i = 0; i < m; i++) {
-                double sum = 0;
-                for (uint64_t l = 0; l < k; l++)
-                    sum += (double)at((const float *)a, al, how.transpose_a, i, l) *
-                           (double)at((const float *)b, bl, how.transpose_b, l, j);
-                float value = factor * (float)sum;
-                if (c_factor != 0)
-                    value += c_factor * ((const float *)c)[j * (uint64_t)cl.stride + i];
-                ((float *)d)[j * (uint64_t)dl.stride + i] =
-                    value + (how.epilogue == CUBLASLT_EPILOGUE_BIAS ? how.bias[i] : 0);
-            }
-        }
+        product.run();
     });
     return CUBLAS_STATUS_SUCCESS;
 }

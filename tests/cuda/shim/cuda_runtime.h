@@ -5,7 +5,9 @@
  * other. SHIM_SEED chooses the order: 0 lockstep, odd random, even one thread as far as it goes; of blocks, too. What
  * would hang or be undefined on a device ends the process with a message: a barrier that not all threads reach, lanes
  * of a warp that are missing from a shuffle. Device memory (runtime.cpp) is filled with NaNs and, with the address
- * sanitizer, poisoned for the host. Streams are lazy: nothing runs before someone waits. */
+ * sanitizer, poisoned for the host. Streams, events and graphs: streams.cpp. A device's memory and streams are used
+ * while it is the thread's current one, or the process ends; there are SHIM_DEVICES of them. faults.h makes calls fail.
+ */
 #ifndef TESTS_CUDA_SHIM_CUDA_RUNTIME_H
 #define TESTS_CUDA_SHIM_CUDA_RUNTIME_H
 
@@ -21,11 +23,22 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-/* One object for all threads of the block that runs. Its section is filled with NaNs before each block. */
+/* One object for all threads of the block that runs. Its section is filled with NaNs before each block. In a template
+ * gcc would leave the section out: kernels that are templates have dynamic_shared_memory, which is an allocation of the
+ * launch's own size and filled likewise. */
 #define __shared__ static __attribute__((section("shared_memory")))
+#define dynamic_shared_memory (shim::dynamic_memory)
 
 struct uint3 {
     unsigned x, y, z;
+};
+
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
 };
 
 struct dim3 {
@@ -47,6 +60,17 @@ extern thread *current;
 
 void barrier(int line);
 uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line);
+
+/* Once all 32 lanes of the warp are there, from one line: `work` over what each of them gave. Orders no memory. */
+void warp(void (*work)(void *const *of_lanes), void *of_lane, int line);
+void warp_barrier(int line);
+
+/* Copies of 16 bytes into shared memory that land when the thread waits: all but the newest `pending` groups. */
+void copy_later(void *to, const void *from, bool zeros);
+void copies_commit();
+void copies_wait(unsigned pending);
+
+extern char *dynamic_memory;
 } // namespace shim
 
 #define threadIdx (shim::current->index)
@@ -80,6 +104,11 @@ static inline uint32_t __float_as_uint(float value)
     return bits;
 }
 
+static inline void __syncwarp(int line = __builtin_LINE())
+{
+    shim::warp_barrier(line);
+}
+
 /* ---- The runtime ---- */
 
 enum cudaError_t {
@@ -89,16 +118,35 @@ enum cudaError_t {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorNotSupported = 801,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
 enum { cudaStreamNonBlocking = 1 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+enum { cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal,
+    cudaStreamCaptureModeThreadLocal,
+    cudaStreamCaptureModeRelaxed
+};
 
 typedef struct shim_stream *cudaStream_t;
+typedef struct shim_event *cudaEvent_t;
+typedef struct shim_graph *cudaGraph_t;
+typedef struct shim_graph_exec *cudaGraphExec_t;
 
 struct cudaDeviceProp {
     char name[256];
     int major, minor;
     size_t totalGlobalMem;
+    int multiProcessorCount;
+    size_t sharedMemPerBlockOptin;
 };
 
 struct cudaLaunchConfig_t {
@@ -109,6 +157,7 @@ struct cudaLaunchConfig_t {
 
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceReset();
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
 const char *cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
@@ -120,11 +169,24 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 namespace shim
 {
 /* `body` is one thread's run through the kernel. */
-cudaError_t launch(const cudaLaunchConfig_t &configuration, std::function<void()> body);
+cudaError_t launch(const cudaLaunchConfig_t &configuration, const void *kernel, std::function<void()> body);
+cudaError_t allow_shared_memory(const void *kernel, int bytes);
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 bool is_device_memory(const void *memory, size_t bytes);
 [[noreturn]] void die(const char *what);
@@ -145,7 +207,13 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *configuration, void (*k
 {
     std::tuple<Parameters...> values(static_cast<Parameters>(arguments)...);
     std::apply([](const Parameters &...value) { (shim::check_argument(value), ...); }, values);
-    return shim::launch(*configuration, [kernel, values] { std::apply(kernel, values); });
+    return shim::launch(*configuration, (const void *)kernel, [kernel, values] { std::apply(kernel, values); });
+}
+
+template <typename... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute, int bytes)
+{
+    return shim::allow_shared_memory((const void *)kernel, bytes);
 }
 
 /* The section's borders in the object that holds the kernels, which the linker knows. */

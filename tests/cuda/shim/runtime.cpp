@@ -1,11 +1,11 @@
-/* Device memory, streams and launches. */
+/* Devices, memory and launches. */
+#include "faults.h"
+#include "streams.h"
 #include "threads.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <mutex>
-#include <vector>
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -15,85 +15,150 @@
 #endif
 
 #define MOST_THREADS 1024
-#define SHARED_BYTES (48 << 10) /* that a kernel has without asking for more */
+#define SHARED_BYTES (48 << 10)       /* that a kernel has without asking for more */
+#define MOST_SHARED_BYTES (163 << 10) /* that it may ask for: with compute capability 8.0; 9.0 has 227 << 10 */
 
-struct shim_stream {
-    std::vector<std::function<void()>> work;
+struct allocation {
+    size_t bytes;
+    int device; /* PINNED: of the host */
 };
 
-static std::recursive_mutex mutex;
-static std::map<const char *, size_t> allocations;
-static cudaError_t last_error;
+#define PINNED (-1)
 
-typedef std::lock_guard<std::recursive_mutex> guard;
+std::recursive_mutex shim::mutex;
+static std::map<const char *, allocation> allocations;
+static std::map<int, unsigned> opened;           /* by device: by so many threads */
+static std::map<const void *, int> shared_bytes; /* by kernel: that it asked for */
+static thread_local cudaError_t last_error;
+static thread_local int chosen_device;
 
-static cudaError_t fail(cudaError_t error)
+using shim::fail;
+using shim::guard;
+using shim::mutex;
+
+cudaError_t shim::fail(cudaError_t error)
 {
     return last_error = error;
 }
 
-bool shim::is_device_memory(const void *memory, size_t bytes)
+int shim::current_device()
+{
+    return chosen_device;
+}
+
+static bool is_within_one(const void *memory, size_t bytes, int device)
 {
     guard lock(mutex);
     auto behind = allocations.upper_bound((const char *)memory);
     if (behind == allocations.begin())
         return false;
     --behind;
-    return (const char *)memory + bytes <= behind->first + behind->second;
+    return (const char *)memory + bytes <= behind->first + behind->second.bytes && behind->second.device == device;
 }
 
-/* While work of a stream runs, device memory may be touched. */
-static void run_work(shim_stream *stream)
+/* Of the current device. */
+bool shim::is_device_memory(const void *memory, size_t bytes)
 {
-    for (auto &allocation : allocations)
-        ASAN_UNPOISON_MEMORY_REGION(allocation.first, allocation.second);
-    for (auto &work : stream->work)
-        work();
-    stream->work.clear();
-    for (auto &allocation : allocations)
-        ASAN_POISON_MEMORY_REGION(allocation.first, allocation.second);
+    return is_within_one(memory, bytes, chosen_device);
 }
 
-cudaError_t shim::enqueue(cudaStream_t stream, std::function<void()> work)
+bool shim::is_pinned_memory(const void *memory, size_t bytes)
+{
+    return is_within_one(memory, bytes, PINNED);
+}
+
+void shim::open_memory()
 {
     guard lock(mutex);
-    if (!stream)
-        die("the default stream is used");
-    stream->work.push_back(std::move(work));
+    if (opened[chosen_device]++ > 0)
+        return;
+    for (auto &[memory, allocation] : allocations)
+        if (allocation.device == chosen_device)
+            ASAN_UNPOISON_MEMORY_REGION(memory, allocation.bytes);
+}
+
+void shim::close_memory()
+{
+    guard lock(mutex);
+    if (--opened[chosen_device] > 0)
+        return;
+    for (auto &[memory, allocation] : allocations)
+        if (allocation.device == chosen_device)
+            ASAN_POISON_MEMORY_REGION(memory, allocation.bytes);
+}
+
+cudaError_t shim::allow_shared_memory(const void *kernel, int bytes)
+{
+    guard lock(mutex);
+    if (bytes < 0 || bytes > MOST_SHARED_BYTES)
+        return fail(cudaErrorInvalidValue);
+    shared_bytes[kernel] = bytes;
     return cudaSuccess;
 }
 
-cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, std::function<void()> body)
+cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *kernel, std::function<void()> body)
 {
+    guard lock(mutex);
+    if (cudaError_t error = fault(call::launch))
+        return fail(error);
     dim3 grid = configuration.gridDim, block = configuration.blockDim;
     size_t threads = (size_t)block.x * block.y * block.z;
     if (threads == 0 || threads > MOST_THREADS || block.z > 64 || threads % 32 != 0 || grid.x == 0 ||
         grid.x > 0x7fffffff || grid.y == 0 || grid.y > 65535 || grid.z == 0 || grid.z > 65535)
         return fail(cudaErrorInvalidConfiguration);
-    if (configuration.dynamicSmemBytes > SHARED_BYTES)
+    size_t shared = configuration.dynamicSmemBytes;
+    if (shared > SHARED_BYTES && (!shared_bytes.count(kernel) || shared > (size_t)shared_bytes[kernel]))
         return fail(cudaErrorInvalidValue);
-    return enqueue(configuration.stream, [=] { run_grid(grid, block, body); });
+    count(LAUNCHES);
+    return enqueue(configuration.stream, [=] { run_grid(grid, block, shared, body); });
 }
 
 /* SHIM_DEVICES: as many as this; 1. */
-cudaError_t cudaGetDeviceCount(int *count)
+static int device_count()
 {
     const char *given = getenv("SHIM_DEVICES");
-    int devices = given ? atoi(given) : 1;
-    if (devices == 0)
+    return given ? atoi(given) : 1;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    if (device_count() == 0)
         return fail(cudaErrorNoDevice);
-    *count = devices;
+    *count = device_count();
     return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int)
+cudaError_t cudaSetDevice(int device)
 {
+    if (device < 0 || device >= device_count())
+        return fail(cudaErrorInvalidDevice);
+    chosen_device = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceReset()
+{
+    guard lock(mutex);
+    for (auto at = allocations.begin(); at != allocations.end();) {
+        auto [memory, allocation] = *at;
+        if (allocation.device != chosen_device) {
+            ++at;
+            continue;
+        }
+        ASAN_UNPOISON_MEMORY_REGION(memory, allocation.bytes);
+        free((void *)memory);
+        at = allocations.erase(at);
+    }
+    shim::drop_work();
+    shim::mend(chosen_device);
     return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int)
 {
     *properties = {};
+    properties->multiProcessorCount = 1;
+    properties->sharedMemPerBlockOptin = MOST_SHARED_BYTES;
     snprintf(properties->name, sizeof properties->name, "shim");
     return cudaSuccess;
 }
@@ -105,8 +170,16 @@ const char *cudaGetErrorString(cudaError_t error)
         return "no error";
     case cudaErrorMemoryAllocation:
         return "out of memory";
+    case cudaErrorStreamCaptureUnsupported:
+        return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+        return "operation failed due to a previous error during capture";
     case cudaErrorNoDevice:
         return "no CUDA-capable device is detected";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
+    case cudaErrorNotSupported:
+        return "operation not supported";
     default:
         return "an error of the shim";
     }
@@ -119,20 +192,26 @@ cudaError_t cudaGetLastError()
     return error;
 }
 
-/* SHIM_MEMORY: bytes that the device has; a gibibyte. */
+/* SHIM_MEMORY: bytes that each device has; a gibibyte. */
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     guard lock(mutex);
     const char *given = getenv("SHIM_MEMORY");
     size_t left = given ? strtoull(given, nullptr, 10) : (size_t)1 << 30;
-    for (auto &allocation : allocations)
-        left -= std::min(left, allocation.second);
     *memory = nullptr;
+    if (cudaError_t error = shim::refuse_in_capture())
+        return error;
+    if (cudaError_t error = shim::fault(shim::call::malloc))
+        return fail(error);
+    for (auto &[other, allocation] : allocations)
+        if (allocation.device == chosen_device)
+            left -= std::min(left, allocation.bytes);
     if (bytes > left || posix_memalign(memory, 256, bytes ? bytes : 1) != 0)
         return fail(cudaErrorMemoryAllocation);
     memset(*memory, 0xff, bytes);
-    allocations[(char *)*memory] = bytes;
-    ASAN_POISON_MEMORY_REGION(*memory, bytes);
+    allocations[(char *)*memory] = {bytes, chosen_device};
+    if (opened[chosen_device] == 0)
+        ASAN_POISON_MEMORY_REGION(*memory, bytes);
     return cudaSuccess;
 }
 
@@ -142,9 +221,15 @@ cudaError_t cudaFree(void *memory)
     auto found = allocations.find((char *)memory);
     if (!memory)
         return cudaSuccess;
-    if (found == allocations.end())
+    if (cudaError_t error = shim::refuse_in_capture())
+        return error;
+    if (cudaError_t error = shim::fault(shim::call::free)) /* of a broken device: cudaDeviceReset frees it */
+        return fail(error);
+    if (found == allocations.end() || found->second.device != chosen_device)
         return fail(cudaErrorInvalidValue);
-    ASAN_UNPOISON_MEMORY_REGION(memory, found->second);
+    shim::run_work(); /* it waits for the device */
+    found = allocations.find((char *)memory);
+    ASAN_UNPOISON_MEMORY_REGION(memory, found->second.bytes);
     allocations.erase(found);
     free(memory);
     return cudaSuccess;
@@ -152,43 +237,28 @@ cudaError_t cudaFree(void *memory)
 
 cudaError_t cudaMallocHost(void **memory, size_t bytes)
 {
-    *memory = malloc(bytes);
-    return *memory ? cudaSuccess : fail(cudaErrorMemoryAllocation);
+    guard lock(mutex);
+    *memory = nullptr;
+    if (cudaError_t error = shim::refuse_in_capture())
+        return error;
+    if (cudaError_t error = shim::fault(shim::call::host))
+        return fail(error);
+    *memory = malloc(bytes ? bytes : 1);
+    if (!*memory)
+        return fail(cudaErrorMemoryAllocation);
+    allocations[(char *)*memory] = {bytes, PINNED};
+    return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void *memory)
 {
-    free(memory);
-    return cudaSuccess;
-}
-
-/* What is copied to the host is not there before the stream is waited for. */
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
-{
-    bool up = kind == cudaMemcpyHostToDevice;
-    if (shim::is_device_memory(to, bytes) != up || shim::is_device_memory(from, bytes) == up)
-        return fail(cudaErrorInvalidValue);
-    if (!up)
-        memset(to, 0xff, bytes);
-    return shim::enqueue(stream, [=] { memcpy(to, from, bytes); });
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
-{
-    *stream = new shim_stream;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
     guard lock(mutex);
-    run_work(stream);
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-    cudaStreamSynchronize(stream);
-    delete stream;
+    if (!memory)
+        return cudaSuccess;
+    if (cudaError_t error = shim::refuse_in_capture())
+        return error;
+    if (allocations.erase((char *)memory) == 0)
+        return fail(cudaErrorInvalidValue);
+    free(memory);
     return cudaSuccess;
 }

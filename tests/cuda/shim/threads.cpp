@@ -31,6 +31,7 @@
 
 #define MOST_THREADS 1024
 #define STACK_BYTES (128 << 10)
+#define COPIES 256  /* on their way to shared memory, of a thread */
 #define BARRIERS 64 /* objects for the thread sanitizer: an old one would order too much */
 #define LANES 32
 
@@ -40,6 +41,7 @@ dim3 blockDim;
 namespace shim
 {
 thread *current;
+char *dynamic_memory;
 
 namespace
 {
@@ -57,13 +59,20 @@ struct stack {
 
 enum waiting { WAITS_NOT, WAITS_FOR_BLOCK, WAITS_FOR_WARP, ENDED };
 
+struct copy {
+    void *to;
+    const void *from; /* NULL: zeros */
+    unsigned group;
+};
+
 struct fiber {
     thread seen; /* by the kernel; first: `current` points to it */
     stack own;
     waiting waits;
     int line;
-    uint64_t value;
-    unsigned source;
+    void *given; /* to the warp */
+    copy copies[COPIES];
+    unsigned n_copies, groups;
 };
 
 fiber fibers[MOST_THREADS];
@@ -76,7 +85,9 @@ const std::function<void()> *body;
 uint64_t random_state;
 unsigned seed;
 dim3 grid_size;
-char barrier_objects[BARRIERS];
+size_t dynamic_bytes;
+char barrier_objects[BARRIERS], warp_objects[MOST_THREADS / LANES][BARRIERS];
+unsigned warp_barriers[MOST_THREADS / LANES];
 TSAN(char block_begins; char block_ends;)
 
 unsigned random_below(unsigned n)
@@ -171,6 +182,8 @@ void run_thread()
     TSAN(__tsan_release(&block_ends));
     fiber *from = self();
     from->waits = ENDED;
+    if (from->n_copies > 0)
+        die("a thread ends and does not wait for its copies");
     if (at_warp[from->seen.number / LANES] > 0)
         die("a thread ends while lanes of its warp wait for it");
     alive--;
@@ -228,6 +241,7 @@ __attribute__((no_sanitize("address"))) void forget_shared_memory()
     for (char *byte = __start_shared_memory; shared_is_used && byte < __stop_shared_memory; byte++)
         *byte = (char)0xff;
     shared_is_used = false;
+    memset(dynamic_memory, 0xff, dynamic_bytes);
 }
 
 void run_block(unsigned place)
@@ -239,6 +253,7 @@ void run_block(unsigned place)
     at_barrier = first_ready = n_ready = 0;
     for (unsigned i = 0; i < count; i++) {
         fibers[i].seen = {{i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y}, i};
+        fibers[i].n_copies = fibers[i].groups = 0;
         open_stack(&fibers[i].own);
         make_ready(&fibers[i]);
     }
@@ -268,32 +283,98 @@ void barrier(int line)
 }
 
 /* All lanes of the warp must come, from the same line. Orders no memory. */
-uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line)
+void warp(void (*work)(void *const *), void *of_lane, int line)
 {
-    fiber *me = self(), *warp = &fibers[me->seen.number / LANES * LANES];
-    if (mask != 0xffffffffu || source >= LANES)
-        die("a shuffle is not among all lanes of a warp");
+    fiber *me = self(), *lanes = &fibers[me->seen.number / LANES * LANES];
     me->waits = WAITS_FOR_WARP;
     me->line = line;
-    me->value = value;
-    me->source = source;
+    me->given = of_lane;
     if (++at_warp[me->seen.number / LANES] == LANES) {
-        uint64_t values[LANES];
-        for (unsigned lane = 0; lane < LANES; lane++)
-            values[lane] = warp[lane].value;
+        void *given[LANES];
         for (unsigned lane = 0; lane < LANES; lane++) {
-            if (warp[lane].line != line)
+            if (lanes[lane].line != line)
                 die("lanes of a warp meet at different shuffles");
-            warp[lane].value = values[warp[lane].source];
-            make_ready(&warp[lane]);
+            given[lane] = lanes[lane].given;
         }
+        work(given);
+        for (unsigned lane = 0; lane < LANES; lane++)
+            make_ready(&lanes[lane]);
         at_warp[me->seen.number / LANES] = 0;
     }
     go_on();
-    return me->value;
 }
 
-void run_grid(dim3 grid, dim3 block, const std::function<void()> &kernel)
+static void meet(void *const *)
+{
+}
+
+void warp_barrier(int line)
+{
+    unsigned number = self()->seen.number / LANES;
+    char *object = &warp_objects[number][warp_barriers[number] % BARRIERS];
+    TSAN(__tsan_release(object));
+    if (at_warp[number] + 1 == LANES)
+        warp_barriers[number]++;
+    warp(meet, nullptr, line);
+    TSAN(__tsan_acquire(object));
+    (void)object;
+}
+
+struct shuffled {
+    uint64_t value, found;
+    unsigned source;
+};
+
+static void exchange(void *const *lanes)
+{
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        shuffled *of_lane = (shuffled *)lanes[lane];
+        of_lane->found = ((const shuffled *)lanes[of_lane->source])->value;
+    }
+}
+
+uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line)
+{
+    shuffled mine = {value, 0, source};
+    if (mask != 0xffffffffu || source >= LANES)
+        die("a shuffle is not among all lanes of a warp");
+    warp(exchange, &mine, line);
+    return mine.found;
+}
+
+/* What is there before it lands is undefined: tensor_model.h fills it with NaNs. */
+void copy_later(void *to, const void *from, bool zeros)
+{
+    fiber *me = self();
+    if (me->n_copies == COPIES)
+        die("a thread has more copies on their way than the shim has room for");
+    me->copies[me->n_copies++] = {to, zeros ? nullptr : from, me->groups};
+}
+
+void copies_commit()
+{
+    self()->groups++;
+}
+
+void copies_wait(unsigned pending)
+{
+    fiber *me = self();
+    unsigned left = 0;
+    for (unsigned i = 0; i < me->n_copies; i++) {
+        const copy *landing = &me->copies[i];
+        if (landing->group + pending >= me->groups) {
+            me->copies[left++] = *landing;
+            continue;
+        }
+        if (landing->from)
+            memcpy(landing->to, landing->from, 16);
+        else
+            memset(landing->to, 0, 16);
+    }
+    me->n_copies = left;
+}
+
+void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel)
 {
     static std::mutex one_at_a_time;
     std::lock_guard<std::mutex> lock(one_at_a_time);
@@ -311,8 +392,12 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()> &kernel)
         order[i] = order[other];
         order[other] = i;
     }
+    dynamic_bytes = shared_bytes;
+    if (posix_memalign((void **)&dynamic_memory, 128, shared_bytes ? shared_bytes : 1) != 0)
+        die("no memory for a block's shared memory");
     for (unsigned place : order)
         run_block(place);
+    free(dynamic_memory);
 }
 
 void die(const char *what)

@@ -6,8 +6,8 @@
 
 namespace shim
 {
-/* All blocks, one after the other. */
-void run_grid(dim3 grid, dim3 block, const std::function<void()> &body);
+/* All blocks, one after the other, each with so much dynamic shared memory. */
+void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &body);
 } // namespace shim
 
 #endif

@@ -1,0 +1,157 @@
+/* Elements as they lie in memory, and words, which products read: 4 bytes that are one float or, in the variant for
+ * AVX512_BF16, two bf16 that follow one another along the product's depth. Words are kept in arrays of floats, whose
+ * values then mean nothing; strides count words. All else that reads and writes elements is the same in each variant.
+ */
+#ifndef ENGINE_CPU_VECTOR_WORDS_H
+#define ENGINE_CPU_VECTOR_WORDS_H
+
+#include "engine/cpu/vector_lanes.h"
+
+#ifdef __AVX512BF16__
+#define WORD_ELEMENTS 2
+#else
+#define WORD_ELEMENTS 1
+#endif
+
+typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+
+INLINE int64_t words_of(int64_t elements)
+{
+    return (elements + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
+}
+
+/* The row's elements from `i` on. */
+INLINE const void *elements_at(enum element element, const void *row, int64_t i)
+{
+    return (const char *)row + i * element_bytes(element);
+}
+
+INLINE void *element_room(enum element element, void *row, int64_t i)
+{
+    return (char *)row + i * element_bytes(element);
+}
+
+/* To the nearest, ties to even; a NaN stays one. AVX512_BF16's instruction takes subnormals for 0, as its products do.
+ */
+INLINE halves to_halves(vector x)
+{
+#ifdef __AVX512BF16__
+    return (halves)_mm512_cvtneps_pbh((__m512)x);
+#else
+    bits word = (bits)x, rounded = (word + 0x7fff + (word >> 16 & 1)) >> 16, quiet = word >> 16 | 0x40;
+    bits no_number = (bits)((word & 0x7fffffff) > 0x7f800000);
+    return __builtin_convertvector((quiet & no_number) | (rounded & ~no_number), halves);
+#endif
+}
+
+INLINE vector from_halves(halves x)
+{
+    return (vector)(__builtin_convertvector(x, bits) << 16);
+}
+
+/* `count` elements, at most LANES of them; the lanes beyond are 0. */
+INLINE vector load_elements(enum element element, const void *from, int64_t count)
+{
+    if (element == ELEMENT_F32)
+        return count == LANES ? load(from) : load_part(from, count, 0);
+    halves x = {0};
+    if (count == LANES)
+        memcpy(&x, from, sizeof x);
+    else
+        memcpy(&x, from, (size_t)count * sizeof(uint16_t));
+    return from_halves(x);
+}
+
+INLINE void store_elements(enum element element, void *to, vector v, int64_t count)
+{
+    if (element == ELEMENT_F32) {
+        if (count == LANES)
+            store(to, v);
+        else
+            store_part(to, v, count);
+        return;
+    }
+    halves x = to_halves(v);
+    if (count == LANES)
+        memcpy(to, &x, sizeof x);
+    else
+        memcpy(to, &x, (size_t)count * sizeof(uint16_t));
+}
+
+/* The word in all lanes. Its bits are kept: as a float it may be no number. */
+INLINE vector all_word(const float *word)
+{
+#ifdef __AVX512BF16__
+    int32_t pair;
+    memcpy(&pair, word, sizeof pair);
+    return (vector)_mm512_set1_epi32(pair);
+#else
+    return all(*word);
+#endif
+}
+
+/* a b + c; of pairs the sum of both products, and c. */
+INLINE vector multiply_words(vector a, vector b, vector c)
+{
+#ifdef __AVX512BF16__
+    return (vector)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+#else
+    return multiply_add(a, b, c);
+#endif
+}
+
+/* LANES words of one row, from `count` elements, at most LANES * WORD_ELEMENTS of them; 0 beyond. */
+INLINE vector load_words(enum element element, const void *from, int64_t count)
+{
+#ifdef __AVX512BF16__
+    if (element == ELEMENT_BF16) {
+        vector words = {0};
+        if (count == 2 * LANES)
+            memcpy(&words, from, sizeof words);
+        else
+            memcpy(&words, from, (size_t)count * sizeof(uint16_t));
+        return words;
+    }
+    vector low = load_elements(element, from, count < LANES ? count : LANES), high = {0};
+    if (count > LANES)
+        high = load_elements(element, elements_at(element, from, LANES), count - LANES);
+    return (vector)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+#else
+    return load_elements(element, from, count);
+#endif
+}
+
+/* `words` of a row of `count` elements -> to; 0 beyond. */
+INLINE void copy_words(enum element element, const void *from, int64_t count, float *to)
+{
+    const int64_t most = LANES * WORD_ELEMENTS;
+    int64_t i = 0;
+    for (; i + most <= count; i += most)
+        store(to + i / WORD_ELEMENTS, load_words(element, elements_at(element, from, i), most));
+    if (i < count)
+        store_part(to + i / WORD_ELEMENTS, load_words(element, elements_at(element, from, i), count - i),
+                   words_of(count - i));
+}
+
+/* For each of `count` columns the word of WORD_ELEMENTS rows below one another, `stride` elements apart, of which there
+ * are `rows`; what is missing is 0. */
+INLINE vector load_column_words(enum element element, const void *from, int64_t stride, int64_t rows, int64_t count)
+{
+#ifdef __AVX512BF16__
+    halves upper = to_halves(load_elements(element, from, count)), lower = {0};
+    if (rows > 1)
+        lower = to_halves(load_elements(element, elements_at(element, from, stride), count));
+    return (vector)(__builtin_convertvector(upper, bits) | __builtin_convertvector(lower, bits) << 16);
+#else
+    (void)stride, (void)rows;
+    return load_elements(element, from, count);
+#endif
+}
+
+/* LANES floats, the exponentials of as many keys, as words at `to`. */
+INLINE void store_words(float *to, vector v)
+{
+    store_elements(WORD_ELEMENTS == 2 ? ELEMENT_BF16 : ELEMENT_F32, to, v, LANES);
+}
+
+#endif

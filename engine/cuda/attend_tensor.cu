@@ -1,0 +1,384 @@
+/* Attention on tensor cores, for elements of 16 bits. A warp has 16 * TALL query rows of a head in registers and walks
+ * over the keys, TILE at a time: scores, an online softmax, and the tile's values weighed by it, all in float but for
+ * the weights, which are rounded to 16 bits. Features are padded with zeros to WIDE.
+ *
+ * A block's warps take the rows of a row block. Where keys and values of a head fit into shared memory they stay there
+ * for all row blocks of an item, and all heads that share them, which the block takes one after the other; else two
+ * tiles are there, one of them on its way.
+ *
+ * Fragments (tensor.h): with g = lane / 4, t = lane % 4, a lane has of 16 rows and 8 columns of scores or results
+ * x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
+#include "engine/cuda/attention.h"
+#include "engine/cuda/tensor.h"
+
+#include <float.h>
+
+#define LOG2_E 1.44269504f
+#define TILE 64                    /* keys */
+#define RESIDENT_BYTES (100 << 10) /* of shared memory at most: two blocks fit on a multiprocessor of 9.0 */
+#define BLOCKS 4                   /* of a multiprocessor keep it busy; with more, each takes several units */
+#define MOST_UNITS 8
+
+/* How units of work follow one another: for each row block of the table, the heads that share keys and values. */
+struct units {
+    const struct row_block *blocks;
+    int64_t n_blocks, heads;
+    int each;      /* of a thread block */
+    bool resident; /* all keys fit */
+};
+
+template <typename T, int WIDE> struct key_tile {
+    T keys[TILE][WIDE + PAD], values[TILE][WIDE + PAD];
+};
+
+/* The shared part of a block: rows of queries, then of results, and as many tiles as fit. */
+template <typename T, int WIDE> struct shared_part {
+    T rows[PADDER_BLOCK_ROWS][WIDE + PAD];
+    struct key_tile<T, WIDE> tiles[];
+};
+
+/* Keys and values of tile number `tile` of a head, by all threads of the block; they are a group of copies. */
+template <typename T, int WIDE>
+static __device__ void copy_tile(const struct attention<T> *a, const struct sequence *s, int64_t kv_head, int64_t tile,
+                                 struct key_tile<T, WIDE> *to)
+{
+    int64_t first = tile * TILE, row = s->key + first * s->width;
+    copy_rows<T, WIDE>(to->keys, a->keys + row * a->key_columns + kv_head * a->dim_head, s->width * a->key_columns,
+                       s->keys - first, a->dim_head, a->packed, TILE, (int)threadIdx.x, (int)blockDim.x);
+    copy_rows<T, WIDE>(to->values, a->values + row * a->value_columns + kv_head * a->dim_value,
+                       s->width * a->value_columns, s->keys - first, a->dim_value, a->packed, TILE, (int)threadIdx.x,
+                       (int)blockDim.x);
+    copies_commit();
+}
+
+/* A warp's rows: queries, and the softmax so far. Of its 16 * TALL rows a lane has row 16 i + 8 half + lane / 4 as
+ * [i][half]; `sum` is of the lane's own columns. */
+template <int WIDE, int TALL> struct rows_state {
+    uint32_t queries[TALL][WIDE / 16][4];
+    float out[TALL][WIDE / 8][4];
+    float maximum[TALL][2], sum[TALL][2];
+    int64_t positions[TALL][2];
+};
+
+/* What a unit is about. */
+struct unit {
+    struct sequence s;
+    int64_t head, index; /* of its first row in the sequence */
+    int64_t rows, tiles;
+};
+
+/* Queries of the warp's rows by way of its own part of shared memory, and nothing summed. */
+template <typename T, int WIDE, int TALL>
+static __device__ void begin_rows(const struct attention<T> *a, const struct unit *u, T (*rows)[WIDE + PAD],
+                                  struct rows_state<WIDE, TALL> *state)
+{
+    int first = (int)(threadIdx.x / WARP) * 16 * TALL;
+    __syncwarp(); /* the results before were read */
+    copy_rows<T, WIDE>(rows + first,
+                       a->queries + (u->s.query + (u->index + first) * u->s.width) * a->query_columns +
+                           u->head * a->dim_head,
+                       u->s.width * a->query_columns, u->rows - first, a->dim_head, a->packed, 16 * TALL, lane(), WARP);
+    copies_commit();
+    copies_wait<0>();
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < TALL; i++) {
+        for (int c = 0; c < WIDE / 16; c++)
+            load_matrices(state->queries[i][c], &rows[first + i * 16 + lane() % 16][c * 16 + lane() / 16 * 8]);
+        for (int n = 0; n < WIDE / 8; n++)
+            for (int j = 0; j < 4; j++)
+                state->out[i][n][j] = 0;
+        for (int half = 0; half < 2; half++) {
+            int64_t row = first + i * 16 + half * 8 + lane() / 4;
+            state->positions[i][half] = row < u->rows ? position_of(a, &u->s, u->index + row) : 0;
+            state->maximum[i][half] = -INFINITY;
+            state->sum[i][half] = 0;
+        }
+    }
+}
+
+/* Scores of 16 rows with the tile's keys, as they come from the product. */
+template <typename T, int WIDE>
+static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[WIDE / 16][4],
+                                                     const T (*keys)[WIDE + PAD], float (&scores)[TILE / 8][4])
+{
+#pragma unroll
+    for (int n = 0; n < TILE / 8; n++)
+        for (int j = 0; j < 4; j++)
+            scores[n][j] = 0;
+#pragma unroll
+    for (int c = 0; c < WIDE / 16; c++)
+#pragma unroll
+        for (int n = 0; n < TILE / 8; n += 2) {
+            uint32_t b[4]; /* keys n * 8 … + 15, features c * 16 … + 15 */
+            load_matrices(b, &keys[n * 8 + lane() / 16 * 8 + lane() % 8][c * 16 + lane() / 8 % 2 * 8]);
+            multiply_add<T>(scores[n], queries[c], b[0], b[1]);
+            multiply_add<T>(scores[n + 1], queries[c], b[2], b[3]);
+        }
+}
+
+/* Scaled and masked, minus infinity where a key is not seen; as logarithms to the base 2. */
+template <typename T>
+static __device__ __forceinline__ void mask_scores(const struct attention<T> *a, const struct unit *u, int64_t first,
+                                                   const int64_t (&positions)[2], float (&scores)[TILE / 8][4])
+{
+    float scale = a->scale * LOG2_E;
+    if (!a->causal && !a->masks && first + TILE <= u->s.keys) {
+#pragma unroll
+        for (int n = 0; n < TILE / 8; n++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                scores[n][j] *= scale;
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < TILE / 8; n++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            int64_t key = first + n * 8 + lane() % 4 * 2 + j % 2, position = positions[j / 2];
+            bool seen = key < u->s.keys && (!a->causal || key <= position);
+            float score = seen ? scores[n][j] * a->scale + mask_score(a, &u->s, u->head, position, key) : -INFINITY;
+            scores[n][j] = score < -FLT_MAX ? score : fmaxf(score * LOG2_E, -FLT_MAX); /* a mask of -FLT_MAX stays */
+        }
+}
+
+/* What powers are divided by: 2^-infinity is 0, also where all scores are minus infinity. */
+static __device__ __forceinline__ float base_of(float maximum)
+{
+    return maximum == -INFINITY ? 0 : maximum;
+}
+
+/* Scales what is there of the rows in `half` to a maximum that is at least `maximum`. */
+template <int WIDE>
+static __device__ __forceinline__ void raise(float (&out)[WIDE / 8][4], int half, float maximum, float *at, float *sum)
+{
+    float raised = fmaxf(*at, maximum), factor = power_of_two(*at - base_of(raised));
+    *at = raised;
+    *sum *= factor;
+#pragma unroll
+    for (int n = 0; n < WIDE / 8; n++) {
+        out[n][half * 2] *= factor;
+        out[n][half * 2 + 1] *= factor;
+    }
+}
+
+/* Scores become weights; the four lanes that share a row agree on its maximum. */
+template <int WIDE>
+static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float (&out)[WIDE / 8][4],
+                                             float (&maximum)[2], float (&sum)[2])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float most = -INFINITY;
+#pragma unroll
+        for (int n = 0; n < TILE / 8; n++)
+            most = fmaxf(most, fmaxf(scores[n][half * 2], scores[n][half * 2 + 1]));
+        most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 1));
+        most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 2));
+        raise<WIDE>(out, half, most, &maximum[half], &sum[half]);
+        float base = base_of(maximum[half]);
+#pragma unroll
+        for (int n = 0; n < TILE / 8; n++)
+#pragma unroll
+            for (int j = half * 2; j < half * 2 + 2; j++) {
+                scores[n][j] = power_of_two(scores[n][j] - base);
+                sum[half] += scores[n][j];
+            }
+    }
+}
+
+/* out += weights of 16 rows times the tile's values: two tiles of 8 keys of D's layout are one of 16 of A's. */
+template <typename T, int WIDE>
+static __device__ __forceinline__ void add_values(const float (&weights)[TILE / 8][4], const T (*values)[WIDE + PAD],
+                                                  float (&out)[WIDE / 8][4])
+{
+#pragma unroll
+    for (int n = 0; n < TILE / 8; n += 2) {
+        const uint32_t a[4] = {pair_of<T>(weights[n][0], weights[n][1]), pair_of<T>(weights[n][2], weights[n][3]),
+                               pair_of<T>(weights[n + 1][0], weights[n + 1][1]),
+                               pair_of<T>(weights[n + 1][2], weights[n + 1][3])};
+#pragma unroll
+        for (int c = 0; c < WIDE / 8; c += 2) {
+            uint32_t b[4]; /* keys n * 8 … + 15, features c * 8 … + 15 */
+            load_matrices_transposed(b, &values[n * 8 + lane() % 16][c * 8 + lane() / 16 * 8]);
+            multiply_add<T>(out[c], a, b[0], b[1]);
+            multiply_add<T>(out[c + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+template <typename T, int WIDE, int TALL>
+static __device__ __forceinline__ void attend_tile(const struct attention<T> *a, const struct unit *u, int64_t first,
+                                                   const struct key_tile<T, WIDE> *tile,
+                                                   struct rows_state<WIDE, TALL> *state)
+{
+#pragma unroll
+    for (int i = 0; i < TALL; i++) {
+        float scores[TILE / 8][4];
+        multiply_keys<T, WIDE>(state->queries[i], tile->keys, scores);
+        mask_scores(a, u, first, state->positions[i], scores);
+        weigh<WIDE>(scores, state->out[i], state->maximum[i], state->sum[i]);
+        add_values<T, WIDE>(scores, tile->values, state->out[i]);
+    }
+}
+
+/* Results, by way of the warp's own part of shared memory. */
+template <typename T, int WIDE, int TALL>
+static __device__ void end_rows(const struct attention<T> *a, const struct unit *u, T (*rows)[WIDE + PAD],
+                                struct rows_state<WIDE, TALL> *state)
+{
+    int first = (int)(threadIdx.x / WARP) * 16 * TALL;
+    __syncwarp(); /* the queries were read */
+#pragma unroll
+    for (int i = 0; i < TALL; i++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float sum = state->sum[i][half];
+            sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+            if (a->key_room > u->s.keys && !a->causal) { /* further keys with score 0 and value 0 */
+                raise<WIDE>(state->out[i], half, 0, &state->maximum[i][half], &sum);
+                sum += (float)(a->key_room - u->s.keys) * power_of_two(-state->maximum[i][half]);
+            }
+            float factor = 1.0f / sum;
+            T *row = rows[first + i * 16 + half * 8 + lane() / 4];
+#pragma unroll
+            for (int n = 0; n < WIDE / 8; n++) {
+                uint32_t pair =
+                    pair_of<T>(state->out[i][n][half * 2] * factor, state->out[i][n][half * 2 + 1] * factor);
+                *(uint32_t *)&row[n * 8 + lane() % 4 * 2] = pair;
+            }
+        }
+    __syncwarp();
+    constexpr int packs = WIDE / PACK<T>;
+    for (int i = lane(); i < 16 * TALL * packs; i += WARP) {
+        int row = first + i / packs, c = i % packs * PACK<T>;
+        T *out = a->out + (u->s.query + (u->index + row) * u->s.width) * a->out_columns + u->head * a->dim_value + c;
+        if (row >= u->rows)
+            continue;
+        if (a->packed && c < a->dim_value)
+            *(uint4 *)out = *(const uint4 *)&rows[row][c];
+        for (int j = 0; !a->packed && j < PACK<T> && c + j < a->dim_value; j++)
+            out[j] = rows[row][c + j];
+    }
+}
+
+/* Tiles that come and go: the next one is on its way while one is computed. All threads of the block take part. */
+template <typename T, int WIDE, int TALL>
+static __device__ void attend_streamed(const struct attention<T> *a, const struct unit *u, int64_t kv_head,
+                                       struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
+{
+    if (u->tiles > 0)
+        copy_tile<T, WIDE>(a, &u->s, kv_head, 0, &tiles[0]);
+    for (int64_t tile = 0; tile < u->tiles; tile++) {
+        if (tile + 1 < u->tiles)
+            copy_tile<T, WIDE>(a, &u->s, kv_head, tile + 1, &tiles[(tile + 1) % 2]);
+        else
+            copies_commit();
+        copies_wait<1>();
+        __syncthreads();
+        attend_tile<T, WIDE, TALL>(a, u, tile * TILE, &tiles[tile % 2], state);
+        __syncthreads(); /* another takes its place */
+    }
+}
+
+template <typename T, int WIDE, int TALL>
+static __device__ void attend_resident(const struct attention<T> *a, const struct unit *u, int64_t kv_head, bool load,
+                                       struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
+{
+    if (load) {
+        __syncthreads(); /* those of the item before were read */
+        for (int64_t tile = 0; tile * TILE < u->s.keys; tile++)
+            copy_tile<T, WIDE>(a, &u->s, kv_head, tile, &tiles[tile]);
+        copies_wait<0>();
+        __syncthreads();
+    }
+    for (int64_t tile = 0; tile < u->tiles; tile++)
+        attend_tile<T, WIDE, TALL>(a, u, tile * TILE, &tiles[tile], state);
+}
+
+template <typename T>
+static __device__ struct unit unit_of(const struct attention<T> *a, const struct units *units, int64_t number,
+                                      int64_t kv_head)
+{
+    struct unit u = {};
+    if (number >= units->n_blocks * units->heads)
+        return u;
+    const struct row_block *block = &units->blocks[number / units->heads];
+    u.rows = block->rows;
+    if (u.rows == 0)
+        return u;
+    u.s = sequence_of(a, block->item, 0, 1);
+    u.index = block->first - u.s.query;
+    u.head = kv_head * units->heads + number % units->heads;
+    int64_t last = position_of(a, &u.s, u.index + u.rows - 1);
+    int64_t behind = a->causal && last < u.s.keys ? last + 1 : u.s.keys;
+    u.tiles = (behind + TILE - 1) / TILE;
+    return u;
+}
+
+/* Block x: `each` units; y: the head of keys and values. */
+template <typename T, int WIDE, int TALL>
+static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP, WIDE <= 64 ? 2 : 1)
+    attend_tensor(struct attention<T> a, struct units units)
+{
+    struct shared_part<T, WIDE> *shared = (struct shared_part<T, WIDE> *)dynamic_shared_memory;
+    struct rows_state<WIDE, TALL> state;
+    int64_t item = -1;
+    for (int i = 0; i < units.each; i++) {
+        struct unit u = unit_of(&a, &units, (int64_t)blockIdx.x * units.each + i, blockIdx.y);
+        if (u.rows == 0)
+            continue; /* the whole block */
+        begin_rows<T, WIDE, TALL>(&a, &u, shared->rows, &state);
+        if (units.resident)
+            attend_resident<T, WIDE, TALL>(&a, &u, blockIdx.y, u.s.item != item, shared->tiles, &state);
+        else
+            attend_streamed<T, WIDE, TALL>(&a, &u, blockIdx.y, shared->tiles, &state);
+        item = u.s.item;
+        end_rows<T, WIDE, TALL>(&a, &u, shared->rows, &state);
+    }
+}
+
+/* Keys of every item; 0: items have as many as they have rows. */
+static int64_t fixed_keys(const struct cuda_run *run, const struct plan_step *step)
+{
+    const struct plan_axis *axis = &run->plan->axes[run->plan->values[step->keys].axis];
+    return axis->input == PLAN_NONE ? axis->rows_per_item : 0;
+}
+
+/* False: the device's shared memory does not suffice. */
+template <typename T, int WIDE, int TALL>
+static bool launch_attention(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
+{
+    struct units units = {};
+    size_t tile = sizeof(struct key_tile<T, WIDE>), bytes = sizeof(struct shared_part<T, WIDE>);
+    int64_t tiles = parts_of(fixed_keys(run, step), TILE);
+    units.resident =
+        tiles > 0 && bytes + (size_t)tiles * tile <= (size_t)least(RESIDENT_BYTES, (int64_t)run->shared_bytes);
+    bytes += (units.resident ? (size_t)tiles : 2) * tile;
+    if (bytes > run->shared_bytes)
+        return false;
+    int axis = run->plan->values[step->x].axis;
+    units.blocks = run->axes[axis].blocks;
+    units.n_blocks = shape_blocks(run->shape, axis);
+    units.heads = a->heads / a->kv_heads;
+    int64_t count = units.n_blocks * units.heads;
+    units.each = (int)most(1, least(MOST_UNITS, count * a->kv_heads / (BLOCKS * run->processors)));
+    launch_shared(run, attend_tensor<T, WIDE, TALL>, parts_of(count, units.each), dim3((unsigned)a->kv_heads),
+                  PADDER_BLOCK_ROWS / (16 * TALL) * WARP, bytes, *a, units);
+    return true;
+}
+
+template <typename T>
+bool attend_on_tensor_cores(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
+{
+    int64_t wide = most(a->dim_head, a->dim_value);
+    if (wide > 128 || a->heads % a->kv_heads != 0)
+        return false;
+    return wide <= 32   ? launch_attention<T, 32, 2>(run, step, a)
+           : wide <= 64 ? launch_attention<T, 64, 2>(run, step, a)
+                        : launch_attention<T, 128, 1>(run, step, a);
+}
+
+template bool attend_on_tensor_cores<bf16>(struct cuda_run *, const struct plan_step *, const struct attention<bf16> *);
+template bool attend_on_tensor_cores<f16>(struct cuda_run *, const struct plan_step *, const struct attention<f16> *);

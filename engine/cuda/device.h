@@ -1,0 +1,22 @@
+/* device: a device as its models share it. */
+#ifndef ENGINE_CUDA_DEVICE_H
+#define ENGINE_CUDA_DEVICE_H
+
+#include "engine/cuda/products.h"
+
+#include <pthread.h>
+
+struct backend {
+    int device;
+    bool failed; /* a call of the runtime did: closing ends with a reset. Threads set it side by side */
+    cudaStream_t up, compute, down; /* copies to the device, kernels, copies to the host: side by side */
+    cudaStream_t capturing;         /* nothing runs on it */
+    pthread_mutex_t submitting;     /* a batch's kernels are launched without another's between them */
+    struct products *products;      /* of whoever is submitting */
+    enum cuda_dtype dtype;
+    int processors;
+    size_t shared_bytes; /* that a block may ask for */
+    char description[320];
+};
+
+#endif

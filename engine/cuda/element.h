@@ -1,0 +1,102 @@
+/* element: what activations and weights are stored as: float, bfloat16 or half precision. Kernels are templates over
+ * it, and compute in float. */
+#ifndef ENGINE_CUDA_ELEMENT_H
+#define ENGINE_CUDA_ELEMENT_H
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef __nv_bfloat16 bf16;
+typedef __half f16;
+
+/* What products are computed in; CUDA_TF32 stores floats as CUDA_F32 does. */
+enum cuda_dtype { CUDA_F32, CUDA_TF32, CUDA_BF16, CUDA_F16 };
+
+static __device__ __forceinline__ float to_float(float x)
+{
+    return x;
+}
+
+static __device__ __forceinline__ float to_float(bf16 x)
+{
+    return __bfloat162float(x);
+}
+
+static __device__ __forceinline__ float to_float(f16 x)
+{
+    return __half2float(x);
+}
+
+/* To the nearest, of two as near to the even one. */
+template <typename T> static __device__ __forceinline__ T of_float(float x);
+
+template <> __device__ __forceinline__ float of_float<float>(float x)
+{
+    return x;
+}
+
+template <> __device__ __forceinline__ bf16 of_float<bf16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+template <> __device__ __forceinline__ f16 of_float<f16>(float x)
+{
+    return __float2half_rn(x);
+}
+
+/* Elements that 16 bytes hold: 4 or 8. */
+template <typename T> constexpr int PACK = 16 / (int)sizeof(T);
+
+/* An operation for each of them. */
+#define FOR_ELEMENTS(operation)                                                          \
+    template void operation<float>(struct cuda_run * run, const struct plan_step *step); \
+    template void operation<bf16>(struct cuda_run * run, const struct plan_step *step);  \
+    template void operation<f16>(struct cuda_run * run, const struct plan_step *step);
+
+/* N elements side by side: one, or whole packs, which then begin at a multiple of 16 bytes. */
+template <int N, typename T> static __device__ __forceinline__ void load(float (&x)[N], const T *from)
+{
+    if constexpr (N % PACK<T> == 0)
+        for (int first = 0; first < N; first += PACK<T>) {
+            uint4 bits = *(const uint4 *)(from + first);
+            T elements[PACK<T>];
+            memcpy(elements, &bits, sizeof bits);
+            for (int i = 0; i < PACK<T>; i++)
+                x[first + i] = to_float(elements[i]);
+        }
+    else
+        for (int i = 0; i < N; i++)
+            x[i] = to_float(from[i]);
+}
+
+/* As it is. */
+template <int N, typename T> static __device__ __forceinline__ void copy(T *to, const T *from)
+{
+    if constexpr (N == PACK<T>)
+        *(uint4 *)to = *(const uint4 *)from;
+    else
+        for (int i = 0; i < N; i++)
+            to[i] = from[i];
+}
+
+template <int N, typename T> static __device__ __forceinline__ void store(T *to, const float (&x)[N])
+{
+    if constexpr (N % PACK<T> == 0)
+        for (int first = 0; first < N; first += PACK<T>) {
+            uint4 bits;
+            T elements[PACK<T>];
+            for (int i = 0; i < PACK<T>; i++)
+                elements[i] = of_float<T>(x[first + i]);
+            memcpy(&bits, elements, sizeof bits);
+            *(uint4 *)(to + first) = bits;
+        }
+    else
+        for (int i = 0; i < N; i++)
+            to[i] = of_float<T>(x[i]);
+}
+
+#endif

@@ -1,0 +1,96 @@
+#include "engine/cuda/graphs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_ATTEMPTS 3
+
+int graphs_open(const struct plan *plan, struct graphs *graphs, struct error *error)
+{
+    graphs->places = (struct graph *)calloc(GRAPHS, sizeof *graphs->places);
+    if (!graphs->places)
+        return error_set(error, "out of memory while preparing a model");
+    for (int i = 0; i < GRAPHS; i++)
+        if (shape_open(plan, &graphs->places[i].shape, error) != 0)
+            return -1;
+    return 0;
+}
+
+void graphs_free(struct graphs *graphs)
+{
+    for (int i = 0; graphs->places && i < GRAPHS; i++) {
+        if (graphs->places[i].exec)
+            cudaGraphExecDestroy(graphs->places[i].exec);
+        shape_free(&graphs->places[i].shape);
+    }
+    free(graphs->places);
+}
+
+/* The class's place; a class that has none gets that of the one not used for longest. */
+static struct graph *find(struct graphs *graphs, const struct plan *plan, const struct shape_class *shape)
+{
+    struct graph *oldest = &graphs->places[0];
+    for (int i = 0; i < GRAPHS; i++) {
+        struct graph *place = &graphs->places[i];
+        if (place->used && shape_equals(plan, &place->shape, shape))
+            return place;
+        if (place->used < oldest->used)
+            oldest = place;
+    }
+    if (oldest->exec)
+        cudaGraphExecDestroy(oldest->exec);
+    oldest->exec = NULL;
+    oldest->attempts = 0;
+    oldest->used = 0;
+    shape_copy(plan, &oldest->shape, shape);
+    return oldest;
+}
+
+/* On failure place->exec stays NULL, and what failed is forgotten: launching shows whether the device still works. */
+static void capture(struct graph *place, struct cuda_run *run, cudaStream_t stream,
+                    void (*launch_steps)(struct cuda_run *run))
+{
+    struct cuda_run captured = *run;
+    cudaGraph_t graph = NULL;
+    captured.stream = stream;
+    captured.capturing = true;
+    if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess) {
+        launch_steps(&captured);
+        note(&captured, cudaStreamEndCapture(stream, &graph));
+        if (goes_on(&captured) && cudaGraphInstantiate(&place->exec, graph, 0) != cudaSuccess)
+            place->exec = NULL;
+    }
+    if (graph)
+        cudaGraphDestroy(graph);
+    if (!place->exec) {
+        place->attempts++;
+        cudaGetLastError();
+    }
+}
+
+/* An item wants an attention's softmax, which is copied to it step by step. */
+static bool wants_extras(const struct batch *batch)
+{
+    for (int64_t i = 0; i < batch->n_items; i++)
+        if (batch->items[i].n_extras > 0)
+            return true;
+    return false;
+}
+
+void graphs_run(struct graphs *graphs, struct cuda_run *run, cudaStream_t capturing,
+                void (*launch_steps)(struct cuda_run *run))
+{
+    if (!run->is_repeatable || wants_extras(run->batch) || run->status != cudaSuccess) {
+        launch_steps(run);
+        return;
+    }
+    struct graph *place = find(graphs, run->plan, run->shape);
+    bool seen = place->used > 0;
+    place->used = ++graphs->batches;
+    if (seen && !place->exec && place->attempts < MOST_ATTEMPTS)
+        capture(place, run, capturing, launch_steps);
+    if (place->exec)
+        note(run, cudaGraphLaunch(place->exec, run->stream));
+    else
+        launch_steps(run);
+}

@@ -1,0 +1,152 @@
+#include "engine/cuda/lane.h"
+
+#include <sched.h>
+#include <time.h>
+
+/* A thread that sleeps until an interrupt wakes it learns of its results some 20 to 50 microseconds late. So it polls
+ * while that would be a good part of the batch's time, and sleeps through longer ones, in which a core is better used.
+ */
+#define POLL_NANOSECONDS 500000
+
+static int open_event(cudaEvent_t *event, struct error *error)
+{
+    cudaError_t status = cudaEventCreateWithFlags(event, cudaEventBlockingSync | cudaEventDisableTiming);
+    if (status == cudaSuccess)
+        return 0;
+    *event = NULL;
+    return cuda_fail(error, "no event on the CUDA device", status);
+}
+
+int lane_open(const struct plan *plan, struct lane *lane, struct error *error)
+{
+    if (shape_open(plan, &lane->shape, error) != 0 || upload_open(plan, &lane->upload, error) != 0 ||
+        results_open(plan, &lane->results, error) != 0 || graphs_open(plan, &lane->graphs, error) != 0)
+        return -1;
+    return open_event(&lane->is_up, error) != 0 || open_event(&lane->is_computed, error) != 0
+               ? -1
+               : open_event(&lane->is_down, error);
+}
+
+void lane_free(struct lane *lane)
+{
+    cudaEvent_t events[] = {lane->is_up, lane->is_computed, lane->is_down};
+    graphs_free(&lane->graphs);
+    for (int i = 0; i < 3; i++)
+        if (events[i])
+            cudaEventDestroy(events[i]);
+    results_free(&lane->results);
+    upload_free(&lane->upload);
+    shape_free(&lane->shape);
+}
+
+/* Whether all that is launched follows from the batch's class. */
+static bool is_repeatable(const struct plan *plan, enum cuda_dtype dtype, const struct lane *lane)
+{
+    if (!lane->results.fit)
+        return false;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (cuda_operation_of(dtype, plan->steps[i].operation)->by_item || shape_splits(plan, &lane->shape, i))
+            return false;
+    return true;
+}
+
+static void launch_steps(struct cuda_run *run)
+{
+    upload_place_inputs(run->upload, run);
+    for (int i = 0; i < run->plan->n_steps; i++)
+        cuda_operation_of(run->dtype, run->plan->steps[i].operation)->run(run, &run->plan->steps[i]);
+}
+
+/* Lays the batch out in the lane's memory and sends it. Other lanes' batches may be computed meanwhile. */
+static void send(struct lane *lane, const struct backend *backend, struct cuda_run *run)
+{
+    shape_of_batch(run->plan, run->batch, &lane->shape);
+    cudaError_t filled = upload_fill(&lane->upload, run->plan, run->batch, &lane->shape);
+    if (filled == cudaErrorMemoryAllocation)
+        run->refusal = "no memory for attention masks";
+    else
+        note(run, filled);
+    if (!goes_on(run))
+        return;
+    results_lay_out(&lane->results, run->plan, &lane->shape);
+    upload_describe(&lane->upload, run);
+    run->stream = backend->compute;
+    run->shape = &lane->shape;
+    run->upload = &lane->upload;
+    run->results = &lane->results;
+    run->is_repeatable = is_repeatable(run->plan, run->dtype, lane);
+    note(run, upload_send(&lane->upload, backend->up));
+    note(run, cudaEventRecord(lane->is_up, backend->up));
+}
+
+/* Behind what is computed already; its results are fetched while the next is. */
+static void submit(struct lane *lane, struct backend *backend, struct cuda_run *run)
+{
+    pthread_mutex_lock(&backend->submitting);
+    if (goes_on(run))
+        note(run, cudaStreamWaitEvent(backend->compute, lane->is_up, 0));
+    if (goes_on(run))
+        graphs_run(&lane->graphs, run, backend->capturing, launch_steps);
+    if (goes_on(run))
+        note(run, cudaEventRecord(lane->is_computed, backend->compute));
+    if (goes_on(run))
+        note(run, cudaStreamWaitEvent(backend->down, lane->is_computed, 0));
+    if (goes_on(run))
+        note(run, results_fetch(&lane->results, run->plan, run->batch, backend->down));
+    if (goes_on(run))
+        note(run, cudaEventRecord(lane->is_down, backend->down));
+    pthread_mutex_unlock(&backend->submitting);
+}
+
+static int64_t now_nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* For this lane's batch alone. */
+static cudaError_t wait_for(cudaEvent_t event)
+{
+    int64_t end = now_nanoseconds() + POLL_NANOSECONDS;
+    do {
+        cudaError_t status = cudaEventQuery(event);
+        if (status != cudaErrorNotReady)
+            return status;
+        sched_yield();
+    } while (now_nanoseconds() < end);
+    return cudaEventSynchronize(event);
+}
+
+/* After a failure or a refusal: until nothing can use the lane's memory any more. A device that fails meanwhile may
+ * have had cuBLASLt refuse, so that counts as its failure. */
+static void drain(struct backend *backend, struct cuda_run *run)
+{
+    pthread_mutex_lock(&backend->submitting);
+    note(run, cudaStreamSynchronize(backend->up));
+    note(run, cudaStreamSynchronize(backend->compute));
+    note(run, cudaStreamSynchronize(backend->down));
+    pthread_mutex_unlock(&backend->submitting);
+    cudaGetLastError();
+}
+
+int lane_run(struct lane *lane, struct backend *backend, struct cuda_run run, const struct batch *batch,
+             struct error *error)
+{
+    run.batch = batch;
+    send(lane, backend, &run);
+    submit(lane, backend, &run);
+    if (goes_on(&run))
+        note(&run, wait_for(lane->is_down));
+    if (goes_on(&run)) {
+        results_deliver(&lane->results, run.plan, batch);
+        return 0;
+    }
+    drain(backend, &run);
+    if (run.status != cudaSuccess)
+        return cuda_fail(error, "the CUDA device failed", run.status);
+    if (run.product_failed)
+        return error_set(error, "cuBLASLt failed");
+    error_set(error, "%s", run.refusal);
+    return BACKEND_REFUSED;
+}

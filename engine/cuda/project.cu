@@ -1,0 +1,163 @@
+/* Projections along the sequence: y_b = Eᵀ x_b for the items of a batch at once, each as long as it is. Here are the
+ * products of floats, and what comes after all of them. */
+#include "engine/cuda/project.h"
+#include "engine/cuda/projection.h"
+
+#define TILE 64       /* of y: rows by columns */
+#define DEPTH 16      /* rows of x that are there at a time */
+#define EACH 4        /* rows and columns of the tile that a thread computes */
+#define WIDE_TILE 128 /* project_tensor.cu's */
+#ifndef PART_ROWS
+#define PART_ROWS 256 /* of x, at least */
+#endif
+#define PART_MULTIPLE 64
+#define ENOUGH_BLOCKS 528 /* keep a large device busy */
+#define THREADS (TILE / EACH * (TILE / EACH))
+
+/* The shared part of a block. */
+struct tiles {
+    float e[DEPTH][TILE], x[DEPTH][TILE];
+};
+
+/* Rows [p, p + DEPTH) of the part: columns of x from `column` on, of E from `j` on; zeros where there are none. */
+template <typename T>
+static __device__ void load_tiles(const struct projection<T> *p, const struct part *part, int64_t row, int64_t j,
+                                  int64_t group, int64_t column, struct tiles *tiles)
+{
+    int64_t position = part->number * p->part_rows + row;
+    const T *e = p->weight + group * p->of_group;
+    for (int i = (int)threadIdx.x; i < DEPTH * TILE; i += THREADS) {
+        int r = p->across == 1 ? i % DEPTH : i / TILE, c = p->across == 1 ? i / DEPTH : i % TILE; /* as E lies */
+        bool inside = row + r < part->rows && j + c < p->k;
+        tiles->e[r][c] = inside ? to_float(e[(position + r) * p->across + (j + c) * p->along]) : 0;
+    }
+    for (int i = (int)threadIdx.x; i < DEPTH * TILE; i += THREADS) {
+        int r = i / TILE, c = i % TILE;
+        bool inside = row + r < part->rows && column + c < p->group_columns;
+        tiles->x[r][c] =
+            inside ? to_float(p->x[(part->first + row + r) * p->columns + group * p->group_columns + column + c]) : 0;
+    }
+}
+
+/* Block x: the part; y: rows of y; z: group and columns of it. */
+template <typename T> static __global__ void __launch_bounds__(THREADS) project(struct projection<T> p)
+{
+    struct tiles *tiles = (struct tiles *)dynamic_shared_memory;
+    struct part part = find_part(&p, blockIdx.x);
+    if (part.count == 0)
+        return;
+    int64_t tiles_a_group = (p.group_columns + TILE - 1) / TILE, group = blockIdx.z / tiles_a_group;
+    int64_t column = blockIdx.z % tiles_a_group * TILE, j = (int64_t)blockIdx.y * TILE;
+    int own_row = (int)threadIdx.x / (TILE / EACH) * EACH, own_column = (int)threadIdx.x % (TILE / EACH) * EACH;
+    float sums[EACH][EACH] = {};
+    for (int64_t row = 0; row < part.rows; row += DEPTH) {
+        load_tiles(&p, &part, row, j, group, column, tiles);
+        __syncthreads();
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++) {
+            float e[EACH], x[EACH];
+            load(e, &tiles->e[d][own_row]);
+            load(x, &tiles->x[d][own_column]);
+#pragma unroll
+            for (int r = 0; r < EACH; r++)
+#pragma unroll
+                for (int c = 0; c < EACH; c++)
+                    sums[r][c] += e[r] * x[c];
+        }
+        __syncthreads(); /* the next tiles take their place */
+    }
+    for (int r = 0; r < EACH; r++)
+        for (int c = 0; c < EACH; c++)
+            if (j + own_row + r < p.k && column + own_column + c < p.group_columns)
+                write_sum(&p, &part, j + own_row + r, group * p.group_columns + column + own_column + c, sums[r][c]);
+}
+
+/* Sums of parts, biases, and y's further columns. Block x: row j of y; y: the item. */
+template <typename T> static __global__ void finish_projection(struct projection<T> p)
+{
+    int64_t j = blockIdx.x % p.k, item = blockIdx.x / p.k;
+    struct part part = part_of(&p, item, 0);
+    if (part.count == 0)
+        return;
+    T *y = p.y + (item * p.k + j) * p.y_columns, *further = y + p.columns;
+    const float *parts = p.parts + (first_place(&p, item) * p.k + j) * p.columns;
+    for (int64_t c = threadIdx.x; part.count > 1 && c < p.columns; c += blockDim.x) {
+        float whole = bias_of(&p, j, c);
+        for (int64_t i = 0; i < part.count; i++)
+            whole += parts[i * p.k * p.columns + c];
+        y[c] = of_float<T>(whole);
+    }
+    if (threadIdx.x >= WARP)
+        return;
+    float sum = 0;
+    for (int64_t r = lane(); p.sums_column && r < p.starts[item + 1] - p.starts[item]; r += WARP)
+        sum += to_float(p.weight[r * p.across + j * p.along]);
+    sum = warp_sum(sum);
+    if (threadIdx.x == 0 && p.sums_column)
+        *further++ = of_float<T>(sum);
+    if (threadIdx.x == 0 && p.bias_column)
+        *further = of_float<T>(p.bias[j]);
+}
+
+/* Rows of a part: so many that blocks keep the device busy, and not so few that summing parts takes longer. */
+static int64_t part_rows_for(int64_t k, int64_t columns, int64_t rows)
+{
+    int64_t tiles = parts_of(k, WIDE_TILE) * parts_of(columns, WIDE_TILE);
+    return most(PART_ROWS, parts_of(rows * tiles, ENOUGH_BLOCKS * PART_MULTIPLE) * PART_MULTIPLE);
+}
+
+/* Places for parts: 2 * rows / part_rows_for(…), whatever the batch's rows are. */
+int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item, columns = plan->values[step->x].columns;
+    int64_t tiles = parts_of(k, WIDE_TILE) * parts_of(columns, WIDE_TILE);
+    return least(2 * plan->max_rows / PART_ROWS, 2 * ENOUGH_BLOCKS / tiles) * k * columns;
+}
+
+template <typename T>
+static struct projection<T> projection_of(const struct cuda_run *run, const struct plan_step *step) {
+    const struct plan_weight *weight = &run->plan->weights[step->weight];
+    struct projection<T> p = {
+    };
+    p.x = elements_of<T>(run, step->x);
+    p.weight = weight_of<T>(run, step->weight);
+    p.bias = float_weight_of(run, step->bias);
+    p.starts = device_starts_of(run, step->x);
+    p.selecting = step->only.axis == PLAN_NONE ? NULL : run->axes[step->only.axis].starts;
+    p.least = step->only.least;
+    p.most = step->only.most;
+    p.n_items = items_of(run);
+    p.across = step->transposed ? 1 : weight->columns;
+    p.along = step->transposed ? weight->columns : 1;
+    p.of_group = weight->rows / step->groups * weight->columns;
+    p.columns = columns_of(run, step->x);
+    p.group_columns = p.columns / step->groups;
+    p.y_columns = columns_of(run, step->y);
+    p.k = run->plan->axes[run->plan->values[step->y].axis].rows_per_item;
+    p.sums_column = step->sums_column;
+    p.bias_column = step->bias_column;
+    p.part_rows = part_rows_for(p.k, p.columns, rows_of(run, step->x));
+    p.parts = run->scratch;
+    p.y = elements_of<T>(run, step->y);
+    return p;
+}
+
+template <typename T>
+void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
+{
+    if (run->shape->selected[step - run->plan->steps] == SELECTED_NONE)
+        return;
+    struct projection<T> p = projection_of<T>(run, step);
+    int64_t rows = rows_of(run, step->x);
+    if constexpr (sizeof(T) == 2) {
+        project_on_tensor_cores(run, step, &p);
+    } else {
+        dim3 others((unsigned)parts_of(p.k, TILE), (unsigned)(step->groups * parts_of(p.group_columns, TILE)));
+        launch_shared(run, project<T>, parts_at_most(rows, p.n_items, p.part_rows), others, THREADS,
+                      sizeof(struct tiles), p);
+    }
+    if (rows > p.part_rows || step->sums_column || step->bias_column)
+        launch(run, finish_projection<T>, p.n_items * p.k, 1, threads_for(p.columns), p);
+}
+
+FOR_ELEMENTS(cuda_project_sequence)

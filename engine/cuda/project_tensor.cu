@@ -1,0 +1,162 @@
+/* Projections along the sequence on tensor cores, for elements of 16 bits: DEPTH rows of x and E at a time, STAGES of
+ * them on their way. Products are of (k, positions) and (positions, columns); where E lies by positions its fragments,
+ * like those of x, are loaded transposed. */
+#include "engine/cuda/projection.h"
+#include "engine/cuda/tensor.h"
+
+#define DEPTH 32 /* rows of x */
+#define STAGES 3
+#define WARPS 8 /* 2 along k, 4 along the columns */
+
+/* E as it lies: by positions, or where it is turned by k. */
+template <typename T, int TALL, bool TURNED> struct e_tile {
+    T of[DEPTH][TALL + PAD];
+};
+template <typename T, int TALL> struct e_tile<T, TALL, true> {
+    T of[TALL][DEPTH + PAD];
+};
+
+template <typename T, int TALL, int WIDE, bool TURNED> struct stage {
+    struct e_tile<T, TALL, TURNED> e;
+    T x[DEPTH][WIDE + PAD];
+};
+
+/* A block's tile of y: rows from `j` on; columns from `column` on, of those of a group. */
+struct place {
+    int64_t j, group, column;
+    bool e_packed, x_packed; /* rows begin at multiples of 16 bytes */
+};
+
+/* Rows [row, row + DEPTH) of the part; zeros where there are none. They are a group of copies. */
+template <typename T, int TALL, int WIDE, bool TURNED>
+static __device__ void copy_stage(const struct projection<T> *p, const struct part *part, const struct place *place,
+                                  int64_t row, struct stage<T, TALL, WIDE, TURNED> *to)
+{
+    int64_t position = part->number * p->part_rows + row, left = part->rows - row;
+    const T *e = p->weight + place->group * p->of_group + position * p->across + place->j * p->along;
+    const T *x = p->x + (part->first + row) * p->columns + place->group * p->group_columns + place->column;
+    if (left > 0 && TURNED)
+        copy_rows<T, TURNED ? DEPTH : TALL>(to->e.of, e, p->along, p->k - place->j, left, place->e_packed, TALL,
+                                            (int)threadIdx.x, WARPS * WARP);
+    else if (left > 0)
+        copy_rows<T, TURNED ? DEPTH : TALL>(to->e.of, e, p->across, left, p->k - place->j, place->e_packed, DEPTH,
+                                            (int)threadIdx.x, WARPS * WARP);
+    if (left > 0)
+        copy_rows<T, WIDE>(to->x, x, p->columns, left, p->group_columns - place->column, place->x_packed, DEPTH,
+                           (int)threadIdx.x, WARPS * WARP);
+    copies_commit();
+}
+
+/* Fragment of E: rows j … j + 15 of (k, positions), positions d … d + 15. */
+template <typename T, int TALL>
+static __device__ __forceinline__ void load_e(uint32_t (&a)[4], const struct e_tile<T, TALL, false> *e, int j, int d)
+{
+    load_matrices_transposed(a, &e->of[d + lane() / 16 * 8 + lane() % 8][j + lane() / 8 % 2 * 8]);
+}
+
+template <typename T, int TALL>
+static __device__ __forceinline__ void load_e(uint32_t (&a)[4], const struct e_tile<T, TALL, true> *e, int j, int d)
+{
+    load_matrices(a, &e->of[j + lane() % 16][d + lane() / 16 * 8]);
+}
+
+/* A warp has TALL / 2 by WIDE / 4 of the tile, from `row` and `column` on. */
+template <typename T, int TALL, int WIDE, bool TURNED>
+static __device__ __forceinline__ void multiply_stage(const struct stage<T, TALL, WIDE, TURNED> *stage, int row,
+                                                      int column, float (&sums)[TALL / 32][WIDE / 32][4])
+{
+#pragma unroll
+    for (int d = 0; d < DEPTH; d += 16) {
+        uint32_t a[TALL / 32][4], b[WIDE / 64][4];
+#pragma unroll
+        for (int i = 0; i < TALL / 32; i++)
+            load_e(a[i], &stage->e, row + i * 16, d);
+#pragma unroll
+        for (int n = 0; n < WIDE / 64; n++)
+            load_matrices_transposed(b[n], &stage->x[d + lane() % 16][column + n * 16 + lane() / 16 * 8]);
+#pragma unroll
+        for (int i = 0; i < TALL / 32; i++)
+#pragma unroll
+            for (int n = 0; n < WIDE / 32; n++)
+                multiply_add<T>(sums[i][n], a[i], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+    }
+}
+
+template <typename T, int TALL, int WIDE>
+static __device__ void write_sums(const struct projection<T> *p, const struct part *part, const struct place *place,
+                                  int row, int column, const float (&sums)[TALL / 32][WIDE / 32][4])
+{
+#pragma unroll
+    for (int i = 0; i < TALL / 32; i++)
+#pragma unroll
+        for (int n = 0; n < WIDE / 32; n++)
+#pragma unroll
+            for (int l = 0; l < 4; l++) {
+                int64_t j = place->j + row + i * 16 + l / 2 * 8 + lane() / 4;
+                int64_t c = place->column + column + n * 8 + lane() % 4 * 2 + l % 2;
+                if (j < p->k && c < p->group_columns)
+                    write_sum(p, part, j, place->group * p->group_columns + c, sums[i][n][l]);
+            }
+}
+
+/* Block x: the part; y: rows of y; z: group and columns of it. */
+template <typename T, int TALL, int WIDE, bool TURNED>
+static __global__ void __launch_bounds__(WARPS *WARP)
+    project_tensor(struct projection<T> p, bool e_packed, bool x_packed)
+{
+    typedef struct stage<T, TALL, WIDE, TURNED> stage;
+    stage *stages = (stage *)dynamic_shared_memory;
+    struct part part = find_part(&p, blockIdx.x);
+    if (part.count == 0)
+        return;
+    int64_t tiles = (p.group_columns + WIDE - 1) / WIDE, steps = (part.rows + DEPTH - 1) / DEPTH;
+    struct place place = {(int64_t)blockIdx.y * TALL, blockIdx.z / tiles, blockIdx.z % tiles * WIDE, e_packed,
+                          x_packed};
+    int warp = (int)threadIdx.x / WARP, row = warp / 4 * (TALL / 2), column = warp % 4 * (WIDE / 4);
+    float sums[TALL / 32][WIDE / 32][4] = {};
+    for (int ahead = 0; ahead < STAGES - 1; ahead++)
+        copy_stage(&p, &part, &place, ahead * DEPTH, &stages[ahead]);
+    for (int64_t step = 0; step < steps; step++) {
+        copies_wait<STAGES - 2>();
+        __syncthreads(); /* all see this stage, and the one before was read */
+        int64_t next = step + STAGES - 1;
+        copy_stage(&p, &part, &place, next * DEPTH, &stages[next % STAGES]);
+        multiply_stage(&stages[step % STAGES], row, column, sums);
+    }
+    copies_wait<0>();
+    write_sums<T, TALL, WIDE>(&p, &part, &place, row, column, sums);
+}
+
+template <typename T, int TALL, int WIDE, bool TURNED>
+static void launch_projection(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
+{
+    int64_t e_stride = TURNED ? p->along : p->across;
+    bool e_packed = (e_stride | p->of_group) % PACK<T> == 0 && (TURNED || p->k % PACK<T> == 0);
+    bool x_packed = (p->columns | p->group_columns) % PACK<T> == 0;
+    dim3 others((unsigned)parts_of(p->k, TALL), (unsigned)(step->groups * parts_of(p->group_columns, WIDE)));
+    launch_shared(run, project_tensor<T, TALL, WIDE, TURNED>,
+                  parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows), others, WARPS * WARP,
+                  STAGES * sizeof(struct stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
+}
+
+template <typename T, bool TURNED>
+static void choose_tile(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
+{
+    if (p->group_columns <= 64)
+        launch_projection<T, 64, 64, TURNED>(run, step, p);
+    else
+        launch_projection<T, 128, 128, TURNED>(run, step, p);
+}
+
+template <typename T>
+void project_on_tensor_cores(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
+{
+    if (step->transposed)
+        choose_tile<T, true>(run, step, p);
+    else
+        choose_tile<T, false>(run, step, p);
+}
+
+template void project_on_tensor_cores<bf16>(struct cuda_run *, const struct plan_step *,
+                                            const struct projection<bf16> *);
+template void project_on_tensor_cores<f16>(struct cuda_run *, const struct plan_step *, const struct projection<f16> *);

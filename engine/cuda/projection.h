@@ -1,0 +1,97 @@
+/* projection: what the kernels of project.cu and project_tensor.cu share. A block takes a tile of y and a part of an
+ * item's rows; a second kernel sums parts in their order, so that y does not vary from run to run. */
+#ifndef ENGINE_CUDA_PROJECTION_H
+#define ENGINE_CUDA_PROJECTION_H
+
+#include "engine/cuda/run.h"
+
+template <typename T> struct projection {
+    const T *x, *weight;
+    const float *bias;
+    const int64_t *starts, *selecting; /* of x; of the axis that decides which items are computed, NULL: all are */
+    int64_t least, most;               /* rows there of those items */
+    int64_t n_items;
+    int64_t across, along, of_group; /* E[p, j] of a group is weight[group * of_group + p * across + j * along] */
+    int64_t columns, group_columns, y_columns, k;
+    bool sums_column, bias_column;
+    int64_t part_rows; /* of x, but an item's last part's */
+    float *parts;      /* (place, k, columns), where an item has several */
+    T *y;
+};
+
+/* A part of an item: parts of all items are numbered by where they begin, with numbers left out. */
+struct part {
+    int64_t item, number; /* number: in its item */
+    int64_t first, rows;  /* of x */
+    int64_t count;        /* of the item's parts; 0: there is no such part, or the item is not selected */
+};
+
+template <typename T> static __device__ __forceinline__ int64_t first_part(const struct projection<T> *p, int64_t item)
+{
+    return p->starts[item] / p->part_rows + item;
+}
+
+template <typename T> static __device__ struct part part_of(const struct projection<T> *p, int64_t item, int64_t number)
+{
+    int64_t begin = p->starts[item], end = p->starts[item + 1];
+    struct part part = {item, number, begin + number * p->part_rows, 0,
+                        (end - begin + p->part_rows - 1) / p->part_rows};
+    part.rows = end - part.first < p->part_rows ? end - part.first : p->part_rows;
+    part.count = part.count < 1 ? 1 : part.count; /* an item without rows: zeros */
+    if (p->selecting) {
+        int64_t rows = p->selecting[item + 1] - p->selecting[item];
+        part.count = p->least <= rows && rows <= p->most ? part.count : 0;
+    }
+    part.count = number < part.count ? part.count : 0;
+    return part;
+}
+
+template <typename T> static __device__ struct part find_part(const struct projection<T> *p, int64_t index)
+{
+    int64_t item = 0, behind = p->n_items;
+    while (behind - item > 1) {
+        int64_t middle = (item + behind) / 2;
+        if (first_part(p, middle) <= index)
+            item = middle;
+        else
+            behind = middle;
+    }
+    return part_of(p, item, index - first_part(p, item));
+}
+
+/* Where the item's parts have their places in p->parts, if it has several: with more than part_rows rows it begins so
+ * many rows before the next one that there is room. */
+template <typename T> static __device__ __forceinline__ int64_t first_place(const struct projection<T> *p, int64_t item)
+{
+    return 2 * p->starts[item] / p->part_rows;
+}
+
+/* What is added to a column; not where the bias has a column of its own. */
+template <typename T>
+static __device__ __forceinline__ float bias_of(const struct projection<T> *p, int64_t j, int64_t column)
+{
+    return p->bias && !p->bias_column ? p->bias[column / p->group_columns * p->k + j] : 0;
+}
+
+/* Where an item has one part the sum goes to y, with its bias; else to the part's. */
+template <typename T>
+static __device__ __forceinline__ void write_sum(const struct projection<T> *p, const struct part *part, int64_t j,
+                                                 int64_t column, float sum)
+{
+    if (part->count == 1)
+        p->y[(part->item * p->k + j) * p->y_columns + column] = of_float<T>(sum + bias_of(p, j, column));
+    else
+        p->parts[((first_place(p, part->item) + part->number) * p->k + j) * p->columns + column] = sum;
+}
+
+static inline int64_t parts_at_most(int64_t rows, int64_t n_items, int64_t part_rows)
+{
+    return rows / part_rows + n_items;
+}
+
+/* The products alone, on tensor cores. */
+template <typename T>
+void project_on_tensor_cores(struct cuda_run *run, const struct plan_step *step,
+                             const struct projection<T> *projection);
+
+#endif

@@ -1,0 +1,178 @@
+#include "engine/cuda/results.h"
+
+#include <string.h>
+
+#define ALIGNMENT 256 /* bytes */
+#ifndef RESULTS_BYTES
+#define RESULTS_BYTES ((size_t)64 << 20) /* at most: more is copied in pieces of it */
+#endif
+
+static size_t place(size_t *used, int64_t rows, int64_t columns, bool wanted)
+{
+    size_t offset = *used, bytes = wanted ? (size_t)(rows * columns) * sizeof(float) : 0;
+    *used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return offset;
+}
+
+/* Returns the bytes that all of it takes. */
+static size_t lay_out(struct results *results, const struct plan *plan, const struct shape_class *shape)
+{
+    size_t used = 0;
+    results->top_k = shape->top_k;
+    results->hidden_columns = plan->hidden_columns;
+    results->output_columns = plan->output_columns;
+    results->pooled = place(&used, shape->n_items, plan->hidden_columns, shape->pooled);
+    results->hidden = place(&used, shape->rows[plan->hidden_axis], plan->hidden_columns, shape->hidden);
+    results->output = place(&used, shape->n_wanted, plan->output_columns, shape->output);
+    results->top_values = place(&used, shape->n_wanted, shape->top_k, true);
+    results->top_columns = place(&used, shape->n_wanted, shape->top_k, true);
+    return used;
+}
+
+int results_open(const struct plan *plan, struct results *results, struct error *error)
+{
+    struct shape_class largest;
+    if (shape_open(plan, &largest, error) != 0)
+        return -1;
+    shape_of_largest(plan, &largest);
+    size_t all = lay_out(results, plan, &largest);
+    shape_free(&largest);
+    size_t row = (size_t)plan->hidden_columns * sizeof(float), most = row > RESULTS_BYTES ? row : RESULTS_BYTES;
+    results->bytes = all < most ? all : most;
+    if (cuda_take_memory((void **)&results->device, results->bytes, "results", error) != 0)
+        return -1;
+    cudaError_t status = cudaMallocHost((void **)&results->host, results->bytes);
+    if (status == cudaSuccess)
+        return 0;
+    results->host = NULL;
+    return cuda_fail(error, "out of pinned memory for results", status);
+}
+
+void results_free(struct results *results)
+{
+    cudaFree(results->device);
+    cudaFreeHost(results->host);
+}
+
+void results_lay_out(struct results *results, const struct plan *plan, const struct shape_class *shape)
+{
+    results->fit = lay_out(results, plan, shape) <= results->bytes;
+}
+
+/* ---- To the host ---- */
+
+/* Elements [first, first + count) of what lies at the offset. */
+static cudaError_t fetch(const struct results *results, size_t offset, int64_t first, int64_t count,
+                         cudaStream_t stream)
+{
+    if (count == 0)
+        return cudaSuccess;
+    offset += (size_t)first * sizeof(float);
+    return cudaMemcpyAsync(results->host + offset, results->device + offset, (size_t)count * sizeof(float),
+                           cudaMemcpyDeviceToHost, stream);
+}
+
+/* The hidden rows of each run of items that want them. */
+static cudaError_t fetch_hidden(const struct results *results, const struct plan *plan, const struct batch *batch,
+                                cudaStream_t stream)
+{
+    const int64_t *starts = batch->layouts[plan->hidden_axis].starts;
+    cudaError_t status = cudaSuccess;
+    for (int64_t b = 0, behind; b < batch->n_items && status == cudaSuccess; b = behind + 1) {
+        for (behind = b; behind < batch->n_items && batch->items[behind].hidden;)
+            behind++;
+        status = fetch(results, results->hidden, starts[b] * results->hidden_columns,
+                       (starts[behind] - starts[b]) * results->hidden_columns, stream);
+    }
+    return status;
+}
+
+/* The wanted rows of each run of items that want them in the one way or the other. */
+static cudaError_t fetch_rows(const struct results *results, const struct batch *batch, cudaStream_t stream)
+{
+    cudaError_t status = cudaSuccess;
+    for (int64_t r = 0, behind; r < batch->n_wanted && status == cudaSuccess; r = behind) {
+        bool top = batch->items[batch->wanted[r].item].top_k > 0;
+        for (behind = r + 1; behind < batch->n_wanted && (batch->items[batch->wanted[behind].item].top_k > 0) == top;)
+            behind++;
+        if (!top)
+            status = fetch(results, results->output, r * results->output_columns,
+                           (behind - r) * results->output_columns, stream);
+        if (top)
+            status = fetch(results, results->top_values, r * results->top_k, (behind - r) * results->top_k, stream);
+        if (top && status == cudaSuccess)
+            status = fetch(results, results->top_columns, r * results->top_k, (behind - r) * results->top_k, stream);
+    }
+    return status;
+}
+
+static bool pools(const struct batch *batch)
+{
+    for (int64_t b = 0; b < batch->n_items; b++)
+        if (batch->items[b].pooled)
+            return true;
+    return false;
+}
+
+cudaError_t results_fetch(const struct results *results, const struct plan *plan, const struct batch *batch,
+                          cudaStream_t stream)
+{
+    cudaError_t status = cudaSuccess;
+    if (!results->fit)
+        return status;
+    if (pools(batch))
+        status = fetch(results, results->pooled, 0, batch->n_items * results->hidden_columns, stream);
+    if (status == cudaSuccess)
+        status = fetch_hidden(results, plan, batch, stream);
+    return status == cudaSuccess ? fetch_rows(results, batch, stream) : status;
+}
+
+/* ---- To the items ---- */
+
+static const float *at(const struct results *results, size_t offset, int64_t element)
+{
+    return (const float *)(results->host + offset) + element;
+}
+
+static void deliver_row(const struct results *results, const struct engine_item *item, int64_t row, int64_t index)
+{
+    int64_t k = item->top_k, columns = results->output_columns;
+    if (k == 0) {
+        memcpy(item->output + index * columns, at(results, results->output, row * columns),
+               (size_t)columns * sizeof(float));
+        return;
+    }
+    memcpy(item->top_values + index * k, at(results, results->top_values, row * results->top_k),
+           (size_t)k * sizeof(float));
+    memcpy(item->top_columns + index * k, at(results, results->top_columns, row * results->top_k),
+           (size_t)k * sizeof(int32_t));
+}
+
+void results_deliver(const struct results *results, const struct plan *plan, const struct batch *batch)
+{
+    int64_t columns = results->hidden_columns;
+    int input = plan->axes[plan->hidden_axis].input;
+    for (int64_t b = 0; results->fit && b < batch->n_items; b++) {
+        const struct engine_item *item = &batch->items[b];
+        if (item->pooled)
+            memcpy(item->pooled, at(results, results->pooled, b * columns), (size_t)columns * sizeof(float));
+        if (item->hidden)
+            memcpy(item->hidden, at(results, results->hidden, batch->layouts[plan->hidden_axis].starts[b] * columns),
+                   (size_t)(padder_length(plan, item, input) * columns) * sizeof(float));
+    }
+    for (int64_t r = 0; results->fit && r < batch->n_wanted; r++)
+        deliver_row(results, &batch->items[batch->wanted[r].item], r, batch->wanted[r].index);
+}
+
+void results_copy_now(struct cuda_run *run, void *to, const void *from, int64_t bytes)
+{
+    const struct results *results = run->results;
+    for (int64_t done = 0, piece; done < bytes && run->status == cudaSuccess; done += piece) {
+        piece = least(bytes - done, (int64_t)results->bytes);
+        note(run, cudaMemcpyAsync(results->host, (const char *)from + done, (size_t)piece, cudaMemcpyDeviceToHost,
+                                  run->stream));
+        note(run, cudaStreamSynchronize(run->stream));
+        if (run->status == cudaSuccess)
+            memcpy((char *)to + done, results->host, (size_t)piece);
+    }
+}

@@ -1,0 +1,156 @@
+#include "engine/cuda/shape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST_STEP 16 /* rows */
+#ifndef SPOILED_ROWS
+#define SPOILED_ROWS 4096 /* a product of so many rows takes about as long as launching what comes with several */
+#endif
+#define FINE_FROM 1024 /* rows: below it four sizes from one power of two to the next, then eight */
+
+int shape_open(const struct plan *plan, struct shape_class *shape, struct error *error)
+{
+    shape->rows = (int64_t *)calloc((size_t)plan->n_axes + 1, sizeof *shape->rows);
+    shape->selected = (enum selected *)calloc((size_t)plan->n_steps + 1, sizeof *shape->selected);
+    if (shape->rows && shape->selected)
+        return 0;
+    shape_free(shape);
+    return error_set(error, "out of memory while preparing a model");
+}
+
+void shape_free(struct shape_class *shape)
+{
+    free(shape->rows);
+    free(shape->selected);
+    shape->rows = NULL;
+    shape->selected = NULL;
+}
+
+/* The arena has no room for more than `most`. */
+int64_t shape_round_rows(int64_t rows, int64_t most)
+{
+    int64_t power = LEAST_STEP;
+    while (power <= rows / 2)
+        power *= 2;
+    int64_t step = power / (rows < FINE_FROM ? 4 : 8);
+    step = step < LEAST_STEP ? LEAST_STEP : step;
+    int64_t rounded = (rows + step - 1) / step * step;
+    return rounded < most ? rounded : most;
+}
+
+/* To a power of two. */
+static int64_t round_count(int64_t count, int64_t most)
+{
+    int64_t power = 1;
+    while (power < count)
+        power *= 2;
+    return power < most ? power : most;
+}
+
+/* Rows of an axis in the largest batch; in one of `n_items` items where they are fixed. */
+static int64_t most_rows(const struct plan *plan, const struct plan_axis *axis, int64_t n_items)
+{
+    if (axis->input == PLAN_NONE)
+        return axis->rows_per_item * n_items;
+    return axis->n ? plan->max_rows / axis->n * axis->k : plan->max_rows;
+}
+
+bool shape_selects(const struct batch *batch, const struct plan_step *step, int64_t item)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = batch->layouts[step->only.axis].starts + item;
+    int64_t rows = starts[1] - starts[0];
+    return step->only.least <= rows && rows <= step->only.most;
+}
+
+static enum selected count_selected(const struct batch *batch, const struct plan_step *step)
+{
+    int64_t count = 0;
+    for (int64_t item = 0; item < batch->n_items; item++)
+        count += shape_selects(batch, step, item);
+    return count == 0 ? SELECTED_NONE : count == batch->n_items ? SELECTED_ALL : SELECTED_SOME;
+}
+
+static void find_wants(const struct plan *plan, const struct batch *batch, struct shape_class *shape)
+{
+    int64_t top_k = 0;
+    shape->hidden = shape->pooled = shape->output = shape->softmax = false;
+    for (int64_t b = 0; b < batch->n_items; b++) {
+        const struct engine_item *item = &batch->items[b];
+        bool rows = item->output || item->top_k > 0;
+        shape->hidden |= item->hidden != NULL;
+        shape->pooled |= item->pooled != NULL;
+        shape->output |= item->output && item->top_k == 0;
+        shape->softmax |= rows && item->softmax;
+        top_k = item->top_k > top_k ? item->top_k : top_k;
+    }
+    shape->top_k = top_k == 0 ? 0 : round_count(top_k, plan->output_columns);
+}
+
+void shape_of_batch(const struct plan *plan, const struct batch *batch, struct shape_class *shape)
+{
+    shape->n_items = round_count(batch->n_items, plan->max_items);
+    shape->n_wanted = shape_round_rows(batch->n_wanted, plan->max_rows);
+    find_wants(plan, batch, shape);
+    for (int i = 0; i < plan->n_axes; i++) {
+        int64_t most = most_rows(plan, &plan->axes[i], shape->n_items);
+        shape->rows[i] =
+            plan->axes[i].input == PLAN_NONE ? most : shape_round_rows(batch->layouts[i].starts[batch->n_items], most);
+    }
+    for (int i = 0; i < plan->n_steps; i++)
+        shape->selected[i] = count_selected(batch, &plan->steps[i]);
+}
+
+void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struct shape_class *shape)
+{
+    shape->n_items = n_items;
+    shape->n_wanted = plan->max_rows;
+    shape->top_k = plan->output_columns;
+    shape->hidden = shape->pooled = shape->output = shape->softmax = true;
+    for (int i = 0; i < plan->n_axes; i++) {
+        const struct plan_axis *axis = &plan->axes[i];
+        int64_t most = most_rows(plan, axis, n_items);
+        shape->rows[i] = axis->input == PLAN_NONE
+                             ? most
+                             : shape_round_rows(axis->n ? (rows + axis->n - 1) / axis->n * axis->k : rows, most);
+    }
+    for (int i = 0; i < plan->n_steps; i++)
+        shape->selected[i] = SELECTED_ALL;
+}
+
+void shape_of_largest(const struct plan *plan, struct shape_class *shape)
+{
+    shape_of_size(plan, plan->max_rows, plan->max_items, shape);
+}
+
+bool shape_equals(const struct plan *plan, const struct shape_class *a, const struct shape_class *b)
+{
+    return a->n_items == b->n_items && a->n_wanted == b->n_wanted && a->top_k == b->top_k && a->hidden == b->hidden &&
+           a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax &&
+           memcmp(a->rows, b->rows, (size_t)plan->n_axes * sizeof *a->rows) == 0 &&
+           memcmp(a->selected, b->selected, (size_t)plan->n_steps * sizeof *a->selected) == 0;
+}
+
+void shape_copy(const struct plan *plan, struct shape_class *to, const struct shape_class *from)
+{
+    int64_t *rows = to->rows;
+    enum selected *selected = to->selected;
+    memcpy(rows, from->rows, (size_t)plan->n_axes * sizeof *rows);
+    memcpy(selected, from->selected, (size_t)plan->n_steps * sizeof *selected);
+    *to = *from;
+    to->rows = rows;
+    to->selected = selected;
+}
+
+int64_t shape_blocks(const struct shape_class *shape, int axis)
+{
+    return shape->rows[axis] / PADDER_BLOCK_ROWS + shape->n_items;
+}
+
+bool shape_splits(const struct plan *plan, const struct shape_class *shape, int step)
+{
+    return plan->steps[step].operation == OP_LINEAR && shape->selected[step] == SELECTED_SOME &&
+           shape->rows[plan->values[plan->steps[step].x].axis] > SPOILED_ROWS;
+}

@@ -1,0 +1,131 @@
+/* tensor: the instructions of tensor cores and of copies into shared memory, a function each; the whole warp takes part
+ * in all but the copies. Fragments: which elements of a matrix a lane holds, is in tests/cuda/shim/tensor_model.h,
+ * which has the same functions for the CPU. */
+#ifndef ENGINE_CUDA_TENSOR_H
+#define ENGINE_CUDA_TENSOR_H
+
+#include "engine/cuda/element.h"
+#include "engine/cuda/gpu.h"
+
+/* Two elements as a register holds them, the first in its lower half. */
+template <typename T> static __device__ __forceinline__ uint32_t pair_of(float lower, float upper)
+{
+    T elements[2] = {of_float<T>(lower), of_float<T>(upper)};
+    uint32_t bits;
+    memcpy(&bits, elements, sizeof bits);
+    return bits;
+}
+
+#ifdef __CUDACC__
+
+/* d += A B: A (16, 16), B (16, 8) of 16 bits, d in float. */
+template <typename T>
+static __device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+
+template <>
+__device__ __forceinline__ void multiply_add<bf16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <>
+__device__ __forceinline__ void multiply_add<f16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* d += A B: A (16, 8), B (8, 8) of tf32_of's numbers. */
+static __device__ __forceinline__ void multiply_add_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                         uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+static __device__ __forceinline__ uint32_t tf32_of(float x)
+{
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+}
+
+/* Four matrices (8, 8) of 16 bits in shared memory: lane i has the address of row i % 8 of matrix i / 8. */
+static __device__ __forceinline__ void load_matrices(uint32_t (&fragment)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/* The same, each matrix transposed. */
+static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&fragment)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/* 16 bytes into shared memory, without waiting: zeros, and `from` is not read, where nothing is there. */
+static __device__ __forceinline__ void copy_async(void *to, const void *from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+/* The thread's copies since the last time are a group. */
+static __device__ __forceinline__ void copies_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Until all but the newest PENDING of the thread's groups are there; for other threads a barrier has to follow. */
+template <int PENDING> static __device__ __forceinline__ void copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+/* Of few digits less than exp2f, and fast; numbers too small to be normal are 0. */
+static __device__ __forceinline__ float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#else
+#include <tensor_model.h>
+#endif
+
+#define PAD 8 /* elements behind a row in shared memory: rows of a fragment are in banks of their own */
+
+/* `count` rows of WIDE elements into shared memory; zeros where x, (there, columns), has none. */
+template <typename T, int WIDE>
+static __device__ void copy_rows(T (*to)[WIDE + PAD], const T *x, int64_t stride, int64_t there, int64_t columns,
+                                 bool packed, int count, int thread, int threads)
+{
+    constexpr int packs = WIDE / PACK<T>;
+    for (int i = thread; i < count * packs; i += threads) {
+        int row = i / packs, c = i % packs * PACK<T>;
+        const T *from = x + row * stride + c;
+        bool inside = row < there && c < columns;
+        if (packed) {
+            copy_async(&to[row][c], inside ? from : x, inside);
+            continue;
+        }
+        for (int j = 0; j < PACK<T>; j++)
+            to[row][c + j] = row < there && c + j < columns ? from[j] : of_float<T>(0.0f);
+    }
+}
+
+#endif

@@ -1,0 +1,630 @@
+/* Two locks. `lock` guards what says whether a device works; it is held for moments. `placing` guards the devices'
+ * lists of replicas, and is held while replicas are made, which takes seconds: by the threads that load and close
+ * models, and by the one that opens devices again. Who wants both takes `placing` first.
+ *
+ * A batch enters a device and leaves it. Nobody enters one that does not work, and it is opened again when all have
+ * left: so a replica that a batch runs on stays what it is, without a lock. */
+#define _GNU_SOURCE /* pthread_setname_np */
+#include "engine/devices.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SECOND_NS INT64_C(1000000000)
+#define FIRST_PAUSE_NS (SECOND_NS / 10)
+#define LONGEST_PAUSE_NS (60 * SECOND_NS)
+#define EXPECTED "expected auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all"
+
+/* A plan on a device. */
+struct replica {
+    struct device *device;
+    struct plan *plan;
+    struct backend_model *resident; /* NULL: the device failed and is closed */
+    atomic_bool refused;            /* a batch, and that was told */
+    struct replica *next;           /* on the device */
+};
+
+struct device {
+    const struct backend_functions *functions;
+    struct backend *backend; /* NULL: closed. Guarded by `placing`, like the next */
+    struct replica *replicas;
+    int index;
+    char name[24], kernels[320], dtype[8];
+
+    atomic_bool works; /* guarded by `lock`, like the rest; read without it where a moment does not matter */
+    int running;       /* batches */
+    int64_t faults, recoveries;
+    int64_t works_since_ns; /* CLOCK_MONOTONIC */
+    int64_t retry_ns, pause_ns;
+};
+
+struct devices {
+    struct engine_options options;
+    char name[ENGINE_MAX_DEVICES * sizeof(((struct device *)0)->name)];
+    struct device *list; /* (count), not the CPU */
+    int count;
+    struct backend *cpu;      /* for plans that are on no device; NULL: there are none */
+    struct backend *standby;  /* behind the devices; NULL: there are none */
+    pthread_mutex_t cpu_turn; /* one batch at a time on the CPU, whatever for */
+    atomic_int_fast64_t reruns, standby_batches;
+
+    pthread_mutex_t placing, lock;
+    pthread_cond_t changed; /* for the thread: a device failed, a batch has left one, closing. CLOCK_MONOTONIC */
+    pthread_t thread;
+    bool thread_runs, closing;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * SECOND_NS + now.tv_nsec;
+}
+
+static int64_t shorter(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- Which devices ---- */
+
+static int refuse_index(int count, int index, struct error *error)
+{
+    if (count == 1)
+        return error_set(error, "there is no cuda:%d; there is one CUDA device, cuda:0", index);
+    return error_set(error, "there is no cuda:%d; there are %d CUDA devices, cuda:0 to cuda:%d", index, count,
+                     count - 1);
+}
+
+/* "cuda" or "cuda:3" at *at, which moves behind it. -1: neither. */
+static int parse_index(const char **at, struct error *error)
+{
+    if (strncmp(*at, "cuda", 4) != 0)
+        return error_set(error, EXPECTED);
+    *at += 4;
+    if (**at != ':')
+        return 0;
+    if (!isdigit((unsigned char)(*at)[1]))
+        return error_set(error, EXPECTED);
+    char *end;
+    long index = strtol(*at + 1, &end, 10);
+    *at = end;
+    return index >= INT_MAX ? INT_MAX - 1 : (int)index;
+}
+
+/* Of `count` devices; the indices go to `chosen`. Returns how many. */
+static int choose_devices(const char *text, int count, int chosen[ENGINE_MAX_DEVICES], struct error *error)
+{
+    int n = 0;
+    if (strcmp(text, "cuda:all") == 0) {
+        for (; n < count && n < ENGINE_MAX_DEVICES; n++)
+            chosen[n] = n;
+        return n;
+    }
+    for (const char *at = strcmp(text, "auto") == 0 ? "cuda" : text;; at++) {
+        int index = parse_index(&at, error);
+        if (index < 0)
+            return -1;
+        if (index >= count)
+            return refuse_index(count, index, error);
+        for (int i = 0; i < n; i++)
+            if (chosen[i] == index)
+                return error_set(error, "cuda:%d is named twice", index);
+        if (n == ENGINE_MAX_DEVICES)
+            return error_set(error, "more than %d devices", ENGINE_MAX_DEVICES);
+        chosen[n++] = index;
+        if (*at == '\0')
+            return n;
+        if (*at != ',')
+            return error_set(error, EXPECTED);
+    }
+}
+
+/* ---- Opening and closing ---- */
+
+static int device_open(struct devices *devices, struct device *device, struct error *error)
+{
+    return device->functions->open(&devices->options, device->index, &device->backend, error);
+}
+
+static void device_close(struct device *device)
+{
+    if (device->backend)
+        device->functions->close(device->backend);
+    device->backend = NULL;
+}
+
+static void close_list(struct devices *devices)
+{
+    for (int i = 0; i < devices->count; i++)
+        device_close(&devices->list[i]);
+    free(devices->list);
+    devices->list = NULL;
+    devices->count = 0;
+}
+
+static int open_list(struct devices *devices, const struct backend_functions *functions, struct error *error)
+{
+    int chosen[ENGINE_MAX_DEVICES];
+    int count = functions->count ? functions->count(error) : 1;
+    int n = count < 0 ? -1 : choose_devices(devices->options.device, count, chosen, error);
+    if (n < 0)
+        return -1;
+    devices->list = calloc((size_t)n, sizeof *devices->list);
+    if (!devices->list)
+        return error_set(error, "out of memory while opening the engine");
+    for (; devices->count < n; devices->count++) {
+        struct device *device = &devices->list[devices->count];
+        device->functions = functions;
+        device->index = chosen[devices->count];
+        snprintf(device->name, sizeof device->name, "%s:%d", functions->name, device->index);
+        if (device_open(devices, device, error) != 0)
+            return error_prefix(error, "%s", device->name);
+        snprintf(device->kernels, sizeof device->kernels, "%s", functions->kernels(device->backend));
+        snprintf(device->dtype, sizeof device->dtype, "%s", functions->dtype(device->backend));
+        atomic_init(&device->works, true);
+        device->works_since_ns = now_ns();
+        if (devices->count > 0)
+            strcat(devices->name, ",");
+        strcat(devices->name, device->name);
+    }
+    return 0;
+}
+
+/* What is computed there is meant for devices of any dtype: in float32, the most exact one. */
+static int open_cpu_behind(const struct devices *devices, const char *products, struct backend **cpu,
+                           struct error *error)
+{
+    struct engine_options options = devices->options;
+    options.dtype = "f32";
+    options.products = products;
+    return backend_cpu.open(&options, 0, cpu, error);
+}
+
+/* The CPU first: it sets the environment, and with a device come threads. */
+static int open_cuda(struct devices *devices, struct error *error)
+{
+    bool automatic = strcmp(devices->options.device, "auto") == 0;
+    const struct backend_functions *functions = backend_cuda_load(error);
+    if (!functions || open_cpu_behind(devices, "openblas", &devices->standby, error) != 0)
+        return -1;
+    if (automatic && open_cpu_behind(devices, devices->options.products, &devices->cpu, error) != 0)
+        return -1;
+    return open_list(devices, functions, error);
+}
+
+static void close_all(struct devices *devices)
+{
+    close_list(devices);
+    if (devices->cpu)
+        backend_cpu.close(devices->cpu);
+    if (devices->standby)
+        backend_cpu.close(devices->standby);
+    devices->cpu = devices->standby = NULL;
+    devices->name[0] = '\0';
+}
+
+static int open_all(struct devices *devices, struct error *notice, struct error *error)
+{
+    const char *wanted = devices->options.device;
+    int any[ENGINE_MAX_DEVICES];
+    if (strcmp(wanted, "cpu") != 0) {
+        if (choose_devices(wanted, INT_MAX, any, error) < 0) /* whatever there is */
+            return error_prefix(error, "device \"%s\"", wanted);
+        if (open_cuda(devices, error) == 0)
+            return 0;
+        close_all(devices);
+        if (strcmp(wanted, "auto") != 0)
+            return error_prefix(error, "device \"%s\"", wanted);
+        *notice = *error;
+    }
+    snprintf(devices->name, sizeof devices->name, "%s", backend_cpu.name);
+    return backend_cpu.open(&devices->options, 0, &devices->cpu, error);
+}
+
+static void *recover_devices(void *argument);
+
+int devices_open(const struct engine_options *options, struct devices **result, struct error *notice,
+                 struct error *error)
+{
+    struct devices *devices = calloc(1, sizeof *devices);
+    if (!devices)
+        return error_set(error, "out of memory while opening the engine");
+    devices->options = *options;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&devices->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&devices->placing, NULL);
+    pthread_mutex_init(&devices->lock, NULL);
+    pthread_mutex_init(&devices->cpu_turn, NULL);
+    int status = open_all(devices, notice, error);
+    if (status == 0 && devices->count > 0) {
+        int failure = pthread_create(&devices->thread, NULL, recover_devices, devices);
+        devices->thread_runs = failure == 0;
+        if (failure != 0)
+            status = error_set(error, "no thread for devices: %s", strerror(failure));
+        else
+            pthread_setname_np(devices->thread, "devices");
+    }
+    if (status != 0) {
+        devices_close(devices);
+        return -1;
+    }
+    *result = devices;
+    return 0;
+}
+
+void devices_close(struct devices *devices)
+{
+    if (devices->thread_runs) {
+        pthread_mutex_lock(&devices->lock);
+        devices->closing = true;
+        pthread_cond_signal(&devices->changed);
+        pthread_mutex_unlock(&devices->lock);
+        pthread_join(devices->thread, NULL);
+    }
+    close_all(devices);
+    pthread_cond_destroy(&devices->changed);
+    pthread_mutex_destroy(&devices->placing);
+    pthread_mutex_destroy(&devices->lock);
+    pthread_mutex_destroy(&devices->cpu_turn);
+    free(devices);
+}
+
+/* ---- What is said of them ---- */
+
+const char *devices_name(const struct devices *devices)
+{
+    return devices->name;
+}
+
+const char *devices_kernels(const struct devices *devices)
+{
+    return devices->count > 0 ? devices->list[0].kernels : backend_cpu.kernels(devices->cpu);
+}
+
+const char *devices_dtype(const struct devices *devices)
+{
+    return devices->count > 0 ? devices->list[0].dtype : backend_cpu.dtype(devices->cpu);
+}
+
+int devices_states(struct devices *devices, struct engine_device *states, int room)
+{
+    int count = devices->count < room ? devices->count : room;
+    if (devices->count == 0 && room > 0) {
+        *states = (struct engine_device){.name = devices->name, .kernels = devices_kernels(devices), .works = true};
+        return 1;
+    }
+    pthread_mutex_lock(&devices->lock);
+    for (int i = 0; i < count; i++) {
+        const struct device *device = &devices->list[i];
+        states[i] = (struct engine_device){
+            .name = device->name,
+            .kernels = device->kernels,
+            .works = atomic_load(&device->works),
+            .faults = device->faults,
+            .recoveries = device->recoveries,
+        };
+    }
+    pthread_mutex_unlock(&devices->lock);
+    return count;
+}
+
+struct engine_counts devices_counts(const struct devices *devices)
+{
+    return (struct engine_counts){
+        .reruns = atomic_load(&devices->reruns),
+        .standby_batches = atomic_load(&devices->standby_batches),
+    };
+}
+
+/* ---- Placing a plan. `placing` is held. ---- */
+
+static int replica_prepare(struct replica *replica, struct error *error)
+{
+    const struct device *device = replica->device;
+    return device->functions->prepare(device->backend, replica->plan, true, &replica->resident, error);
+}
+
+static void replica_unprepare(struct replica *replica)
+{
+    if (replica->resident)
+        replica->device->functions->unprepare(replica->resident);
+    replica->resident = NULL;
+}
+
+static int check_device(const struct device *device, const struct plan *plan, struct error *error)
+{
+    const struct backend_functions *functions = device->functions;
+    for (int i = 0; functions->has_operation && i < plan->n_steps; i++)
+        if (!functions->has_operation(plan->steps[i].operation))
+            return error_set(error, "the %s engine lacks the operation %s; with --device cpu the model runs",
+                             functions->name, operation_name(plan->steps[i].operation));
+    if (!atomic_load(&device->works))
+        return error_set(error, "%s has failed and is not back yet", device->name);
+    return 0;
+}
+
+static void take_off_devices(struct placement *placement)
+{
+    for (int i = 0; i < placement->n_replicas; i++) {
+        struct replica *replica = &placement->replicas[i], **link = &replica->device->replicas;
+        while (*link != replica)
+            link = &(*link)->next;
+        *link = replica->next;
+        replica_unprepare(replica);
+    }
+    free(placement->replicas);
+    placement->replicas = NULL;
+    placement->n_replicas = 0;
+}
+
+static int put_on_devices(struct placement *placement, struct error *error)
+{
+    struct devices *devices = placement->devices;
+    placement->replicas = calloc((size_t)devices->count, sizeof *placement->replicas);
+    if (!placement->replicas)
+        return error_set(error, "out of memory while loading a model");
+    for (int i = 0; i < devices->count; i++) {
+        struct device *device = &devices->list[i];
+        struct replica *replica = &placement->replicas[i];
+        *replica = (struct replica){.device = device, .plan = placement->plan};
+        if (check_device(device, placement->plan, error) != 0 || replica_prepare(replica, error) != 0) {
+            take_off_devices(placement);
+            return error_prefix(error, "%s", device->name);
+        }
+        replica->next = device->replicas;
+        device->replicas = replica;
+        placement->n_replicas++;
+    }
+    return 0;
+}
+
+static void describe_replicas(struct placement *placement)
+{
+    const struct device *first = placement->replicas[0].device;
+    int lanes = INT_MAX;
+    for (int i = 0; i < placement->n_replicas; i++) {
+        const struct replica *replica = &placement->replicas[i];
+        const struct backend_functions *functions = replica->device->functions;
+        int own = functions->lanes ? functions->lanes(replica->resident) : 1;
+        lanes = own < lanes ? own : lanes;
+        placement->weights_bytes += functions->weights_bytes(replica->resident);
+        placement->arena_bytes += placement->plan->arena_bytes + functions->scratch_bytes(replica->resident);
+    }
+    placement->first_lane = 1; /* behind the CPU's */
+    lanes = lanes < ENGINE_MAX_LANES / placement->n_replicas ? lanes : ENGINE_MAX_LANES / placement->n_replicas;
+    placement->n_lanes = lanes * placement->n_replicas;
+    placement->device = placement->devices->name;
+    placement->dtype = first->dtype;
+    placement->kernels = first->kernels;
+    placement->batch_invariant = false; /* the CPU behind them computes other bits */
+}
+
+static void describe_cpu(struct placement *placement)
+{
+    placement->first_lane = 0;
+    placement->n_lanes = 1;
+    placement->device = backend_cpu.name;
+    placement->dtype = backend_cpu.dtype(placement->devices->cpu);
+    placement->kernels = backend_cpu.kernels(placement->devices->cpu);
+    placement->batch_invariant = backend_cpu.batch_invariant(placement->devices->cpu);
+    placement->weights_bytes = backend_cpu.weights_bytes(placement->cpu);
+    placement->arena_bytes = placement->plan->arena_bytes + backend_cpu.scratch_bytes(placement->cpu);
+}
+
+static int place(struct placement *placement, struct error *notice, struct error *error)
+{
+    struct devices *devices = placement->devices;
+    if (devices->count > 0) {
+        if (put_on_devices(placement, error) == 0) {
+            if (backend_cpu.prepare(devices->standby, placement->plan, true, &placement->cpu, error) != 0)
+                return error_prefix(error, "the CPU behind %s", devices->name);
+            describe_replicas(placement);
+            return 0;
+        }
+        if (!devices->cpu)
+            return -1;
+        *notice = *error;
+    }
+    if (backend_cpu.prepare(devices->cpu, placement->plan, false, &placement->cpu, error) != 0)
+        return -1;
+    describe_cpu(placement);
+    return 0;
+}
+
+int placement_open(struct devices *devices, struct plan *plan, struct placement *placement, struct error *notice,
+                   struct error *error)
+{
+    *placement = (struct placement){.devices = devices, .plan = plan};
+    pthread_mutex_lock(&devices->placing);
+    int status = place(placement, notice, error);
+    pthread_mutex_unlock(&devices->placing);
+    if (status != 0)
+        placement_close(placement);
+    return status;
+}
+
+void placement_close(struct placement *placement)
+{
+    struct devices *devices = placement->devices;
+    if (!devices)
+        return;
+    pthread_mutex_lock(&devices->placing);
+    take_off_devices(placement);
+    pthread_mutex_unlock(&devices->placing);
+    if (placement->cpu)
+        backend_cpu.unprepare(placement->cpu);
+    placement->cpu = NULL;
+}
+
+/* ---- Running ---- */
+
+static bool device_enter(struct devices *devices, struct device *device)
+{
+    pthread_mutex_lock(&devices->lock);
+    bool works = atomic_load(&device->works);
+    device->running += works;
+    pthread_mutex_unlock(&devices->lock);
+    return works;
+}
+
+/* The lock is held. */
+static void device_pause(struct device *device, int64_t now)
+{
+    device->pause_ns = device->pause_ns ? shorter(2 * device->pause_ns, LONGEST_PAUSE_NS) : FIRST_PAUSE_NS;
+    device->retry_ns = now + device->pause_ns;
+}
+
+static void report(const struct devices *devices, const struct device *device, const struct error *failure,
+                   int64_t pause_ns)
+{
+    struct engine_event event = {
+        .device = device->name, .failure = failure ? failure->message : NULL, .pause_ms = pause_ns / 1000000};
+    if (devices->options.report)
+        devices->options.report(devices->options.report_context, &event);
+}
+
+/* `failure` is NULL when the batch ran or was refused. The first failure is told; those of other lanes, and of a batch
+ * that was on its way meanwhile, are counted. */
+static void device_leave(struct devices *devices, struct device *device, const struct error *failure)
+{
+    int64_t now = failure ? now_ns() : 0, pause_ns = 0;
+    pthread_mutex_lock(&devices->lock);
+    device->running--;
+    bool first = failure && atomic_load(&device->works);
+    device->faults += failure != NULL;
+    if (first) {
+        atomic_store(&device->works, false);
+        if (now - device->works_since_ns > LONGEST_PAUSE_NS)
+            device->pause_ns = 0;
+        device_pause(device, now);
+        pause_ns = device->pause_ns;
+    }
+    if (!atomic_load(&device->works))
+        pthread_cond_signal(&devices->changed);
+    pthread_mutex_unlock(&devices->lock);
+    if (first)
+        report(devices, device, failure, pause_ns);
+}
+
+static int run_on_cpu(struct placement *placement, const struct batch *batch, struct error *error)
+{
+    struct devices *devices = placement->devices;
+    pthread_mutex_lock(&devices->cpu_turn);
+    int status = backend_cpu.run(placement->cpu, 0, batch, error);
+    pthread_mutex_unlock(&devices->cpu_turn);
+    return status;
+}
+
+int placement_run(struct placement *placement, int lane, const struct batch *batch, struct error *error)
+{
+    struct devices *devices = placement->devices;
+    if (placement->n_replicas == 0)
+        return run_on_cpu(placement, batch, error);
+    struct replica *replica = &placement->replicas[lane % placement->n_replicas];
+    struct device *device = replica->device;
+    if (device_enter(devices, device)) {
+        int status = device->functions->run(replica->resident, lane / placement->n_replicas, batch, error);
+        device_leave(devices, device, status == 0 || status == BACKEND_REFUSED ? NULL : error);
+        if (status == 0)
+            return 0;
+        if (status == BACKEND_REFUSED && !atomic_exchange(&replica->refused, true))
+            report(devices, device, error, 0);
+        atomic_fetch_add(&devices->reruns, 1);
+    }
+    atomic_fetch_add(&devices->standby_batches, 1);
+    return run_on_cpu(placement, batch, error);
+}
+
+uint64_t placement_ready_lanes(const struct placement *placement)
+{
+    int n = placement->n_replicas;
+    uint64_t ready = 0;
+    for (int i = 0; i < n; i++)
+        if (atomic_load(&placement->replicas[i].device->works))
+            for (int lane = i; lane < placement->n_lanes; lane += n)
+                ready |= UINT64_C(1) << lane;
+    return ready ? ready : 1;
+}
+
+/* ---- Recovering ---- */
+
+/* All of its replicas are off it afterwards, or all are on it. `placing` is held, and no batch runs there. */
+static int device_reopen(struct devices *devices, struct device *device, struct error *error)
+{
+    for (struct replica *replica = device->replicas; replica; replica = replica->next)
+        replica_unprepare(replica);
+    device_close(device);
+    if (device_open(devices, device, error) != 0)
+        return -1;
+    for (struct replica *replica = device->replicas; replica; replica = replica->next) {
+        if (replica_prepare(replica, error) == 0)
+            continue;
+        for (struct replica *other = device->replicas; other; other = other->next)
+            replica_unprepare(other);
+        device_close(device);
+        return -1;
+    }
+    return 0;
+}
+
+static void device_recover(struct devices *devices, struct device *device)
+{
+    struct error error;
+    pthread_mutex_lock(&devices->placing);
+    int status = device_reopen(devices, device, &error);
+    pthread_mutex_unlock(&devices->placing);
+    int64_t now = now_ns(), pause_ns = 0;
+    pthread_mutex_lock(&devices->lock);
+    if (status == 0) {
+        device->recoveries++;
+        device->works_since_ns = now;
+        atomic_store(&device->works, true);
+    } else {
+        device_pause(device, now);
+        pause_ns = device->pause_ns;
+    }
+    pthread_mutex_unlock(&devices->lock);
+    report(devices, device, status == 0 ? NULL : &error, pause_ns);
+}
+
+/* The lock is held. Of those that failed and have no batch any more, the one to try first; NULL: there is none. */
+static struct device *next_to_recover(const struct devices *devices)
+{
+    struct device *next = NULL;
+    for (int i = 0; i < devices->count; i++) {
+        struct device *device = &devices->list[i];
+        if (!atomic_load(&device->works) && device->running == 0 && (!next || device->retry_ns < next->retry_ns))
+            next = device;
+    }
+    return next;
+}
+
+static void *recover_devices(void *argument)
+{
+    struct devices *devices = argument;
+    pthread_mutex_lock(&devices->lock);
+    while (!devices->closing) {
+        struct device *device = next_to_recover(devices);
+        if (!device) {
+            pthread_cond_wait(&devices->changed, &devices->lock);
+        } else if (now_ns() < device->retry_ns) {
+            struct timespec until = {device->retry_ns / SECOND_NS, device->retry_ns % SECOND_NS};
+            pthread_cond_timedwait(&devices->changed, &devices->lock, &until);
+        } else {
+            pthread_mutex_unlock(&devices->lock);
+            device_recover(devices, device);
+            pthread_mutex_lock(&devices->lock);
+        }
+    }
+    pthread_mutex_unlock(&devices->lock);
+    return NULL;
+}

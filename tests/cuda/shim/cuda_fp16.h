@@ -1,0 +1,37 @@
+/* shim: half precision, 5 bits of exponent and 10 of fraction; see cuda_runtime.h. */
+#ifndef TESTS_CUDA_SHIM_CUDA_FP16_H
+#define TESTS_CUDA_SHIM_CUDA_FP16_H
+
+#include <cuda_runtime.h>
+
+struct __half {
+    uint16_t bits;
+};
+
+/* To the nearest, of two as near to the even one; from 65520 on infinity; every NaN becomes one. */
+static inline __half __float2half_rn(float x)
+{
+    uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+    float size = std::fabs(x);
+    if (std::isnan(x))
+        return {0x7fff};
+    if (size >= 65520.0f)
+        return {(uint16_t)(sign | 0x7c00)};
+    if (size < 0x1p-14f) /* a multiple of 2^-24; nearbyint rounds to even. The least normal one follows the last */
+        return {(uint16_t)(sign | (uint16_t)std::nearbyint(size * 0x1p24f))};
+    int exponent;
+    float fraction = std::frexp(size, &exponent); /* [0.5, 1): 11 bits of it; a carry goes into the exponent */
+    uint32_t digits = (uint32_t)std::nearbyint(std::ldexp(fraction, 11));
+    return {(uint16_t)(sign | (((uint32_t)(exponent + 14 - 1) << 10) + digits))};
+}
+
+static inline float __half2float(__half x)
+{
+    int exponent = x.bits >> 10 & 31, digits = x.bits & 0x3ff;
+    float size = exponent == 31 ? (digits ? NAN : INFINITY)
+                 : exponent     ? std::ldexp((float)(digits | 0x400), exponent - 25)
+                                : std::ldexp((float)digits, -24);
+    return x.bits >> 15 ? -size : size;
+}
+
+#endif

@@ -1,0 +1,376 @@
+/* Streams, events and graphs. Nothing runs before someone waits; then one piece of work after the other, of whichever
+ * stream can go on, as SHIM_SEED says: 0 the oldest stream, odd any, even the newest. So what only an event would order
+ * happens in the wrong order with one seed or another, and a copy that is not waited for is not there. Between pieces
+ * other threads have their turn. */
+#include "streams.h"
+#include "faults.h"
+
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <vector>
+
+struct recording {
+    uint64_t recorded = 0, done = 0; /* how many times */
+};
+
+struct piece {
+    std::function<void()> work;       /* of neither record nor wait */
+    std::shared_ptr<recording> event; /* NULL: work */
+    bool records;
+    uint64_t number; /* of the recording that is made, or waited for */
+};
+
+struct shim_graph {
+    std::vector<std::function<void()>> nodes;
+};
+
+struct shim_graph_exec {
+    std::vector<std::function<void()>> nodes;
+};
+
+struct shim_event {
+    std::shared_ptr<recording> state;
+};
+
+struct shim_stream {
+    int device;
+    std::deque<piece> pieces;
+    uint64_t queued = 0, done = 0;
+    shim_graph *capture = nullptr;
+};
+
+static std::vector<shim_stream *> streams; /* oldest first */
+static uint64_t random_state = 1;
+static thread_local shim_stream *capturing; /* of this thread */
+static thread_local bool capture_lost;
+static uint64_t counters[shim::COUNTERS];
+
+/* For tests, which look it up in the plugin. */
+extern "C" __attribute__((visibility("default"))) uint64_t shim_count(int counter)
+{
+    shim::guard lock(shim::mutex);
+    return counters[counter];
+}
+
+void shim::count(enum counter counter)
+{
+    guard lock(mutex);
+    counters[counter]++;
+}
+
+/* ---- Running ---- */
+
+/* Of the current device. */
+static bool can_go_on(const shim_stream *stream)
+{
+    if (stream->pieces.empty() || stream->device != shim::current_device())
+        return false;
+    const piece &next = stream->pieces.front();
+    return !next.event || next.records || next.event->done >= next.number;
+}
+
+static shim_stream *choose_stream()
+{
+    const char *given = getenv("SHIM_SEED");
+    unsigned seed = given ? (unsigned)strtoul(given, nullptr, 10) : 0;
+    std::vector<shim_stream *> ready;
+    for (auto stream : streams)
+        if (can_go_on(stream))
+            ready.push_back(stream);
+    if (ready.empty())
+        return nullptr;
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u + seed;
+    size_t any = (random_state >> 33) % ready.size();
+    return ready[seed == 0 ? 0 : seed % 2 ? any : ready.size() - 1];
+}
+
+/* One piece of work of some stream; false: there is none that can go on. */
+static bool run_piece()
+{
+    shim::guard lock(shim::mutex);
+    shim_stream *stream = choose_stream();
+    if (!stream)
+        return false;
+    piece next = std::move(stream->pieces.front());
+    stream->pieces.pop_front();
+    if (!next.event)
+        next.work();
+    else if (next.records)
+        next.event->done = next.number;
+    stream->done++;
+    return true;
+}
+
+template <typename Condition> static void run_until(Condition is_met)
+{
+    shim::open_memory();
+    for (bool met = false; !met;) {
+        shim::guard lock(shim::mutex);
+        met = is_met();
+        if (!met && !run_piece())
+            shim::die("a stream waits for what never happens");
+    }
+    shim::close_memory();
+}
+
+void shim::run_work()
+{
+    open_memory();
+    while (run_piece())
+        ;
+    close_memory();
+}
+
+void shim::drop_work()
+{
+    guard lock(mutex);
+    for (auto stream : streams) {
+        if (stream->device != current_device())
+            continue;
+        for (auto &piece : stream->pieces)
+            if (piece.event && piece.records)
+                piece.event->done = piece.number;
+        stream->pieces.clear();
+        stream->done = stream->queued;
+    }
+}
+
+/* Whether waiting fails. Of a broken device nothing is done any more. */
+static cudaError_t fail_waiting()
+{
+    if (cudaError_t error = shim::refuse_in_capture())
+        return error;
+    cudaError_t error = shim::fault(shim::call::synchronize);
+    if (error != cudaSuccess && shim::is_broken())
+        shim::drop_work();
+    return error == cudaSuccess ? error : shim::fail(error);
+}
+
+/* … or has failed meanwhile: what another thread dropped did not happen. */
+static cudaError_t end_waiting()
+{
+    return shim::is_broken() ? shim::fail(shim::fault(shim::call::free)) : cudaSuccess;
+}
+
+static void check_stream(const shim_stream *stream)
+{
+    if (!stream)
+        shim::die("the default stream is used");
+    if (stream->device != shim::current_device())
+        shim::die("a stream of another device than the current one is used");
+}
+
+cudaError_t shim::enqueue(cudaStream_t stream, std::function<void()> work)
+{
+    guard lock(mutex);
+    check_stream(stream);
+    if (stream->capture) {
+        if (stream != capturing)
+            die("a stream is used while another thread captures it");
+        stream->capture->nodes.push_back(std::move(work));
+        return cudaSuccess;
+    }
+    stream->pieces.push_back({std::move(work), nullptr, false, 0});
+    stream->queued++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    if (cudaError_t error = shim::fault(shim::call::open))
+        return shim::fail(error);
+    shim::guard lock(shim::mutex);
+    *stream = new shim_stream{shim::current_device(), {}};
+    streams.push_back(*stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    check_stream(stream);
+    if (cudaError_t error = fail_waiting())
+        return error;
+    uint64_t queued;
+    {
+        shim::guard lock(shim::mutex);
+        queued = stream->queued;
+    }
+    run_until([=] { return stream->done >= queued; });
+    return end_waiting();
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    cudaStreamSynchronize(stream);
+    shim::guard lock(shim::mutex);
+    streams.erase(std::find(streams.begin(), streams.end(), stream));
+    delete stream;
+    return cudaSuccess;
+}
+
+/* What is copied to the host is not there before the stream is waited for. Memory that is not pinned is read at once,
+ * and what is copied to it is waited for. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
+{
+    bool up = kind == cudaMemcpyHostToDevice;
+    if (cudaError_t error = shim::fault(shim::call::copy))
+        return shim::fail(error);
+    if (shim::is_device_memory(to, bytes) != up || shim::is_device_memory(from, bytes) == up)
+        return shim::fail(cudaErrorInvalidValue);
+    if (shim::is_pinned_memory(up ? from : to, bytes)) {
+        if (!up && !shim::is_capturing())
+            memset(to, 0xff, bytes);
+        return shim::enqueue(stream, [=] { memcpy(to, from, bytes); });
+    }
+    if (cudaError_t error = shim::refuse_in_capture())
+        return error;
+    shim::count(shim::PAGEABLE_COPIES);
+    if (up) {
+        std::vector<char> data((const char *)from, (const char *)from + bytes);
+        return shim::enqueue(stream, [=] { memcpy(to, data.data(), bytes); });
+    }
+    shim::enqueue(stream, [=] { memcpy(to, from, bytes); });
+    return cudaStreamSynchronize(stream);
+}
+
+/* ---- Events ---- */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+    *event = new shim_event{std::make_shared<recording>()};
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    if (cudaError_t error = shim::refuse_in_capture())
+        return error;
+    shim::guard lock(shim::mutex);
+    check_stream(stream);
+    stream->pieces.push_back({nullptr, event->state, true, ++event->state->recorded});
+    stream->queued++;
+    return cudaSuccess;
+}
+
+/* For the event as it was recorded last; for nothing where it never was. */
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    if (cudaError_t error = shim::refuse_in_capture())
+        return error;
+    shim::guard lock(shim::mutex);
+    check_stream(stream);
+    stream->pieces.push_back({nullptr, event->state, false, event->state->recorded});
+    stream->queued++;
+    return cudaSuccess;
+}
+
+/* Time passes: whoever asks again and again is told in the end. */
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    if (cudaError_t error = fail_waiting())
+        return error;
+    shim::open_memory();
+    run_piece();
+    shim::close_memory();
+    shim::guard lock(shim::mutex);
+    return event->state->done >= event->state->recorded ? end_waiting() : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    if (cudaError_t error = fail_waiting())
+        return error;
+    auto state = event->state;
+    uint64_t recorded;
+    {
+        shim::guard lock(shim::mutex);
+        recorded = state->recorded;
+    }
+    run_until([=] { return state->done >= recorded; });
+    return end_waiting();
+}
+
+/* ---- Graphs: nodes one after the other, with their arguments as they were and the memory that they point to ---- */
+
+bool shim::is_capturing()
+{
+    return capturing != nullptr;
+}
+
+cudaError_t shim::refuse_in_capture()
+{
+    if (!capturing)
+        return cudaSuccess;
+    capture_lost = true;
+    return fail(cudaErrorStreamCaptureUnsupported);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
+{
+    shim::guard lock(shim::mutex);
+    if (capturing || stream->capture || mode != cudaStreamCaptureModeThreadLocal)
+        return shim::fail(cudaErrorStreamCaptureUnsupported);
+    capturing = stream;
+    capture_lost = false;
+    stream->capture = new shim_graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    shim::guard lock(shim::mutex);
+    *graph = nullptr;
+    if (capturing != stream)
+        return shim::fail(cudaErrorStreamCaptureUnsupported);
+    if (capture_lost)
+        delete stream->capture;
+    else
+        *graph = stream->capture;
+    capturing = nullptr;
+    stream->capture = nullptr;
+    return capture_lost ? shim::fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+}
+
+/* SHIM_GRAPHS: so many can be instantiated at a time; 0: none. */
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
+{
+    shim::guard lock(shim::mutex);
+    const char *most = getenv("SHIM_GRAPHS");
+    *exec = nullptr;
+    if (most && counters[shim::INSTANTIATED] - counters[shim::DESTROYED] >= strtoull(most, nullptr, 10))
+        return shim::fail(cudaErrorMemoryAllocation);
+    *exec = new shim_graph_exec{graph->nodes};
+    shim::count(shim::INSTANTIATED);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    shim::guard lock(shim::mutex);
+    if (cudaError_t error = shim::fault(shim::call::launch))
+        return shim::fail(error);
+    shim::count(shim::GRAPH_LAUNCHES);
+    for (auto &node : exec->nodes)
+        shim::enqueue(stream, node);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    shim::count(shim::DESTROYED);
+    delete exec;
+    return cudaSuccess;
+}

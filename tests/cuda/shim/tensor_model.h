@@ -1,0 +1,182 @@
+/* shim: what engine/cuda/tensor.h has as instructions, computed by the warp's last lane. Where in a fragment an element
+ * is comes from the PTX ISA, "Matrix fragments for mma.m16n8k16" and "… m16n8k8", and "ldmatrix": with g = lane / 4 and
+ * t = lane % 4,
+ *
+ *     A (16, 16) of 16 bits: a[0] = (g, 2t), a[1] = (g + 8, 2t), a[2] = (g, 2t + 8), a[3] = (g + 8, 2t + 8), each with
+ *                            the next column in its upper half
+ *     B (16, 8) of 16 bits:  b[0] = (2t, g), b[1] = (2t + 8, g), each with the next row in its upper half
+ *     A (16, 8) of tf32:     a[0] = (g, t), a[1] = (g + 8, t), a[2] = (g, t + 4), a[3] = (g + 8, t + 4)
+ *     B (8, 8) of tf32:      b[0] = (t, g), b[1] = (t + 4, g)
+ *     D (16, 8):             d[0] = (g, 2t), d[1] = (g, 2t + 1), d[2] = (g + 8, 2t), d[3] = (g + 8, 2t + 1)
+ *
+ * The thread sanitizer sees what a lane reads and writes of shared memory, in the lane itself. */
+#ifndef TESTS_CUDA_SHIM_TENSOR_MODEL_H
+#define TESTS_CUDA_SHIM_TENSOR_MODEL_H
+
+#include <cuda_runtime.h>
+
+namespace shim
+{
+/* Of functions that one lane runs for all: the others wait meanwhile. */
+#define FOR_ALL_LANES __attribute__((no_sanitize_thread))
+
+struct product_lane {
+    const uint32_t *a, *b;
+    float *d;
+};
+
+template <typename T> float half_of(uint32_t pair, int upper)
+{
+    T element;
+    element.bits = (uint16_t)(upper ? pair >> 16 : pair);
+    return to_float(element);
+}
+
+static inline float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* D += A B of whole matrices, each lane having four elements of D. */
+template <int DEPTH>
+FOR_ALL_LANES void add_product(void *const *lanes, const float (&a)[16][DEPTH], const float (&b)[DEPTH][8])
+{
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            float sum = 0;
+            for (int l = 0; l < DEPTH; l++)
+                sum += a[row][l] * b[l][column];
+            ((const product_lane *)lanes[lane])->d[i] += sum;
+        }
+}
+
+template <typename T> FOR_ALL_LANES void multiply_halves(void *const *lanes)
+{
+    float a[16][16], b[16][8];
+    for (int lane = 0; lane < 32; lane++)
+        for (int upper = 0; upper < 2; upper++) {
+            const product_lane *of_lane = (const product_lane *)lanes[lane];
+            int group = lane / 4, next = lane % 4 * 2 + upper;
+            for (int i = 0; i < 4; i++)
+                a[group + i % 2 * 8][next + i / 2 * 8] = half_of<T>(of_lane->a[i], upper);
+            for (int i = 0; i < 2; i++)
+                b[next + i * 8][group] = half_of<T>(of_lane->b[i], upper);
+        }
+    add_product<16>(lanes, a, b);
+}
+
+/* tf32 has 10 bits of fraction: the lower 13 of a float's are not read. */
+FOR_ALL_LANES static inline void multiply_tf32(void *const *lanes)
+{
+    float a[16][8], b[8][8];
+    for (int lane = 0; lane < 32; lane++) {
+        const product_lane *of_lane = (const product_lane *)lanes[lane];
+        for (int i = 0; i < 4; i++)
+            a[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4] = float_of(of_lane->a[i] & ~0x1fffu);
+        for (int i = 0; i < 2; i++)
+            b[lane % 4 + i * 4][lane / 4] = float_of(of_lane->b[i] & ~0x1fffu);
+    }
+    add_product<8>(lanes, a, b);
+}
+
+struct alignas(16) matrix_lane {
+    uint32_t row[4], *fragment;
+};
+
+/* Matrix m of four has its rows in lanes 8m … 8m + 7; lane l gets elements (l / 4, 2 (l % 4)) and the next. */
+FOR_ALL_LANES static inline void hand_out(void *const *lanes)
+{
+    for (int lane = 0; lane < 32; lane++)
+        for (int m = 0; m < 4; m++)
+            ((matrix_lane *)lanes[lane])->fragment[m] = ((const matrix_lane *)lanes[m * 8 + lane / 4])->row[lane % 4];
+}
+
+/* … of their transposes: elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4). */
+FOR_ALL_LANES static inline void hand_out_transposed(void *const *lanes)
+{
+    for (int lane = 0; lane < 32; lane++)
+        for (int m = 0; m < 4; m++) {
+            uint32_t pair = 0;
+            for (int upper = 0; upper < 2; upper++) {
+                const matrix_lane *of_row = (const matrix_lane *)lanes[m * 8 + lane % 4 * 2 + upper];
+                pair |= (of_row->row[lane / 8] >> lane / 4 % 2 * 16 & 0xffff) << upper * 16;
+            }
+            ((matrix_lane *)lanes[lane])->fragment[m] = pair;
+        }
+}
+
+static inline void load_matrices(uint32_t (&fragment)[4], const void *row, void (*handing)(void *const *), int line)
+{
+    matrix_lane lane;
+    if ((uintptr_t)row % 16 != 0)
+        die("a row for ldmatrix is not aligned to 16 bytes");
+    *(uint4 *)lane.row = *(const uint4 *)row;
+    lane.fragment = fragment;
+    warp(handing, &lane, line);
+}
+} // namespace shim
+
+template <typename T> void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    const uint32_t b[2] = {b0, b1};
+    shim::product_lane lane = {a, b, d};
+    shim::warp(shim::multiply_halves<T>, &lane, __LINE__);
+}
+
+static inline void multiply_add_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    const uint32_t b[2] = {b0, b1};
+    shim::product_lane lane = {a, b, d};
+    shim::warp(shim::multiply_tf32, &lane, __LINE__);
+}
+
+/* To the nearest; of two as near to the larger. */
+static inline uint32_t tf32_of(float x)
+{
+    uint32_t bits = __float_as_uint(x);
+    return std::isfinite(x) ? (bits + 0x1000) & ~0x1fffu : bits;
+}
+
+static inline float power_of_two(float x)
+{
+    float y = std::exp2(x);
+    return y < 0x1p-126f ? 0 : y; /* a NaN stays one */
+}
+
+static inline void load_matrices(uint32_t (&fragment)[4], const void *row)
+{
+    shim::load_matrices(fragment, row, shim::hand_out, __LINE__);
+}
+
+static inline void load_matrices_transposed(uint32_t (&fragment)[4], const void *row)
+{
+    shim::load_matrices(fragment, row, shim::hand_out_transposed, __LINE__);
+}
+
+/* The source is read and the destination spoiled at once, for the sanitizers and for who does not wait. */
+static inline void copy_async(void *to, const void *from, bool there)
+{
+    if (((uintptr_t)to | (uintptr_t)from) % 16 != 0)
+        shim::die("an asynchronous copy is not aligned to 16 bytes");
+    if (there) {
+        volatile uint32_t seen = *(const uint32_t *)from;
+        (void)seen;
+    }
+    *(uint4 *)to = {~0u, ~0u, ~0u, ~0u};
+    shim::copy_later(to, from, !there);
+}
+
+static inline void copies_commit()
+{
+    shim::copies_commit();
+}
+
+template <int PENDING> void copies_wait()
+{
+    shim::copies_wait(PENDING);
+}
+
+#endif

@@ -1,0 +1,4 @@
+/* The same in bf16. */
+#define DTYPE "bf16"
+#define TOLERANCE 2e-2
+#include "tests/cuda/test_cases_cuda.c"

@@ -1,0 +1,122 @@
+/* Which dtypes the CUDA backend takes, and what becomes of weights that one of them has no number for. */
+#include "engine/backend.h"
+#include "tests/unit/tensors.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct backend_functions *functions;
+
+static int open_with(const char *dtype, struct backend **backend, struct error *error)
+{
+    struct engine_options options = {.device = "cuda", .dtype = dtype};
+    return functions->open(&options, 0, backend, error);
+}
+
+static int load_plugin(void **state)
+{
+    struct error error;
+    (void)state;
+    functions = backend_cuda_load(&error);
+    if (!functions)
+        print_message("%s\n", error.message);
+    return functions ? 0 : -1;
+}
+
+static void every_dtype_opens_and_says_its_name(void **state)
+{
+    static const char *const names[][2] = {
+        {"f32", "f32"}, {"tf32", "tf32"}, {"bf16", "bf16"}, {"f16", "f16"}, {"auto", "bf16"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct backend *backend;
+        struct error error;
+        assert_int_equal(open_with(names[i][0], &backend, &error), 0);
+        assert_string_equal(functions->dtype(backend), names[i][1]);
+        functions->close(backend);
+    }
+}
+
+static void another_dtype_is_refused(void **state)
+{
+    struct backend *backend;
+    struct error error;
+    (void)state;
+    assert_int_equal(open_with("f8", &backend, &error), -1);
+    assert_non_null(strstr(error.message, "dtype \"f8\": expected auto, f32, tf32, bf16 or f16"));
+}
+
+/* Runs the model for an item of one row, all ones; -1 also where the result is not finite. */
+static int run_ones(struct backend_model *model, const struct plan *plan, struct error *error)
+{
+    const float row[6] = {1, 1, 1, 1, 1, 1};
+    float hidden[4];
+    struct engine_item item = {.inputs[0] = {.data = row, .length = 1}, .hidden = hidden};
+    struct batch batch;
+    assert_int_equal(padder_open(plan, &batch, error), 0);
+    padder_lay_out(plan, &batch, &item, 1);
+    int result = functions->run(model, 0, &batch, error);
+    padder_free(plan, &batch);
+    for (int i = 0; i < 4 && result == 0; i++)
+        result = isfinite(hidden[i]) ? 0 : -1;
+    return result;
+}
+
+/* Prepares a linear layer one of whose weights is `x`, and runs it. */
+static int prepare_with(const char *dtype, float x, struct error *error)
+{
+    const struct shape shapes[] = {{"matrix", 4, 6}};
+    void *file;
+    struct backend *backend;
+    struct backend_model *model;
+    struct plan_builder builder;
+    struct plan *plan;
+    struct weights *weights = tensors_random(shapes, 1, &file);
+    assert_int_equal(open_with(dtype, &backend, error), 0);
+    assert_int_equal(plan_begin(&builder, weights, error), 0);
+    int rows = plan_input_rows(&builder, "x", 6, 8, PLAN_NONE);
+    plan_give(&builder, plan_linear(&builder, rows, plan_matrix(&builder, 4, 6, "matrix"), PLAN_NONE), PLAN_NONE,
+              PLAN_NONE, false);
+    assert_int_equal(plan_finish(&builder, 8, 1, &plan), 0);
+    for (int i = 0; i < plan->n_weights; i++)
+        if (plan->weights[i].data && plan->weights[i].columns == 6)
+            plan->weights[i].data[13] = x;
+    int result = functions->prepare(backend, plan, false, &model, error);
+    if (result == 0) {
+        result = run_ones(model, plan, error);
+        functions->unprepare(model);
+    }
+    plan_free(plan);
+    weights_close(weights);
+    free(file);
+    functions->close(backend);
+    return result;
+}
+
+static void f16_refuses_what_it_cannot_hold(void **state)
+{
+    struct error error;
+    (void)state;
+    assert_int_equal(prepare_with("f16", -65520, &error), -1);
+    assert_non_null(strstr(error.message, "weight \"matrix\" has -65520 at element 13, and f16 ends at 65504"));
+    assert_int_equal(prepare_with("f16", -60000, &error), 0);
+    assert_int_equal(prepare_with("bf16", 1e30f, &error), 0);
+    assert_int_equal(prepare_with("tf32", 1e30f, &error), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_dtype_opens_and_says_its_name),
+        cmocka_unit_test(another_dtype_is_refused),
+        cmocka_unit_test(f16_refuses_what_it_cannot_hold),
+    };
+    return cmocka_run_group_tests_name("dtypes", tests, load_plugin, NULL);
+}

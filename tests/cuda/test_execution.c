@@ -1,0 +1,342 @@
+/* How batches are executed on the CUDA backend: those of one class replay a graph, whatever the order they come in; two
+ * lanes are in flight at once; at most so many graphs are kept; where there are no graphs all is as it was. Each
+ * batch's results are held, bit for bit, against those of kernels launched one by one. On a device the shim's counts
+ * are not there, and are not looked at. SEED chooses the batches. */
+#include "engine/engine.h"
+#include "tests/cuda/schedules.h"
+#include "tests/cuda/shim/small_limits.h"
+#include "tests/unit/loaded.h"
+#include "tests/unit/tensors.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LAYER "linformer.net.layers.0."
+
+enum { IDS = 48, DIM = 16, SEQ_LEN = 200, K = 8, HEADS = 2, HIDDEN = 4 * DIM };
+enum { BATCHES = 14, ITEMS = 5, MOST_TOKENS = 240, ROUNDS = 3, TURNS = 10, MOST_TOP_K = 5 };
+
+/* The order of the shim's own. */
+enum counter { LAUNCHES, GRAPH_LAUNCHES, INSTANTIATED, DESTROYED, PAGEABLE_COPIES, HEURISTICS };
+
+static const struct shape shapes[] = {
+    {"token_emb.weight", IDS, DIM},       {"pos_emb.weight", SEQ_LEN, DIM},
+    {LAYER "0.norm.weight", 0, DIM},      {LAYER "0.norm.bias", 0, DIM},
+    {LAYER "0.fn.to_q.weight", DIM, DIM}, {LAYER "0.fn.to_k.weight", DIM, DIM},
+    {LAYER "0.fn.to_v.weight", DIM, DIM}, {LAYER "0.fn.proj_k", SEQ_LEN, K},
+    {LAYER "0.fn.proj_v", SEQ_LEN, K},    {LAYER "0.fn.to_out.weight", DIM, DIM},
+    {LAYER "0.fn.to_out.bias", 0, DIM},   {LAYER "1.norm.weight", 0, DIM},
+    {LAYER "1.norm.bias", 0, DIM},        {LAYER "1.fn.w1.weight", HIDDEN, DIM},
+    {LAYER "1.fn.w1.bias", 0, HIDDEN},    {LAYER "1.fn.w2.weight", DIM, HIDDEN},
+    {LAYER "1.fn.w2.bias", 0, DIM},       {"to_logits.weight", IDS, DIM},
+    {"to_logits.bias", 0, IDS},
+};
+
+/* An item with room for all that it may want, and what plain launches made of it. */
+struct sample {
+    int32_t ids[SEQ_LEN], rows[SEQ_LEN];
+    float hidden[SEQ_LEN * DIM], pooled[DIM], output[SEQ_LEN * IDS], top_values[SEQ_LEN * MOST_TOP_K];
+    int32_t top_columns[SEQ_LEN * MOST_TOP_K];
+};
+
+struct batch_of_samples {
+    int64_t n_items;
+    struct engine_item items[ITEMS];
+    struct sample samples[ITEMS], expected[ITEMS];
+};
+
+static struct batch_of_samples batches[BATCHES];
+
+/* 0 where there is no shim. */
+static uint64_t count(enum counter counter)
+{
+    void *plugin = dlopen("libengine_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+    uint64_t (*shim_count)(int) = NULL;
+    if (plugin)
+        *(void **)&shim_count = dlsym(plugin, "shim_count");
+    uint64_t counted = shim_count ? shim_count((int)counter) : 0;
+    if (plugin)
+        dlclose(plugin);
+    return counted;
+}
+
+static bool on_shim(void)
+{
+    return count(LAUNCHES) > 0;
+}
+
+static void open_model(struct loaded *loaded)
+{
+    struct engine_options options = {
+        .device = "cuda", .dtype = "f32", .threads = 1, .max_batch_tokens = MOST_TOKENS, .max_batch_requests = ITEMS};
+    char text[256];
+    struct model_config config;
+    struct error error;
+    void *file;
+    memset(loaded, 0, sizeof *loaded);
+    int length = snprintf(text, sizeof text,
+                          "{\"architecture\": \"linformer.LinformerLM\", \"kwargs\": {\"num_tokens\": %d, \"dim\": %d, "
+                          "\"seq_len\": %d, \"depth\": 1, \"k\": %d, \"heads\": %d}}",
+                          IDS, DIM, SEQ_LEN, K, HEADS);
+    random_seed(1);
+    struct weights *weights = tensors_random(shapes, sizeof shapes / sizeof *shapes, &file);
+    must(engine_open(&options, &loaded->engine, &error), &error);
+    must(model_config_parse(text, (size_t)length, "execution", &config, &error), &error);
+    must(engine_load(loaded->engine, &config, weights, NULL, NULL, &loaded->model, &error), &error);
+    model_config_free(&config);
+    weights_close(weights);
+    free(file);
+}
+
+/* ---- Random batches ---- */
+
+static void want_rows(struct engine_item *item, struct sample *sample, int64_t length)
+{
+    item->n_rows = random_size(1, length);
+    if (item->n_rows < length)
+        item->rows = sample->rows;
+    for (int64_t i = 0; i < item->n_rows; i++)
+        sample->rows[i] = (int32_t)random_size(0, length - 1);
+    item->softmax = random_size(0, 1);
+    if (random_size(0, 1)) {
+        item->output = sample->output;
+        return;
+    }
+    item->top_k = random_size(1, MOST_TOP_K);
+    item->top_values = sample->top_values;
+    item->top_columns = sample->top_columns;
+}
+
+static void make_item(struct engine_item *item, struct sample *sample, int64_t length)
+{
+    memset(item, 0, sizeof *item);
+    memset(sample, 0, sizeof *sample);
+    for (int64_t i = 0; i < length; i++)
+        sample->ids[i] = (int32_t)random_size(0, IDS - 1);
+    item->inputs[0].data = sample->ids;
+    item->inputs[0].length = length;
+    int64_t wants = random_size(1, 7);
+    if (wants & 1)
+        item->hidden = sample->hidden;
+    if (wants & 2) {
+        item->pooled = sample->pooled;
+        item->pooling = (enum pooling)random_size(0, POOLING_COUNT - 1);
+    }
+    if (wants & 4)
+        want_rows(item, sample, length);
+}
+
+/* Every second batch is one that always has a graph, of a class of its own: its results fit, and its rows are so few
+ * that none are computed apart. */
+static void make_batch(const struct loaded *loaded, int index, struct batch_of_samples *batch)
+{
+    int64_t room = index % 2 ? random_size(ITEMS, MOST_TOKENS) : 8 * (index + 2);
+    struct error error;
+    batch->n_items = index % 4 ? random_size(1, ITEMS) : 1;
+    for (int64_t i = 0; i < batch->n_items; i++) {
+        int64_t others = batch->n_items - i - 1, length = others ? random_size(1, room - others) : room;
+        length = length < SEQ_LEN ? length : SEQ_LEN;
+        room -= length;
+        make_item(&batch->items[i], &batch->samples[i], length);
+        if (index % 4 == 0)
+            batch->items[i] =
+                (struct engine_item){.inputs[0] = batch->items[i].inputs[0], .hidden = batch->samples[i].hidden};
+        must(model_check(loaded->model, &batch->items[i], &error), &error);
+    }
+}
+
+/* What is not written stays 0. */
+static void forget(struct batch_of_samples *batch)
+{
+    for (int64_t i = 0; i < batch->n_items; i++)
+        memset(batch->samples[i].hidden, 0, sizeof(struct sample) - offsetof(struct sample, hidden));
+}
+
+static void run(const struct loaded *loaded, int lane, struct batch_of_samples *batch)
+{
+    struct error error;
+    forget(batch);
+    must(model_run(loaded->model, lane, batch->items, batch->n_items, &error), &error);
+}
+
+static void compare(const struct batch_of_samples *batch)
+{
+    assert_memory_equal(batch->samples, batch->expected, (size_t)batch->n_items * sizeof batch->samples[0]);
+}
+
+/* Batches, and what they give without graphs. */
+static void make_batches(void)
+{
+    struct loaded loaded;
+    setenv("SHIM_GRAPHS", "0", 1);
+    open_model(&loaded);
+    random_seed(getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121);
+    for (int i = 0; i < BATCHES; i++) {
+        make_batch(&loaded, i, &batches[i]);
+        for (int again = 0; again < 3; again++) {
+            run(&loaded, 0, &batches[i]);
+            if (again > 0)
+                compare(&batches[i]);
+            memcpy(batches[i].expected, batches[i].samples, sizeof batches[i].samples);
+        }
+    }
+    assert_int_equal(count(INSTANTIATED), count(DESTROYED));
+    unload(&loaded);
+    unsetenv("SHIM_GRAPHS");
+}
+
+/* ---- Tests ---- */
+
+static void test_without_graphs(void **state)
+{
+    (void)state;
+    uint64_t launched = count(GRAPH_LAUNCHES);
+    make_batches();
+    assert_int_equal(count(GRAPH_LAUNCHES), launched);
+}
+
+/* From the second time on a class is one launch. */
+static void test_replay(void **state)
+{
+    (void)state;
+    struct loaded loaded;
+    int replayed = 0;
+    open_model(&loaded);
+    uint64_t pageable = count(PAGEABLE_COPIES);
+    for (int i = 0; i < BATCHES; i++) {
+        uint64_t launched = 0, graphs = 0;
+        for (int round = 0; round < ROUNDS; round++) {
+            launched = count(LAUNCHES);
+            graphs = count(GRAPH_LAUNCHES);
+            run(&loaded, 0, &batches[i]);
+            compare(&batches[i]);
+        }
+        replayed += count(GRAPH_LAUNCHES) == graphs + 1 && count(LAUNCHES) == launched;
+    }
+    print_message("%d of %d batches replay a graph\n", replayed, BATCHES);
+    assert_true(!on_shim() || replayed >= BATCHES / 2);
+    assert_int_equal(count(PAGEABLE_COPIES), pageable);
+    unload(&loaded);
+    assert_int_equal(count(INSTANTIATED), count(DESTROYED));
+}
+
+/* Items alone, of all kinds of lengths: no batch waits while an algorithm is looked for. */
+static void test_products_are_chosen_at_load(void **state)
+{
+    (void)state;
+    struct loaded loaded;
+    uint64_t before = count(HEURISTICS);
+    open_model(&loaded);
+    uint64_t chosen = count(HEURISTICS);
+    assert_true(!on_shim() || chosen > before);
+    for (int i = 0; i < BATCHES; i += 4) {
+        run(&loaded, 0, &batches[i]);
+        compare(&batches[i]);
+    }
+    assert_int_equal(count(HEURISTICS), chosen);
+    unload(&loaded);
+}
+
+/* Other classes between a class's batches, of which there are more than graphs: first each twice, then any. */
+static void test_any_order(void **state)
+{
+    (void)state;
+    struct loaded loaded;
+    uint64_t most = 0, before = count(GRAPH_LAUNCHES);
+    open_model(&loaded);
+    for (int i = 0; i < BATCHES * TURNS; i++) {
+        int64_t often = random_size(0, random_size(0, BATCHES - 1)); /* some more often than others */
+        struct batch_of_samples *batch = &batches[i < 2 * BATCHES ? i / 2 : often];
+        run(&loaded, 0, batch);
+        compare(batch);
+        uint64_t kept = count(INSTANTIATED) - count(DESTROYED);
+        most = kept > most ? kept : most;
+    }
+    print_message("%llu graphs at most\n", (unsigned long long)most);
+    if (on_shim()) {
+        assert_int_equal(most, GRAPHS);
+        assert_true(count(GRAPH_LAUNCHES) > before + BATCHES);
+        assert_true(count(INSTANTIATED) > GRAPHS);
+    }
+    unload(&loaded);
+    assert_int_equal(count(INSTANTIATED), count(DESTROYED));
+}
+
+/* Where only one graph can be instantiated, the others' batches are launched as before. */
+static void test_few_graphs(void **state)
+{
+    (void)state;
+    struct loaded loaded;
+    setenv("SHIM_GRAPHS", "1", 1);
+    open_model(&loaded);
+    for (int i = 0; i < BATCHES * ROUNDS; i++) {
+        run(&loaded, 0, &batches[i % BATCHES]);
+        compare(&batches[i % BATCHES]);
+    }
+    unsetenv("SHIM_GRAPHS");
+    unload(&loaded);
+}
+
+struct rider {
+    const struct loaded *loaded;
+    int lane;
+    int64_t wrong;
+};
+
+/* A lane's thread; batches of its own, every second one. */
+static void *ride(void *given)
+{
+    struct rider *rider = given;
+    struct error error;
+    for (int i = 0; i < BATCHES * TURNS / 2; i++) {
+        struct batch_of_samples *batch = &batches[(i * 2 + rider->lane) % BATCHES];
+        forget(batch);
+        bool failed = model_run(rider->loaded->model, rider->lane, batch->items, batch->n_items, &error) != 0;
+        size_t bytes = (size_t)batch->n_items * sizeof batch->samples[0];
+        rider->wrong += failed || memcmp(batch->samples, batch->expected, bytes) != 0;
+    }
+    return NULL;
+}
+
+static void test_two_lanes(void **state)
+{
+    (void)state;
+    struct loaded loaded;
+    pthread_t threads[2];
+    open_model(&loaded);
+    assert_int_equal(model_info(loaded.model)->n_lanes, 2);
+    struct rider riders[] = {{&loaded, 0, 0}, {&loaded, 1, 0}};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ride, &riders[i]), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(riders[0].wrong + riders[1].wrong, 0);
+    unload(&loaded);
+    assert_int_equal(count(INSTANTIATED), count(DESTROYED));
+}
+
+static int run_all(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_graphs),
+        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_products_are_chosen_at_load),
+        cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_few_graphs),
+        cmocka_unit_test(test_two_lanes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    print_message("SEED=%s\n", getenv("SEED") ? getenv("SEED") : "20261121");
+    return run_schedules(run_all);
+}

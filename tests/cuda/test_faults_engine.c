@@ -1,0 +1,591 @@
+/* The engine on the shim's devices: which of them it takes, what it does with a model that does not fit, and what
+ * becomes of batches, models and devices when calls of the CUDA runtime fail. Nothing here has a time limit: where a
+ * device is to come back, the test waits until it has. */
+#include "tests/unit/loaded.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h> /* needs those before it */
+
+#include "tests/cuda/faults.h"
+
+#define LENGTH 9
+#define VOCABULARY 97
+#define TOLERANCE 1e-4f
+#define MOST_LANES 16
+
+/* ---- Engines, models, batches ---- */
+
+static atomic_int failures, recoveries, refusals; /* that were reported */
+
+static void report(void *context, const struct engine_event *event)
+{
+    (void)context;
+    print_message("# %s: %s\n", event->device, event->failure ? event->failure : "works again");
+    atomic_fetch_add(!event->failure ? &recoveries : event->pause_ms > 0 ? &failures : &refusals, 1);
+}
+
+static struct engine_options options_for(const char *device)
+{
+    return (struct engine_options){.device = device,
+                                   .dtype = "f32",
+                                   .threads = 1,
+                                   .max_batch_tokens = 64,
+                                   .max_batch_requests = 2,
+                                   .report = report};
+}
+
+static struct loaded load_in(const char *dtype, const char *device)
+{
+    struct engine_options options = options_for(device);
+    struct loaded loaded = {NULL, NULL};
+    struct error error;
+    options.dtype = dtype;
+    must(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), &error);
+    return loaded;
+}
+
+static struct loaded load_on(const char *device)
+{
+    return load_in("f32", device);
+}
+
+static struct engine_device device_of(const struct engine *engine, int index)
+{
+    struct engine_device devices[ENGINE_MAX_DEVICES];
+    assert_true(engine_devices(engine, devices, ENGINE_MAX_DEVICES) > index);
+    return devices[index];
+}
+
+static void pause_shortly(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static void wait_for_devices(const struct engine *engine)
+{
+    struct engine_device devices[ENGINE_MAX_DEVICES];
+    int count = engine_devices(engine, devices, ENGINE_MAX_DEVICES);
+    for (int i = 0; i < count; i++)
+        while (!device_of(engine, i).works)
+            pause_shortly();
+}
+
+static float expected[LENGTH * VOCABULARY]; /* by the CPU, of ids 1, 2, … */
+
+static int run_on_lane(struct model *model, int lane, float output[LENGTH * VOCABULARY], struct error *error)
+{
+    int32_t ids[LENGTH];
+    for (int i = 0; i < LENGTH; i++)
+        ids[i] = i + 1;
+    struct engine_item item = {.inputs[0] = {.data = ids, .length = LENGTH}, .output = output, .n_rows = LENGTH};
+    return model_run(model, lane, &item, 1, error);
+}
+
+static void expect_result(struct model *model, int lane)
+{
+    float output[LENGTH * VOCABULARY];
+    struct error error;
+    memset(output, 0xff, sizeof output);
+    must(run_on_lane(model, lane, output, &error), &error);
+    for (int i = 0; i < LENGTH * VOCABULARY; i++)
+        if (!(output[i] - expected[i] < TOLERANCE && expected[i] - output[i] < TOLERANCE))
+            fail_msg("output %d is %g, expected %g", i, (double)output[i], (double)expected[i]);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    unsetenv("SHIM_DEVICES");
+    unsetenv("SHIM_MEMORY");
+    faults_set("");
+    atomic_store(&failures, 0);
+    atomic_store(&recoveries, 0);
+    atomic_store(&refusals, 0);
+    return 0;
+}
+
+/* ---- Which devices ---- */
+
+static void expect_refused(const char *device, const char *message)
+{
+    struct engine_options options = options_for(device);
+    struct engine *engine;
+    struct error error;
+    assert_int_equal(engine_open(&options, &engine, &error), -1);
+    print_message("%s\n", error.message);
+    assert_non_null(strstr(error.message, device));
+    assert_non_null(strstr(error.message, message));
+}
+
+static void expect_devices(const char *device, const char *names, int count)
+{
+    struct engine_options options = options_for(device);
+    struct engine_device devices[ENGINE_MAX_DEVICES];
+    struct engine *engine;
+    struct error error;
+    must(engine_open(&options, &engine, &error), &error);
+    assert_string_equal(engine_device(engine), names);
+    assert_null(engine_notice(engine));
+    assert_int_equal(engine_devices(engine, devices, ENGINE_MAX_DEVICES), count);
+    assert_int_equal(strncmp(names, devices[0].name, strlen(devices[0].name)), 0);
+    engine_close(engine);
+}
+
+static void devices_are_chosen(void **state)
+{
+    (void)state;
+    setenv("SHIM_DEVICES", "3", 1);
+    expect_devices("cuda", "cuda:0", 1);
+    expect_devices("auto", "cuda:0", 1);
+    expect_devices("cuda:2", "cuda:2", 1);
+    expect_devices("cuda:2,cuda:0", "cuda:2,cuda:0", 2);
+    expect_devices("cuda:all", "cuda:0,cuda:1,cuda:2", 3);
+    expect_refused("cuda:3", "there is no cuda:3; there are 3 CUDA devices, cuda:0 to cuda:2");
+    expect_refused("cuda:0,cuda:99999999999999999999", "; there are 3 CUDA devices");
+    expect_refused("cuda:1,cuda:0,cuda:1", "cuda:1 is named twice");
+    expect_refused("cuda,cuda:0", "cuda:0 is named twice");
+    expect_refused("cuda:", "expected auto, cpu, cuda, a list");
+    expect_refused("cuda:0,", "expected auto, cpu, cuda, a list");
+    expect_refused("cuda:all,cuda:0", "expected auto, cpu, cuda, a list");
+    unsetenv("SHIM_DEVICES");
+    expect_refused("cuda:1", "there is no cuda:1; there is one CUDA device, cuda:0");
+}
+
+/* The driver is there, and no device, or none that opens. */
+static void without_a_device_auto_is_the_cpu(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        setenv("SHIM_DEVICES", round == 0 ? "0" : "1", 1);
+        faults_set(round == 0 ? "" : "open 1 0 2\n");
+        expect_refused("cuda", round == 0 ? "no CUDA device" : "cuda:0: no stream on the CUDA device: out of memory");
+        struct loaded loaded = load_on("auto");
+        assert_string_equal(engine_device(loaded.engine), "cpu");
+        print_message("%s\n", engine_notice(loaded.engine));
+        assert_non_null(strstr(engine_notice(loaded.engine), "CUDA device"));
+        assert_string_equal(model_info(loaded.model)->device, "cpu");
+        assert_null(model_info(loaded.model)->notice);
+        expect_result(loaded.model, 0);
+        unload(&loaded);
+    }
+}
+
+/* With "auto" a model that does not fit runs on the CPU, and one that does, loaded after it, on the device. */
+static void model_that_does_not_fit(void **state)
+{
+    struct engine_options options = options_for("cuda");
+    struct loaded loaded = {NULL, NULL};
+    struct error error;
+    (void)state;
+    setenv("SHIM_MEMORY", "100000000", 1);
+    assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), 0);
+    unload(&loaded);
+
+    faults_set("malloc 4 1 2\n"); /* in the middle of it */
+    loaded = (struct loaded){NULL, NULL};
+    assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), -1);
+    print_message("%s\n", error.message);
+    assert_non_null(strstr(error.message, "cuda:0: "));
+    assert_non_null(strstr(error.message, "out of memory"));
+    unload(&loaded);
+
+    faults_set("malloc 4 1 2\n");
+    loaded = load_in("auto", "auto");
+    assert_string_equal(engine_device(loaded.engine), "cuda:0");
+    assert_string_equal(engine_dtype(loaded.engine), "bf16");
+    assert_string_equal(model_info(loaded.model)->device, "cpu");
+    assert_string_equal(model_info(loaded.model)->dtype, "f32");
+    assert_int_equal(model_info(loaded.model)->first_lane, 0);
+    assert_int_equal(model_info(loaded.model)->n_lanes, 1);
+    assert_non_null(strstr(model_info(loaded.model)->notice, "out of memory"));
+    expect_result(loaded.model, 0);
+    assert_int_equal(engine_counts(loaded.engine).standby_batches, 0);
+    assert_true(device_of(loaded.engine, 0).works);
+    unload(&loaded);
+
+    setenv("SHIM_MEMORY", "100000", 1);
+    loaded = load_on("auto");
+    assert_string_equal(model_info(loaded.model)->device, "cpu");
+    unload(&loaded);
+}
+
+/* ---- Faults ---- */
+
+/* A batch that fails is right all the same; the device comes back, and runs the next ones. */
+static void expect_one_fault(const char *rules)
+{
+    struct loaded loaded = load_on("cuda");
+    assert_string_equal(model_info(loaded.model)->device, "cuda:0");
+    assert_int_equal(model_info(loaded.model)->first_lane, 1);
+    expect_result(loaded.model, 0);
+    assert_int_equal(engine_counts(loaded.engine).standby_batches, 0);
+    faults_set(rules);
+    expect_result(loaded.model, 0);
+    assert_int_equal(device_of(loaded.engine, 0).faults, 1);
+    wait_for_devices(loaded.engine);
+    assert_int_equal(device_of(loaded.engine, 0).recoveries, 1);
+    expect_result(loaded.model, 0);
+    assert_int_equal(engine_counts(loaded.engine).reruns, 1);
+    assert_int_equal(engine_counts(loaded.engine).standby_batches, 1);
+    unload(&loaded);
+}
+
+/* The second batch of a class is captured as a graph before it is launched: a capture that fails is no fault of the
+ * device's, so that it takes a second one. */
+static void fault_of_any_call(void **state)
+{
+    (void)state;
+    expect_one_fault("copy 1 1 700\n");
+    expect_one_fault("copy 2 1 700 sticky\n");
+    expect_one_fault("launch 1 2 2\n");
+    expect_one_fault("launch 9 1 700 sticky\n");
+    expect_one_fault("product 1 2 700\n");
+    expect_one_fault("product 2 1 700 sticky\n");
+    expect_one_fault("synchronize 1 1 700\n");
+    expect_one_fault("synchronize 1 1 700 sticky\n");
+    assert_int_equal(atomic_load(&failures), 8);
+    assert_int_equal(atomic_load(&recoveries), 8);
+}
+
+/* The CPU computes in float32, whatever the device does. */
+static void fault_in_another_dtype(void **state)
+{
+    static const char *const dtypes[] = {"auto", "bf16", "f16", "tf32"};
+    (void)state;
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        faults_set("");
+        struct loaded loaded = load_in(dtypes[i], "cuda");
+        assert_string_equal(model_info(loaded.model)->dtype, i == 0 ? "bf16" : dtypes[i]);
+        faults_set("synchronize 1 1 700\nopen 1 0 2\n");
+        expect_result(loaded.model, 0);
+        expect_result(loaded.model, 0);
+        assert_int_equal(engine_counts(loaded.engine).standby_batches, 2);
+        unload(&loaded);
+    }
+}
+
+/* ---- Refusals ---- */
+
+#define QUERIES 5
+#define VALUES 14
+#define PROJECTED 8
+#define MOST_COLUMNS 64
+
+static struct loaded load_masked(const char *device)
+{
+    struct engine_options options = options_for(device);
+    struct loaded loaded = {NULL, NULL};
+    struct error error;
+    must(load_with(&options, "keras_", "attention_mask", NULL, &loaded, &error), &error);
+    assert_true(model_info(loaded.model)->output_columns <= MOST_COLUMNS);
+    return loaded;
+}
+
+/* Query, value, key, which is not given, and a mask (QUERIES, PROJECTED) of every third score. */
+static void run_masked(struct model *model, float output[QUERIES * MOST_COLUMNS])
+{
+    float numbers[VALUES * MOST_COLUMNS];
+    uint8_t mask[QUERIES * PROJECTED];
+    struct error error;
+    for (int i = 0; i < VALUES * MOST_COLUMNS; i++)
+        numbers[i] = (float)(i % 17) / 16 - 0.5f;
+    for (int i = 0; i < QUERIES * PROJECTED; i++)
+        mask[i] = i % 3 != 0;
+    struct engine_item item = {.inputs[0] = {.data = numbers, .length = QUERIES},
+                               .inputs[1] = {.data = numbers, .length = VALUES},
+                               .inputs[3] = {.data = mask, .length = QUERIES, .columns = PROJECTED},
+                               .output = output,
+                               .n_rows = QUERIES};
+    must(model_check(model, &item, &error), &error);
+    must(model_run(model, 0, &item, 1, &error), &error);
+}
+
+static void expect_masked(struct model *model, const float *wanted)
+{
+    float output[QUERIES * MOST_COLUMNS];
+    memset(output, 0xff, sizeof output);
+    run_masked(model, output);
+    for (int64_t i = 0; i < QUERIES * model_info(model)->output_columns; i++)
+        if (!(output[i] - wanted[i] < TOLERANCE && wanted[i] - output[i] < TOLERANCE))
+            fail_msg("output %lld is %g, expected %g", (long long)i, (double)output[i], (double)wanted[i]);
+}
+
+/* So many batches ran again, and the device knows nothing of it. */
+static void expect_refusals(const struct engine *engine, int64_t count)
+{
+    assert_true(device_of(engine, 0).works);
+    assert_int_equal(device_of(engine, 0).faults, 0);
+    assert_int_equal(engine_counts(engine).reruns, count);
+    assert_int_equal(engine_counts(engine).standby_batches, count);
+    assert_int_equal(atomic_load(&refusals), count > 0); /* the first is told */
+    assert_int_equal(atomic_load(&failures), 0);
+}
+
+/* In the first batch, or in the second: once while a graph is captured, and then when it is launched. The batches after
+ * it run on the device. */
+static void product_that_is_refused(void **state)
+{
+    static const char *const rules[][2] = {
+        {"product 1 1 801\n", ""}, {"product 3 1 801\n", ""}, {"", "product 1 2 801\n"}, {"", "product 2 2 801\n"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        atomic_store(&refusals, 0);
+        struct loaded loaded = load_on("cuda");
+        for (int batch = 0; batch < 5; batch++) {
+            if (batch < 2)
+                faults_set(rules[i][batch]);
+            expect_result(loaded.model, 0);
+            expect_refusals(loaded.engine, batch > 0 || rules[i][0][0] != '\0');
+        }
+        unload(&loaded);
+    }
+}
+
+/* No algorithm is found, neither when the model is loaded nor by a client that asks again and again, on both lanes. */
+static void product_that_is_always_refused(void **state)
+{
+    (void)state;
+    struct loaded loaded = load_on("cuda");
+    unload(&loaded); /* the rules before these were read */
+    faults_set("algorithm 1 0 801\n");
+    loaded = load_on("cuda");
+    for (int64_t batch = 1; batch <= 10; batch++) {
+        expect_result(loaded.model, (int)batch % 2);
+        expect_refusals(loaded.engine, batch);
+    }
+    unload(&loaded);
+}
+
+/* A device that fails while cuBLASLt refuses, or by what was launched before, is no device that refuses. */
+static void fault_that_looks_like_a_refusal(void **state)
+{
+    static const char *const rules[] = {"product 1 1 801 sticky\n", "product 1 1 801\nsynchronize 1 1 700\n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        struct loaded loaded = load_on("cuda");
+        faults_set(rules[i]);
+        expect_result(loaded.model, 0);
+        assert_int_equal(device_of(loaded.engine, 0).faults, 1);
+        assert_int_equal(atomic_load(&refusals), 0);
+        wait_for_devices(loaded.engine);
+        expect_result(loaded.model, 0);
+        assert_int_equal(engine_counts(loaded.engine).reruns, 1);
+        unload(&loaded);
+    }
+}
+
+/* On the device, or pinned. The next batch with masks finds some. */
+static void masks_that_find_no_memory(void **state)
+{
+    static const char *const rules[] = {"malloc 1 1 2\n", "host 1 1 2\n"};
+    float wanted[QUERIES * MOST_COLUMNS];
+    struct loaded loaded = load_masked("cpu");
+    (void)state;
+    run_masked(loaded.model, wanted);
+    unload(&loaded);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        atomic_store(&refusals, 0);
+        loaded = load_masked("cuda");
+        assert_string_equal(model_info(loaded.model)->device, "cuda:0");
+        faults_set(rules[i]);
+        for (int batch = 0; batch < 3; batch++) {
+            expect_masked(loaded.model, wanted);
+            expect_refusals(loaded.engine, 1);
+        }
+        unload(&loaded);
+    }
+}
+
+/* ---- Devices that stay away ---- */
+
+/* While it cannot be opened, or its models do not fit any more, the CPU runs all batches. */
+static void device_that_stays_away(void **state)
+{
+    static const char *const rules[] = {"launch 1 1 700 sticky\nopen 1 0 2\n", "launch 1 1 2\nmalloc 2 0 2\n",
+                                        "synchronize 1 0 700 sticky\n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        struct loaded loaded = load_on("cuda");
+        int reported = atomic_load(&failures);
+        faults_set(rules[i]);
+        for (int64_t batch = 1; batch <= 5 || atomic_load(&failures) < reported + 3; batch++) {
+            expect_result(loaded.model, 0);
+            assert_false(device_of(loaded.engine, 0).works);
+            assert_int_equal(engine_counts(loaded.engine).standby_batches, batch);
+            assert_int_equal(engine_counts(loaded.engine).reruns, 1);
+            pause_shortly();
+        }
+        faults_set("");
+        wait_for_devices(loaded.engine);
+        int64_t batches = engine_counts(loaded.engine).standby_batches;
+        expect_result(loaded.model, 0);
+        assert_int_equal(engine_counts(loaded.engine).standby_batches, batches);
+        unload(&loaded);
+    }
+}
+
+/* Both are taken off it, and both are put back. */
+static void fault_with_two_models(void **state)
+{
+    (void)state;
+    struct loaded first = load_on("cuda"), second = {first.engine, NULL};
+    struct model_config config;
+    struct weights *weights;
+    struct error error;
+    must(model_config_read("tests/reference/linformer_lm/config.json", &config, &error), &error);
+    must(weights_open("tests/reference/linformer_lm/model.safetensors", &weights, &error), &error);
+    must(engine_load(first.engine, &config, weights, NULL, NULL, &second.model, &error), &error);
+    weights_close(weights);
+    model_config_free(&config);
+    faults_set("synchronize 1 1 700 sticky\nmalloc 12 1 2\n"); /* and the first time not all fits */
+    expect_result(first.model, 0);
+    expect_result(second.model, 0);
+    wait_for_devices(first.engine);
+    int64_t batches = engine_counts(first.engine).standby_batches;
+    expect_result(second.model, 0);
+    expect_result(first.model, 0);
+    assert_int_equal(engine_counts(first.engine).standby_batches, batches);
+    faults_set("copy 1 0 700 sticky\n");
+    expect_result(second.model, 0);
+    model_close(second.model); /* while the device is away */
+    unload(&first);
+}
+
+static void one_of_several_devices(void **state)
+{
+    (void)state;
+    setenv("SHIM_DEVICES", "2", 1);
+    struct loaded loaded = load_on("cuda:all");
+    int n_lanes = model_info(loaded.model)->n_lanes;
+    uint64_t all = (UINT64_C(1) << n_lanes) - 1;
+    assert_true(n_lanes >= 2 && n_lanes % 2 == 0 && n_lanes <= MOST_LANES);
+    assert_int_equal(model_info(loaded.model)->first_lane, 1);
+    assert_string_equal(model_info(loaded.model)->device, "cuda:0,cuda:1");
+    for (int lane = 0; lane < n_lanes; lane++)
+        expect_result(loaded.model, lane);
+    assert_int_equal(model_ready_lanes(loaded.model), all);
+
+    faults_set("launch 1 0 700 device 1\nopen 1 0 2 device 1\n");
+    for (int lane = 0; lane < n_lanes; lane++)
+        expect_result(loaded.model, lane);
+    assert_true(device_of(loaded.engine, 0).works);
+    assert_false(device_of(loaded.engine, 1).works);
+    assert_int_equal(device_of(loaded.engine, 0).faults, 0);
+    assert_int_equal(model_ready_lanes(loaded.model), all & 0x5555);
+
+    faults_set("launch 1 0 700\nopen 1 0 2\n");
+    for (int lane = 0; lane < n_lanes; lane++)
+        expect_result(loaded.model, lane);
+    assert_false(device_of(loaded.engine, 0).works);
+    assert_int_equal(model_ready_lanes(loaded.model), 1);
+
+    faults_set("");
+    wait_for_devices(loaded.engine);
+    assert_int_equal(model_ready_lanes(loaded.model), all);
+    unload(&loaded);
+}
+
+/* ---- Many at once ---- */
+
+#define ROUNDS 40
+
+struct runner {
+    pthread_t thread;
+    struct model *model;
+    int lane;
+    int wrong;
+};
+
+static void *run_many(void *argument)
+{
+    struct runner *runner = argument;
+    float output[LENGTH * VOCABULARY];
+    struct error error;
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(output, 0xff, sizeof output);
+        int status = run_on_lane(runner->model, runner->lane, output, &error);
+        for (int i = 0; i < LENGTH * VOCABULARY && status == 0; i++)
+            if (!(output[i] - expected[i] < TOLERANCE && expected[i] - output[i] < TOLERANCE))
+                status = -1;
+        runner->wrong += status != 0;
+    }
+    return NULL;
+}
+
+/* Every 50th launch on a device fails, and now and then it is broken, while all lanes have batches on it. */
+static void faults_on_all_lanes(void **state)
+{
+    struct runner runners[MOST_LANES] = {0};
+    (void)state;
+    setenv("SHIM_DEVICES", "2", 1);
+    struct loaded loaded = load_on("cuda:all");
+    int n_lanes = model_info(loaded.model)->n_lanes;
+    assert_true(n_lanes <= MOST_LANES);
+    char rules[4096] = "";
+    for (int i = 1; i < 40; i++)
+        sprintf(rules + strlen(rules), "launch %d 1 %d%s\n", 50 * i, i % 3 ? CUDA_ILLEGAL_ADDRESS : CUDA_OUT_OF_MEMORY,
+                i % 2 ? " sticky" : "");
+    faults_set(rules);
+    for (int i = 0; i < n_lanes; i++) {
+        runners[i].model = loaded.model;
+        runners[i].lane = i;
+        assert_int_equal(pthread_create(&runners[i].thread, NULL, run_many, &runners[i]), 0);
+    }
+    for (int i = 0; i < n_lanes; i++) {
+        pthread_join(runners[i].thread, NULL);
+        assert_int_equal(runners[i].wrong, 0);
+    }
+    struct engine_counts counts = engine_counts(loaded.engine);
+    assert_true(counts.reruns > 0);
+    assert_int_equal(counts.reruns, device_of(loaded.engine, 0).faults + device_of(loaded.engine, 1).faults);
+    assert_true(counts.standby_batches >= counts.reruns);
+    unload(&loaded); /* perhaps while a device is away */
+}
+
+static int begin(void **state)
+{
+    struct error error;
+    faults_begin();
+    setup(state);
+    struct loaded loaded = load_on("cpu");
+    must(run_on_lane(loaded.model, 0, expected, &error), &error);
+    unload(&loaded);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    faults_end();
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(devices_are_chosen),
+        TEST(without_a_device_auto_is_the_cpu),
+        TEST(model_that_does_not_fit),
+        TEST(fault_of_any_call),
+        TEST(fault_in_another_dtype),
+        TEST(product_that_is_refused),
+        TEST(product_that_is_always_refused),
+        TEST(fault_that_looks_like_a_refusal),
+        TEST(masks_that_find_no_memory),
+        TEST(device_that_stays_away),
+        TEST(fault_with_two_models),
+        TEST(one_of_several_devices),
+        TEST(faults_on_all_lanes),
+    };
+    return cmocka_run_group_tests_name("faults of devices", tests, begin, end);
+}

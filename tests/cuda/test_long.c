@@ -1,0 +1,152 @@
+/* Sequences of hundreds of rows, where kernels take several tiles, parts and units of work: each dtype on the CUDA
+ * backend against f32 on the CPU. */
+#include "engine/backend.h"
+#include "tests/cuda/schedules.h"
+#include "tests/unit/tensors.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LONGEST 600
+#define ITEMS 4
+#define ROWS 1024
+
+/* What a model is like: x (d) is projected to k rows for keys and values, and attends to them with heads. */
+struct sizes {
+    int64_t d, k, heads, kv_heads, groups;
+    bool transposed, causal, all_keys; /* all_keys: the sequence's own rows, not projected */
+};
+
+static const struct sizes sizes[] = {
+    {128, 136, 2, 1, 1, false, false, false}, {128, 130, 2, 2, 2, true, false, false},
+    {80, 64, 2, 2, 1, true, true, false},     {70, 7, 2, 1, 1, false, false, false},
+    {256, 72, 2, 2, 1, false, false, false},  {64, 1, 1, 1, 1, false, true, true},
+    {512, 1, 2, 2, 1, false, false, true},
+};
+static const int64_t lengths[ITEMS] = {LONGEST, 1, 257, 163};
+static const struct {
+    const char *name;
+    double bound; /* of the largest value */
+} dtypes[] = {{"f32", 1e-5}, {"tf32", 5e-3}, {"bf16", 4e-2}, {"f16", 5e-3}};
+
+static int build(struct plan_builder *builder, const struct sizes *s)
+{
+    int64_t kv_columns = s->d / s->heads * s->kv_heads;
+    int x = plan_input_rows(builder, "x", s->d, LONGEST, PLAN_NONE);
+    int kv = s->kv_heads == s->heads
+                 ? x
+                 : plan_linear(builder, x, plan_matrix(builder, kv_columns, s->d, "narrow"), PLAN_NONE);
+    int e = s->transposed ? plan_matrix(builder, s->groups * s->k, LONGEST, "e")
+                          : plan_matrix(builder, s->groups * LONGEST, s->k, "e");
+    struct plan_projection projection = {
+        .weight = e, .bias = PLAN_NONE, .groups = s->groups, .transposed = s->transposed};
+    int keys = s->all_keys ? kv : plan_project_sequence(builder, kv, projection);
+    return plan_attend(builder, x, keys, keys,
+                       (struct plan_attention){.heads = s->heads,
+                                               .kv_heads = s->kv_heads,
+                                               .scale = 1 / sqrtf((float)(s->d / s->heads)),
+                                               .causal = s->causal});
+}
+
+/* `hidden` (rows of all lengths, d) from the model on a backend. */
+static void run(const struct backend_functions *functions, const char *dtype, const struct sizes *s,
+                const struct weights *weights, const float *x, float *hidden)
+{
+    struct engine_options options = {.device = functions->name, .dtype = dtype, .threads = 1};
+    struct backend *backend;
+    struct backend_model *model;
+    struct plan_builder builder;
+    struct plan *plan;
+    struct batch batch;
+    struct error error;
+    struct engine_item items[ITEMS];
+    assert_int_equal(functions->open(&options, 0, &backend, &error), 0);
+    assert_int_equal(plan_begin(&builder, weights, &error), 0);
+    plan_give(&builder, build(&builder, s), PLAN_NONE, PLAN_NONE, false);
+    if (plan_finish(&builder, ROWS, ITEMS, &plan) != 0)
+        fail_msg("%s", error.message);
+    if (functions->prepare(backend, plan, false, &model, &error) != 0)
+        fail_msg("%s", error.message);
+    memset(items, 0, sizeof items);
+    for (int i = 0; i < ITEMS; i++) {
+        items[i].inputs[0].data = x;
+        items[i].inputs[0].length = lengths[i];
+        items[i].hidden = hidden;
+        x += lengths[i] * s->d;
+        hidden += lengths[i] * s->d;
+    }
+    assert_int_equal(padder_open(plan, &batch, &error), 0);
+    padder_lay_out(plan, &batch, items, ITEMS);
+    if (functions->run(model, 0, &batch, &error) != 0)
+        fail_msg("%s", error.message);
+    padder_free(plan, &batch);
+    functions->unprepare(model);
+    plan_free(plan);
+    functions->close(backend);
+}
+
+static void compare(const char *dtype, double bound, int64_t n, const float *found, const float *expected)
+{
+    double largest = 0, worst = 0;
+    for (int64_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)expected[i]));
+    for (int64_t i = 0; i < n; i++) {
+        double error = fabs((double)found[i] - (double)expected[i]) / largest;
+        worst = error <= worst ? worst : error; /* a NaN, too */
+    }
+    print_message("%s: %.2g of the largest value\n", dtype, worst);
+    assert_true(worst <= bound);
+}
+
+static void test_sizes(void **state)
+{
+    const struct sizes *s = *state;
+    int64_t rows = 0, e_rows = s->groups * (s->transposed ? s->k : LONGEST);
+    const struct shape shapes[] = {{"e", e_rows, s->transposed ? LONGEST : s->k},
+                                   {"narrow", s->d / s->heads * s->kv_heads, s->d}};
+    struct error error;
+    void *file;
+    const struct backend_functions *cuda = backend_cuda_load(&error);
+    if (!cuda)
+        fail_msg("%s", error.message);
+    random_seed(5);
+    struct weights *weights = tensors_random(shapes, s->kv_heads == s->heads ? 1 : 2, &file);
+    for (int i = 0; i < ITEMS; i++)
+        rows += lengths[i];
+    float *x = calloc((size_t)(3 * rows * s->d), sizeof *x), *expected = x + rows * s->d,
+          *found = expected + rows * s->d;
+    for (int64_t i = 0; i < rows * s->d; i++)
+        x[i] = random_float() * 2;
+    run(&backend_cpu, "f32", s, weights, x, expected);
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        run(cuda, dtypes[i].name, s, weights, x, found);
+        compare(dtypes[i].name, dtypes[i].bound, rows * s->d, found, expected);
+    }
+    free(x);
+    weights_close(weights);
+    free(file);
+}
+
+static int run_long(void)
+{
+    struct CMUnitTest tests[sizeof sizes / sizeof *sizes];
+    static char names[sizeof sizes / sizeof *sizes][64];
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(names[i], sizeof names[i], "d %d k %d heads %d of %d%s", (int)sizes[i].d, (int)sizes[i].k,
+                 (int)sizes[i].kv_heads, (int)sizes[i].heads, sizes[i].causal ? ", causal" : "");
+        tests[i] = (struct CMUnitTest){names[i], test_sizes, NULL, NULL, (void *)&sizes[i]};
+    }
+    return _cmocka_run_group_tests("long sequences", tests, sizeof sizes / sizeof *sizes, NULL, NULL);
+}
+
+int main(void)
+{
+    return run_schedules(run_long);
+}

@@ -1,0 +1,234 @@
+/* The functions of engine/cuda/tensor.h against what the PTX ISA says of their fragments, written down here as it
+ * stands there (elements a0 … a7, b0 … b3, c0 … c3 of a lane and where they are), and 16-bit roundings. Compiled for
+ * the shim; nvcc compiles it as well, for a device. */
+#include "engine/cuda/tensor.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+static cudaStream_t stream;
+
+/* Device memory with a copy of `bytes`. */
+static void *to_device(const void *from, size_t bytes)
+{
+    void *memory;
+    assert_int_equal(cudaMalloc(&memory, bytes), cudaSuccess);
+    assert_int_equal(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyHostToDevice, stream), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess); /* `from` may be written again */
+    return memory;
+}
+
+static void to_host(void *to, void *memory, size_t bytes)
+{
+    assert_int_equal(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToHost, stream), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+    cudaFree(memory);
+}
+
+template <typename... Parameters, typename... Arguments>
+static void launch_warp(void (*kernel)(Parameters...), size_t shared_bytes, Arguments... arguments)
+{
+    cudaLaunchConfig_t configuration = {};
+    configuration.gridDim = dim3(1);
+    configuration.blockDim = dim3(WARP);
+    configuration.dynamicSmemBytes = shared_bytes;
+    configuration.stream = stream;
+    assert_int_equal(cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...), cudaSuccess);
+}
+
+/* ---- mma.m16n8k16 ---- */
+
+template <typename T> static __global__ void multiply(const float *a, const float *b, float *d)
+{
+    int group = lane() / 4, thread = lane() % 4;
+    float ai[8], bi[4], ci[4];
+    uint32_t fragment[4];
+    for (int i = 0; i < 8; i++) {
+        int row = i < 2 || (i >= 4 && i < 6) ? group : group + 8;
+        int column = thread * 2 + (i & 1) + (i >= 4 ? 8 : 0);
+        ai[i] = a[row * 16 + column];
+    }
+    for (int i = 0; i < 4; i++)
+        bi[i] = b[(thread * 2 + (i & 1) + (i >= 2 ? 8 : 0)) * 8 + group];
+    for (int i = 0; i < 4; i++) {
+        fragment[i] = pair_of<T>(ai[2 * i], ai[2 * i + 1]);
+        ci[i] = d[(i < 2 ? group : group + 8) * 8 + thread * 2 + (i & 1)];
+    }
+    multiply_add<T>(ci, fragment, pair_of<T>(bi[0], bi[1]), pair_of<T>(bi[2], bi[3]));
+    for (int i = 0; i < 4; i++)
+        d[(i < 2 ? group : group + 8) * 8 + thread * 2 + (i & 1)] = ci[i];
+}
+
+/* m16n8k8 */
+static __global__ void multiply_8(const float *a, const float *b, float *d)
+{
+    int group = lane() / 4, thread = lane() % 4;
+    uint32_t fragment[4];
+    float ci[4];
+    for (int i = 0; i < 4; i++) {
+        fragment[i] = tf32_of(a[(i % 2 == 0 ? group : group + 8) * 8 + (i < 2 ? thread : thread + 4)]);
+        ci[i] = d[(i < 2 ? group : group + 8) * 8 + thread * 2 + (i & 1)];
+    }
+    multiply_add_tf32(ci, fragment, tf32_of(b[thread * 8 + group]), tf32_of(b[(thread + 4) * 8 + group]));
+    for (int i = 0; i < 4; i++)
+        d[(i < 2 ? group : group + 8) * 8 + thread * 2 + (i & 1)] = ci[i];
+}
+
+/* Small integers: every product and sum is exact. */
+static void check_product(void (*kernel)(const float *, const float *, float *), int depth)
+{
+    float a[16 * 16], b[16 * 8], d[16 * 8], expected[16 * 8];
+    for (int i = 0; i < 16 * depth; i++)
+        a[i] = (float)(i * 37 % 23 - 11);
+    for (int i = 0; i < depth * 8; i++)
+        b[i] = (float)(i * 29 % 19 - 9);
+    for (int i = 0; i < 16 * 8; i++) {
+        expected[i] = d[i] = (float)(i % 7);
+        for (int l = 0; l < depth; l++)
+            expected[i] += a[i / 8 * depth + l] * b[l * 8 + i % 8];
+    }
+    void *on_device[] = {to_device(a, sizeof a), to_device(b, sizeof b), to_device(d, sizeof d)};
+    launch_warp(kernel, 0, (float *)on_device[0], (float *)on_device[1], (float *)on_device[2]);
+    to_host(d, on_device[2], sizeof d);
+    cudaFree(on_device[0]);
+    cudaFree(on_device[1]);
+    for (int i = 0; i < 16 * 8; i++)
+        assert_true(d[i] == expected[i]);
+}
+
+static void products_are_exact(void **)
+{
+    check_product(multiply<bf16>, 16);
+    check_product(multiply<f16>, 16);
+    check_product(multiply_8, 8);
+}
+
+/* ---- ldmatrix ---- */
+
+static __global__ void load_and_copy(const uint16_t *matrices, uint32_t *plain, uint32_t *transposed)
+{
+    uint16_t(*rows)[8] = (uint16_t(*)[8])dynamic_shared_memory;
+    uint32_t fragment[4];
+    copy_async(rows[lane()], matrices + lane() * 8, true);
+    copies_commit();
+    copies_wait<0>();
+    __syncwarp();
+    load_matrices(fragment, rows[lane()]);
+    for (int i = 0; i < 4; i++)
+        plain[lane() * 4 + i] = fragment[i];
+    load_matrices_transposed(fragment, rows[lane()]);
+    for (int i = 0; i < 4; i++)
+        transposed[lane() * 4 + i] = fragment[i];
+}
+
+/* Of matrix m a lane has row lane / 4, elements 2 (lane % 4) and the next; of its transpose the same. */
+static void matrices_are_handed_out(void **)
+{
+    uint16_t matrices[4][8][8];
+    uint32_t plain[WARP][4], transposed[WARP][4];
+    for (int i = 0; i < 4 * 8 * 8; i++)
+        ((uint16_t *)matrices)[i] = (uint16_t)(i * 251 + 3);
+    memset(plain, 0, sizeof plain);
+    void *from = to_device(matrices, sizeof matrices), *to = to_device(plain, sizeof plain);
+    void *turned = to_device(plain, sizeof plain);
+    launch_warp(load_and_copy, sizeof matrices, (uint16_t *)from, (uint32_t *)to, (uint32_t *)turned);
+    to_host(plain, to, sizeof plain);
+    to_host(transposed, turned, sizeof transposed);
+    cudaFree(from);
+    for (int l = 0; l < WARP; l++)
+        for (int m = 0; m < 4; m++) {
+            int row = l / 4, column = l % 4 * 2;
+            assert_int_equal(plain[l][m], matrices[m][row][column] | (uint32_t)matrices[m][row][column + 1] << 16);
+            assert_int_equal(transposed[l][m], matrices[m][column][row] | (uint32_t)matrices[m][column + 1][row] << 16);
+        }
+}
+
+/* ---- Copies that are waited for ---- */
+
+static __global__ void copy_groups(const uint4 *from, uint32_t *to)
+{
+    uint4 *shared = (uint4 *)dynamic_shared_memory;
+    copy_async(&shared[lane()], from + lane(), true);
+    copies_commit();
+    copy_async(&shared[WARP + lane()], from, false); /* zeros */
+    copies_commit();
+    copies_wait<1>();
+    to[lane()] = shared[lane()].x; /* the thread's own */
+    copies_wait<0>();
+    __syncwarp();
+    to[WARP + lane()] = shared[WARP + (lane() + 1) % WARP].y;
+}
+
+static void copies_land_group_by_group(void **)
+{
+    uint32_t from[WARP][4], to[2 * WARP];
+    for (int i = 0; i < WARP * 4; i++)
+        from[i / 4][i % 4] = (uint32_t)i + 1;
+    memset(to, 0xee, sizeof to);
+    void *source = to_device(from, sizeof from), *target = to_device(to, sizeof to);
+    launch_warp(copy_groups, 2 * sizeof from, (uint4 *)source, (uint32_t *)target);
+    to_host(to, target, sizeof to);
+    cudaFree(source);
+    for (int i = 0; i < WARP; i++) {
+        assert_int_equal(to[i], i * 4 + 1);
+        assert_int_equal(to[WARP + i], 0);
+    }
+}
+
+/* ---- Rounding ---- */
+
+template <typename T> static __global__ void round_all(const float *x, uint16_t *bits)
+{
+    T element = of_float<T>(x[lane()]);
+    memcpy(&bits[lane()], &element, sizeof element);
+}
+
+template <typename T> static void check_rounding(const float *x, const uint16_t *expected, int count)
+{
+    float given[WARP] = {};
+    uint16_t bits[WARP] = {};
+    memcpy(given, x, (size_t)count * sizeof *x);
+    void *from = to_device(given, sizeof given), *to = to_device(bits, sizeof bits);
+    launch_warp(round_all<T>, 0, (float *)from, (uint16_t *)to);
+    to_host(bits, to, sizeof bits);
+    cudaFree(from);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(bits[i], expected[i]);
+}
+
+static void rounding_is_to_nearest_even(void **)
+{
+    const float bfloats[] = {1, -2.5f, 1.00390625f, 1.01171875f, 3.4e38f, INFINITY, 0x1p-133f, 0};
+    const uint16_t bfloat_bits[] = {0x3f80, 0xc020, 0x3f80, 0x3f82, 0x7f80, 0x7f80, 0x0001, 0};
+    const float halves[] = {1,     -2.5f,    1.00048828125f, 1.00146484375f, 65504,       65519,
+                            65520, 0x1p-24f, 0x1p-25f,       0x1.8p-24f,     0x1.ffep-15f};
+    const uint16_t half_bits[] = {0x3c00, 0xc100, 0x3c00, 0x3c02, 0x7bff, 0x7bff,
+                                  0x7c00, 0x0001, 0x0000, 0x0002, 0x0400};
+    check_rounding<bf16>(bfloats, bfloat_bits, sizeof bfloats / sizeof *bfloats);
+    check_rounding<f16>(halves, half_bits, sizeof halves / sizeof *halves);
+}
+
+static int open_stream(void **)
+{
+    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_exact),
+        cmocka_unit_test(matrices_are_handed_out),
+        cmocka_unit_test(copies_land_group_by_group),
+        cmocka_unit_test(rounding_is_to_nearest_even),
+    };
+    return cmocka_run_group_tests_name("tensor", tests, open_stream, NULL);
+}

@@ -1,0 +1,261 @@
+"""The models that the benchmarks run, as plain PyTorch modules whose state_dict has the libraries' names.
+
+They are written from the papers' equations, so that a machine without the libraries has something to compare with;
+test_plain.py holds them against the libraries' outputs in tests/reference. What they leave out the models that are
+measured do not use: masks, reversible layers, decoders, other ways of sharing E and F.
+
+hidden(ids or rows) is what the class's own output layer reads. `fused` attends through PyTorch's
+scaled_dot_product_attention, else attention is written out, as the libraries have it."""
+import json
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def attend(queries, keys, values, fused):
+    """(batch, heads, n, d) over (batch, heads, k, d)."""
+    if fused:
+        return functional.scaled_dot_product_attention(queries, keys, values)
+    scores = queries @ keys.transpose(-1, -2) / math.sqrt(queries.shape[-1])
+    return scores.softmax(-1) @ values
+
+
+def split_heads(x, heads):
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def join_heads(x):
+    return x.transpose(1, 2).flatten(-2)
+
+
+# ---- linformer: pre-norm; E and F are parameters (seq_len, k), cut to n rows; Wang et al. 2020, equation 7
+
+class SelfAttention(nn.Module):
+    def __init__(self, dim, seq_len, k=256, heads=8, dim_head=None, one_kv_head=False, share_kv=False, fused=False):
+        super().__init__()
+        width = dim_head or dim // heads
+        kv_width = width if one_kv_head else width * heads
+        self.heads, self.kv_heads, self.fused = heads, 1 if one_kv_head else heads, fused
+        self.to_q = nn.Linear(dim, width * heads, bias=False)
+        self.to_k = nn.Linear(dim, kv_width, bias=False)
+        self.proj_k = nn.Parameter(torch.empty(seq_len, k))
+        self.shared = share_kv
+        if not share_kv:
+            self.to_v = nn.Linear(dim, kv_width, bias=False)
+            self.proj_v = nn.Parameter(torch.empty(seq_len, k))
+        self.to_out = nn.Linear(width * heads, dim)
+
+    def forward(self, x):
+        n = x.shape[1]
+        keys = self.proj_k[:n].T @ self.to_k(x)
+        values = keys if self.shared else self.proj_v[:n].T @ self.to_v(x)
+        queries = split_heads(self.to_q(x), self.heads)
+        keys, values = split_heads(keys, self.kv_heads), split_heads(values, self.kv_heads)
+        if self.kv_heads < self.heads:
+            keys, values = (t.expand(-1, self.heads, -1, -1) for t in (keys, values))
+        return self.to_out(join_heads(attend(queries, keys, values, self.fused)))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.w1, self.w2 = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+
+    def forward(self, x):
+        return self.w2(functional.gelu(self.w1(x)))
+
+
+class PreNorm(nn.Module):
+    def __init__(self, dim, fn):
+        super().__init__()
+        self.norm, self.fn = nn.LayerNorm(dim), fn
+
+    def forward(self, x):
+        return x + self.fn(self.norm(x))
+
+
+class Layers(nn.Module):
+    def __init__(self, depth, dim, attention):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.ModuleList([PreNorm(dim, SelfAttention(dim, **attention)), PreNorm(dim, FeedForward(dim))])
+            for _ in range(depth))
+
+    def forward(self, x):
+        for attention, feed_forward in self.layers:
+            x = feed_forward(attention(x))
+        return x
+
+
+class Linformer(nn.Module):
+    def __init__(self, dim, depth, fused=False, **attention):
+        super().__init__()
+        self.net = Layers(depth, dim, attention | {"fused": fused})
+
+    def hidden(self, x):
+        return self.net(x)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class LinformerLM(nn.Module):
+    def __init__(self, num_tokens, dim, seq_len, depth, fused=False, **attention):
+        super().__init__()
+        self.token_emb, self.pos_emb = nn.Embedding(num_tokens, dim), nn.Embedding(seq_len, dim)
+        self.linformer = Linformer(dim, depth, fused, seq_len=seq_len, **attention)
+        self.to_logits = nn.Linear(dim, num_tokens)
+
+    def hidden(self, ids):
+        return self.linformer(self.token_emb(ids) + self.pos_emb.weight[:ids.shape[1]])
+
+    def forward(self, ids):
+        return self.to_logits(self.hidden(ids))
+
+
+# ---- linformer_pytorch: post-norm; E is a Linear over the sequence with a bias, one for all layers, K and V; or none
+
+class SharedProjection(nn.Module):
+    """Only for its name in the state_dict: heads.0.E."""
+
+    def __init__(self, input_size, dim_k):
+        super().__init__()
+        self.E = nn.Linear(input_size, dim_k)
+
+
+class HeadsAttention(nn.Module):
+    def __init__(self, channels, nhead, projection, full, fused):
+        super().__init__()
+        width = channels // nhead
+        for name in ("to_q", "to_k", "to_v"):
+            setattr(self, name, nn.ModuleList(nn.Linear(channels, width, bias=False) for _ in range(nhead)))
+        self.heads = nn.ModuleList([projection] if projection else [])
+        self.w_o = nn.Linear(channels, channels)
+        self.nhead, self.full, self.fused, self.joined = nhead, full, fused, None
+
+    def join(self):
+        """One product for all heads, as a user who measures would write it."""
+        self.joined = [torch.cat([linear.weight for linear in getattr(self, name)]).detach()
+                       for name in ("to_q", "to_k", "to_v")]
+
+    def forward(self, x, project):
+        queries, keys, values = (functional.linear(x, weight) for weight in self.joined)
+        if not self.full:
+            keys, values = (project(t.transpose(1, 2)).transpose(1, 2) for t in (keys, values))
+        queries, keys, values = (split_heads(t, self.nhead) for t in (queries, keys, values))
+        return self.w_o(join_heads(attend(queries, keys, values, self.fused)))
+
+
+class TwoLinears(nn.Module):
+    def __init__(self, channels, dim_ff):
+        super().__init__()
+        self.w_1, self.w_2 = nn.Linear(channels, dim_ff), nn.Linear(dim_ff, channels)
+
+    def forward(self, x):
+        return self.w_2(functional.gelu(self.w_1(x)))
+
+
+class PostNorm(nn.Module):
+    def __init__(self, channels, fn):
+        super().__init__()
+        self.norm, self.fn = nn.LayerNorm(channels), fn
+
+    def forward(self, x, *more):
+        return self.norm(x + self.fn(x, *more))
+
+
+class Tatp22Linformer(nn.Module):
+    def __init__(self, input_size, channels, dim_k, dim_ff, nhead, depth, full_attention=False, fused=False,
+                 parameter_sharing="layerwise"):
+        super().__init__()
+        assert parameter_sharing == "layerwise"
+        self.seq = nn.ModuleList()
+        for i in range(depth):
+            projection = SharedProjection(input_size, dim_k) if i == 0 else None
+            self.seq.append(PostNorm(channels, HeadsAttention(channels, nhead, projection, full_attention, fused)))
+            self.seq.append(PostNorm(channels, TwoLinears(channels, dim_ff)))
+
+    def hidden(self, x):
+        project = self.seq[0].fn.heads[0].E
+        for attention, feed_forward in zip(self.seq[::2], self.seq[1::2]):
+            x = feed_forward(attention(x, project))
+        return x
+
+    forward = hidden
+
+
+class Sinusoids(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.register_buffer("inv_freq", torch.empty(channels // 2))
+
+    def forward(self, x):
+        angles = torch.arange(x.shape[1], device=x.device, dtype=torch.float32)[:, None] * self.inv_freq.float()
+        return x + torch.cat([angles.sin(), angles.cos()], -1).to(x.dtype)
+
+
+class Tatp22LinformerLM(nn.Module):
+    def __init__(self, num_tokens, channels, **more):
+        super().__init__()
+        self.to_token_emb, self.pos_emb = nn.Embedding(num_tokens, channels), Sinusoids(channels)
+        self.linformer = Tatp22Linformer(channels=channels, **more)
+        self.to_logits = nn.Linear(channels, num_tokens)
+
+    def hidden(self, ids):
+        return self.linformer(self.pos_emb(self.to_token_emb(ids)))
+
+    def forward(self, ids):
+        return self.to_logits(self.hidden(ids))
+
+
+CLASSES = {"linformer.Linformer": Linformer, "linformer.LinformerLM": LinformerLM,
+           "linformer_pytorch.Linformer": Tatp22Linformer, "linformer_pytorch.LinformerLM": Tatp22LinformerLM}
+
+
+def join(model):
+    """What is computed from the weights once, when they are there and have their type and place."""
+    for module in model.modules():
+        if isinstance(module, HeadsAttention):
+            module.join()
+
+
+def load(folder, fused=False, device="cpu", dtype=torch.float32):
+    from safetensors.torch import load_file
+    config = json.loads((folder / "config.json").read_text())
+    with torch.device("meta"):
+        model = CLASSES[config["architecture"]](fused=fused, **config["kwargs"])
+    model.load_state_dict(load_file(folder / "model.safetensors", device=device), assign=True)
+    model.to(dtype).eval().requires_grad_(False)
+    join(model)
+    return model
+
+
+def shared_names(architecture, kwargs):
+    """Names under which linformer_pytorch holds its one E again, each with the name that is stored."""
+    if not architecture.startswith("linformer_pytorch."):
+        return {}
+    prefix = "linformer.seq." if architecture.endswith("LM") else "seq."
+    return {f"{prefix}{2 * layer}.fn.heads.{head}.{which}.{part}": f"{prefix}0.fn.heads.0.E.{part}"
+            for layer in range(kwargs["depth"]) for head in range(kwargs["nhead"]) for which in "EF"
+            for part in ("weight", "bias") if (layer, head, which) != (0, 0, "E")}
+
+
+def write(architecture, kwargs, folder, seed):
+    """A model folder with random weights of the size that the libraries give theirs."""
+    from safetensors.torch import save_file
+    generator = torch.Generator().manual_seed(seed)
+    with torch.device("meta"):
+        state = CLASSES[architecture](**kwargs).state_dict()
+    for name, tensor in state.items():
+        if name.endswith("norm.weight"):
+            state[name] = torch.ones(tensor.shape)
+        elif name.endswith("inv_freq"):
+            state[name] = 100000 ** -(torch.arange(tensor.shape[0]) / tensor.shape[0])
+        else:
+            columns = tensor.shape[-1] if tensor.dim() > 1 else 512
+            state[name] = (torch.rand(tensor.shape, generator=generator) * 2 - 1) / math.sqrt(columns)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(state, folder / "model.safetensors", metadata=shared_names(architecture, kwargs))
+    (folder / "config.json").write_text(json.dumps({"architecture": architecture, "kwargs": kwargs}))

@@ -1,0 +1,88 @@
+#!/bin/bash
+# cuda.sh: builds docker/Dockerfile.cuda as it stands and runs its image on the CPU, without NVIDIA's images, archive or a
+# GPU: their places are taken by Ubuntu 24.04 from its archive, with this machine's CUDA toolkit in the one and a package
+# libcublas-13-0, made of this machine's cuBLAS, in the other. So each RUN line is executed, the engine compiled by nvcc
+# with Ubuntu's compiler, and the engine's libraries found; what NVIDIA's images hold besides is not seen.
+# Root, podman, mmdebstrap, dpkg-dev, network, nvcc of CUDA 13 in TOOLKIT=FOLDER (/usr/local/cuda); CUBLAS=FOLDER above
+# include/cublasLt.h, else the toolkit's. Not part of `make test`: it takes minutes and 4 GB. CACHE_DIR keeps the stand-ins.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+cache=${CACHE_DIR:-/var/tmp/linformerd-cuda-image}
+toolkit=$(realpath "${TOOLKIT:-/usr/local/cuda}")
+cublas=${CUBLAS:-$toolkit}
+cuda=$(sed -n 's/^ARG CUDA=//p' docker/Dockerfile.cuda)
+devel=docker.io/nvidia/cuda:$cuda-devel-ubuntu24.04
+base=docker.io/nvidia/cuda:$cuda-base-ubuntu24.04
+image=localhost/linformerd-cuda-test
+work=$(mktemp -d /var/tmp/linformerd-cuda.XXXXXX)
+name=linformerd-cuda-$$
+trap 'podman rm -f -t 0 "$name" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+
+mkdir -p "$cache"
+export CONTAINERS_STORAGE_CONF=$work/storage.conf CONTAINERS_CONF=$work/containers.conf
+printf '[storage]\ndriver = "overlay"\ngraphroot = "%s/graph"\nrunroot = "%s/run"\n' "$cache" "$cache" >"$CONTAINERS_STORAGE_CONF"
+cat >"$CONTAINERS_CONF" <<'X'
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+log_driver = "k8s-file"
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+X
+
+# ubuntu PACKAGES: a bare Ubuntu in $work/root. It is for this test alone, so the archive's signature is not looked at:
+# Debian has no key of Ubuntu's.
+ubuntu() {
+    rm -rf "$work/root"
+    apt-config dump | grep -E '^Acquire::(https?::|Check-)' >"$work/apt.conf" || true
+    printf 'deb [trusted=yes] http://archive.ubuntu.com/ubuntu %s main universe\n' noble noble-updates >"$work/ubuntu.list"
+    mmdebstrap --quiet --mode=root --variant=minbase --format=directory --aptopt="$work/apt.conf" \
+        --include="apt,ca-certificates$1" noble "$work/root" "$work/ubuntu.list"
+}
+
+# import IMAGE PATH
+import() {
+    tar -C "$work/root" -c . | podman import -q -c 'CMD ["bash"]' \
+        -c "ENV PATH=$2/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" - "$1"
+}
+
+make_devel() {
+    ubuntu ,build-essential
+    cp -a "$toolkit" "$work/root/usr/local/cuda"
+    cp -an "$cublas"/include/cublas* "$work/root/usr/local/cuda/include/"
+    cp -an "$cublas"/lib*/libcublasLt.so.* "$work/root/usr/local/cuda/lib64/"
+    import "$devel" /usr/local/cuda/bin:
+}
+
+make_base() {
+    local package=$work/package archive=$work/root/opt/archive folder=usr/local/cuda-13.0/targets/x86_64-linux/lib
+    ubuntu ''
+    mkdir -p "$package/DEBIAN" "$package/$folder" "$archive"
+    printf '%s\n' 'Package: libcublas-13-0' 'Version: 13.0' 'Architecture: amd64' 'Maintainer: nobody <nobody@localhost>' \
+        'Description: stand-in' >"$package/DEBIAN/control"
+    cp "$cublas"/lib*/libcublasLt.so.* "$package/$folder/"
+    dpkg-deb -Znone -b "$package" "$archive/libcublas-13-0.deb"
+    (cd "$archive" && dpkg-scanpackages . >Packages)
+    echo 'deb [trusted=yes] file:/opt/archive ./' >"$work/root/etc/apt/sources.list.d/archive.list"
+    rm -rf "$package"
+    import "$base" ''
+}
+
+podman image exists "$devel" || make_devel
+podman image exists "$base" || make_base
+podman build --isolation chroot --pull=never --format docker -t "$image" -f docker/Dockerfile.cuda .
+podman run -d --name "$name" --network none --read-only --read-only-tmpfs=false --cap-drop all \
+    --security-opt no-new-privileges "$image"
+for _ in $(seq 60); do
+    if podman healthcheck run "$name" 2>/dev/null; then
+        break
+    fi
+    sleep 1
+done
+podman healthcheck run "$name"
+podman logs "$name" 2>&1 | tee "$work/log"
+grep -q 'no NVIDIA driver' "$work/log" # the engine is there, and why the CPU serves is said
+podman stop -t 60 "$name"
+[ "$(podman inspect -f '{{.State.ExitCode}}' "$name")" = 0 ]
+echo "built and run: $(podman image inspect -f '{{.Size}}' "$image") bytes"
