@@ -36,6 +36,8 @@ enum passage { PASSAGE_NONE, PASSAGE_ADMITTED, PASSAGE_ACCEPTED, PASSAGE_ANSWERE
 struct exchange {
     struct task task;
     struct server *server;
+    struct event_loop *loop; /* the connection's */
+    struct resumption resumption;
     struct MHD_Connection *connection;
     int descriptor;
     struct route_match match;
@@ -72,7 +74,8 @@ static void exchange_resume(struct exchange *exchange, enum stage stage)
 {
     exchange->stage = stage;
     exchange->suspended = false;
-    MHD_resume_connection(exchange->connection);
+    exchange->resumption.connection = exchange->connection;
+    event_loop_resume(exchange->loop, &exchange->resumption);
 }
 
 static struct exchange *job_exchange(struct job *job)
@@ -341,10 +344,11 @@ static void expect_body(struct exchange *exchange)
         exchange->body.lead = (size_t)(-strtoull(length, NULL, 10) % ALIGNMENT);
 }
 
-static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connection *connection, const char *url,
+static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connection *connection, const char *url,
                                       const char *method, void **context)
 {
     struct exchange *exchange = calloc(1, sizeof *exchange);
+    struct server *server = event_loop_context(loop);
     const struct settings *settings = server->service.options.settings;
     struct request *request;
 
@@ -353,6 +357,7 @@ static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connecti
     *context = exchange;
     request = &exchange->request;
     exchange->server = server;
+    exchange->loop = loop;
     exchange->connection = connection;
     exchange->descriptor = connection_descriptor(connection);
     exchange->begun_ns = clock_ns();
@@ -384,14 +389,14 @@ static enum MHD_Result exchange_begin(struct server *server, struct MHD_Connecti
     return exchange_reply(exchange);
 }
 
-enum MHD_Result exchange_handle(void *server, struct MHD_Connection *connection, const char *url, const char *method,
+enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, const char *url, const char *method,
                                 const char *version, const char *data, size_t *data_size, void **context)
 {
     struct exchange *exchange = *context;
 
     (void)version;
     if (!exchange)
-        return exchange_begin(server, connection, url, method, context);
+        return exchange_begin(loop, connection, url, method, context);
     if (*data_size > 0) {
         enum body_status status = body_append(&exchange->body, data, *data_size);
 
@@ -423,10 +428,10 @@ static void log_exchange(const struct exchange *exchange, const char *route, int
               route, "status", number, "tokens", tokens, "ms", milliseconds, NULL);
 }
 
-void exchange_completed(void *context, struct MHD_Connection *connection, void **exchange_context,
+void exchange_completed(void *loop, struct MHD_Connection *connection, void **exchange_context,
                         enum MHD_RequestTerminationCode code)
 {
-    struct server *server = context;
+    struct server *server = event_loop_context(loop);
     struct exchange *exchange = *exchange_context;
     const struct job *job = &exchange->request.job;
     int64_t total_ns, queue_ns = 0;

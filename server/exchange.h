@@ -2,12 +2,13 @@
  *
  * Lifetime: from libmicrohttpd's first call for a request to its completion callback, on the connection's event loop.
  * While other threads have the exchange (a worker, the batcher) its connection is suspended, and libmicrohttpd
- * completes no suspended connection: so it lives until the one MHD_resume_connection that ends each suspension, which
- * is the last thing that a thread does with it. */
+ * completes no suspended connection: so it lives until the one event_loop_resume that ends each suspension, the last
+ * thing that a thread does with it. */
 #ifndef SERVER_EXCHANGE_H
 #define SERVER_EXCHANGE_H
 
 #include "server/connections.h"
+#include "server/event_loop.h"
 #include "server/gate.h"
 #include "server/request.h"
 #include "server/workers.h"
@@ -23,10 +24,10 @@ struct server {
     struct connections *connections;
 };
 
-/* libmicrohttpd's callbacks; their first argument is the server. */
-enum MHD_Result exchange_handle(void *server, struct MHD_Connection *connection, const char *url, const char *method,
+/* libmicrohttpd's callbacks; their first argument is the event loop, whose context is the server. */
+enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, const char *url, const char *method,
                                 const char *version, const char *data, size_t *data_size, void **context);
-void exchange_completed(void *server, struct MHD_Connection *connection, void **context,
+void exchange_completed(void *loop, struct MHD_Connection *connection, void **context,
                         enum MHD_RequestTerminationCode code);
 
 int connection_descriptor(struct MHD_Connection *connection);

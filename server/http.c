@@ -1,15 +1,14 @@
-/* http: opening, draining and closing. Each event loop is a libmicrohttpd daemon of its own without a listening socket
- * and with one thread; the listener deals new connections out to them in turn.
+/* http: opening, draining and closing. The listener deals new connections out to the event loops in turn.
  *
  * Closing goes from the outside in: what was accepted is answered, then nobody new connects, then each connection ends
  * by itself, and only then do the event loops stop, for libmicrohttpd aborts when it stops with one suspended. */
 #include "server/http.h"
 
 #include "server/clock.h"
+#include "server/event_loop.h"
 #include "server/exchange.h"
 #include "server/json_body.h"
 #include "server/listener.h"
-#include "server/log.h"
 #include "server/memory.h"
 
 #include <stdio.h>
@@ -38,23 +37,8 @@ struct http {
     struct listener *listener;
     int next_loop; /* the listener's thread only */
     int n_loops;
-    struct MHD_Daemon *loops[];
+    struct event_loop *loops[];
 };
-
-static void log_message(void *context, const char *format, va_list arguments)
-{
-    char message[512];
-    size_t length;
-
-    (void)context;
-    if (!log_enabled(LOG_LEVEL_DEBUG))
-        return;
-    vsnprintf(message, sizeof message, format, arguments);
-    length = strlen(message);
-    while (length > 0 && message[length - 1] == '\n')
-        message[--length] = '\0';
-    log_write(LOG_LEVEL_DEBUG, "libmicrohttpd", "message", message, NULL);
-}
 
 /* ---- Connections ---- */
 
@@ -67,14 +51,20 @@ static void connection_accepted(void *context, int fd, const struct sockaddr *ad
         return;
     }
     http->next_loop = (http->next_loop + 1) % http->n_loops;
-    if (MHD_add_connection(http->loops[http->next_loop], fd, address, length) != MHD_YES)
-        connections_lost(http->server.connections, fd); /* libmicrohttpd closed it */
+    event_loop_add(http->loops[http->next_loop], fd, address, length);
 }
 
-static void connection_changed(void *context, struct MHD_Connection *connection, void **socket_context,
-                               enum MHD_ConnectionNotificationCode code)
+static void connection_lost(void *context, int fd)
 {
     struct server *server = context;
+
+    connections_lost(server->connections, fd);
+}
+
+static void connection_changed(void *loop, struct MHD_Connection *connection, void **socket_context,
+                               enum MHD_ConnectionNotificationCode code)
+{
+    struct server *server = event_loop_context(loop);
 
     (void)socket_context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
@@ -121,19 +111,20 @@ static void init_server(struct server *server, const struct http_options *option
 
 static int open_loops(struct http *http, const struct settings *settings, struct error *error)
 {
-    int64_t limit = connections_limit(http->server.connections) * 2 + 1024; /* ours is the one that counts */
+    struct event_loop_options options = {
+        .handle = exchange_handle,
+        .completed = exchange_completed,
+        .changed = connection_changed,
+        .lost = connection_lost,
+        .context = &http->server,
+        .max_connections = (unsigned int)(connections_limit(http->server.connections) * 2 + 1024), /* ours counts */
+        .timeout_s = (unsigned int)settings->connection_timeout_s,
+        .connection_memory = CONNECTION_MEMORY,
+    };
 
     for (; http->n_loops < settings->http_threads; http->n_loops++) {
-        http->loops[http->n_loops] = MHD_start_daemon(
-            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
-                MHD_USE_ERROR_LOG,
-            0, NULL, NULL, exchange_handle, &http->server, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
-            MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, &http->server, MHD_OPTION_NOTIFY_CONNECTION,
-            connection_changed, &http->server, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)limit,
-            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)settings->connection_timeout_s,
-            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
-        if (!http->loops[http->n_loops])
-            return error_set(error, "libmicrohttpd does not start: it lacks epoll, or descriptors or threads are out");
+        if (event_loop_open(&options, &http->loops[http->n_loops], error))
+            return -1;
     }
     return 0;
 }
@@ -141,7 +132,7 @@ static int open_loops(struct http *http, const struct settings *settings, struct
 static void close_loops(struct http *http)
 {
     while (http->n_loops > 0)
-        MHD_stop_daemon(http->loops[--http->n_loops]);
+        event_loop_close(http->loops[--http->n_loops]);
 }
 
 int http_open(const struct http_options *options, struct http **opened, struct error *error)

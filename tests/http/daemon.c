@@ -107,6 +107,20 @@ int daemon_port(const struct daemon *daemon)
     return daemon->port;
 }
 
+void daemon_freeze(struct daemon *daemon)
+{
+    int status;
+
+    assert_int_equal(kill(daemon->process, SIGSTOP), 0);
+    assert_int_equal(waitpid(daemon->process, &status, WUNTRACED), daemon->process);
+    assert_true(WIFSTOPPED(status));
+}
+
+void daemon_thaw(struct daemon *daemon)
+{
+    assert_int_equal(kill(daemon->process, SIGCONT), 0);
+}
+
 void daemon_terminate(struct daemon *daemon)
 {
     assert_int_equal(kill(daemon->process, SIGTERM), 0);

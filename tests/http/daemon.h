@@ -22,6 +22,8 @@ struct daemon;
 struct daemon *daemon_start(const char *const *arguments);
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 int daemon_port(const struct daemon *daemon);
+void daemon_freeze(struct daemon *daemon); /* it stands still until daemon_thaw */
+void daemon_thaw(struct daemon *daemon);
 void daemon_terminate(struct daemon *daemon); /* sends SIGTERM */
 void daemon_join(struct daemon *daemon);      /* it ends by itself, with status 0; frees */
 void daemon_stop(struct daemon *daemon);      /* both */

@@ -88,6 +88,35 @@ static void silent_connections_hold_up_nobody(void **state)
     daemon_stop(daemon);
 }
 
+/* An event loop that takes at most so many events at a time, and waits for the next ones before it looks at these, lets
+ * the requests lie of whom it has just that many. */
+static void requests_of_one_moment_are_all_answered(void **state)
+{
+    static const int counts[] = {1, 32, 64, 127, 128, 129, 256, 512};
+    struct daemon *daemon = daemon_start(ARGUMENTS("--http-threads", "1"));
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(counts); i++) {
+        int descriptors[512];
+
+        for (int j = 0; j < counts[i]; j++) {
+            descriptors[j] = raw_connect(daemon);
+            raw_send(descriptors[j],
+                     "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"); /* when it is answered, it is in the loop */
+            free(raw_read_answer(descriptors[j]));
+        }
+        daemon_freeze(daemon);
+        for (int j = 0; j < counts[i]; j++)
+            raw_send(descriptors[j], "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+        daemon_thaw(daemon);
+        for (int j = 0; j < counts[i]; j++) {
+            free(raw_read_answer(descriptors[j]));
+            close(descriptors[j]);
+        }
+    }
+    daemon_stop(daemon);
+}
+
 static bool is_closed(int descriptor)
 {
     struct pollfd polled = {.fd = descriptor, .events = POLLIN};
@@ -230,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connections_are_kept_after_answers_and_errors),
         cmocka_unit_test(silent_connections_hold_up_nobody),
+        cmocka_unit_test(requests_of_one_moment_are_all_answered),
         cmocka_unit_test(beyond_the_limit_the_longest_idle_goes),
         cmocka_unit_test(a_connection_without_a_byte_is_closed),
         cmocka_unit_test(many_clients_at_once_are_all_answered),

@@ -1,0 +1,240 @@
+/* event_loop: the lock guards the inbox. The eventfd is written under it: so nobody who puts something in touches the
+ * loop once it can be seen there. */
+#define _GNU_SOURCE /* pthread_setname_np */
+#include "server/event_loop.h"
+
+#include "server/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct arrival {
+    struct arrival *next;
+    int descriptor;
+    socklen_t length;
+    struct sockaddr_storage address;
+};
+
+struct inbox {
+    struct arrival *arrivals, **arrivals_end;
+    struct resumption *resumptions, **resumptions_end;
+    bool closing;
+};
+
+struct event_loop {
+    struct event_loop_options options;
+    struct MHD_Daemon *daemon;
+    pthread_t thread;
+
+    pthread_mutex_t lock;
+    struct inbox inbox;
+    int wake;   /* an eventfd: readable while `woken` */
+    bool woken; /* the inbox holds something new */
+};
+
+static void log_message(void *context, const char *format, va_list arguments)
+{
+    char message[512];
+    size_t length;
+
+    (void)context;
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    vsnprintf(message, sizeof message, format, arguments);
+    length = strlen(message);
+    while (length > 0 && message[length - 1] == '\n')
+        message[--length] = '\0';
+    log_write(LOG_LEVEL_DEBUG, "libmicrohttpd", "message", message, NULL);
+}
+
+/* ---- The inbox ---- */
+
+static void inbox_clear(struct inbox *inbox)
+{
+    *inbox = (struct inbox){.closing = inbox->closing};
+    inbox->arrivals_end = &inbox->arrivals;
+    inbox->resumptions_end = &inbox->resumptions;
+}
+
+/* The lock is held. */
+static void wake(struct event_loop *loop)
+{
+    uint64_t one = 1;
+
+    while (!loop->woken && write(loop->wake, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    loop->woken = true;
+}
+
+static struct inbox take_inbox(struct event_loop *loop)
+{
+    uint64_t count;
+
+    pthread_mutex_lock(&loop->lock);
+    struct inbox taken = loop->inbox;
+    inbox_clear(&loop->inbox);
+    while (loop->woken && read(loop->wake, &count, sizeof count) < 0 && errno == EINTR)
+        ;
+    loop->woken = false;
+    pthread_mutex_unlock(&loop->lock);
+    return taken;
+}
+
+void event_loop_add(struct event_loop *loop, int descriptor, const struct sockaddr *address, socklen_t length)
+{
+    struct arrival *arrival = malloc(sizeof *arrival);
+
+    if (!arrival || length > sizeof arrival->address) {
+        free(arrival);
+        close(descriptor);
+        loop->options.lost(loop->options.context, descriptor);
+        return;
+    }
+    *arrival = (struct arrival){.descriptor = descriptor, .length = length};
+    memcpy(&arrival->address, address, length);
+    pthread_mutex_lock(&loop->lock);
+    *loop->inbox.arrivals_end = arrival;
+    loop->inbox.arrivals_end = &arrival->next;
+    wake(loop);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+void event_loop_resume(struct event_loop *loop, struct resumption *resumption)
+{
+    resumption->next = NULL;
+    pthread_mutex_lock(&loop->lock);
+    *loop->inbox.resumptions_end = resumption;
+    loop->inbox.resumptions_end = &resumption->next;
+    wake(loop);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+/* ---- The thread ---- */
+
+static void add_arrivals(struct event_loop *loop, struct arrival *first)
+{
+    for (struct arrival *arrival = first, *next; arrival; arrival = next) {
+        next = arrival->next;
+        if (MHD_add_connection(loop->daemon, arrival->descriptor, (struct sockaddr *)&arrival->address,
+                               arrival->length) != MHD_YES)
+            loop->options.lost(loop->options.context, arrival->descriptor); /* libmicrohttpd closed it */
+        free(arrival);
+    }
+}
+
+static void resume_connections(struct resumption *first)
+{
+    for (struct resumption *resumption = first, *next; resumption; resumption = next) {
+        next = resumption->next;
+        MHD_resume_connection(resumption->connection);
+    }
+}
+
+static void wait_for_events(struct event_loop *loop)
+{
+    struct pollfd polled[] = {
+        {.fd = MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN},
+        {.fd = loop->wake, .events = POLLIN},
+    };
+    MHD_UNSIGNED_LONG_LONG milliseconds;
+    int timeout = -1;
+
+    if (MHD_get_timeout(loop->daemon, &milliseconds) == MHD_YES)
+        timeout = milliseconds < INT_MAX ? (int)milliseconds : INT_MAX;
+    if (timeout != 0)
+        poll(polled, sizeof polled / sizeof polled[0], timeout);
+}
+
+static void *run_loop(void *argument)
+{
+    struct event_loop *loop = argument;
+
+    for (;;) {
+        wait_for_events(loop);
+        struct inbox inbox = take_inbox(loop);
+        if (inbox.closing)
+            break;
+        add_arrivals(loop, inbox.arrivals);
+        resume_connections(inbox.resumptions);
+        MHD_run(loop->daemon);
+    }
+    return NULL;
+}
+
+/* ---- Opening and closing ---- */
+
+static struct MHD_Daemon *start_daemon(struct event_loop *loop)
+{
+    const struct event_loop_options *options = &loop->options;
+
+    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+                            NULL, NULL, options->handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
+                            MHD_OPTION_NOTIFY_COMPLETED, options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
+                            options->changed, loop, MHD_OPTION_CONNECTION_LIMIT, options->max_connections,
+                            MHD_OPTION_CONNECTION_TIMEOUT, options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            options->connection_memory, MHD_OPTION_END);
+}
+
+int event_loop_open(const struct event_loop_options *options, struct event_loop **opened, struct error *error)
+{
+    struct event_loop *loop = calloc(1, sizeof *loop);
+    int status;
+
+    if (!loop)
+        return error_set(error, "out of memory");
+    loop->options = *options;
+    inbox_clear(&loop->inbox);
+    loop->wake = eventfd(0, EFD_CLOEXEC);
+    if (loop->wake < 0) {
+        error_set(error, "eventfd: %s", strerror(errno));
+        goto fail_wake;
+    }
+    loop->daemon = start_daemon(loop);
+    if (!loop->daemon) {
+        error_set(error, "libmicrohttpd does not start: it lacks epoll, or descriptors are out");
+        goto fail_daemon;
+    }
+    pthread_mutex_init(&loop->lock, NULL);
+    status = pthread_create(&loop->thread, NULL, run_loop, loop);
+    if (status) {
+        error_set(error, "cannot start a thread: %s", strerror(status));
+        goto fail_thread;
+    }
+    pthread_setname_np(loop->thread, "http");
+    *opened = loop;
+    return 0;
+
+fail_thread:
+    pthread_mutex_destroy(&loop->lock);
+    MHD_stop_daemon(loop->daemon);
+fail_daemon:
+    close(loop->wake);
+fail_wake:
+    free(loop);
+    return -1;
+}
+
+void *event_loop_context(const struct event_loop *loop)
+{
+    return loop->options.context;
+}
+
+void event_loop_close(struct event_loop *loop)
+{
+    pthread_mutex_lock(&loop->lock);
+    loop->inbox.closing = true;
+    wake(loop);
+    pthread_mutex_unlock(&loop->lock);
+    pthread_join(loop->thread, NULL);
+    MHD_stop_daemon(loop->daemon);
+    pthread_mutex_destroy(&loop->lock);
+    close(loop->wake);
+    free(loop);
+}
