@@ -194,7 +194,7 @@ $(BUILD)/gpu/test_tensor: tests/cuda/test_tensor.cu FORCE
 # only, and what has several threads, kernels' threads too, under the thread sanitizer: of the reference cases those in
 # float32, for the kernels are templates over the element type, and operations run there in each.
 KERNEL_TESTS := $(TENSOR) # of one piece with the shim
-CONCURRENT = $(HTTP) $(KERNEL_TESTS) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS))) \
+CONCURRENT = $(HTTP) $(KERNEL_TESTS) $(call programs,$(filter tests/unit/test_batcher% tests/unit/test_lanes%,$(TESTS))) \
              $(filter-out %/test_cases_bf16 %/test_cases_f16 %/test_cases_tf32,$(SHIMMED))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/image/test_*.sh)
