@@ -18,6 +18,7 @@ work=$(mktemp -d /var/tmp/linformerd-cuda.XXXXXX)
 name=linformerd-cuda-$$
 trap 'podman rm -f -t 0 "$name" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 
+[ -e "$cublas/include/cublasLt.h" ] || { echo "no cuBLAS in $cublas; CUBLAS names its folder" >&2 && exit 1; }
 mkdir -p "$cache"
 export CONTAINERS_STORAGE_CONF=$work/storage.conf CONTAINERS_CONF=$work/containers.conf
 printf '[storage]\ndriver = "overlay"\ngraphroot = "%s/graph"\nrunroot = "%s/run"\n' "$cache" "$cache" >"$CONTAINERS_STORAGE_CONF"

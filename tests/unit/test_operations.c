@@ -29,9 +29,10 @@
 #define MAX_ITEMS 6
 #define MAX_ROWS 512
 #ifndef DTYPE
-#define DTYPE "f32"    /* test_operations_bf16.c, here and in tests/cuda, and others */
-#define TOLERANCE 1e-5 /* of the largest value in the item's output */
+#define DTYPE "f32" /* test_operations_bf16.c, here and in tests/cuda, and others */
 #endif
+
+#define EXACT 1e-5 /* the tolerance of float */
 
 /* ---- A plan whose weights are random ---- */
 
@@ -45,6 +46,7 @@ struct bench {
 };
 
 static const struct backend_functions *functions;
+static double tolerance; /* of the largest value in the item's output */
 static struct error run_error;
 
 static struct plan_builder *begin(struct bench *bench, const struct shape *shapes, size_t count)
@@ -236,7 +238,7 @@ static void assert_close(const char *what, int64_t n, const float *found, const 
     for (int64_t i = 0; i < n; i++)
         largest = fmax(largest, fabs(expected[i]));
     for (int64_t i = 0; i < n; i++)
-        if (!(fabs(found[i] - expected[i]) <= TOLERANCE * largest))
+        if (!(fabs(found[i] - expected[i]) <= tolerance * largest))
             fail_msg("%s[%lld]: found %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
 }
 
@@ -291,7 +293,7 @@ static void assert_near(size_t n, const float *found, const float *expected)
     for (size_t i = 0; i < n; i++)
         largest = fmax(largest, fabs((double)expected[i]));
     for (size_t i = 0; i < n; i++)
-        assert_true(fabs((double)found[i] - (double)expected[i]) <= TOLERANCE * largest);
+        assert_true(fabs((double)found[i] - (double)expected[i]) <= tolerance * largest);
 }
 
 /* The best top_k of each row are those of the row in full, which is asked for in the same way. */
@@ -883,6 +885,21 @@ static void test_output_layer(void **state)
     run_and_compare(&bench);
 }
 
+/* Twice the largest error of SEEDs 1 to 24 with products in bf16: numbers with 8 bits. Where scores of 10 are off by
+ * 0.04, so are the weights that their exponentials are. Where the CPU computes in float, EXACT. */
+static int choose_tolerance(void **state)
+{
+#ifdef TOLERANCE
+    (void)state;
+    tolerance = TOLERANCE;
+#else
+    tolerance = strcmp(DTYPE, "bf16") == 0 ? *(const double *)*state : EXACT;
+#endif
+    return 0;
+}
+
+#define TEST(name, in_bf16) cmocka_unit_test_prestate_setup_teardown(name, choose_tolerance, NULL, &(double){in_bf16})
+
 int main(void)
 {
     const char *given = getenv("SEED");
@@ -890,27 +907,27 @@ int main(void)
     random_seed(seed);
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embed_and_positions),
-        cmocka_unit_test(test_axial_positions),
-        cmocka_unit_test(test_layer_norm),
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_fusion_leaves_read_values),
-        cmocka_unit_test(test_project_sequence),
-        cmocka_unit_test(test_convolve_sequence),
-        cmocka_unit_test(test_attend),
-        cmocka_unit_test(test_full_attention),
-        cmocka_unit_test(test_padded_and_masked),
-        cmocka_unit_test(test_masked_attention),
-        cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_shift_tokens),
-        cmocka_unit_test(test_linear_attend),
-        cmocka_unit_test(test_causal_linear_attend),
-        cmocka_unit_test(test_local_attend),
-        cmocka_unit_test(test_retrieve),
-        cmocka_unit_test(test_rotate_concatenate_gate_cut),
-        cmocka_unit_test(test_convolve_image),
-        cmocka_unit_test(test_image_attention),
-        cmocka_unit_test(test_output_layer),
+        TEST(test_embed_and_positions, EXACT),
+        TEST(test_axial_positions, EXACT),
+        TEST(test_layer_norm, EXACT),
+        TEST(test_linear, 2.6e-2),
+        TEST(test_fusion_leaves_read_values, 2e-2),
+        TEST(test_project_sequence, 1.4e-1),
+        TEST(test_convolve_sequence, 2e-2),
+        TEST(test_attend, 1.2e-1),
+        TEST(test_full_attention, 3.2e-2),
+        TEST(test_padded_and_masked, 2.4e-2),
+        TEST(test_masked_attention, 2.2e-2),
+        TEST(test_calls, 1.7e-2),
+        TEST(test_shift_tokens, EXACT),
+        TEST(test_linear_attend, 4e-2),
+        TEST(test_causal_linear_attend, 1.7e-2),
+        TEST(test_local_attend, 3.2e-2),
+        TEST(test_retrieve, EXACT),
+        TEST(test_rotate_concatenate_gate_cut, 1.2e-3),
+        TEST(test_convolve_image, 2e-2),
+        TEST(test_image_attention, 1.2e-2),
+        TEST(test_output_layer, 8e-3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
