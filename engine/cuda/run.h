@@ -8,6 +8,7 @@
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/shape.h"
 
+struct cuda_launch;
 struct products;
 struct results;
 struct upload;
@@ -82,6 +83,7 @@ static __device__ __forceinline__ int64_t row_at(struct places places, int64_t i
 
 struct cuda_run {
     const struct plan *plan;
+    const struct cuda_launch *launches; /* by step of the plan: fusion.h */
     const struct batch *batch;
     const struct shape_class *shape; /* the batch's: what is launched depends on it, not on the batch's own counts */
     struct products *products;
