@@ -210,11 +210,13 @@ static int reserve(struct backend_model *model, struct error *error)
     return 0;
 }
 
-/* Other models of the device may run batches meanwhile. */
+/* Batches of the device's other models wait meanwhile: products share memory of cuBLASLt's. */
 static int warm_products(struct backend_model *model, struct error *error)
 {
+    struct cuda_run run = model->run;
+    run.stream = model->backend->compute;
     pthread_mutex_lock(&model->backend->submitting);
-    int result = products_warm(model->run, error);
+    int result = products_warm(run, error);
     pthread_mutex_unlock(&model->backend->submitting);
     return result;
 }

@@ -207,6 +207,19 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
     products_multiply(run, &product);
 }
 
+/* Which algorithm takes which count of rows. Where they fit into the results their places are as aligned as here. */
+template <typename T>
+static void choose_output(struct cuda_run *run, const struct plan_step *step, const struct output_places *places)
+{
+    int64_t last = run->shape->n_wanted % OUTPUT_ROWS;
+    if (step->weight == PLAN_NONE)
+        return;
+    if (run->shape->n_wanted >= OUTPUT_ROWS)
+        multiply_output<T>(run, step, OUTPUT_ROWS, places);
+    if (last > 0)
+        multiply_output<T>(run, step, last, places);
+}
+
 /* Wanted rows [first, first + count), count <= OUTPUT_ROWS. */
 template <typename T>
 static void compute_output(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t count,
@@ -269,6 +282,10 @@ template <typename T> void cuda_give_output(struct cuda_run *run, const struct p
     scratch.output = run->scratch + OUTPUT_ROWS * depth;
     scratch.top_values = scratch.output + OUTPUT_ROWS * columns;
     scratch.top_columns = (int32_t *)(scratch.top_values + OUTPUT_ROWS * columns);
+    if (run->choosing) {
+        choose_output<T>(run, step, &scratch);
+        return;
+    }
     for (int64_t first = 0; first < run->shape->n_wanted; first += OUTPUT_ROWS) {
         int64_t count = least(OUTPUT_ROWS, run->shape->n_wanted - first);
         if (run->results->fit) {
