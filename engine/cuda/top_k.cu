@@ -5,7 +5,10 @@
 #include "engine/cuda/choice.h"
 #include "engine/cuda/top_k.h"
 
-#define WARPS 16
+#ifndef TOP_K_WARPS
+#define TOP_K_WARPS 16
+#endif
+#define WARPS TOP_K_WARPS
 #define THREADS (WARPS * WARP)
 #define FEW WARP     /* that a warp keeps in its lanes */
 #define AT_ONCE 4    /* values that a thread loads before it looks at them */
