@@ -52,6 +52,7 @@ SOURCES   := $(filter-out server/main.c $(WIDE),$(wildcard $(ROOMS:%=%/*.[cS]) e
 SOURCES   += $(foreach wide,$(filter-out %_product.c,$(WIDE)),$(VECTORS:%=$(wide:.c=)_%.c)) $(PRODUCT)
 objects    = $(patsubst %,$(BUILD)/%.o,$(basename $(1)))
 ARCHIVES  := $(ROOMS:%=$(BUILD)/%.a)
+HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 
 # One word a file; V=1 shows the whole commands.
 say        = @mkdir -p $(@D); $(if $(V),set -x,echo "  $@");
@@ -69,7 +70,7 @@ $(BUILD)/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
 
 # A source that went away leaves its archive, too: the list of members is a file that changes with it.
 $(foreach room,$(ROOMS),$(eval $(BUILD)/$(room).a: $(call objects,$(filter $(room)/%,$(SOURCES)))))
-%.a: %.members
+$(ARCHIVES) $(HELPERS): %.a: %.members
 	@rm -f $@
 	@$(AR) rcs $@ $(filter %.o,$^)
 $(BUILD)/%.members: FORCE
@@ -110,15 +111,19 @@ CXXFLAGS_SHIM = -std=c++20 -Wall -Wextra -Wno-missing-field-initializers -Wno-un
 GPU_CODE   := $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch))
 GPU_CODE   += -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 # A Python package with cuBLAS has a runtime's headers, too: those of the toolkit come first.
-nvcc        = $(say) $(NVCC) -std=c++20 -O3 $(GPU_CODE) -I. -Xcompiler -idirafter,$(CUBLAS)/include \
+for_device  = $(NVCC) -std=c++20 -O3 $(GPU_CODE) -I. -Xcompiler -idirafter,$(CUBLAS)/include \
               -Xcompiler -fPIC,-fvisibility=hidden
+nvcc        = $(say) $(for_device)
 
 cuda: $(BUILD)/libengine_cuda.so ## builds build/libengine_cuda.so, the CUDA engine, with nvcc (CUDA 13)
 $(BUILD)/libengine_cuda.so: $(KERNELS:%.cu=$(BUILD)/%.o)
 	$(nvcc) -shared -cudart static -Xlinker --exclude-libs,ALL -o $@ $^ \
 	    -Xlinker $(firstword $(wildcard $(CUBLAS)/lib*/libcublasLt.so*) -lcublasLt)
-$(KERNELS:%.cu=$(BUILD)/%.o): $(BUILD)/%.o: %.cu
+$(KERNELS:%.cu=$(BUILD)/%.o): $(BUILD)/%.o: %.cu $(BUILD)/flags_cuda
 	$(nvcc) -MD -MP -c -o $@ $<
+$(BUILD)/flags_cuda: FORCE
+	@mkdir -p $(@D)
+	@echo '$(for_device)' | cmp -s - $@ || echo '$(for_device)' >$@
 
 # The thread sanitizer is not for the shim's own memory, and looks at the kernels'.
 SHIM_OWN   := $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard tests/cuda/shim/*.cpp))
@@ -147,7 +152,6 @@ FUZZERS   := $(wildcard tests/fuzz/fuzz_*.c)
 BENCHES   := $(wildcard tests/bench/*.c)
 comma      := ,
 programs   = $(patsubst %.c,$(BUILD)/%,$(1))
-HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
 HTTP      := $(call programs,$(filter tests/http/%,$(TESTS)))
 SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed health logits openai reference v2)
 FAKES     := $(call programs,$(filter %_fake.c,$(TESTS)))
@@ -194,7 +198,7 @@ $(BUILD)/gpu/test_tensor: tests/cuda/test_tensor.cu FORCE
 # only, and what has several threads, kernels' threads too, under the thread sanitizer: of the reference cases those in
 # float32, for the kernels are templates over the element type, and operations run there in each.
 KERNEL_TESTS := $(TENSOR) # of one piece with the shim
-CONCURRENT = $(HTTP) $(KERNEL_TESTS) $(call programs,$(filter tests/unit/test_batcher%,$(TESTS))) \
+CONCURRENT = $(HTTP) $(KERNEL_TESTS) $(call programs,$(filter tests/unit/test_batcher% tests/unit/test_lanes%,$(TESTS))) \
              $(filter-out %/test_cases_bf16 %/test_cases_f16 %/test_cases_tf32,$(SHIMMED))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/image/test_*.sh)
@@ -277,5 +281,4 @@ FORCE:
 .PHONY: all cuda programs programs-corpora programs-concurrent programs-fuzz programs-gpu test quick check fuzz test-clients \
     test-libraries test-image test-fresh run bench bench-million format install clean help FORCE
 .DELETE_ON_ERROR:
-.SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -36,7 +36,8 @@ struct backend_functions {
     /* Bytes of resident weights. */
     size_t (*weights_bytes)(const struct backend_model *model);
 
-    /* Bytes held besides these and plan->arena_bytes: scratch. */
+    /* Bytes held besides these and plan->arena_bytes: scratch. Without what cannot be known, such as CUDA graphs, or is
+     * none at first, such as room for attention masks. */
     size_t (*scratch_bytes)(const struct backend_model *model);
 
     /* Runs the steps over a laid out batch and writes what its items want. A lane, 0 <= lane < lanes, is used by one

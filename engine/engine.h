@@ -48,8 +48,8 @@ struct engine_options {
                                    input without a longest length of its class's (own_limit) has no more */
     int64_t max_batch_requests; /* >= 1; items of a batch */
 
-    /* Told when a device fails, and when it is back or still is not; NULL: nobody is. Called on the threads that run
-     * batches and on one of the engine's own; must be short, and not call the engine. */
+    /* Told when a device fails, and when it is back or still is not; NULL: nobody is. Called without locks, on threads
+     * that run batches and on one of the engine's own; must be short, and may call model_ready_lanes alone. */
     void (*report)(void *context, const struct engine_event *event);
     void *report_context;
 };

@@ -8,8 +8,8 @@
  * queue, but not end it; the last of its batches to end does. A batch itself (`struct batch`) is its lane's own.
  *
  * A lane sleeps when nothing waits that it can run; which that is changes when its device fails or comes back. Who adds
- * to a queue, or leaves something in one, be it to go to sleep, wakes a lane that sleeps and can run it; where none
- * does, all those lanes look at the queues again when their batches end.
+ * to a queue, or leaves something in one, be it to go to sleep, wakes a lane that sleeps and can run it, as does who
+ * tells of a device that came back; where none does, all those lanes look at the queues again when their batches end.
  *
  * A job's status is JOB_OK until something ends it early; what comes first stays. */
 #define _GNU_SOURCE /* pthread_setname_np */
@@ -705,6 +705,14 @@ void batcher_close(struct batcher *batcher)
     lanes_stop(batcher);
     deadline_thread_stop(batcher);
     batcher_destroy(batcher);
+}
+
+void batcher_wake(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    look_at_devices(batcher);
+    wake_lanes(batcher);
+    pthread_mutex_unlock(&batcher->lock);
 }
 
 /* ---- For the submitters ---- */

@@ -69,6 +69,9 @@ struct metrics;
 int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
                  struct metrics *metrics, struct batcher **batcher, struct error *error);
 
+/* A device works again: its lanes need not sleep until more is submitted, or others' batches end. Any thread. */
+void batcher_wake(struct batcher *batcher);
+
 /* Refuses new jobs from now on; those accepted are answered. */
 void batcher_drain(struct batcher *batcher);
 

@@ -358,11 +358,34 @@ static void raise_descriptor_limit(void)
         log_write(LOG_LEVEL_WARNING, "the limit of open files stays low", "reason", strerror(errno), NULL);
 }
 
+/* Who else is told that a device works again. The engine opens devices before there is a batcher, and when it is gone.
+ */
+struct listener {
+    pthread_mutex_t lock; /* taken before the batcher's, and never by who holds that */
+    struct batcher *batcher;
+};
+
+static void listener_set(struct listener *listener, struct batcher *batcher)
+{
+    pthread_mutex_lock(&listener->lock);
+    listener->batcher = batcher;
+    pthread_mutex_unlock(&listener->lock);
+}
+
+static void listener_wake(struct listener *listener)
+{
+    pthread_mutex_lock(&listener->lock);
+    if (listener->batcher)
+        batcher_wake(listener->batcher);
+    pthread_mutex_unlock(&listener->lock);
+}
+
 /* Called by the engine, on threads of its own and the batcher's. */
 static void report_device(void *context, const struct engine_event *event)
 {
-    (void)context;
     char pause[24];
+    if (!event->failure)
+        listener_wake(context);
     if (event->failure && event->pause_ms == 0)
         log_write(LOG_LEVEL_WARNING, "a device cannot run a batch of a model: the CPU runs it, and others like it",
                   "device", event->device, "reason", event->failure, NULL);
@@ -373,7 +396,8 @@ static void report_device(void *context, const struct engine_event *event)
         log_write(LOG_LEVEL_WARNING, "a device works again", "device", event->device, NULL);
 }
 
-static int open_engine(const struct settings *settings, struct engine **engine, struct error *error)
+static int open_engine(const struct settings *settings, struct listener *listener, struct engine **engine,
+                       struct error *error)
 {
     struct engine_options options = {
         .device = settings->device,
@@ -384,6 +408,7 @@ static int open_engine(const struct settings *settings, struct engine **engine, 
         .max_batch_tokens = settings->max_batch_tokens,
         .max_batch_requests = settings->max_batch_requests,
         .report = report_device,
+        .report_context = listener,
     };
     if (engine_open(&options, engine, error) != 0)
         return -1;
@@ -426,7 +451,8 @@ static void serve_until_signal(const struct settings *settings, struct http *htt
 
 /* Everything between the engine and the sockets. Requests that were accepted before the draining may still submit jobs,
  * so the batcher refuses nothing until the HTTP side is closed. */
-static int serve(const struct settings *settings, struct engine *engine, struct signals *signals, struct error *error)
+static int serve(const struct settings *settings, struct engine *engine, struct listener *listener,
+                 struct signals *signals, struct error *error)
 {
     struct models models = {.count = 0};
     struct metrics *metrics = NULL;
@@ -442,6 +468,7 @@ static int serve(const struct settings *settings, struct engine *engine, struct 
     status = open_batcher(settings, &models, metrics, &batcher, error);
     if (status != 0)
         goto close_metrics;
+    listener_set(listener, batcher);
     struct http_options options = {
         .settings = settings,
         .models = models.served,
@@ -457,6 +484,7 @@ static int serve(const struct settings *settings, struct engine *engine, struct 
     serve_until_signal(settings, http, signals);
     http_close(http);
 close_batcher:
+    listener_set(listener, NULL);
     batcher_close(batcher);
 close_metrics:
     metrics_close(metrics);
@@ -468,15 +496,16 @@ close_models:
 int daemon_serve(const struct settings *settings)
 {
     struct signals signals;
+    struct listener listener = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct engine *engine = NULL;
     struct error error;
     signals_block(&signals);
     raise_descriptor_limit();
-    int status = open_engine(settings, &engine, &error);
+    int status = open_engine(settings, &listener, &engine, &error);
     if (status == 0) {
         status = signals_open(&signals, &error);
         if (status == 0) {
-            status = serve(settings, engine, &signals, &error);
+            status = serve(settings, engine, &listener, &signals, &error);
             signals_close(&signals);
         }
         engine_close(engine);
@@ -504,9 +533,10 @@ int daemon_explain(const struct settings *settings, const char *folder)
 {
     struct model_source given = {.name = NULL, .path = (char *)folder};
     struct source source = {.name = NULL};
+    struct listener listener = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct engine *engine = NULL;
     struct error error;
-    int status = open_engine(settings, &engine, &error);
+    int status = open_engine(settings, &listener, &engine, &error);
     if (status == 0) {
         status = source_open(&given, &source, &error);
         if (status == 0)

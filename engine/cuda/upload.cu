@@ -152,7 +152,21 @@ static size_t mask_bytes(const struct engine_item *item, int input)
     return (size_t)(rows * item->inputs[input].columns) * (item->inputs[input].floats ? sizeof(float) : 1);
 }
 
-/* Room for the masks of the batch, with what there was before or twice that. */
+/* On failure it has none. */
+static cudaError_t take_room(struct mask_room *room, size_t bytes)
+{
+    cudaError_t status = cudaMalloc((void **)&room->device, bytes);
+    if (status == cudaSuccess)
+        status = cudaMallocHost((void **)&room->host, bytes);
+    if (status != cudaSuccess)
+        free_masks(room);
+    else
+        room->bytes = bytes;
+    return status;
+}
+
+/* Room for the masks of the batch: what there was before or twice that, so that it seldom grows, or, where there is not
+ * so much memory, just enough. */
 static cudaError_t make_room(struct mask_room *room, const struct plan *plan, const struct batch *batch)
 {
     size_t bytes = 0, doubled = 2 * room->bytes;
@@ -163,15 +177,10 @@ static cudaError_t make_room(struct mask_room *room, const struct plan *plan, co
     if (bytes <= room->bytes)
         return cudaSuccess;
     free_masks(room);
-    bytes = bytes > doubled ? bytes : doubled;
-    cudaError_t status = cudaMalloc((void **)&room->device, bytes);
-    if (status == cudaSuccess)
-        status = cudaMallocHost((void **)&room->host, bytes);
-    if (status != cudaSuccess)
-        free_masks(room);
-    else
-        room->bytes = bytes;
-    return status;
+    if (doubled > bytes && take_room(room, doubled) == cudaSuccess)
+        return cudaSuccess;
+    cudaGetLastError();
+    return take_room(room, bytes);
 }
 
 /* The items' masks of the scores, in whatever shape each of them has. */

@@ -1,6 +1,8 @@
 /* engine: how fast the CPU engine runs linformer.Linformer with dim 512, heads 8, k 256, seq_len 4096.
  *
- *     engine [DEPTH [SECONDS [DTYPE]]]   depth 12 by default; each line takes at least SECONDS (1); f32 or bf16
+ *     engine [DEPTH [SECONDS [DTYPE [BATCHxN]]]]
+ *
+ * DEPTH 12 by default; each line takes at least SECONDS (1); DTYPE f32 or bf16; of all shapes only BATCHxN.
  *
  * The product rate is that of the flops which `--explain` counts, of the whole forward pass. Beside it, measured in the
  * same run: what the provider of products reaches on one tile after another. */
@@ -196,12 +198,14 @@ int main(int argc, char **argv)
     int depth = argc > 1 ? atoi(argv[1]) : 12;
     double seconds = argc > 2 ? atof(argv[2]) : 1;
     const char *dtype = argc > 3 ? argv[3] : "f32";
+    int only_batch = 0, only_length = 0;
     struct engine_options options = {
         .device = "cpu", .dtype = dtype, .max_batch_tokens = SEQ_LEN * MAX_BATCH, .max_batch_requests = MAX_BATCH};
     struct engine *engine;
     struct error error;
-    if (depth < 1 || depth > MAX_TENSORS / 15) {
-        fprintf(stderr, "usage: engine [DEPTH [SECONDS [DTYPE]]]\n");
+    if (depth < 1 || depth > MAX_TENSORS / 15 ||
+        (argc > 4 && sscanf(argv[4], "%dx%d", &only_batch, &only_length) != 2)) {
+        fprintf(stderr, "usage: engine [DEPTH [SECONDS [DTYPE [BATCHxN]]]]\n");
         return 2;
     }
     if (engine_open(&options, &engine, &error) != 0)
@@ -214,7 +218,8 @@ int main(int argc, char **argv)
         const char *name = shared ? "one_kv_head, share_kv" : "full heads";
         for (int64_t length = 128; length <= SEQ_LEN; length = length == 128 ? 512 : length * 8)
             for (int64_t batch = 1; batch <= MAX_BATCH; batch *= MAX_BATCH)
-                time_batch(model, name, length, batch, seconds);
+                if (only_batch == 0 || (only_batch == batch && only_length == length))
+                    time_batch(model, name, length, batch, seconds);
         model_close(model);
     }
     engine_close(engine);

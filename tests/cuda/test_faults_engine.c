@@ -278,20 +278,24 @@ static void fault_in_another_dtype(void **state)
 #define VALUES 14
 #define PROJECTED 8
 #define MOST_COLUMNS 64
+#define MOST_ITEMS 4
 
 static struct loaded load_masked(const char *device)
 {
     struct engine_options options = options_for(device);
     struct loaded loaded = {NULL, NULL};
     struct error error;
+    options.max_batch_requests = MOST_ITEMS;
     must(load_with(&options, "keras_", "attention_mask", NULL, &loaded, &error), &error);
     assert_true(model_info(loaded.model)->output_columns <= MOST_COLUMNS);
     return loaded;
 }
 
-/* Query, value, key, which is not given, and a mask (QUERIES, PROJECTED) of every third score. */
-static void run_masked(struct model *model, float output[QUERIES * MOST_COLUMNS])
+/* A batch of items, all with query, value, key, which is not given, and a mask (QUERIES, PROJECTED) of every third
+ * score. */
+static void run_masked(struct model *model, int n_items, float (*outputs)[QUERIES * MOST_COLUMNS])
 {
+    struct engine_item items[MOST_ITEMS];
     float numbers[VALUES * MOST_COLUMNS];
     uint8_t mask[QUERIES * PROJECTED];
     struct error error;
@@ -299,23 +303,30 @@ static void run_masked(struct model *model, float output[QUERIES * MOST_COLUMNS]
         numbers[i] = (float)(i % 17) / 16 - 0.5f;
     for (int i = 0; i < QUERIES * PROJECTED; i++)
         mask[i] = i % 3 != 0;
-    struct engine_item item = {.inputs[0] = {.data = numbers, .length = QUERIES},
-                               .inputs[1] = {.data = numbers, .length = VALUES},
-                               .inputs[3] = {.data = mask, .length = QUERIES, .columns = PROJECTED},
-                               .output = output,
-                               .n_rows = QUERIES};
-    must(model_check(model, &item, &error), &error);
-    must(model_run(model, 0, &item, 1, &error), &error);
+    for (int i = 0; i < n_items; i++) {
+        items[i] = (struct engine_item){.inputs[0] = {.data = numbers, .length = QUERIES},
+                                        .inputs[1] = {.data = numbers, .length = VALUES},
+                                        .inputs[3] = {.data = mask, .length = QUERIES, .columns = PROJECTED},
+                                        .output = outputs[i],
+                                        .n_rows = QUERIES};
+        must(model_check(model, &items[i], &error), &error);
+    }
+    must(model_run(model, 0, items, n_items, &error), &error);
 }
 
-static void expect_masked(struct model *model, const float *wanted)
+static void expect_masked(struct model *model, int n_items, const float *wanted)
 {
-    float output[QUERIES * MOST_COLUMNS];
-    memset(output, 0xff, sizeof output);
-    run_masked(model, output);
-    for (int64_t i = 0; i < QUERIES * model_info(model)->output_columns; i++)
-        if (!(output[i] - wanted[i] < TOLERANCE && wanted[i] - output[i] < TOLERANCE))
-            fail_msg("output %lld is %g, expected %g", (long long)i, (double)output[i], (double)wanted[i]);
+    float outputs[MOST_ITEMS][QUERIES * MOST_COLUMNS];
+    memset(outputs, 0xff, sizeof outputs);
+    run_masked(model, n_items, outputs);
+    for (int64_t i = 0; i < n_items * QUERIES * model_info(model)->output_columns; i++) {
+        int64_t item = i / (QUERIES * model_info(model)->output_columns);
+        int64_t place = i % (QUERIES * model_info(model)->output_columns);
+        float output = outputs[item][place];
+        if (!(output - wanted[place] < TOLERANCE && wanted[place] - output < TOLERANCE))
+            fail_msg("output %lld of item %lld is %g, expected %g", (long long)place, (long long)item, (double)output,
+                     (double)wanted[place]);
+    }
 }
 
 /* So many batches ran again, and the device knows nothing of it. */
@@ -382,23 +393,49 @@ static void fault_that_looks_like_a_refusal(void **state)
     }
 }
 
+/* What the CPU gives. */
+static void find_wanted(float (*wanted)[QUERIES * MOST_COLUMNS])
+{
+    struct loaded loaded = load_masked("cpu");
+    run_masked(loaded.model, 1, wanted);
+    unload(&loaded);
+}
+
 /* On the device, or pinned. The next batch with masks finds some. */
 static void masks_that_find_no_memory(void **state)
 {
     static const char *const rules[] = {"malloc 1 1 2\n", "host 1 1 2\n"};
-    float wanted[QUERIES * MOST_COLUMNS];
-    struct loaded loaded = load_masked("cpu");
+    float wanted[1][QUERIES * MOST_COLUMNS];
+    struct loaded loaded;
     (void)state;
-    run_masked(loaded.model, wanted);
-    unload(&loaded);
+    find_wanted(wanted);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         atomic_store(&refusals, 0);
         loaded = load_masked("cuda");
         assert_string_equal(model_info(loaded.model)->device, "cuda:0");
         faults_set(rules[i]);
         for (int batch = 0; batch < 3; batch++) {
-            expect_masked(loaded.model, wanted);
+            expect_masked(loaded.model, 1, wanted[0]);
             expect_refusals(loaded.engine, 1);
+        }
+        unload(&loaded);
+    }
+}
+
+/* There is none for twice as many as before, and enough for those of the batch. */
+static void masks_that_find_less_memory(void **state)
+{
+    static const char *const rules[] = {"malloc 1 1 2\n", "host 1 1 2\n"};
+    float wanted[1][QUERIES * MOST_COLUMNS];
+    (void)state;
+    find_wanted(wanted);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        struct loaded loaded = load_masked("cuda");
+        expect_masked(loaded.model, MOST_ITEMS - 1, wanted[0]);
+        faults_set(rules[i]);
+        for (int batch = 0; batch < 2; batch++) {
+            expect_masked(loaded.model, MOST_ITEMS, wanted[0]);
+            expect_refusals(loaded.engine, 0);
         }
         unload(&loaded);
     }
@@ -582,6 +619,7 @@ int main(void)
         TEST(product_that_is_always_refused),
         TEST(fault_that_looks_like_a_refusal),
         TEST(masks_that_find_no_memory),
+        TEST(masks_that_find_less_memory),
         TEST(device_that_stays_away),
         TEST(fault_with_two_models),
         TEST(one_of_several_devices),

@@ -2,6 +2,7 @@
  * stands there (elements a0 … a7, b0 … b3, c0 … c3 of a lane and where they are), and 16-bit roundings. Compiled for
  * the shim; nvcc compiles it as well, for a device. */
 #include "engine/cuda/tensor.h"
+#include "tests/cuda/schedules.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -222,7 +223,12 @@ static int open_stream(void **)
     return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess ? 0 : -1;
 }
 
-int main(void)
+static int close_stream(void **)
+{
+    return cudaStreamDestroy(stream) == cudaSuccess ? 0 : -1;
+}
+
+static int run_tensor(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_exact),
@@ -230,5 +236,10 @@ int main(void)
         cmocka_unit_test(copies_land_group_by_group),
         cmocka_unit_test(rounding_is_to_nearest_even),
     };
-    return cmocka_run_group_tests_name("tensor", tests, open_stream, NULL);
+    return cmocka_run_group_tests_name("tensor", tests, open_stream, close_stream);
+}
+
+int main(void)
+{
+    return run_schedules(run_tensor);
 }

@@ -237,19 +237,25 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
     softmax(step->key_room > k && !step->causal ? step->key_room : k, 1, weights);
 }
 
-static double attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+/* A row of y: all columns of a head have its softmax in common. */
+static void attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y)
 {
     int64_t value_columns = columns_of(scalar, step->values), dim_value = value_columns / step->kv_heads, first;
-    int64_t head = column / dim_value, offset = head * step->kv_heads / step->heads * dim_value + column % dim_value;
     int64_t item = item_of(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
     int64_t width = width_of(scalar, step->x, item);
     first += (row - layout_of(scalar, step->x)->starts[item]) % width;
-    double *weights = calloc((size_t)(k + step->key_room), sizeof *weights), sum = 0;
-    attention_row(scalar, step, row, head, weights);
-    for (int64_t j = 0; j < k; j++)
-        sum += weights[j] * scalar->values[step->values][(first + j * width) * value_columns + offset];
+    double *weights = calloc((size_t)(k + step->key_room), sizeof *weights);
+    for (int64_t head = 0; head < step->heads; head++) {
+        int64_t offset = head * step->kv_heads / step->heads * dim_value;
+        attention_row(scalar, step, row, head, weights);
+        for (int64_t c = 0; c < dim_value; c++) {
+            double sum = 0;
+            for (int64_t j = 0; j < k; j++)
+                sum += weights[j] * scalar->values[step->values][(first + j * width) * value_columns + offset + c];
+            y[head * dim_value + c] = sum;
+        }
+    }
     free(weights);
-    return sum;
 }
 
 /* (width, rows of a sequence, k): the mean over the heads. */
@@ -553,9 +559,6 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return project_at(scalar, step, row, column);
     case OP_PROJECT_CALL:
         return project_call_at(scalar, step, row, column);
-    case OP_ATTEND:
-    case OP_ATTEND_CALL:
-        return attend_at(scalar, step, row, column);
     case OP_ROTATE:
         return rotated_at(scalar, step, row, column);
     case OP_LINEAR_ATTEND:
@@ -581,6 +584,18 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     default:
         return NAN; /* the give_* operations have no value */
     }
+}
+
+static void run_row(const struct scalar *scalar, const struct plan_step *step, int64_t row)
+{
+    int64_t columns = columns_of(scalar, step->y);
+    double *y = scalar->values[step->y] + row * columns;
+    if (step->operation == OP_ATTEND || step->operation == OP_ATTEND_CALL) {
+        attend_row(scalar, step, row, y);
+        return;
+    }
+    for (int64_t c = 0; c < columns; c++)
+        y[c] = value_at(scalar, step, row, c);
 }
 
 static double *gather_input(const struct scalar *scalar, int index)
@@ -620,9 +635,9 @@ double **scalar_run(const struct plan *plan, const struct batch *batch)
         int64_t rows = rows_of(&scalar, step->y), columns = columns_of(&scalar, step->y);
         if (!scalar.values[step->y]) /* several steps may each give some items' rows */
             scalar.values[step->y] = calloc((size_t)(rows * columns) + 1, sizeof(double));
-        for (int64_t place = 0; place < rows * columns; place++)
-            if (selects(&scalar, step, place / columns))
-                scalar.values[step->y][place] = value_at(&scalar, step, place / columns, place % columns);
+        for (int64_t row = 0; row < rows; row++)
+            if (selects(&scalar, step, row))
+                run_row(&scalar, step, row);
     }
     return scalar.values;
 }

@@ -29,6 +29,9 @@
 #define TSAN(statement)
 #endif
 
+/* The scheduler's own steps, of which a test takes millions; the sanitizers are for what kernels do. */
+#define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
+
 #define MOST_THREADS 1024
 #define STACK_BYTES (128 << 10)
 #define COPIES 256  /* on their way to shared memory, of a thread */
@@ -71,11 +74,11 @@ struct fiber {
     waiting waits;
     int line;
     void *given; /* to the warp */
-    copy copies[COPIES];
     unsigned n_copies, groups;
 };
 
 fiber fibers[MOST_THREADS];
+copy copies[MOST_THREADS][COPIES]; /* not in the fibers: these are walked all the time */
 stack main_stack;
 unsigned count, alive, at_barrier, at_warp[MOST_THREADS / LANES], barriers;
 fiber *ready[MOST_THREADS]; /* a ring */
@@ -90,7 +93,7 @@ char barrier_objects[BARRIERS], warp_objects[MOST_THREADS / LANES][BARRIERS];
 unsigned warp_barriers[MOST_THREADS / LANES];
 TSAN(char block_begins; char block_ends;)
 
-unsigned random_below(unsigned n)
+UNCHECKED unsigned random_below(unsigned n)
 {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
     return (unsigned)((random_state >> 33) % n);
@@ -131,7 +134,7 @@ void switch_stack(stack *from, stack *to, bool ends)
 }
 
 /* Takes a fiber that can go on out of the list, as the seed says: the first, any, the last. */
-fiber *next_ready()
+UNCHECKED fiber *next_ready()
 {
     if (n_ready == 0)
         die("all threads wait: a barrier or a shuffle is not reached by all that it is for");
@@ -146,13 +149,13 @@ fiber *next_ready()
     return next;
 }
 
-void make_ready(fiber *fiber)
+UNCHECKED void make_ready(fiber *fiber)
 {
     fiber->waits = WAITS_NOT;
     ready[(first_ready + n_ready++) % MOST_THREADS] = fiber;
 }
 
-void release_barrier()
+UNCHECKED void release_barrier()
 {
     at_barrier = 0;
     int line = 0;
@@ -166,7 +169,7 @@ void release_barrier()
     }
 }
 
-void go_on()
+UNCHECKED void go_on()
 {
     fiber *from = self(), *next = next_ready();
     current = &next->seen;
@@ -195,7 +198,9 @@ void run_thread()
     abort();
 }
 
-void open_stack(stack *stack)
+/* Stacks begin at different places of their pages: what fibers have at the same depth would compete for one set of the
+ * cache. */
+void open_stack(stack *stack, unsigned number)
 {
     const size_t guard = 64 << 10;
     if (!stack->memory) {
@@ -208,14 +213,15 @@ void open_stack(stack *stack)
         TSAN(stack->tsan = __tsan_create_fiber(0));
     }
     stack->asan = nullptr;
+    size_t bytes = stack->bytes - number % 64 * 64;
 #ifdef SWITCH_BY_HAND
-    void **top = (void **)(stack->memory + stack->bytes) - 2; /* the stack is aligned as at a function's first line */
+    void **top = (void **)(stack->memory + bytes) - 2; /* the stack is aligned as at a function's first line */
     top[0] = (void *)run_thread;
     stack->pointer = top - 6;
 #else
     getcontext(&stack->context);
     stack->context.uc_stack.ss_sp = stack->memory;
-    stack->context.uc_stack.ss_size = stack->bytes;
+    stack->context.uc_stack.ss_size = bytes;
     makecontext(&stack->context, run_thread, 0);
 #endif
 }
@@ -236,7 +242,7 @@ void find_main_stack()
     TSAN(main_stack.tsan = __tsan_get_current_fiber());
 }
 
-__attribute__((no_sanitize("address"))) void forget_shared_memory()
+UNCHECKED void forget_shared_memory()
 {
     for (char *byte = __start_shared_memory; shared_is_used && byte < __stop_shared_memory; byte++)
         *byte = (char)0xff;
@@ -254,7 +260,7 @@ void run_block(unsigned place)
     for (unsigned i = 0; i < count; i++) {
         fibers[i].seen = {{i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y}, i};
         fibers[i].n_copies = fibers[i].groups = 0;
-        open_stack(&fibers[i].own);
+        open_stack(&fibers[i].own, i);
         make_ready(&fibers[i]);
     }
     TSAN(__tsan_release(&block_begins));
@@ -265,7 +271,7 @@ void run_block(unsigned place)
 }
 } // namespace
 
-void barrier(int line)
+UNCHECKED void barrier(int line)
 {
     fiber *me = self();
     char *object = &barrier_objects[barriers % BARRIERS];
@@ -283,7 +289,7 @@ void barrier(int line)
 }
 
 /* All lanes of the warp must come, from the same line. Orders no memory. */
-void warp(void (*work)(void *const *), void *of_lane, int line)
+UNCHECKED void warp(void (*work)(void *const *), void *of_lane, int line)
 {
     fiber *me = self(), *lanes = &fibers[me->seen.number / LANES * LANES];
     me->waits = WAITS_FOR_WARP;
@@ -325,7 +331,7 @@ struct shuffled {
     unsigned source;
 };
 
-static void exchange(void *const *lanes)
+UNCHECKED static void exchange(void *const *lanes)
 {
     for (unsigned lane = 0; lane < LANES; lane++) {
         shuffled *of_lane = (shuffled *)lanes[lane];
@@ -333,7 +339,7 @@ static void exchange(void *const *lanes)
     }
 }
 
-uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line)
+UNCHECKED uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line)
 {
     shuffled mine = {value, 0, source};
     if (mask != 0xffffffffu || source >= LANES)
@@ -365,7 +371,7 @@ void copy_later(void *to, const void *from, bool zeros)
     fiber *me = self();
     if (me->n_copies == COPIES)
         die("a thread has more copies on their way than the shim has room for");
-    me->copies[me->n_copies++] = {to, zeros ? nullptr : from, me->groups};
+    copies[me->seen.number][me->n_copies++] = {to, zeros ? nullptr : from, me->groups};
 }
 
 void copies_commit()
@@ -376,11 +382,12 @@ void copies_commit()
 void copies_wait(unsigned pending)
 {
     fiber *me = self();
+    copy *mine = copies[me->seen.number];
     unsigned left = 0;
     for (unsigned i = 0; i < me->n_copies; i++) {
-        const copy *landing = &me->copies[i];
+        const copy *landing = &mine[i];
         if (landing->group + pending >= me->groups) {
-            me->copies[left++] = *landing;
+            mine[left++] = *landing;
             continue;
         }
         if (landing->from)

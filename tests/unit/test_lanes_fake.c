@@ -1,0 +1,393 @@
+/* The batcher on an engine with several lanes, whose devices fail and come back, and with many submitters at once.
+ * Nothing here waits for a length of time; see test_batcher_fake.c. LINFORMERD_TEST_SEED repeats a random run. */
+#include "server/clock.h"
+#include "server/log.h"
+#include "tests/fake_engine.h"
+#include "tests/unit/requests.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* ---- Lanes ---- */
+
+/* Models 0 and 2 share two lanes; model 1 has one of its own. */
+static void open_lanes(int64_t tokens, int64_t requests)
+{
+    fake_lanes(models[0], 1, 2);
+    fake_lanes(models[1], 0, 1);
+    fake_lanes(models[2], 1, 2);
+    open_with(tokens, requests);
+}
+
+static void test_two_batches_in_flight(void **context)
+{
+    (void)context;
+    open_lanes(4, 8);
+    fake_gate_close();
+    struct request *first = submit(1, 1, 10);
+    fake_wait_for_batches(1);
+    struct request *second = submit(1, 1, 20);
+    fake_wait_for_batches(2);
+    struct request *third = submit(1, 1, 30), *fourth = submit(1, 1, 40);
+    expect_depth(2, 2);
+    fake_gate_open();
+    expect(first, JOB_OK);
+    expect(second, JOB_OK);
+    expect(third, JOB_OK);
+    expect(fourth, JOB_OK);
+}
+
+/* Nobody submits anything after the large job: the lane that takes its first items wakes the other one. */
+static void test_split_job_runs_on_all_lanes(void **context)
+{
+    (void)context;
+    open_lanes(4, 8);
+    fake_gate_close();
+    struct request *large = submit(12, 1, 10);
+    fake_wait_for_batches(2);
+    expect_depth(4, 4);
+    fake_gate_open();
+    expect(large, JOB_OK);
+    assert_int_equal(fake_batches(), 3);
+}
+
+/* The lane that runs its last items is through; the other one still writes into the job's memory. */
+static void test_split_job_ends_with_its_last_batch(void **context)
+{
+    (void)context;
+    open_lanes(4, 8);
+    for (int round = 0; round < 2; round++) {
+        int64_t batches = fake_batches();
+        fake_gate_close_for(models[0]);
+        struct request *large = submit(8, 1, 10);
+        fake_wait_for_batches(batches + 2);
+        if (round == 1)
+            batcher_cancel(batcher, &large->job);
+        fake_gate_pass();
+        expect(submit_to(2, request_new(1, 1, 90)), JOB_OK); /* on the lane that is free again */
+        assert_int_equal(calls_of(large), 0);
+        fake_gate_open();
+        expect(large, round == 1 ? JOB_CANCELLED : JOB_OK);
+    }
+}
+
+static void test_small_job_passes_a_large_one_on_all_lanes(void **context)
+{
+    (void)context;
+    open_lanes(4, 8);
+    fake_gate_close();
+    struct request *large = submit(16, 1, 10);
+    fake_wait_for_batches(2);
+    struct request *small = submit(1, 1, 90);
+    fake_gate_pass();
+    fake_wait_for_batches(3);
+    expect_batch(2, 90, 18, 19, 20, -1);
+    fake_gate_open();
+    expect(small, JOB_OK);
+    expect(large, JOB_OK);
+}
+
+static void test_stuck_lanes_lose_nothing_of_others(void **context)
+{
+    (void)context;
+    open_lanes(4, 8);
+    fake_gate_close_for(models[1]);
+    struct request *stuck = submit_to(1, request_new(1, 1, 10));
+    fake_wait_for_batches(1);
+    struct request *waiting = submit_to(1, request_new(1, 1, 11));
+    for (int i = 0; i < 20; i++) /* the lane that is stuck is none of theirs */
+        expect(submit_to(i % 2 ? 0 : 2, request_new(1, 1, 20)), JOB_OK);
+    assert_int_equal(calls_of(stuck), 0);
+    assert_int_equal(calls_of(waiting), 0);
+    fake_gate_open();
+    expect(stuck, JOB_OK);
+    expect(waiting, JOB_OK);
+
+    int64_t batches = fake_batches();
+    fake_gate_close_for(models[2]);
+    stuck = submit_to(2, request_new(1, 1, 10));
+    fake_wait_for_batches(batches + 1);
+    for (int i = 0; i < 20; i++) /* on the other lane */
+        expect(submit_to(0, request_new(1, 1, 20)), JOB_OK);
+    assert_int_equal(calls_of(stuck), 0);
+    fake_gate_open();
+    expect(stuck, JOB_OK);
+}
+
+static void test_close_waits_for_all_lanes(void **context)
+{
+    (void)context;
+    open_lanes(4, 8);
+    fake_gate_close();
+    struct request *requests[] = {submit(9, 1, 10), submit_to(1, request_new(9, 1, 30)),
+                                  submit_to(2, request_new(9, 1, 50))};
+    fake_wait_for_batches(3);
+    batcher_drain(batcher);
+    expect_refused(1, 1, SUBMIT_DRAINING);
+    fake_gate_open();
+    batcher_close(batcher);
+    batcher = NULL;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(requests[i]->calls, 1);
+        expect(requests[i], JOB_OK);
+    }
+}
+
+/* A lane whose device has failed leaves work to the others; where all have, the model's first one does it. */
+static void test_lanes_that_failed(void **context)
+{
+    (void)context;
+    open_lanes(4, 8);
+    fake_lane_works(1, false);
+    for (int i = 0; i < 4; i++) {
+        expect(submit(1, 1, 10), JOB_OK);
+        assert_int_equal(fake_batch_lane(i), 2);
+    }
+    fake_lane_works(2, false);
+    for (int i = 4; i < 8; i++) {
+        expect(submit(12, 1, 10), JOB_OK);
+        assert_int_equal(fake_batch_lane(4 + 3 * (i - 4)), 1);
+        assert_int_equal(fake_batch_lane(6 + 3 * (i - 4)), 1);
+    }
+    fake_lane_works(2, true);
+    int64_t batches = fake_batches();
+    expect(submit(1, 1, 10), JOB_OK);
+    assert_int_equal(fake_batch_lane(batches), 2);
+}
+
+/* The lane that was woken for it finds its device failed, and the other one sleeps. */
+static void test_lane_that_fails_before_it_runs(void **context)
+{
+    (void)context;
+    open_lanes(4, 1);
+    fake_gate_close_for(models[0]);
+    struct request *first = submit(1, 1, 10);
+    fake_wait_for_batches(1);
+    struct request *second = submit(1, 1, 20), *third = submit(1, 1, 30);
+    fake_wait_for_batches(2);
+    fake_lane_works(fake_batch_lane(0), false);
+    fake_lane_works(fake_batch_lane(1), false);
+    fake_gate_open();
+    expect(first, JOB_OK);
+    expect(second, JOB_OK);
+    expect(third, JOB_OK);
+    assert_int_equal(fake_batch_lane(2), 1);
+}
+
+/* The one lane that still ran fails: the one that stands for the CPU sleeps, and is woken for what waits. */
+static void test_last_lane_that_fails(void **context)
+{
+    (void)context;
+    open_lanes(4, 8);
+    fake_lane_works(1, false);
+    fake_gate_close();
+    struct request *first = submit(1, 1, 10);
+    fake_wait_for_batches(1);
+    struct request *second = submit(1, 1, 20);
+    fake_lane_works(2, false);
+    fake_gate_open();
+    expect(first, JOB_OK);
+    expect(second, JOB_OK);
+    assert_int_equal(fake_batch_lane(0), 2);
+    assert_int_equal(fake_batch_lane(1), 1);
+}
+
+/* The device of a lane that sleeps works again while the others are busy, and nobody submits anything: the lane is
+ * woken for what waits, also for another model's than the first. */
+static void test_lane_that_comes_back(void **context)
+{
+    (void)context;
+    open_lanes(4, 8);
+    fake_lane_works(2, false);
+    fake_gate_close();
+    struct request *large = submit_to(2, request_new(8, 1, 10));
+    fake_wait_for_batches(1);
+    batcher_wake(batcher); /* nobody's device has come back */
+    assert_int_equal(fake_batches(), 1);
+    fake_lane_works(2, true);
+    batcher_wake(batcher);
+    fake_wait_for_batches(2);
+    assert_int_equal(fake_batch_lane(0), 1);
+    assert_int_equal(fake_batch_lane(1), 2);
+    fake_gate_open();
+    expect(large, JOB_OK);
+    batcher_wake(batcher); /* for nothing */
+}
+
+static void *close_batcher(void *unused)
+{
+    batcher_close(batcher);
+    return unused;
+}
+
+/* What waits at the end is run by all lanes: one that ended since its device was away could be missing later. */
+static void test_close_with_failed_lanes(void **context)
+{
+    (void)context;
+    pthread_t closer;
+    open_lanes(4, 8);
+    fake_lane_works(1, false);
+    fake_gate_close();
+    struct request *large = submit(12, 1, 10);
+    fake_wait_for_batches(1);
+    assert_int_equal(pthread_create(&closer, NULL, close_batcher, NULL), 0);
+    fake_wait_for_batches(2);
+    fake_lane_works(2, false);
+    fake_gate_open();
+    pthread_join(closer, NULL);
+    batcher = NULL;
+    assert_int_equal(fake_batch_lane(1), 1);
+    assert_int_equal(large->calls, 1);
+    expect(large, JOB_OK);
+}
+
+/* ---- Many submitters ---- */
+
+#define SUBMITTERS 6
+#define JOBS_EACH 300
+
+struct submitter {
+    pthread_t thread;
+    unsigned seed;
+    struct request *requests[JOBS_EACH];
+    enum submit_status statuses[JOBS_EACH];
+};
+
+static int random_below(struct submitter *submitter, int bound)
+{
+    return rand_r(&submitter->seed) % bound;
+}
+
+static struct request *random_request(struct submitter *submitter)
+{
+    int64_t n_items = random_below(submitter, 8) ? 1 + random_below(submitter, 3) : MAX_ITEMS;
+    struct request *request =
+        request_new(n_items, 1 + random_below(submitter, MAX_LENGTH), random_below(submitter, 900));
+    request->unwanted = random_below(submitter, 16) == 0;
+    if (random_below(submitter, 16) == 0)
+        request->ids[random_below(submitter, (int)n_items)][0] = FAKE_ID_NAN;
+    if (random_below(submitter, 64) == 0)
+        request->ids[0][0] = FAKE_ID_FAIL;
+    if (random_below(submitter, 4) == 0)
+        request->job.deadline_ns = clock_ns() + random_below(submitter, 2000000) - 100000;
+    return request;
+}
+
+static void *submit_many(void *argument)
+{
+    struct submitter *submitter = argument;
+    for (int i = 0; i < JOBS_EACH; i++) {
+        struct request *request = submitter->requests[i] = random_request(submitter);
+        submitter->statuses[i] = batcher_submit(batcher, random_below(submitter, MODELS), &request->job);
+        int earlier = random_below(submitter, i + 1);
+        if (random_below(submitter, 8) == 0 && submitter->statuses[earlier] == SUBMIT_OK)
+            batcher_cancel(batcher, &submitter->requests[earlier]->job);
+        if (random_below(submitter, 8) == 0 && submitter->statuses[i] == SUBMIT_OK)
+            wait_done(request);
+    }
+    return NULL;
+}
+
+static void check_submitter(struct submitter *submitter, int64_t counts[5])
+{
+    for (int i = 0; i < JOBS_EACH; i++) {
+        struct request *request = submitter->requests[i];
+        assert_int_equal(request->calls, submitter->statuses[i] == SUBMIT_OK);
+        if (request->calls) {
+            counts[request->job.status]++;
+            expect(request, request->job.status);
+        } else {
+            free(request);
+        }
+    }
+}
+
+static void run_many_submitters(void)
+{
+    static struct submitter submitters[SUBMITTERS];
+    const char *given = getenv("LINFORMERD_TEST_SEED");
+    unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)clock_ns();
+    printf("# LINFORMERD_TEST_SEED=%u\n", seed);
+    open_bounded(48, 12, 2000, 500, NULL);
+    for (int i = 0; i < SUBMITTERS; i++) {
+        submitters[i].seed = seed + (unsigned)i;
+        assert_int_equal(pthread_create(&submitters[i].thread, NULL, submit_many, &submitters[i]), 0);
+    }
+    for (int i = 0; i < SUBMITTERS; i++)
+        pthread_join(submitters[i].thread, NULL);
+    batcher_close(batcher);
+    batcher = NULL;
+    int64_t counts[5] = {0};
+    for (int i = 0; i < SUBMITTERS; i++)
+        check_submitter(&submitters[i], counts);
+    printf("# ok %lld, expired %lld, cancelled %lld, failed %lld, not finite %lld\n", (long long)counts[0],
+           (long long)counts[1], (long long)counts[2], (long long)counts[3], (long long)counts[4]);
+    assert_true(counts[JOB_OK] > 0);
+}
+
+static void test_many_submitters(void **context)
+{
+    (void)context;
+    run_many_submitters();
+}
+
+static void *break_lanes(void *argument)
+{
+    atomic_bool *stop = argument;
+    for (unsigned seed = 1; !atomic_load(stop); sched_yield())
+        fake_lane_works(rand_r(&seed) % 5, rand_r(&seed) % 2);
+    return NULL;
+}
+
+/* While their devices fail and come back at any moment: a job that nobody is woken for would hang. */
+static void test_many_submitters_and_failing_lanes(void **context)
+{
+    (void)context;
+    pthread_t breaker;
+    atomic_bool stop = false;
+    fake_lanes(models[0], 1, 4);
+    fake_lanes(models[1], 1, 2);
+    assert_int_equal(pthread_create(&breaker, NULL, break_lanes, &stop), 0);
+    run_many_submitters();
+    atomic_store(&stop, true);
+    pthread_join(breaker, NULL);
+}
+
+static void test_many_submitters_and_lanes(void **context)
+{
+    (void)context;
+    fake_lanes(models[0], 1, 4);
+    fake_lanes(models[1], 1, 2);
+    run_many_submitters();
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_two_batches_in_flight),
+        TEST(test_split_job_runs_on_all_lanes),
+        TEST(test_split_job_ends_with_its_last_batch),
+        TEST(test_small_job_passes_a_large_one_on_all_lanes),
+        TEST(test_stuck_lanes_lose_nothing_of_others),
+        TEST(test_close_waits_for_all_lanes),
+        TEST(test_lanes_that_failed),
+        TEST(test_lane_that_fails_before_it_runs),
+        TEST(test_last_lane_that_fails),
+        TEST(test_lane_that_comes_back),
+        TEST(test_close_with_failed_lanes),
+        TEST(test_many_submitters),
+        TEST(test_many_submitters_and_lanes),
+        TEST(test_many_submitters_and_failing_lanes),
+    };
+    log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_ERROR);
+    return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);
+}
