@@ -1,5 +1,5 @@
-/* choice: the best of many values, one after the other. A value with its column is one number, its rank: NaNs come
- * first, ties go by column. The next best is the best of those below the last one, so nothing is marked or moved. */
+/* choice: which of many values are the best. A value with its column is one number, its rank: NaNs come first, ties go
+ * by column. The next best is the best of those below the last one, so nothing is marked or moved. */
 #ifndef ENGINE_CUDA_CHOICE_H
 #define ENGINE_CUDA_CHOICE_H
 
@@ -19,6 +19,16 @@ static __device__ __forceinline__ int64_t column_of(unsigned long long rank)
     return 0xfffffffeu - (uint32_t)rank;
 }
 
+/* Each lane gets it. */
+static __device__ __forceinline__ unsigned long long best_of_warp(unsigned long long rank)
+{
+    for (int lanes = WARP / 2; lanes > 0; lanes /= 2) {
+        unsigned long long other = __shfl_xor_sync(ALL_LANES, rank, lanes);
+        rank = other > rank ? other : rank;
+    }
+    return rank;
+}
+
 /* The best rank below `last` of x[0] … x[count - 1]. The whole warp takes part, and each lane gets it. */
 template <typename Values>
 static __device__ unsigned long long next_best(Values x, int64_t count, unsigned long long last)
@@ -29,11 +39,7 @@ static __device__ unsigned long long next_best(Values x, int64_t count, unsigned
         if (rank < last && rank > best)
             best = rank;
     }
-    for (int lanes = WARP / 2; lanes > 0; lanes /= 2) {
-        unsigned long long other = __shfl_xor_sync(ALL_LANES, best, lanes);
-        best = other > best ? other : best;
-    }
-    return best;
+    return best_of_warp(best);
 }
 
 #endif

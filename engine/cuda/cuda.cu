@@ -5,6 +5,7 @@
  * and handed on (results.h), on three streams, so that of two lanes one is copied while the other is computed (lane.h).
  * What is launched follows from the batch's class (shape.h): batches of one class replay a graph (graphs.h). The
  * operations themselves are in the other .cu files; operations.cu lists them. */
+#include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"
 #include "engine/cuda/weights.h"
 
@@ -17,6 +18,7 @@ struct backend_model {
     struct backend *backend;
     const struct plan *plan;
     struct cuda_run run; /* what is the same for all batches */
+    struct cuda_launch *launches;
     struct device_weights weights;
     size_t scratch_bytes;
     struct lane lanes[LANES];
@@ -174,6 +176,7 @@ static void unprepare(struct backend_model *model)
     weights_free_device(&model->weights);
     cudaFree(model->run.arena);
     cudaFree(model->run.scratch);
+    free(model->launches);
     for (int i = 0; i < LANES; i++)
         lane_free(&model->lanes[i]);
     free(model);
@@ -207,11 +210,13 @@ static int reserve(struct backend_model *model, struct error *error)
     return 0;
 }
 
-/* Other models of the device may run batches meanwhile. */
+/* Batches of the device's other models wait meanwhile: products share memory of cuBLASLt's. */
 static int warm_products(struct backend_model *model, struct error *error)
 {
+    struct cuda_run run = model->run;
+    run.stream = model->backend->compute;
     pthread_mutex_lock(&model->backend->submitting);
-    int result = products_warm(model->run, error);
+    int result = products_warm(run, error);
     pthread_mutex_unlock(&model->backend->submitting);
     return result;
 }
@@ -230,6 +235,11 @@ static int prepare(struct backend *backend, struct plan *plan, bool shared, stru
     prepared->run.dtype = backend->dtype;
     prepared->run.processors = backend->processors;
     prepared->run.shared_bytes = backend->shared_bytes;
+    prepared->run.launches = prepared->launches = fusion_find(plan, backend->dtype);
+    if (!prepared->launches) {
+        error_set(error, "out of memory while preparing a model");
+        goto fail;
+    }
     if (reserve(prepared, error) != 0 ||
         weights_to_device(&prepared->weights, plan, backend->dtype, backend->up, error) != 0)
         goto fail;

@@ -1,12 +1,11 @@
-#include "engine/cuda/choice.h"
 #include "engine/cuda/give.h"
 #include "engine/cuda/products.h"
 #include "engine/cuda/results.h"
+#include "engine/cuda/top_k.h"
 
 #define POOL_WARPS 16   /* that share an item's rows */
 #define POOL_ROWS 128   /* of a warp's partial sum: one chain over thousands of rows would lose digits */
 #define OUTPUT_ROWS 256 /* that are there at a time */
-#define WARPS 4
 
 /* Block x: a pixel of y (columns, rows). */
 template <typename T> static __global__ void turn(int64_t rows, int64_t columns, const T *x, float *y)
@@ -186,45 +185,6 @@ static __global__ void gather(int64_t rows, const struct wanted_row *wanted, int
         y[row * columns + c] = of_float<To>(to_float(x[wanted[row].row * columns + c]));
 }
 
-/* In place, for items that want it; a warp a row. Any NaN makes all of it NaN. */
-static __global__ void softmax(int64_t rows, int64_t columns, const struct wanted_row *wanted,
-                               const struct device_item *items, float *x)
-{
-    int64_t row = warp_of_grid();
-    float maximum = -INFINITY, sum = 0;
-    if (row >= rows || !items[wanted[row].item].softmax)
-        return;
-    x += row * columns;
-    for (int64_t c = lane(); c < columns; c += WARP)
-        maximum = fmaxf(maximum, x[c]);
-    maximum = warp_maximum(maximum);
-    for (int64_t c = lane(); c < columns; c += WARP)
-        sum += x[c] = expf(x[c] - maximum);
-    sum = warp_sum(sum);
-    for (int64_t c = lane(); c < columns; c += WARP)
-        x[c] /= sum;
-}
-
-/* A warp a row. As many passes over it as its item wants, of the `room` that there is for a row. */
-static __global__ void choose(int64_t rows, int64_t columns, const struct wanted_row *wanted,
-                              const struct device_item *items, const float *x, int64_t room, float *top_values,
-                              int32_t *top_columns)
-{
-    int64_t row = warp_of_grid();
-    unsigned long long rank = BEST_OF_ALL;
-    if (row >= rows)
-        return;
-    int64_t count = items[wanted[row].item].top_k;
-    x += row * columns;
-    for (int64_t i = 0; i < count; i++) {
-        rank = next_best([=](int64_t c) { return x[c]; }, columns, rank);
-        if (lane() == 0) {
-            top_values[row * room + i] = x[column_of(rank)];
-            top_columns[row * room + i] = (int32_t)column_of(rank);
-        }
-    }
-}
-
 /* output = rows Wᵀ + bias, in floats. */
 template <typename T>
 static void multiply_output(struct cuda_run *run, const struct plan_step *step, int64_t count,
@@ -247,6 +207,19 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
     products_multiply(run, &product);
 }
 
+/* Which algorithm takes which count of rows. Where they fit into the results their places are as aligned as here. */
+template <typename T>
+static void choose_output(struct cuda_run *run, const struct plan_step *step, const struct output_places *places)
+{
+    int64_t last = run->shape->n_wanted % OUTPUT_ROWS;
+    if (step->weight == PLAN_NONE)
+        return;
+    if (run->shape->n_wanted >= OUTPUT_ROWS)
+        multiply_output<T>(run, step, OUTPUT_ROWS, places);
+    if (last > 0)
+        multiply_output<T>(run, step, last, places);
+}
+
 /* Wanted rows [first, first + count), count <= OUTPUT_ROWS. */
 template <typename T>
 static void compute_output(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t count,
@@ -260,12 +233,11 @@ static void compute_output(struct cuda_run *run, const struct plan_step *step, i
         launch_rows(run, gather<T, T>, count, wanted, depth, elements_of<T>(run, step->x), (T *)places->rows);
         multiply_output<T>(run, step, count, places);
     }
+    struct output_rows output = {count, columns, wanted, places->output};
     if (run->shape->softmax)
-        launch(run, softmax, parts_of(count, WARPS), 1, WARPS * WARP, count, columns, wanted, run->items,
-               places->output);
+        cuda_softmax(run, &output);
     if (run->shape->top_k > 0)
-        launch(run, choose, parts_of(count, WARPS), 1, WARPS * WARP, count, columns, wanted, run->items, places->output,
-               run->shape->top_k, places->top_values, places->top_columns);
+        cuda_top_k(run, &output, run->shape->top_k, places->top_values, places->top_columns);
 }
 
 /* Wanted rows [first, first + count) to their items, where they do not fit into the results. */
@@ -310,6 +282,10 @@ template <typename T> void cuda_give_output(struct cuda_run *run, const struct p
     scratch.output = run->scratch + OUTPUT_ROWS * depth;
     scratch.top_values = scratch.output + OUTPUT_ROWS * columns;
     scratch.top_columns = (int32_t *)(scratch.top_values + OUTPUT_ROWS * columns);
+    if (run->choosing) {
+        choose_output<T>(run, step, &scratch);
+        return;
+    }
     for (int64_t first = 0; first < run->shape->n_wanted; first += OUTPUT_ROWS) {
         int64_t count = least(OUTPUT_ROWS, run->shape->n_wanted - first);
         if (run->results->fit) {

@@ -1,3 +1,4 @@
+#include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"
 
 #include <sched.h>
@@ -53,8 +54,8 @@ static bool is_repeatable(const struct plan *plan, enum cuda_dtype dtype, const 
 static void launch_steps(struct cuda_run *run)
 {
     upload_place_inputs(run->upload, run);
-    for (int i = 0; i < run->plan->n_steps; i++)
-        cuda_operation_of(run->dtype, run->plan->steps[i].operation)->run(run, &run->plan->steps[i]);
+    for (int i = 0; i < run->plan->n_steps; i += run->launches[i].steps)
+        run->launches[i].run(run, &run->plan->steps[i]);
 }
 
 /* Lays the batch out in the lane's memory and sends it. Other lanes' batches may be computed meanwhile. */

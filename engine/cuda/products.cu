@@ -1,227 +1,7 @@
 #include "engine/cuda/products.h"
 #include "engine/cuda/rows.h"
 
-#include <cublasLt.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define WORKSPACE_BYTES ((size_t)32 << 20)
-#define SETS 1024              /* of remembered algorithms */
-#define WAYS 8                 /* in a set */
 #define FEED_FORWARD_ROWS 4096 /* whose hidden part is there at a time, in floats; twice as many of 16 bits */
-
-/* What an algorithm was chosen for. */
-struct algorithm_shape {
-    int64_t rows, columns, depth, a_stride, b_stride, out_stride;
-    uint32_t a_alignment, b_alignment, add_alignment, out_alignment; /* bytes */
-    int32_t transpose_a, transpose_b, bias, add, gelu, float_out, dtype;
-};
-
-struct remembered {
-    struct algorithm_shape shape;
-    cublasLtMatmulAlgo_t algorithm;
-};
-
-struct products {
-    cublasLtHandle_t handle;
-    void *workspace;
-    struct remembered remembered[SETS][WAYS]; /* the set by hash; in a full one the new takes an old one's place */
-    unsigned replaced;
-};
-
-int products_open(struct products **products, struct error *error)
-{
-    struct products *opened = (struct products *)calloc(1, sizeof *opened);
-    if (!opened)
-        return error_set(error, "out of memory while opening the CUDA engine");
-    if (cublasLtCreate(&opened->handle) != CUBLAS_STATUS_SUCCESS) {
-        free(opened);
-        return error_set(error, "cuBLASLt does not start on this device");
-    }
-    if (cudaMalloc(&opened->workspace, WORKSPACE_BYTES) != cudaSuccess) {
-        cudaGetLastError();
-        cublasLtDestroy(opened->handle);
-        free(opened);
-        return error_set(error, "the device has no %zu bytes left for products of matrices", WORKSPACE_BYTES);
-    }
-    *products = opened;
-    return 0;
-}
-
-void products_close(struct products *products)
-{
-    cudaFree(products->workspace);
-    cublasLtDestroy(products->handle);
-    free(products);
-}
-
-/* The largest power of two, at most 256, that the address is a multiple of. */
-static uint32_t alignment_of(const void *pointer)
-{
-    uintptr_t bits = (uintptr_t)pointer | 256;
-    return (uint32_t)(bits & -bits);
-}
-
-/* A product in cuBLASLt's terms, which has matrices column by column: outᵀ = Bᵀ Aᵀ, so B comes first. */
-struct description {
-    cublasLtMatmulDescOpaque_t how;
-    cublasLtMatrixLayoutOpaque_t first, second, out;
-};
-
-static void lay_out(cublasLtMatrixLayoutOpaque_t *layout, cudaDataType_t type, int64_t rows, int64_t columns,
-                    bool transposed, int64_t stride)
-{
-    cublasLtMatrixLayoutInit(layout, type, (uint64_t)(transposed ? rows : columns),
-                             (uint64_t)(transposed ? columns : rows), stride);
-}
-
-static cudaDataType_t type_of(enum cuda_dtype dtype)
-{
-    return dtype == CUDA_BF16 ? CUDA_R_16BF : dtype == CUDA_F16 ? CUDA_R_16F : CUDA_R_32F;
-}
-
-static cublasLtEpilogue_t epilogue_of(const struct product *p)
-{
-    if (p->gelu)
-        return p->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-}
-
-static void describe(const struct product *p, enum cuda_dtype dtype, struct description *d)
-{
-    cudaDataType_t type = type_of(dtype);
-    cublasLtEpilogue_t epilogue = epilogue_of(p);
-    cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtMatmulDescInit(&d->how, dtype == CUDA_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
-    cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
-    cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
-    cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (p->bias)
-        cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
-    lay_out(&d->first, type, p->depth, p->columns, p->transpose_b, p->b_stride);
-    lay_out(&d->second, type, p->rows, p->depth, p->transpose_a, p->a_stride);
-    lay_out(&d->out, p->float_out ? CUDA_R_32F : type, p->rows, p->columns, false, p->out_stride);
-}
-
-static struct algorithm_shape shape_of(const struct product *p, enum cuda_dtype dtype)
-{
-    struct algorithm_shape shape;
-    memset(&shape, 0, sizeof shape); /* compared and hashed as bytes */
-    shape.rows = p->rows;
-    shape.columns = p->columns;
-    shape.depth = p->depth;
-    shape.a_stride = p->a_stride;
-    shape.b_stride = p->b_stride;
-    shape.out_stride = p->out_stride;
-    shape.a_alignment = alignment_of(p->a);
-    shape.b_alignment = alignment_of(p->b);
-    shape.add_alignment = alignment_of(p->add ? p->add : p->out);
-    shape.out_alignment = alignment_of(p->out);
-    shape.transpose_a = p->transpose_a;
-    shape.transpose_b = p->transpose_b;
-    shape.bias = p->bias != NULL;
-    shape.add = p->add != NULL;
-    shape.gelu = p->gelu;
-    shape.float_out = p->float_out;
-    shape.dtype = dtype;
-    return shape;
-}
-
-static uint64_t hash_of(const struct algorithm_shape *shape)
-{
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-    for (size_t i = 0; i < sizeof *shape; i++)
-        hash = (hash ^ ((const unsigned char *)shape)[i]) * 1099511628211u;
-    return hash ^ hash >> 32;
-}
-
-/* cuBLASLt takes matrices to be aligned to 256 bytes unless it is told otherwise; an item's rows can begin anywhere. */
-static bool choose(struct products *products, struct description *d, const struct algorithm_shape *shape,
-                   cublasLtMatmulAlgo_t *algorithm)
-{
-    cublasLtMatmulPreferenceOpaque_t preference;
-    cublasLtMatmulHeuristicResult_t result;
-    size_t workspace_bytes = WORKSPACE_BYTES;
-    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* parts of a sum are floats, added in one order */
-    int found = 0;
-    cublasLtMatmulPreferenceInit(&preference);
-    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
-                                         sizeof workspace_bytes);
-    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
-                                         sizeof reduction);
-    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &shape->b_alignment,
-                                         sizeof shape->b_alignment);
-    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &shape->a_alignment,
-                                         sizeof shape->a_alignment);
-    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &shape->add_alignment,
-                                         sizeof shape->add_alignment);
-    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &shape->out_alignment,
-                                         sizeof shape->out_alignment);
-    if (cublasLtMatmulAlgoGetHeuristic(products->handle, &d->how, &d->first, &d->second, &d->out, &d->out, &preference,
-                                       1, &result, &found) != CUBLAS_STATUS_SUCCESS ||
-        found == 0)
-        return false;
-    *algorithm = result.algo;
-    return true;
-}
-
-static bool is_of(const struct remembered *place, const struct algorithm_shape *shape)
-{
-    return memcmp(&place->shape, shape, sizeof *shape) == 0;
-}
-
-/* The shape's place in its set; where it has none, one that is empty, or else has to make room. */
-static struct remembered *place_of(struct products *products, const struct algorithm_shape *shape)
-{
-    struct remembered *set = products->remembered[hash_of(shape) % SETS];
-    int way = 0;
-    while (way < WAYS && !is_of(&set[way], shape))
-        way++;
-    if (way < WAYS)
-        return &set[way];
-    for (way = 0; way < WAYS && set[way].shape.rows != 0;)
-        way++;
-    return way < WAYS ? &set[way] : &set[products->replaced++ % WAYS];
-}
-
-/* The remembered algorithm, or a new one; NULL: there is none. */
-static const cublasLtMatmulAlgo_t *algorithm_for(struct cuda_run *run, struct description *d,
-                                                 const struct product *product)
-{
-    struct algorithm_shape shape = shape_of(product, run->dtype);
-    struct remembered *place = place_of(run->products, &shape);
-    if (is_of(place, &shape))
-        return &place->algorithm;
-    if (run->capturing) /* another took its place since it was launched; launching it again brings it back */
-        return NULL;
-    memset(&place->shape, 0, sizeof place->shape);
-    if (!choose(run->products, d, &shape, &place->algorithm))
-        return NULL;
-    place->shape = shape;
-    return &place->algorithm;
-}
-
-void products_multiply(struct cuda_run *run, const struct product *product)
-{
-    struct description d;
-    const float one = 1, c_factor = product->add ? 1.0f : 0.0f;
-    if (product->rows == 0 || product->columns == 0 || !goes_on(run))
-        return;
-    describe(product, run->dtype, &d);
-    const cublasLtMatmulAlgo_t *algorithm = algorithm_for(run, &d, product);
-    if (run->choosing)
-        return;
-    cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (algorithm)
-        status = cublasLtMatmul(run->products->handle, &d.how, &one, product->b, &d.first, product->a, &d.second,
-                                &c_factor, product->add ? product->add : product->out, &d.out, product->out, &d.out,
-                                algorithm, run->products->workspace, WORKSPACE_BYTES, run->stream);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
-        run->refusal = "cuBLASLt has no algorithm for a product of matrices";
-    else if (status != CUBLAS_STATUS_SUCCESS)
-        run->product_failed = true;
-}
 
 /* ---- Linear ---- */
 
@@ -385,7 +165,7 @@ static void choose_for(struct cuda_run *run)
 {
     for (int i = 0; i < run->plan->n_steps; i++) {
         const struct plan_step *step = &run->plan->steps[i];
-        if (step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD)
+        if (step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD || step->operation == OP_GIVE_OUTPUT)
             cuda_operation_of(run->dtype, step->operation)->run(run, step);
     }
 }
@@ -398,9 +178,11 @@ int products_warm(struct cuda_run run, struct error *error)
         return -1;
     run.shape = &shape;
     run.choosing = true;
+    run.tuning_milliseconds = TUNING_MILLISECONDS;
     for (int64_t rows = 0; rows < plan->max_rows;) { /* classes of one item, each a row more than the last one has */
         rows = shape_round_rows(rows + 1, plan->max_rows);
         shape_of_size(plan, rows, 1, &shape);
+        shape.n_wanted = rows;
         choose_for(&run);
     }
     for (int64_t items = 1; items < plan->max_items;) { /* and of as many rows as there can be */
@@ -409,7 +191,7 @@ int products_warm(struct cuda_run run, struct error *error)
         choose_for(&run);
     }
     shape_free(&shape);
-    return 0;
+    return run.status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device failed at products", run.status);
 }
 
 /* ---- Convolutions along the sequence ---- */

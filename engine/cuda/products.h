@@ -33,9 +33,14 @@ void products_close(struct products *products);
  * that fails run->product_failed. */
 void products_multiply(struct cuda_run *run, const struct product *product);
 
-/* Chooses the algorithms of the plan's linear steps for the classes that batches will have, so that no batch waits for
- * it. What is not found now is looked for when a batch wants it. */
+/* Chooses the algorithms of the plan's products with weights for the classes that batches will have, so that no batch
+ * waits for it, and times them on the run's stream for TUNING_MILLISECONDS at most. What is not found now is looked for
+ * when a batch wants it. -1: the device failed. */
 int products_warm(struct cuda_run run, struct error *error);
+
+#ifndef TUNING_MILLISECONDS
+#define TUNING_MILLISECONDS 3000.0
+#endif
 
 /* out = activation(x Wᵀ + bias) + residual, dense; W (out_columns, depth) is a weight of the plan. */
 template <typename T> struct linear {

@@ -1,7 +1,6 @@
 /* Operations on rows: a warp takes a row, its lanes walk over the columns, N of them side by side (element.h). */
+#include "engine/cuda/norm.h"
 #include "engine/cuda/rows.h"
-
-#define KEPT 4 /* packs that a lane of layer_norm keeps in registers */
 
 template <typename T, int N>
 static __global__ void embed(int64_t rows, const int32_t *ids, struct places places, const T *table, int64_t columns,
@@ -24,7 +23,6 @@ template <typename T> void cuda_embed(struct cuda_run *run, const struct plan_st
     });
 }
 
-/* The library sums the two tables before it adds them to x. */
 template <typename T, int N>
 static __global__ void add_positions(int64_t rows, const T *x, struct places places, const T *major, const T *minor,
                                      int64_t period, int64_t columns, T *y)
@@ -34,14 +32,12 @@ static __global__ void add_positions(int64_t rows, const T *x, struct places pla
         return;
     int64_t position = position_of(places, row);
     major += position / period * columns;
+    if (minor)
+        minor += position % period * columns;
     for (int64_t c = lane() * N; c < columns; c += WARP * N) {
-        float sums[N], tables[N], minors[N];
-        load(tables, major + c);
-        if (minor)
-            load(minors, minor + position % period * columns + c);
+        float sums[N];
         load(sums, x + row * columns + c);
-        for (int i = 0; i < N; i++)
-            sums[i] += minor ? tables[i] + minors[i] : tables[i];
+        add_tables(sums, major, minor, c);
         store(y + row * columns + c, sums);
     }
 }
@@ -56,63 +52,26 @@ template <typename T> void cuda_add_positions(struct cuda_run *run, const struct
     });
 }
 
-/* Calls work(values, column) for the packs of a row; a lane's first KEPT packs are in `kept`. */
-template <typename T, int N, typename Work>
-static __device__ __forceinline__ void each_pack(int64_t columns, const T *x, float (&kept)[KEPT][N], Work work)
-{
-#pragma unroll
-    for (int p = 0; p < KEPT; p++)
-        if ((p * WARP + lane()) * N < columns)
-            work(kept[p], (p * WARP + lane()) * N);
-    for (int64_t c = (KEPT * WARP + lane()) * N; c < columns; c += WARP * N) {
-        float values[N];
-        load(values, x + c);
-        work(values, c);
-    }
-}
-
-/* The variance about the mean in a pass of its own: the difference of sums of squares would lose digits. */
 template <typename T, int N>
-static __global__ void layer_norm(int64_t rows, int64_t columns, const T *x, const float *gain, const float *bias,
-                                  float epsilon, T *y)
+static __global__ void layer_norm(int64_t rows, int64_t columns, const T *x, struct norm norm, T *y)
 {
     int64_t row = warp_of_grid();
     if (row >= rows)
         return;
-    float kept[KEPT][N], sum = 0, squares = 0;
     x += row * columns;
     y += row * columns;
-#pragma unroll
-    for (int p = 0; p < KEPT; p++)
-        if ((p * WARP + lane()) * N < columns)
-            load(kept[p], x + (p * WARP + lane()) * N);
-    each_pack(columns, x, kept, [&](const float(&values)[N], int64_t) {
-        for (int i = 0; i < N; i++)
-            sum += values[i];
-    });
-    float mean = warp_sum(sum) / (float)columns;
-    each_pack(columns, x, kept, [&](const float(&values)[N], int64_t) {
-        for (int i = 0; i < N; i++)
-            squares += (values[i] - mean) * (values[i] - mean);
-    });
-    float factor = 1.0f / sqrtf(warp_sum(squares) / (float)columns + epsilon);
-    each_pack(columns, x, kept, [&](float(&values)[N], int64_t c) {
-        float gains[N], biases[N];
-        load(gains, gain + c);
-        load(biases, bias + c);
-        for (int i = 0; i < N; i++)
-            values[i] = (values[i] - mean) * factor * gains[i] + biases[i];
-        store(y + c, values);
-    });
+    normalise<N>(
+        columns, norm, [=](float(&values)[N], int64_t c) { load(values, x + c); }, (T *)NULL,
+        [=](const float(&values)[N], int64_t c) { store(y + c, values); });
 }
 
 template <typename T> void cuda_layer_norm(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = run->plan->weights[step->weight].columns; /* a group counts as a row */
     int64_t rows = rows_of(run, step->x) * (columns_of(run, step->x) / columns);
+    struct norm norm = {float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->epsilon};
     with_pack<T>(columns, [&](auto n) {
-        launch_rows(run, layer_norm<T, n.value>, rows, columns, elements_of<T>(run, step->x),
-                    float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->epsilon,
+        launch_rows(run, layer_norm<T, n.value>, rows, columns, elements_of<T>(run, step->x), norm,
                     elements_of<T>(run, step->y));
     });
 }
@@ -185,7 +144,6 @@ template <typename T> void cuda_mask_rows(struct cuda_run *run, const struct pla
     });
 }
 
-/* Angles are products in float, as the library has them. */
 template <typename T>
 static __global__ void add_sinusoids(int64_t rows, int64_t columns, const T *x, struct places places,
                                      const float *frequencies, T *y)
@@ -194,10 +152,8 @@ static __global__ void add_sinusoids(int64_t rows, int64_t columns, const T *x, 
     if (row >= rows || !is_there(places, row))
         return;
     float position = (float)position_of(places, row);
-    for (int64_t c = lane(); c < 2 * half; c += WARP) {
-        float angle = position * frequencies[c % half];
-        y[row * columns + c] = of_float<T>((c < half ? sinf(angle) : cosf(angle)) + to_float(x[row * columns + c]));
-    }
+    for (int64_t c = lane(); c < 2 * half; c += WARP)
+        y[row * columns + c] = of_float<T>(sinusoid(position, frequencies, c, half) + to_float(x[row * columns + c]));
 }
 
 template <typename T> void cuda_add_sinusoids(struct cuda_run *run, const struct plan_step *step)
@@ -247,10 +203,6 @@ template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_ste
     });
 }
 
-struct shifts {
-    int64_t count, by[3];
-};
-
 /* x has a row's neighbours beside it; y may have fewer rows. */
 template <typename T, int N>
 static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,
@@ -259,12 +211,11 @@ static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, s
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
-    int64_t item = item_of(to, row), segment_columns = columns / shifts.count;
+    int64_t item = item_of(to, row);
     int64_t position = position_of(to, row), length = from.lengths[item];
     x += row_at(from, item, position) * columns;
     for (int64_t c = lane() * N; c < columns; c += WARP * N) {
-        int64_t segment = segment_columns > 0 ? c / segment_columns : shifts.count;
-        int64_t shift = segment < shifts.count ? shifts.by[segment] : 0; /* what is left over stays */
+        int64_t shift = shift_of(shifts, columns, c);
         bool inside = position - shift >= 0 && position - shift < length;
         float values[N] = {};
         if (inside)
@@ -277,10 +228,9 @@ static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, s
 template <typename T> void cuda_shift_tokens(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
-    struct shifts shifts = {step->n_shifts, {step->shifts[0], step->shifts[1], step->shifts[2]}};
     with_pack<T>(columns | columns / step->n_shifts, [&](auto n) {
         launch_rows(run, shift_tokens<T, n.value>, rows_of(run, step->y), columns, elements_of<T>(run, step->x),
-                    places_of(run, step->x), places_of(run, step->y), shifts, elements_of<T>(run, step->y));
+                    places_of(run, step->x), places_of(run, step->y), shifts_of(step), elements_of<T>(run, step->y));
     });
 }
 

@@ -29,4 +29,42 @@ static __device__ __forceinline__ float activation_of(enum activation activation
     return x;
 }
 
+/* values += a position's rows of the tables. The library sums these before it adds them. */
+template <typename T, int N>
+static __device__ __forceinline__ void add_tables(float (&values)[N], const T *major, const T *minor, int64_t column)
+{
+    float tables[N], minors[N];
+    load(tables, major + column);
+    if (minor)
+        load(minors, minor + column);
+    for (int i = 0; i < N; i++)
+        values[i] += minor ? tables[i] + minors[i] : tables[i];
+}
+
+/* Of sines, then as many cosines. Angles are products in float, as the library has them. */
+static __device__ __forceinline__ float sinusoid(float position, const float *frequencies, int64_t column, int64_t half)
+{
+    float angle = position * frequencies[column % half];
+    return column < half ? sinf(angle) : cosf(angle);
+}
+
+/* OP_SHIFT_TOKENS' */
+struct shifts {
+    int64_t count, by[3];
+};
+
+static inline struct shifts shifts_of(const struct plan_step *step)
+{
+    struct shifts shifts = {step->n_shifts, {step->shifts[0], step->shifts[1], step->shifts[2]}};
+    return shifts;
+}
+
+/* What is left over by the segments stays. */
+static __device__ __forceinline__ int64_t shift_of(struct shifts shifts, int64_t columns, int64_t column)
+{
+    int segment_columns = (int)columns / (int)shifts.count; /* divisions of 32 bits are a fraction of those of 64 */
+    int segment = segment_columns > 0 ? (int)column / segment_columns : (int)shifts.count;
+    return segment < shifts.count ? shifts.by[segment] : 0;
+}
+
 #endif

@@ -8,6 +8,7 @@
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/shape.h"
 
+struct cuda_launch;
 struct products;
 struct results;
 struct upload;
@@ -82,6 +83,7 @@ static __device__ __forceinline__ int64_t row_at(struct places places, int64_t i
 
 struct cuda_run {
     const struct plan *plan;
+    const struct cuda_launch *launches; /* by step of the plan: fusion.h */
     const struct batch *batch;
     const struct shape_class *shape; /* the batch's: what is launched depends on it, not on the batch's own counts */
     struct products *products;
@@ -99,13 +101,14 @@ struct cuda_run {
     float *scratch;                        /* for the step that runs */
     int64_t scratch_floats;
     const struct upload *upload;
-    struct results *results; /* where OP_GIVE_… leave theirs */
-    bool is_repeatable;      /* what is launched follows from the class alone */
-    bool capturing;          /* into a graph: nothing is run, and nothing may be asked of the device */
-    bool choosing;           /* algorithms of products are chosen, and nothing is launched */
-    cudaError_t status;      /* the first that failed: what follows is not launched */
-    bool product_failed;     /* cuBLASLt failed: the device may have */
-    const char *refusal;     /* why the batch cannot run here, though the device works; NULL: it can */
+    struct results *results;    /* where OP_GIVE_… leave theirs */
+    bool is_repeatable;         /* what is launched follows from the class alone */
+    bool capturing;             /* into a graph: nothing is run, and nothing may be asked of the device */
+    bool choosing;              /* algorithms of products are chosen, and nothing else is launched */
+    double tuning_milliseconds; /* left to time them while choosing */
+    cudaError_t status;         /* the first that failed: what follows is not launched */
+    bool product_failed;        /* cuBLASLt failed: the device may have */
+    const char *refusal;        /* why the batch cannot run here, though the device works; NULL: it can */
 };
 
 /* Nothing has gone wrong yet. */

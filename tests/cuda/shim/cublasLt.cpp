@@ -88,11 +88,16 @@ static cublasStatus_t status_of(cudaError_t error)
     return error == cudaErrorNotSupported ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-/* An algorithm that spoils some of the workspace and relies on the alignment that it was asked for. */
+/* Algorithms that spoil some of the workspace and rely on the alignment that they were asked for. They give the same,
+ * and take their time: 0 milliseconds is one that does not run, and negative one that cuBLASLt knows not to. */
+static const float algorithm_milliseconds[] = {3, 0, -1, 2, 1, 2};
+static const int algorithms = sizeof algorithm_milliseconds / sizeof *algorithm_milliseconds;
+static const int fastest_algorithm = 4;
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int,
-                                              cublasLtMatmulHeuristicResult_t *results, int *found)
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+                                              int wanted, cublasLtMatmulHeuristicResult_t *results, int *found)
 {
     if (shim::is_capturing())
         shim::die("an algorithm is looked for while a graph is captured");
@@ -102,9 +107,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
         return status_of(error);
     if (!is_supported(*how, *a, *b, *c, *d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    results[0].workspaceSize = results[0].algo.workspace_bytes = std::min<size_t>(preference->workspace_bytes, 4096);
-    memcpy(results[0].algo.alignment, preference->alignment, sizeof preference->alignment);
-    *found = 1;
+    *found = std::min(wanted, algorithms);
+    for (int i = 0; i < *found; i++) {
+        results[i].workspaceSize = results[i].algo.workspace_bytes =
+            std::min<size_t>(preference->workspace_bytes, 4096);
+        memcpy(results[i].algo.alignment, preference->alignment, sizeof preference->alignment);
+        results[i].algo.number = i;
+        results[i].state = algorithm_milliseconds[i] < 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -236,11 +246,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!is_supported(product.how, product.al, product.bl, product.cl, product.dl))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    const float milliseconds = algorithm_milliseconds[algorithm->number];
+    if (milliseconds < 0)
+        shim::die("an algorithm that the heuristic said is none");
+    if (milliseconds == 0)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (algorithm->number != fastest_algorithm)
+        shim::count(shim::SLOW_PRODUCTS);
     if (!product.is_on_device() || workspace_bytes < spoiled || !shim::is_device_memory(workspace, workspace_bytes))
         shim::die("a matrix, bias or workspace of a product is not within an allocation");
     shim::enqueue(stream, [=] {
         memset(workspace, 0xff, spoiled);
         product.run();
+        shim::pass(milliseconds);
     });
     return CUBLAS_STATUS_SUCCESS;
 }

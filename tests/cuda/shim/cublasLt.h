@@ -58,10 +58,12 @@ struct cublasLtMatmulPreferenceOpaque_t {
 struct cublasLtMatmulAlgo_t {
     uint32_t alignment[4];
     size_t workspace_bytes;
+    int number;
 };
 struct cublasLtMatmulHeuristicResult_t {
     cublasLtMatmulAlgo_t algo;
     size_t workspaceSize;
+    cublasStatus_t state;
 };
 typedef cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
 typedef cublasLtMatrixLayoutOpaque_t *cublasLtMatrixLayout_t;

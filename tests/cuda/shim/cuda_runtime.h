@@ -60,6 +60,7 @@ extern thread *current;
 
 void barrier(int line);
 uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line);
+bool any(unsigned mask, bool predicate, int line);
 
 /* Once all 32 lanes of the warp are there, from one line: `work` over what each of them gave. Orders no memory. */
 void warp(void (*work)(void *const *of_lanes), void *of_lane, int line);
@@ -95,6 +96,16 @@ template <typename T> T __shfl_sync(unsigned mask, T value, int source, int line
 template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lanes, int line = __builtin_LINE())
 {
     return __shfl_sync(mask, value, (int)(shim::current->number % 32) ^ lanes, line);
+}
+
+static inline int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE())
+{
+    return shim::any(mask, predicate != 0, line);
+}
+
+static inline int atomicAdd(int *address, int value)
+{
+    return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
 static inline uint32_t __float_as_uint(float value)
@@ -175,6 +186,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);

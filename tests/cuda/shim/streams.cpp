@@ -12,6 +12,8 @@
 
 struct recording {
     uint64_t recorded = 0, done = 0; /* how many times */
+    double at = 0;                   /* when it was last */
+    bool timed = false;
 };
 
 struct piece {
@@ -45,6 +47,7 @@ static uint64_t random_state = 1;
 static thread_local shim_stream *capturing; /* of this thread */
 static thread_local bool capture_lost;
 static uint64_t counters[shim::COUNTERS];
+static double passed; /* milliseconds */
 
 /* For tests, which look it up in the plugin. */
 extern "C" __attribute__((visibility("default"))) uint64_t shim_count(int counter)
@@ -57,6 +60,12 @@ void shim::count(enum counter counter)
 {
     guard lock(mutex);
     counters[counter]++;
+}
+
+void shim::pass(float milliseconds)
+{
+    guard lock(mutex);
+    passed += milliseconds;
 }
 
 /* ---- Running ---- */
@@ -96,8 +105,10 @@ static bool run_piece()
     stream->pieces.pop_front();
     if (!next.event)
         next.work();
-    else if (next.records)
+    else if (next.records) {
         next.event->done = next.number;
+        next.event->at = passed;
+    }
     stream->done++;
     return true;
 }
@@ -236,9 +247,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 /* ---- Events ---- */
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     *event = new shim_event{std::make_shared<recording>()};
+    (*event)->state->timed = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
 }
 
@@ -295,6 +307,19 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     }
     run_until([=] { return state->done >= recorded; });
     return end_waiting();
+}
+
+/* Of what both events saw. */
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
+{
+    shim::guard lock(shim::mutex);
+    const recording &first = *begin->state, &last = *end->state;
+    if (!first.timed || !last.timed || first.recorded == 0 || last.recorded == 0)
+        return shim::fail(cudaErrorInvalidValue);
+    if (first.done < first.recorded || last.done < last.recorded)
+        return shim::fail(cudaErrorNotReady);
+    *milliseconds = (float)(last.at - first.at);
+    return cudaSuccess;
 }
 
 /* ---- Graphs: nodes one after the other, with their arguments as they were and the memory that they point to ---- */

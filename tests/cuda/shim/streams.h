@@ -30,8 +30,20 @@ void close_memory();
 void run_work();
 void drop_work(); /* … as if it had been done */
 
-enum counter { LAUNCHES, GRAPH_LAUNCHES, INSTANTIATED, DESTROYED, PAGEABLE_COPIES, HEURISTICS, COUNTERS };
+enum counter {
+    LAUNCHES,
+    GRAPH_LAUNCHES,
+    INSTANTIATED,
+    DESTROYED,
+    PAGEABLE_COPIES,
+    HEURISTICS,
+    SLOW_PRODUCTS,
+    COUNTERS
+};
 void count(enum counter counter);
+
+/* The work that runs takes so long, as events see it. */
+void pass(float milliseconds);
 } // namespace shim
 
 #endif

@@ -348,6 +348,23 @@ UNCHECKED uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int l
     return mine.found;
 }
 
+static void vote(void *const *lanes)
+{
+    bool some = false;
+    for (unsigned lane = 0; lane < LANES; lane++)
+        some |= *(const bool *)lanes[lane];
+    for (unsigned lane = 0; lane < LANES; lane++)
+        *(bool *)lanes[lane] = some;
+}
+
+bool any(unsigned mask, bool predicate, int line)
+{
+    if (mask != 0xffffffffu)
+        die("a vote is not among all lanes of a warp");
+    warp(vote, &predicate, line);
+    return predicate;
+}
+
 /* What is there before it lands is undefined: tensor_model.h fills it with NaNs. */
 void copy_later(void *to, const void *from, bool zeros)
 {

@@ -1,0 +1,266 @@
+/* Few are found in one pass: each warp keeps the best of what it has seen, one a lane, and the block puts its warps'
+ * together. Of many the least is found first, eight bits of its rank a pass, and what is at least as good gathered and
+ * sorted: that is four passes over the row where values differ, up to eight where many are the same, whatever their
+ * number. That the one is faster for up to WARP and the other behind it is a guess: neither has met a chip. */
+#include "engine/cuda/choice.h"
+#include "engine/cuda/top_k.h"
+
+#ifndef TOP_K_WARPS
+#define TOP_K_WARPS 16
+#endif
+#define WARPS TOP_K_WARPS
+#define THREADS (WARPS * WARP)
+#define FEW WARP     /* that a warp keeps in its lanes */
+#define AT_ONCE 4    /* values that a thread loads before it looks at them */
+#define DIGIT_BITS 8 /* of a rank, which a pass finds */
+#define DIGITS (1 << DIGIT_BITS)
+
+/* ---- Softmax ---- */
+
+struct softmax {
+    float maximum, sum;
+};
+
+/* The sum, or the maximum, over the block; every thread gets it. `shares` has room for one a warp. */
+static __device__ __forceinline__ float block_sum(float x, float *shares)
+{
+    float sum = 0;
+    x = warp_sum(x);
+    if (lane() == 0)
+        shares[threadIdx.x / WARP] = x;
+    __syncthreads();
+    for (int i = 0; i < WARPS; i++)
+        sum += shares[i];
+    __syncthreads();
+    return sum;
+}
+
+static __device__ __forceinline__ float block_maximum(float x, float *shares)
+{
+    x = warp_maximum(x);
+    if (lane() == 0)
+        shares[threadIdx.x / WARP] = x;
+    __syncthreads();
+    for (int i = 0; i < WARPS; i++)
+        x = fmaxf(x, shares[i]);
+    __syncthreads();
+    return x;
+}
+
+static __device__ struct softmax softmax_of(const float *x, int64_t columns, float *shares)
+{
+    float maximum = -INFINITY, sum = 0;
+    for (int64_t c = threadIdx.x; c < columns; c += THREADS)
+        maximum = fmaxf(maximum, x[c]);
+    maximum = block_maximum(maximum, shares);
+    for (int64_t c = threadIdx.x; c < columns; c += THREADS)
+        sum += expf(x[c] - maximum);
+    struct softmax softmax = {maximum, block_sum(sum, shares)};
+    return softmax;
+}
+
+static __device__ __forceinline__ float probability(struct softmax softmax, float x)
+{
+    return expf(x - softmax.maximum) / softmax.sum;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    softmax_rows(struct output_rows output, const struct device_item *items)
+{
+    __shared__ float shares[WARPS];
+    const struct device_item *item = &items[output.wanted[blockIdx.x].item];
+    float *x = output.x + blockIdx.x * output.columns;
+    if (!item->softmax || (item->top_k > 0 && item->top_k <= FEW))
+        return;
+    struct softmax softmax = softmax_of(x, output.columns, shares);
+    for (int64_t c = threadIdx.x; c < output.columns; c += THREADS)
+        x[c] = probability(softmax, x[c]);
+}
+
+void cuda_softmax(struct cuda_run *run, const struct output_rows *output)
+{
+    launch(run, softmax_rows, output->rows, 1, THREADS, *output, run->items);
+}
+
+/* ---- Few ---- */
+
+/* The warp's best so far, best first, one a lane; 0 where there are fewer. Each lane comes with one more, or with 0. */
+static __device__ __forceinline__ void keep_best(unsigned long long *kept, unsigned long long rank, int count)
+{
+    unsigned long long worst = __shfl_sync(ALL_LANES, *kept, count - 1);
+    while (__any_sync(ALL_LANES, rank > worst)) {
+        unsigned long long best = best_of_warp(rank),
+                           above = __shfl_sync(ALL_LANES, *kept, lane() > 0 ? lane() - 1 : 0);
+        if (*kept < best)
+            *kept = lane() > 0 && above < best ? above : best;
+        if (rank == best)
+            rank = 0;
+        worst = __shfl_sync(ALL_LANES, *kept, count - 1);
+    }
+}
+
+/* value(column) of a row. */
+template <typename Value> static __device__ unsigned long long best_of_share(int64_t columns, Value value, int count)
+{
+    unsigned long long kept = 0;
+    for (int64_t first = threadIdx.x - lane(); first < columns; first += AT_ONCE * THREADS) {
+        unsigned long long ranks[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++) {
+            int64_t column = first + i * THREADS + lane();
+            ranks[i] = column < columns ? rank_of(value(column), column) : 0;
+        }
+        for (int i = 0; i < AT_ONCE; i++)
+            keep_best(&kept, ranks[i], count);
+    }
+    return kept;
+}
+
+/* The place of each warp's best is how many are better. */
+template <typename Value>
+static __device__ void choose_few(int64_t columns, Value value, int count, unsigned long long *ranks, float *top_values,
+                                  int32_t *top_columns)
+{
+    unsigned long long rank = best_of_share(columns, value, count);
+    int better = 0;
+    ranks[threadIdx.x] = rank;
+    __syncthreads();
+    if (lane() >= count || rank == 0)
+        return;
+    for (int warp = 0; warp < WARPS; warp++)
+        for (int i = 0; i < count && ranks[warp * WARP + i] > rank; i++)
+            better++;
+    if (better < count) {
+        top_values[better] = value(column_of(rank));
+        top_columns[better] = (int32_t)column_of(rank);
+    }
+}
+
+/* ---- Many ---- */
+
+/* What the block shares while it looks for the least of the best. */
+struct selection {
+    int counts[DIGITS]; /* of ranks that begin as that one does, by their next digit */
+    int digit, left;    /* that one's next, and how many of those with it are wanted */
+    bool all;           /* of them */
+    int gathered;
+};
+
+/* By the first warp: the digit with the wanted-th best of those counted. Lane 0 has the highest digits. */
+static __device__ void find_digit(struct selection *s, int wanted)
+{
+    const int each = DIGITS / WARP;
+    int first = DIGITS - 1 - lane() * each, own = 0, before = 0;
+    for (int i = 0; i < each; i++)
+        own += s->counts[first - i];
+    for (int other = 0; other < WARP; other++) {
+        int count = __shfl_sync(ALL_LANES, own, other);
+        before += other < lane() ? count : 0;
+    }
+    if (before >= wanted || before + own < wanted)
+        return;
+    while (before + s->counts[first] < wanted)
+        before += s->counts[first--];
+    s->digit = first;
+    s->left = wanted - before;
+    s->all = s->left == s->counts[first];
+}
+
+/* The least rank that the best `count` of x have, or one between it and the next. */
+static __device__ unsigned long long least_of_best(int64_t columns, const float *x, int count, struct selection *s)
+{
+    unsigned long long found = 0; /* the digits so far */
+    for (int shift = 64 - DIGIT_BITS;; shift -= DIGIT_BITS) {
+        for (int i = threadIdx.x; i < DIGITS; i += THREADS)
+            s->counts[i] = 0;
+        __syncthreads();
+        for (int64_t c = threadIdx.x; c < columns; c += THREADS) {
+            unsigned long long digits = rank_of(x[c], c) >> shift;
+            if (digits >> DIGIT_BITS == found)
+                atomicAdd(&s->counts[digits % DIGITS], 1);
+        }
+        __syncthreads();
+        if (threadIdx.x < WARP)
+            find_digit(s, count);
+        __syncthreads();
+        found = found << DIGIT_BITS | (unsigned)s->digit;
+        count = s->left;
+        if (s->all) /* as in the end, for no two ranks are the same */
+            return found << shift;
+    }
+}
+
+static __device__ __forceinline__ void put_in_order(float *values, int32_t *columns, int i, int j)
+{
+    float value = values[i];
+    int32_t column = columns[i];
+    if (rank_of(value, column) > rank_of(values[j], columns[j]))
+        return;
+    values[i] = values[j];
+    columns[i] = columns[j];
+    values[j] = value;
+    columns[j] = column;
+}
+
+/* A bitonic sort, best first. Its comparisons all put the better one first, so that what would stand behind the last,
+ * up to a power of two, would stay there. */
+static __device__ void sort(int count, float *values, int32_t *columns)
+{
+    for (int size = 2; size < 2 * count; size *= 2)
+        for (int stride = size / 2; stride > 0; stride /= 2) {
+            for (int pair = threadIdx.x; pair < count; pair += THREADS) {
+                int i = pair / stride * 2 * stride + pair % stride;
+                int j = stride == size / 2 ? i / size * size + size - 1 - i % size : i + stride;
+                if (j < count)
+                    put_in_order(values, columns, i, j);
+            }
+            __syncthreads();
+        }
+}
+
+static __device__ void choose_many(int64_t columns, const float *x, int count, struct selection *s, float *top_values,
+                                   int32_t *top_columns)
+{
+    if (threadIdx.x == 0)
+        s->gathered = 0;
+    unsigned long long least = least_of_best(columns, x, count, s);
+    for (int64_t c = threadIdx.x; c < columns; c += THREADS) {
+        if (rank_of(x[c], c) < least)
+            continue;
+        int place = atomicAdd(&s->gathered, 1);
+        top_values[place] = x[c];
+        top_columns[place] = (int32_t)c;
+    }
+    __syncthreads();
+    sort(count, top_values, top_columns);
+}
+
+/* ---- Both ---- */
+
+static __global__ void __launch_bounds__(THREADS) choose(struct output_rows output, const struct device_item *items,
+                                                         int64_t room, float *top_values, int32_t *top_columns)
+{
+    __shared__ unsigned long long ranks[THREADS];
+    __shared__ float shares[WARPS];
+    __shared__ struct selection selection;
+    const struct device_item *item = &items[output.wanted[blockIdx.x].item];
+    const float *x = output.x + blockIdx.x * output.columns;
+    int count = (int)item->top_k;
+    top_values += blockIdx.x * room;
+    top_columns += blockIdx.x * room;
+    if (count > FEW) {
+        choose_many(output.columns, x, count, &selection, top_values, top_columns);
+    } else if (count > 0 && item->softmax) {
+        struct softmax softmax = softmax_of(x, output.columns, shares);
+        choose_few(
+            output.columns, [=](int64_t c) { return probability(softmax, x[c]); }, count, ranks, top_values,
+            top_columns);
+    } else if (count > 0) {
+        choose_few(
+            output.columns, [=](int64_t c) { return x[c]; }, count, ranks, top_values, top_columns);
+    }
+}
+
+void cuda_top_k(struct cuda_run *run, const struct output_rows *output, int64_t room, float *values, int32_t *columns)
+{
+    launch(run, choose, output->rows, 1, THREADS, *output, run->items, room, values, columns);
+}

@@ -1,0 +1,142 @@
+/* The best of a row on the CUDA backend, in the order that the CPU has them: few and many, of values that are the same,
+ * NaNs, infinities and zeros of either sign. SEED chooses the random rows. */
+#define DEVICE "cuda"
+#include "engine/cpu/top_k.h"
+int run_operations(void);
+#define main run_operations
+#include "tests/unit/test_operations.c"
+#undef main
+#include "tests/cuda/schedules.h"
+
+enum { VALUES = 2500, ROWS = 9 };
+
+/* Rows of each kind: what a family gives has few values that are the same, a mask many. */
+static void fill_row(int64_t kind, float *row)
+{
+    for (int64_t c = 0; c < VALUES; c++) {
+        float x = random_float() * 4;
+        row[c] = kind == 0   ? x
+                 : kind == 1 ? roundf(x)
+                 : kind == 2 ? 0.5f
+                 : kind == 3 ? (float)c
+                 : kind == 4 ? -(float)c
+                 : kind == 5 ? (random_next() % 2 ? 0.0f : -0.0f)
+                 : kind == 6 ? (random_next() % 50 ? x : NAN)
+                 : kind == 7 ? (random_next() % 40 ? -INFINITY : x)
+                             : (random_next() % 3 ? x
+                                : x > 0           ? INFINITY
+                                                  : NAN);
+    }
+}
+
+struct model {
+    struct bench bench;
+    struct backend_model *model;
+    struct batch batch;
+};
+
+static void open_model(struct model *model)
+{
+    struct plan_builder *builder = begin(&model->bench, NULL, 0);
+    int x = plan_input_rows(builder, "x", VALUES, 40, PLAN_NONE);
+    plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
+    if (plan_finish(builder, MAX_ROWS, MAX_ITEMS, &model->bench.plan) != 0)
+        fail_msg("%s", model->bench.error.message);
+    assert_int_equal(padder_open(model->bench.plan, &model->batch, &model->bench.error), 0);
+    model->model = prepare(&model->bench);
+}
+
+static void close_model(struct model *model)
+{
+    functions->unprepare(model->model);
+    padder_free(model->bench.plan, &model->batch);
+    end(&model->bench);
+}
+
+static void run(struct model *model, const struct engine_item *items, int64_t count)
+{
+    padder_lay_out(model->bench.plan, &model->batch, items, count);
+    assert_int_equal(functions->run(model->model, 0, &model->batch, &run_error), 0);
+}
+
+/* NaNs, too. */
+static bool is_same(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+/* The item's best beside those of the same rows in full. */
+static void check_item(const struct engine_item *top, const float *full)
+{
+    static int32_t columns[VALUES];
+    static float values[VALUES];
+    for (int64_t row = 0; row < ROWS; row++) {
+        top_k(VALUES, full + row * VALUES, top->top_k, columns, values);
+        for (int64_t i = 0; i < top->top_k; i++) {
+            int32_t found = top->top_columns[row * top->top_k + i];
+            if (found != columns[i] || !is_same(top->top_values[row * top->top_k + i], values[i]))
+                fail_msg("row %lld, %lld of %lld%s: found %g of column %d, expected %g of column %d", (long long)row,
+                         (long long)i, (long long)top->top_k, top->softmax ? ", softmax" : "",
+                         (double)top->top_values[row * top->top_k + i], (int)found, (double)values[i], (int)columns[i]);
+        }
+    }
+}
+
+/* As many of one item's rows as of another's, which wants another number, beside one that wants all. */
+static void check_together(struct model *model, const float *rows, const int64_t *counts, bool softmax)
+{
+    struct engine_item items[3];
+    float *full = calloc((size_t)(ROWS * VALUES), sizeof *full);
+    memset(items, 0, sizeof items);
+    for (int i = 0; i < 3; i++) {
+        items[i].inputs[0].data = rows;
+        items[i].inputs[0].length = items[i].n_rows = ROWS;
+        items[i].softmax = softmax;
+        items[i].top_k = counts[i];
+        items[i].top_values = calloc((size_t)(ROWS * counts[i] + 1), sizeof(float));
+        items[i].top_columns = calloc((size_t)(ROWS * counts[i] + 1), sizeof(int32_t));
+        if (counts[i] == 0)
+            items[i].output = full;
+    }
+    run(model, items, 3);
+    for (int i = 0; i < 3; i++) {
+        if (counts[i] > 0)
+            check_item(&items[i], full);
+        free(items[i].top_values);
+        free(items[i].top_columns);
+    }
+    free(full);
+}
+
+static void best_are_those_of_the_cpu(void **state)
+{
+    static const int64_t counts[][3] = {{1, 0, 5},   {31, 32, 0},    {0, 33, 10},
+                                        {100, 1, 0}, {0, 1024, 700}, {VALUES, 0, 2}};
+    float *rows = calloc((size_t)(ROWS * VALUES), sizeof *rows);
+    struct model model;
+    (void)state;
+    for (int64_t row = 0; row < ROWS; row++)
+        fill_row(row, rows + row * VALUES);
+    open_model(&model);
+    for (size_t i = 0; i < COUNT(counts); i++)
+        for (int softmax = 0; softmax < 2; softmax++)
+            check_together(&model, rows, counts[i], softmax);
+    close_model(&model);
+    free(rows);
+}
+
+static int run_all(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(best_are_those_of_the_cpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261122;
+    random_seed(seed);
+    print_message("SEED=%llu\n", (unsigned long long)seed);
+    return run_schedules(run_all);
+}
