@@ -1,7 +1,7 @@
 /* schedules: orders in which the shim lets threads go on; see shim/cuda_runtime.h. Lockstep, at random, and one thread
  * as far as it goes. With the address sanitizer, where each costs some three times as much, the latter two; with the
  * thread sanitizer, where it costs ten times as much and order matters least, the last. The file that includes this may
- * define ONE_SCHEDULE, ONE_WITH_SANITIZERS or TWO_WITH_SANITIZERS. SHIM_SEED names another. */
+ * define ONE_SCHEDULE or ONE_WITH_SANITIZERS. SHIM_SEED names another. */
 #ifndef TESTS_CUDA_SCHEDULES_H
 #define TESTS_CUDA_SCHEDULES_H
 
@@ -10,11 +10,11 @@
 
 static int run_schedules(int (*tests)(void))
 {
-#if defined(__SANITIZE_THREAD__) && !defined(TWO_WITH_SANITIZERS)
+#if defined(__SANITIZE_THREAD__)
     static const char *const seeds[] = {"2"};
 #elif defined(ONE_SCHEDULE) || (defined(__SANITIZE_ADDRESS__) && defined(ONE_WITH_SANITIZERS))
     static const char *const seeds[] = {"1"};
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#elif defined(__SANITIZE_ADDRESS__)
     static const char *const seeds[] = {"1", "2"};
 #else
     static const char *const seeds[] = {"0", "1", "2"};

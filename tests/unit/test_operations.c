@@ -843,11 +843,13 @@ static void test_local_attend(void **state)
     }
 }
 
-/* Few rows: where two sums are as good as equal, float and double choose differently. */
+/* Few rows: where two sums are as good as equal, float and double choose differently. Elements of 16 bits often do: of
+ * the 32 pairs one is then another, whose weight is about a 32nd. */
 static void test_retrieve(void **state)
 {
     (void)state;
     struct bench bench;
+    tolerance *= tolerance > EXACT ? 3 : 1;
     const struct shape shapes[] = {{"gain", 0, 9}, {"bias", 0, 9}, {"keys", 3 * 40 * 2, 9}, {"values", 40 * 40, 7}};
     struct plan_builder *builder = begin(&bench, shapes, COUNT(shapes));
     int x = plan_input_rows(builder, "x", 2 * 3 * 9, 6, PLAN_NONE);

@@ -242,7 +242,8 @@ void find_main_stack()
     TSAN(main_stack.tsan = __tsan_get_current_fiber());
 }
 
-UNCHECKED void forget_shared_memory()
+/* Not as a memset, which the address sanitizer would check. */
+UNCHECKED __attribute__((optimize("no-tree-loop-distribute-patterns"))) void forget_shared_memory()
 {
     for (char *byte = __start_shared_memory; shared_is_used && byte < __stop_shared_memory; byte++)
         *byte = (char)0xff;
