@@ -196,10 +196,10 @@ $(BUILD)/gpu/test_tensor: tests/cuda/test_tensor.cu FORCE
 
 # What runs in which build: everything plain and under address and undefined-behaviour sanitizers, corpora under these
 # only, and what has several threads, kernels' threads too, under the thread sanitizer: of the reference cases those in
-# float32, for the kernels are templates over the element type, and operations run there in each.
+# float32, of the operations those in float32 and bf16, for the kernels are templates over the element type.
 KERNEL_TESTS := $(TENSOR) # of one piece with the shim
 CONCURRENT = $(HTTP) $(KERNEL_TESTS) $(call programs,$(filter tests/unit/test_batcher% tests/unit/test_lanes%,$(TESTS))) \
-             $(filter-out %/test_cases_bf16 %/test_cases_f16 %/test_cases_tf32,$(SHIMMED))
+             $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/image/test_*.sh)
 
