@@ -1,6 +1,8 @@
 /* connections: a table by descriptor, and a list of the idle ones, the longest idle first. One lock guards all of it.
- * A descriptor in the table is open: connections_closed comes before libmicrohttpd closes it. One that is on its way
- * into its event loop counts as idle: a burst of them must neither hide who is idle longest nor pass the limit. */
+ * A descriptor in the table is open: connections_closed comes before libmicrohttpd closes it, but where memory is out
+ * as it is added; then its number may be admitted again before connections_lost, and is the later one's. One that is on
+ * its way into its event loop counts as idle: a burst of them must neither hide who is idle longest nor pass the limit.
+ */
 #define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
 #include "server/connections.h"
 
@@ -34,6 +36,7 @@ struct slot {
     unsigned char state;
     bool unread;
     bool silent; /* no request came yet */
+    int64_t admission;
     int64_t admitted_ns;
     struct share *share; /* what its client holds up; NULL: nothing */
     int64_t held_ns;     /* since when */
@@ -45,6 +48,7 @@ struct connections {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    int64_t admissions;     /* so far */
     int64_t count, evicted; /* admitted and not closed; of these shut down by us */
     int first_idle, last_idle;
     int n_slots;
@@ -119,11 +123,23 @@ static void idle_remove(struct connections *connections, int fd, enum slot_state
 
 /* ---- The life of a connection ---- */
 
-bool connections_admit(struct connections *connections, int fd)
+/* The lock is held. */
+static void release(struct connections *connections, int fd)
+{
+    connections->evicted -= connections->slots[fd].state == SLOT_EVICTED;
+    idle_remove(connections, fd, SLOT_FREE);
+    connections->count--;
+    pthread_cond_broadcast(&connections->changed);
+}
+
+int64_t connections_admit(struct connections *connections, int fd)
 {
     bool admitted = fd < connections->n_slots;
+    int64_t admission = 0;
 
     pthread_mutex_lock(&connections->lock);
+    if (admitted && connections->slots[fd].state != SLOT_FREE)
+        release(connections, fd); /* was lost, and connections_lost is still on its way */
     if (admitted && connections->count - connections->evicted >= connections->limit) {
         int oldest = connections->first_idle;
 
@@ -135,21 +151,20 @@ bool connections_admit(struct connections *connections, int fd)
         }
     }
     if (admitted) {
+        admission = ++connections->admissions;
         connections->count++;
-        connections->slots[fd] = (struct slot){.silent = true, .admitted_ns = clock_ns()};
+        connections->slots[fd] = (struct slot){.silent = true, .admission = admission, .admitted_ns = clock_ns()};
         idle_append(connections, fd);
     }
     pthread_mutex_unlock(&connections->lock);
-    return admitted;
+    return admission;
 }
 
-void connections_lost(struct connections *connections, int fd)
+void connections_lost(struct connections *connections, int fd, int64_t admission)
 {
     pthread_mutex_lock(&connections->lock);
-    connections->evicted -= connections->slots[fd].state == SLOT_EVICTED;
-    idle_remove(connections, fd, SLOT_FREE);
-    connections->count--;
-    pthread_cond_broadcast(&connections->changed);
+    if (connections->slots[fd].state != SLOT_FREE && connections->slots[fd].admission == admission)
+        release(connections, fd);
     pthread_mutex_unlock(&connections->lock);
 }
 
@@ -238,10 +253,7 @@ void connections_closed(struct connections *connections, int fd)
     bool evicted = connections->slots[fd].state == SLOT_EVICTED;
     if (!evicted && (connections->slots[fd].unread || (ioctl(fd, FIONREAD, &waiting) == 0 && waiting > 0)))
         copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    idle_remove(connections, fd, SLOT_FREE);
-    connections->evicted -= evicted;
-    connections->count--;
-    pthread_cond_broadcast(&connections->changed);
+    release(connections, fd);
     pthread_mutex_unlock(&connections->lock);
     if (copy >= 0)
         linger_add(connections->room, copy);

@@ -13,10 +13,14 @@ int connections_open(int64_t limit, struct linger_room *room, struct connections
 void connections_close(struct connections *connections); /* none is open. NULL is harmless */
 int64_t connections_limit(const struct connections *connections);
 
-/* Whether a new descriptor may become a connection, an idle one; the longest idle may have to go for it. True:
- * connections_closed is owed, or connections_lost where libmicrohttpd did not take it. One thread calls these two. */
-bool connections_admit(struct connections *connections, int fd);
-void connections_lost(struct connections *connections, int fd);
+/* A new descriptor becomes a connection, an idle one; the longest idle may have to go for it. Returns the admission's
+ * number, above 0, and connections_closed is owed, or connections_lost where libmicrohttpd did not take it; 0: there is
+ * no room. One thread admits. */
+int64_t connections_admit(struct connections *connections, int fd);
+
+/* libmicrohttpd has closed the descriptor, whose number may be another admission's by now, and may have told
+ * connections_closed: then nothing is left to do. */
+void connections_lost(struct connections *connections, int fd, int64_t admission);
 
 void connections_busy(struct connections *connections, int fd);   /* a request is complete: it stays */
 void connections_idle(struct connections *connections, int fd);   /* waits for bytes, and showed life just now */

@@ -18,6 +18,7 @@
 struct arrival {
     struct arrival *next;
     int descriptor;
+    int64_t number;
     socklen_t length;
     struct sockaddr_storage address;
 };
@@ -87,17 +88,18 @@ static struct inbox take_inbox(struct event_loop *loop)
     return taken;
 }
 
-void event_loop_add(struct event_loop *loop, int descriptor, const struct sockaddr *address, socklen_t length)
+void event_loop_add(struct event_loop *loop, int descriptor, int64_t number, const struct sockaddr *address,
+                    socklen_t length)
 {
     struct arrival *arrival = malloc(sizeof *arrival);
 
     if (!arrival || length > sizeof arrival->address) {
         free(arrival);
         close(descriptor);
-        loop->options.lost(loop->options.context, descriptor);
+        loop->options.lost(loop->options.context, descriptor, number);
         return;
     }
-    *arrival = (struct arrival){.descriptor = descriptor, .length = length};
+    *arrival = (struct arrival){.descriptor = descriptor, .number = number, .length = length};
     memcpy(&arrival->address, address, length);
     pthread_mutex_lock(&loop->lock);
     *loop->inbox.arrivals_end = arrival;
@@ -124,7 +126,7 @@ static void add_arrivals(struct event_loop *loop, struct arrival *first)
         next = arrival->next;
         if (MHD_add_connection(loop->daemon, arrival->descriptor, (struct sockaddr *)&arrival->address,
                                arrival->length) != MHD_YES)
-            loop->options.lost(loop->options.context, arrival->descriptor); /* libmicrohttpd closed it */
+            loop->options.lost(loop->options.context, arrival->descriptor, arrival->number);
         free(arrival);
     }
 }

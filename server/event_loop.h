@@ -18,7 +18,8 @@ struct event_loop_options {
     MHD_AccessHandlerCallback handle;
     MHD_RequestCompletedCallback completed;
     MHD_NotifyConnectionCallback changed;
-    void (*lost)(void *context, int descriptor); /* was added, and closed for want of memory. On any thread */
+    /* Was added under this number, and closed for want of memory, with or without a word to `changed`. Any thread. */
+    void (*lost)(void *context, int descriptor, int64_t number);
     void *context;
     unsigned int max_connections, timeout_s;
     size_t connection_memory; /* bytes */
@@ -33,8 +34,10 @@ struct resumption {
 int event_loop_open(const struct event_loop_options *options, struct event_loop **loop, struct error *error);
 void *event_loop_context(const struct event_loop *loop);
 
-/* Any thread. Afterwards the connection is the loop's: the caller touches neither any more. */
-void event_loop_add(struct event_loop *loop, int descriptor, const struct sockaddr *address, socklen_t length);
+/* Any thread. Afterwards the connection is the loop's: the caller touches neither any more. The number is for `lost`:
+ * another connection may have the descriptor's by then. */
+void event_loop_add(struct event_loop *loop, int descriptor, int64_t number, const struct sockaddr *address,
+                    socklen_t length);
 void event_loop_resume(struct event_loop *loop, struct resumption *resumption);
 
 /* When no connection is left and none comes: libmicrohttpd aborts when it stops with one suspended. */

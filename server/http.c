@@ -45,20 +45,21 @@ struct http {
 static void connection_accepted(void *context, int fd, const struct sockaddr *address, socklen_t length)
 {
     struct http *http = context;
+    int64_t admission = connections_admit(http->server.connections, fd);
 
-    if (!connections_admit(http->server.connections, fd)) {
+    if (!admission) {
         close(fd);
         return;
     }
     http->next_loop = (http->next_loop + 1) % http->n_loops;
-    event_loop_add(http->loops[http->next_loop], fd, address, length);
+    event_loop_add(http->loops[http->next_loop], fd, admission, address, length);
 }
 
-static void connection_lost(void *context, int fd)
+static void connection_lost(void *context, int fd, int64_t admission)
 {
     struct server *server = context;
 
-    connections_lost(server->connections, fd);
+    connections_lost(server->connections, fd, admission);
 }
 
 static void connection_changed(void *loop, struct MHD_Connection *connection, void **socket_context,
