@@ -43,8 +43,23 @@ static __device__ float mean_value(const struct local_attention<T> *a, const str
     return sum / (float)n->slots;
 }
 
+/* Of a query and a key, N elements at a time. */
+template <typename T, int N> static __device__ float product_of(const T *query, const T *key, int64_t d)
+{
+    float sum = 0;
+    for (int64_t i = 0; i < d; i += N) {
+        float queries[N], keys[N];
+        load(queries, query + i);
+        load(keys, key + i);
+        for (int j = 0; j < N; j++)
+            sum += queries[j] * keys[j];
+    }
+    return sum;
+}
+
 /* Block x: WARPS rows; y: the head; z: which of the features. */
-template <typename T> static __global__ void local_attend(struct local_attention<T> a, int64_t rows, int64_t n_items)
+template <typename T, int N>
+static __global__ void local_attend(struct local_attention<T> a, int64_t rows, int64_t n_items)
 {
     int64_t row = warp_of_grid(), head = blockIdx.y, feature = (int64_t)blockIdx.z * VALUES + lane();
     if (row >= rows || row >= a.starts[n_items])
@@ -57,11 +72,9 @@ template <typename T> static __global__ void local_attend(struct local_attention
     float maximum = -INFINITY, sum = 0, results[VALUES / WARP] = {0};
     for (int64_t first = n.first; first < n.behind; first += WARP) {
         int64_t key = first + lane(), count = n.behind - first < WARP ? n.behind - first : WARP;
-        float score = 0;
-        bool seen = key < n.behind && is_seen(&a, row, key);
-        for (int64_t i = 0; seen && i < a.d; i++)
-            score += to_float(query[i]) * to_float(keys[key * a.key_columns + i]);
-        score = seen ? scale * score : -INFINITY;
+        float score = -INFINITY;
+        if (key < n.behind && is_seen(&a, row, key))
+            score = scale * product_of<T, N>(query, keys + key * a.key_columns, a.d);
         float raised = fmaxf(maximum, warp_maximum(score));
         if (raised == -INFINITY)
             continue; /* for the whole warp: no key is seen so far */
@@ -101,8 +114,10 @@ template <typename T> void cuda_local_attend(struct cuda_run *run, const struct 
     a.window = step->window;
     a.causal = step->causal;
     a.out = elements_of<T>(run, step->y);
-    launch(run, local_attend<T>, parts_of(rows, WARPS), dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)),
-           WARPS * WARP, a, rows, items_of(run));
+    with_pack<T>(a.d | a.key_columns | a.query_columns, [&](auto n) {
+        launch(run, local_attend<T, n.value>, parts_of(rows, WARPS),
+               dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)), WARPS * WARP, a, rows, items_of(run));
+    });
 }
 
 FOR_ELEMENTS(cuda_local_attend)
