@@ -1,20 +1,47 @@
-/* Linear attention: softmaxes of query rows first, then a sequence's context (d, e), sums over its rows. All at once
- * where it is not causal; else a block walks along the sequence with the context so far. A sequence is every fold-th
- * row of an item. */
+/* Linear attention: softmaxes of query rows first, then a sequence's context, sums over its rows. A sequence is every
+ * fold-th row of an item.
+ *
+ * Not causal: the context (d, e) of a long sequence is summed part by part, by many blocks, and parts are put together
+ * in their order; then it is read. Causal: a block walks along the sequence with the context of the rows so far, chunk
+ * by chunk, and within a chunk takes the products of queries and keys. Which rows are added up together follows from
+ * the sequence alone.
+ *
+ * Everything is products of tiles in shared memory, (TILE, TILE), in float; a block computes TILE of the e columns. */
 #include "engine/cuda/linear_attend.h"
 
-#define THREADS 128
+#define TILE 32
+#define ROOM (TILE + 4) /* a tile's rows are so far apart: in other banks, and at multiples of 16 bytes */
+#define EACH 4          /* columns of a product that a thread computes, of two rows */
+#define HALF (TILE / 2) /* from the one row to the other */
+#define SIDE (TILE / EACH)
+#define THREADS (HALF * SIDE)
+#define SHARE (THREADS / TILE) /* threads that add up a row */
+#ifndef PART_KEYS
+#define PART_KEYS 256 /* rows of a part, or as many as make parts small beside the queries */
+#endif
+#ifndef SHARED_FEATURES
+#define SHARED_FEATURES 256 /* d whose context a walking block has in shared memory */
+#endif
 #define CONTEXTS_BYTES ((int64_t)64 << 20) /* that are there at a time */
+
+typedef float tile_row[ROOM];
 
 template <typename T> struct linear_attention {
     const T *keys, *values;
     const int32_t *mask; /* NULL: none */
     const int64_t *query_starts, *key_starts;
+    int64_t n_items;
     int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket; /* e: of values */
+    int64_t first_sequence, n_sequences;                                       /* those whose contexts are there */
+    int64_t part_rows;
+    int64_t walk_floats;  /* of a block's context; see struct walk */
     const float *queries; /* (rows, heads * d): their softmaxes, scaled */
-    float *contexts;      /* by sequence and head: (d, e + 1), the last column being sums */
+    float *contexts;      /* by sequence and head: (d, e); causal: as in struct walk, by column tile, too */
+    float *parts;         /* by place and head: maxima (d), sums (d), (d, e), where a sequence has several parts */
     T *out;               /* (rows, heads * e) */
 };
+
+/* ---- Sequences and their pieces ---- */
 
 /* A sequence's rows: `first`, and `count` that are fold rows apart. */
 struct fold_rows {
@@ -26,6 +53,178 @@ static __device__ struct fold_rows fold_rows_of(const int64_t *starts, int64_t f
     int64_t item = sequence / fold;
     struct fold_rows rows = {starts[item] + sequence % fold, (starts[item + 1] - starts[item]) / fold};
     return rows;
+}
+
+/* Rows [begin, end) of a sequence. Pieces of all sequences are numbered by where their items begin, with numbers left
+ * out. */
+struct piece {
+    int64_t sequence, number, begin, end;
+    int64_t count; /* of the sequence's pieces, at least 1; 0: there is no such piece */
+    struct fold_rows rows;
+};
+
+static __device__ struct piece find_piece(const int64_t *starts, int64_t n_items, int64_t fold, int64_t piece_rows,
+                                          int64_t index)
+{
+    int64_t item = 0, behind = n_items;
+    while (behind - item > 1) {
+        int64_t middle = (item + behind) / 2;
+        if (starts[middle] / piece_rows + middle * fold <= index)
+            item = middle;
+        else
+            behind = middle;
+    }
+    index -= starts[item] / piece_rows + item * fold;
+    int64_t rows = (starts[item + 1] - starts[item]) / fold, pieces = (rows + piece_rows - 1) / piece_rows;
+    pieces = pieces < 1 ? 1 : pieces;
+    struct piece piece = {};
+    if (index >= fold * pieces)
+        return piece;
+    piece.sequence = item * fold + index / pieces;
+    piece.number = index % pieces;
+    piece.begin = piece.number * piece_rows;
+    piece.end = rows - piece.begin < piece_rows ? rows : piece.begin + piece_rows;
+    piece.count = pieces;
+    piece.rows = fold_rows_of(starts, fold, piece.sequence);
+    return piece;
+}
+
+static inline int64_t pieces_at_most(int64_t rows, int64_t n_sequences, int64_t piece_rows)
+{
+    return rows / piece_rows + n_sequences;
+}
+
+template <typename T> static __device__ bool has_context(const struct linear_attention<T> *a, int64_t sequence)
+{
+    return sequence >= a->first_sequence && sequence < a->first_sequence + a->n_sequences;
+}
+
+template <typename T>
+static __device__ float *context_of(const struct linear_attention<T> *a, int64_t sequence, int64_t head)
+{
+    return a->contexts + ((sequence - a->first_sequence) * a->heads + head) * a->d * a->e;
+}
+
+/* ---- Tiles ---- */
+
+static __device__ __forceinline__ int own_row()
+{
+    return (int)threadIdx.x / SIDE;
+}
+
+static __device__ __forceinline__ int own_column()
+{
+    return (int)threadIdx.x % SIDE * EACH;
+}
+
+/* sums += a b, of which the thread has rows own_row() + HALF i and columns own_column() + j. */
+static __device__ __forceinline__ void add_product(const tile_row *a, const tile_row *b, float (&sums)[2][EACH])
+{
+#pragma unroll 2
+    for (int l = 0; l < TILE; l += EACH) {
+        float rows[2][EACH], columns[EACH];
+        load(rows[0], &a[own_row()][l]);
+        load(rows[1], &a[own_row() + HALF][l]);
+#pragma unroll
+        for (int m = 0; m < EACH; m++) {
+            load(columns, &b[l + m][own_column()]);
+#pragma unroll
+            for (int j = 0; j < EACH; j++) {
+                sums[0][j] += rows[0][m] * columns[j];
+                sums[1][j] += rows[1][m] * columns[j];
+            }
+        }
+    }
+}
+
+/* The thread's share of the sum of a tile's row, threadIdx.x / SHARE. */
+static __device__ __forceinline__ float share_of_row(const tile_row *tile)
+{
+    float share = 0;
+    for (int c = (int)threadIdx.x % SHARE; c < TILE; c += SHARE)
+        share += tile[threadIdx.x / SHARE][c];
+    return share;
+}
+
+/* … of its product with the sums that stand behind the context's rows. */
+static __device__ __forceinline__ float share_of_sums(const tile_row *queries, const tile_row *context)
+{
+    float share = 0;
+    for (int c = (int)threadIdx.x % SHARE; c < TILE; c += SHARE)
+        share += queries[threadIdx.x / SHARE][c] * context[c][TILE];
+    return share;
+}
+
+/* Of the threads that share a row; each gets it. */
+static __device__ __forceinline__ float sum_of_shares(float share)
+{
+    for (int lanes = SHARE / 2; lanes > 0; lanes /= 2)
+        share += __shfl_xor_sync(ALL_LANES, share, lanes);
+    return share;
+}
+
+/* Rows [begin, end) by features from `feature` on; zeros where there are none, here and below. */
+template <typename T>
+static __device__ void load_queries(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
+                                    int64_t begin, int64_t end, int64_t feature, tile_row *tile)
+{
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < TILE * TILE; i += THREADS) {
+        int r = i / TILE, f = i % TILE;
+        bool inside = begin + r < end && feature + f < a->d;
+        int64_t row = rows->first + (begin + r) * a->fold;
+        tile[r][f] = inside ? a->queries[(row * a->heads + head) * a->d + feature + f] : 0;
+    }
+}
+
+template <typename T> static __device__ __forceinline__ bool is_seen(const struct linear_attention<T> *a, int64_t row)
+{
+    return !a->mask || a->mask[row];
+}
+
+/* exp(K - maxima), transposed: features by rows. Without maxima: exp(K). */
+template <typename T>
+static __device__ void load_powers(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
+                                   int64_t begin, int64_t end, int64_t feature, const float *maxima, tile_row *tile)
+{
+    const T *keys = a->keys + (a->first_head + head) * a->d + feature;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < TILE * TILE; i += THREADS) {
+        int r = i / TILE, f = i % TILE;
+        int64_t row = rows->first + (begin + r) * a->fold;
+        bool inside = begin + r < end && feature + f < a->d && is_seen(a, row);
+        tile[f][r] = inside ? expf(to_float(keys[row * a->key_columns + f]) - (maxima ? maxima[f] : 0)) : 0;
+    }
+}
+
+/* Rows by columns from `column` on. */
+template <typename T>
+static __device__ void load_values(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
+                                   int64_t begin, int64_t end, int64_t column, tile_row *tile)
+{
+    const T *values = a->values + (a->first_head + head) * a->e + column;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < TILE * TILE; i += THREADS) {
+        int r = i / TILE, c = i % TILE;
+        int64_t row = rows->first + (begin + r) * a->fold;
+        bool inside = begin + r < end && column + c < a->e && is_seen(a, row);
+        tile[r][c] = inside ? to_float(values[row * a->value_columns + c]) : 0;
+    }
+}
+
+/* The thread's part of rows [begin, end) of y; divided by `divisors`, where there are. */
+template <typename T>
+static __device__ void write_rows(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
+                                  int64_t begin, int64_t end, int64_t column, const float (&sums)[2][EACH],
+                                  const float *divisors)
+{
+    for (int i = 0; i < 2; i++) {
+        int r = own_row() + i * HALF;
+        T *out = a->out + ((rows->first + (begin + r) * a->fold) * a->heads + head) * a->e;
+        for (int j = 0; j < EACH; j++)
+            if (begin + r < end && column + own_column() + j < a->e)
+                out[column + own_column() + j] = of_float<T>(divisors ? sums[i][j] / divisors[r] : sums[i][j]);
+    }
 }
 
 /* A warp for each row and head. */
@@ -48,144 +247,309 @@ static __global__ void soften_queries(int64_t rows, int64_t columns, const T *qu
         y[i] = raw ? to_float(x[i]) * scale : expf(to_float(x[i]) - maximum) * factor;
 }
 
-/* Row i of a head's context: softmax_rows(K[:, i])ᵀ V. Block x: sequence and head; y: i. Every thread sums exponentials
- * for itself, and products of its own features. */
-template <typename T> static __global__ void sum_context(struct linear_attention<T> a, int64_t first_sequence)
+/* ---- Not causal ---- */
+
+/* The shared part of a block. */
+struct summation {
+    float powers[TILE][ROOM], values[TILE][ROOM];
+    float maxima[SHARE][TILE], sums[TILE];
+};
+
+/* Where a sequence has several parts, the first has this place, the others those behind it. So long a sequence begins
+ * so many rows before the next one that there is room. */
+template <typename T> static __device__ int64_t first_place(const struct linear_attention<T> *a, int64_t sequence)
 {
-    int64_t sequence = blockIdx.x / a.heads, head = blockIdx.x % a.heads, i = blockIdx.y;
-    struct fold_rows rows = fold_rows_of(a.key_starts, a.fold, first_sequence + sequence);
-    const T *keys = a.keys + (a.first_head + head) * a.d + i, *values = a.values + (a.first_head + head) * a.e;
-    float *context = a.contexts + ((sequence * a.heads + head) * a.d + i) * (a.e + 1), maximum = -INFINITY;
-    for (int64_t r = rows.first; r < rows.first + rows.count * a.fold; r += a.fold)
-        if (!a.mask || a.mask[r])
-            maximum = fmaxf(maximum, to_float(keys[r * a.key_columns]));
-    for (int64_t f = threadIdx.x; f < a.e; f += blockDim.x) {
-        float sum = 0, product = 0;
-        for (int64_t r = rows.first; r < rows.first + rows.count * a.fold; r += a.fold) {
-            if (a.mask && !a.mask[r])
-                continue;
-            float power = expf(to_float(keys[r * a.key_columns]) - maximum);
-            sum += power;
-            product += power * to_float(values[r * a.value_columns + f]);
-        }
-        context[f] = sum > 0 ? product / sum : 0; /* 0: every row is masked */
+    int64_t count = fold_rows_of(a->key_starts, a->fold, sequence).count;
+    return 2 * a->key_starts[sequence / a->fold] / a->part_rows +
+           sequence % a->fold * ((count + a->part_rows - 1) / a->part_rows);
+}
+
+template <typename T> static __device__ float *part_of(const struct linear_attention<T> *a, int64_t place, int64_t head)
+{
+    return a->parts + (place * a->heads + head) * a->d * (a->e + 2);
+}
+
+/* Of the part's keys, by feature, into maxima[0]. All threads of the block take part. */
+template <typename T>
+static __device__ void find_maxima(const struct linear_attention<T> *a, const struct piece *part, int64_t head,
+                                   int64_t feature, struct summation *shared)
+{
+    int f = (int)threadIdx.x % TILE, first = (int)threadIdx.x / TILE;
+    const T *keys = a->keys + (a->first_head + head) * a->d + feature + f;
+    float maximum = -INFINITY;
+    for (int64_t r = part->begin + first; feature + f < a->d && r < part->end; r += SHARE) {
+        int64_t row = part->rows.first + r * a->fold;
+        if (is_seen(a, row))
+            maximum = fmaxf(maximum, to_float(keys[row * a->key_columns]));
     }
-}
-
-/* y[r, h] = q[r, h] context. Block x: a row, which need not be one of the sequences'; y: the head. */
-template <typename T>
-static __global__ void read_context(struct linear_attention<T> a, int64_t n_items, int64_t first_sequence,
-                                    int64_t n_sequences)
-{
-    int64_t row = blockIdx.x, head = blockIdx.y;
-    if (row >= a.query_starts[n_items])
-        return;
-    int64_t item = item_of(a.query_starts, n_items, row);
-    int64_t sequence = item * a.fold + (row - a.query_starts[item]) % a.fold - first_sequence;
-    if (sequence < 0 || sequence >= n_sequences)
-        return;
-    const float *query = a.queries + (row * a.heads + head) * a.d;
-    const float *context = a.contexts + (sequence * a.heads + head) * a.d * (a.e + 1);
-    for (int64_t f = threadIdx.x; f < a.e; f += blockDim.x) {
-        float sum = 0;
-        for (int64_t i = 0; i < a.d; i++)
-            sum += query[i] * context[i * (a.e + 1) + f];
-        a.out[(row * a.heads + head) * a.e + f] = of_float<T>(sum);
-    }
-}
-
-/* Adds rows [begin, end) of a sequence to its context; a thread adds to columns of its own, the last to the sums. */
-template <typename T>
-static __device__ void add_rows(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
-                                int64_t begin, int64_t end, float *context)
-{
-    for (int64_t p = begin; p < end; p++) {
-        int64_t r = rows->first + p * a->fold;
-        if (a->mask && !a->mask[r])
-            continue;
-        const T *key = a->keys + r * a->key_columns + (a->first_head + head) * a->d;
-        const T *value = a->values + r * a->value_columns + (a->first_head + head) * a->e;
-        for (int64_t f = threadIdx.x; f <= a->e; f += blockDim.x)
-            for (int64_t i = 0; i < a->d; i++)
-                context[i * (a->e + 1) + f] += expf(to_float(key[i])) * (f < a->e ? to_float(value[f]) : 1);
-    }
-}
-
-/* q[r, h] times a column of the context. */
-template <typename T>
-static __device__ float read_column(const struct linear_attention<T> *a, const float *query, const float *context,
-                                    int64_t f)
-{
-    float sum = 0;
-    for (int64_t i = 0; i < a->d; i++)
-        sum += query[i] * context[i * (a->e + 1) + f];
-    return sum;
-}
-
-/* y[r, h] from the context so far. All threads of the block take part. */
-template <typename T>
-static __device__ void read_row(const struct linear_attention<T> *a, int64_t row, int64_t head, const float *context,
-                                float *denominator)
-{
-    const float *query = a->queries + (row * a->heads + head) * a->d;
-    T *out = a->out + (row * a->heads + head) * a->e;
-    if (threadIdx.x == a->e % blockDim.x) /* whose column it is */
-        *denominator = fmaxf(read_column(a, query, context, a->e), PLAN_CAUSAL_EPSILON);
+    shared->maxima[first][f] = maximum;
     __syncthreads();
-    for (int64_t f = threadIdx.x; f < a->e; f += blockDim.x)
-        out[f] = of_float<T>(read_column(a, query, context, f) / *denominator);
-    __syncthreads(); /* it is written again for the next row */
+    for (int i = 1; first == 0 && i < SHARE; i++)
+        shared->maxima[0][f] = fmaxf(shared->maxima[0][f], shared->maxima[i][f]);
+    __syncthreads();
 }
 
-/* Block x: sequence and head. Rows of earlier buckets only, or with buckets of one row the row itself, too. */
-template <typename T> static __global__ void scan_sequence(struct linear_attention<T> a, int64_t first_sequence)
+/* What there is of a tile of the context: where the part is the only one, the context itself. A sum is 0 where every
+ * row is masked. */
+template <typename T>
+static __device__ void write_part(const struct linear_attention<T> *a, const struct piece *part, int64_t head,
+                                  int64_t feature, int64_t column, const struct summation *shared,
+                                  const float (&products)[2][EACH])
 {
-    float *denominator = (float *)dynamic_shared_memory;
-    int64_t sequence = first_sequence + blockIdx.x / a.heads, head = blockIdx.x % a.heads;
-    struct fold_rows queries = fold_rows_of(a.query_starts, a.fold, sequence);
-    struct fold_rows keys = fold_rows_of(a.key_starts, a.fold, sequence);
-    float *context = a.contexts + blockIdx.x * a.d * (a.e + 1);
-    for (int64_t f = threadIdx.x; f <= a.e; f += blockDim.x)
-        for (int64_t i = 0; i < a.d; i++)
-            context[i * (a.e + 1) + f] = 0;
-    for (int64_t begin = 0; begin < queries.count; begin += a.bucket) {
-        int64_t end = begin + a.bucket < queries.count ? begin + a.bucket : queries.count;
-        int64_t known = end < keys.count ? end : keys.count;
-        if (a.bucket == 1)
-            add_rows(&a, &keys, head, begin, known, context);
-        for (int64_t p = begin; p < end; p++)
-            read_row(&a, queries.first + p * a.fold, head, context, denominator);
-        if (a.bucket > 1)
-            add_rows(&a, &keys, head, begin, known, context);
+    bool whole = part->count == 1;
+    float *to =
+        whole ? context_of(a, part->sequence, head) : part_of(a, first_place(a, part->sequence) + part->number, head);
+    float *context = whole ? to : to + 2 * a->d;
+    for (int i = 0; i < 2; i++) {
+        int f = own_row() + i * HALF;
+        float sum = shared->sums[f], factor = !whole ? 1 : sum == 0 ? 0 : 1 / sum;
+        for (int j = 0; feature + f < a->d && j < EACH; j++)
+            if (column + own_column() + j < a->e)
+                context[(feature + f) * a->e + column + own_column() + j] = products[i][j] * factor;
+    }
+    if (whole || column > 0 || threadIdx.x >= TILE || feature + threadIdx.x >= a->d)
+        return;
+    to[feature + threadIdx.x] = shared->maxima[0][threadIdx.x];
+    to[a->d + feature + threadIdx.x] = shared->sums[threadIdx.x];
+}
+
+/* Block x: a part of a sequence's keys; y: the head; z: which features and columns of the context. */
+template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_context(struct linear_attention<T> a)
+{
+    struct summation *shared = (struct summation *)dynamic_shared_memory;
+    struct piece part = find_piece(a.key_starts, a.n_items, a.fold, a.part_rows, blockIdx.x);
+    unsigned column_tiles = (unsigned)((a.e + TILE - 1) / TILE);
+    int64_t head = blockIdx.y, feature = blockIdx.z / column_tiles * TILE, column = blockIdx.z % column_tiles * TILE;
+    float products[2][EACH] = {}, share = 0;
+    if (part.count == 0 || !has_context(&a, part.sequence))
+        return;
+    find_maxima(&a, &part, head, feature, shared);
+    for (int64_t begin = part.begin; begin < part.end; begin += TILE) {
+        load_powers(&a, &part.rows, head, begin, part.end, feature, shared->maxima[0], shared->powers);
+        load_values(&a, &part.rows, head, begin, part.end, column, shared->values);
+        __syncthreads();
+        add_product(shared->powers, shared->values, products);
+        share += share_of_row(shared->powers);
+        __syncthreads(); /* the next tiles take their place */
+    }
+    share = sum_of_shares(share);
+    if (threadIdx.x % SHARE == 0)
+        shared->sums[threadIdx.x / SHARE] = share;
+    __syncthreads();
+    write_part(&a, &part, head, feature, column, shared, products);
+}
+
+/* Puts the parts of a context's row together, where there are several. Block x: sequence and head; y: the row. */
+template <typename T> static __global__ void join_parts(struct linear_attention<T> a)
+{
+    int64_t sequence = a.first_sequence + blockIdx.x / a.heads, head = blockIdx.x % a.heads, i = blockIdx.y;
+    int64_t count = fold_rows_of(a.key_starts, a.fold, sequence).count, next = a.heads * a.d * (a.e + 2);
+    if (count <= a.part_rows)
+        return;
+    const float *parts = part_of(&a, first_place(&a, sequence), head) + i, *behind = parts;
+    float *context = context_of(&a, sequence, head) + i * a.e, maximum = -INFINITY;
+    for (int64_t rows = 0; rows < count; rows += a.part_rows, behind += next)
+        maximum = fmaxf(maximum, *behind);
+    for (int64_t c = threadIdx.x; c < a.e; c += blockDim.x) {
+        float sum = 0, product = 0;
+        for (const float *part = parts; part < behind; part += next) {
+            float factor = part[0] == -INFINITY ? 0 : expf(part[0] - maximum); /* all of its rows may be masked */
+            sum += factor * part[a.d];
+            product += factor * part[2 * a.d - i + i * a.e + c];
+        }
+        context[c] = sum == 0 ? 0 : product / sum;
     }
 }
 
+struct reading {
+    float queries[TILE][ROOM], context[TILE][ROOM];
+};
+
+/* y[r, h] = q[r, h] context. Block x: TILE rows of a sequence; y: the head; z: which columns. */
+template <typename T> static __global__ void __launch_bounds__(THREADS) read_context(struct linear_attention<T> a)
+{
+    struct reading *shared = (struct reading *)dynamic_shared_memory;
+    struct piece piece = find_piece(a.query_starts, a.n_items, a.fold, TILE, blockIdx.x);
+    int64_t head = blockIdx.y, column = (int64_t)blockIdx.z * TILE;
+    float sums[2][EACH] = {};
+    if (piece.count == 0 || !has_context(&a, piece.sequence))
+        return;
+    const float *context = context_of(&a, piece.sequence, head) + column;
+    for (int64_t feature = 0; feature < a.d; feature += TILE) {
+        load_queries(&a, &piece.rows, head, piece.begin, piece.end, feature, shared->queries);
+        for (int i = (int)threadIdx.x; i < TILE * TILE; i += THREADS) {
+            int f = i / TILE, c = i % TILE;
+            bool inside = feature + f < a.d && column + c < a.e;
+            shared->context[f][c] = inside ? context[(feature + f) * a.e + c] : 0;
+        }
+        __syncthreads();
+        add_product(shared->queries, shared->context, sums);
+        __syncthreads(); /* the next tiles take their place */
+    }
+    write_rows(&a, &piece.rows, head, piece.begin, piece.end, column, sums, NULL);
+}
+
+/* ---- Causal ---- */
+
+/* The shared part of a block. The context (d rounded up, ROOM), sums of powers times values, and in column TILE of
+ * powers, follows it or is in a.contexts. */
+struct walk {
+    float queries[TILE][ROOM], powers[TILE][ROOM], values[TILE][ROOM], scores[TILE][ROOM];
+    float divisors[TILE];
+};
+
+/* A sequence as a block walks along it. */
+struct path {
+    struct fold_rows queries, keys;
+    int64_t head, column;
+    tile_row *context;
+};
+
+/* Scores of keys that a row of the chunk does not see become 0. */
+static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t bucket, const float (&scores)[2][EACH])
+{
+    for (int i = 0; i < 2; i++) {
+        int r = own_row() + i * HALF, seen = bucket == 1 ? r + 1 : r / (int)bucket * (int)bucket;
+        for (int j = 0; j < EACH; j++)
+            shared->scores[r][own_column() + j] = own_column() + j < seen ? scores[i][j] : 0;
+    }
+}
+
+/* Rows [begin, end) of y, at most TILE, from the context so far and, where buckets are so small that the chunk has
+ * several, from those before the row's own in the chunk. All threads of the block take part. */
+template <typename T>
+static __device__ void read_chunk(const struct linear_attention<T> *a, const struct path *p, struct walk *shared,
+                                  int64_t begin, int64_t end)
+{
+    bool inner = a->bucket < TILE;
+    int64_t known = end < p->keys.count ? end : p->keys.count;
+    float sums[2][EACH] = {}, scores[2][EACH] = {}, share = 0;
+    for (int64_t feature = 0; feature < a->d; feature += TILE) {
+        __syncthreads(); /* the tiles before were read, and the context is written */
+        load_queries(a, &p->queries, p->head, begin, end, feature, shared->queries);
+        if (inner)
+            load_powers(a, &p->keys, p->head, begin, known, feature, NULL, shared->powers);
+        __syncthreads();
+        add_product(shared->queries, p->context + feature, sums);
+        share += share_of_sums(shared->queries, p->context + feature);
+        if (inner)
+            add_product(shared->queries, shared->powers, scores);
+    }
+    if (inner) {
+        keep_scores(shared, a->bucket, scores);
+        load_values(a, &p->keys, p->head, begin, known, p->column, shared->values);
+        __syncthreads();
+        add_product(shared->scores, shared->values, sums);
+        share += share_of_row(shared->scores);
+    }
+    share = sum_of_shares(share);
+    if (threadIdx.x % SHARE == 0) /* a NaN stays one */
+        shared->divisors[threadIdx.x / SHARE] = share < PLAN_CAUSAL_EPSILON ? PLAN_CAUSAL_EPSILON : share;
+    __syncthreads();
+    write_rows(a, &p->queries, p->head, begin, end, p->column, sums, shared->divisors);
+}
+
+/* Rows [begin, end) of keys and values, at most TILE, to the context. */
+template <typename T>
+static __device__ void add_chunk(const struct linear_attention<T> *a, const struct path *p, struct walk *shared,
+                                 int64_t begin, int64_t end)
+{
+    for (int64_t feature = 0; feature < a->d; feature += TILE) {
+        tile_row *context = p->context + feature;
+        float sums[2][EACH] = {};
+        __syncthreads(); /* tiles and context were read */
+        load_powers(a, &p->keys, p->head, begin, end, feature, NULL, shared->powers);
+        if (feature == 0)
+            load_values(a, &p->keys, p->head, begin, end, p->column, shared->values);
+        __syncthreads();
+        add_product(shared->powers, shared->values, sums);
+        float sum = sum_of_shares(share_of_row(shared->powers));
+        if (threadIdx.x % SHARE == 0)
+            context[threadIdx.x / SHARE][TILE] += sum;
+        for (int i = 0; i < 2; i++)
+            for (int j = 0; j < EACH; j++)
+                context[own_row() + i * HALF][own_column() + j] += sums[i][j];
+    }
+}
+
+/* Block x: sequence and head; y: which columns. Rows see those of earlier buckets, or where buckets are single rows
+ * themselves, too. A chunk is whole buckets, or a part of one. */
+template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_sequence(struct linear_attention<T> a)
+{
+    struct walk *shared = (struct walk *)dynamic_shared_memory;
+    int64_t sequence = a.first_sequence + blockIdx.x / a.heads;
+    float *context = (float *)(shared + 1);
+    if (a.d > SHARED_FEATURES)
+        context = a.contexts + ((int64_t)blockIdx.x * ((a.e + TILE - 1) / TILE) + blockIdx.y) * a.walk_floats;
+    struct path path = {};
+    path.queries = fold_rows_of(a.query_starts, a.fold, sequence);
+    path.keys = fold_rows_of(a.key_starts, a.fold, sequence);
+    path.head = blockIdx.x % a.heads;
+    path.column = (int64_t)blockIdx.y * TILE;
+    path.context = (tile_row *)context;
+    for (int64_t i = threadIdx.x; i < a.walk_floats; i += THREADS)
+        context[i] = 0;
+    int64_t chunk = a.bucket < TILE ? TILE / a.bucket * a.bucket : TILE, step = a.bucket < TILE ? chunk : a.bucket;
+    for (int64_t start = 0, end; start < path.queries.count; start = end) {
+        end = start + step < path.queries.count ? start + step : path.queries.count;
+        for (int64_t begin = start; begin < end; begin += chunk)
+            read_chunk(&a, &path, shared, begin, begin + chunk < end ? begin + chunk : end);
+        int64_t known = end < path.keys.count ? end : path.keys.count;
+        for (int64_t begin = start; end < path.queries.count && begin < known; begin += chunk)
+            add_chunk(&a, &path, shared, begin, begin + chunk < known ? begin + chunk : known);
+    }
+}
+
+/* ---- On the host ---- */
+
+/* Whole packs: contexts behind them begin at multiples of 16 bytes. */
 static int64_t query_floats(const struct plan *plan, const struct plan_step *step)
 {
-    return plan->max_rows * step->heads * step->dim_head;
+    return parts_of(plan->max_rows * step->heads * step->dim_head, PACK<float>) * PACK<float>;
 }
 
+static int64_t walk_floats(int64_t d)
+{
+    return parts_of(d, TILE) * TILE * ROOM;
+}
+
+/* Of a sequence, in scratch. */
 static int64_t context_floats(const struct plan_step *step)
 {
-    return step->heads * step->dim_head * (step->dim_value + 1);
+    if (!step->causal)
+        return step->heads * step->dim_head * step->dim_value;
+    return step->dim_head > SHARED_FEATURES
+               ? step->heads * parts_of(step->dim_value, TILE) * walk_floats(step->dim_head)
+               : 0;
 }
 
 /* Sequences whose contexts are there at a time; at least one. */
 static int64_t sequences_at_once(const struct plan *plan, const struct plan_step *step)
 {
-    int64_t fit = CONTEXTS_BYTES / (int64_t)sizeof(float) / context_floats(step);
-    return most(1, least(fit, plan->max_items * step->fold));
+    int64_t all = plan->max_items * step->fold, floats = context_floats(step);
+    return floats == 0 ? all : most(1, least(CONTEXTS_BYTES / (int64_t)sizeof(float) / floats, all));
+}
+
+static int64_t part_rows_of(const struct plan_step *step)
+{
+    return most(PART_KEYS, 4 * step->dim_value);
+}
+
+/* Of all parts; see first_place. */
+static int64_t parts_floats(const struct plan *plan, const struct plan_step *step)
+{
+    return step->causal
+               ? 0
+               : 2 * plan->max_rows / part_rows_of(step) * step->heads * step->dim_head * (step->dim_value + 2);
 }
 
 int64_t cuda_linear_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
-    return query_floats(plan, step) + sequences_at_once(plan, step) * context_floats(step);
+    return query_floats(plan, step) + sequences_at_once(plan, step) * context_floats(step) + parts_floats(plan, step);
 }
 
-template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step)
-{
-    int64_t rows = rows_of(run, step->x), sequences = items_of(run) * step->fold;
-    int64_t at_once = sequences_at_once(run->plan, step);
+template <typename T>
+static struct linear_attention<T> attention_of(const struct cuda_run *run, const struct plan_step *step) {
     struct linear_attention<T> a = {
     };
     a.keys = elements_of<T>(run, step->keys);
@@ -193,6 +557,7 @@ template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct
     a.mask = step->z == PLAN_NONE ? NULL : ids_of(run, step->z);
     a.query_starts = device_starts_of(run, step->x);
     a.key_starts = device_starts_of(run, step->keys);
+    a.n_items = items_of(run);
     a.key_columns = columns_of(run, step->keys);
     a.value_columns = columns_of(run, step->values);
     a.heads = step->heads;
@@ -201,19 +566,45 @@ template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct
     a.e = step->dim_value;
     a.fold = step->fold;
     a.bucket = step->bucket;
+    a.part_rows = part_rows_of(step);
+    a.walk_floats = walk_floats(a.d);
     a.queries = run->scratch;
     a.contexts = run->scratch + query_floats(run->plan, step);
+    a.parts = a.contexts + sequences_at_once(run->plan, step) * context_floats(step);
     a.out = elements_of<T>(run, step->y);
+    return a;
+}
+
+/* Of the sequences that a has. */
+template <typename T>
+static void attend_sequences(struct cuda_run *run, const struct plan_step *step, const struct linear_attention<T> &a)
+{
+    int64_t sequences = items_of(run) * a.fold;
+    unsigned heads = (unsigned)a.heads, column_tiles = (unsigned)parts_of(a.e, TILE);
+    if (step->causal) {
+        size_t context = a.d > SHARED_FEATURES ? 0 : (size_t)a.walk_floats * sizeof(float);
+        launch_shared(run, walk_sequence<T>, a.n_sequences * a.heads, dim3(column_tiles), THREADS,
+                      sizeof(struct walk) + context, a);
+        return;
+    }
+    launch_shared(run, sum_context<T>, pieces_at_most(rows_of(run, step->keys), sequences, a.part_rows),
+                  dim3(heads, (unsigned)parts_of(a.d, TILE) * column_tiles), THREADS, sizeof(struct summation), a);
+    if (rows_of(run, step->keys) > a.part_rows)
+        launch(run, join_parts<T>, a.n_sequences * a.heads, dim3((unsigned)a.d), threads_for(a.e), a);
+    launch_shared(run, read_context<T>, pieces_at_most(rows_of(run, step->x), sequences, TILE),
+                  dim3(heads, column_tiles), THREADS, sizeof(struct reading), a);
+}
+
+template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step)
+{
+    struct linear_attention<T> a = attention_of<T>(run, step);
+    int64_t rows = rows_of(run, step->x), sequences = items_of(run) * step->fold;
+    int64_t at_once = sequences_at_once(run->plan, step);
     launch(run, soften_queries<T>, parts_of(rows * a.heads, THREADS / WARP), 1, THREADS, rows, columns_of(run, step->x),
            elements_of<T>(run, step->x), a.heads, a.first_head, a.d, step->raw_queries, step->scale, run->scratch);
-    for (int64_t first = 0; first < sequences; first += at_once) {
-        int64_t count = least(at_once, sequences - first);
-        if (step->causal) {
-            launch_shared(run, scan_sequence<T>, count * a.heads, 1, threads_for(a.e + 1), sizeof(float), a, first);
-            continue;
-        }
-        launch(run, sum_context<T>, count * a.heads, dim3((unsigned)a.d), threads_for(a.e), a, first);
-        launch(run, read_context<T>, rows, dim3((unsigned)a.heads), threads_for(a.e), a, items_of(run), first, count);
+    for (; a.first_sequence < sequences; a.first_sequence += at_once) {
+        a.n_sequences = least(at_once, sequences - a.first_sequence);
+        attend_sequences(run, step, a);
     }
 }
 

@@ -804,6 +804,7 @@ static void test_linear_attend(void **state)
     check_linear_attend((struct plan_head_range){1, 2, 8}, 0, 1, false);
     check_linear_attend((struct plan_head_range){0, 3, 17}, 0, 1, true);
     check_linear_attend((struct plan_head_range){2, 1, 40}, 0, 16, false);
+    check_linear_attend((struct plan_head_range){0, 1, 5}, 0, 2, false);
 }
 
 static void test_causal_linear_attend(void **state)
@@ -815,6 +816,8 @@ static void test_causal_linear_attend(void **state)
     check_linear_attend((struct plan_head_range){0, 2, 4}, 1, 8, false);
     check_linear_attend((struct plan_head_range){0, 2, 9}, 40, 1, false);
     check_linear_attend((struct plan_head_range){0, 2, 9}, 70, 1, false);
+    check_linear_attend((struct plan_head_range){0, 1, 40}, 1, 1, false);
+    check_linear_attend((struct plan_head_range){0, 1, 70}, 5, 1, false);
 }
 
 static void check_local_attend(struct plan_head_range heads, int64_t window, bool causal)
