@@ -25,7 +25,8 @@ struct backend_functions {
 
     /* Makes the weights resident and reserves the arena. The plan outlives the model. `shared`: other devices have the
      * same plan, and it stays as it is; else a backend may take over weights, or free those that it has copies of; on
-     * failure, too, the plan's weights are then lost. Owes unprepare. */
+     * failure, too, the plan's weights are then lost. Owes unprepare. One thread of a device at a time; others may run
+     * batches of its other models. */
     int (*prepare)(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error);
     void (*unprepare)(struct backend_model *model);
@@ -43,7 +44,7 @@ struct backend_functions {
     /* Runs the steps over a laid out batch and writes what its items want. A lane, 0 <= lane < lanes, is used by one
      * thread at a time; different lanes, and models, of a device by several at once. On failure nothing writes to the
      * items any more. -1: the device may be of no use. BACKEND_REFUSED: it works, and runs others, but not this batch:
-     * there is no memory for what the batch brings, or no kernel for its shape. */
+     * there is no memory for what the batch brings. */
     int (*run)(struct backend_model *model, int lane, const struct batch *batch, struct error *error);
 };
 
