@@ -62,7 +62,8 @@ struct engine_options {
 /* A device that fails costs no batch: it runs again on the CPU, which stands behind all devices with the same weights
  * in float32 (so these stay in the host's memory, too). The device is closed and opened again, first after a tenth of a
  * second, then after longer pauses of up to a minute; meanwhile others have its batches, or the CPU has. A batch that a
- * device cannot run though it works, for want of memory, runs again on the CPU as well, and is no fault of the device's.
+ * device cannot run though it works, for want of memory, runs again on the CPU as well, and is no fault of the
+ * device's.
  *
  * The strings of the options outlive the engine. Chooses devices and kernels. Call it before other threads exist:
  * OpenBLAS is told which kernels to use through the environment (OPENBLAS_CORETYPE, whatever it was), and keeps them

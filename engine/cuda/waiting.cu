@@ -3,10 +3,13 @@
 #include <sched.h>
 #include <time.h>
 
-#define LEAST_AROUND 500000 /* nanoseconds before and behind the expected end in which the thread asks all the time: \
-                             */
-#define MOST_AROUND 2000000 /* an eighth of what is expected, within these */
-#define PAUSE 150000        /* nanoseconds from look to look before that: an end that comes early is seen so late */
+/* Nanoseconds before and behind the expected end in which the thread asks all the time: an eighth of what is expected,
+ * within these. */
+#define LEAST_AROUND 500000
+#define MOST_AROUND 2000000
+
+/* Nanoseconds from look to look before that: an end that comes early is seen so late. */
+#define PAUSE 150000
 
 static int64_t now_nanoseconds(void)
 {
