@@ -105,11 +105,7 @@ static inline int atomicAdd(int *address, int value)
 }
 
 /* A thread that waits for it waits for nobody else. */
-static inline long long clock64()
-{
-    static thread_local long long cycles;
-    return cycles += 1000000;
-}
+long long clock64();
 
 static inline uint32_t __float_as_uint(float value)
 {
