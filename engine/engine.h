@@ -65,9 +65,11 @@ struct engine_options {
  * for the life of the process. */
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
 void engine_close(struct engine *engine);
-const char *engine_device(const struct engine *engine); /* "cpu", "cuda:0,cuda:1" */
-const char *engine_notice(const struct engine *engine); /* why "auto" is the CPU here; NULL: it is not */
-const char *engine_dtype(const struct engine *engine);  /* "f32", "bf16": of most models, see model_info */
+const char *engine_device(const struct engine *engine);     /* "cpu", "cuda:0,cuda:1" */
+const char *engine_notice(const struct engine *engine);     /* why "auto" is the CPU here; NULL: it is not */
+const char *engine_cpu_notice(const struct engine *engine); /* where the engine is the CPU, why "auto" does without
+                                                               oneDNN, which is faster there; NULL: it does not */
+const char *engine_dtype(const struct engine *engine);      /* "f32", "bf16": of most models, see model_info */
 const char *engine_kernels(
     const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3, 2 threads"; the first device's */
 

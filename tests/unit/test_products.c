@@ -1,10 +1,9 @@
 /* Products with weights, tile by tile, against sums in double; and a row's bits whatever rows are beside it. SEED
  * chooses shapes and numbers. */
-#include "engine/cpu/onednn_library.h"
 #include "engine/cpu/products.h"
+#include "tests/unit/onednn.h"
 #include "tests/unit/tensors.h"
 
-#include <dlfcn.h>
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -24,17 +23,6 @@ static float *random_floats(int64_t count)
     for (int64_t i = 0; i < count; i++)
         floats[i] = random_float();
     return floats;
-}
-
-static bool has_onednn(void)
-{
-    void *library = NULL;
-#ifdef ONEDNN_LIBRARY
-    static const char *const names[] = {ONEDNN_LIBRARIES};
-    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
-        library = dlopen(names[i], RTLD_LAZY);
-#endif
-    return library != NULL; /* it stays loaded */
 }
 
 /* Skips the test where the processor has not what is asked for, or for oneDNN where the library or the build hasn't it.

@@ -175,8 +175,8 @@ static void sinusoids_keep_their_digits(void **state)
 
 #define MOST_COLUMNS 4096
 
-/* In proportion to what vector.h says: the largest error over |gain| X + |bias|. Numbers are `from` and up to `width` on
- * either side. */
+/* In proportion to what vector.h says: the largest error over |gain| X + |bias|. Numbers are `from` and up to `width`
+ * on either side. */
 static double layer_norm_error(const struct vector_functions *vector, int n, float from, float width)
 {
     static float x[MOST_COLUMNS], y[MOST_COLUMNS], gain[MOST_COLUMNS], bias[MOST_COLUMNS];
@@ -419,7 +419,8 @@ static void check_attention(const struct vector_functions *vector, enum element 
         for (int d = 0; d < DIM; d++)
             worst = worse(worst, fabs(element_at(element, out, r * DIM + d) - exact[d]));
         for (int64_t j = 0; r < attend.weights_rows && j < K + attend.zero_keys; j++)
-            worst_weight = worse(worst_weight, fabs((double)weights[r * (K + attend.zero_keys) + j] - exact_weights[j]));
+            worst_weight =
+                worse(worst_weight, fabs((double)weights[r * (K + attend.zero_keys) + j] - exact_weights[j]));
     }
     print_message("attention, variant %d, %s: largest error %.3g, of weights %.3g\n", variant,
                   element == ELEMENT_F32 ? "f32" : "bf16", worst, worst_weight);
