@@ -230,9 +230,10 @@ int model_run(struct model *model, int lane, const struct engine_item *items, in
  * one, for the CPU. The others run a batch on the CPU, too, if they are given one. Any thread; waits for nothing. */
 uint64_t model_ready_lanes(const struct model *model);
 
-/* --explain: every operation with its shapes, FLOPs and bytes for a batch of `tokens` rows in one item. Its last lines
- * are "weights_bytes N" and "arena_bytes N", which stay resident; before them "request_bytes N": the input and output
- * of that item in binary, which the server holds besides while it answers. */
+/* --explain: every operation with its shapes, FLOPs and bytes for a batch of `tokens` rows in one item, then what the
+ * planner decided. Bytes, and which operands are bf16, are as the CPU has them; on a device they are float32's. Its
+ * last lines are "weights_bytes N" and "arena_bytes N", which stay resident; before them "request_bytes N": the input
+ * and output of that item in binary, which the server holds besides while it answers. */
 void model_explain(const struct model *model, int64_t tokens, FILE *out);
 
 #endif
