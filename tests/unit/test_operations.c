@@ -633,7 +633,8 @@ static void test_padded_and_masked(void **state)
     run_and_compare(&bench);
 }
 
-/* Values of another width than keys, and a mask over keys as many as the item's rows, or as E gives. */
+/* Values of another width than keys, and a mask over keys as many as the item's rows, or as E gives; some items have no
+ * mask. */
 static void check_masked_attention(int64_t k, int64_t dim_head, int64_t dim_value, float masked_score)
 {
     struct bench bench;
@@ -663,6 +664,7 @@ static void test_masked_attention(void **state)
     check_masked_attention(0, 8, 8, -1e9f);
     check_masked_attention(0, 5, 19, -INFINITY);
     check_masked_attention(33, 20, 7, -1e9f);
+    check_masked_attention(70, 16, 16, -1e9f);
 }
 
 /* Calls of several sequences through E and F and an attention within each, with a mask where there is no tail. */
