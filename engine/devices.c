@@ -1,6 +1,7 @@
 /* Two locks. `lock` guards what says whether a device works; it is held for moments. `placing` guards the devices'
- * lists of replicas, and is held while replicas are made, which takes seconds: by the threads that load and close
- * models, and by the one that opens devices again. Who wants both takes `placing` first.
+ * lists of replicas and what models share on a device, the CPU too. It is held while plans are prepared, which takes
+ * seconds, and unprepared: by the threads that load and close models, and by the one that opens devices again. Who
+ * wants both takes `placing` first.
  *
  * A batch enters a device and leaves it. Nobody enters one that does not work, and it is opened again when all have
  * left: so a replica that a batch runs on stays what it is, without a lock. */
@@ -50,6 +51,7 @@ struct devices {
     struct device *list; /* (count), not the CPU */
     int count;
     struct backend *cpu;      /* for plans that are on no device; NULL: there are none */
+    struct error cpu_notice;  /* what `cpu` does without; empty: nothing */
     struct backend *standby;  /* behind the devices; NULL: there are none */
     pthread_mutex_t cpu_turn; /* one batch at a time on the CPU, whatever for */
     atomic_int_fast64_t reruns, standby_batches;
@@ -217,8 +219,10 @@ static void close_all(struct devices *devices)
 static int open_cpu_alone(struct devices *devices, const struct error *notice, struct error *error)
 {
     snprintf(devices->name, sizeof devices->name, "%s", backend_cpu.name);
-    if (backend_cpu.open(&devices->options, 0, &devices->cpu, error) == 0)
+    if (backend_cpu.open(&devices->options, 0, &devices->cpu, error) == 0) {
+        devices->cpu_notice = *error;
         return 0;
+    }
     return notice->message[0] ? error_set(error, "%s; CUDA was not taken: %s", error->message, notice->message) : -1;
 }
 
@@ -295,6 +299,11 @@ void devices_close(struct devices *devices)
 const char *devices_name(const struct devices *devices)
 {
     return devices->name;
+}
+
+const char *devices_cpu_notice(const struct devices *devices)
+{
+    return devices->cpu_notice.message;
 }
 
 const char *devices_kernels(const struct devices *devices)
@@ -471,10 +480,10 @@ void placement_close(struct placement *placement)
         return;
     pthread_mutex_lock(&devices->placing);
     take_off_devices(placement);
-    pthread_mutex_unlock(&devices->placing);
     if (placement->cpu)
         backend_cpu.unprepare(placement->cpu);
     placement->cpu = NULL;
+    pthread_mutex_unlock(&devices->placing);
 }
 
 /* ---- Running ---- */

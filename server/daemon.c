@@ -419,6 +419,8 @@ static int open_engine(const struct settings *settings, struct listener *listene
     if (engine_notice(*engine))
         log_write(LOG_LEVEL_INFO, strcmp(engine_device(*engine), "cpu") == 0 ? "engine runs on the CPU" : "devices",
                   "reason", engine_notice(*engine), NULL);
+    if (engine_cpu_notice(*engine))
+        log_write(LOG_LEVEL_INFO, "products run without oneDNN", "reason", engine_cpu_notice(*engine), NULL);
     return 0;
 }
 
