@@ -123,7 +123,7 @@ static __device__ __forceinline__ void mask_scores(const struct attention<T> *a,
                                                    const int64_t (&positions)[2], float (&scores)[TILE / 8][4])
 {
     float scale = a->scale * LOG2_E;
-    if (!a->causal && !a->masks && first + TILE <= u->s.keys) {
+    if (!a->causal && !u->s.mask.data && first + TILE <= u->s.keys) {
 #pragma unroll
         for (int n = 0; n < TILE / 8; n++)
 #pragma unroll

@@ -23,6 +23,7 @@ struct sequence {
     int64_t item, number, width; /* number: of the sequence in the item */
     int64_t query, key;          /* rows of position 0 */
     int64_t keys;
+    struct score_mask mask; /* of the item */
 };
 
 template <typename T>
@@ -35,6 +36,7 @@ static __device__ struct sequence sequence_of(const struct attention<T> *a, int6
     s.query = a->query_starts[item] + number;
     s.key = a->key_starts[item] + number;
     s.keys = (a->key_starts[item + 1] - a->key_starts[item]) / width;
+    s.mask = a->masks ? a->masks[item] : score_mask();
     return s;
 }
 
@@ -51,9 +53,9 @@ template <typename T>
 static __device__ float mask_score(const struct attention<T> *a, const struct sequence *s, int64_t head,
                                    int64_t position, int64_t key)
 {
-    if (!a->masks || !a->masks[s->item].data)
+    const struct score_mask *mask = &s->mask;
+    if (!mask->data)
         return 0;
-    const struct score_mask *mask = &a->masks[s->item];
     int64_t row = (s->number * a->heads + head) * mask->each + (mask->length == 1 ? 0 : position);
     if (mask->floats)
         return ((const float *)mask->data)[row * s->keys + key];

@@ -1,6 +1,7 @@
 /* The device's kernels: one for each operation of the plan and type of elements. An operation that has no line here is
  * one that this engine does not have yet: models with it are refused, or run on the CPU. */
 #include "engine/cuda/attend.h"
+#include "engine/cuda/convolve.h"
 #include "engine/cuda/give.h"
 #include "engine/cuda/linear_attend.h"
 #include "engine/cuda/local_attend.h"
@@ -24,7 +25,7 @@ template <typename T> struct table {
         of[OP_MASK_ROWS].run = cuda_mask_rows<T>;
         of[OP_ADD_SINUSOIDS] = {cuda_add_sinusoids<T>, NULL, FLOAT_ALL};
         of[OP_PROJECT_SEQUENCE] = {cuda_project_sequence<T>, cuda_project_sequence_scratch, FLOAT_BIAS};
-        of[OP_CONVOLVE_SEQUENCE] = {cuda_convolve_sequence<T>, NULL, FLOAT_BIAS};
+        of[OP_CONVOLVE_SEQUENCE] = {cuda_convolve_sequence<T>, cuda_convolve_sequence_scratch, FLOAT_BIAS};
         of[OP_PROJECT_CALL] = {cuda_project_call<T>, NULL, FLOAT_NONE, true};
         of[OP_ATTEND] = {cuda_attend<T>, cuda_attend_scratch};
         of[OP_ATTEND_CALL] = {cuda_attend_call<T>, cuda_attend_scratch, FLOAT_NONE, true};

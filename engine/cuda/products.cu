@@ -194,55 +194,6 @@ int products_warm(struct cuda_run run, struct error *error)
     return run.status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device failed at products", run.status);
 }
 
-/* ---- Convolutions along the sequence ---- */
-
-template <typename T> struct convolution {
-    const T *x, *weight;
-    const float *bias;
-    const int64_t *starts; /* of x */
-    int64_t columns, d, stride, k, weights;
-    T *y;
-};
-
-/* A warp for each element of y: the weights that it needs, (d, stride), lie one behind the other. */
-template <typename T> static __global__ void convolve_sequence(struct convolution<T> c, int64_t elements)
-{
-    int64_t element = warp_of_grid();
-    if (element >= elements)
-        return;
-    int64_t column = element % c.columns, row = element / c.columns, item = row / c.k, window = row % c.k;
-    int64_t which = c.weights > 1 ? column / c.d : 0, depth = c.d * c.stride;
-    int64_t first = c.starts[item] + window * c.stride, end = c.starts[item + 1];
-    const T *weight = c.weight + (which * c.d + column % c.d) * depth;
-    float sum = 0;
-    for (int64_t i = lane(); i < depth; i += WARP)
-        if (first + i % c.stride < end)
-            sum += to_float(weight[i]) *
-                   to_float(c.x[(first + i % c.stride) * c.columns + column / c.d * c.d + i / c.stride]);
-    sum = warp_sum(sum);
-    if (lane() == 0)
-        c.y[element] = of_float<T>(sum + c.bias[which * c.d + column % c.d]);
-}
-
-template <typename T> void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
-{
-    const struct plan_weight *bias = &run->plan->weights[step->bias];
-    struct convolution<T> c = {
-    };
-    c.x = elements_of<T>(run, step->x);
-    c.weight = weight_of<T>(run, step->weight);
-    c.bias = float_weight_of(run, step->bias);
-    c.starts = device_starts_of(run, step->x);
-    c.columns = columns_of(run, step->x);
-    c.d = c.columns / step->groups;
-    c.stride = step->stride;
-    c.k = run->plan->axes[run->plan->values[step->y].axis].rows_per_item;
-    c.weights = bias->rows * bias->columns / c.d;
-    c.y = elements_of<T>(run, step->y);
-    int64_t elements = items_of(run) * c.k * c.columns;
-    launch(run, convolve_sequence<T>, parts_of(elements, 4), 1, 4 * WARP, c, elements);
-}
-
 /* ---- Convolution of images: each pixel's window as a row (window, channels), times W ---- */
 
 #define IMAGE_ROWS 1024 /* whose windows are there at a time */
@@ -349,6 +300,5 @@ template void cuda_linear_rows(struct cuda_run *, const struct linear<bf16> *);
 template void cuda_linear_rows(struct cuda_run *, const struct linear<f16> *);
 FOR_ELEMENTS(cuda_linear)
 FOR_ELEMENTS(cuda_feed_forward)
-FOR_ELEMENTS(cuda_convolve_sequence)
 FOR_ELEMENTS(cuda_convolve_image)
 FOR_ELEMENTS(cuda_project_call)

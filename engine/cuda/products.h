@@ -56,7 +56,6 @@ template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct l
 
 template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct plan_step *step);
-template <typename T> void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_convolve_image(struct cuda_run *run, const struct plan_step *step);
 int64_t cuda_convolve_image_scratch(const struct plan *plan, const struct plan_step *step);
 template <typename T> void cuda_project_call(struct cuda_run *run, const struct plan_step *step);

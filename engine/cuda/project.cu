@@ -14,9 +14,10 @@
 #define ENOUGH_BLOCKS 528 /* keep a large device busy */
 #define THREADS (TILE / EACH * (TILE / EACH))
 
-/* The shared part of a block. */
+/* The shared part of a block. Where E's columns lie one behind the other, a warp stores columns of e, too: further
+ * elements behind a row spread these over the banks. */
 struct tiles {
-    float e[DEPTH][TILE], x[DEPTH][TILE];
+    float e[DEPTH][TILE + 4], x[DEPTH][TILE];
 };
 
 /* Rows [p, p + DEPTH) of the part: columns of x from `column` on, of E from `j` on; zeros where there are none. */

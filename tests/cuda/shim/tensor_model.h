@@ -1,12 +1,9 @@
 /* shim: what engine/cuda/tensor.h has as instructions, computed by the warp's last lane. Where in a fragment an element
- * is comes from the PTX ISA, "Matrix fragments for mma.m16n8k16" and "… m16n8k8", and "ldmatrix": with g = lane / 4 and
- * t = lane % 4,
+ * is comes from the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix": with g = lane / 4 and t = lane % 4,
  *
  *     A (16, 16) of 16 bits: a[0] = (g, 2t), a[1] = (g + 8, 2t), a[2] = (g, 2t + 8), a[3] = (g + 8, 2t + 8), each with
  *                            the next column in its upper half
  *     B (16, 8) of 16 bits:  b[0] = (2t, g), b[1] = (2t + 8, g), each with the next row in its upper half
- *     A (16, 8) of tf32:     a[0] = (g, t), a[1] = (g + 8, t), a[2] = (g, t + 4), a[3] = (g + 8, t + 4)
- *     B (8, 8) of tf32:      b[0] = (t, g), b[1] = (t + 4, g)
  *     D (16, 8):             d[0] = (g, 2t), d[1] = (g, 2t + 1), d[2] = (g + 8, 2t), d[3] = (g + 8, 2t + 1)
  *
  * The thread sanitizer sees what a lane reads and writes of shared memory, in the lane itself. */
@@ -32,22 +29,14 @@ template <typename T> float half_of(uint32_t pair, int upper)
     return to_float(element);
 }
 
-static inline float float_of(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* D += A B of whole matrices, each lane having four elements of D. */
-template <int DEPTH>
-FOR_ALL_LANES void add_product(void *const *lanes, const float (&a)[16][DEPTH], const float (&b)[DEPTH][8])
+FOR_ALL_LANES static inline void add_product(void *const *lanes, const float (&a)[16][16], const float (&b)[16][8])
 {
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 4; i++) {
             int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
             float sum = 0;
-            for (int l = 0; l < DEPTH; l++)
+            for (int l = 0; l < 16; l++)
                 sum += a[row][l] * b[l][column];
             ((const product_lane *)lanes[lane])->d[i] += sum;
         }
@@ -65,21 +54,7 @@ template <typename T> FOR_ALL_LANES void multiply_halves(void *const *lanes)
             for (int i = 0; i < 2; i++)
                 b[next + i * 8][group] = half_of<T>(of_lane->b[i], upper);
         }
-    add_product<16>(lanes, a, b);
-}
-
-/* tf32 has 10 bits of fraction: the lower 13 of a float's are not read. */
-FOR_ALL_LANES static inline void multiply_tf32(void *const *lanes)
-{
-    float a[16][8], b[8][8];
-    for (int lane = 0; lane < 32; lane++) {
-        const product_lane *of_lane = (const product_lane *)lanes[lane];
-        for (int i = 0; i < 4; i++)
-            a[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4] = float_of(of_lane->a[i] & ~0x1fffu);
-        for (int i = 0; i < 2; i++)
-            b[lane % 4 + i * 4][lane / 4] = float_of(of_lane->b[i] & ~0x1fffu);
-    }
-    add_product<8>(lanes, a, b);
+    add_product(lanes, a, b);
 }
 
 struct alignas(16) matrix_lane {
@@ -124,20 +99,6 @@ template <typename T> void multiply_add(float (&d)[4], const uint32_t (&a)[4], u
     const uint32_t b[2] = {b0, b1};
     shim::product_lane lane = {a, b, d};
     shim::warp(shim::multiply_halves<T>, &lane, __LINE__);
-}
-
-static inline void multiply_add_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-    const uint32_t b[2] = {b0, b1};
-    shim::product_lane lane = {a, b, d};
-    shim::warp(shim::multiply_tf32, &lane, __LINE__);
-}
-
-/* To the nearest; of two as near to the larger. */
-static inline uint32_t tf32_of(float x)
-{
-    uint32_t bits = __float_as_uint(x);
-    return std::isfinite(x) ? (bits + 0x1000) & ~0x1fffu : bits;
 }
 
 static inline float power_of_two(float x)

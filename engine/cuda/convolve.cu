@@ -1,0 +1,149 @@
+/* Convolutions along the sequence. Windows do not overlap: each becomes a row (columns, stride), which is multiplied by
+ * W as it lies. Only windows that begin within an item are there; what they are multiplied to goes to its place in y,
+ * and all others of y are the bias. */
+#include "engine/cuda/convolve.h"
+#include "engine/cuda/products.h"
+
+#ifndef WINDOW_ROWS
+#define WINDOW_ROWS 16384 /* of x, whose windows are there at a time */
+#endif
+
+template <typename T> struct convolution {
+    const T *x, *weight;
+    const float *bias;
+    const int64_t *starts; /* of x */
+    int64_t n_items, columns, d, stride, k;
+    bool shared; /* one W for all groups of d columns */
+    T *y;
+};
+
+/* Windows of all items are numbered by where these begin, with numbers left out: an item of n rows has at least
+ * (n + stride - 1) / stride numbers. */
+template <typename T> static __device__ int64_t first_window(const struct convolution<T> *c, int64_t item)
+{
+    return c->starts[item] / c->stride + item;
+}
+
+template <typename T> static __device__ int64_t item_of_window(const struct convolution<T> *c, int64_t window)
+{
+    int64_t item = 0, behind = c->n_items;
+    while (behind - item > 1) {
+        int64_t middle = (item + behind) / 2;
+        if (first_window(c, middle) <= window)
+            item = middle;
+        else
+            behind = middle;
+    }
+    return item;
+}
+
+/* rows (windows, columns, stride), with zeros where the item has no rows. Block x: the window, from the first on, and N
+ * of its rows. */
+template <typename T, int N> static __global__ void gather_windows(struct convolution<T> c, int64_t first, T *rows)
+{
+    unsigned parts = (unsigned)(c.stride / N);
+    int64_t index = blockIdx.x / parts, part = blockIdx.x % parts, item = item_of_window(&c, first + index);
+    int64_t row = c.starts[item] + (first + index - first_window(&c, item)) * c.stride + part * N;
+    int64_t there = c.starts[item + 1] - row;
+    rows += index * c.columns * c.stride + part * N;
+    for (int64_t column = threadIdx.x; column < c.columns; column += blockDim.x) {
+        float values[N];
+        for (int i = 0; i < N; i++)
+            values[i] = i < there ? to_float(c.x[(row + i) * c.columns + column]) : 0;
+        store(rows + column * c.stride, values);
+    }
+}
+
+/* sums (windows, columns): of each group of columns with its W. */
+template <typename T>
+static void multiply_windows(struct cuda_run *run, const struct convolution<T> *c, int64_t windows, const T *rows,
+                             float *sums)
+{
+    int64_t groups = c->columns / c->d, depth = c->d * c->stride, products = c->shared ? 1 : groups;
+    for (int64_t i = 0; i < products; i++) {
+        struct product product = {};
+        product.rows = windows * groups / products;
+        product.columns = c->d;
+        product.depth = depth;
+        product.a = rows + i * depth;
+        product.a_stride = products * depth;
+        product.b = c->weight + i * c->d * depth;
+        product.b_stride = depth;
+        product.transpose_b = true;
+        product.float_out = true;
+        product.out = sums + i * c->d;
+        product.out_stride = products * c->d;
+        products_multiply(run, &product);
+    }
+}
+
+/* A warp for each row of y. */
+template <typename T> static __global__ void place_windows(int64_t rows, struct convolution<T> c, const float *sums)
+{
+    int64_t row = warp_of_grid(), item = row / c.k, window = row % c.k;
+    if (row >= rows)
+        return;
+    bool there = window * c.stride < c.starts[item + 1] - c.starts[item];
+    const float *sum = sums + (first_window(&c, item) + window) * c.columns;
+    for (int column = lane(); column < (int)c.columns; column += WARP)
+        c.y[row * c.columns + column] =
+            of_float<T>((there ? sum[column] : 0) + c.bias[c.shared ? column % (int)c.d : column]);
+}
+
+static int64_t windows_of(int64_t rows, int64_t n_items, int64_t stride)
+{
+    return rows / stride + n_items;
+}
+
+static int64_t windows_at_once(const struct plan *plan, int64_t stride)
+{
+    return least(most(1, WINDOW_ROWS / stride), windows_of(plan->max_rows, plan->max_items, stride));
+}
+
+/* Windows as rows, then the sums of all windows. */
+int64_t cuda_convolve_sequence_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    int64_t at_once = windows_at_once(plan, step->stride);
+    return (at_once * step->stride + windows_of(plan->max_rows, plan->max_items, step->stride)) *
+           plan->values[step->x].columns;
+}
+
+template <typename T>
+static struct convolution<T> convolution_of(const struct cuda_run *run, const struct plan_step *step) {
+    const struct plan_weight *bias = &run->plan->weights[step->bias];
+    struct convolution<T> c = {
+    };
+    c.x = elements_of<T>(run, step->x);
+    c.weight = weight_of<T>(run, step->weight);
+    c.bias = float_weight_of(run, step->bias);
+    c.starts = device_starts_of(run, step->x);
+    c.n_items = items_of(run);
+    c.columns = columns_of(run, step->x);
+    c.d = c.columns / step->groups;
+    c.stride = step->stride;
+    c.k = run->plan->axes[run->plan->values[step->y].axis].rows_per_item;
+    c.shared = bias->rows * bias->columns == c.d;
+    c.y = elements_of<T>(run, step->y);
+    return c;
+}
+
+template <typename T>
+void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
+{
+    struct convolution<T> c = convolution_of<T>(run, step);
+    int64_t windows = windows_of(rows_of(run, step->x), c.n_items, c.stride);
+    int64_t at_once = windows_at_once(run->plan, c.stride);
+    T *rows = (T *)run->scratch;
+    float *sums = run->scratch + at_once * c.stride * c.columns;
+    for (int64_t first = 0; first < windows; first += at_once) {
+        int64_t count = least(at_once, windows - first);
+        with_pack<T>(c.stride, [&](auto n) {
+            launch(run, gather_windows<T, n.value>, count * (c.stride / n.value), 1, threads_for(c.columns), c, first,
+                   rows);
+        });
+        multiply_windows(run, &c, count, rows, sums + first * c.columns);
+    }
+    launch_rows(run, place_windows<T>, c.n_items * c.k, c, sums);
+}
+
+FOR_ELEMENTS(cuda_convolve_sequence)
