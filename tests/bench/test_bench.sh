@@ -73,7 +73,7 @@ report.write("b", "more")' "$work/B.md" >/dev/null
     cat "$work/B.md" >"$work/out"
     result "a part writes between its markers and leaves the rest" \
         "kept${newline}<!-- begin a -->${newline}new${newline}<!-- end a -->${newline}also${newline}+## B${newline}+<!-- begin b -->${newline}more${newline}<!-- end b -->"
-    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/gpu python3 - "$work/explained" >"$work/out" <<'X'
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/gpu:tests/bench python3 - "$work/explained" >"$work/out" <<'X'
 import pathlib, sys
 import measure
 lengths = measure.mixed_lengths(measure.CHIP, 131072)
