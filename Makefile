@@ -184,7 +184,7 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 
 # ---- On a device: the same programs beside the real engine instead of the shim's. They come along in an archive to a
 # machine that could not build them, and tests/gpu/check.sh runs them there.
-ON_DEVICE  := $(filter-out %/test_faults_engine %/test_faults_served,$(SHIMMED)) $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
+ON_DEVICE  := $(filter-out $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
 TENSOR     := $(BUILD)/tests/cuda/test_tensor
 programs-gpu: $(BUILD)/gpu.tar.gz ## makes build/gpu.tar.gz, what tests/gpu/check.sh needs on a machine with a GPU
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(wordlist 1,2,$(SHIM)) $(TENSOR) $(ON_DEVICE)
@@ -201,7 +201,7 @@ KERNEL_TESTS := $(TENSOR) # of one piece with the shim
 CONCURRENT = $(HTTP) $(KERNEL_TESTS) $(call programs,$(filter tests/unit/test_batcher% tests/unit/test_lanes%,$(TESTS))) \
              $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
-SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/image/test_*.sh)
+SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh tests/image/test_*.sh)
 
 programs: all $(HTTP) $(SHIM) $(FAKES) $(ORDINARY) $(KERNEL_TESTS) $(call programs,$(BENCHES))
 programs-corpora: programs $(REPLAYS)

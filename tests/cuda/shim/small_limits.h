@@ -3,14 +3,12 @@
 #ifndef TESTS_CUDA_SHIM_SMALL_LIMITS_H
 #define TESTS_CUDA_SHIM_SMALL_LIMITS_H
 
-#include <stdlib.h>
-
-#define GRAPHS 4            /* graphs.h */
-#define RESULTS_BYTES 24000 /* results.cu */
-#define PART_ROWS 64        /* project.cu */
-#define WINDOW_ROWS 64      /* convolve.cu */
-#define SPOILED_ROWS 100    /* shape.cu */
-#define TOP_K_WARPS 2       /* top_k.cu; each thread is a fiber */
-#define TUNING_MILLISECONDS (getenv("SHIM_TUNING") ? atof(getenv("SHIM_TUNING")) : 0.0) /* products.h */
+#define GRAPHS 4              /* graphs.h */
+#define RESULTS_BYTES 24000   /* results.cu */
+#define PART_ROWS 64          /* project.cu */
+#define WINDOW_ROWS 64        /* convolve.cu */
+#define SPOILED_ROWS 100      /* shape.cu */
+#define TOP_K_WARPS 2         /* top_k.cu; each thread is a fiber */
+#define WORKSPACE_BYTES 65536 /* multiply.cu */
 
 #endif
