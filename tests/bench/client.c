@@ -43,7 +43,7 @@ struct connection {
     char head[HEAD_BYTES]; /* of the answer, terminated */
     size_t head_bytes;
     size_t body_left;
-    bool in_body;
+    bool in_body, under_way; /* the answer's body; a request */
     int64_t tokens, began_us, answers;
 };
 
@@ -96,11 +96,13 @@ static int64_t next_length(void)
 
 /* ---- Connections ---- */
 
+/* A server may close a connection that waits for nothing (uvicorn does after five seconds): that is no error. */
 static void connection_break(struct connection *connection)
 {
-    client.errors++;
-    client.n_under_way--;
-    client.n_wanting -= connection->answers < client.answers_each;
+    client.errors += connection->under_way;
+    client.n_under_way -= connection->under_way;
+    client.n_wanting -= connection->under_way && connection->answers < client.answers_each;
+    connection->under_way = false;
     close(connection->fd);
     connection->fd = -1;
 }
@@ -163,6 +165,7 @@ static void request_begin(struct connection *connection)
     connection->in_body = false;
     connection->began_us = client.last_us = now_us();
     client.n_under_way++;
+    connection->under_way = true;
     connection_send(connection);
 }
 
@@ -170,6 +173,7 @@ static void request_end(struct connection *connection)
 {
     int64_t now = now_us();
     client.n_under_way--;
+    connection->under_way = false;
     client.n_wanting -= ++connection->answers == client.answers_each;
     if (strncmp(connection->head, "HTTP/1.1 200 ", 13) == 0)
         printf("%lld %lld %lld\n", (long long)(now - client.began_us), (long long)(now - connection->began_us),
