@@ -4,7 +4,9 @@
 #include "engine/cuda/linear_attend.h"
 
 #define THREADS 128
+#ifndef CONTEXTS_BYTES
 #define CONTEXTS_BYTES ((int64_t)64 << 20) /* that are there at a time */
+#endif
 
 template <typename T> struct linear_attention {
     const T *keys, *values;
