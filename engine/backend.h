@@ -14,7 +14,8 @@ struct backend_functions {
     /* How many devices there are, at least 1; -1: none, or they cannot be asked. NULL: one. */
     int (*count)(struct error *error);
 
-    /* Device `index`, 0 <= index < count. Owes close. After a run that failed a device may be of no use before all its
+    /* Device `index`, 0 <= index < count. Owes close. On success `error` may say what it does without: backend_cpu's
+     * says that, or is empty. After a run that failed a device may be of no use before all its
      * models were unprepared, and it was closed and opened again: those who close it see to that. */
     int (*open)(const struct engine_options *options, int index, struct backend **backend, struct error *error);
     void (*close)(struct backend *backend);
@@ -23,7 +24,8 @@ struct backend_functions {
     bool (*batch_invariant)(const struct backend *backend);
     bool (*has_operation)(enum operation operation); /* NULL: all of them. `prepare` gets no plan with others */
 
-    /* Makes the weights resident and reserves the arena. The plan outlives the model. `shared`: other devices have the
+    /* One prepare or unprepare at a time on a device, while other models run there. Makes the weights resident and
+     * reserves the arena. The plan outlives the model. `shared`: other devices have the
      * same plan, and it stays as it is; else a backend may take over weights, or free those that it has copies of; on
      * failure, too, the plan's weights are then lost. Owes unprepare. */
     int (*prepare)(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,

@@ -1,6 +1,7 @@
 /* Two locks. `lock` guards what says whether a device works; it is held for moments. `placing` guards the devices'
- * lists of replicas, and is held while replicas are made, which takes seconds: by the threads that load and close
- * models, and by the one that opens devices again. Who wants both takes `placing` first.
+ * lists of replicas and what models share on a device, the CPU too. It is held while plans are prepared, which takes
+ * seconds, and unprepared: by the threads that load and close models, and by the one that opens devices again. Who
+ * wants both takes `placing` first.
  *
  * A batch enters a device and leaves it. Nobody enters one that does not work, and it is opened again when all have
  * left: so a replica that a batch runs on stays what it is, without a lock. */
@@ -49,6 +50,7 @@ struct devices {
     struct device *list; /* (count), not the CPU */
     int count;
     struct backend *cpu;      /* for plans that are on no device; NULL: there are none */
+    struct error cpu_notice;  /* what `cpu` does without; empty: nothing */
     struct backend *standby;  /* behind the devices; NULL: there are none */
     pthread_mutex_t cpu_turn; /* one batch at a time on the CPU, whatever for */
     atomic_int_fast64_t reruns, standby_batches;
@@ -224,7 +226,10 @@ static int open_all(struct devices *devices, struct error *notice, struct error 
         *notice = *error;
     }
     snprintf(devices->name, sizeof devices->name, "%s", backend_cpu.name);
-    return backend_cpu.open(&devices->options, 0, &devices->cpu, error);
+    if (backend_cpu.open(&devices->options, 0, &devices->cpu, error) != 0)
+        return -1;
+    devices->cpu_notice = *error;
+    return 0;
 }
 
 static void *recover_devices(void *argument);
@@ -283,6 +288,11 @@ void devices_close(struct devices *devices)
 const char *devices_name(const struct devices *devices)
 {
     return devices->name;
+}
+
+const char *devices_cpu_notice(const struct devices *devices)
+{
+    return devices->cpu_notice.message;
 }
 
 const char *devices_kernels(const struct devices *devices)
@@ -459,10 +469,10 @@ void placement_close(struct placement *placement)
         return;
     pthread_mutex_lock(&devices->placing);
     take_off_devices(placement);
-    pthread_mutex_unlock(&devices->placing);
     if (placement->cpu)
         backend_cpu.unprepare(placement->cpu);
     placement->cpu = NULL;
+    pthread_mutex_unlock(&devices->placing);
 }
 
 /* ---- Running ---- */

@@ -25,8 +25,9 @@ int devices_open(const struct engine_options *options, struct devices **devices,
                  struct error *error);
 void devices_close(struct devices *devices);
 
-const char *devices_name(const struct devices *devices);    /* "cpu", "cuda:0,cuda:1" */
-const char *devices_kernels(const struct devices *devices); /* of the first */
+const char *devices_name(const struct devices *devices);       /* "cpu", "cuda:0,cuda:1" */
+const char *devices_cpu_notice(const struct devices *devices); /* see engine_cpu_notice; empty: nothing */
+const char *devices_kernels(const struct devices *devices);    /* of the first */
 const char *devices_dtype(const struct devices *devices);
 int devices_states(struct devices *devices, struct engine_device *states, int room);
 struct engine_counts devices_counts(const struct devices *devices);

@@ -70,6 +70,12 @@ const char *engine_notice(const struct engine *engine)
     return engine->notice.message[0] ? engine->notice.message : NULL;
 }
 
+const char *engine_cpu_notice(const struct engine *engine)
+{
+    const char *notice = devices_cpu_notice(engine->devices);
+    return notice[0] ? notice : NULL;
+}
+
 const char *engine_dtype(const struct engine *engine)
 {
     return devices_dtype(engine->devices);

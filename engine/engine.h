@@ -65,9 +65,11 @@ struct engine_options {
  * for the life of the process. */
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
 void engine_close(struct engine *engine);
-const char *engine_device(const struct engine *engine); /* "cpu", "cuda:0,cuda:1" */
-const char *engine_notice(const struct engine *engine); /* why "auto" is the CPU here; NULL: it is not */
-const char *engine_dtype(const struct engine *engine);  /* "f32", "bf16": of most models, see model_info */
+const char *engine_device(const struct engine *engine);     /* "cpu", "cuda:0,cuda:1" */
+const char *engine_notice(const struct engine *engine);     /* why "auto" is the CPU here; NULL: it is not */
+const char *engine_cpu_notice(const struct engine *engine); /* where the engine is the CPU, why "auto" does without
+                                                               oneDNN, which is faster there; NULL: it does not */
+const char *engine_dtype(const struct engine *engine);      /* "f32", "bf16": of most models, see model_info */
 const char *engine_kernels(
     const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3, 2 threads"; the first device's */
 
@@ -228,9 +230,10 @@ int model_run(struct model *model, int lane, const struct engine_item *items, in
  * one, for the CPU. The others run a batch on the CPU, too, if they are given one. Any thread; waits for nothing. */
 uint64_t model_ready_lanes(const struct model *model);
 
-/* --explain: every operation with its shapes, FLOPs and bytes for a batch of `tokens` rows in one item. Its last lines
- * are "weights_bytes N" and "arena_bytes N", which stay resident; before them "request_bytes N": the input and output
- * of that item in binary, which the server holds besides while it answers. */
+/* --explain: every operation with its shapes, FLOPs and bytes for a batch of `tokens` rows in one item, then what the
+ * planner decided. Bytes, and which operands are bf16, are as the CPU has them; on a device they are float32's. Its
+ * last lines are "weights_bytes N" and "arena_bytes N", which stay resident; before them "request_bytes N": the input
+ * and output of that item in binary, which the server holds besides while it answers. */
 void model_explain(const struct model *model, int64_t tokens, FILE *out);
 
 #endif

@@ -1,31 +1,57 @@
 /* --explain: the plan as a table. */
-#include "engine/engine.h"
+#include "engine/backend.h"
+#include "engine/cpu/elements.h"
 #include "engine/model.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* Bytes of the values and weights that a step reads and writes. */
-static int64_t step_bytes(const struct plan *plan, const struct plan_step *step, int64_t rows)
+/* What is explained, for one item of so many rows. */
+struct explanation {
+    const struct plan *plan;
+    int64_t rows;
+    bool bf16; /* products on the CPU are */
+    FILE *out;
+};
+
+static int64_t value_bytes(const struct explanation *e, int value)
 {
-    const int values[] = {step->x, step->y, step->z, step->keys, step->values};
-    const int weights[] = {step->weight, step->bias, step->tail, step->second_weight, step->second_bias};
-    int64_t elements = 0;
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (values[i] != PLAN_NONE)
-            elements += plan_value_rows(plan, values[i], rows, 1) * plan->values[values[i]].columns;
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
-        if (weights[i] != PLAN_NONE)
-            elements += plan->weights[weights[i]].rows * plan->weights[weights[i]].columns;
-    return elements * (int64_t)sizeof(float);
+    return plan_value_rows(e->plan, value, e->rows, 1) * e->plan->values[value].columns *
+           element_bytes(cpu_value_element(e->plan, e->bf16, value));
 }
 
-static void print_value(const struct plan *plan, const char *label, int value, int64_t rows, FILE *out)
+/* Bytes of the values and weights that a step reads and writes. */
+static int64_t step_bytes(const struct explanation *e, const struct plan_step *step)
+{
+    const struct plan *plan = e->plan;
+    const int values[] = {step->x, step->y, step->z, step->keys, step->values};
+    const int weights[] = {step->weight, step->bias, step->tail, step->second_weight, step->second_bias};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (values[i] != PLAN_NONE)
+            bytes += value_bytes(e, values[i]);
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        if (weights[i] != PLAN_NONE)
+            bytes += plan->weights[weights[i]].rows * plan->weights[weights[i]].columns *
+                     element_bytes(cpu_weight_element(step, e->bf16, weights[i]));
+    return bytes;
+}
+
+static void print_value(const struct explanation *e, const char *label, int value)
 {
     if (value != PLAN_NONE)
-        fprintf(out, " %s v%d (%" PRId64 ", %" PRId64 ")", label, value, plan_value_rows(plan, value, rows, 1),
-                plan->values[value].columns);
+        fprintf(e->out, " %s v%d (%" PRId64 ", %" PRId64 ")%s", label, value,
+                plan_value_rows(e->plan, value, e->rows, 1), e->plan->values[value].columns,
+                cpu_value_element(e->plan, e->bf16, value) == ELEMENT_BF16 ? " bf16" : "");
+}
+
+static void print_weight(const struct explanation *e, const struct plan_step *step, const char *label, int weight)
+{
+    const struct plan_weight *of = weight == PLAN_NONE ? NULL : &e->plan->weights[weight];
+    if (of)
+        fprintf(e->out, "%s %s (%" PRId64 ", %" PRId64 ")%s", label, of->name, of->rows, of->columns,
+                cpu_weight_element(step, e->bf16, weight) == ELEMENT_BF16 ? " bf16" : "");
 }
 
 static void print_window(const struct plan_window *window, float scale, FILE *out)
@@ -45,17 +71,17 @@ static int64_t explained_rows(const struct plan *plan, int64_t tokens)
     return plan->inputs[0].input.layout == LAYOUT_IMAGE ? side * side : tokens;
 }
 
-static void print_step(const struct plan *plan, int index, int64_t rows, FILE *out)
+static void print_step(const struct explanation *e, int index)
 {
+    const struct plan *plan = e->plan;
     const struct plan_step *step = &plan->steps[index];
+    FILE *out = e->out;
     fprintf(out, "%4d %-16s %14" PRId64 " %13" PRId64 " ", index, operation_name(step->operation),
-            plan_step_flops(plan, step, rows), step_bytes(plan, step, rows));
-    print_value(plan, "x", step->x, rows, out);
-    print_value(plan, "keys", step->keys, rows, out);
-    print_value(plan, "values", step->values, rows, out);
-    if (step->weight != PLAN_NONE)
-        fprintf(out, " %s (%" PRId64 ", %" PRId64 ")", plan->weights[step->weight].name,
-                plan->weights[step->weight].rows, plan->weights[step->weight].columns);
+            plan_step_flops(plan, step, e->rows), step_bytes(e, step));
+    print_value(e, "x", step->x);
+    print_value(e, "keys", step->keys);
+    print_value(e, "values", step->values);
+    print_weight(e, step, "", step->weight);
     if (step->bias != PLAN_NONE)
         fprintf(out, " + %s", plan->weights[step->bias].name);
     if (step->tail != PLAN_NONE)
@@ -83,16 +109,13 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
         fprintf(out, ", %s", step->activation == ACTIVATION_GELU ? "gelu" : "relu");
     if (step->gated)
         fprintf(out, ", gated");
-    if (step->second_weight != PLAN_NONE)
-        fprintf(out, ", %s (%" PRId64 ", %" PRId64 ")", plan->weights[step->second_weight].name,
-                plan->weights[step->second_weight].rows, plan->weights[step->second_weight].columns);
+    print_weight(e, step, ",", step->second_weight);
     if (step->second_bias != PLAN_NONE)
         fprintf(out, " + %s", plan->weights[step->second_bias].name);
     if (step->groups > 1)
         fprintf(out, " groups %" PRId64, step->groups);
-    print_value(plan, step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD ? "+ residual" : "z", step->z,
-                rows, out);
-    print_value(plan, "->", step->y, rows, out);
+    print_value(e, step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD ? "+ residual" : "z", step->z);
+    print_value(e, "->", step->y);
     if (step->only.axis != PLAN_NONE && step->only.most == INT64_MAX)
         fprintf(out, ", items of at least %" PRId64 " rows", step->only.least);
     else if (step->only.axis != PLAN_NONE)
@@ -101,9 +124,11 @@ static void print_step(const struct plan *plan, int index, int64_t rows, FILE *o
 }
 
 /* What the passes changed, with the operations before and after; gives what they save. */
-static int64_t print_decisions(const struct plan *plan, int64_t rows, FILE *out)
+static int64_t print_decisions(const struct explanation *e)
 {
-    int64_t saved = 0;
+    const struct plan *plan = e->plan;
+    int64_t saved = 0, rows = e->rows;
+    FILE *out = e->out;
     for (int i = 0; i < plan->n_decisions; i++) {
         const struct plan_decision *decision = &plan->decisions[i];
         int64_t before = decision->before.item + decision->before.row * rows;
@@ -111,6 +136,11 @@ static int64_t print_decisions(const struct plan *plan, int64_t rows, FILE *out)
         bool taken = rows >= decision->least_rows;
         fprintf(out, "%s: FLOPs %" PRId64 " -> %" PRId64 "%s", decision->what, before, after,
                 taken ? "" : ", left as it was");
+        int64_t spared = 0;
+        for (int v = 0; v < decision->n_spared; v++)
+            spared += 2 * value_bytes(e, decision->spared[v]); /* written, and read */
+        if (spared > 0)
+            fprintf(out, ", %" PRId64 " bytes less to write and read", spared);
         if (decision->least_rows == INT64_MAX)
             fprintf(out, ": never fewer\n");
         else if (decision->least_rows > 1)
@@ -135,30 +165,47 @@ static int64_t request_bytes(const struct model *model, int64_t rows)
     return elements * (int64_t)sizeof(float);
 }
 
+static void print_inputs(const struct explanation *e, const struct model_info *info)
+{
+    const struct plan *plan = e->plan;
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (plan->inputs[i].value == PLAN_NONE)
+            fprintf(e->out, "input %s: %s\n", plan->inputs[i].input.name,
+                    plan->inputs[i].input.kind == INPUT_IGNORED ? "ignored" : "an attention mask");
+        else
+            fprintf(e->out, "input %s: v%d, %s, %" PRId64 " to %" PRId64 " rows%s\n", plan->inputs[i].input.name,
+                    plan->inputs[i].value, plan->values[plan->inputs[i].value].ids ? "ids" : "floats",
+                    info->inputs[i].min_length, info->inputs[i].max_length,
+                    plan_may_lack(plan, i) ? ", here not given" : "");
+}
+
+/* Which elements there are where products are not in float32. */
+static void print_elements(const struct explanation *e, const struct model_info *info)
+{
+    if (e->bf16)
+        fprintf(e->out, "elements are float32 but where they are bf16; in the arena each has float32's room\n");
+    else if (strcmp(info->dtype, "f32") != 0)
+        fprintf(e->out, "bytes are those of float32, whatever %s makes of it in %s\n", info->device, info->dtype);
+}
+
 void model_explain(const struct model *model, int64_t tokens, FILE *out)
 {
     const struct plan *plan = model_plan(model);
     const struct model_info *info = model_info(model);
+    struct explanation e = {.plan = plan, .rows = explained_rows(plan, tokens), .out = out};
     int64_t flops = 0;
-    tokens = explained_rows(plan, tokens);
+    e.bf16 = strcmp(info->device, backend_cpu.name) == 0 && strcmp(info->dtype, "bf16") == 0;
     fprintf(out, "%s, padding %s, %" PRId64 " parameters; one item of %" PRId64 " rows\n", info->architecture,
-            info->padding, info->parameters, tokens);
-    for (int i = 0; i < plan->n_inputs; i++)
-        if (plan->inputs[i].value == PLAN_NONE)
-            fprintf(out, "input %s: %s\n", plan->inputs[i].input.name,
-                    plan->inputs[i].input.kind == INPUT_IGNORED ? "ignored" : "an attention mask");
-        else
-            fprintf(out, "input %s: v%d, %s, %" PRId64 " to %" PRId64 " rows%s\n", plan->inputs[i].input.name,
-                    plan->inputs[i].value, plan->values[plan->inputs[i].value].ids ? "ids" : "floats",
-                    info->inputs[i].min_length, info->inputs[i].max_length,
-                    plan_may_lack(plan, i) ? ", here not given" : "");
+            info->padding, info->parameters, e.rows);
+    print_inputs(&e, info);
     fprintf(out, "step operation                  FLOPs         bytes  shapes\n");
     for (int i = 0; i < plan->n_steps; i++) {
-        print_step(plan, i, tokens, out);
-        flops += plan_step_flops(plan, &plan->steps[i], tokens);
+        print_step(&e, i);
+        flops += plan_step_flops(plan, &plan->steps[i], e.rows);
     }
-    int64_t saved = print_decisions(plan, tokens, out);
+    print_elements(&e, info);
+    int64_t saved = print_decisions(&e);
     fprintf(out, "flops_before %" PRId64 "\nflops %" PRId64 "\n", flops + saved, flops);
-    fprintf(out, "request_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", request_bytes(model, tokens),
+    fprintf(out, "request_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", request_bytes(model, e.rows),
             info->weights_bytes, info->arena_bytes);
 }

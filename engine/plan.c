@@ -127,7 +127,7 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
 {
     refuse_surplus(builder);
     if (!builder->failed && !builder->as_built) {
-        plan_fuse(builder->plan);
+        plan_fuse(builder);
         plan_reassociate(builder);
         plan_narrow(builder);
         plan_block(builder);

@@ -175,6 +175,8 @@ struct plan_decision {
     struct plan_flops before, after;
     int64_t least_rows; /* of an item; one with fewer rows takes the operations before */
     bool one_row;       /* `after` is where one row is wanted; where all are, it is `before` */
+    int n_spared;       /* values that one step would write and another one read, and that are not needed */
+    int spared[2];
 };
 
 struct plan_input {

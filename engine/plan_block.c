@@ -46,8 +46,11 @@ static bool join(struct plan_builder *builder, int second)
     joined.activation = plan->steps[gate == PLAN_NONE ? first : gate].activation;
     plan->steps[second] = joined;
     struct plan_flops flops = {.row = plan_step_flops(plan, &joined, 1)};
-    plan_decide(builder, (struct plan_decision){.before = flops, .after = flops, .least_rows = 1},
-                "blocks of rows through %s and %s", plan->weights[joined.weight].name,
+    struct plan_decision decision = {.before = flops, .after = flops, .least_rows = 1};
+    decision.spared[decision.n_spared++] = inner->y;
+    if (gate != PLAN_NONE)
+        decision.spared[decision.n_spared++] = plan->steps[gate].y;
+    plan_decide(builder, decision, "blocks of rows through %s and %s", plan->weights[joined.weight].name,
                 plan->weights[joined.second_weight].name);
     if (gate != PLAN_NONE)
         plan_remove_step(plan, gate);

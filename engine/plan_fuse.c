@@ -1,3 +1,4 @@
+#include "engine/plan_builder.h"
 #include "engine/plan_passes.h"
 
 /* The linear step just before `i` whose product nobody else reads, and that has no residual yet. */
@@ -9,19 +10,32 @@ static struct plan_step *linear_before(struct plan *plan, int i, int value)
     return plan_count_readers(plan, value) == 1 ? linear : NULL;
 }
 
-static bool fuse_activation(struct plan *plan, int i)
+/* `linear` computes what `step` does with its product, `spared`: as many operations, and no value between them. */
+static void decide(struct plan_builder *builder, const struct plan_step *linear, const char *step, int spared)
 {
-    struct plan_step *step = &plan->steps[i];
-    struct plan_step *linear = linear_before(plan, i, step->x);
+    const struct plan *plan = builder->plan;
+    struct plan_flops flops = {.row = plan_step_flops(plan, linear, 2) - plan_step_flops(plan, linear, 1)};
+    flops.item = plan_step_flops(plan, linear, 1) - flops.row;
+    struct plan_decision decision = {.before = flops, .after = flops, .least_rows = 1};
+    decision.spared[decision.n_spared++] = spared;
+    plan_decide(builder, decision, "%s within the product with %s", step, plan->weights[linear->weight].name);
+}
+
+static bool fuse_activation(struct plan_builder *builder, int i)
+{
+    struct plan_step *step = &builder->plan->steps[i];
+    struct plan_step *linear = linear_before(builder->plan, i, step->x);
     if (!linear || linear->activation != ACTIVATION_NONE)
         return false;
     linear->activation = step->activation;
     linear->y = step->y;
+    decide(builder, linear, step->activation == ACTIVATION_GELU ? "gelu" : "relu", step->x);
     return true;
 }
 
-static bool fuse_add(struct plan *plan, int i)
+static bool fuse_add(struct plan_builder *builder, int i)
 {
+    struct plan *plan = builder->plan;
     struct plan_step *step = &plan->steps[i];
     if (step->scale != 1.0f || step->x == step->z)
         return false;
@@ -33,17 +47,20 @@ static bool fuse_add(struct plan *plan, int i)
     }
     if (!linear)
         return false;
+    int spared = linear->y;
     linear->z = residual;
     linear->y = step->y;
+    decide(builder, linear, "the residual's addition", spared);
     return true;
 }
 
-void plan_fuse(struct plan *plan)
+void plan_fuse(struct plan_builder *builder)
 {
-    for (int i = 0; i < plan->n_steps;) {
+    struct plan *plan = builder->plan;
+    for (int i = 0; i < plan->n_steps && !builder->failed;) {
         enum operation operation = plan->steps[i].operation;
         bool fused =
-            (operation == OP_ACTIVATE && fuse_activation(plan, i)) || (operation == OP_ADD && fuse_add(plan, i));
+            (operation == OP_ACTIVATE && fuse_activation(builder, i)) || (operation == OP_ADD && fuse_add(builder, i));
         if (!fused) {
             i++;
             continue;

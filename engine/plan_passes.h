@@ -6,7 +6,7 @@
 #include "engine/plan.h"
 
 /* Makes an activation and then an addition that follow a linear step its epilogues. */
-void plan_fuse(struct plan *plan);
+void plan_fuse(struct plan_builder *builder);
 
 /* Eᵀ(x Wᵀ) = (Eᵀx) Wᵀ: lets each item take the cheaper order, by its own rows. */
 void plan_reassociate(struct plan_builder *builder);

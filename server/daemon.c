@@ -414,6 +414,8 @@ static int open_engine(const struct settings *settings, struct listener *listene
         return -1;
     if (engine_notice(*engine))
         log_write(LOG_LEVEL_INFO, "engine runs on the CPU", "reason", engine_notice(*engine), NULL);
+    if (engine_cpu_notice(*engine))
+        log_write(LOG_LEVEL_INFO, "products run without oneDNN", "reason", engine_cpu_notice(*engine), NULL);
     return 0;
 }
 

@@ -189,6 +189,12 @@ const char *engine_notice(const struct engine *engine)
     return NULL;
 }
 
+const char *engine_cpu_notice(const struct engine *engine)
+{
+    (void)engine;
+    return NULL;
+}
+
 const char *engine_dtype(const struct engine *engine)
 {
     (void)engine;

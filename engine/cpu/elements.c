@@ -27,9 +27,11 @@ static bool reads(const struct plan_step *step, int value)
     return step->x == value || step->z == value || step->keys == value || step->values == value;
 }
 
-static enum element choose(const struct plan *plan, int value)
+enum element cpu_value_element(const struct plan *plan, bool bf16, int value)
 {
     bool written = false;
+    if (!bf16)
+        return ELEMENT_F32;
     for (int i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = &plan->steps[i];
         if ((step->y == value && !writes_bf16(step)) || (reads(step, value) && !multiplies_alone(step, value)))
@@ -42,5 +44,13 @@ static enum element choose(const struct plan *plan, int value)
 void cpu_choose_elements(const struct plan *plan, bool bf16, enum element *elements)
 {
     for (int v = 0; v < plan->n_values; v++)
-        elements[v] = bf16 ? choose(plan, v) : ELEMENT_F32;
+        elements[v] = cpu_value_element(plan, bf16, v);
+}
+
+enum element cpu_weight_element(const struct plan_step *step, bool bf16, int weight)
+{
+    enum operation operation = step->operation;
+    bool first = operation == OP_LINEAR || operation == OP_CONVOLVE_IMAGE || operation == OP_FEED_FORWARD ||
+                 operation == OP_GIVE_OUTPUT || operation == OP_PROJECT_SEQUENCE;
+    return bf16 && (step->second_weight == weight || (first && step->weight == weight)) ? ELEMENT_BF16 : ELEMENT_F32;
 }

@@ -4,6 +4,11 @@
 
 #include "engine/cpu/vector.h"
 
+enum element cpu_value_element(const struct plan *plan, bool bf16, int value);
+
+/* Of one of the step's weights, as it reads it. */
+enum element cpu_weight_element(const struct plan_step *step, bool bf16, int weight);
+
 /* `elements` has room for all values; all are floats unless `bf16`. */
 void cpu_choose_elements(const struct plan *plan, bool bf16, enum element *elements);
 

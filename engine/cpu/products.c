@@ -113,6 +113,7 @@ int products_open(enum instruction_set set, const char *provider, bool bf16, int
                   struct error *error)
 {
     memset(products, 0, sizeof *products);
+    error->message[0] = '\0';
     products->bf16 = bf16;
     products->threads = threads;
     if ((bf16 ? open_bf16 : open_f32)(set, provider, products, error) != 0)

@@ -29,7 +29,8 @@ struct products {
 
 /* Loads OpenBLAS with the kernels of the instruction set, and oneDNN. OpenBLAS reads its choice from the environment as
  * it is loaded, so this sets OPENBLAS_CORETYPE: call it before other threads exist. Once loaded the choice stays, even
- * after close. `provider`: "auto" (also NULL), "openblas" or "onednn". -1: a library that is needed is not there. */
+ * after close. `provider`: "auto" (also NULL), "openblas" or "onednn". -1: a library that is needed is not there.
+ * On success `error` says why "auto" does without oneDNN where it would take it; else it is empty. */
 int products_open(enum instruction_set set, const char *provider, bool bf16, int threads, struct products *products,
                   struct error *error);
 void products_close(struct products *products);

@@ -39,10 +39,10 @@ struct onednn {
     void *library;
     struct onednn_functions call;
     dnnl_engine_t engine;
-    dnnl_stream_t *streams; /* one a thread */
+    dnnl_stream_t *streams; /* one a thread, and one behind them for packing, while batches may run */
     int threads;
     bool bf16;
-    struct shape *shapes;
+    struct shape *shapes; /* whoever packs and frees weights sees to it that nobody else does */
     char description[48];
 };
 
@@ -85,11 +85,11 @@ static void *load_library(struct error *error)
 
 static int create_streams(struct onednn *onednn, struct error *error)
 {
-    onednn->streams = calloc((size_t)onednn->threads, sizeof *onednn->streams);
+    onednn->streams = calloc((size_t)onednn->threads + 1, sizeof *onednn->streams);
     if (!onednn->streams)
         return error_set(error, "out of memory while opening oneDNN");
     int status = onednn->call.dnnl_engine_create(&onednn->engine, dnnl_cpu, 0);
-    for (int i = 0; i < onednn->threads && status == 0; i++)
+    for (int i = 0; i <= onednn->threads && status == 0; i++)
         status = onednn->call.dnnl_stream_create(&onednn->streams[i], onednn->engine, dnnl_stream_default_flags);
     return status ? error_set(error, failure, "an engine", status) : 0;
 }
@@ -142,7 +142,7 @@ void onednn_close(struct onednn *onednn)
 {
     if (!onednn)
         return;
-    for (int i = 0; onednn->streams && i < onednn->threads; i++)
+    for (int i = 0; onednn->streams && i <= onednn->threads; i++)
         if (onednn->streams[i])
             onednn->call.dnnl_stream_destroy(onednn->streams[i]);
     if (onednn->engine)
@@ -300,7 +300,7 @@ static int reorder(const struct onednn *onednn, const struct matrix *from, dnnl_
     if (status != 0)
         return status;
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}};
-    status = call->dnnl_primitive_execute(primitive, onednn->streams[0], 2, arguments);
+    status = call->dnnl_primitive_execute(primitive, onednn->streams[onednn->threads], 2, arguments);
     call->dnnl_primitive_destroy(primitive);
     return status;
 }

@@ -15,7 +15,8 @@ int onednn_open(int threads, bool bf16, struct onednn **onednn, struct error *er
 void onednn_close(struct onednn *onednn);                    /* NULL is harmless */
 const char *onednn_description(const struct onednn *onednn); /* "oneDNN 2.6.3" */
 
-/* Packs w (columns, depth), which stays the caller's. */
+/* Packs w (columns, depth), which stays the caller's. One pack or free at a time, while tiles of other weights may run.
+ */
 int onednn_pack(struct onednn *onednn, int64_t columns, int64_t depth, const float *w, struct onednn_weight **weight,
                 struct error *error);
 void onednn_free_weight(struct onednn *onednn, struct onednn_weight *weight);

@@ -319,6 +319,7 @@ const struct vector_functions VARIANT(vector) = {
     .sum_rows = sum_rows,
     .pack_keys = VARIANT(vector_pack_keys),
     .attend = VARIANT(vector_attend),
+    .weigh = VARIANT(vector_weigh),
 #ifdef __AVX512BF16__
     .to_words = VARIANT(vector_to_words),
     .pack_weight = VARIANT(vector_pack_weight),

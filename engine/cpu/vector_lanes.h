@@ -203,6 +203,7 @@ extern const struct vector_functions VARIANT(vector);
 /* The parts of the table that are vector_attend.c's and vector_product.c's. */
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed);
 void VARIANT(vector_attend)(const struct vector_attend *attend);
+void VARIANT(vector_weigh)(int64_t n, const float *x, float *y);
 void VARIANT(vector_to_words)(int64_t rows, int64_t depth, enum element element, const void *x, float *words);
 void VARIANT(vector_pack_weight)(int64_t columns, int64_t depth, const float *w, float *packed);
 void VARIANT(vector_linear)(const struct vector_linear *linear);

@@ -4,13 +4,13 @@
  *
  * DEPTH 12 by default; each line takes at least SECONDS (1); DTYPE f32 or bf16; of all shapes only BATCHxN.
  *
- * The product rate is that of the flops which `--explain` counts, of the whole forward pass. Beside it, measured in the
- * same run: what the provider of products reaches on one tile after another. */
+ * GFLOP/s are of the flops which `--explain` counts, of the whole forward pass. Beside it, run in turns with it: what
+ * the plan's products reach by themselves (plan_products.h), and the first as a part of that. All are medians. */
 #include "engine/engine.h"
-#include "engine/cpu/products.h"
+#include "engine/model.h"
+#include "tests/bench/plan_products.h"
 #include "tests/unit/tensors.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,6 +21,7 @@
 #define MAX_TENSORS 1024
 #define NAME_LENGTH 64
 #define MAX_BATCH 8
+#define MAX_RUNS 1000
 
 static double now_s(void)
 {
@@ -117,10 +118,55 @@ static double explained_flops(const struct model *model, int64_t length)
     return (double)flops;
 }
 
-static void time_batch(struct model *model, const char *name, int64_t length, int64_t batch, double seconds)
+/* Runs of a line, in seconds; those of the model and of its products by themselves in turns. */
+struct runs {
+    double model[MAX_RUNS], cpu[MAX_RUNS], products[MAX_RUNS], share[MAX_RUNS];
+    int count;
+};
+
+static int compare(const void *a, const void *b)
 {
-    struct engine_item items[MAX_BATCH];
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts them. */
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+/* `flops` are the model's. */
+static void run_in_turns(struct model *model, const struct engine_item *items, int64_t batch, double flops,
+                         const struct plan_products *products, double seconds, struct runs *runs)
+{
     struct error error;
+    double start = now_s();
+    for (int warm = 1; runs->count < 3 || (now_s() - start < seconds && runs->count < MAX_RUNS); warm = 0) {
+        double begin = now_s(), begin_cpu = cpu_s();
+        if (model_run(model, 0, items, batch, &error) != 0)
+            die(&error);
+        double between = now_s(), end_cpu = cpu_s();
+        plan_products_run(products);
+        double end = now_s();
+        if (warm)
+            continue;
+        runs->model[runs->count] = between - begin;
+        runs->cpu[runs->count] = end_cpu - begin_cpu;
+        runs->products[runs->count] = end - between;
+        runs->share[runs->count++] = flops / (between - begin) / (products->flops / (end - between));
+    }
+}
+
+static void time_batch(struct model *model, const char *name, const char *dtype, int64_t length, int64_t batch,
+                       double seconds)
+{
+    static struct runs runs;
+    struct engine_item items[MAX_BATCH];
+    struct plan_products products;
+    struct error error;
+    double flops = explained_flops(model, length) * (double)batch;
     float *rows = malloc((size_t)(length * DIM) * sizeof *rows), pooled[DIM];
     for (int64_t i = 0; i < length * DIM; i++)
         rows[i] = random_float();
@@ -130,67 +176,17 @@ static void time_batch(struct model *model, const char *name, int64_t length, in
         items[i].inputs[0].length = length;
         items[i].pooled = pooled;
     }
-    double best = 1e9, best_cpu = 1e9, start = now_s();
-    for (int runs = 0; runs < 3 || now_s() - start < seconds; runs++) {
-        double begin = now_s(), begin_cpu = cpu_s();
-        if (model_run(model, 0, items, batch, &error) != 0)
-            die(&error);
-        double took = now_s() - begin, took_cpu = cpu_s() - begin_cpu;
-        best = runs > 0 && took < best ? took : best; /* the first warms caches */
-        best_cpu = runs > 0 && took_cpu < best_cpu ? took_cpu : best_cpu;
-    }
-    printf("%-22s %6lld %6lld %10.2f %10.2f %12.0f %10.1f\n", name, (long long)length, (long long)batch, best * 1e3,
-           best_cpu * 1e3, (double)(length * batch) / best,
-           explained_flops(model, length) * (double)batch / best / 1e9);
-    fflush(stdout);
-    free(rows);
-}
-
-/* Tiles of the plan's own shapes, from memory as the engine finds them: (64, 512) x (512, 256)ᵀ …; written to where a
- * thread's own rows are. */
-static void time_products(const char *dtype)
-{
-    struct products products;
-    struct product_weight *weight;
-    struct error error;
-    enum instruction_set set;
-    int threads = omp_get_num_procs();
-    int64_t rows = 4096, columns = 2048;
-    float *x = calloc((size_t)(rows * DIM), sizeof *x), *w = calloc((size_t)(columns * DIM), sizeof *w);
-    float *y = calloc((size_t)(threads * PLAN_ROW_BLOCK * columns), sizeof *y);
-    if (instruction_set_choose("auto", &set, &error) != 0 ||
-        products_open(set, "auto", strcmp(dtype, "bf16") == 0, threads, &products, &error) != 0 ||
-        products_take_weight(&products, columns, DIM, w, true, &weight, &error) != 0)
+    if (plan_products_open(&products, model_plan(model), strcmp(dtype, "bf16") == 0, length, batch, &error) != 0)
         die(&error);
-    int64_t panels = columns / PRODUCTS_PANEL, tasks = rows / PLAN_ROW_BLOCK * panels;
-    int64_t scratch_floats = products_linear_scratch(&products, DIM);
-    float *scratch = aligned_alloc(64, (size_t)(threads * scratch_floats) * sizeof *scratch);
-    double best = 1e9;
-    memset(scratch, 0, (size_t)(threads * scratch_floats) * sizeof *scratch);
-    for (int run = 0; run < 9; run++) {
-        double begin = now_s();
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-        for (int64_t t = 0; t < tasks; t++) {
-            float *mine = scratch + omp_get_thread_num() * scratch_floats;
-            int64_t row = t / panels * PLAN_ROW_BLOCK, mine_at = omp_get_thread_num() * PLAN_ROW_BLOCK * columns;
-            struct product_tile tile = {
-                .weight = weight,
-                .panel = t % panels,
-                .x = products_linear_rows(&products, PLAN_ROW_BLOCK, DIM, ELEMENT_F32, x + row * DIM, mine),
-                .finish = {.rows = PLAN_ROW_BLOCK, .columns = columns, .y = y + mine_at, .y_stride = columns},
-            };
-            products_linear_tile(&products, &tile, mine, omp_get_thread_num());
-        }
-        double took = now_s() - begin;
-        best = took < best ? took : best;
-    }
-    printf("%s, %d threads: products alone %.1f GFLOP/s\n", products.description, threads,
-           2.0 * (double)(rows * columns * DIM) / best / 1e9);
-    free(x);
-    free(y);
-    free(scratch);
-    products_free_weight(&products, weight);
-    products_close(&products);
+    runs.count = 0;
+    run_in_turns(model, items, batch, flops, &products, seconds, &runs);
+    double took = median(runs.model, runs.count);
+    printf("%-22s %6lld %6lld %10.2f %10.2f %10.0f %9.1f %9.1f %6.1f %%\n", name, (long long)length, (long long)batch,
+           took * 1e3, median(runs.cpu, runs.count) * 1e3, (double)(length * batch) / took, flops / took / 1e9,
+           products.flops / median(runs.products, runs.count) / 1e9, 100 * median(runs.share, runs.count));
+    fflush(stdout);
+    plan_products_close(&products);
+    free(rows);
 }
 
 int main(int argc, char **argv)
@@ -210,16 +206,16 @@ int main(int argc, char **argv)
     }
     if (engine_open(&options, &engine, &error) != 0)
         die(&error);
-    printf("linformer.Linformer, dim 512, heads 8, k 256, seq_len 4096, depth %d\n", depth);
-    time_products(dtype);
-    printf("%-22s %6s %6s %10s %10s %12s %10s\n", "", "n", "batch", "ms", "CPU ms", "tokens/s", "GFLOP/s");
+    printf("linformer.Linformer, dim 512, heads 8, k 256, seq_len 4096, depth %d\n%s\n", depth, engine_kernels(engine));
+    printf("%-22s %6s %6s %10s %10s %10s %9s %9s %8s\n", "", "n", "batch", "ms", "CPU ms", "tokens/s", "GFLOP/s",
+           "products", "of it");
     for (int shared = 1; shared >= 0; shared--) {
         struct model *model = load(engine, depth, shared);
         const char *name = shared ? "one_kv_head, share_kv" : "full heads";
         for (int64_t length = 128; length <= SEQ_LEN; length = length == 128 ? 512 : length * 8)
             for (int64_t batch = 1; batch <= MAX_BATCH; batch *= MAX_BATCH)
                 if (only_batch == 0 || (only_batch == batch && only_length == length))
-                    time_batch(model, name, length, batch, seconds);
+                    time_batch(model, name, dtype, length, batch, seconds);
         model_close(model);
     }
     engine_close(engine);

@@ -1,5 +1,6 @@
 /* Several models in one daemon, given one by one or as a folder of them; and models of several inputs, to routes that
  * give one. */
+#include "engine/cpu/vector.h"
 #include "tests/http/daemon.h"
 
 #include <stdio.h>
@@ -133,11 +134,38 @@ static void what_holds_no_model_is_named(void **state)
     remove_folder(folder);
 }
 
+/* Its libraries are files without content. */
+static void onednn_that_does_not_open_is_told(void **state)
+{
+    static const char *const names[] = {"libdnnl.so.2", "libdnnl.so.3", "libdnnl.so.3.6"};
+    char folder[] = "/tmp/linformerd-models-XXXXXX", path[128];
+    enum instruction_set set;
+    struct error error;
+
+    (void)state;
+    if (instruction_set_choose("auto", &set, &error) != 0 || set != SET_AVX512)
+        skip(); /* it would not be looked for */
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < LENGTH(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        fclose(fopen(path, "w"));
+    }
+    setenv("LD_LIBRARY_PATH", folder, 1);
+    assert_true(fails_with("--device cpu --model /nowhere", "products run without oneDNN"));
+    unsetenv("LD_LIBRARY_PATH");
+    for (size_t i = 0; i < LENGTH(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        remove(path);
+    }
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_of_models_is_all_of_them),
         cmocka_unit_test(what_holds_no_model_is_named),
+        cmocka_unit_test(onednn_that_does_not_open_is_told),
         cmocka_unit_test(several_inputs_are_named_with_their_kinds),
     };
 

@@ -1,4 +1,5 @@
 /* What the engine refuses, and how it says so; and how many threads it takes. */
+#include "engine/cpu/vector.h"
 #include "engine/engine.h"
 #include "tests/unit/tensors.h"
 
@@ -417,6 +418,67 @@ static void explanation_ends_with_bytes(void **state)
     engine_close(engine);
 }
 
+/* The bytes column of the first step of the operation. */
+static long long explained_bytes(const char *text, const char *operation)
+{
+    long long flops, bytes = -1;
+    const char *line = strstr(text, operation);
+    assert_non_null(line);
+    sscanf(line + strlen(operation), "%lld %lld", &flops, &bytes);
+    return bytes;
+}
+
+static char *explain_encoder(const char *dtype)
+{
+    struct engine *engine;
+    struct model_config config;
+    struct weights *weights;
+    struct model *model;
+    struct error error;
+    struct engine_options options = {.device = "cpu", .dtype = dtype, .max_batch_tokens = 32, .max_batch_requests = 4};
+    char *text;
+    size_t length;
+    if (engine_open(&options, &engine, &error) != 0 ||
+        model_config_read("tests/reference/linformer_encoder/config.json", &config, &error) != 0 ||
+        weights_open("tests/reference/linformer_encoder/model.safetensors", &weights, &error) != 0 ||
+        engine_load(engine, &config, weights, NULL, NULL, &model, &error) != 0)
+        fail_msg("%s", error.message);
+    FILE *out = open_memstream(&text, &length);
+    model_explain(model, 24, out);
+    fclose(out);
+    model_close(model);
+    weights_close(weights);
+    model_config_free(&config);
+    engine_close(engine);
+    return text;
+}
+
+/* Dim 32, 24 rows: queries are (24, 32), their weight (32, 32), norms two weights of 32; the feed-forward's hidden part
+ * has 128 columns. */
+static void explanation_has_elements_and_epilogues(void **state)
+{
+    (void)state;
+    char *text = explain_encoder("f32");
+    assert_int_equal(explained_bytes(text, " linear "), 4 * (24 * 32 + 32 * 32 + 24 * 32));
+    assert_null(strstr(text, "bf16"));
+    assert_non_null(strstr(text, "\ngelu within the product with net.layers.0.1.fn.w1.weight: FLOPs 196608 -> 196608, "
+                                 "24576 bytes less to write and read\n"));
+    assert_non_null(strstr(text, "\nthe residual's addition within the product with net.layers.0.1.fn.w2.weight: "
+                                 "FLOPs 196608 -> 196608, 6144 bytes less to write and read\n"));
+    assert_non_null(strstr(text, "net.layers.0.1.fn.w2.weight: FLOPs 393216 -> 393216, 24576 bytes less"));
+    free(text);
+    if (!cpu_has_bf16() || !vector_functions_of_bf16())
+        skip();
+    text = explain_encoder("bf16");
+    assert_int_equal(explained_bytes(text, " linear "), 2 * (24 * 32 + 32 * 32 + 24 * 32));
+    assert_int_equal(explained_bytes(text, " layer_norm "), 24 * 32 * (4 + 2) + 4 * 2 * 32);
+    assert_non_null(
+        strstr(text, " x v1 (24, 32) bf16 net.layers.0.0.fn.to_q.weight (32, 32) bf16 -> v2 (24, 32) bf16"));
+    assert_non_null(
+        strstr(text, "\nelements are float32 but where they are bf16; in the arena each has float32's room\n"));
+    free(text);
+}
+
 static int count_threads(void)
 {
     DIR *folder = opendir("/proc/self/task");
@@ -475,6 +537,7 @@ int main(void)
         cmocka_unit_test(exact_length),
         cmocka_unit_test(ids),
         cmocka_unit_test(explanation_ends_with_bytes),
+        cmocka_unit_test(explanation_has_elements_and_epilogues),
         cmocka_unit_test(small_batches_wake_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

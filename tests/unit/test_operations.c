@@ -1,6 +1,8 @@
 /* Every operation on a backend against the double-precision scalar reference, over ragged random batches, and the same
  * bits for an item alone, where the backend promises them. SEED chooses the random numbers. */
 #include "engine/backend.h"
+#include "engine/cpu/vector.h"
+#include "tests/unit/onednn.h"
 #include "tests/unit/scalar.h"
 #include "tests/unit/tensors.h"
 
@@ -49,6 +51,16 @@ static const struct backend_functions *functions;
 static double tolerance; /* of the largest value in the item's output */
 static struct error run_error;
 
+/* Where "auto" is to be oneDNN for products with weights: that it computes what follows, and not OpenBLAS. */
+static bool is_for_onednn(void)
+{
+    enum instruction_set set;
+    struct error error;
+    bool automatic = strcmp(KERNELS, "auto") == 0 && strcmp(PRODUCTS, "auto") == 0;
+    return strcmp(DEVICE, "cpu") == 0 && strcmp(DTYPE, "f32") == 0 && automatic &&
+           instruction_set_choose("auto", &set, &error) == 0 && set == SET_AVX512 && has_onednn();
+}
+
 static struct plan_builder *begin(struct bench *bench, const struct shape *shapes, size_t count)
 {
     struct engine_options options = {
@@ -61,6 +73,8 @@ static struct plan_builder *begin(struct bench *bench, const struct shape *shape
         print_message("skipped: %s\n", bench->error.message); /* the processor lacks these kernels */
         skip();
     }
+    if (is_for_onednn())
+        assert_non_null(strstr(functions->kernels(bench->backend), "oneDNN"));
     bench->weights = tensors_random(shapes, count, &bench->file);
     assert_int_equal(plan_begin(&bench->builder, bench->weights, &bench->error), 0);
     return &bench->builder;
