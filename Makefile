@@ -188,7 +188,7 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 
 # ---- On a device: the same programs beside the real engine instead of the shim's. They come along in an archive to a
 # machine that could not build them, and tests/gpu/check.sh runs them there.
-ON_DEVICE  := $(filter-out %/test_faults_engine %/test_faults_served %/test_fusion,$(SHIMMED)) $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
+ON_DEVICE  := $(filter-out $(BUILD)/tests/cuda/test_faults_% %/test_fusion,$(SHIMMED)) $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
 TENSOR     := $(BUILD)/tests/cuda/test_tensor
 programs-gpu: $(BUILD)/gpu.tar.gz ## makes build/gpu.tar.gz, what tests/gpu/check.sh needs on a machine with a GPU
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(wordlist 1,2,$(SHIM)) $(TENSOR) $(ON_DEVICE)

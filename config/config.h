@@ -109,12 +109,13 @@ struct settings {
     size_t n_models;
     char *host;
     int64_t port;
-    char *device;         /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
-    char *dtype;          /* auto, f32, tf32, bf16, f16 */
-    char *kernels;        /* of the CPU engine: auto, avx512, avx2, baseline */
-    char *products;       /* of the CPU engine: auto, onednn, openblas */
-    int64_t threads;      /* of the CPU engine; 0: one a core this process may use */
-    int64_t http_threads; /* of libmicrohttpd */
+    char *device;           /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
+    char *dtype;            /* auto, f32, tf32, bf16, f16 */
+    char *kernels;          /* of the CPU engine: auto, avx512, avx2, baseline */
+    char *products;         /* of the CPU engine: auto, onednn, openblas */
+    int64_t threads;        /* of the CPU engine; 0: one a core this process may use */
+    int64_t cuda_tuning_ms; /* of the CUDA engine, for each model; 0: none */
+    int64_t http_threads;   /* of libmicrohttpd */
     int64_t max_batch_tokens;
     int64_t max_batch_requests;    /* sequences in a batch */
     int64_t max_client_batch_size; /* sequences in a request */

@@ -45,7 +45,7 @@ struct backend_functions {
     /* Runs the steps over a laid out batch and writes what its items want. A lane, 0 <= lane < lanes, is used by one
      * thread at a time; different lanes, and models, of a device by several at once. On failure nothing writes to the
      * items any more. -1: the device may be of no use. BACKEND_REFUSED: it works, and runs others, but not this batch:
-     * there is no memory for what the batch brings, or no kernel for its shape. */
+     * there is no memory for what the batch brings. */
     int (*run)(struct backend_model *model, int lane, const struct batch *batch, struct error *error);
 };
 

@@ -40,6 +40,7 @@ struct device {
     atomic_bool works; /* guarded by `lock`, like the rest; read without it where a moment does not matter */
     int running;       /* batches */
     int64_t faults, recoveries;
+    int attempts;           /* to open it again, that failed one after the other */
     int64_t works_since_ns; /* CLOCK_MONOTONIC */
     int64_t retry_ns, pause_ns;
 };
@@ -150,13 +151,16 @@ static void close_list(struct devices *devices)
     devices->count = 0;
 }
 
-static int open_list(struct devices *devices, const struct backend_functions *functions, struct error *error)
+static int open_list(struct devices *devices, const struct backend_functions *functions, struct error *notice,
+                     struct error *error)
 {
     int chosen[ENGINE_MAX_DEVICES];
     int count = functions->count ? functions->count(error) : 1;
     int n = count < 0 ? -1 : choose_devices(devices->options.device, count, chosen, error);
     if (n < 0)
         return -1;
+    if (n == ENGINE_MAX_DEVICES && n < count && strcmp(devices->options.device, "cuda:all") == 0)
+        error_set(notice, "cuda:all is the first %d of %d devices; another daemon can have the others", n, count);
     devices->list = calloc((size_t)n, sizeof *devices->list);
     if (!devices->list)
         return error_set(error, "out of memory while opening the engine");
@@ -189,7 +193,7 @@ static int open_cpu_behind(const struct devices *devices, const char *products, 
 }
 
 /* The CPU first: it sets the environment, and with a device come threads. */
-static int open_cuda(struct devices *devices, struct error *error)
+static int open_cuda(struct devices *devices, struct error *notice, struct error *error)
 {
     bool automatic = strcmp(devices->options.device, "auto") == 0;
     const struct backend_functions *functions = backend_cuda_load(error);
@@ -197,7 +201,7 @@ static int open_cuda(struct devices *devices, struct error *error)
         return -1;
     if (automatic && open_cpu_behind(devices, devices->options.products, &devices->cpu, error) != 0)
         return -1;
-    return open_list(devices, functions, error);
+    return open_list(devices, functions, notice, error);
 }
 
 static void close_all(struct devices *devices)
@@ -211,6 +215,17 @@ static void close_all(struct devices *devices)
     devices->name[0] = '\0';
 }
 
+/* With "auto" on the CPU, which may lack the dtype that was meant for CUDA. */
+static int open_cpu_alone(struct devices *devices, const struct error *notice, struct error *error)
+{
+    snprintf(devices->name, sizeof devices->name, "%s", backend_cpu.name);
+    if (backend_cpu.open(&devices->options, 0, &devices->cpu, error) == 0) {
+        devices->cpu_notice = *error;
+        return 0;
+    }
+    return notice->message[0] ? error_set(error, "%s; CUDA was not taken: %s", error->message, notice->message) : -1;
+}
+
 static int open_all(struct devices *devices, struct error *notice, struct error *error)
 {
     const char *wanted = devices->options.device;
@@ -218,18 +233,14 @@ static int open_all(struct devices *devices, struct error *notice, struct error 
     if (strcmp(wanted, "cpu") != 0) {
         if (choose_devices(wanted, INT_MAX, any, error) < 0) /* whatever there is */
             return error_prefix(error, "device \"%s\"", wanted);
-        if (open_cuda(devices, error) == 0)
+        if (open_cuda(devices, notice, error) == 0)
             return 0;
         close_all(devices);
         if (strcmp(wanted, "auto") != 0)
             return error_prefix(error, "device \"%s\"", wanted);
         *notice = *error;
     }
-    snprintf(devices->name, sizeof devices->name, "%s", backend_cpu.name);
-    if (backend_cpu.open(&devices->options, 0, &devices->cpu, error) != 0)
-        return -1;
-    devices->cpu_notice = *error;
-    return 0;
+    return open_cpu_alone(devices, notice, error);
 }
 
 static void *recover_devices(void *argument);
@@ -494,10 +505,12 @@ static void device_pause(struct device *device, int64_t now)
 }
 
 static void report(const struct devices *devices, const struct device *device, const struct error *failure,
-                   int64_t pause_ns)
+                   int64_t pause_ns, bool lasts)
 {
-    struct engine_event event = {
-        .device = device->name, .failure = failure ? failure->message : NULL, .pause_ms = pause_ns / 1000000};
+    struct engine_event event = {.device = device->name,
+                                 .failure = failure ? failure->message : NULL,
+                                 .pause_ms = pause_ns / 1000000,
+                                 .lasts = lasts};
     if (devices->options.report)
         devices->options.report(devices->options.report_context, &event);
 }
@@ -522,7 +535,7 @@ static void device_leave(struct devices *devices, struct device *device, const s
         pthread_cond_signal(&devices->changed);
     pthread_mutex_unlock(&devices->lock);
     if (first)
-        report(devices, device, failure, pause_ns);
+        report(devices, device, failure, pause_ns, false);
 }
 
 static int run_on_cpu(struct placement *placement, const struct batch *batch, struct error *error)
@@ -547,7 +560,7 @@ int placement_run(struct placement *placement, int lane, const struct batch *bat
         if (status == 0)
             return 0;
         if (status == BACKEND_REFUSED && !atomic_exchange(&replica->refused, true))
-            report(devices, device, error, 0);
+            report(devices, device, error, 0, false);
         atomic_fetch_add(&devices->reruns, 1);
     }
     atomic_fetch_add(&devices->standby_batches, 1);
@@ -594,6 +607,8 @@ static void device_recover(struct devices *devices, struct device *device)
     pthread_mutex_unlock(&devices->placing);
     int64_t now = now_ns(), pause_ns = 0;
     pthread_mutex_lock(&devices->lock);
+    device->attempts = status == 0 ? 0 : device->attempts + 1;
+    bool lasts = device->attempts == ENGINE_LASTING_ATTEMPTS;
     if (status == 0) {
         device->recoveries++;
         device->works_since_ns = now;
@@ -603,7 +618,7 @@ static void device_recover(struct devices *devices, struct device *device)
         pause_ns = device->pause_ns;
     }
     pthread_mutex_unlock(&devices->lock);
-    report(devices, device, status == 0 ? NULL : &error, pause_ns);
+    report(devices, device, status == 0 ? NULL : &error, pause_ns, lasts);
 }
 
 /* The lock is held. Of those that failed and have no batch any more, the one to try first; NULL: there is none. */

@@ -19,8 +19,8 @@
 
 struct devices;
 
-/* On success devices_close is owed, after all placements are closed. `notice` says why "auto" took the CPU; else it is
- * left empty. */
+/* On success devices_close is owed, after all placements are closed. `notice` says why "auto" took the CPU, or
+ * which devices "cuda:all" leaves out; else it is left empty. */
 int devices_open(const struct engine_options *options, struct devices **devices, struct error *notice,
                  struct error *error);
 void devices_close(struct devices *devices);

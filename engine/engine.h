@@ -33,19 +33,24 @@ struct engine_event {
     const char *failure; /* why it failed, or could not be opened again; NULL: it works again */
     int64_t pause_ms;    /* with a failure: so long until it is tried again; 0: it works, and refused a batch, the first
                             of a model's. Later ones are only counted */
+    bool lasts;          /* once: it could not be opened again ENGINE_LASTING_ATTEMPTS times, so that perhaps only a new
+                            process can */
 };
+#define ENGINE_LASTING_ATTEMPTS 5
 
 struct engine_options {
-    const char *device;         /* "auto": the first CUDA device where there is one, else the CPU; "cpu"; "cuda": the
-                                   first; "cuda:1,cuda:0"; "cuda:all" */
-    const char *dtype;          /* "auto", "f32", "tf32", "bf16" or "f16": of products with weights; a device refuses
-                                   what it lacks; auto is f32 on the CPU, bf16 on CUDA */
-    const char *kernels;        /* the CPU's: "auto" (also NULL), "avx512", "avx2" or "baseline" */
-    const char *products;       /* the CPU's: "auto" (also NULL), "onednn" or "openblas" */
-    int64_t threads;            /* 0: one a core this process may use */
-    bool all_threads;           /* even for small batches, which one thread runs at less cost: tests want that */
-    int64_t max_batch_tokens;   /* >= 1; rows of all items of a batch; a longer item is a batch of its own, but an
-                                   input without a longest length of its class's (own_limit) has no more */
+    const char *device;       /* "auto": the first CUDA device where there is one, else the CPU; "cpu"; "cuda": the
+                                 first; "cuda:1,cuda:0"; "cuda:all" */
+    const char *dtype;        /* "auto", "f32", "tf32", "bf16" or "f16": of products with weights; a device refuses
+                                 what it lacks; auto is f32 on the CPU, bf16 on CUDA */
+    const char *kernels;      /* the CPU's: "auto" (also NULL), "avx512", "avx2" or "baseline" */
+    const char *products;     /* the CPU's: "auto" (also NULL), "onednn" or "openblas" */
+    int64_t threads;          /* 0: one a core this process may use */
+    int64_t cuda_tuning_ms;   /* at most, in which products are timed when a model is put on a CUDA device; 0: none is,
+                                 and which algorithm takes which does not change from load to load */
+    bool all_threads;         /* even for small batches, which one thread runs at less cost: tests want that */
+    int64_t max_batch_tokens; /* >= 1; rows of all items of a batch; a longer item is a batch of its own, but an
+                                 input without a longest length of its class's (own_limit) has no more */
     int64_t max_batch_requests; /* >= 1; items of a batch */
 
     /* Told when a device fails, and when it is back or still is not; NULL: nobody is. Called without locks, on threads
@@ -57,8 +62,8 @@ struct engine_options {
 /* A device that fails costs no batch: it runs again on the CPU, which stands behind all devices with the same weights
  * in float32 (so these stay in the host's memory, too). The device is closed and opened again, first after a tenth of a
  * second, then after longer pauses of up to a minute; meanwhile others have its batches, or the CPU has. A batch that a
- * device cannot run though it works, for want of memory or of a kernel for its shape, runs again on the CPU as well,
- * and is no fault of the device's.
+ * device cannot run though it works, for want of memory, runs again on the CPU as well, and is no fault of the
+ * device's.
  *
  * The strings of the options outlive the engine. Chooses devices and kernels. Call it before other threads exist:
  * OpenBLAS is told which kernels to use through the environment (OPENBLAS_CORETYPE, whatever it was), and keeps them
@@ -66,7 +71,8 @@ struct engine_options {
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
 void engine_close(struct engine *engine);
 const char *engine_device(const struct engine *engine);     /* "cpu", "cuda:0,cuda:1" */
-const char *engine_notice(const struct engine *engine);     /* why "auto" is the CPU here; NULL: it is not */
+const char *engine_notice(const struct engine *engine);     /* why "auto" is the CPU here, or that "cuda:all" is not
+                                                                all devices; NULL: neither */
 const char *engine_cpu_notice(const struct engine *engine); /* where the engine is the CPU, why "auto" does without
                                                                oneDNN, which is faster there; NULL: it does not */
 const char *engine_dtype(const struct engine *engine);      /* "f32", "bf16": of most models, see model_info */

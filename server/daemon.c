@@ -392,7 +392,10 @@ static void report_device(void *context, const struct engine_event *event)
     else if (event->failure)
         log_write(LOG_LEVEL_ERROR, "a device failed: the CPU runs its batches, or another device", "device",
                   event->device, "reason", event->failure, "retry_ms", number(pause, event->pause_ms), NULL);
-    else
+    if (event->lasts)
+        log_write(LOG_LEVEL_ERROR, "a device stays away: perhaps only a restart of the daemon brings it back", "device",
+                  event->device, NULL);
+    if (!event->failure)
         log_write(LOG_LEVEL_WARNING, "a device works again", "device", event->device, NULL);
 }
 
@@ -405,6 +408,7 @@ static int open_engine(const struct settings *settings, struct listener *listene
         .kernels = settings->kernels,
         .products = settings->products,
         .threads = settings->threads,
+        .cuda_tuning_ms = settings->cuda_tuning_ms,
         .max_batch_tokens = settings->max_batch_tokens,
         .max_batch_requests = settings->max_batch_requests,
         .report = report_device,
@@ -413,7 +417,8 @@ static int open_engine(const struct settings *settings, struct listener *listene
     if (engine_open(&options, engine, error) != 0)
         return -1;
     if (engine_notice(*engine))
-        log_write(LOG_LEVEL_INFO, "engine runs on the CPU", "reason", engine_notice(*engine), NULL);
+        log_write(LOG_LEVEL_INFO, strcmp(engine_device(*engine), "cpu") == 0 ? "engine runs on the CPU" : "devices",
+                  "reason", engine_notice(*engine), NULL);
     if (engine_cpu_notice(*engine))
         log_write(LOG_LEVEL_INFO, "products run without oneDNN", "reason", engine_cpu_notice(*engine), NULL);
     return 0;

@@ -66,9 +66,21 @@ static int count_devices(struct error *error)
 }
 
 /* A thread's choice holds until it makes another: each function of a backend begins with it. */
-static void choose_device(const struct backend *backend)
+static int choose_device(const struct backend *backend, struct error *error)
 {
+    cudaError_t status = cudaSetDevice(backend->device);
+    return status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device cannot be used", status);
+}
+
+/* The same where nothing can be done about a failure. False: what follows is on another device, perhaps a healthy one.
+ */
+static bool return_to_device(const struct backend *backend)
+{
+    int current;
     cudaSetDevice(backend->device);
+    bool there = cudaGetDevice(&current) == cudaSuccess && current == backend->device;
+    cudaGetLastError();
+    return there;
 }
 
 static void note_failure(struct backend *backend)
@@ -80,7 +92,7 @@ static void note_failure(struct backend *backend)
  * nothing does. */
 static void close_cuda(struct backend *backend)
 {
-    choose_device(backend);
+    bool there = return_to_device(backend);
     if (backend->products)
         products_close(backend->products);
     cudaStream_t streams[] = {backend->up, backend->compute, backend->down, backend->capturing};
@@ -88,7 +100,7 @@ static void close_cuda(struct backend *backend)
         if (streams[i])
             cudaStreamDestroy(streams[i]);
     pthread_mutex_destroy(&backend->submitting);
-    if (__atomic_load_n(&backend->failed, __ATOMIC_RELAXED))
+    if (there && __atomic_load_n(&backend->failed, __ATOMIC_RELAXED))
         cudaDeviceReset();
     free(backend);
 }
@@ -127,14 +139,16 @@ static int open_cuda(const struct engine_options *options, int index, struct bac
     enum cuda_dtype chosen;
     if (find_dtype(options->dtype, &chosen, error) != 0)
         return -1;
-    cudaError_t status = cudaSetDevice(index);
-    if (status != cudaSuccess)
-        return cuda_fail(error, "the CUDA device cannot be used", status);
     struct backend *opened = (struct backend *)calloc(1, sizeof *opened);
     if (!opened)
         return error_set(error, "out of memory while opening the CUDA engine");
     opened->device = index;
+    if (choose_device(opened, error) != 0) {
+        free(opened);
+        return -1;
+    }
     opened->dtype = chosen;
+    opened->tuning_ms = options->cuda_tuning_ms;
     pthread_mutex_init(&opened->submitting, NULL);
     if (open_streams(opened, error) != 0 || describe(opened, error) != 0 ||
         products_open(&opened->products, error) != 0)
@@ -172,7 +186,7 @@ static bool has_operation(enum operation operation)
 
 static void unprepare(struct backend_model *model)
 {
-    choose_device(model->backend);
+    return_to_device(model->backend);
     weights_free_device(&model->weights);
     cudaFree(model->run.arena);
     cudaFree(model->run.scratch);
@@ -210,21 +224,22 @@ static int reserve(struct backend_model *model, struct error *error)
     return 0;
 }
 
-/* Batches of the device's other models wait meanwhile: products share memory of cuBLASLt's. */
 static int warm_products(struct backend_model *model, struct error *error)
 {
     struct cuda_run run = model->run;
     run.stream = model->backend->compute;
-    pthread_mutex_lock(&model->backend->submitting);
-    int result = products_warm(run, error);
-    pthread_mutex_unlock(&model->backend->submitting);
-    return result;
+    run.submitting = &model->backend->submitting;
+    run.tuning_milliseconds = (double)model->backend->tuning_ms;
+    return products_warm(run, error);
 }
 
 static int prepare(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error)
 {
-    choose_device(backend);
+    if (choose_device(backend, error) != 0) {
+        note_failure(backend);
+        return -1;
+    }
     struct backend_model *prepared = (struct backend_model *)calloc(1, sizeof *prepared);
     if (!prepared)
         return error_set(error, "out of memory while preparing a model");
@@ -286,8 +301,9 @@ static int lanes(const struct backend_model *)
 
 static int run_batch(struct backend_model *model, int lane, const struct batch *batch, struct error *error)
 {
-    choose_device(model->backend);
-    int result = lane_run(&model->lanes[lane], model->backend, model->run, batch, error);
+    int result = choose_device(model->backend, error);
+    if (result == 0)
+        result = lane_run(&model->lanes[lane], model->backend, model->run, batch, error);
     if (result == -1)
         note_failure(model->backend);
     return result;

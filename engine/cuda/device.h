@@ -13,6 +13,7 @@ struct backend {
     cudaStream_t capturing;         /* nothing runs on it */
     pthread_mutex_t submitting;     /* a batch's kernels are launched without another's between them */
     struct products *products;      /* of whoever is submitting */
+    int64_t tuning_ms;              /* for each model */
     enum cuda_dtype dtype;
     int processors;
     size_t shared_bytes; /* that a block may ask for */

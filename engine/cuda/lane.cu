@@ -1,14 +1,6 @@
 #include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"
 
-#include <sched.h>
-#include <time.h>
-
-/* A thread that sleeps until an interrupt wakes it learns of its results some 20 to 50 microseconds late. So it polls
- * while that would be a good part of the batch's time, and sleeps through longer ones, in which a core is better used.
- */
-#define POLL_NANOSECONDS 500000
-
 static int open_event(cudaEvent_t *event, struct error *error)
 {
     cudaError_t status = cudaEventCreateWithFlags(event, cudaEventBlockingSync | cudaEventDisableTiming);
@@ -99,26 +91,6 @@ static void submit(struct lane *lane, struct backend *backend, struct cuda_run *
     pthread_mutex_unlock(&backend->submitting);
 }
 
-static int64_t now_nanoseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* For this lane's batch alone. */
-static cudaError_t wait_for(cudaEvent_t event)
-{
-    int64_t end = now_nanoseconds() + POLL_NANOSECONDS;
-    do {
-        cudaError_t status = cudaEventQuery(event);
-        if (status != cudaErrorNotReady)
-            return status;
-        sched_yield();
-    } while (now_nanoseconds() < end);
-    return cudaEventSynchronize(event);
-}
-
 /* After a failure or a refusal: until nothing can use the lane's memory any more. A device that fails meanwhile may
  * have had cuBLASLt refuse, so that counts as its failure. */
 static void drain(struct backend *backend, struct cuda_run *run)
@@ -138,7 +110,7 @@ int lane_run(struct lane *lane, struct backend *backend, struct cuda_run run, co
     send(lane, backend, &run);
     submit(lane, backend, &run);
     if (goes_on(&run))
-        note(&run, wait_for(lane->is_down));
+        note(&run, wait_for_batch(&lane->durations, shape_hash(run.plan, &lane->shape), lane->is_down));
     if (goes_on(&run)) {
         results_deliver(&lane->results, run.plan, batch);
         return 0;

@@ -13,6 +13,7 @@
 #include "engine/cuda/graphs.h"
 #include "engine/cuda/results.h"
 #include "engine/cuda/upload.h"
+#include "engine/cuda/waiting.h"
 
 #define LANES 2 /* of a model; a third would wait for the second */
 
@@ -22,6 +23,7 @@ struct lane {
     struct results results;
     struct graphs graphs;
     cudaEvent_t is_up, is_computed, is_down;
+    struct durations durations;
 };
 
 /* Whether it succeeds or not, lane_free is owed. */

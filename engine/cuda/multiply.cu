@@ -1,18 +1,19 @@
-/* Products of matrices by cuBLASLt, and which of its algorithms takes which shape: of those that cuBLASLt thinks best
- * the one that is fastest when a model is loaded, with whatever its memory holds; where none were timed, the first. */
-#include "engine/cuda/products.h"
+/* Products of matrices by cuBLASLt, and which of its algorithms takes which shape: of those that it thinks best the one
+ * that is fastest when a model is loaded, with whatever its memory holds (fastest.h); where none were timed, the first.
+ * Where it has none for a shape, there is a product of the engine's own (plain_product.h). */
+#include "engine/cuda/fastest.h"
+#include "engine/cuda/plain_product.h"
 
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#ifndef WORKSPACE_BYTES
 #define WORKSPACE_BYTES ((size_t)32 << 20)
-#define SETS 1024            /* of remembered algorithms */
-#define WAYS 8               /* in a set */
-#define CANDIDATES 8         /* algorithms that are timed for a shape */
-#define REPETITIONS 3        /* of each, after one that lets CUDA load its kernel */
-#define CLEARLY_FASTER 0.97f /* times the other's time: else it is chance, and would be another the next time */
+#endif
+#define SETS 1024    /* of remembered shapes */
+#define WAYS 8       /* in a set */
+#define CANDIDATES 8 /* algorithms that are timed for a shape */
 
 /* What an algorithm was chosen for. */
 struct algorithm_shape {
@@ -21,9 +22,17 @@ struct algorithm_shape {
     int32_t transpose_a, transpose_b, bias, add, gelu, float_out, dtype;
 };
 
+/* Who does what of a product; each is for the shapes that those before it have nothing for. */
+enum part {
+    LT_WHOLE,   /* cuBLASLt all of it */
+    LT_PRODUCT, /* … all but bias and GELU, for plain_product_finish */
+    LT_NOTHING, /* … nothing: plain_product */
+};
+
 struct remembered {
     struct algorithm_shape shape;
-    cublasLtMatmulAlgo_t algorithm;
+    enum part part;
+    cublasLtMatmulAlgo_t algorithm; /* of LT_WHOLE and LT_PRODUCT */
 };
 
 struct products {
@@ -31,21 +40,8 @@ struct products {
     void *workspace;
     struct remembered remembered[SETS][WAYS]; /* the set by hash; in a full one the new takes an old one's place */
     unsigned replaced;
-    cudaEvent_t begin, end; /* of what is timed */
+    struct stopwatch stopwatch;
 };
-
-static cudaError_t open_events(struct products *products)
-{
-    cudaError_t status = cudaEventCreateWithFlags(&products->begin, cudaEventBlockingSync);
-    if (status != cudaSuccess) {
-        products->begin = NULL;
-        return status;
-    }
-    status = cudaEventCreateWithFlags(&products->end, cudaEventBlockingSync);
-    if (status != cudaSuccess)
-        products->end = NULL;
-    return status;
-}
 
 int products_open(struct products **products, struct error *error)
 {
@@ -56,16 +52,15 @@ int products_open(struct products **products, struct error *error)
         free(opened);
         return error_set(error, "cuBLASLt does not start on this device");
     }
-    cudaError_t status = open_events(opened);
-    if (status != cudaSuccess) {
+    if (stopwatch_open(&opened->stopwatch, error) != 0) {
         products_close(opened);
-        return cuda_fail(error, "no event on the CUDA device", status);
+        return -1;
     }
     if (cudaMalloc(&opened->workspace, WORKSPACE_BYTES) != cudaSuccess) {
         cudaGetLastError();
         opened->workspace = NULL;
         products_close(opened);
-        return error_set(error, "the device has no %zu bytes left for products of matrices", WORKSPACE_BYTES);
+        return error_set(error, "the device has no %zu bytes left for products of matrices", (size_t)WORKSPACE_BYTES);
     }
     *products = opened;
     return 0;
@@ -74,10 +69,7 @@ int products_open(struct products **products, struct error *error)
 void products_close(struct products *products)
 {
     cudaFree(products->workspace);
-    if (products->begin)
-        cudaEventDestroy(products->begin);
-    if (products->end)
-        cudaEventDestroy(products->end);
+    stopwatch_free(&products->stopwatch);
     cublasLtDestroy(products->handle);
     free(products);
 }
@@ -107,24 +99,26 @@ static cudaDataType_t type_of(enum cuda_dtype dtype)
     return dtype == CUDA_BF16 ? CUDA_R_16BF : dtype == CUDA_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-static cublasLtEpilogue_t epilogue_of(const struct product *p)
+static cublasLtEpilogue_t epilogue_of(const struct product *p, enum part part)
 {
+    if (part != LT_WHOLE)
+        return CUBLASLT_EPILOGUE_DEFAULT;
     if (p->gelu)
         return p->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-static void describe(const struct product *p, enum cuda_dtype dtype, struct description *d)
+static void describe(const struct product *p, enum cuda_dtype dtype, enum part part, struct description *d)
 {
     cudaDataType_t type = type_of(dtype);
-    cublasLtEpilogue_t epilogue = epilogue_of(p);
+    cublasLtEpilogue_t epilogue = epilogue_of(p, part);
     cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtMatmulDescInit(&d->how, dtype == CUDA_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (p->bias)
+    if (p->bias && part == LT_WHOLE)
         cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
     lay_out(&d->first, type, p->depth, p->columns, p->transpose_b, p->b_stride);
     lay_out(&d->second, type, p->rows, p->depth, p->transpose_a, p->a_stride);
@@ -163,14 +157,14 @@ static uint64_t hash_of(const struct algorithm_shape *shape)
     return hash ^ hash >> 32;
 }
 
-/* At most `wanted` algorithms, what cuBLASLt thinks best first; it takes matrices to be aligned to 256 bytes unless it
- * is told otherwise, and an item's rows can begin anywhere. Returns how many. */
+/* What cuBLASLt thinks best first; it takes matrices to be aligned to 256 bytes unless it is told otherwise, and an
+ * item's rows can begin anywhere. Returns how many. */
 static int find_algorithms(struct products *products, struct description *d, const struct algorithm_shape *shape,
-                           int wanted, cublasLtMatmulAlgo_t *algorithms)
+                           cublasLtMatmulAlgo_t algorithms[CANDIDATES])
 {
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
-    size_t workspace_bytes = WORKSPACE_BYTES;
+    const size_t workspace_bytes = WORKSPACE_BYTES;
     uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* parts of a sum are floats, added in one order */
     int found = 0;
     cublasLtMatmulPreferenceInit(&preference);
@@ -187,7 +181,7 @@ static int find_algorithms(struct products *products, struct description *d, con
     cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &shape->out_alignment,
                                          sizeof shape->out_alignment);
     if (cublasLtMatmulAlgoGetHeuristic(products->handle, &d->how, &d->first, &d->second, &d->out, &d->out, &preference,
-                                       wanted, results, &found) != CUBLAS_STATUS_SUCCESS)
+                                       CANDIDATES, results, &found) != CUBLAS_STATUS_SUCCESS)
         return 0;
     int usable = 0;
     for (int i = 0; i < found; i++)
@@ -205,68 +199,40 @@ static cublasStatus_t multiply(struct cuda_run *run, const struct product *produ
                           algorithm, run->products->workspace, WORKSPACE_BYTES, run->stream);
 }
 
-/* ---- Which is the fastest ---- */
-
-static double now_milliseconds(void)
+/* It has no algorithm for the shape, or not this one; else what fails is the device, or cuBLASLt. */
+static bool is_refusal(cublasStatus_t status)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+           status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* Milliseconds of REPETITIONS. Negative: the algorithm does not run, which is no failure; or the device failed, which
- * run->status says. */
-static float time_of(struct cuda_run *run, const struct product *product, struct description *d,
-                     const cublasLtMatmulAlgo_t *algorithm)
+/* ---- Who does it ---- */
+
+static enum part part_after(enum part part, const struct product *product)
 {
-    struct products *products = run->products;
-    float milliseconds = -1;
-    if (multiply(run, product, d, algorithm) != CUBLAS_STATUS_SUCCESS)
-        return -1;
-    note(run, cudaEventRecord(products->begin, run->stream));
-    for (int i = 0; i < REPETITIONS; i++)
-        if (multiply(run, product, d, algorithm) != CUBLAS_STATUS_SUCCESS)
-            return -1;
-    note(run, cudaEventRecord(products->end, run->stream));
-    if (run->status == cudaSuccess)
-        note(run, cudaEventSynchronize(products->end));
-    if (run->status == cudaSuccess)
-        note(run, cudaEventElapsedTime(&milliseconds, products->begin, products->end));
-    return run->status == cudaSuccess ? milliseconds : -1;
+    return part == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
 }
 
-/* Which of them runs fastest, or the first where time is up before. -1: none of those tried runs. */
-static int find_fastest(struct cuda_run *run, const struct product *product, struct description *d, int count,
-                        const cublasLtMatmulAlgo_t *algorithms)
-{
-    int fastest = -1;
-    float least = 0;
-    if (run->tuning_milliseconds <= 0)
-        return 0;
-    double started = now_milliseconds(), end = started + run->tuning_milliseconds;
-    for (int i = 0; i < count && goes_on(run) && (fastest < 0 || now_milliseconds() < end); i++) {
-        float milliseconds = time_of(run, product, d, &algorithms[i]);
-        if (milliseconds < 0 || (fastest >= 0 && milliseconds > least * CLEARLY_FASTER))
-            continue;
-        fastest = i;
-        least = milliseconds;
-    }
-    run->tuning_milliseconds -= now_milliseconds() - started;
-    return fastest;
-}
-
-/* False: there is none. */
-static bool choose(struct cuda_run *run, const struct product *product, struct description *d,
-                   const struct algorithm_shape *shape, cublasLtMatmulAlgo_t *algorithm)
+/* Finds who does it, of those from `part` on. */
+static void choose(struct cuda_run *run, const struct product *product, const struct algorithm_shape *shape,
+                   enum part part, struct remembered *chosen)
 {
     cublasLtMatmulAlgo_t algorithms[CANDIDATES];
-    int count = find_algorithms(run->products, d, shape, run->choosing ? CANDIDATES : 1, algorithms), chosen = 0;
-    if (count > 1)
-        chosen = find_fastest(run, product, d, count, algorithms);
-    if (count == 0 || chosen < 0)
-        return false;
-    *algorithm = algorithms[chosen];
-    return true;
+    struct description d;
+    for (; part != LT_NOTHING; part = part_after(part, product)) {
+        describe(product, run->dtype, part, &d);
+        int count = find_algorithms(run->products, &d, shape, algorithms), fastest = count > 0 ? 0 : -1;
+        if (run->choosing)
+            fastest = find_fastest(run, &run->products->stopwatch, count, [&](int i) {
+                return multiply(run, product, &d, &algorithms[i]) == CUBLAS_STATUS_SUCCESS;
+            });
+        if (fastest >= 0) {
+            chosen->algorithm = algorithms[fastest];
+            break;
+        }
+    }
+    chosen->part = part;
+    chosen->shape = *shape;
 }
 
 /* ---- What is remembered ---- */
@@ -290,37 +256,61 @@ static struct remembered *place_of(struct products *products, const struct algor
     return way < WAYS ? &set[way] : &set[products->replaced++ % WAYS];
 }
 
-/* The remembered algorithm, or a new one; NULL: there is none. */
-static const cublasLtMatmulAlgo_t *algorithm_for(struct cuda_run *run, struct description *d,
-                                                 const struct product *product)
+/* While choosing: batches that look into what is remembered run meanwhile. */
+static void prepare(struct cuda_run *run, const struct product *product)
 {
     struct algorithm_shape shape = shape_of(product, run->dtype);
-    struct remembered *place = place_of(run->products, &shape);
-    if (is_of(place, &shape))
-        return &place->algorithm;
-    if (run->capturing) /* another took its place since it was launched; launching it again brings it back */
-        return NULL;
-    memset(&place->shape, 0, sizeof place->shape);
-    if (!choose(run, product, d, &shape, &place->algorithm))
-        return NULL;
-    place->shape = shape;
-    return &place->algorithm;
+    struct remembered chosen;
+    pthread_mutex_lock(run->submitting);
+    bool known = is_of(place_of(run->products, &shape), &shape);
+    pthread_mutex_unlock(run->submitting);
+    if (known)
+        return;
+    choose(run, product, &shape, LT_WHOLE, &chosen);
+    if (!goes_on(run))
+        return;
+    pthread_mutex_lock(run->submitting);
+    *place_of(run->products, &shape) = chosen;
+    pthread_mutex_unlock(run->submitting);
+}
+
+/* ---- Launching ---- */
+
+static cublasStatus_t launch_as(struct cuda_run *run, const struct product *product, const struct remembered *chosen)
+{
+    struct description d;
+    if (chosen->part == LT_NOTHING) {
+        plain_product(run, product);
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    describe(product, run->dtype, chosen->part, &d);
+    cublasStatus_t status = multiply(run, product, &d, &chosen->algorithm);
+    if (status == CUBLAS_STATUS_SUCCESS && chosen->part == LT_PRODUCT)
+        plain_product_finish(run, product);
+    return status;
 }
 
 void products_multiply(struct cuda_run *run, const struct product *product)
 {
-    struct description d;
     if (product->rows == 0 || product->columns == 0 || !goes_on(run))
         return;
-    describe(product, run->dtype, &d);
-    const cublasLtMatmulAlgo_t *algorithm = algorithm_for(run, &d, product);
-    if (run->choosing)
+    if (run->choosing) {
+        prepare(run, product);
         return;
+    }
+    struct algorithm_shape shape = shape_of(product, run->dtype);
+    struct remembered *place = place_of(run->products, &shape);
     cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (algorithm)
-        status = multiply(run, product, &d, algorithm);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
-        run->refusal = "cuBLASLt has no algorithm for a product of matrices";
+    if (!is_of(place, &shape) && !run->capturing)
+        choose(run, product, &shape, LT_WHOLE, place);
+    if (is_of(place, &shape))
+        status = launch_as(run, product, place);
+    while (is_refusal(status) && !run->capturing) {
+        choose(run, product, &shape, part_after(place->part, product), place);
+        status = launch_as(run, product, place);
+    }
+    if (is_refusal(status)) /* another shape took the place, or its algorithm is none: launching it brings one back */
+        run->refusal = "a product of matrices cannot be captured";
     else if (status != CUBLAS_STATUS_SUCCESS)
         run->product_failed = true;
 }

@@ -172,6 +172,15 @@ static void choose_for(struct cuda_run *run)
     }
 }
 
+/* The largest power of two below it. */
+static int64_t count_below(int64_t count)
+{
+    int64_t power = 1;
+    while (power < (count + 1) / 2)
+        power *= 2;
+    return power;
+}
+
 int products_warm(struct cuda_run run, struct error *error)
 {
     const struct plan *plan = run.plan;
@@ -180,16 +189,13 @@ int products_warm(struct cuda_run run, struct error *error)
         return -1;
     run.shape = &shape;
     run.choosing = true;
-    run.tuning_milliseconds = TUNING_MILLISECONDS;
-    for (int64_t rows = 0; rows < plan->max_rows;) { /* classes of one item, each a row more than the last one has */
-        rows = shape_round_rows(rows + 1, plan->max_rows);
-        shape_of_size(plan, rows, 1, &shape);
-        shape.n_wanted = rows;
+    for (int64_t items = plan->max_items; items > 1; items = count_below(items)) { /* as many rows as there can be */
+        shape_of_size(plan, plan->max_rows, items, &shape);
         choose_for(&run);
     }
-    for (int64_t items = 1; items < plan->max_items;) { /* and of as many rows as there can be */
-        items = least(2 * items, plan->max_items);
-        shape_of_size(plan, plan->max_rows, items, &shape);
+    for (int64_t rows = plan->max_rows; rows > 0; rows = shape_rows_below(rows)) {
+        shape_of_size(plan, rows, 1, &shape);
+        shape.n_wanted = rows;
         choose_for(&run);
     }
     shape_free(&shape);

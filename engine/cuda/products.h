@@ -29,18 +29,15 @@ struct products;
 int products_open(struct products **products, struct error *error);
 void products_close(struct products *products);
 
-/* Launches it on the run's stream. One that cuBLASLt has no algorithm for sets run->refusal, one
- * that fails run->product_failed. */
+/* Launches it on the run's stream, in whatever way its shape allows; while choosing, finds that way. One that fails
+ * sets run->product_failed. */
 void products_multiply(struct cuda_run *run, const struct product *product);
 
 /* Chooses the algorithms of the plan's products with weights for the classes that batches will have, so that no batch
- * waits for it, and times them on the run's stream for TUNING_MILLISECONDS at most. What is not found now is looked for
- * when a batch wants it. -1: the device failed. */
+ * waits for it, and times them on the run's stream for run.tuning_milliseconds at most, the largest first: what no time
+ * is left for is cuBLASLt's own choice. What is not chosen now is when a batch wants it. Batches of other models run
+ * meanwhile. -1: the device failed. */
 int products_warm(struct cuda_run run, struct error *error);
-
-#ifndef TUNING_MILLISECONDS
-#define TUNING_MILLISECONDS 3000.0
-#endif
 
 /* out = activation(x Wᵀ + bias) + residual, dense; W (out_columns, depth) is a weight of the plan. */
 template <typename T> struct linear {

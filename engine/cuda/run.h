@@ -2,6 +2,7 @@
 #ifndef ENGINE_CUDA_RUN_H
 #define ENGINE_CUDA_RUN_H
 
+#include <pthread.h>
 #include <type_traits>
 
 #include "engine/cuda/element.h"
@@ -101,14 +102,15 @@ struct cuda_run {
     float *scratch;                        /* for the step that runs */
     int64_t scratch_floats;
     const struct upload *upload;
-    struct results *results;    /* where OP_GIVE_… leave theirs */
-    bool is_repeatable;         /* what is launched follows from the class alone */
-    bool capturing;             /* into a graph: nothing is run, and nothing may be asked of the device */
-    bool choosing;              /* algorithms of products are chosen, and nothing else is launched */
-    double tuning_milliseconds; /* left to time them while choosing */
-    cudaError_t status;         /* the first that failed: what follows is not launched */
-    bool product_failed;        /* cuBLASLt failed: the device may have */
-    const char *refusal;        /* why the batch cannot run here, though the device works; NULL: it can */
+    struct results *results;     /* where OP_GIVE_… leave theirs */
+    bool is_repeatable;          /* what is launched follows from the class alone */
+    bool capturing;              /* into a graph: nothing is run, and nothing may be asked of the device */
+    bool choosing;               /* algorithms of products are chosen, and nothing else is launched */
+    double tuning_milliseconds;  /* while choosing: left to time them */
+    pthread_mutex_t *submitting; /* the device's; while choosing it is taken where it is needed, else it is held */
+    cudaError_t status;          /* the first that failed: what follows is not launched */
+    bool product_failed;         /* cuBLASLt failed: the device may have */
+    const char *refusal;         /* why the batch cannot run here, though the device works; NULL: it can */
 };
 
 /* Nothing has gone wrong yet. */
@@ -210,6 +212,16 @@ static inline void note(struct cuda_run *run, cudaError_t status)
 
 #define SHARED_BYTES ((size_t)48 << 10) /* that a kernel has without asking for more */
 
+/* The limit belongs to kernel and device, and what graphs have captured needs it as well: it only rises. */
+template <typename... Parameters> static cudaError_t allow_shared(void (*kernel)(Parameters...), size_t bytes)
+{
+    cudaFuncAttributes attributes;
+    cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
+    if (status == cudaSuccess && (size_t)attributes.maxDynamicSharedSizeBytes < bytes)
+        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    return status;
+}
+
 /* With so many bytes of dynamic_shared_memory. Nothing is launched over an empty grid. */
 template <typename... Parameters, typename... Arguments>
 static void launch_shared(struct cuda_run *run, void (*kernel)(Parameters...), int64_t blocks, dim3 others,
@@ -223,7 +235,7 @@ static void launch_shared(struct cuda_run *run, void (*kernel)(Parameters...), i
     if (run->choosing)
         return;
     if (shared_bytes > SHARED_BYTES)
-        note(run, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes));
+        note(run, allow_shared(kernel, shared_bytes));
     if (blocks > 0 && others.x > 0 && others.y > 0 && run->status == cudaSuccess)
         note(run, cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...));
 }

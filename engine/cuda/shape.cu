@@ -39,6 +39,14 @@ int64_t shape_round_rows(int64_t rows, int64_t most)
     return rounded < most ? rounded : most;
 }
 
+int64_t shape_rows_below(int64_t rows)
+{
+    int64_t below = (rows - 1) / LEAST_STEP * LEAST_STEP;
+    while (below > 0 && shape_round_rows(below, below + 1) != below)
+        below -= LEAST_STEP;
+    return below;
+}
+
 /* To a power of two. */
 static int64_t round_count(int64_t count, int64_t most)
 {
@@ -131,6 +139,20 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
            a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax &&
            memcmp(a->rows, b->rows, (size_t)plan->n_axes * sizeof *a->rows) == 0 &&
            memcmp(a->selected, b->selected, (size_t)plan->n_steps * sizeof *a->selected) == 0;
+}
+
+uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
+{
+    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,  shape->hidden,
+                           shape->pooled,  shape->output,   shape->softmax};
+    uint64_t hash = 14695981039346656037u; /* FNV-1a, of words */
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        hash = (hash ^ (uint64_t)own[i]) * 1099511628211u;
+    for (int i = 0; i < plan->n_axes; i++)
+        hash = (hash ^ (uint64_t)shape->rows[i]) * 1099511628211u;
+    for (int i = 0; i < plan->n_steps; i++)
+        hash = (hash ^ (uint64_t)shape->selected[i]) * 1099511628211u;
+    return hash ^ hash >> 32;
 }
 
 void shape_copy(const struct plan *plan, struct shape_class *to, const struct shape_class *from)

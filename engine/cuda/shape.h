@@ -35,13 +35,15 @@ void shape_of_largest(const struct plan *plan, struct shape_class *shape);
 void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struct shape_class *shape);
 
 bool shape_equals(const struct plan *plan, const struct shape_class *a, const struct shape_class *b);
+uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape);
 void shape_copy(const struct plan *plan, struct shape_class *to, const struct shape_class *from);
 
 /* Row blocks in the tables of that class: as many as items that share so many rows can have. */
 int64_t shape_blocks(const struct shape_class *shape, int axis);
 
-/* Rows rounded up to a class's, but not above `most`. */
+/* Rows rounded up to a class's, but not above `most`; those of the next smaller class, 0: there is none. */
 int64_t shape_round_rows(int64_t rows, int64_t most);
+int64_t shape_rows_below(int64_t rows);
 
 /* Whether the OP_LINEAR leaves out rows so many that it is launched for the runs of selected items, by their own counts
  * of rows; else it computes all rows or none. */

@@ -3,8 +3,8 @@
 
     bench.py [--rounds N] [--seconds S] [--shapes 1x128,8x512] [PART…]
 
-Without a PART all of them, some 30 minutes on two cores. Each part writes its own tables and leaves the others
-alone."""
+Without a PART all of them, the better part of an hour on two cores. Each part writes its own tables and leaves the
+others alone."""
 import argparse
 import os
 import pathlib
@@ -60,7 +60,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog=f"Parts: {', '.join(known)}.")
     parser.add_argument("--rounds", type=int, default=5, help="turns that each worker gets at most (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=10, help="of each slice of the server part (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=10,
+                        help="of each slice of the server part, at least (%(default)s)")
     parser.add_argument("--shapes", type=lambda text: [shape(word) for word in text.split(",")],
                         help="of the engine part, as BATCHxN,…")
     parser.add_argument("parts", nargs="*", metavar="PART")

@@ -1,12 +1,14 @@
 /* client: keeps CONNECTIONS requests under way at a server on this machine for SECONDS; each connection sends its next
  * request when its answer is complete.
  *
- *     client PORT PATH CONNECTIONS SECONDS MIN_LENGTH MAX_LENGTH VOCABULARY
+ *     client PORT PATH CONNECTIONS SECONDS MIN_LENGTH MAX_LENGTH VOCABULARY [ANSWERS_EACH]
  *
  * Requests are POST PATH {"inputs": [[ids]]}. Their lengths are uniform in the logarithm from MIN_LENGTH to MAX_LENGTH,
- * in an order that is the same at every run; all of it is one thread, and building a request costs it nothing. When the
- * time is over what is under way is waited for (up to DRAIN_S), so that slow answers are seen, too. Prints a line for
- * each answer of status 200, "FINISHED_US LATENCY_US TOKENS", counted from the start, and then "errors N". */
+ * in an order that is the same at every run; all of it is one thread, and building a request costs it nothing. With
+ * ANSWERS_EACH it goes on, beyond SECONDS, until every connection that is not broken has had so many answers. When the
+ * time is over what is under way is waited for (DRAIN_S after the last request began), so that slow answers are seen,
+ * too. Prints a line for each answer of status 200, "FINISHED_US LATENCY_US TOKENS", counted from the start, and then
+ * "errors N". */
 #define _GNU_SOURCE /* strcasestr */
 #include "tests/unit/tensors.h"
 
@@ -41,8 +43,8 @@ struct connection {
     char head[HEAD_BYTES]; /* of the answer, terminated */
     size_t head_bytes;
     size_t body_left;
-    bool in_body;
-    int64_t tokens, began_us;
+    bool in_body, under_way; /* the answer's body; a request */
+    int64_t tokens, began_us, answers;
 };
 
 static struct {
@@ -54,6 +56,9 @@ static struct {
     size_t *ends;        /* MAX_LENGTH + 1 */
     int64_t began_us;    /* CLOCK_MONOTONIC */
     int64_t n_under_way; /* requests */
+    int64_t last_us;     /* when the last one began, CLOCK_MONOTONIC */
+    int64_t answers_each;
+    int64_t n_wanting; /* connections with fewer answers */
     int64_t errors;
 } client;
 
@@ -91,10 +96,13 @@ static int64_t next_length(void)
 
 /* ---- Connections ---- */
 
+/* A server may close a connection that waits for nothing (uvicorn does after five seconds): that is no error. */
 static void connection_break(struct connection *connection)
 {
-    client.errors++;
-    client.n_under_way--;
+    client.errors += connection->under_way;
+    client.n_under_way -= connection->under_way;
+    client.n_wanting -= connection->under_way && connection->answers < client.answers_each;
+    connection->under_way = false;
     close(connection->fd);
     connection->fd = -1;
 }
@@ -155,8 +163,9 @@ static void request_begin(struct connection *connection)
     connection->sent = 0;
     connection->head_bytes = 0;
     connection->in_body = false;
-    connection->began_us = now_us();
+    connection->began_us = client.last_us = now_us();
     client.n_under_way++;
+    connection->under_way = true;
     connection_send(connection);
 }
 
@@ -164,12 +173,14 @@ static void request_end(struct connection *connection)
 {
     int64_t now = now_us();
     client.n_under_way--;
+    connection->under_way = false;
+    client.n_wanting -= ++connection->answers == client.answers_each;
     if (strncmp(connection->head, "HTTP/1.1 200 ", 13) == 0)
         printf("%lld %lld %lld\n", (long long)(now - client.began_us), (long long)(now - connection->began_us),
                (long long)connection->tokens);
     else
         client.errors++;
-    if ((double)(now - client.began_us) * 1e-6 < client.seconds)
+    if ((double)(now - client.began_us) * 1e-6 < client.seconds || client.n_wanting > 0)
         request_begin(connection);
 }
 
@@ -215,8 +226,9 @@ static void connection_read(struct connection *connection)
 
 static int read_arguments(int argc, char **argv, int64_t *connections)
 {
-    if (argc != 8) {
-        fprintf(stderr, "usage: client PORT PATH CONNECTIONS SECONDS MIN_LENGTH MAX_LENGTH VOCABULARY\n");
+    if (argc != 8 && argc != 9) {
+        fprintf(stderr,
+                "usage: client PORT PATH CONNECTIONS SECONDS MIN_LENGTH MAX_LENGTH VOCABULARY [ANSWERS_EACH]\n");
         return -1;
     }
     *connections = atoll(argv[3]);
@@ -226,6 +238,8 @@ static int read_arguments(int argc, char **argv, int64_t *connections)
     client.min_length = atoll(argv[5]);
     client.max_length = atoll(argv[6]);
     int64_t vocabulary = atoll(argv[7]);
+    client.answers_each = argc > 8 ? atoll(argv[8]) : 0;
+    client.n_wanting = client.answers_each > 0 ? *connections : 0;
     if (*connections < 1 || client.min_length < 1 || client.max_length < client.min_length ||
         client.max_length > MAX_LENGTH || vocabulary < 1 || vocabulary > INT32_MAX || strlen(client.path) > 64) {
         fprintf(stderr, "client: expected at least one connection, 1 <= MIN_LENGTH <= MAX_LENGTH <= %d\n", MAX_LENGTH);
@@ -240,8 +254,7 @@ static int read_arguments(int argc, char **argv, int64_t *connections)
 static void serve_events(void)
 {
     struct epoll_event events[EVENTS];
-    int64_t end_us = client.began_us + (int64_t)((client.seconds + DRAIN_S) * 1e6);
-    while (client.n_under_way > 0 && now_us() < end_us) {
+    while (client.n_under_way > 0 && now_us() < client.last_us + DRAIN_S * INT64_C(1000000)) {
         int ready = epoll_wait(client.epoll, events, EVENTS, 1000);
         for (int i = 0; i < ready; i++) {
             struct connection *connection = events[i].data.ptr;

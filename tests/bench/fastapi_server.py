@@ -4,7 +4,8 @@
     fastapi_server.py FOLDER PORT [pad|equal]
 
 FOLDER holds a linformer.LinformerLM. POST /embed {"inputs": [[ids]]} answers with mean-pooled, normalised vectors of
-the last hidden state. Requests that arrive within MAX_WAIT_S of the first form a batch of at most MAX_BATCH.
+the last hidden state. What has arrived while a batch ran forms the next one, of at most MAX_BATCH; where the last one
+had several requests, others are likely to come, and are waited for, MAX_WAIT_S at most and until there are as many.
 pad: a batch is padded to its longest sequence and pooled over the real rows. The library has no mask, so padding takes
 part in its projection of keys and values, and a vector depends on what else was in the batch; that is the price of
 batching this library's models. equal: only sequences of one length share a batch, so that vectors are the library's
@@ -24,7 +25,7 @@ from pydantic import BaseModel
 from safetensors.torch import load_file
 
 MAX_BATCH = 32
-MAX_WAIT_S = 0.005
+MAX_WAIT_S = 0.002
 
 
 class Embedder:
@@ -64,14 +65,25 @@ class Batcher:
         self.waiting = [item for item in self.waiting if id(item) not in taken]
         return batch
 
+    async def wait_for(self, count, limit_s):
+        """Until so many are waiting, or for so long."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + limit_s
+        while len(self.waiting) < count and loop.time() < end:
+            self.arrived.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.arrived.wait(), end - loop.time())
+
     async def run(self):
+        last = 1
         while True:
             while not self.waiting:
                 self.arrived.clear()
                 await self.arrived.wait()
-            if len(self.waiting) < MAX_BATCH:
-                await asyncio.sleep(MAX_WAIT_S)
+            if last > 1:
+                await self.wait_for(min(last, MAX_BATCH), MAX_WAIT_S)
             batch = self.take()
+            last = len(batch) + len(self.waiting)
             try:
                 vectors = await asyncio.get_running_loop().run_in_executor(
                     self.thread, self.embedder.embed, [ids for ids, _ in batch])

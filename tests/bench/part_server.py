@@ -11,6 +11,7 @@ VOCABULARY = 20000
 CONNECTIONS = (1, 8, 64)
 LENGTHS = {"128": (128, 128), "16 … 4096": (16, 4096)}
 ROUNDS = 2
+ANSWERS_EACH = 3  # of a connection in a slice, at least
 STARTS = {OURS: 7, PADS: 3}
 
 
@@ -45,7 +46,7 @@ def measure(servers, lengths, connections, seconds):
     for turn in range(ROUNDS):
         for name in names[turn % len(names):] + names[:turn % len(names)]:
             servers[name].resume()
-            loads[name].add(servers[name], connections, seconds, lengths, VOCABULARY)
+            loads[name].add(servers[name], connections, seconds, lengths, VOCABULARY, ANSWERS_EACH)
             servers[name].stop()
     return loads
 

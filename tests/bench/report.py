@@ -21,13 +21,17 @@ def machine():
             f"{memory:.0f} GiB, Linux {platform.release().split('-')[0]}")
 
 
+def git(*arguments):
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, cwd=FOLDER).stdout.strip()
+
+
 def commit():
+    """Its name, which goes when history is rewritten; that of its engine's tree, which stays; and what was changed."""
     try:
-        name = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True,
-                              cwd=FOLDER).stdout.strip()
-        changed = subprocess.run(["git", "status", "--porcelain", "-uno", "--", ":!*.md"], capture_output=True,
-                                 text=True, check=True, cwd=FOLDER).stdout.strip()
-        return f"commit {name}{' and changes' if changed else ''}"
+        changed = git("diff", "--name-only", "HEAD", "--", ":/", ":!*.md").split()
+        names = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        return (f"commit {git('rev-parse', '--short', 'HEAD')} (engine {git('rev-parse', '--short', 'HEAD:engine')})"
+                + (f" with changes in {names}" if changed else ""))
     except (OSError, subprocess.CalledProcessError):
         return "no commit"
 

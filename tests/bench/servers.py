@@ -89,9 +89,9 @@ class Load:
     """The answers of one run of the client. Rates are over the time to the last answer, those that were under way when
     the time was over included: no answer is lost because it was slow."""
 
-    def __init__(self, server, connections, seconds, lengths, vocabulary):
+    def __init__(self, server, connections, seconds, lengths, vocabulary, answers_each=0):
         command = [environment.program("client"), str(server.port), "/embed", str(connections), str(seconds),
-                   *map(str, lengths), str(vocabulary)]
+                   *map(str, lengths), str(vocabulary), str(answers_each)]
         lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
         answers = [tuple(map(int, line.split())) for line in lines if line and not line.startswith("errors")]
         self.errors = int(lines[-2].split()[1])

@@ -272,6 +272,7 @@ int main(int argc, char **argv)
     struct engine *engine;
     struct shape_run run = {0};
     struct error error;
+    const char *tuning = getenv("LINFORMERD_CUDA_TUNING_MS"); /* the daemon's, with its default */
     if (argc < 5 || argc > 7) {
         fprintf(stderr, "usage: worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]\n");
         return 2;
@@ -280,7 +281,8 @@ int main(int argc, char **argv)
                                      .dtype = argv[2],
                                      .max_batch_tokens = atoll(argv[3]),
                                      .max_batch_requests = atoll(argv[4]),
-                                     .threads = argc > 5 ? atoll(argv[5]) : 0};
+                                     .threads = argc > 5 ? atoll(argv[5]) : 0,
+                                     .cuda_tuning_ms = tuning ? atoll(tuning) : 3000};
     if (engine_open(&options, &engine, &error) != 0) {
         answer_failed(error.message);
         return 1;

@@ -13,7 +13,16 @@
 #include <cmocka.h> /* needs those before it */
 
 /* The order of the shim's own. */
-enum counter { LAUNCHES, GRAPH_LAUNCHES, INSTANTIATED, DESTROYED, PAGEABLE_COPIES, HEURISTICS, SLOW_PRODUCTS };
+enum counter {
+    LAUNCHES,
+    GRAPH_LAUNCHES,
+    INSTANTIATED,
+    DESTROYED,
+    PAGEABLE_COPIES,
+    HEURISTICS,
+    SLOW_PRODUCTS,
+    MEASUREMENTS
+};
 
 /* A driver has functions; the library that stands for it beside the shim has none. Both stay loaded. */
 static inline bool on_device(void)

@@ -12,8 +12,10 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -53,27 +55,40 @@ struct batch_of_samples {
 
 static struct batch_of_samples batches[BATCHES];
 
-static void open_model(struct loaded *loaded)
 {
-    struct engine_options options = {
-        .device = "cuda", .dtype = "f32", .threads = 1, .max_batch_tokens = MOST_TOKENS, .max_batch_requests = ITEMS};
+    const size_t n_shapes = sizeof shapes / sizeof *shapes;
+    struct shape own[sizeof shapes / sizeof *shapes];
+    struct engine_options options = {.device = "cuda",
+                                     .dtype = "f32",
+                                     .threads = 1,
+                                     .cuda_tuning_ms = tuning_ms,
+                                     .max_batch_tokens = MOST_TOKENS,
+                                     .max_batch_requests = ITEMS};
     char text[256];
     struct model_config config;
     struct error error;
     void *file;
-    memset(loaded, 0, sizeof *loaded);
+    *loaded = (struct loaded){engine, NULL};
+    memcpy(own, shapes, sizeof shapes);
+    own[0].rows = own[n_shapes - 2].rows = own[n_shapes - 1].columns = ids;
     int length = snprintf(text, sizeof text,
                           "{\"architecture\": \"linformer.LinformerLM\", \"kwargs\": {\"num_tokens\": %d, \"dim\": %d, "
                           "\"seq_len\": %d, \"depth\": 1, \"k\": %d, \"heads\": %d}}",
-                          IDS, DIM, SEQ_LEN, K, HEADS);
+                          (int)ids, DIM, SEQ_LEN, K, HEADS);
     random_seed(1);
-    struct weights *weights = tensors_random(shapes, sizeof shapes / sizeof *shapes, &file);
-    must(engine_open(&options, &loaded->engine, &error), &error);
+    struct weights *weights = tensors_random(own, n_shapes, &file);
+    if (!engine)
+        must(engine_open(&options, &loaded->engine, &error), &error);
     must(model_config_parse(text, (size_t)length, "execution", &config, &error), &error);
     must(engine_load(loaded->engine, &config, weights, NULL, NULL, &loaded->model, &error), &error);
     model_config_free(&config);
     weights_close(weights);
     free(file);
+}
+
+static void open_model(struct loaded *loaded)
+{
+    open_model_in(NULL, IDS, loaded);
 }
 
 /* ---- Random batches ---- */
@@ -263,9 +278,8 @@ static void test_products_without_time(void **state)
 {
     (void)state;
     struct loaded loaded;
-    char kept[32];
-    snprintf(kept, sizeof kept, "%s", getenv("SHIM_TUNING"));
-    setenv("SHIM_TUNING", "0", 1);
+    int64_t kept = tuning_ms;
+    tuning_ms = 0;
     uint64_t slow = count(SLOW_PRODUCTS);
     open_model(&loaded);
     assert_int_equal(count(SLOW_PRODUCTS), slow);
@@ -275,7 +289,60 @@ static void test_products_without_time(void **state)
     }
     assert_true(on_device() || count(SLOW_PRODUCTS) > slow);
     unload(&loaded);
-    setenv("SHIM_TUNING", kept, 1);
+    tuning_ms = kept;
+}
+
+struct loading {
+    struct engine *engine;
+    int64_t ids;
+    struct loaded loaded;
+    atomic_bool ended;
+};
+
+static void *load_beside(void *given)
+{
+    struct loading *loading = given;
+    open_model_in(loading->engine, loading->ids, &loading->loaded);
+    atomic_store(&loading->ended, true);
+    return NULL;
+}
+
+/* Whether, while a model with so many ids is loaded, a batch of another began after a measurement and ended before one.
+ */
+static bool runs_between_measurements(struct loaded *loaded, int64_t ids)
+{
+    struct loading loading = {.engine = loaded->engine, .ids = ids};
+    pthread_t thread;
+    uint64_t none = count(MEASUREMENTS), before = none;
+    bool ran = false, between = false;
+    assert_int_equal(pthread_create(&thread, NULL, load_beside, &loading), 0);
+    while (!atomic_load(&loading.ended) && !between) {
+        uint64_t now = count(MEASUREMENTS);
+        between = ran && now > before;
+        if (now > none && now > before && !between) {
+            run(loaded, 0, &batches[0]);
+            compare(&batches[0]);
+            before = count(MEASUREMENTS);
+            ran = true;
+        }
+        sched_yield();
+    }
+    pthread_join(thread, NULL);
+    model_close(loading.loaded.model);
+    return between;
+}
+
+/* Loading one model and timing its products keeps no other model's batches waiting. */
+static void test_batches_while_products_are_timed(void **state)
+{
+    (void)state;
+    struct loaded loaded;
+    bool between = false;
+    open_model(&loaded);
+    for (int attempt = 0; !on_device() && attempt < 20 && !between; attempt++) /* the thread may be there too late */
+        between = runs_between_measurements(&loaded, IDS + 1 + attempt);       /* products that nothing is known of */
+    assert_true(on_device() || between);
+    unload(&loaded);
 }
 
 /* Other classes between a class's batches, of which there are more than graphs: first each twice, then any. */
@@ -362,6 +429,7 @@ static int run_all(void)
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_products_are_chosen_at_load),
         cmocka_unit_test(test_products_without_time),
+        cmocka_unit_test(test_batches_while_products_are_timed),
         cmocka_unit_test(test_any_order),
         cmocka_unit_test(test_few_graphs),
         cmocka_unit_test(test_two_lanes),
@@ -372,6 +440,5 @@ static int run_all(void)
 int main(void)
 {
     print_message("SEED=%s\n", getenv("SEED") ? getenv("SEED") : "20261121");
-    setenv("SHIM_TUNING", "1e9", 0); /* milliseconds: more than all products take */
     return run_schedules(run_all);
 }

@@ -24,12 +24,13 @@
 
 /* ---- Engines, models, batches ---- */
 
-static atomic_int failures, recoveries, refusals; /* that were reported */
+static atomic_int failures, recoveries, refusals, lasting; /* that were reported */
 
 static void report(void *context, const struct engine_event *event)
 {
     (void)context;
     print_message("# %s: %s\n", event->device, event->failure ? event->failure : "works again");
+    atomic_fetch_add(&lasting, event->lasts);
     atomic_fetch_add(!event->failure ? &recoveries : event->pause_ms > 0 ? &failures : &refusals, 1);
 }
 
@@ -110,6 +111,7 @@ static int setup(void **state)
     atomic_store(&failures, 0);
     atomic_store(&recoveries, 0);
     atomic_store(&refusals, 0);
+    atomic_store(&lasting, 0);
     return 0;
 }
 
@@ -140,6 +142,26 @@ static void expect_devices(const char *device, const char *names, int count)
     engine_close(engine);
 }
 
+/* Of more than an engine has lanes for. */
+static void expect_devices_left_out(void)
+{
+    struct engine_options options = options_for("cuda:all");
+    struct engine_device devices[ENGINE_MAX_DEVICES];
+    struct engine *engine;
+    struct error error;
+    char notice[80];
+    snprintf(notice, sizeof notice, "cuda:all is the first %d of %d devices", ENGINE_MAX_DEVICES,
+             ENGINE_MAX_DEVICES + 1);
+    setenv("SHIM_DEVICES", (char[]){'0' + (ENGINE_MAX_DEVICES + 1) / 10, '0' + (ENGINE_MAX_DEVICES + 1) % 10, 0}, 1);
+    must(engine_open(&options, &engine, &error), &error);
+    assert_int_equal(engine_devices(engine, devices, ENGINE_MAX_DEVICES), ENGINE_MAX_DEVICES);
+    assert_non_null(engine_notice(engine));
+    print_message("%s\n", engine_notice(engine));
+    assert_non_null(strstr(engine_notice(engine), notice));
+    engine_close(engine);
+    setenv("SHIM_DEVICES", "3", 1);
+}
+
 static void devices_are_chosen(void **state)
 {
     (void)state;
@@ -149,6 +171,7 @@ static void devices_are_chosen(void **state)
     expect_devices("cuda:2", "cuda:2", 1);
     expect_devices("cuda:2,cuda:0", "cuda:2,cuda:0", 2);
     expect_devices("cuda:all", "cuda:0,cuda:1,cuda:2", 3);
+    expect_devices_left_out();
     expect_refused("cuda:3", "there is no cuda:3; there are 3 CUDA devices, cuda:0 to cuda:2");
     expect_refused("cuda:0,cuda:99999999999999999999", "; there are 3 CUDA devices");
     expect_refused("cuda:1,cuda:0,cuda:1", "cuda:1 is named twice");
@@ -341,39 +364,29 @@ static void expect_refusals(const struct engine *engine, int64_t count)
     assert_int_equal(atomic_load(&failures), 0);
 }
 
-/* In the first batch, or in the second: once while a graph is captured, and then when it is launched. The batches after
- * it run on the device. */
+/* While models are loaded, in the first batch, or in the second: once while a graph is captured, and then when it is
+ * launched. The device does without cuBLASLt. */
 static void product_that_is_refused(void **state)
 {
-    static const char *const rules[][2] = {
-        {"product 1 1 801\n", ""}, {"product 3 1 801\n", ""}, {"", "product 1 2 801\n"}, {"", "product 2 2 801\n"}};
-    (void)state;
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        atomic_store(&refusals, 0);
-        struct loaded loaded = load_on("cuda");
-        for (int batch = 0; batch < 5; batch++) {
-            if (batch < 2)
-                faults_set(rules[i][batch]);
-            expect_result(loaded.model, 0);
-            expect_refusals(loaded.engine, batch > 0 || rules[i][0][0] != '\0');
-        }
-        unload(&loaded);
-    }
-}
-
-/* No algorithm is found, neither when the model is loaded nor by a client that asks again and again, on both lanes. */
-static void product_that_is_always_refused(void **state)
-{
+    static const char *const rules[][3] = {
+        {"epilogue 1 0 801\n", "", ""}, {"algorithm 1 0 801\n", "", ""}, {"", "product 1 1 801\n", ""},
+        {"", "product 1 2 801\n", ""},  {"", "product 3 1 801\n", ""},   {"", "", "product 1 2 801\n"},
+        {"", "", "product 2 2 801\n"},
+    };
     (void)state;
     struct loaded loaded = load_on("cuda");
     unload(&loaded); /* the rules before these were read */
-    faults_set("algorithm 1 0 801\n");
-    loaded = load_on("cuda");
-    for (int64_t batch = 1; batch <= 10; batch++) {
-        expect_result(loaded.model, (int)batch % 2);
-        expect_refusals(loaded.engine, batch);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        faults_set(rules[i][0]);
+        loaded = load_on("cuda");
+        for (int batch = 0; batch < 5; batch++) {
+            if (batch < 2 && rules[i][1 + batch][0] != '\0')
+                faults_set(rules[i][1 + batch]);
+            expect_result(loaded.model, batch % 2);
+            expect_refusals(loaded.engine, 0);
+        }
+        unload(&loaded);
     }
-    unload(&loaded);
 }
 
 /* A device that fails while cuBLASLt refuses, or by what was launched before, is no device that refuses. */
@@ -452,9 +465,9 @@ static void device_that_stays_away(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct loaded loaded = load_on("cuda");
-        int reported = atomic_load(&failures);
+        int reported = atomic_load(&failures), attempts = i == 0 ? ENGINE_LASTING_ATTEMPTS + 1 : 2;
         faults_set(rules[i]);
-        for (int64_t batch = 1; batch <= 5 || atomic_load(&failures) < reported + 3; batch++) {
+        for (int64_t batch = 1; batch <= 5 || atomic_load(&failures) < reported + 1 + attempts; batch++) {
             expect_result(loaded.model, 0);
             assert_false(device_of(loaded.engine, 0).works);
             assert_int_equal(engine_counts(loaded.engine).standby_batches, batch);
@@ -466,8 +479,34 @@ static void device_that_stays_away(void **state)
         int64_t batches = engine_counts(loaded.engine).standby_batches;
         expect_result(loaded.model, 0);
         assert_int_equal(engine_counts(loaded.engine).standby_batches, batches);
+        assert_int_equal(atomic_load(&lasting), 1); /* the first one's, told once */
         unload(&loaded);
     }
+}
+
+/* Another is the current one of the thread that closes it, and is not reset in its place. */
+static void device_that_cannot_be_chosen(void **state)
+{
+    (void)state;
+    setenv("SHIM_DEVICES", "2", 1);
+    struct loaded loaded = load_on("cuda:all");
+    int n_lanes = model_info(loaded.model)->n_lanes, reported = atomic_load(&failures);
+    faults_set("choose 1 0 46 device 1\n");
+    do {
+        for (int lane = 0; lane < n_lanes; lane++)
+            expect_result(loaded.model, lane);
+        assert_true(device_of(loaded.engine, 0).works);
+        assert_int_equal(device_of(loaded.engine, 0).faults, 0);
+        assert_false(device_of(loaded.engine, 1).works);
+        pause_shortly();
+    } while (atomic_load(&failures) < reported + 3);
+    faults_set("");
+    wait_for_devices(loaded.engine);
+    int64_t batches = engine_counts(loaded.engine).standby_batches;
+    for (int lane = 0; lane < n_lanes; lane++)
+        expect_result(loaded.model, lane);
+    assert_int_equal(engine_counts(loaded.engine).standby_batches, batches);
+    unload(&loaded);
 }
 
 /* Both are taken off it, and both are put back. */
@@ -617,11 +656,11 @@ static int run_faults(void)
         TEST(fault_of_any_call),
         TEST(fault_in_another_dtype),
         TEST(product_that_is_refused),
-        TEST(product_that_is_always_refused),
         TEST(fault_that_looks_like_a_refusal),
         TEST(masks_that_find_no_memory),
         TEST(masks_that_find_less_memory),
         TEST(device_that_stays_away),
+        TEST(device_that_cannot_be_chosen),
         TEST(fault_with_two_models),
         TEST(one_of_several_devices),
         TEST(faults_on_all_lanes),

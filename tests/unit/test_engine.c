@@ -88,6 +88,10 @@ static void device_and_dtype(void **state)
     options.dtype = "f16";
     assert_int_equal(engine_open(&options, &engine, &error), -1);
     assert_non_null(strstr(error.message, "f16"));
+    options.device = "auto";
+    assert_int_equal(engine_open(&options, &engine, &error), -1);
+    assert_non_null(strstr(error.message, "expected auto, f32 or bf16 on the CPU; CUDA was not taken: "));
+    options.device = "cpu";
     options.dtype = "f32";
     options.kernels = "mmx";
     assert_int_equal(engine_open(&options, &engine, &error), -1);

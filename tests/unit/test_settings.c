@@ -79,6 +79,7 @@ static void has_defaults(void **state)
     assert_string_equal(settings->dtype, "auto");
     assert_string_equal(settings->kernels, "auto");
     assert_int_equal(settings->threads, 0);
+    assert_int_equal(settings->cuda_tuning_ms, 3000);
     assert_int_equal(settings->http_threads, 2);
     assert_int_equal(settings->max_batch_tokens, 16384);
     assert_int_equal(settings->max_batch_requests, 128);
@@ -391,6 +392,7 @@ static void help_names_every_setting_within_100_columns(void **state)
         "--dtype DTYPE",
         "--kernels NAME",
         "--threads N",
+        "--cuda-tuning-ms N",
         "--http-threads N",
         "--max-batch-tokens N",
         "--max-batch-requests N",

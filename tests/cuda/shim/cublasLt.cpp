@@ -105,6 +105,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     *found = 0;
     if (cudaError_t error = shim::fault(shim::call::algorithm))
         return status_of(error);
+    if (how->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        if (cudaError_t error = shim::fault(shim::call::epilogue))
+            return status_of(error);
     if (!is_supported(*how, *a, *b, *c, *d))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *found = std::min(wanted, algorithms);
@@ -174,8 +177,6 @@ static std::vector<float> floats_of(const void *data, const cublasLtMatrixLayout
 /* cuBLASLt's GELU: the tanh approximation. */
 static float epilogue_of(cublasLtEpilogue_t epilogue, float x)
 {
-    if (epilogue & CUBLASLT_EPILOGUE_RELU)
-        return x < 0 ? 0 : x;
     if (epilogue & CUBLASLT_EPILOGUE_GELU)
         return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
     return x;
@@ -243,7 +244,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
         if ((uintptr_t)pointers[i] % algorithm->alignment[i] != 0)
             shim::die("a matrix is less aligned than the algorithm was asked for");
     if (!product.fits())
-        return CUBLAS_STATUS_INVALID_VALUE;
+        shim::die("matrices of a product do not fit each other");
     if (!is_supported(product.how, product.al, product.bl, product.cl, product.dl))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     const float milliseconds = algorithm_milliseconds[algorithm->number];

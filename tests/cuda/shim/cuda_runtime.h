@@ -33,10 +33,6 @@ struct uint3 {
     unsigned x, y, z;
 };
 
-struct alignas(8) uint2 {
-    unsigned x, y;
-};
-
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
@@ -108,6 +104,9 @@ static inline int atomicAdd(int *address, int value)
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
+/* A thread that waits for it waits for nobody else. */
+long long clock64();
+
 static inline uint32_t __float_as_uint(float value)
 {
     uint32_t bits;
@@ -127,7 +126,6 @@ enum cudaError_t {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
-    cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorNotReady = 600,
@@ -140,12 +138,8 @@ enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
 enum { cudaStreamNonBlocking = 1 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
-enum { cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
-enum cudaStreamCaptureMode {
-    cudaStreamCaptureModeGlobal,
-    cudaStreamCaptureModeThreadLocal,
-    cudaStreamCaptureModeRelaxed
-};
+enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 
 typedef struct shim_stream *cudaStream_t;
 typedef struct shim_event *cudaEvent_t;
@@ -155,9 +149,12 @@ typedef struct shim_graph_exec *cudaGraphExec_t;
 struct cudaDeviceProp {
     char name[256];
     int major, minor;
-    size_t totalGlobalMem;
     int multiProcessorCount;
     size_t sharedMemPerBlockOptin;
+};
+
+struct cudaFuncAttributes {
+    int maxDynamicSharedSizeBytes;
 };
 
 struct cudaLaunchConfig_t {
@@ -168,6 +165,7 @@ struct cudaLaunchConfig_t {
 
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaDeviceReset();
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
 const char *cudaGetErrorString(cudaError_t error);
@@ -199,6 +197,7 @@ namespace shim
 /* `body` is one thread's run through the kernel. */
 cudaError_t launch(const cudaLaunchConfig_t &configuration, const void *kernel, std::function<void()> body);
 cudaError_t allow_shared_memory(const void *kernel, int bytes);
+int allowed_shared_memory(const void *kernel);
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 bool is_device_memory(const void *memory, size_t bytes);
 [[noreturn]] void die(const char *what);
@@ -226,6 +225,13 @@ template <typename... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute, int bytes)
 {
     return shim::allow_shared_memory((const void *)kernel, bytes);
+}
+
+template <typename... Parameters>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)(Parameters...))
+{
+    attributes->maxDynamicSharedSizeBytes = shim::allowed_shared_memory((const void *)kernel);
+    return cudaSuccess;
 }
 
 /* The section's borders in the object that holds the kernels, which the linker knows. */

@@ -27,8 +27,8 @@ struct allocation {
 
 std::recursive_mutex shim::mutex;
 static std::map<const char *, allocation> allocations;
-static std::map<int, unsigned> opened;           /* by device: by so many threads */
-static std::map<const void *, int> shared_bytes; /* by kernel: that it asked for */
+static std::map<int, unsigned> opened;                           /* by device: by so many threads */
+static std::map<std::pair<const void *, int>, int> shared_bytes; /* by kernel and device: that it asked for */
 static thread_local cudaError_t last_error;
 static thread_local int chosen_device;
 
@@ -44,6 +44,16 @@ cudaError_t shim::fail(cudaError_t error)
 int shim::current_device()
 {
     return chosen_device;
+}
+
+shim::visit::visit(int device) : from(chosen_device)
+{
+    chosen_device = device;
+}
+
+shim::visit::~visit()
+{
+    chosen_device = from;
 }
 
 static bool is_within_one(const void *memory, size_t bytes, int device)
@@ -92,8 +102,15 @@ cudaError_t shim::allow_shared_memory(const void *kernel, int bytes)
     guard lock(mutex);
     if (bytes < 0 || bytes > MOST_SHARED_BYTES)
         return fail(cudaErrorInvalidValue);
-    shared_bytes[kernel] = bytes;
+    shared_bytes[{kernel, chosen_device}] = bytes;
     return cudaSuccess;
+}
+
+int shim::allowed_shared_memory(const void *kernel)
+{
+    guard lock(mutex);
+    auto found = shared_bytes.find({kernel, chosen_device});
+    return found == shared_bytes.end() ? SHARED_BYTES : found->second;
 }
 
 cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *kernel, std::function<void()> body)
@@ -107,10 +124,14 @@ cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *ke
         grid.x > 0x7fffffff || grid.y == 0 || grid.y > 65535 || grid.z == 0 || grid.z > 65535)
         return fail(cudaErrorInvalidConfiguration);
     size_t shared = configuration.dynamicSmemBytes;
-    if (shared > SHARED_BYTES && (!shared_bytes.count(kernel) || shared > (size_t)shared_bytes[kernel]))
+    if (shared > (size_t)allowed_shared_memory(kernel))
         return fail(cudaErrorInvalidValue);
     count(LAUNCHES);
-    return enqueue(configuration.stream, [=] { run_grid(grid, block, shared, body); });
+    return enqueue(configuration.stream, [=] {
+        if (shared > (size_t)allowed_shared_memory(kernel))
+            die("a kernel's limit of shared memory was lowered while a launch, or a graph, needs it");
+        run_grid(grid, block, shared, body);
+    });
 }
 
 /* SHIM_DEVICES: as many as this; 1. */
@@ -132,7 +153,16 @@ cudaError_t cudaSetDevice(int device)
 {
     if (device < 0 || device >= device_count())
         return fail(cudaErrorInvalidDevice);
-    chosen_device = device;
+    shim::visit there(device);
+    if (cudaError_t error = shim::fault(shim::call::choose))
+        return fail(error);
+    there.from = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = chosen_device;
     return cudaSuccess;
 }
 
@@ -225,8 +255,9 @@ cudaError_t cudaFree(void *memory)
         return error;
     if (cudaError_t error = shim::fault(shim::call::free)) /* of a broken device: cudaDeviceReset frees it */
         return fail(error);
-    if (found == allocations.end() || found->second.device != chosen_device)
+    if (found == allocations.end() || found->second.device == PINNED)
         return fail(cudaErrorInvalidValue);
+    shim::visit there(found->second.device);
     shim::run_work(); /* it waits for the device */
     found = allocations.find((char *)memory);
     ASAN_UNPOISON_MEMORY_REGION(memory, found->second.bytes);

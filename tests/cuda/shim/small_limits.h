@@ -3,19 +3,17 @@
 #ifndef TESTS_CUDA_SHIM_SMALL_LIMITS_H
 #define TESTS_CUDA_SHIM_SMALL_LIMITS_H
 
-#include <stdlib.h>
-
-#define CONTEXTS_BYTES 4096  /* linear_attend.cu */
-#define FEED_FORWARD_ROWS 48 /* products.cu */
-#define GRAPHS 4             /* graphs.h */
-#define IMAGE_ROWS 32        /* products.cu */
-#define PART_ROWS 64         /* project.cu */
-#define RESULTS_BYTES 24000  /* results.cu */
-#define ROWS_AT_ONCE 16      /* product_keys.cu */
-#define SPOILED_ROWS 100     /* shape.cu */
-#define STAGED 400           /* weights.cu */
-#define TOP_K_WARPS 2        /* top_k.cu; each thread is a fiber */
-#define WINDOW_ROWS 64       /* convolve.cu */
-#define TUNING_MILLISECONDS (getenv("SHIM_TUNING") ? atof(getenv("SHIM_TUNING")) : 0.0) /* products.h */
+#define CONTEXTS_BYTES 4096   /* linear_attend.cu */
+#define FEED_FORWARD_ROWS 48  /* products.cu */
+#define GRAPHS 4              /* graphs.h */
+#define IMAGE_ROWS 32         /* products.cu */
+#define PART_ROWS 64          /* project.cu */
+#define RESULTS_BYTES 24000   /* results.cu */
+#define ROWS_AT_ONCE 16       /* product_keys.cu */
+#define SPOILED_ROWS 100      /* shape.cu */
+#define STAGED 400            /* weights.cu */
+#define TOP_K_WARPS 2         /* top_k.cu; each thread is a fiber */
+#define WINDOW_ROWS 64        /* convolve.cu */
+#define WORKSPACE_BYTES 65536 /* multiply.cu */
 
 #endif

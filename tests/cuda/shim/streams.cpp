@@ -213,6 +213,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    shim::visit there(stream->device);
     cudaStreamSynchronize(stream);
     shim::guard lock(shim::mutex);
     streams.erase(std::find(streams.begin(), streams.end(), stream));
@@ -319,6 +320,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
     if (first.done < first.recorded || last.done < last.recorded)
         return shim::fail(cudaErrorNotReady);
     *milliseconds = (float)(last.at - first.at);
+    shim::count(shim::MEASUREMENTS);
     return cudaSuccess;
 }
 

@@ -38,6 +38,7 @@ enum counter {
     PAGEABLE_COPIES,
     HEURISTICS,
     SLOW_PRODUCTS,
+    MEASUREMENTS,
     COUNTERS
 };
 void count(enum counter counter);

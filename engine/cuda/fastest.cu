@@ -1,0 +1,120 @@
+#include "engine/cuda/fastest.h"
+
+#include <time.h>
+
+#define LEAST_MILLISECONDS 0.4f    /* of a measurement: events are some microseconds apart from what they stand for */
+#define MOST_REPETITIONS 128       /* in one; more would wait for room in the stream's queue */
+#define MEASUREMENTS 3             /* of which the shortest counts: whatever disturbs one makes it longer */
+#define HOPELESS 1.3f              /* times the fastest one's time: not measured again */
+#define CLEARLY_FASTER 0.97f       /* times the other's time, */
+#define MILLISECONDS_FASTER 0.001f /* and by so much: else it is chance, and would be another the next time */
+#define CYCLES_TO_LAUNCH 10000     /* 5 microseconds at 2 GHz */
+
+int stopwatch_open(struct stopwatch *watch, struct error *error)
+{
+    cudaEvent_t *events[] = {&watch->begin, &watch->end};
+    for (cudaEvent_t *event : events) {
+        cudaError_t status = cudaEventCreateWithFlags(event, cudaEventDefault);
+        if (status == cudaSuccess)
+            continue;
+        *event = NULL;
+        return cuda_fail(error, "no event on the CUDA device", status);
+    }
+    return 0;
+}
+
+void stopwatch_free(struct stopwatch *watch)
+{
+    if (watch->begin)
+        cudaEventDestroy(watch->begin);
+    if (watch->end)
+        cudaEventDestroy(watch->end);
+}
+
+static double now_milliseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static __global__ void let_time_pass(int64_t cycles)
+{
+    int64_t begin = clock64();
+    while (clock64() - begin < cycles)
+        ;
+}
+
+/* A small product takes the device less time than its launch takes the host. In graphs that does not matter; so that it
+ * does not here, the stream is held up until all are launched. */
+static void hold_up(struct cuda_run *run, int launches)
+{
+    struct cuda_run now = *run;
+    now.choosing = false;
+    launch(&now, let_time_pass, 1, 1, WARP, launches * (int64_t)CYCLES_TO_LAUNCH);
+    note(run, now.status);
+}
+
+/* Milliseconds of so many, one behind the other. Negative: the algorithm does not run, or the device failed. */
+static float measure(struct cuda_run *run, struct stopwatch *watch, int repetitions, int number,
+                     const launch_algorithm &launch)
+{
+    float milliseconds = 0;
+    bool runs = true;
+    pthread_mutex_lock(run->submitting);
+    hold_up(run, repetitions);
+    note(run, cudaEventRecord(watch->begin, run->stream));
+    for (int i = 0; i < repetitions && runs; i++)
+        runs = launch(number);
+    note(run, cudaEventRecord(watch->end, run->stream));
+    pthread_mutex_unlock(run->submitting);
+    if (goes_on(run))
+        note(run, cudaEventSynchronize(watch->end));
+    if (goes_on(run))
+        note(run, cudaEventElapsedTime(&milliseconds, watch->begin, watch->end));
+    return runs && goes_on(run) ? milliseconds : -1;
+}
+
+/* Milliseconds of one, where the fastest so far takes `least` (0: there is none), and so many repetitions last long
+ * enough for that. Negative: as measure. */
+static float time_of(struct cuda_run *run, struct stopwatch *watch, float least, int *repetitions, int number,
+                     const launch_algorithm &launch)
+{
+    float shortest = measure(run, watch, 1, number, launch); /* CUDA may load its kernel first */
+    if (shortest < 0)
+        return -1;
+    while ((shortest = measure(run, watch, *repetitions, number, launch)) >= 0 && shortest < LEAST_MILLISECONDS &&
+           *repetitions < MOST_REPETITIONS)
+        *repetitions *= 2;
+    float each = (float)*repetitions;
+    for (int i = 1; i < MEASUREMENTS && shortest >= 0; i++) {
+        if (least > 0 && shortest / each > least * HOPELESS)
+            break;
+        float again = measure(run, watch, *repetitions, number, launch);
+        shortest = again < shortest ? again : shortest;
+    }
+    return shortest / each;
+}
+
+static bool is_clearly_faster(float milliseconds, float others)
+{
+    return milliseconds < others * CLEARLY_FASTER && milliseconds < others - MILLISECONDS_FASTER;
+}
+
+int find_fastest(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch)
+{
+    int fastest = -1, repetitions = 1;
+    float least = 0;
+    if (count <= 1 || run->tuning_milliseconds <= 0)
+        return count > 0 ? 0 : -1;
+    double started = now_milliseconds(), end = started + run->tuning_milliseconds;
+    for (int i = 0; i < count && goes_on(run) && (fastest < 0 || now_milliseconds() < end); i++) {
+        float milliseconds = time_of(run, watch, least, &repetitions, i, launch);
+        if (milliseconds < 0 || (fastest >= 0 && !is_clearly_faster(milliseconds, least)))
+            continue;
+        fastest = i;
+        least = milliseconds;
+    }
+    run->tuning_milliseconds -= now_milliseconds() - started;
+    return fastest;
+}

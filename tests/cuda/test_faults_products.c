@@ -1,0 +1,56 @@
+/* Products of shapes that cuBLASLt has no algorithm for: with an epilogue; at all; or that it finds and then does not
+ * launch. tests/unit/test_operations.c's operations that multiply, and the kernels that stand in, in each dtype.
+ * Without the shim nothing is refused. */
+#define DEVICE "cuda"
+static const char *dtype_of_test;
+static double tolerance_of_test;
+#define DTYPE dtype_of_test
+#define TOLERANCE tolerance_of_test
+int run_operations(void);
+#define main run_operations
+#include "tests/unit/test_operations.c"
+#undef main
+#include "tests/cuda/faults.h"
+#define ONE_SCHEDULE
+#include "tests/cuda/schedules.h"
+
+static const struct {
+    const char *dtype;
+    double tolerance;
+    const char *refusal;
+} refusals[] = {
+    {"f32", EXACT, "epilogue 1 0 801\n"}, {"f32", EXACT, "algorithm 1 0 801\n"}, {"f32", EXACT, "product 1 0 801\n"},
+    {"bf16", 1e-1, "epilogue 1 0 801\n"}, {"bf16", 1e-1, "algorithm 1 0 801\n"},
+#ifndef __SANITIZE_THREAD__ /* the kernels of the others are the same */
+    {"f16", 2e-2, "epilogue 1 0 801\n"},  {"f16", 2e-2, "algorithm 1 0 801\n"},  {"tf32", 1e-2, "algorithm 1 0 801\n"},
+#endif
+};
+
+static int run_refused(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_linear, 0),
+        TEST(test_calls, 0),
+        TEST(test_convolve_image, 0),
+        TEST(test_output_layer, 0),
+    };
+    int failed = 0;
+    random_seed(getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261122);
+    print_message("SEED=%s\n", getenv("SEED") ? getenv("SEED") : "20261122");
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        dtype_of_test = refusals[i].dtype;
+        tolerance_of_test = refusals[i].tolerance;
+        print_message("# %s, %s", dtype_of_test, refusals[i].refusal);
+        faults_set(refusals[i].refusal);
+        failed += cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    return failed;
+}
+
+int main(void)
+{
+    faults_begin();
+    int failed = run_schedules(run_refused);
+    faults_end();
+    return failed;
+}
