@@ -204,7 +204,7 @@ $(BUILD)/gpu/test_tensor: tests/cuda/test_tensor.cu FORCE
 CONCURRENT = $(HTTP) $(KERNEL_TESTS) $(call programs,$(filter tests/unit/test_batcher% tests/unit/test_lanes%,$(TESTS))) \
              $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
-SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/image/test_*.sh)
+SCRIPTS   := $(wildcard tests/check/*.sh tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh tests/image/test_*.sh)
 
 programs: all $(HTTP) $(SHIM) $(FAKES) $(ORDINARY) $(KERNEL_TESTS) $(call programs,$(BENCHES))
 programs-corpora: programs $(REPLAYS)

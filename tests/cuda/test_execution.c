@@ -55,6 +55,10 @@ struct batch_of_samples {
 
 static struct batch_of_samples batches[BATCHES];
 
+static int64_t tuning_ms = 1000000000; /* more than all products take */
+
+/* Into the engine that is there, or a new one; with so many ids. */
+static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loaded)
 {
     const size_t n_shapes = sizeof shapes / sizeof *shapes;
     struct shape own[sizeof shapes / sizeof *shapes];

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How well the built-in model fills in masked bytes on the CUDA engine, by dtype, as a table for BENCHMARKS.md.
+"""How well the built-in model fills in masked bytes on the CUDA engine: a line for each dtype.
 
     accuracy.py CORPUS [--folder FOLDER] [--sample N]
 
-CORPUS is what weights/builtin/corpus.py writes; weights/builtin/requirements.txt has the packages it takes. FOLDER
-(build/gpu) is what tests/gpu/check.sh leaves: the daemon, and beside it the engine, with DRY=1 the shim's, which needs
-seconds for a window."""
+CORPUS is what weights/builtin/corpus.py writes, of which heldout.bin and heldout.npy are read. Needs numpy and PyTorch.
+FOLDER (build/gpu) is what tests/gpu/check.sh leaves: the daemon, and beside it the engine, with DRY=1 the shim's, which
+needs seconds for a window."""
 import argparse
 import os
 import pathlib
@@ -19,7 +19,8 @@ EVALUATE = pathlib.Path(__file__).resolve().parents[2] / "weights" / "builtin" /
 
 def evaluate(folder, dtype, corpus, sample):
     """What evaluate.py says of a daemon that computes in this dtype."""
-    environment = os.environ | {"LD_LIBRARY_PATH": str(folder), "SHIM_SEED": "0"}
+    path = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))  # a driver may be found only there
+    environment = os.environ | {"LD_LIBRARY_PATH": path, "SHIM_SEED": "0"}
     daemon = subprocess.Popen([folder / "linformerd", "--device", "cuda", "--dtype", dtype, "--port", "0",
                                "--request-timeout-ms", "0"], stderr=subprocess.PIPE, text=True, env=environment)
     try:
@@ -39,9 +40,8 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/gpu"))
     parser.add_argument("--sample", type=int, default=32, help="windows of 256 bytes (%(default)s)")
     options = parser.parse_args()
-    print("| dtype | masked bytes filled in |\n|---|---|")
     for dtype in DTYPES:
-        print(f"| {dtype} | {evaluate(options.folder.resolve(), dtype, options.corpus, options.sample)} |", flush=True)
+        print(dtype, evaluate(options.folder.resolve(), dtype, options.corpus, options.sample), flush=True)
 
 
 if __name__ == "__main__":

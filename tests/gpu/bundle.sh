@@ -27,7 +27,7 @@ libraries() {
 }
 
 # OpenBLAS is loaded by name, for what runs on the CPU.
-openblas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" { print $NF; exit }')
+openblas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" && !found++ { print $NF }') # awk reads on: ldconfig fails else
 { libraries "$@" "$openblas" && echo "$openblas"; } | sort -u | xargs cp -Lt "$work/gpu"
 
 tar -C "$work" --sort=name -czf "$archive" gpu

@@ -221,12 +221,45 @@ def join(model):
             module.join()
 
 
+# ---- safetensors: the length of a JSON header in eight bytes, the header, the tensors' bytes
+
+TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+         "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}
+
+
+def read_tensors(path, device="cpu"):
+    data = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        flat = torch.frombuffer(data[start + begin:start + end], dtype=TYPES[entry["dtype"]])
+        tensors[name] = flat.reshape(entry["shape"]).to(device)
+    return tensors
+
+
+def write_tensors(tensors, path, metadata):
+    """All of them in float32."""
+    header, at = {"__metadata__": metadata}, 0
+    for name, tensor in tensors.items():
+        end = at + 4 * tensor.numel()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # so that tensors are aligned
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in tensors.values():
+            file.write(tensor.contiguous().numpy().data)
+
+
 def load(folder, fused=False, device="cpu", dtype=torch.float32):
-    from safetensors.torch import load_file
     config = json.loads((folder / "config.json").read_text())
     with torch.device("meta"):
         model = CLASSES[config["architecture"]](fused=fused, **config["kwargs"])
-    model.load_state_dict(load_file(folder / "model.safetensors", device=device), assign=True)
+    model.load_state_dict(read_tensors(folder / "model.safetensors", device), assign=True)
     model.to(dtype).eval().requires_grad_(False)
     join(model)
     return model
@@ -244,7 +277,6 @@ def shared_names(architecture, kwargs):
 
 def write(architecture, kwargs, folder, seed):
     """A model folder with random weights of the size that the libraries give theirs."""
-    from safetensors.torch import save_file
     generator = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
         state = CLASSES[architecture](**kwargs).state_dict()
@@ -257,5 +289,5 @@ def write(architecture, kwargs, folder, seed):
             columns = tensor.shape[-1] if tensor.dim() > 1 else 512
             state[name] = (torch.rand(tensor.shape, generator=generator) * 2 - 1) / math.sqrt(columns)
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(state, folder / "model.safetensors", metadata=shared_names(architecture, kwargs))
+    write_tensors(state, folder / "model.safetensors", shared_names(architecture, kwargs))
     (folder / "config.json").write_text(json.dumps({"architecture": architecture, "kwargs": kwargs}))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""plain.py computes what the libraries compute: its modules against tests/reference, in TAP. Needs torch, safetensors.
+"""plain.py computes what the libraries compute: its modules against tests/reference, in TAP; and what it writes it
+reads. Needs torch and numpy.
 
     test_plain.py [DEVICE]"""
 import pathlib
 import sys
+import tempfile
 
 import torch
-from safetensors.torch import load_file
 
 import plain
 
@@ -20,7 +21,7 @@ TOLERANCE = 1e-5
 def errors(case, fused, device):
     """Of each call of the case that gives no masks."""
     model = plain.load(REFERENCE / case, fused, device)
-    calls = load_file(REFERENCE / case / "calls.safetensors", device=device)
+    calls = plain.read_tensors(REFERENCE / case / "calls.safetensors", device)
     for index in range(len(calls)):
         names = [name for name in calls if name.startswith(f"{index}/in/")]
         if len(names) == 1:
@@ -28,18 +29,37 @@ def errors(case, fused, device):
             yield ((model(calls[names[0]]) - expected).norm() / expected.norm()).item()
 
 
+def written_is_read():
+    """The bytes of a model that is written and read, in both architectures that are measured."""
+    small = {"linformer.LinformerLM": dict(num_tokens=7, dim=8, seq_len=6, depth=1, heads=2, k=3),
+             "linformer_pytorch.LinformerLM": dict(num_tokens=7, channels=8, input_size=6, dim_k=3, dim_ff=5, nhead=2,
+                                                   depth=1)}
+    with tempfile.TemporaryDirectory() as name:
+        folder, found = pathlib.Path(name), []
+        for architecture, kwargs in small.items():
+            plain.write(architecture, kwargs, folder, seed=1)
+            state = plain.load(folder).state_dict()
+            stored = plain.read_tensors(folder / "model.safetensors")
+            size = (folder / "model.safetensors").read_bytes()[:8]
+            found.append(int.from_bytes(size, "little") % 8 == 0 and state.keys() == stored.keys()
+                         and all(torch.equal(state[name], stored[name]) for name in state))
+        return all(found)
+
+
 def main():
     device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False
     failed = 0
-    print(f"1..{2 * len(CASES)}")
+    print(f"1..{2 * len(CASES) + 1}")
     for number, (case, fused) in enumerate(((case, fused) for case in CASES for fused in (False, True)), 1):
         found = list(errors(case, fused, device))
         good = bool(found) and max(found) <= TOLERANCE
         failed += not good
         print(f"{'ok' if good else 'not ok'} {number} - {case}{', fused' if fused else ''}")
         print(f"# {len(found)} calls, relative L2 error {max(found, default=float('nan')):.2g}")
-    return failed > 0
+    good = written_is_read()
+    print(f"{'ok' if good else 'not ok'} {2 * len(CASES) + 1} - what is written is read")
+    return failed > 0 or not good
 
 
 if __name__ == "__main__":

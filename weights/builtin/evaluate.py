@@ -10,7 +10,7 @@ of them whose most likely byte is the right one.
 Finding: of 100 documents two crops each that do not overlap; the figure is how often, for crop A
 of a document, the crop B nearest by cosine is that of the same document.
 
-The weights are used as stored: F16 made F32.
+The weights are used as stored: F16 made F32. To ask a daemon takes numpy and torch alone.
 """
 import argparse
 import base64
@@ -20,9 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from linear_attention_transformer.linear_attention_transformer import (LinearAttentionTransformerLM,
-                                                                       LinformerSettings)
-from safetensors.torch import load_file
 
 MASK, FIRST_BYTE = 2, 3            # ids of the byte tokenizer: 0 pad, 1 end, 2 mask, 3 + byte
 SEED = 2024
@@ -32,12 +29,15 @@ MASKED_SHARE = 0.15
 # ---- model ------------------------------------------------------------------------------------
 
 def build(kwargs):
+    from linear_attention_transformer.linear_attention_transformer import (LinearAttentionTransformerLM,
+                                                                           LinformerSettings)
     kwargs = dict(kwargs)
     kwargs["linformer_settings"] = LinformerSettings(**kwargs["linformer_settings"])
     return LinearAttentionTransformerLM(**kwargs)
 
 
 def load(folder):
+    from safetensors.torch import load_file
     config = json.loads((Path(folder) / "config.json").read_text())
     model = build(config["kwargs"])
     state = load_file(Path(folder) / "model.safetensors")

@@ -1,0 +1,19 @@
+#!/bin/bash
+# prefetch.sh: the compiler has kept the prefetches of the bf16 tiles. It may drop them without a word, and nothing but
+# the time shows it.
+set -euo pipefail
+object=${BUILD:-build}/engine/cpu/vector_product_avx512_bf16.o
+
+echo 1..1
+if [ "$(uname -m)" != x86_64 ]; then
+    echo "ok 1 # SKIP AVX512_BF16 is x86-64's"
+    exit 0
+fi
+env -u MAKEFLAGS -u MAKELEVEL make "$object" >&2
+found=$(objdump -d "$object" | grep -c prefetch || true)
+if [ "$found" -gt 0 ]; then
+    echo "ok 1 - tiles prefetch what they are finished with"
+else
+    echo "not ok 1 - tiles prefetch what they are finished with"
+    exit 1
+fi

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""The goals of speed on a device, and which of them the figures of bench.py reach.
+
+    goals.py [--tabs] [BENCH_JSON…]
+
+Prints a line for each goal: what, found, wanted, and "met", "NOT MET" or "not measured"; with --tabs between tabs.
+Several files are those of several commands, each with some of the parts; the last that has a figure counts. Exits with
+1 when a goal is not met. A dry run's figures are of no device: to them no goal is held."""
+import json
+import math
+import pathlib
+import statistics
+import sys
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent / "bench"))
+
+from workers import ratio
+
+OURS = "linformerd"
+MODELS = {"shared": "(a) one_kv_head, share_kv", "full": "(b) full heads"}
+BATCHES = (1, 8, 32)
+COMPILED = ("compile", "fused-compile")  # the faster one is what is to be beaten, and the last must be among them
+
+# Time saved; https://ar5iv.labs.arxiv.org/html/2006.04768#S5.T3, left; a 16 GB V100, E and F shared layerwise.
+PAPER = {512: (1.5, 1.3), 1024: (1.7, 1.6, 1.3), 2048: (2.6, 2.4, 2.1, 1.3), 4096: (3.4, 3.2, 2.8, 2.2, 1.3),
+         8192: (5.5, 5.0, 4.4, 3.5, 2.1), 16384: (8.6, 7.8, 7.0, 5.6, 3.3), 32768: (13, 12, 11, 8.8, 5.0),
+         65536: (20, 18, 16, 14, 7.9)}
+
+
+def find(results, part, **wanted):
+    return [row for row in results["measured"]
+            if row["part"] == part and all(row.get(key) == value for key, value in wanted.items())]
+
+
+def against(results, model, batch, dtype, peer):
+    """How many times as long as ours the peer takes, measured in turns with it; NaN: not measured."""
+    turns = [row["times"] for row in find(results, "compare", model=model, batch=batch)
+             if f"{peer} {dtype}" in row["times"]]
+    return ratio(turns[-1], f"{peer} {dtype}", f"{OURS} {dtype}") if turns else math.nan
+
+
+def compiled(results, model, batch):
+    ratios = {peer: against(results, model, batch, "bf16", peer) for peer in COMPILED}
+    return math.nan if math.isnan(ratios[COMPILED[-1]]) else min(r for r in ratios.values() if not math.isnan(r))
+
+
+def chip_rate(results, dtype):
+    """TFLOP/s; NaN: not measured."""
+    found = find(results, "rates", dtype=dtype)
+    return found[-1]["tflops"] if found else math.nan
+
+
+def part_of_rate(results, model, batch, dtype):
+    """Which part of the chip's rate of products the plan's products are done at."""
+    flops = find(results, "flops", model=model)
+    times = [row["times"] for row in find(results, "compare", model=model, batch=batch)
+             if f"{OURS} {dtype}" in row["times"]]
+    if not flops or not times:
+        return math.nan
+    ms = statistics.median(times[-1][f"{OURS} {dtype}"])
+    return flops[-1]["flops"] * batch / ms / 1e9 / chip_rate(results, dtype)
+
+
+def to_kernels(results, model, dtype):
+    """The time of a run to the sum of its kernels' own."""
+    rows = [row for row in find(results, "short", model=model, dtype=dtype) if row["kernels_us"]]
+    return 1e3 * statistics.median(rows[-1]["ms"]) / rows[-1]["kernels_us"] if rows else math.nan
+
+
+def mixed_to_full(results, model):
+    rows = find(results, "mixed", model=model)
+    return statistics.median(a / b for a, b in zip(rows[-1]["full"], rows[-1]["mixed"])) if rows else math.nan
+
+
+def table3_cells(results):
+    """How many of the paper's figures have ours beside them, against both kinds of standard attention."""
+    ms = {(row["n"], row["k"], row["worker"]): row["ms"] for row in find(results, "table3")}
+    return sum(bool(ms.get((n, 128 << i, OURS)) and ms.get((n, None, OURS)) and ms.get((n, None, "fused")))
+               for n, row in PAPER.items() for i in range(len(row)))
+
+
+def goals(results):
+    """(what, found, at least or at most, wanted) of all; NaN: not measured."""
+    for model, title in MODELS.items():
+        for batch in BATCHES:
+            where = f"{title}, batch {batch}: "
+            yield where + "torch.compile bf16 to ours", compiled(results, model, batch), ">=", 1.3
+            yield where + "eager bf16 to ours", against(results, model, batch, "bf16", "eager"), ">=", 2.5
+            yield where + "eager f32 to ours", against(results, model, batch, "f32", "eager"), ">=", 1.5
+        yield f"{title}, batch 32: part of the chip's bf16 rate", part_of_rate(results, model, 32, "bf16"), ">=", 0.6
+        for dtype in ("bf16", "f32"):
+            yield f"{title}, batch 1, n 128, {dtype}: time to kernels' own", \
+                to_kernels(results, model, dtype), "<=", 2.0
+        yield f"{title}: tokens/s mixed to full length", mixed_to_full(results, model), ">=", 0.85
+    cells = table3_cells(results)
+    yield "figures beside the paper's Table 3", float(cells) if cells else math.nan, ">=", \
+        float(sum(map(len, PAPER.values())))
+
+
+def verdict(found, sign, wanted):
+    if math.isnan(found):
+        return "not measured"
+    return "met" if (found >= wanted if sign == ">=" else found <= wanted) else "NOT MET"
+
+
+def judged(results):
+    """(what, found, wanted, verdict) of each, as text."""
+    for what, found, sign, wanted in goals(results):
+        yield what, "-" if math.isnan(found) else f"{found:.3g}", f"{sign} {wanted:g}", verdict(found, sign, wanted)
+
+
+def read(paths):
+    """All that was measured on a device, in one."""
+    files = [json.loads(pathlib.Path(path).read_text()) for path in paths]
+    return {"measured": [row for results in files if not results["dry"] for row in results["measured"]]}
+
+
+def main():
+    tabs = "--tabs" in sys.argv
+    rows = list(judged(read(path for path in sys.argv[1:] if path != "--tabs")))
+    for row in rows:
+        print("\t".join(row) if tabs else "{:<66} {:>8} {:>8}  {}".format(*row))
+    return any(row[-1] == "NOT MET" for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+#!/bin/bash
+# test_check.sh: what check.sh says and keeps, on a machine that is made up: a device, nvcc, make and programs that do as
+# they are told. And what becomes of figures (test_figures.py). Not what a device does.
+set -uo pipefail # a condition that does not hold is a result
+work=$(mktemp -d)
+hanging=''
+trap '[ -z "$hanging" ] || kill -KILL "$hanging" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 1' PIPE HUP INT TERM
+number=0 failed=0
+
+# result NAME STATUS: 0 is good.
+result() {
+    number=$((number + 1))
+    if [ "$2" = 0 ]; then
+        echo "ok $number - $1"
+    else
+        echo "not ok $number - $1"
+        sed 's/^/# /' "$work/said" "$work/out/table.txt" 2>/dev/null || true
+        failed=1
+    fi
+}
+
+if ! command -v python3 >/dev/null; then
+    echo "1..1"
+    echo "ok 1 # SKIP python3 is not installed"
+    exit
+fi
+python3 tests/gpu/test_figures.py || failed=1
+echo 1..11
+
+# put PATH: an executable, from standard input.
+put() {
+    mkdir -p "$(dirname "$1")"
+    { echo '#!/bin/bash' && cat; } >"$1"
+    chmod +x "$1"
+}
+
+# ---- The machine ----
+
+export PATH=$work/bin:$PATH BUILD=$work/build OUT=$work/out WORK=$work CUBLAS=$work/cublas
+unset DRY CORPUS SECONDS_IN_ALL LD_LIBRARY_PATH
+mkdir -p "$OUT" "$work/cublas/include" "$work/cublas/lib"
+touch "$work/cublas/include/cublasLt.h" "$work/cublas/lib/libcublasLt.so.13"
+put "$work/bin/pkg-config" <<<'exit 1'
+put "$work/bin/nvidia-smi" <<'X'
+case $1 in *compute_cap*) echo 9.0 ;; *) echo "Made Up, 1, 2 MiB" ;; esac
+X
+put "$work/bin/nvcc" <<'X'
+echo "$*" >>"$WORK/nvcc"
+while [ $# -gt 0 ]; do
+    [ "$1" != -o ] || cp "$WORK/passes" "$2"
+    shift
+done
+X
+put "$work/bin/python3" <<X
+case "\$*" in
+*'import numpy, torch'*) exit 1 ;;
+tests/gpu/bench.py*) exec "\$WORK/bench" "\$@" ;;
+*) exec "$(command -v python3)" "\$@" ;;
+esac
+X
+put "$work/passes" <<'X'
+echo "ok 1 - it works"
+echo "case call 0 out: relative L2 error 1.5e-07"
+X
+for name in cases_cuda cases_tf32 cases_bf16 cases_f16 reference last; do
+    mkdir -p "$work/build/gpu"
+    cp "$work/passes" "$work/build/gpu/test_$name"
+done
+put "$work/build/gpu/test_last" <<'X'
+exec "$WORK/last_program"
+X
+put "$work/build/gpu/test_reference" <<'X'
+echo "$LD_LIBRARY_PATH" >"$WORK/path"
+exec "$WORK/passes"
+X
+touch "$work/build/gpu/libcmocka.so.0"
+tar -C "$work/build" -czf "$work/build/gpu.tar.gz" gpu
+
+# check ARGUMENT…: runs check.sh; sets status.
+check() {
+    status=0
+    tests/gpu/check.sh "$@" >"$work/said" 2>&1 </dev/null || status=$?
+}
+last_line() { tail -n 1 "$work/out/table.txt"; }
+has() { grep -qE "$1" "$work/out/table.txt"; }
+
+# ---- Tests ----
+
+cp "$work/passes" "$work/last_program"
+LD_LIBRARY_PATH=/driver check check
+has '^last +1 passed, 0 failed, worst error 1.5e-07 +- +ok' && has '^errors: bf16 +1 +1.5e-07' && has 'Made Up' &&
+    [[ "$(last_line)" = "nothing failed, 27 goals not measured, 2 not run" ]] && [ $status = 0 ]
+result "where all passes nothing failed, and goals are not measured" $?
+[ "$(cat "$work/path")" = "$work/build/gpu:/driver" ]
+result "what finds the driver stays in LD_LIBRARY_PATH" $?
+cmp -s "$work/out/table.txt" "$work/build/log/gpu/table.txt" && tar -tzf "$work/out/logs.tar.gz" | grep last.log >"$work/said"
+result "the table and logs are in OUT" $?
+
+make -n -B -s cuda BUILD="$work/made" NVCC=nvcc CUDA_ARCHS=90 CUBLAS="$CUBLAS" 2>/dev/null | grep -o 'nvcc -std.*' |
+    sed -n '/ -c -o /s/ -MD.*//p' | sort -u >"$work/flags_made"
+sed -n '/ -c -odir /s/ -c -odir.*//p' "$work/nvcc" | sort -u | sed 's/^/nvcc /' >"$work/flags_here"
+cmp "$work/flags_made" "$work/flags_here" >"$work/said" 2>&1 && [ -s "$work/flags_here" ]
+result "compile.sh has the Makefile's flags" $?
+: >"$work/nvcc"
+check check
+[ "$(cat "$work/nvcc")" = --version ] && [ $status = 0 ]
+result "what was compiled from the same sources is taken again" $?
+
+put "$work/last_program" <<<'echo "ok 1 - a"; echo "not ok 2 - b"; exit 1'
+check check
+has '^last +1 passed, 1 failed.*FAILED, exit status 1' && [[ "$(last_line)" = "1 FAILED, "* ]] && [ $status = 1 ]
+result "a test that fails is in the table and the status" $?
+
+# A program that never ends, once it has said that it began.
+mkfifo "$work/began"
+put "$work/last_program" <<'X'
+echo $$ >"$WORK/program"
+echo >"$WORK/began"
+exec sleep 1000
+X
+for signal in KILL TERM; do
+    rm -f "$work/out"/*
+    tests/gpu/check.sh check >"$work/said" 2>&1 </dev/null &
+    hanging=$!
+    read -r <"$work/began"
+    kill -$signal $hanging
+    wait $hanging 2>/dev/null || true
+    has '^cases_bf16 .* ok' && [[ "$(last_line)" = "NOT FINISHED: nothing failed, "* ]] &&
+        tar -tzf "$work/out/logs.tar.gz" | grep cases_bf16.log >"$work/said"
+    result "at SIG$signal what there was is in OUT" $?
+    hanging=$(cat "$work/program")
+    if [ $signal = TERM ]; then
+        ! kill -0 "$hanging" 2>/dev/null
+        result "and the program has ended" $?
+    fi
+    kill "$hanging" 2>/dev/null
+    hanging=''
+done
+
+put "$work/bench" <<'X'
+while [ "$1" != --log ]; do shift; done
+cp "$WORK/bench.json" "$2/"
+exit 4
+X
+for ms in 1.0 1.1; do
+    PYTHONPATH=tests/gpu PYTHONDONTWRITEBYTECODE=1 "$work/bin/python3" -c "
+import json, test_figures
+print(json.dumps(test_figures.all_measured($ms)))" >"$work/bench.json"
+    check bench
+    if [ $ms = 1.0 ]; then
+        has 'batch 8: eager f32 to ours +1.6 +>= 1.5 +met' &&
+            [[ "$(last_line)" = "nothing failed, 1 not run" ]] && [ $status = 0 ]
+        result "goals that are met are rows of the table" $?
+    else
+        has 'mixed to full length +0.782 +>= 0.85 +NOT MET' &&
+            [[ "$(last_line)" = "26 goals NOT MET, 1 not run" ]] && [ $status = 1 ]
+        result "goals that are missed are in the last line and the status" $?
+    fi
+done
+exit $failed
