@@ -121,6 +121,9 @@ $(BUILD)/libengine_cuda.so: $(KERNELS:%.cu=$(BUILD)/%.o)
 	    -Xlinker $(firstword $(wildcard $(CUBLAS)/lib*/libcublasLt.so*) -lcublasLt)
 $(KERNELS:%.cu=$(BUILD)/%.o): $(BUILD)/%.o: %.cu $(BUILD)/flags_cuda
 	$(nvcc) -MD -MP -c -o $@ $<
+# For tests/check/cuda.sh, where there is no archive of check.sh's to link it with.
+$(BUILD)/tests/cuda/test_tensor_device.o: tests/cuda/test_tensor.cu $(BUILD)/flags_cuda
+	$(nvcc) -MD -MP -c -o $@ $<
 $(BUILD)/flags_cuda: FORCE
 	@mkdir -p $(@D)
 	@echo '$(for_device)' | cmp -s - $@ || echo '$(for_device)' >$@
@@ -137,7 +140,8 @@ $(SHIM_OF): $(BUILD)/tests/cuda/shim/engine/%.o: engine/cuda/%.cu tests/cuda/shi
 	$(say) $(CXX) $(CXXFLAGS_SHIM) -include tests/cuda/shim/small_limits.h $(SANITIZER) $(SHIM_SANITIZER) $(WERROR) -MMD -MP -x c++ -c -o $@ $<
 $(BUILD)/tests/cuda/libengine_cuda.so: $(SHIM_OF) $(SHIM_OWN)
 	$(say) $(CXX) $(SANITIZER) -shared -o $@ $^
-$(BUILD)/tests/cuda/test_tensor: tests/cuda/test_tensor.cu $(SHIM_OWN)
+KERNEL_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_shim # of one piece with the shim
+$(KERNEL_TESTS): $(BUILD)/%: %.cu $(SHIM_OWN)
 	$(say) $(CXX) $(CXXFLAGS_SHIM) $(SANITIZER) $(SHIM_SANITIZER) $(WERROR) -MMD -MP -MF $@.d -o $@ -x c++ $< -x none $(SHIM_OWN) \
 	    -lcmocka -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
 $(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # stands for the driver, which is looked for
@@ -184,7 +188,7 @@ $(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
 
 # ---- On a device: the same programs beside the real engine instead of the shim's. They come along in an archive to a
 # machine that could not build them, and tests/gpu/check.sh runs them there.
-ON_DEVICE  := $(filter-out $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
+ON_DEVICE  := $(filter-out $(BUILD)/tests/cuda/test_faults_% %/test_fusion,$(SHIMMED)) $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
 TENSOR     := $(BUILD)/tests/cuda/test_tensor
 programs-gpu: $(BUILD)/gpu.tar.gz ## makes build/gpu.tar.gz, what tests/gpu/check.sh needs on a machine with a GPU
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(wordlist 1,2,$(SHIM)) $(TENSOR) $(ON_DEVICE)
@@ -197,7 +201,6 @@ $(BUILD)/gpu/test_tensor: tests/cuda/test_tensor.cu FORCE
 # What runs in which build: everything plain and under address and undefined-behaviour sanitizers, corpora under these
 # only, and what has several threads, kernels' threads too, under the thread sanitizer: of the reference cases those in
 # float32, of the operations those in float32 and bf16, for the kernels are templates over the element type.
-KERNEL_TESTS := $(TENSOR) # of one piece with the shim
 CONCURRENT = $(HTTP) $(KERNEL_TESTS) $(call programs,$(filter tests/unit/test_batcher% tests/unit/test_lanes%,$(TESTS))) \
              $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED))
 in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))

@@ -19,6 +19,7 @@ run_one() {
     *@cuda) # of tests/http: the daemon on the CUDA engine that the shim runs
         program=${program%@cuda}
         export LINFORMERD=$PWD/$build/tests/cuda/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
+        export SHIM_SEED=${SHIM_SEED:-1} # threads and streams go on at random
         ;;
     *) export LINFORMERD=$PWD/$build/linformerd ;;
     esac

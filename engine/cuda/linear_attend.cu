@@ -22,7 +22,9 @@
 #ifndef SHARED_FEATURES
 #define SHARED_FEATURES 256 /* d whose context a walking block has in shared memory */
 #endif
+#ifndef CONTEXTS_BYTES
 #define CONTEXTS_BYTES ((int64_t)64 << 20) /* that are there at a time */
+#endif
 
 typedef float tile_row[ROOM];
 

@@ -24,7 +24,7 @@ template <typename T> struct table {
         of[OP_ADD].run = cuda_add<T>;
         of[OP_MASK_ROWS].run = cuda_mask_rows<T>;
         of[OP_ADD_SINUSOIDS] = {cuda_add_sinusoids<T>, NULL, FLOAT_ALL};
-        of[OP_PROJECT_SEQUENCE] = {cuda_project_sequence<T>, cuda_project_sequence_scratch, FLOAT_BIAS};
+        of[OP_PROJECT_SEQUENCE] = {cuda_project_sequence<T>, cuda_project_sequence_scratch<T>, FLOAT_BIAS};
         of[OP_CONVOLVE_SEQUENCE] = {cuda_convolve_sequence<T>, cuda_convolve_sequence_scratch, FLOAT_BIAS};
         of[OP_PROJECT_CALL] = {cuda_project_call<T>, NULL, FLOAT_NONE, true};
         of[OP_ATTEND] = {cuda_attend<T>, cuda_attend_scratch};

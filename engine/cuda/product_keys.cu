@@ -4,7 +4,9 @@
 #include "engine/cuda/product_keys.h"
 
 #define BEST PLAN_BEST_KEYS
+#ifndef ROWS_AT_ONCE
 #define ROWS_AT_ONCE 4096 /* whose scores are in scratch */
+#endif
 
 template <typename T> struct retrieval {
     const T *x, *keys, *values;

@@ -1,7 +1,9 @@
 #include "engine/cuda/products.h"
 #include "engine/cuda/rows.h"
 
+#ifndef FEED_FORWARD_ROWS
 #define FEED_FORWARD_ROWS 4096 /* whose hidden part is there at a time, in floats; twice as many of 16 bits */
+#endif
 
 /* ---- Linear ---- */
 
@@ -202,7 +204,9 @@ int products_warm(struct cuda_run run, struct error *error)
 
 /* ---- Convolution of images: each pixel's window as a row (window, channels), times W ---- */
 
+#ifndef IMAGE_ROWS
 #define IMAGE_ROWS 1024 /* whose windows are there at a time */
+#endif
 
 struct image_windows {
     struct plan_window window;

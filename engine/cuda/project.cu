@@ -3,15 +3,15 @@
 #include "engine/cuda/project.h"
 #include "engine/cuda/projection.h"
 
-#define TILE 64       /* of y: rows by columns */
-#define DEPTH 16      /* rows of x that are there at a time */
-#define EACH 4        /* rows and columns of the tile that a thread computes */
-#define WIDE_TILE 128 /* project_tensor.cu's */
+#define TILE 64  /* of y: rows by columns */
+#define DEPTH 16 /* rows of x that are there at a time */
+#define EACH 4   /* rows and columns of the tile that a thread computes */
+/* Rows of x that a block sums; of 16 bits twice as many, which tensor cores sum faster than parts of them are written.
+ * It depends on nothing but the type, least of all on the batch: an item's sums are added in the same order alone and
+ * beside others. So few that one item of thousands of rows keeps a large device busy. */
 #ifndef PART_ROWS
-#define PART_ROWS 256 /* of x, at least */
+#define PART_ROWS 512
 #endif
-#define PART_MULTIPLE 64
-#define ENOUGH_BLOCKS 528 /* keep a large device busy */
 #define THREADS (TILE / EACH * (TILE / EACH))
 
 /* The shared part of a block. Where E's columns lie one behind the other, a warp stores columns of e, too: further
@@ -100,19 +100,13 @@ template <typename T> static __global__ void finish_projection(struct projection
         *further = of_float<T>(p.bias[j]);
 }
 
-/* Rows of a part: so many that blocks keep the device busy, and not so few that summing parts takes longer. */
-static int64_t part_rows_for(int64_t k, int64_t columns, int64_t rows)
-{
-    int64_t tiles = parts_of(k, WIDE_TILE) * parts_of(columns, WIDE_TILE);
-    return most(PART_ROWS, parts_of(rows * tiles, ENOUGH_BLOCKS * PART_MULTIPLE) * PART_MULTIPLE);
-}
+template <typename T> static constexpr int64_t part_rows = (int64_t)(sizeof(float) / sizeof(T)) * PART_ROWS;
 
-/* Places for parts: 2 * rows / part_rows_for(…), whatever the batch's rows are. */
-int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step)
+/* Places for parts, whatever the batch's rows are: first_place. */
+template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step)
 {
-    int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item, columns = plan->values[step->x].columns;
-    int64_t tiles = parts_of(k, WIDE_TILE) * parts_of(columns, WIDE_TILE);
-    return least(2 * plan->max_rows / PART_ROWS, 2 * ENOUGH_BLOCKS / tiles) * k * columns;
+    int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item;
+    return 2 * plan->max_rows / part_rows<T> * k * plan->values[step->x].columns;
 }
 
 template <typename T>
@@ -137,7 +131,7 @@ static struct projection<T> projection_of(const struct cuda_run *run, const stru
     p.k = run->plan->axes[run->plan->values[step->y].axis].rows_per_item;
     p.sums_column = step->sums_column;
     p.bias_column = step->bias_column;
-    p.part_rows = part_rows_for(p.k, p.columns, rows_of(run, step->x));
+    p.part_rows = part_rows<T>;
     p.parts = run->scratch;
     p.y = elements_of<T>(run, step->y);
     return p;
@@ -162,3 +156,6 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
 }
 
 FOR_ELEMENTS(cuda_project_sequence)
+template int64_t cuda_project_sequence_scratch<float>(const struct plan *, const struct plan_step *);
+template int64_t cuda_project_sequence_scratch<bf16>(const struct plan *, const struct plan_step *);
+template int64_t cuda_project_sequence_scratch<f16>(const struct plan *, const struct plan_step *);

@@ -5,6 +5,6 @@
 #include "engine/cuda/run.h"
 
 template <typename T> void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step);
-int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step);
+template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step);
 
 #endif

@@ -6,7 +6,8 @@
 
 #define DEPTH 32 /* rows of x */
 #define STAGES 3
-#define WARPS 8 /* 2 along k, 4 along the columns */
+#define WARPS 8  /* 2 along k, 4 along the columns */
+#define BLOCKS 2 /* of large tiles that a multiprocessor has room for */
 
 /* E as it lies: by positions, or where it is turned by k. */
 template <typename T, int TALL, bool TURNED> struct e_tile {
@@ -139,10 +140,13 @@ static void launch_projection(struct cuda_run *run, const struct plan_step *step
                   STAGES * sizeof(struct stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
 }
 
+/* Where large tiles would leave multiprocessors idle, small ones: an element of y is summed in one order in both. */
 template <typename T, bool TURNED>
 static void choose_tile(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {
-    if (p->group_columns <= 64)
+    int64_t parts = parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows);
+    int64_t blocks = parts * parts_of(p->k, 128) * step->groups * parts_of(p->group_columns, 128);
+    if (p->group_columns <= 64 || blocks < BLOCKS * run->processors)
         launch_projection<T, 64, 64, TURNED>(run, step, p);
     else
         launch_projection<T, 128, 128, TURNED>(run, step, p);

@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 
+#ifndef STAGED
 #define STAGED ((int64_t)4 << 20) /* floats that are on the device at a time to be rounded */
+#endif
 #define THREADS 256
 #define LEAST_INFINITE_F16 65520.0f /* rounds to infinity */
 

@@ -1,5 +1,6 @@
 /* Which dtypes the CUDA backend takes, and what becomes of weights that one of them has no number for. */
 #include "engine/backend.h"
+#include "tests/cuda/schedules.h"
 #include "tests/unit/tensors.h"
 
 #include <math.h>
@@ -111,7 +112,7 @@ static void f16_refuses_what_it_cannot_hold(void **state)
     assert_int_equal(prepare_with("tf32", 1e30f, &error), 0);
 }
 
-int main(void)
+static int run_dtypes(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dtype_opens_and_says_its_name),
@@ -119,4 +120,9 @@ int main(void)
         cmocka_unit_test(f16_refuses_what_it_cannot_hold),
     };
     return cmocka_run_group_tests_name("dtypes", tests, load_plugin, NULL);
+}
+
+int main(void)
+{
+    return run_schedules(run_dtypes);
 }

@@ -4,12 +4,12 @@
  * one: bit for bit on the shim, whose products all add in one order. On a device they may be others after each load,
  * and the shim's counts are not there, and are not looked at. SEED chooses the batches. */
 #include "engine/engine.h"
+#include "tests/cuda/counts.h"
 #include "tests/cuda/schedules.h"
 #include "tests/cuda/shim/small_limits.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -26,18 +26,6 @@
 
 enum { IDS = 48, DIM = 16, SEQ_LEN = 200, K = 8, HEADS = 2, HIDDEN = 4 * DIM };
 enum { BATCHES = 14, ITEMS = 5, MOST_TOKENS = 240, ROUNDS = 3, TURNS = 10, MOST_TOP_K = 5 };
-
-/* The order of the shim's own. */
-enum counter {
-    LAUNCHES,
-    GRAPH_LAUNCHES,
-    INSTANTIATED,
-    DESTROYED,
-    PAGEABLE_COPIES,
-    HEURISTICS,
-    SLOW_PRODUCTS,
-    MEASUREMENTS
-};
 
 static const struct shape shapes[] = {
     {"token_emb.weight", IDS, DIM},       {"pos_emb.weight", SEQ_LEN, DIM},
@@ -66,24 +54,6 @@ struct batch_of_samples {
 };
 
 static struct batch_of_samples batches[BATCHES];
-
-/* 0 where there is no shim. */
-static uint64_t count(enum counter counter)
-{
-    void *plugin = dlopen("libengine_cuda.so", RTLD_NOW | RTLD_NOLOAD);
-    uint64_t (*shim_count)(int) = NULL;
-    if (plugin)
-        *(void **)&shim_count = dlsym(plugin, "shim_count");
-    uint64_t counted = shim_count ? shim_count((int)counter) : 0;
-    if (plugin)
-        dlclose(plugin);
-    return counted;
-}
-
-static bool on_shim(void)
-{
-    return count(LAUNCHES) > 0;
-}
 
 static int64_t tuning_ms = 1000000000; /* more than all products take */
 
@@ -209,7 +179,7 @@ static bool is_near(const struct sample *found, const struct sample *expected)
 
 static bool is_as_expected(const struct batch_of_samples *batch)
 {
-    if (on_shim())
+    if (!on_device())
         return memcmp(batch->samples, batch->expected, (size_t)batch->n_items * sizeof batch->samples[0]) == 0;
     for (int64_t i = 0; i < batch->n_items; i++)
         if (!is_near(&batch->samples[i], &batch->expected[i]))
@@ -272,7 +242,7 @@ static void test_replay(void **state)
         replayed += count(GRAPH_LAUNCHES) == graphs + 1 && count(LAUNCHES) == launched;
     }
     print_message("%d of %d batches replay a graph\n", replayed, BATCHES);
-    assert_true(!on_shim() || replayed >= BATCHES / 2);
+    assert_true(on_device() || replayed >= BATCHES / 2);
     assert_int_equal(count(PAGEABLE_COPIES), pageable);
     unload(&loaded);
     assert_int_equal(count(INSTANTIATED), count(DESTROYED));
@@ -296,7 +266,7 @@ static void test_products_are_chosen_at_load(void **state)
     uint64_t before = count(HEURISTICS), slow_before = count(SLOW_PRODUCTS);
     open_model(&loaded);
     uint64_t chosen = count(HEURISTICS), slow = count(SLOW_PRODUCTS);
-    assert_true(!on_shim() || (chosen > before && slow > slow_before));
+    assert_true(on_device() || (chosen > before && slow > slow_before));
     for (int i = 0; i < BATCHES; i += 4) {
         run(&loaded, 0, &batches[i]);
         compare(&batches[i]);
@@ -321,7 +291,7 @@ static void test_products_without_time(void **state)
         run(&loaded, 0, &batches[i]);
         compare(&batches[i]);
     }
-    assert_true(!on_shim() || count(SLOW_PRODUCTS) > slow);
+    assert_true(on_device() || count(SLOW_PRODUCTS) > slow);
     unload(&loaded);
     tuning_ms = kept;
 }
@@ -373,9 +343,9 @@ static void test_batches_while_products_are_timed(void **state)
     struct loaded loaded;
     bool between = false;
     open_model(&loaded);
-    for (int attempt = 0; on_shim() && attempt < 20 && !between; attempt++) /* the thread may be there too late */
-        between = runs_between_measurements(&loaded, IDS + 1 + attempt);    /* products that nothing is known of */
-    assert_true(!on_shim() || between);
+    for (int attempt = 0; !on_device() && attempt < 20 && !between; attempt++) /* the thread may be there too late */
+        between = runs_between_measurements(&loaded, IDS + 1 + attempt);       /* products that nothing is known of */
+    assert_true(on_device() || between);
     unload(&loaded);
 }
 
@@ -395,7 +365,7 @@ static void test_any_order(void **state)
         most = kept > most ? kept : most;
     }
     print_message("%llu graphs at most\n", (unsigned long long)most);
-    if (on_shim()) {
+    if (!on_device()) {
         assert_int_equal(most, GRAPHS);
         assert_true(count(GRAPH_LAUNCHES) > before + BATCHES);
         assert_true(count(INSTANTIATED) > GRAPHS);

@@ -15,6 +15,7 @@
 #include <cmocka.h> /* needs those before it */
 
 #include "tests/cuda/faults.h"
+#include "tests/cuda/schedules.h"
 
 #define LENGTH 9
 #define VOCABULARY 97
@@ -646,7 +647,7 @@ static int end(void **state)
 
 #define TEST(name) cmocka_unit_test_setup(name, setup)
 
-int main(void)
+static int run_faults(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(devices_are_chosen),
@@ -665,4 +666,9 @@ int main(void)
         TEST(faults_on_all_lanes),
     };
     return cmocka_run_group_tests_name("faults of devices", tests, begin, end);
+}
+
+int main(void)
+{
+    return run_schedules(run_faults);
 }

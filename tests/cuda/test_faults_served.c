@@ -5,6 +5,7 @@
 #include "tests/http/daemon.h"
 
 #include "tests/cuda/faults.h"
+#include "tests/cuda/schedules.h"
 
 #include <limits.h>
 #include <math.h>
@@ -283,7 +284,7 @@ static int end(void **state)
     return 0;
 }
 
-int main(void)
+static int run_faults(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_device_fails),
@@ -293,4 +294,9 @@ int main(void)
         cmocka_unit_test(a_model_that_does_not_fit_is_on_the_cpu),
     };
     return cmocka_run_group_tests_name("the daemon and devices that fail", tests, begin, end);
+}
+
+int main(void)
+{
+    return run_schedules(run_faults);
 }

@@ -1,6 +1,7 @@
 /* Sequences of hundreds of rows, where kernels take several tiles, parts and units of work: each dtype on the CUDA
- * backend against f32 on the CPU. */
+ * backend against f32 on the CPU, and items alone against the same items in the batch. */
 #include "engine/backend.h"
+#include "tests/cuda/alone.h"
 #define ONE_WITH_SANITIZERS
 #include "tests/cuda/schedules.h"
 #include "tests/unit/tensors.h"
@@ -18,6 +19,7 @@
 #define LONGEST 600
 #define ITEMS 4
 #define ROWS 1024
+#define MOST_D 512
 
 /* What a model is like: x (d) is projected to k rows for keys and values, and attends to them with heads. */
 struct sizes {
@@ -56,9 +58,9 @@ static int build(struct plan_builder *builder, const struct sizes *s)
                                                .causal = s->causal});
 }
 
-/* `hidden` (rows of all lengths, d) from the model on a backend. */
+/* `hidden` (rows, d) of `count` items from the model on a backend; x is the first's. */
 static void run(const struct backend_functions *functions, const char *dtype, const struct sizes *s,
-                const struct weights *weights, const float *x, float *hidden)
+                const struct weights *weights, int first, int count, const float *x, float *hidden)
 {
     struct engine_options options = {.device = functions->name, .dtype = dtype, .threads = 1};
     struct backend *backend;
@@ -76,15 +78,16 @@ static void run(const struct backend_functions *functions, const char *dtype, co
     if (functions->prepare(backend, plan, false, &model, &error) != 0)
         fail_msg("%s", error.message);
     memset(items, 0, sizeof items);
-    for (int i = 0; i < ITEMS; i++) {
+    for (int i = 0; i < count; i++) {
+        int64_t length = lengths[first + i];
         items[i].inputs[0].data = x;
-        items[i].inputs[0].length = lengths[i];
+        items[i].inputs[0].length = length;
         items[i].hidden = hidden;
-        x += lengths[i] * s->d;
-        hidden += lengths[i] * s->d;
+        x += length * s->d;
+        hidden += length * s->d;
     }
     assert_int_equal(padder_open(plan, &batch, &error), 0);
-    padder_lay_out(plan, &batch, items, ITEMS);
+    padder_lay_out(plan, &batch, items, count);
     if (functions->run(model, 0, &batch, &error) != 0)
         fail_msg("%s", error.message);
     padder_free(plan, &batch);
@@ -106,6 +109,25 @@ static void compare(const char *dtype, double bound, int64_t n, const float *fou
     assert_true(worst <= bound);
 }
 
+/* The longest item, and one so short that its projection has other tiles than the batch's. */
+static void compare_alone(const struct backend_functions *cuda, const char *dtype, const struct sizes *s,
+                          const struct weights *weights, const float *x, const float *together)
+{
+    static float alone[LONGEST * MOST_D];
+    for (int i = 0; i < 2; i++) {
+        double difference = 0, norm = 0;
+        run(cuda, dtype, s, weights, i, 1, x, alone);
+        for (int64_t j = 0; j < lengths[i] * s->d; j++) {
+            difference += pow((double)alone[j] - (double)together[j], 2);
+            norm += pow((double)together[j], 2);
+        }
+        print_message("%s: alone %.2g from it in the batch\n", dtype, sqrt(difference / norm));
+        assert_true(sqrt(difference / norm) <= alone_tolerance(dtype));
+        x += lengths[i] * s->d;
+        together += lengths[i] * s->d;
+    }
+}
+
 static void test_sizes(void **state)
 {
     const struct sizes *s = *state;
@@ -125,10 +147,11 @@ static void test_sizes(void **state)
           *found = expected + rows * s->d;
     for (int64_t i = 0; i < rows * s->d; i++)
         x[i] = random_float() * 2;
-    run(&backend_cpu, "f32", s, weights, x, expected);
+    run(&backend_cpu, "f32", s, weights, 0, ITEMS, x, expected);
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        run(cuda, dtypes[i].name, s, weights, x, found);
+        run(cuda, dtypes[i].name, s, weights, 0, ITEMS, x, found);
         compare(dtypes[i].name, dtypes[i].bound, rows * s->d, found, expected);
+        compare_alone(cuda, dtypes[i].name, s, weights, x, found);
     }
     free(x);
     weights_close(weights);

@@ -3,14 +3,19 @@
 #ifndef TESTS_CUDA_SHIM_SMALL_LIMITS_H
 #define TESTS_CUDA_SHIM_SMALL_LIMITS_H
 
-#define GRAPHS 4            /* graphs.h */
-#define RESULTS_BYTES 24000 /* results.cu */
-#define PART_KEYS 24        /* linear_attend.cu, this and the next */
-#define SHARED_FEATURES 64
+#define CONTEXTS_BYTES 4096   /* linear_attend.cu */
+#define FEED_FORWARD_ROWS 48  /* products.cu */
+#define GRAPHS 4              /* graphs.h */
+#define IMAGE_ROWS 32         /* products.cu */
+#define PART_KEYS 24          /* linear_attend.cu */
 #define PART_ROWS 64          /* project.cu */
-#define WINDOW_ROWS 64        /* convolve.cu */
+#define RESULTS_BYTES 24000   /* results.cu */
+#define ROWS_AT_ONCE 16       /* product_keys.cu */
+#define SHARED_FEATURES 64    /* linear_attend.cu */
 #define SPOILED_ROWS 100      /* shape.cu */
+#define STAGED 400            /* weights.cu */
 #define TOP_K_WARPS 2         /* top_k.cu; each thread is a fiber */
+#define WINDOW_ROWS 64        /* convolve.cu */
 #define WORKSPACE_BYTES 65536 /* multiply.cu */
 
 #endif

@@ -1,0 +1,198 @@
+/* What the shim is for: faults planted in kernels, each run in a process of its own, which has to end as the build can
+ * tell. A missing barrier is a wrong result in another order of threads, and a race; a sum without an atomic is a race,
+ * and nothing else shows it; an overrun is an error of the address sanitizer; a barrier or shuffle that not all reach
+ * ends the process. The same kernels without faults end well. */
+#include "engine/cuda/gpu.h"
+
+#include <csetjmp>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <spawn.h>
+#include <sys/wait.h>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+#define THREADS 64
+#define WRONG 3 /* exit status: a result is not what it should be */
+#define ADDRESS_ERROR 1
+#define RACE 66 /* the sanitizers' own */
+
+#if defined(__SANITIZE_ADDRESS__)
+#define FOUND_AS(plain, address, thread) (address)
+#elif defined(__SANITIZE_THREAD__)
+#define FOUND_AS(plain, address, thread) (thread)
+#else
+#define FOUND_AS(plain, address, thread) (plain)
+#endif
+
+enum fault { NONE, NO_BARRIER, NO_ATOMIC, DYNAMIC_OVERRUN, STATIC_OVERRUN, DEVICE_OVERRUN, TWO_BARRIERS, FEW_LANES };
+
+/* out[t] is t's left neighbour's number, by way of shared memory; 0 has none. */
+static __global__ void hand_on(bool waits, int *out)
+{
+    int *numbers = (int *)dynamic_shared_memory, t = (int)threadIdx.x;
+    numbers[t] = t;
+    if (waits)
+        __syncthreads();
+    out[t] = t > 0 ? numbers[t - 1] : 0;
+}
+
+static __global__ void count_threads(bool atomic, int *out)
+{
+    if (atomic)
+        atomicAdd(out, 1);
+    else
+        out[0] = out[0] + 1;
+}
+
+/* The next three: one thread writes to a place behind THREADS others. */
+static __global__ void write_dynamic(int place)
+{
+    if (threadIdx.x == 0)
+        ((int *)dynamic_shared_memory)[place] = 1;
+}
+
+static __global__ void write_static(int place, int *out)
+{
+    __shared__ int numbers[THREADS];
+    if (threadIdx.x != 0)
+        return;
+    numbers[place] = 1;
+    out[0] = numbers[0];
+}
+
+static __global__ void write_device(int place, int *out)
+{
+    if (threadIdx.x == 0)
+        out[place] = 1;
+}
+
+static __global__ void wait_apart(bool apart)
+{
+    if (apart && threadIdx.x % 2)
+        __syncthreads();
+    else
+        __syncthreads();
+}
+
+static __global__ void shuffle_lanes(unsigned lanes)
+{
+    if (threadIdx.x % WARP < lanes)
+        __shfl_xor_sync(0xffffffffu, 1, 1);
+}
+
+static cudaStream_t stream;
+
+template <typename... Parameters, typename... Arguments>
+static void launch(void (*kernel)(Parameters...), Arguments... arguments)
+{
+    cudaLaunchConfig_t configuration = {};
+    configuration.gridDim = dim3(1);
+    configuration.blockDim = dim3(THREADS);
+    configuration.dynamicSmemBytes = THREADS * sizeof(int);
+    configuration.stream = stream;
+    if (cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...) != cudaSuccess)
+        exit(WRONG);
+}
+
+/* All kernels, one with a fault. Returns the exit status; there are worse ends. */
+static int run(enum fault fault)
+{
+    int *out, host[THREADS] = {}, behind = THREADS;
+    bool right = true;
+    if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess ||
+        cudaMalloc((void **)&out, sizeof host) != cudaSuccess)
+        return WRONG;
+    launch(hand_on, fault != NO_BARRIER, out);
+    cudaMemcpyAsync(host, out, sizeof host, cudaMemcpyDeviceToHost, stream);
+    cudaStreamSynchronize(stream);
+    for (int i = 0; i < THREADS; i++)
+        right = right && host[i] == (i > 0 ? i - 1 : 0);
+    memset(host, 0, sizeof host);
+    cudaMemcpyAsync(out, host, sizeof host, cudaMemcpyHostToDevice, stream);
+    launch(count_threads, fault != NO_ATOMIC, out);
+    cudaMemcpyAsync(host, out, sizeof host, cudaMemcpyDeviceToHost, stream);
+    cudaStreamSynchronize(stream);
+    right = right && host[0] == THREADS;
+    launch(write_dynamic, fault == DYNAMIC_OVERRUN ? behind : 0);
+    launch(write_static, fault == STATIC_OVERRUN ? behind : 0, out);
+    launch(write_device, fault == DEVICE_OVERRUN ? behind : 0, out);
+    launch(wait_apart, fault == TWO_BARRIERS);
+    launch(shuffle_lanes, fault == FEW_LANES ? WARP / 2 : WARP);
+    cudaStreamSynchronize(stream);
+    cudaFree(out);
+    cudaStreamDestroy(stream);
+    return right ? 0 : WRONG;
+}
+
+/* How a process with the fault ends, threads in the order of the seed: its exit status, or minus a signal. */
+static int end_of(enum fault fault, const char *seed)
+{
+    char number[16], program[] = "/proc/self/exe";
+    char *arguments[] = {program, number, nullptr};
+    pid_t child;
+    int status;
+    snprintf(number, sizeof number, "%d", (int)fault);
+    setenv("SHIM_SEED", seed, 1);
+    print_message("# a planted fault, %s, SHIM_SEED=%s\n", number, seed);
+    assert_int_equal(posix_spawn(&child, program, nullptr, nullptr, arguments, environ), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void sound_kernels_end_well(void **)
+{
+    assert_int_equal(end_of(NONE, "0"), 0);
+    assert_int_equal(end_of(NONE, "1"), 0);
+    assert_int_equal(end_of(NONE, "2"), 0);
+}
+
+/* Lockstep hides it. */
+static void missing_barrier_is_found(void **)
+{
+    assert_int_equal(end_of(NO_BARRIER, "0"), FOUND_AS(0, 0, RACE));
+    assert_int_equal(end_of(NO_BARRIER, "1"), FOUND_AS(WRONG, WRONG, RACE));
+    assert_int_equal(end_of(NO_BARRIER, "2"), FOUND_AS(WRONG, WRONG, RACE));
+}
+
+static void lost_atomic_is_found(void **)
+{
+    assert_int_equal(end_of(NO_ATOMIC, "2"), FOUND_AS(0, 0, RACE));
+}
+
+#ifdef __SANITIZE_ADDRESS__
+static void overruns_are_found(void **)
+{
+    assert_int_equal(end_of(DYNAMIC_OVERRUN, "0"), ADDRESS_ERROR);
+    assert_int_equal(end_of(STATIC_OVERRUN, "0"), ADDRESS_ERROR);
+    assert_int_equal(end_of(DEVICE_OVERRUN, "0"), ADDRESS_ERROR);
+}
+#endif
+
+static void what_not_all_reach_ends_the_process(void **)
+{
+    assert_int_equal(end_of(TWO_BARRIERS, "0"), -SIGABRT);
+    assert_int_equal(end_of(FEW_LANES, "0"), -SIGABRT);
+}
+
+int main(int count, char **arguments)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sound_kernels_end_well),
+        cmocka_unit_test(missing_barrier_is_found),
+        cmocka_unit_test(lost_atomic_is_found),
+#ifdef __SANITIZE_ADDRESS__
+        cmocka_unit_test(overruns_are_found),
+#endif
+        cmocka_unit_test(what_not_all_reach_ends_the_process),
+    };
+    if (count > 1)
+        return run((enum fault)atoi(arguments[1]));
+    return cmocka_run_group_tests_name("the shim", tests, NULL, NULL);
+}
