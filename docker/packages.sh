@@ -37,6 +37,8 @@ fuzz  libclang-rt-dev                          its sanitizers
 fuzz  libomp-dev                               its OpenMP
 check clang-format                             style of the C sources
 check shellcheck                               faults in shell scripts
+arm   gcc-aarch64-linux-gnu                    compiles the sources for aarch64
+arm   libc6-dev-arm64-cross                    C headers for it
 image podman                                   builds and runs the image
 image runc                                     runs it also where crun cannot (hybrid cgroups)
 image mmdebstrap                               makes the base image from the archive, without a registry

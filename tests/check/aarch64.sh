@@ -1,7 +1,6 @@
 #!/bin/bash
 # aarch64.sh: the sources compile for aarch64 without a warning, by the Makefile as it is there, and its vectors are the
-# processor's. Nothing is linked or run. Skipped by name without the compiler, which nothing here installs, since it
-# takes 150 MB: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+# processor's. Nothing is linked or run. Skipped by name without the compiler, 150 MB: docker/packages.sh arm
 set -euo pipefail
 compiler=aarch64-linux-gnu-gcc
 build=${BUILD:-build}/aarch64
