@@ -142,15 +142,6 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     return 0;
 }
 
-/* Whether linear tiles multiply by the weight in this step. */
-static bool is_tiled(const struct plan_step *step, int weight)
-{
-    enum operation operation = step->operation;
-    bool first = operation == OP_LINEAR || operation == OP_CONVOLVE_IMAGE || operation == OP_FEED_FORWARD ||
-                 operation == OP_GIVE_OUTPUT;
-    return step->second_weight == weight || (first && step->weight == weight);
-}
-
 /* Whether a projection in bf16 does. */
 static bool is_projected(const struct products *products, const struct plan_step *step, int weight)
 {
@@ -160,7 +151,7 @@ static bool is_projected(const struct products *products, const struct plan_step
 /* E's columns are summed up from its floats. */
 static bool is_read_otherwise(const struct products *products, const struct plan_step *step, int weight)
 {
-    bool packed = is_tiled(step, weight) || (is_projected(products, step, weight) && !step->sums_column);
+    bool packed = cpu_tiles_weight(step, weight) || (is_projected(products, step, weight) && !step->sums_column);
     return step->bias == weight || step->tail == weight || step->second_bias == weight ||
            (step->weight == weight && !packed);
 }
@@ -185,7 +176,7 @@ static int take_weight(struct backend_model *model, struct plan *plan, int w, bo
     const struct plan_step *projection = NULL;
     bool tiled = false, kept = shared;
     for (int i = 0; i < plan->n_steps; i++) {
-        tiled |= is_tiled(&plan->steps[i], w);
+        tiled |= cpu_tiles_weight(&plan->steps[i], w);
         kept |= is_read_otherwise(products, &plan->steps[i], w);
         if (is_projected(products, &plan->steps[i], w))
             projection = &plan->steps[i];

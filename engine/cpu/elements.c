@@ -47,10 +47,16 @@ void cpu_choose_elements(const struct plan *plan, bool bf16, enum element *eleme
         elements[v] = cpu_value_element(plan, bf16, v);
 }
 
-enum element cpu_weight_element(const struct plan_step *step, bool bf16, int weight)
+bool cpu_tiles_weight(const struct plan_step *step, int weight)
 {
     enum operation operation = step->operation;
     bool first = operation == OP_LINEAR || operation == OP_CONVOLVE_IMAGE || operation == OP_FEED_FORWARD ||
-                 operation == OP_GIVE_OUTPUT || operation == OP_PROJECT_SEQUENCE;
-    return bf16 && (step->second_weight == weight || (first && step->weight == weight)) ? ELEMENT_BF16 : ELEMENT_F32;
+                 operation == OP_GIVE_OUTPUT;
+    return step->second_weight == weight || (first && step->weight == weight);
+}
+
+enum element cpu_weight_element(const struct plan_step *step, bool bf16, int weight)
+{
+    bool projects = step->operation == OP_PROJECT_SEQUENCE && step->weight == weight;
+    return bf16 && (projects || cpu_tiles_weight(step, weight)) ? ELEMENT_BF16 : ELEMENT_F32;
 }

@@ -3,6 +3,8 @@
 #ifndef TESTS_CUDA_COUNTS_H
 #define TESTS_CUDA_COUNTS_H
 
+#include "tests/cuda/shim/counters.h"
+
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,18 +13,6 @@
 #include <stdint.h>
 
 #include <cmocka.h> /* needs those before it */
-
-/* The order of the shim's own. */
-enum counter {
-    LAUNCHES,
-    GRAPH_LAUNCHES,
-    INSTANTIATED,
-    DESTROYED,
-    PAGEABLE_COPIES,
-    HEURISTICS,
-    SLOW_PRODUCTS,
-    MEASUREMENTS
-};
 
 /* A driver has functions; the library that stands for it beside the shim has none. Both stay loaded. */
 static inline bool on_device(void)

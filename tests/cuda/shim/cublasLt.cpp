@@ -101,7 +101,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 {
     if (shim::is_capturing())
         shim::die("an algorithm is looked for while a graph is captured");
-    shim::count(shim::HEURISTICS);
+    shim::count(HEURISTICS);
     *found = 0;
     if (cudaError_t error = shim::fault(shim::call::algorithm))
         return status_of(error);
@@ -253,7 +253,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
     if (milliseconds == 0)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (algorithm->number != fastest_algorithm)
-        shim::count(shim::SLOW_PRODUCTS);
+        shim::count(SLOW_PRODUCTS);
     if (!product.is_on_device() || workspace_bytes < spoiled || !shim::is_device_memory(workspace, workspace_bytes))
         shim::die("a matrix, bias or workspace of a product is not within an allocation");
     shim::enqueue(stream, [=] {

@@ -46,7 +46,7 @@ static std::vector<shim_stream *> streams; /* oldest first */
 static uint64_t random_state = 1;
 static thread_local shim_stream *capturing; /* of this thread */
 static thread_local bool capture_lost;
-static uint64_t counters[shim::COUNTERS];
+static uint64_t counters[COUNTERS];
 static double passed; /* milliseconds */
 
 /* For tests, which look it up in the plugin. */
@@ -237,7 +237,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     }
     if (cudaError_t error = shim::refuse_in_capture())
         return error;
-    shim::count(shim::PAGEABLE_COPIES);
+    shim::count(PAGEABLE_COPIES);
     if (up) {
         std::vector<char> data((const char *)from, (const char *)from + bytes);
         return shim::enqueue(stream, [=] { memcpy(to, data.data(), bytes); });
@@ -320,7 +320,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEve
     if (first.done < first.recorded || last.done < last.recorded)
         return shim::fail(cudaErrorNotReady);
     *milliseconds = (float)(last.at - first.at);
-    shim::count(shim::MEASUREMENTS);
+    shim::count(MEASUREMENTS);
     return cudaSuccess;
 }
 
@@ -371,10 +371,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
     shim::guard lock(shim::mutex);
     const char *most = getenv("SHIM_GRAPHS");
     *exec = nullptr;
-    if (most && counters[shim::INSTANTIATED] - counters[shim::DESTROYED] >= strtoull(most, nullptr, 10))
+    if (most && counters[INSTANTIATED] - counters[DESTROYED] >= strtoull(most, nullptr, 10))
         return shim::fail(cudaErrorMemoryAllocation);
     *exec = new shim_graph_exec{graph->nodes};
-    shim::count(shim::INSTANTIATED);
+    shim::count(INSTANTIATED);
     return cudaSuccess;
 }
 
@@ -389,7 +389,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     shim::guard lock(shim::mutex);
     if (cudaError_t error = shim::fault(shim::call::launch))
         return shim::fail(error);
-    shim::count(shim::GRAPH_LAUNCHES);
+    shim::count(GRAPH_LAUNCHES);
     for (auto &node : exec->nodes)
         shim::enqueue(stream, node);
     return cudaSuccess;
@@ -397,7 +397,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
-    shim::count(shim::DESTROYED);
+    shim::count(DESTROYED);
     delete exec;
     return cudaSuccess;
 }

@@ -2,6 +2,8 @@
 #ifndef TESTS_CUDA_SHIM_STREAMS_H
 #define TESTS_CUDA_SHIM_STREAMS_H
 
+#include "tests/cuda/shim/counters.h"
+
 #include <cuda_runtime.h>
 #include <mutex>
 
@@ -30,17 +32,6 @@ void close_memory();
 void run_work();
 void drop_work(); /* … as if it had been done */
 
-enum counter {
-    LAUNCHES,
-    GRAPH_LAUNCHES,
-    INSTANTIATED,
-    DESTROYED,
-    PAGEABLE_COPIES,
-    HEURISTICS,
-    SLOW_PRODUCTS,
-    MEASUREMENTS,
-    COUNTERS
-};
 void count(enum counter counter);
 
 /* The work that runs takes so long, as events see it. */
