@@ -7,16 +7,24 @@
 #include "engine/cuda/element.h"
 #include "engine/cuda/gpu.h"
 
-/* Two elements as a register holds them, the first in its lower half. */
-template <typename T> static __device__ __forceinline__ uint32_t pair_of(float lower, float upper)
+#ifdef __CUDACC__
+
+/* Two elements as a register holds them, the first in its lower half; each is to the nearest, as of_float is. */
+template <typename T> static __device__ __forceinline__ uint32_t pair_of(float lower, float upper);
+
+template <> __device__ __forceinline__ uint32_t pair_of<bf16>(float lower, float upper)
 {
-    T elements[2] = {of_float<T>(lower), of_float<T>(upper)};
     uint32_t bits;
-    memcpy(&bits, elements, sizeof bits);
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(upper), "f"(lower));
     return bits;
 }
 
-#ifdef __CUDACC__
+template <> __device__ __forceinline__ uint32_t pair_of<f16>(float lower, float upper)
+{
+    uint32_t bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(upper), "f"(lower));
+    return bits;
+}
 
 /* d += A B: A (16, 16), B (16, 8) of 16 bits, d in float. */
 template <typename T>

@@ -94,6 +94,14 @@ static inline void load_matrices(uint32_t (&fragment)[4], const void *row, void 
 }
 } // namespace shim
 
+template <typename T> uint32_t pair_of(float lower, float upper)
+{
+    T elements[2] = {of_float<T>(lower), of_float<T>(upper)};
+    uint32_t bits;
+    memcpy(&bits, elements, sizeof bits);
+    return bits;
+}
+
 template <typename T> void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     const uint32_t b[2] = {b0, b1};
