@@ -5,6 +5,7 @@
 
 #define POOL_WARPS 16   /* that share an item's rows */
 #define POOL_ROWS 128   /* of a warp's partial sum: one chain over thousands of rows would lose digits */
+#define POOL_AT_ONCE 16 /* of them on their way: an item has few blocks, and each waits for its rows */
 #define OUTPUT_ROWS 256 /* that are there at a time */
 
 /* Block x: a pixel of y (columns, rows). */
@@ -85,14 +86,30 @@ template <typename T> void cuda_give_hidden(struct cuda_run *run, const struct p
     }
 }
 
+/* Calls take(element) for every POOL_WARPS-th row of a column from `first` on, in their order. */
+template <typename T, typename Take>
+static __device__ __forceinline__ void each_row(int64_t columns, const T *x, int64_t first, int64_t behind, Take take)
+{
+    for (; first < behind; first += POOL_AT_ONCE * POOL_WARPS) {
+        T elements[POOL_AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < POOL_AT_ONCE; i++)
+            elements[i] = first + i * POOL_WARPS < behind ? x[(first + i * POOL_WARPS) * columns] : of_float<T>(0.0f);
+#pragma unroll
+        for (int i = 0; i < POOL_AT_ONCE; i++)
+            if (first + i * POOL_WARPS < behind)
+                take(to_float(elements[i]));
+    }
+}
+
 /* A warp's share of the sum over rows of a column: every POOL_WARPS-th row, in parts. */
 template <typename T> static __device__ float sum_rows(int64_t columns, const T *x, int64_t rows)
 {
     float sum = 0;
     for (int64_t first = threadIdx.x / WARP; first < rows; first += POOL_WARPS * POOL_ROWS) {
         float part = 0;
-        for (int64_t r = first; r < rows && r < first + POOL_WARPS * POOL_ROWS; r += POOL_WARPS)
-            part += to_float(x[r * columns]);
+        int64_t behind = first + POOL_WARPS * POOL_ROWS;
+        each_row(columns, x, first, behind < rows ? behind : rows, [&](float element) { part += element; });
         sum += part;
     }
     return sum;
@@ -107,8 +124,7 @@ static __device__ __forceinline__ float larger_of(float a, float b)
 template <typename T> static __device__ float maximum_of_rows(int64_t columns, const T *x, int64_t rows)
 {
     float maximum = -INFINITY;
-    for (int64_t r = threadIdx.x / WARP; r < rows; r += POOL_WARPS)
-        maximum = larger_of(maximum, to_float(x[r * columns]));
+    each_row(columns, x, threadIdx.x / WARP, rows, [&](float element) { maximum = larger_of(maximum, element); });
     return maximum;
 }
 
