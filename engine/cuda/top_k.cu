@@ -145,6 +145,21 @@ struct selection {
     int gathered;
 };
 
+/* Calls work(rank, value) for the thread's values of a row; AT_ONCE of them are on their way. */
+template <typename Work> static __device__ __forceinline__ void each_rank(int64_t columns, const float *x, Work work)
+{
+    for (int64_t first = threadIdx.x; first < columns; first += AT_ONCE * THREADS) {
+        float values[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            values[i] = first + i * THREADS < columns ? x[first + i * THREADS] : 0;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (first + i * THREADS < columns)
+                work(rank_of(values[i], first + i * THREADS), values[i]);
+    }
+}
+
 /* By the first warp: the digit with the wanted-th best of those counted. Lane 0 has the highest digits. */
 static __device__ void find_digit(struct selection *s, int wanted)
 {
@@ -173,11 +188,10 @@ static __device__ unsigned long long least_of_best(int64_t columns, const float 
         for (int i = threadIdx.x; i < DIGITS; i += THREADS)
             s->counts[i] = 0;
         __syncthreads();
-        for (int64_t c = threadIdx.x; c < columns; c += THREADS) {
-            unsigned long long digits = rank_of(x[c], c) >> shift;
-            if (digits >> DIGIT_BITS == found)
-                atomicAdd(&s->counts[digits % DIGITS], 1);
-        }
+        each_rank(columns, x, [=](unsigned long long rank, float) {
+            if (rank >> shift >> DIGIT_BITS == found)
+                atomicAdd(&s->counts[(rank >> shift) % DIGITS], 1);
+        });
         __syncthreads();
         if (threadIdx.x < WARP)
             find_digit(s, count);
@@ -223,13 +237,13 @@ static __device__ void choose_many(int64_t columns, const float *x, int count, s
     if (threadIdx.x == 0)
         s->gathered = 0;
     unsigned long long least = least_of_best(columns, x, count, s);
-    for (int64_t c = threadIdx.x; c < columns; c += THREADS) {
-        if (rank_of(x[c], c) < least)
-            continue;
+    each_rank(columns, x, [=](unsigned long long rank, float value) {
+        if (rank < least)
+            return;
         int place = atomicAdd(&s->gathered, 1);
-        top_values[place] = x[c];
-        top_columns[place] = (int32_t)c;
-    }
+        top_values[place] = value;
+        top_columns[place] = (int32_t)column_of(rank);
+    });
     __syncthreads();
     sort(count, top_values, top_columns);
 }
