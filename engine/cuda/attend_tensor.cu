@@ -57,7 +57,6 @@ template <int WIDE, int TALL> struct rows_state {
     uint32_t queries[TALL][WIDE / 16][4];
     float out[TALL][WIDE / 8][4];
     float maximum[TALL][2], sum[TALL][2];
-    int64_t positions[TALL][2];
 };
 
 /* What a unit is about. */
@@ -65,9 +64,11 @@ struct unit {
     struct sequence s;
     int64_t head, index; /* of its first row in the sequence */
     int64_t rows, tiles;
+    bool masked; /* by the item */
 };
 
-/* Queries of the warp's rows by way of its own part of shared memory, and nothing summed. */
+/* Queries of the warp's rows by way of its own part of shared memory, and nothing summed. All of the thread's copies
+ * have come. */
 template <typename T, int WIDE, int TALL>
 static __device__ void begin_rows(const struct attention<T> *a, const struct unit *u, T (*rows)[WIDE + PAD],
                                   struct rows_state<WIDE, TALL> *state)
@@ -89,57 +90,66 @@ static __device__ void begin_rows(const struct attention<T> *a, const struct uni
             for (int j = 0; j < 4; j++)
                 state->out[i][n][j] = 0;
         for (int half = 0; half < 2; half++) {
-            int64_t row = first + i * 16 + half * 8 + lane() / 4;
-            state->positions[i][half] = row < u->rows ? position_of(a, &u->s, u->index + row) : 0;
             state->maximum[i][half] = -INFINITY;
             state->sum[i][half] = 0;
         }
     }
 }
 
-/* Scores of 16 rows with the tile's keys, as they come from the product. */
-template <typename T, int WIDE>
-static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[WIDE / 16][4],
-                                                     const T (*keys)[WIDE + PAD], float (&scores)[TILE / 8][4])
+/* Scores of the warp's rows with the tile's keys, as they come from the product. What is loaded of the keys, and of the
+ * values below, is for all of the rows: shared memory gives less at a time than tensor cores take. */
+template <typename T, int WIDE, int TALL>
+static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[TALL][WIDE / 16][4],
+                                                     const T (*keys)[WIDE + PAD], float (&scores)[TALL][TILE / 8][4])
 {
 #pragma unroll
-    for (int n = 0; n < TILE / 8; n++)
-        for (int j = 0; j < 4; j++)
-            scores[n][j] = 0;
+    for (int i = 0; i < TALL; i++)
+#pragma unroll
+        for (int n = 0; n < TILE / 8; n++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                scores[i][n][j] = 0;
 #pragma unroll
     for (int c = 0; c < WIDE / 16; c++)
 #pragma unroll
         for (int n = 0; n < TILE / 8; n += 2) {
             uint32_t b[4]; /* keys n * 8 … + 15, features c * 16 … + 15 */
             load_matrices(b, &keys[n * 8 + lane() / 16 * 8 + lane() % 8][c * 16 + lane() / 8 % 2 * 8]);
-            multiply_add<T>(scores[n], queries[c], b[0], b[1]);
-            multiply_add<T>(scores[n + 1], queries[c], b[2], b[3]);
+#pragma unroll
+            for (int i = 0; i < TALL; i++) {
+                multiply_add<T>(scores[i][n], queries[i][c], b[0], b[1]);
+                multiply_add<T>(scores[i][n + 1], queries[i][c], b[2], b[3]);
+            }
         }
 }
 
-/* Scaled and masked, minus infinity where a key is not seen; as logarithms to the base 2. */
+/* Of the unit's 16 rows from `row` on: masked, minus infinity where a key is not seen. Returns what scores are yet to
+ * be multiplied by, so that they are logarithms to the base 2; scales are positive. */
 template <typename T>
-static __device__ __forceinline__ void mask_scores(const struct attention<T> *a, const struct unit *u, int64_t first,
-                                                   const int64_t (&positions)[2], float (&scores)[TILE / 8][4])
+static __device__ __forceinline__ float mask_scores(const struct attention<T> *a, const struct unit *u, int64_t first,
+                                                    int row, float (&scores)[TILE / 8][4])
 {
-    float scale = a->scale * LOG2_E;
-    if (!a->causal && !u->s.mask.data && first + TILE <= u->s.keys) {
+    if (!a->causal && !u->masked && first + TILE <= u->s.keys)
+        return a->scale * LOG2_E;
+    struct sequence s = u->s;
+    s.mask = a->masks ? a->masks[s.item] : score_mask(); /* read anew: it would take registers in the other tiles */
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int64_t own = row + half * 8 + lane() / 4, position = own < u->rows ? position_of(a, &s, u->index + own) : 0;
 #pragma unroll
         for (int n = 0; n < TILE / 8; n++)
 #pragma unroll
-            for (int j = 0; j < 4; j++)
-                scores[n][j] *= scale;
-        return;
+            for (int j = 0; j < 2; j++) {
+                int64_t key = first + n * 8 + lane() % 4 * 2 + j;
+                bool seen = key < s.keys && (!a->causal || key <= position);
+                float score = scores[n][half * 2 + j] * a->scale;
+                score = seen ? score + mask_score(a, &s, u->head, position, key) : -INFINITY;
+                if (score >= -FLT_MAX) /* a mask of -FLT_MAX stays, and so do minus infinity and a NaN */
+                    score = fmaxf(score * LOG2_E, -FLT_MAX);
+                scores[n][half * 2 + j] = score;
+            }
     }
-#pragma unroll
-    for (int n = 0; n < TILE / 8; n++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            int64_t key = first + n * 8 + lane() % 4 * 2 + j % 2, position = positions[j / 2];
-            bool seen = key < u->s.keys && (!a->causal || key <= position);
-            float score = seen ? scores[n][j] * a->scale + mask_score(a, &u->s, u->head, position, key) : -INFINITY;
-            scores[n][j] = score < -FLT_MAX ? score : fmaxf(score * LOG2_E, -FLT_MAX); /* a mask of -FLT_MAX stays */
-        }
+    return 1;
 }
 
 /* What powers are divided by: 2^-infinity is 0, also where all scores are minus infinity. */
@@ -162,9 +172,10 @@ static __device__ __forceinline__ void raise(float (&out)[WIDE / 8][4], int half
     }
 }
 
-/* Scores become weights; the four lanes that share a row agree on its maximum. */
+/* Scores, of which mask_scores returned the scale, become weights; the four lanes that share a row agree on its
+ * maximum. */
 template <int WIDE>
-static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float (&out)[WIDE / 8][4],
+static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float scale, float (&out)[WIDE / 8][4],
                                              float (&maximum)[2], float (&sum)[2])
 {
 #pragma unroll
@@ -175,51 +186,61 @@ static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float
             most = fmaxf(most, fmaxf(scores[n][half * 2], scores[n][half * 2 + 1]));
         most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 1));
         most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 2));
-        raise<WIDE>(out, half, most, &maximum[half], &sum[half]);
+        raise<WIDE>(out, half, most * scale, &maximum[half], &sum[half]);
         float base = base_of(maximum[half]);
 #pragma unroll
         for (int n = 0; n < TILE / 8; n++)
 #pragma unroll
             for (int j = half * 2; j < half * 2 + 2; j++) {
-                scores[n][j] = power_of_two(scores[n][j] - base);
+                scores[n][j] = power_of_two(fmaf(scores[n][j], scale, -base));
                 sum[half] += scores[n][j];
             }
     }
 }
 
-/* out += weights of 16 rows times the tile's values: two tiles of 8 keys of D's layout are one of 16 of A's. */
-template <typename T, int WIDE>
-static __device__ __forceinline__ void add_values(const float (&weights)[TILE / 8][4], const T (*values)[WIDE + PAD],
-                                                  float (&out)[WIDE / 8][4])
+/* out += weights times the tile's values: two tiles of 8 keys of D's layout are one of 16 of A's. */
+template <typename T, int WIDE, int TALL>
+static __device__ __forceinline__ void add_values(const float (&weights)[TALL][TILE / 8][4],
+                                                  const T (*values)[WIDE + PAD], float (&out)[TALL][WIDE / 8][4])
 {
 #pragma unroll
     for (int n = 0; n < TILE / 8; n += 2) {
-        const uint32_t a[4] = {pair_of<T>(weights[n][0], weights[n][1]), pair_of<T>(weights[n][2], weights[n][3]),
-                               pair_of<T>(weights[n + 1][0], weights[n + 1][1]),
-                               pair_of<T>(weights[n + 1][2], weights[n + 1][3])};
+        uint32_t a[TALL][4];
+#pragma unroll
+        for (int i = 0; i < TALL; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                a[i][j] = pair_of<T>(weights[i][n + j / 2][j % 2 * 2], weights[i][n + j / 2][j % 2 * 2 + 1]);
 #pragma unroll
         for (int c = 0; c < WIDE / 8; c += 2) {
             uint32_t b[4]; /* keys n * 8 … + 15, features c * 8 … + 15 */
             load_matrices_transposed(b, &values[n * 8 + lane() % 16][c * 8 + lane() / 16 * 8]);
-            multiply_add<T>(out[c], a, b[0], b[1]);
-            multiply_add<T>(out[c + 1], a, b[2], b[3]);
+#pragma unroll
+            for (int i = 0; i < TALL; i++) {
+                multiply_add<T>(out[i][c], a[i], b[0], b[1]);
+                multiply_add<T>(out[i][c + 1], a[i], b[2], b[3]);
+            }
         }
     }
 }
 
+/* Nothing to do for a warp that has none of the unit's rows. */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void attend_tile(const struct attention<T> *a, const struct unit *u, int64_t first,
                                                    const struct key_tile<T, WIDE> *tile,
                                                    struct rows_state<WIDE, TALL> *state)
 {
+    float scores[TALL][TILE / 8][4];
+    int row = (int)threadIdx.x / WARP * 16 * TALL;
+    if (row >= u->rows)
+        return;
+    multiply_keys<T, WIDE, TALL>(state->queries, tile->keys, scores);
 #pragma unroll
     for (int i = 0; i < TALL; i++) {
-        float scores[TILE / 8][4];
-        multiply_keys<T, WIDE>(state->queries[i], tile->keys, scores);
-        mask_scores(a, u, first, state->positions[i], scores);
-        weigh<WIDE>(scores, state->out[i], state->maximum[i], state->sum[i]);
-        add_values<T, WIDE>(scores, tile->values, state->out[i]);
+        float scale = mask_scores(a, u, first, row + i * 16, scores[i]);
+        weigh<WIDE>(scores[i], scale, state->out[i], state->maximum[i], state->sum[i]);
     }
+    add_values<T, WIDE, TALL>(scores, tile->values, state->out);
 }
 
 /* Results, by way of the warp's own part of shared memory. */
@@ -263,13 +284,24 @@ static __device__ void end_rows(const struct attention<T> *a, const struct unit 
     }
 }
 
-/* Tiles that come and go: the next one is on its way while one is computed. All threads of the block take part. */
+/* Keys and values that the unit begins with are on their way: all of the item's where they stay, else the first tile.
+ * All threads of the block take part, here and below. */
+template <typename T, int WIDE>
+static __device__ void fetch_tiles(const struct attention<T> *a, const struct unit *u, int64_t kv_head, bool resident,
+                                   struct key_tile<T, WIDE> *tiles)
+{
+    int64_t last = resident ? u->s.keys : u->tiles > 0 ? 1 : 0;
+    if (resident)
+        __syncthreads(); /* those of the item before were read */
+    for (int64_t tile = 0; tile * TILE < last; tile++)
+        copy_tile<T, WIDE>(a, &u->s, kv_head, tile, &tiles[tile]);
+}
+
+/* Tiles that come and go: the next one is on its way while one is computed. */
 template <typename T, int WIDE, int TALL>
 static __device__ void attend_streamed(const struct attention<T> *a, const struct unit *u, int64_t kv_head,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
 {
-    if (u->tiles > 0)
-        copy_tile<T, WIDE>(a, &u->s, kv_head, 0, &tiles[0]);
     for (int64_t tile = 0; tile < u->tiles; tile++) {
         if (tile + 1 < u->tiles)
             copy_tile<T, WIDE>(a, &u->s, kv_head, tile + 1, &tiles[(tile + 1) % 2]);
@@ -282,17 +314,13 @@ static __device__ void attend_streamed(const struct attention<T> *a, const struc
     }
 }
 
+/* Tiles that stay; `fetched`: they have just come. */
 template <typename T, int WIDE, int TALL>
-static __device__ void attend_resident(const struct attention<T> *a, const struct unit *u, int64_t kv_head, bool load,
+static __device__ void attend_resident(const struct attention<T> *a, const struct unit *u, bool fetched,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
 {
-    if (load) {
-        __syncthreads(); /* those of the item before were read */
-        for (int64_t tile = 0; tile * TILE < u->s.keys; tile++)
-            copy_tile<T, WIDE>(a, &u->s, kv_head, tile, &tiles[tile]);
-        copies_wait<0>();
+    if (fetched)
         __syncthreads();
-    }
     for (int64_t tile = 0; tile < u->tiles; tile++)
         attend_tile<T, WIDE, TALL>(a, u, tile * TILE, &tiles[tile], state);
 }
@@ -314,6 +342,7 @@ static __device__ struct unit unit_of(const struct attention<T> *a, const struct
     int64_t last = position_of(a, &u.s, u.index + u.rows - 1);
     int64_t behind = a->causal && last < u.s.keys ? last + 1 : u.s.keys;
     u.tiles = (behind + TILE - 1) / TILE;
+    u.masked = u.s.mask.data != NULL;
     return u;
 }
 
@@ -329,9 +358,12 @@ static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP,
         struct unit u = unit_of(&a, &units, (int64_t)blockIdx.x * units.each + i, blockIdx.y);
         if (u.rows == 0)
             continue; /* the whole block */
+        bool fetch = !units.resident || u.s.item != item;
+        if (fetch)
+            fetch_tiles<T, WIDE>(&a, &u, blockIdx.y, units.resident, shared->tiles);
         begin_rows<T, WIDE, TALL>(&a, &u, shared->rows, &state);
         if (units.resident)
-            attend_resident<T, WIDE, TALL>(&a, &u, blockIdx.y, u.s.item != item, shared->tiles, &state);
+            attend_resident<T, WIDE, TALL>(&a, &u, fetch, shared->tiles, &state);
         else
             attend_streamed<T, WIDE, TALL>(&a, &u, blockIdx.y, shared->tiles, &state);
         item = u.s.item;
