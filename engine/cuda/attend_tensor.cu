@@ -2,9 +2,9 @@
  * over the keys, TILE at a time: scores, an online softmax, and the tile's values weighed by it, all in float but for
  * the weights, which are rounded to 16 bits. Features are padded with zeros to WIDE.
  *
- * A block's warps take the rows of a row block. Where keys and values of a head fit into shared memory they stay there
- * for all row blocks of an item, and all heads that share them, which the block takes one after the other; else two
- * tiles are there, one of them on its way.
+ * A block's warps take the rows of a row block. Where keys and values of a head fit into shared memory, and those of
+ * another block beside them, they stay there for all row blocks of an item, and all heads that share them, which the
+ * block takes one after the other; else two tiles are there, one of them on its way.
  *
  * Fragments (tensor.h): with g = lane / 4, t = lane % 4, a lane has of 16 rows and 8 columns of scores or results
  * x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
@@ -14,9 +14,8 @@
 #include <float.h>
 
 #define LOG2_E 1.44269504f
-#define TILE 64                    /* keys */
-#define RESIDENT_BYTES (100 << 10) /* of shared memory at most: two blocks fit on a multiprocessor of 9.0 */
-#define BLOCKS 4                   /* of a multiprocessor keep it busy; with more, each takes several units */
+#define TILE 64  /* keys */
+#define BLOCKS 4 /* of a multiprocessor keep it busy; with more, each takes several units */
 #define MOST_UNITS 8
 
 /* How units of work follow one another: for each row block of the table, the heads that share keys and values. */
@@ -385,8 +384,7 @@ static bool launch_attention(struct cuda_run *run, const struct plan_step *step,
     struct units units = {};
     size_t tile = sizeof(struct key_tile<T, WIDE>), bytes = sizeof(struct shared_part<T, WIDE>);
     int64_t tiles = parts_of(fixed_keys(run, step), TILE);
-    units.resident =
-        tiles > 0 && bytes + (size_t)tiles * tile <= (size_t)least(RESIDENT_BYTES, (int64_t)run->shared_bytes);
+    units.resident = tiles > 0 && bytes + (size_t)tiles * tile <= run->shared_by_two;
     bytes += (units.resident ? (size_t)tiles : 2) * tile;
     if (bytes > run->shared_bytes)
         return false;

@@ -50,6 +50,7 @@ static int describe(struct backend *backend, struct error *error)
         return cuda_fail(error, "the CUDA device cannot be asked what it is", status);
     backend->processors = properties.multiProcessorCount;
     backend->shared_bytes = properties.sharedMemPerBlockOptin;
+    backend->shared_by_two = properties.sharedMemPerMultiprocessor / 2 - properties.reservedSharedMemPerBlock;
     snprintf(backend->description, sizeof backend->description, "%s, compute capability %d.%d, cuBLASLt %zu",
              properties.name, properties.major, properties.minor, cublasLtGetVersion());
     return 0;
@@ -250,6 +251,7 @@ static int prepare(struct backend *backend, struct plan *plan, bool shared, stru
     prepared->run.dtype = backend->dtype;
     prepared->run.processors = backend->processors;
     prepared->run.shared_bytes = backend->shared_bytes;
+    prepared->run.shared_by_two = backend->shared_by_two;
     prepared->run.launches = prepared->launches = fusion_find(plan, backend->dtype);
     if (!prepared->launches) {
         error_set(error, "out of memory while preparing a model");

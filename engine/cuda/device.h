@@ -16,7 +16,8 @@ struct backend {
     int64_t tuning_ms;              /* for each model */
     enum cuda_dtype dtype;
     int processors;
-    size_t shared_bytes; /* that a block may ask for */
+    size_t shared_bytes;  /* that a block may ask for */
+    size_t shared_by_two; /* … where two blocks are to fit on a multiprocessor */
     char description[320];
 };
 

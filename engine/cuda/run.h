@@ -92,6 +92,7 @@ struct cuda_run {
     char *arena;
     enum cuda_dtype dtype;
     size_t shared_bytes;                   /* of shared memory that a block may ask for */
+    size_t shared_by_two;                  /* … where two blocks are to fit on a multiprocessor */
     int processors;                        /* multiprocessors of the device */
     void *const *weights;                  /* by weight, in elements; an array of the host */
     float *const *float_weights;           /* those that are read as floats */

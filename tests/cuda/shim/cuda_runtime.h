@@ -150,7 +150,7 @@ struct cudaDeviceProp {
     char name[256];
     int major, minor;
     int multiProcessorCount;
-    size_t sharedMemPerBlockOptin;
+    size_t sharedMemPerBlockOptin, sharedMemPerMultiprocessor, reservedSharedMemPerBlock;
 };
 
 struct cudaFuncAttributes {

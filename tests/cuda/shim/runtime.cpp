@@ -17,6 +17,7 @@
 #define MOST_THREADS 1024
 #define SHARED_BYTES (48 << 10)       /* that a kernel has without asking for more */
 #define MOST_SHARED_BYTES (163 << 10) /* that it may ask for: with compute capability 8.0; 9.0 has 227 << 10 */
+#define RESERVED_SHARED_BYTES 1024    /* of each block's */
 
 struct allocation {
     size_t bytes;
@@ -189,6 +190,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int)
     *properties = {};
     properties->multiProcessorCount = 1;
     properties->sharedMemPerBlockOptin = MOST_SHARED_BYTES;
+    properties->reservedSharedMemPerBlock = RESERVED_SHARED_BYTES;
+    properties->sharedMemPerMultiprocessor = MOST_SHARED_BYTES + RESERVED_SHARED_BYTES;
     snprintf(properties->name, sizeof properties->name, "shim");
     return cudaSuccess;
 }
