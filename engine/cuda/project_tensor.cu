@@ -1,25 +1,27 @@
-/* Projections along the sequence on tensor cores, for elements of 16 bits: DEPTH rows of x and E at a time, STAGES of
+/* Projections along the sequence on tensor cores, for elements of 16 bits: `depth` rows of x and E at a time, STAGES of
  * them on their way. Products are of (k, positions) and (positions, columns); where E lies by positions its fragments,
  * like those of x, are loaded transposed. */
 #include "engine/cuda/projection.h"
 #include "engine/cuda/tensor.h"
 
-#define DEPTH 32 /* rows of x */
-#define STAGES 3
+#define STAGES 4
 #define WARPS 8  /* 2 along k, 4 along the columns */
 #define BLOCKS 2 /* of large tiles that a multiprocessor has room for */
 
+/* Rows of x. Of small tiles more, which are multiplied so soon that warps would do little but wait for one another. */
+template <int TALL> constexpr int depth = TALL < 128 ? 64 : 32;
+
 /* E as it lies: by positions, or where it is turned by k. */
 template <typename T, int TALL, bool TURNED> struct e_tile {
-    T of[DEPTH][TALL + PAD];
+    T of[depth<TALL>][TALL + PAD];
 };
 template <typename T, int TALL> struct e_tile<T, TALL, true> {
-    T of[TALL][DEPTH + PAD];
+    T of[TALL][depth<TALL> + PAD];
 };
 
 template <typename T, int TALL, int WIDE, bool TURNED> struct stage {
     struct e_tile<T, TALL, TURNED> e;
-    T x[DEPTH][WIDE + PAD];
+    T x[depth<TALL>][WIDE + PAD];
 };
 
 /* A block's tile of y: rows from `j` on; columns from `column` on, of those of a group. */
@@ -28,7 +30,7 @@ struct place {
     bool e_packed, x_packed; /* rows begin at multiples of 16 bytes */
 };
 
-/* Rows [row, row + DEPTH) of the part; zeros where there are none. They are a group of copies. */
+/* Rows [row, row + depth) of the part; zeros where there are none. They are a group of copies. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __device__ void copy_stage(const struct projection<T> *p, const struct part *part, const struct place *place,
                                   int64_t row, struct stage<T, TALL, WIDE, TURNED> *to)
@@ -37,13 +39,13 @@ static __device__ void copy_stage(const struct projection<T> *p, const struct pa
     const T *e = p->weight + place->group * p->of_group + position * p->across + place->j * p->along;
     const T *x = p->x + (part->first + row) * p->columns + place->group * p->group_columns + place->column;
     if (left > 0 && TURNED)
-        copy_rows<T, TURNED ? DEPTH : TALL>(to->e.of, e, p->along, p->k - place->j, left, place->e_packed, TALL,
-                                            (int)threadIdx.x, WARPS * WARP);
+        copy_rows<T, TURNED ? depth<TALL> : TALL>(to->e.of, e, p->along, p->k - place->j, left, place->e_packed, TALL,
+                                                  (int)threadIdx.x, WARPS * WARP);
     else if (left > 0)
-        copy_rows<T, TURNED ? DEPTH : TALL>(to->e.of, e, p->across, left, p->k - place->j, place->e_packed, DEPTH,
-                                            (int)threadIdx.x, WARPS * WARP);
+        copy_rows<T, TURNED ? depth<TALL> : TALL>(to->e.of, e, p->across, left, p->k - place->j, place->e_packed,
+                                                  depth<TALL>, (int)threadIdx.x, WARPS * WARP);
     if (left > 0)
-        copy_rows<T, WIDE>(to->x, x, p->columns, left, p->group_columns - place->column, place->x_packed, DEPTH,
+        copy_rows<T, WIDE>(to->x, x, p->columns, left, p->group_columns - place->column, place->x_packed, depth<TALL>,
                            (int)threadIdx.x, WARPS * WARP);
     copies_commit();
 }
@@ -67,7 +69,7 @@ static __device__ __forceinline__ void multiply_stage(const struct stage<T, TALL
                                                       int column, float (&sums)[TALL / 32][WIDE / 32][4])
 {
 #pragma unroll
-    for (int d = 0; d < DEPTH; d += 16) {
+    for (int d = 0; d < depth<TALL>; d += 16) {
         uint32_t a[TALL / 32][4], b[WIDE / 64][4];
 #pragma unroll
         for (int i = 0; i < TALL / 32; i++)
@@ -110,18 +112,18 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     struct part part = find_part(&p, blockIdx.x);
     if (part.count == 0)
         return;
-    int64_t tiles = (p.group_columns + WIDE - 1) / WIDE, steps = (part.rows + DEPTH - 1) / DEPTH;
+    int64_t tiles = (p.group_columns + WIDE - 1) / WIDE, steps = (part.rows + depth<TALL> - 1) / depth<TALL>;
     struct place place = {(int64_t)blockIdx.y * TALL, blockIdx.z / tiles, blockIdx.z % tiles * WIDE, e_packed,
                           x_packed};
     int warp = (int)threadIdx.x / WARP, row = warp / 4 * (TALL / 2), column = warp % 4 * (WIDE / 4);
     float sums[TALL / 32][WIDE / 32][4] = {};
     for (int ahead = 0; ahead < STAGES - 1; ahead++)
-        copy_stage(&p, &part, &place, ahead * DEPTH, &stages[ahead]);
+        copy_stage(&p, &part, &place, ahead * depth<TALL>, &stages[ahead]);
     for (int64_t step = 0; step < steps; step++) {
         copies_wait<STAGES - 2>();
         __syncthreads(); /* all see this stage, and the one before was read */
         int64_t next = step + STAGES - 1;
-        copy_stage(&p, &part, &place, next * DEPTH, &stages[next % STAGES]);
+        copy_stage(&p, &part, &place, next * depth<TALL>, &stages[next % STAGES]);
         multiply_stage(&stages[step % STAGES], row, column, sums);
     }
     copies_wait<0>();
