@@ -6,11 +6,15 @@
 #define TILE 64  /* of y: rows by columns */
 #define DEPTH 16 /* rows of x that are there at a time */
 #define EACH 4   /* rows and columns of the tile that a thread computes */
-/* Rows of x that a block sums; of 16 bits twice as many, which tensor cores sum faster than parts of them are written.
- * It depends on nothing but the type, least of all on the batch: an item's sums are added in the same order alone and
- * beside others. So few that one item of thousands of rows keeps a large device busy. */
+/* Rows of x that a block sums; of 16 bits twice as many, which tensor cores sum faster than parts of them are written,
+ * and a quarter where y is small, for a part is the work of few blocks then. It depends on nothing else, least of all
+ * on the batch: an item's sums are added in the same order alone and beside others. So few that one item of thousands
+ * of rows keeps a large device busy. */
 #ifndef PART_ROWS
 #define PART_ROWS 512
+#endif
+#ifndef FEW_SUMS
+#define FEW_SUMS (256 * 64) /* elements of y */
 #endif
 #define THREADS (TILE / EACH * (TILE / EACH))
 
@@ -100,13 +104,18 @@ template <typename T> static __global__ void finish_projection(struct projection
         *further = of_float<T>(p.bias[j]);
 }
 
-template <typename T> static constexpr int64_t part_rows = (int64_t)(sizeof(float) / sizeof(T)) * PART_ROWS;
+template <typename T> static int64_t part_rows_of(int64_t k, int64_t columns)
+{
+    int64_t rows = (int64_t)(sizeof(float) / sizeof(T)) * PART_ROWS;
+    return k * columns > FEW_SUMS ? rows : rows / 4;
+}
 
 /* Places for parts, whatever the batch's rows are: first_place. */
 template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step)
 {
     int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item;
-    return 2 * plan->max_rows / part_rows<T> * k * plan->values[step->x].columns;
+    int64_t columns = plan->values[step->x].columns;
+    return 2 * plan->max_rows / part_rows_of<T>(k, columns) * k * columns;
 }
 
 template <typename T>
@@ -131,7 +140,7 @@ static struct projection<T> projection_of(const struct cuda_run *run, const stru
     p.k = run->plan->axes[run->plan->values[step->y].axis].rows_per_item;
     p.sums_column = step->sums_column;
     p.bias_column = step->bias_column;
-    p.part_rows = part_rows<T>;
+    p.part_rows = part_rows_of<T>(p.k, p.columns);
     p.parts = run->scratch;
     p.y = elements_of<T>(run, step->y);
     return p;

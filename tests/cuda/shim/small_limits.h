@@ -5,6 +5,7 @@
 
 #define CONTEXTS_BYTES 4096   /* linear_attend.cu */
 #define FEED_FORWARD_ROWS 48  /* products.cu */
+#define FEW_SUMS 400          /* project.cu */
 #define GRAPHS 4              /* graphs.h */
 #define IMAGE_ROWS 32         /* products.cu */
 #define PART_KEYS 24          /* linear_attend.cu */
