@@ -34,6 +34,7 @@ static const struct sizes sizes[] = {
     {512, 1, 2, 2, 1, false, false, true},
 };
 static const int64_t lengths[ITEMS] = {LONGEST, 1, 257, 163};
+static const enum pooling poolings[ITEMS] = {POOLING_MEAN, POOLING_LAST, POOLING_MAX, POOLING_MEAN};
 static const struct {
     const char *name;
     double bound; /* of the largest value */
@@ -58,7 +59,8 @@ static int build(struct plan_builder *builder, const struct sizes *s)
                                                .causal = s->causal});
 }
 
-/* `hidden` (rows, d) of `count` items from the model on a backend; x is the first's. */
+/* `hidden` (rows, d) of `count` items from the model on a backend, and behind it what is pooled, (count, d); x is the
+ * first's. */
 static void run(const struct backend_functions *functions, const char *dtype, const struct sizes *s,
                 const struct weights *weights, int first, int count, const float *x, float *hidden)
 {
@@ -70,6 +72,7 @@ static void run(const struct backend_functions *functions, const char *dtype, co
     struct batch batch;
     struct error error;
     struct engine_item items[ITEMS];
+    float *pooled = hidden;
     assert_int_equal(functions->open(&options, 0, &backend, &error), 0);
     assert_int_equal(plan_begin(&builder, weights, &error), 0);
     plan_give(&builder, build(&builder, s), PLAN_NONE, PLAN_NONE, false);
@@ -78,8 +81,12 @@ static void run(const struct backend_functions *functions, const char *dtype, co
     if (functions->prepare(backend, plan, false, &model, &error) != 0)
         fail_msg("%s", error.message);
     memset(items, 0, sizeof items);
+    for (int i = 0; i < count; i++)
+        pooled += lengths[first + i] * s->d;
     for (int i = 0; i < count; i++) {
         int64_t length = lengths[first + i];
+        items[i].pooled = pooled + i * s->d;
+        items[i].pooling = poolings[first + i];
         items[i].inputs[0].data = x;
         items[i].inputs[0].length = length;
         items[i].hidden = hidden;
@@ -113,7 +120,7 @@ static void compare(const char *dtype, double bound, int64_t n, const float *fou
 static void compare_alone(const struct backend_functions *cuda, const char *dtype, const struct sizes *s,
                           const struct weights *weights, const float *x, const float *together)
 {
-    static float alone[LONGEST * MOST_D];
+    static float alone[(LONGEST + 1) * MOST_D];
     for (int i = 0; i < 2; i++) {
         double difference = 0, norm = 0;
         run(cuda, dtype, s, weights, i, 1, x, alone);
@@ -143,14 +150,15 @@ static void test_sizes(void **state)
     struct weights *weights = tensors_random(shapes, s->kv_heads == s->heads ? 1 : 2, &file);
     for (int i = 0; i < ITEMS; i++)
         rows += lengths[i];
-    float *x = calloc((size_t)(3 * rows * s->d), sizeof *x), *expected = x + rows * s->d,
-          *found = expected + rows * s->d;
+    int64_t n = (rows + ITEMS) * s->d;
+    float *x = calloc((size_t)(3 * n), sizeof *x), *expected = x + n, *found = expected + n;
     for (int64_t i = 0; i < rows * s->d; i++)
         x[i] = random_float() * 2;
     run(&backend_cpu, "f32", s, weights, 0, ITEMS, x, expected);
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         run(cuda, dtypes[i].name, s, weights, 0, ITEMS, x, found);
         compare(dtypes[i].name, dtypes[i].bound, rows * s->d, found, expected);
+        compare(dtypes[i].name, dtypes[i].bound, ITEMS * s->d, found + rows * s->d, expected + rows * s->d);
         compare_alone(cuda, dtypes[i].name, s, weights, x, found);
     }
     free(x);
