@@ -171,23 +171,29 @@ static void copies_land_group_by_group(void **)
 
 /* ---- Rounding ---- */
 
-template <typename T> static __global__ void round_all(const float *x, uint16_t *bits)
+template <typename T> static __global__ void round_all(const float *x, uint16_t *bits, uint32_t *pairs)
 {
     T element = of_float<T>(x[lane()]);
     memcpy(&bits[lane()], &element, sizeof element);
+    pairs[lane()] = pair_of<T>(x[lane()], x[(lane() + 1) % WARP]);
 }
 
 template <typename T> static void check_rounding(const float *x, const uint16_t *expected, int count)
 {
     float given[WARP] = {};
     uint16_t bits[WARP] = {};
+    uint32_t pairs[WARP] = {};
     memcpy(given, x, (size_t)count * sizeof *x);
     void *from = to_device(given, sizeof given), *to = to_device(bits, sizeof bits);
-    launch_warp(round_all<T>, 0, (float *)from, (uint16_t *)to);
+    void *of_two = to_device(pairs, sizeof pairs);
+    launch_warp(round_all<T>, 0, (float *)from, (uint16_t *)to, (uint32_t *)of_two);
     to_host(bits, to, sizeof bits);
+    to_host(pairs, of_two, sizeof pairs);
     cudaFree(from);
     for (int i = 0; i < count; i++)
         assert_int_equal(bits[i], expected[i]);
+    for (int i = 0; i + 1 < count; i++)
+        assert_int_equal(pairs[i], expected[i] | (uint32_t)expected[i + 1] << 16);
 }
 
 static void rounding_is_to_nearest_even(void **)
