@@ -26,7 +26,7 @@ if ! command -v python3 >/dev/null; then
     exit
 fi
 python3 tests/gpu/test_figures.py || failed=1
-echo 1..11
+echo 1..14
 
 # put PATH: an executable, from standard input.
 put() {
@@ -59,11 +59,30 @@ tests/gpu/bench.py*) exec "\$WORK/bench" "\$@" ;;
 *) exec "$(command -v python3)" "\$@" ;;
 esac
 X
+# With the options that the manual has for each tool; names are not joined in one option (check.sh's sanitize).
+put "$work/bin/compute-sanitizer" <<'X'
+while [ "${1#--}" != "$1" ]; do
+    case "$tool,$1 $2" in
+    ",--tool "*check) tool=$2 ;;
+    *",--kernel-name-exclude kns="*,*) exit 1 ;;
+    *",--kernel-name-exclude kns="* | "memcheck,--report-api-errors no" | *",--error-exitcode 99") ;;
+    *) echo "unknown option $1" && exit 1 ;;
+    esac
+    shift 2
+done
+echo "$tool ${1##*/}" >>"$WORK/sanitized"
+. "$WORK/sanitizer"
+X
+cat >"$work/sanitizer" <<'X'
+"$@" || exit
+echo "========= $([ $tool = racecheck ] && echo "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)" || echo "ERROR SUMMARY: 0 errors")"
+X
 put "$work/passes" <<'X'
+echo 1..1
 echo "ok 1 - it works"
 echo "case call 0 out: relative L2 error 1.5e-07"
 X
-for name in cases_cuda cases_tf32 cases_bf16 cases_f16 reference last; do
+for name in cases_cuda cases_tf32 cases_bf16 cases_f16 operations_bf16 operations_cuda reference last; do
     mkdir -p "$work/build/gpu"
     cp "$work/passes" "$work/build/gpu/test_$name"
 done
@@ -90,8 +109,12 @@ has() { grep -qE "$1" "$work/out/table.txt"; }
 cp "$work/passes" "$work/last_program"
 LD_LIBRARY_PATH=/driver check check
 has '^last +1 passed, 0 failed, worst error 1.5e-07 +- +ok' && has '^errors: bf16 +1 +1.5e-07' && has 'Made Up' &&
-    [[ "$(last_line)" = "nothing failed, 27 goals not measured, 2 not run" ]] && [ $status = 0 ]
+    [[ "$(last_line)" = "nothing failed, 27 goals not measured, 1 not run" ]] && [ $status = 0 ]
 result "where all passes nothing failed, and goals are not measured" $?
+has '^operations_bf16-racecheck +1 passed, 0 failed, .*, RACECHECK SUMMARY: 0 hazards .*ok' &&
+    has '^cases_bf16-memcheck .*, ERROR SUMMARY: 0 errors .*ok' && [ "$(wc -l <"$work/sanitized")" = 6 ] &&
+    [ "$(sort -u "$work/sanitized" | wc -l)" = 6 ]
+result "each tool of compute-sanitizer has its rows" $?
 [ "$(cat "$work/path")" = "$work/build/gpu:/driver" ]
 result "what finds the driver stays in LD_LIBRARY_PATH" $?
 cmp -s "$work/out/table.txt" "$work/build/log/gpu/table.txt" && tar -tzf "$work/out/logs.tar.gz" | grep last.log >"$work/said"
@@ -111,6 +134,21 @@ put "$work/last_program" <<<'echo "ok 1 - a"; echo "not ok 2 - b"; exit 1'
 check check
 has '^last +1 passed, 1 failed.*FAILED, exit status 1' && [[ "$(last_line)" = "1 FAILED, "* ]] && [ $status = 1 ]
 result "a test that fails is in the table and the status" $?
+
+put "$work/last_program" <<<'echo 1..2; echo "ok 1 - a"'
+check check
+has '^last +1 passed, 0 failed.*FAILED, exit status 0' && [[ "$(last_line)" = "1 FAILED, "* ]] && [ $status = 1 ]
+result "nor is a program good that runs only part of its tests" $?
+
+cp "$work/passes" "$work/last_program"
+cat >"$work/sanitizer" <<'X'
+"$@" && [ $tool = racecheck ] && echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)" && exit 99
+[ $tool = memcheck ] || { echo "========= Error: Device not supported" && exit 1; }
+X
+check check
+has '^operations_bf16-racecheck .*RACECHECK SUMMARY: 1 hazard .*FAILED, exit status 99' &&
+    has '^operations_bf16-synccheck .*not run: compute-sanitizer does not support' && [[ "$(last_line)" = "1 FAILED, "* ]]
+result "what a sanitizer finds is a failure, that it cannot look is none" $?
 
 # A program that never ends, once it has said that it began.
 mkfifo "$work/began"
