@@ -182,7 +182,7 @@ judge() {
     if [ "$3" != 0 ] || [ "$(passed_in "$2")" = 0 ] || [ "$(failed_in "$2")" != 0 ] || [ "$skipped" != 0 ] ||
         [ "$(passed_in "$2")" -lt "$(planned_in "$2")" ]; then
         failed=$((failed + 1)) verdict="FAILED, exit status $3"
-        grep -E '^not ok |rror' "$2" | head -n 5 || true
+        grep -iE '^not ok |error' "$2" | head -n 6 || true
     fi
     [ "$skipped" = 0 ] || verdict+=", $skipped skipped"
     add "$1" "$(passed_in "$2") passed, $(failed_in "$2") failed$(worst_in "$2")$(note_in "$2")" - "$verdict, $4 s"
@@ -195,7 +195,6 @@ judge() {
 run_tests() {
     local program name
     if wants bench; then deadline=$((limit * 2 / 5)); else deadline=$((limit * 3 / 5)); fi
-    export SHIM_SEED=0 CMOCKA_MESSAGE_OUTPUT=TAP OMP_NUM_THREADS=1
     row tensor "$programs/test_tensor"
     for program in "$programs"/test_*; do
         name=${program##*/test_}
@@ -205,7 +204,6 @@ run_tests() {
         LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32 "$programs/test_reference"
     run_errors
     run_accuracy
-    export -n SHIM_SEED CMOCKA_MESSAGE_OUTPUT OMP_NUM_THREADS
 }
 
 # figures NAME COMMAND…: runs what prints lines to be copied; each line that begins with a dtype is a row.
@@ -273,9 +271,7 @@ sanitize() {
     local options=() name
     for name in cublas cutlass gemm gemv nvjet splitK; do options+=(--kernel-name-exclude "kns=$name"); done
     [ "$1" != memcheck ] || options+=(--report-api-errors no)
-    export LINFORMERD_CUDA_TUNING_MS=0 CMOCKA_MESSAGE_OUTPUT=TAP OMP_NUM_THREADS=1
     row "$2-$1" compute-sanitizer --tool "$1" "${options[@]}" --error-exitcode 99 "$programs/test_$2"
-    unset LINFORMERD_CUDA_TUNING_MS CMOCKA_MESSAGE_OUTPUT OMP_NUM_THREADS
 }
 
 # ---- Benchmarks ----
@@ -324,8 +320,10 @@ keep
 unpack_programs
 if [ -n "$dry" ]; then cp "$programs"/shim/* "$programs/"; else compile_engine; fi
 if wants check; then
+    export SHIM_SEED=0 CMOCKA_MESSAGE_OUTPUT=TAP OMP_NUM_THREADS=1 # on a device all orders of the shim are one
     run_tests
     run_sanitizers
+    export -n SHIM_SEED CMOCKA_MESSAGE_OUTPUT OMP_NUM_THREADS
 fi
 if wants bench; then
     deadline=$limit
