@@ -51,6 +51,7 @@ def profile(ncu, command, line, path, environment, timeout):
     """Of a worker that prepares what `line` says, and runs it. `path` is where ncu may write."""
     arguments = [ncu, "--clock-control", "none", "--cache-control", "none", "--print-units", "base", "--csv",
                  "--metrics", "gpu__time_duration.sum", "--log-file", path, *command]
+    path.unlink(missing_ok=True)  # what an earlier one wrote is no answer
     process = subprocess.run(arguments, input=line + "\n" + "run 0\n" * RUNS, capture_output=True, text=True,
                              timeout=timeout, env=os.environ | environment)
     said = (path.read_text() if path.exists() else "") + process.stdout + process.stderr
