@@ -12,6 +12,6 @@ for dtype in f32 tf32 bf16 f16; do
     SHIM_SEED=0 OMP_NUM_THREADS=1 "$program" 2>/dev/null |
         sed -n 's/^\([^ ]* call [0-9]* [^ :]*\): relative L2 error \(.*\)/\2 \1/p' | sort -g |
         awk -v dtype="$dtype" '{ error[NR] = $1; $1 = ""; of = $0 }
-            END { printf "%-6s %8d %10s %10s %s\n", dtype, NR, error[int((NR + 1) / 2)], error[NR], of }' || status=1
+            END { if (NR) printf "%-6s %8d %10s %10s %s\n", dtype, NR, error[int((NR + 1) / 2)], error[NR], of }' || status=1
 done
 exit $status
