@@ -55,8 +55,9 @@ def profile(ncu, command, line, path, environment, timeout):
     process = subprocess.run(arguments, input=line + "\n" + "run 0\n" * RUNS, capture_output=True, text=True,
                              timeout=timeout, env=os.environ | environment)
     said = (path.read_text() if path.exists() else "") + process.stdout + process.stderr
-    if re.search("ERR_NVGPUCTRPERM|LibraryNotLoaded|not supported on", said):
+    failed = re.search("^failed |The application returned an error", said, re.MULTILINE)
+    if not failed and re.search("==ERROR==|ERR_NVGPUCTRPERM|LibraryNotLoaded|not supported on", said):
         raise NotMeasurable(f"ncu cannot count here: {said[-300:]}")
-    if process.returncode != 0 or re.search("^failed ", process.stdout, re.MULTILINE):
+    if failed or process.returncode != 0:
         raise RuntimeError(f"ncu: status {process.returncode}: {said[-300:]}")
     return one_run(kernel_times(said))
