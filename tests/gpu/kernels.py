@@ -54,7 +54,7 @@ def profile(ncu, command, line, path, environment, timeout):
     path.unlink(missing_ok=True)  # what an earlier one wrote is no answer
     process = subprocess.run(arguments, input=line + "\n" + "run 0\n" * RUNS, capture_output=True, text=True,
                              timeout=timeout, env=os.environ | environment)
-    said = (path.read_text() if path.exists() else "") + process.stdout + process.stderr
+    said = "\n".join([path.read_text() if path.exists() else "", process.stdout, process.stderr])
     failed = re.search("^failed |The application returned an error", said, re.MULTILINE)
     if not failed and re.search("==ERROR==|ERR_NVGPUCTRPERM|LibraryNotLoaded|not supported on", said):
         raise NotMeasurable(f"ncu cannot count here: {said[-300:]}")

@@ -3,6 +3,7 @@
 # they are told. And what becomes of figures (test_figures.py). Not what a device does.
 set -uo pipefail # a condition that does not hold is a result
 work=$(mktemp -d)
+built=${BUILD:-build}
 hanging=''
 trap '[ -z "$hanging" ] || kill -KILL "$hanging" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 1' PIPE HUP INT TERM
@@ -26,7 +27,7 @@ if ! command -v python3 >/dev/null; then
     exit
 fi
 python3 tests/gpu/test_figures.py || failed=1
-echo 1..14
+echo 1..15
 
 # put PATH: an executable, from standard input.
 put() {
@@ -34,6 +35,38 @@ put() {
     { echo '#!/bin/bash' && cat; } >"$1"
     chmod +x "$1"
 }
+
+# ---- The archive ----
+
+# What does not come along and is no part of glibc or gcc's run-time library, as ldd finds it for the files.
+from_elsewhere() {
+    ldd "$@" | awk -v folder="$(realpath "$work/real")/" '/not found/ || ($2 == "=>" && index($3, folder) != 1) { print $1, $3 }' |
+        grep -vE '^(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s)\.so\.[0-9]+) '
+}
+
+archive_suffices() {
+    local source programs=() real=$work/real/gpu
+    for source in tests/cuda/test_*.c tests/http/test_reference.c tests/bench/worker.c; do
+        case $source in
+        */test_faults_* | */test_fusion.c) ;;
+        *) programs+=("$built/${source%.c}") ;;
+        esac
+    done
+    tests/gpu/bundle.sh "$work/real.tar.gz" "$built"/tests/cuda/{libengine_cuda.so,libcuda.so.1,test_tensor} \
+        "${programs[@]}" "$built/linformerd" && mkdir "$work/real" && tar -C "$work/real" -xzf "$work/real.tar.gz" &&
+        cp "$real"/shim/* "$real/" && env -i SHIM_SEED=0 "$real/test_tensor" && env -i SHIM_SEED=0 "$real/test_dtypes" &&
+        ! from_elsewhere "$real"/test_[!r]* "$real/worker" &&
+        ! LD_LIBRARY_PATH=$real from_elsewhere "$real/test_reference" "$real/linformerd"
+}
+
+if [ -e "$built/tests/bench/worker" ] && [ -e "$built/tests/cuda/test_tensor" ]; then
+    archive_suffices >"$work/said" 2>&1
+    result "programs of the archive run with the libraries that come along" $?
+    rm -rf "$work"/real*
+else
+    number=1
+    echo "ok 1 # SKIP the programs are not built"
+fi
 
 # ---- The machine ----
 

@@ -2,9 +2,9 @@
  * bits for an item alone, where the backend promises them. SEED chooses the random numbers. */
 #include "engine/backend.h"
 #include "engine/cpu/vector.h"
+#include "tests/unit/loaded.h"
 #include "tests/unit/onednn.h"
 #include "tests/unit/scalar.h"
-#include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
 
 #include <math.h>

@@ -2,8 +2,8 @@
  * double precision; and an item's results are the same bits whatever else is asked of it and whoever is beside it. SEED
  * chooses the plans. */
 #include "engine/backend.h"
-#include "tests/unit/scalar.h"
 #include "tests/unit/loaded.h"
+#include "tests/unit/scalar.h"
 #include "tests/unit/tensors.h"
 
 #include <math.h>
