@@ -52,7 +52,7 @@ struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes
     return &bench->builder;
 }
 
-static void end(struct bench *bench)
+void bench_end(struct bench *bench)
 {
     plan_free(bench->plan);
     weights_close(bench->weights);
@@ -392,5 +392,5 @@ void bench_run(struct bench *bench)
     }
     functions->unprepare(model);
     padder_free(bench->plan, &batch);
-    end(bench);
+    bench_end(bench);
 }

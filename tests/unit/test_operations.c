@@ -442,6 +442,19 @@ static void test_causal_linear_attend(void **state)
     check_linear_attend((struct plan_head_range){0, 1, 70}, 5, 1, false);
 }
 
+static void test_causal_attention_to_a_context(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct plan_builder *builder = bench_begin(&bench, NULL, 0);
+    int x = plan_input_rows(builder, "x", 8, 80, PLAN_NONE);
+    int context = plan_input_rows(builder, "context", 8, 80, PLAN_NONE);
+    plan_causal_linear_attend(builder, x, context, context, PLAN_NONE, (struct plan_head_range){0, 1, 8}, 1, 1);
+    assert_int_equal(plan_finish(builder, 80, 1, &bench.plan), -1);
+    assert_non_null(strstr(bench.error.message, "within one sequence"));
+    bench_end(&bench);
+}
+
 static void check_local_attend(struct plan_head_range heads, int64_t window, bool causal)
 {
     struct bench bench;
@@ -629,6 +642,7 @@ int main(void)
         TEST(test_pairs, 3e-4),
         TEST(test_linear_attend, 4e-2),
         TEST(test_causal_linear_attend, 1.7e-2),
+        TEST(test_causal_attention_to_a_context, EXACT),
         TEST(test_local_attend, 3.8e-2),
         TEST(test_retrieve, EXACT),
         TEST(test_rotate_concatenate_gate_cut, 1.2e-3),
