@@ -40,6 +40,15 @@ int cuda_take_memory(void **memory, size_t bytes, const char *what, struct error
     return error_set(error, "%s of %zu bytes on the CUDA device: %s", what, bytes, cudaGetErrorString(status));
 }
 
+int cuda_open_event(cudaEvent_t *event, unsigned flags, struct error *error)
+{
+    cudaError_t status = cudaEventCreateWithFlags(event, flags);
+    if (status == cudaSuccess)
+        return 0;
+    *event = NULL;
+    return cuda_fail(error, "no event on the CUDA device", status);
+}
+
 /* ---- Opening ---- */
 
 static int describe(struct backend *backend, struct error *error)

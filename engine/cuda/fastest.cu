@@ -13,13 +13,9 @@
 int stopwatch_open(struct stopwatch *watch, struct error *error)
 {
     cudaEvent_t *events[] = {&watch->begin, &watch->end};
-    for (cudaEvent_t *event : events) {
-        cudaError_t status = cudaEventCreateWithFlags(event, cudaEventDefault);
-        if (status == cudaSuccess)
-            continue;
-        *event = NULL;
-        return cuda_fail(error, "no event on the CUDA device", status);
-    }
+    for (cudaEvent_t *event : events)
+        if (cuda_open_event(event, cudaEventDefault, error) != 0)
+            return -1;
     return 0;
 }
 

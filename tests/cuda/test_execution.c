@@ -296,6 +296,66 @@ static void test_products_without_time(void **state)
     tuning_ms = kept;
 }
 
+enum { PART = 10, LONG = 150, SHORT = 40 };
+
+/* The sample's rows [first, first + PART) alone: results that fit. */
+static void compare_part(const struct loaded *loaded, const struct engine_item *item, const struct sample *sample,
+                         int64_t first)
+{
+    static struct sample part;
+    struct engine_item wants = *item;
+    struct error error;
+    memset(&part, 0, sizeof part);
+    for (int32_t i = 0; i < PART; i++)
+        part.rows[i] = (int32_t)first + i;
+    wants.rows = part.rows;
+    wants.n_rows = PART;
+    wants.hidden = NULL;
+    wants.output = item->output ? part.output : NULL;
+    wants.top_values = part.top_values;
+    wants.top_columns = part.top_columns;
+    must(model_run(loaded->model, 0, &wants, 1, &error), &error);
+    for (int64_t i = 0; i < PART * IDS && item->output; i++)
+        assert_true(fabsf(part.output[i] - sample->output[first * IDS + i]) <= 1e-4f);
+    for (int64_t i = 0; i < PART * item->top_k; i++) {
+        assert_true(fabsf(part.top_values[i] - sample->top_values[first * item->top_k + i]) <= 1e-4f);
+        assert_true(on_device() || part.top_columns[i] == sample->top_columns[first * item->top_k + i]);
+    }
+}
+
+/* Results beyond what fits: many small pieces and few large ones. All come to their items, and are waited for as often
+ * as a half of the memory is full, of bytes or of pieces. */
+static void test_results_in_halves(void **state)
+{
+    static struct sample samples[2];
+    struct engine_item items[2] = {0};
+    struct loaded loaded;
+    struct error error;
+    (void)state;
+    open_model(&loaded);
+    make_item(&items[0], &samples[0], LONG);
+    make_item(&items[1], &samples[1], SHORT);
+    for (int i = 0; i < 2; i++)
+        items[i] = (struct engine_item){.inputs[0] = items[i].inputs[0], .n_rows = items[i].inputs[0].length};
+    items[0].output = samples[0].output;
+    items[1].hidden = samples[1].hidden;
+    items[1].top_k = MOST_TOP_K;
+    items[1].top_values = samples[1].top_values;
+    items[1].top_columns = samples[1].top_columns;
+    size_t bytes = (LONG * IDS + SHORT * (DIM + 2 * MOST_TOP_K)) * sizeof(float);
+    uint64_t waits = count(WAITS);
+    must(model_run(loaded.model, 0, items, 2, &error), &error);
+    waits = count(WAITS) - waits;
+    print_message("%zu bytes, waited for %llu times\n", bytes, (unsigned long long)waits);
+    assert_true(bytes > RESULTS_BYTES);
+    assert_true(waits <= bytes / (RESULTS_BYTES / 2) + 2 * SHORT / PIECES + 3);
+    for (int64_t first = 0; first < LONG; first += PART)
+        compare_part(&loaded, &items[0], &samples[0], first);
+    for (int64_t first = 0; first < SHORT; first += PART)
+        compare_part(&loaded, &items[1], &samples[1], first);
+    unload(&loaded);
+}
+
 struct loading {
     struct engine *engine;
     int64_t ids;
@@ -433,6 +493,7 @@ static int run_all(void)
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_products_are_chosen_at_load),
         cmocka_unit_test(test_products_without_time),
+        cmocka_unit_test(test_results_in_halves),
         cmocka_unit_test(test_batches_while_products_are_timed),
         cmocka_unit_test(test_any_order),
         cmocka_unit_test(test_few_graphs),

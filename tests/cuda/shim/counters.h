@@ -11,6 +11,7 @@ enum counter {
     HEURISTICS,
     SLOW_PRODUCTS,
     MEASUREMENTS,
+    WAITS, /* for events and streams, but by asking */
     COUNTERS
 };
 

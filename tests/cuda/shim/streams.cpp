@@ -200,6 +200,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     check_stream(stream);
+    shim::count(WAITS);
     if (cudaError_t error = fail_waiting())
         return error;
     uint64_t queued;
@@ -298,6 +299,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+    shim::count(WAITS);
     if (cudaError_t error = fail_waiting())
         return error;
     auto state = event->state;
