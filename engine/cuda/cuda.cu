@@ -64,6 +64,21 @@ static int describe(struct backend *backend, struct error *error)
     return 0;
 }
 
+static __global__ void any_kernel()
+{
+}
+
+/* The object has kernels for some devices (CUDA_ARCHS): on others it opens, and each launch would fail. */
+static int check_kernels(const struct backend *backend, struct error *error)
+{
+    cudaFuncAttributes attributes;
+    cudaError_t status = cudaFuncGetAttributes(&attributes, any_kernel);
+    if (status == cudaSuccess)
+        return 0;
+    cuda_fail(error, "the engine was not compiled for it", status);
+    return error_prefix(error, "%s", backend->description);
+}
+
 /* Without a driver, or with an old one, the count is not written. */
 static int count_devices(struct error *error)
 {
@@ -104,7 +119,7 @@ static void close_cuda(struct backend *backend)
     bool there = return_to_device(backend);
     if (backend->products)
         products_close(backend->products);
-    cudaStream_t streams[] = {backend->up, backend->compute, backend->down, backend->capturing};
+    cudaStream_t streams[] = {backend->up, backend->compute, backend->down, backend->loading, backend->capturing};
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
         if (streams[i])
             cudaStreamDestroy(streams[i]);
@@ -116,7 +131,7 @@ static void close_cuda(struct backend *backend)
 
 static int open_streams(struct backend *backend, struct error *error)
 {
-    cudaStream_t *streams[] = {&backend->up, &backend->compute, &backend->down, &backend->capturing};
+    cudaStream_t *streams[] = {&backend->up, &backend->compute, &backend->down, &backend->loading, &backend->capturing};
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
         cudaError_t status = cudaStreamCreateWithFlags(streams[i], cudaStreamNonBlocking);
         if (status == cudaSuccess)
@@ -159,7 +174,7 @@ static int open_cuda(const struct engine_options *options, int index, struct bac
     opened->dtype = chosen;
     opened->tuning_ms = options->cuda_tuning_ms;
     pthread_mutex_init(&opened->submitting, NULL);
-    if (open_streams(opened, error) != 0 || describe(opened, error) != 0 ||
+    if (open_streams(opened, error) != 0 || describe(opened, error) != 0 || check_kernels(opened, error) != 0 ||
         products_open(&opened->products, error) != 0)
         goto fail;
     *backend = opened;
@@ -265,7 +280,7 @@ static int prepare(struct backend *backend, struct plan *plan, bool shared, stru
         goto fail;
     }
     if (reserve(prepared, error) != 0 ||
-        weights_to_device(&prepared->weights, plan, backend->dtype, backend->up, error) != 0)
+        weights_to_device(&prepared->weights, plan, backend->dtype, backend->loading, error) != 0)
         goto fail;
     prepared->run.weights = prepared->weights.elements;
     prepared->run.float_weights = prepared->weights.floats;
