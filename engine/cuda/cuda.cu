@@ -96,15 +96,15 @@ static int choose_device(const struct backend *backend, struct error *error)
     return status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device cannot be used", status);
 }
 
-/* The same where nothing can be done about a failure. False: what follows is on another device, perhaps a healthy one.
- */
+/* The same where nothing can be done about a failure: on a device that is broken both calls may return what broke it,
+ * and do what they are for all the same. False: what follows is on another device, perhaps a healthy one. */
 static bool return_to_device(const struct backend *backend)
 {
-    int current;
+    int current = -1;
     cudaSetDevice(backend->device);
-    bool there = cudaGetDevice(&current) == cudaSuccess && current == backend->device;
+    cudaGetDevice(&current);
     cudaGetLastError();
-    return there;
+    return current == backend->device;
 }
 
 static void note_failure(struct backend *backend)
