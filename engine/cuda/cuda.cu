@@ -75,8 +75,9 @@ static int check_kernels(const struct backend *backend, struct error *error)
     cudaError_t status = cudaFuncGetAttributes(&attributes, any_kernel);
     if (status == cudaSuccess)
         return 0;
-    cuda_fail(error, "the engine was not compiled for it", status);
-    return error_prefix(error, "%s", backend->description);
+    cudaGetLastError();
+    return error_set(error, "%s: the engine was not compiled for it: %s", backend->description,
+                     cudaGetErrorString(status));
 }
 
 /* Without a driver, or with an old one, the count is not written. */

@@ -296,6 +296,25 @@ static void test_products_without_time(void **state)
     tuning_ms = kept;
 }
 
+/* The largest product is timed first, and its first algorithm while the device is still slow. */
+static void test_products_timed_on_a_cold_device(void **state)
+{
+    (void)state;
+    struct loaded loaded;
+    struct engine_item items[2] = {0};
+    struct error error;
+    setenv("SHIM_COLD", "4", 1); /* one by itself, and MEASUREMENTS */
+    open_model(&loaded);
+    for (int i = 0; i < 2; i++)
+        items[i] = (struct engine_item){.inputs[0] = {.data = batches[0].samples[0].ids, .length = MOST_TOKENS / 2},
+                                        .pooled = batches[0].samples[i].pooled};
+    uint64_t slow = count(SLOW_PRODUCTS);
+    must(model_run(loaded.model, 0, items, 2, &error), &error);
+    assert_int_equal(count(SLOW_PRODUCTS), slow);
+    unsetenv("SHIM_COLD");
+    unload(&loaded);
+}
+
 enum { PART = 10, LONG = 150, SHORT = 40 };
 
 /* The sample's rows [first, first + PART) alone: results that fit. */
@@ -493,6 +512,7 @@ static int run_all(void)
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_products_are_chosen_at_load),
         cmocka_unit_test(test_products_without_time),
+        cmocka_unit_test(test_products_timed_on_a_cold_device),
         cmocka_unit_test(test_results_in_halves),
         cmocka_unit_test(test_batches_while_products_are_timed),
         cmocka_unit_test(test_any_order),
