@@ -235,8 +235,12 @@ static int64_t scratch_floats(const struct plan *plan, enum cuda_dtype dtype)
 static int reserve(struct backend_model *model, struct error *error)
 {
     const struct plan *plan = model->plan;
+    char arena[160];
+    snprintf(arena, sizeof arena,
+             "the arena, for batches of %lld rows (--max-batch-tokens) and %lld sequences (--max-batch-requests),",
+             (long long)plan->max_rows, (long long)plan->max_items);
     model->run.scratch_floats = scratch_floats(plan, model->backend->dtype);
-    if (cuda_take_memory((void **)&model->run.arena, plan->arena_bytes, "the arena", error) != 0 ||
+    if (cuda_take_memory((void **)&model->run.arena, plan->arena_bytes, arena, error) != 0 ||
         cuda_take_memory((void **)&model->run.scratch, (size_t)model->run.scratch_floats * sizeof(float), "scratch",
                          error) != 0)
         return -1;

@@ -158,6 +158,17 @@ static cudaError_t fail_waiting()
     return error == cudaSuccess ? error : shim::fail(error);
 }
 
+static void count_wait()
+{
+    shim::guard lock(shim::mutex);
+    bool idle = true;
+    for (auto stream : streams)
+        idle = idle && (stream->device != shim::current_device() || stream->pieces.empty());
+    shim::count(WAITS);
+    if (idle)
+        shim::count(IDLE_WAITS);
+}
+
 /* … or has failed meanwhile: what another thread dropped did not happen. */
 static cudaError_t end_waiting()
 {
@@ -200,7 +211,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     check_stream(stream);
-    shim::count(WAITS);
     if (cudaError_t error = fail_waiting())
         return error;
     uint64_t queued;
@@ -209,6 +219,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
         queued = stream->queued;
     }
     run_until([=] { return stream->done >= queued; });
+    count_wait();
     return end_waiting();
 }
 
@@ -299,7 +310,6 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    shim::count(WAITS);
     if (cudaError_t error = fail_waiting())
         return error;
     auto state = event->state;
@@ -309,6 +319,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
         recorded = state->recorded;
     }
     run_until([=] { return state->done >= recorded; });
+    count_wait();
     return end_waiting();
 }
 
