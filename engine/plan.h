@@ -341,6 +341,7 @@ int plan_rotate(struct plan_builder *builder, int x, int table);
 /* mask: of the keys. */
 int plan_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
                        struct plan_head_range heads, int64_t fold);
+/* Within one sequence: keys and values stand on the queries' axis. */
 int plan_causal_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
                               struct plan_head_range heads, int64_t fold, int64_t bucket);
 /* ImageLinearAttention's: values of another size than keys, no scale, and queries whose softmax may be left out. */

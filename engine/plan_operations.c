@@ -257,10 +257,13 @@ int plan_causal_linear_attend(struct plan_builder *builder, int queries, int key
 {
     if (builder->failed)
         return PLAN_NONE;
+    int axis = plan_value_at(builder, queries)->axis;
+    if (plan_value_at(builder, keys)->axis != axis || plan_value_at(builder, values)->axis != axis)
+        return plan_fail(builder, "causal linear attention is within one sequence, and keys or values are another's");
     struct plan_step step = linear_attend(queries, keys, values, mask, heads, fold);
     step.causal = true;
     step.bucket = bucket;
-    return new_step(builder, step, plan_value_at(builder, queries)->axis, heads.heads * heads.dim_head);
+    return new_step(builder, step, axis, heads.heads * heads.dim_head);
 }
 
 int plan_image_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int64_t heads,

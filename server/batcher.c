@@ -3,19 +3,19 @@
  * waits for a long batch.
  *
  * One lock guards the queues, the counters and the batcher's fields of every job that was submitted and has not ended.
- * It is never held while a batch runs, nor while `wanted`, `done` or the log are called. A job with items in batches
- * (running > 0) belongs to the threads that run these: others may set its status and take its waiting items out of the
- * queue, but not end it; the last of its batches to end does. A batch itself (`struct batch`) is its lane's own.
+ * It is never held while a batch runs, nor while `wanted`, `done` or the log are called. A batch itself (`struct
+ * batch`) is its lane's own.
  *
  * A lane sleeps when nothing waits that it can run; which that is changes when its device fails or comes back. Who adds
  * to a queue, or leaves something in one, be it to go to sleep, wakes a lane that sleeps and can run it, as does who
  * tells of a device that came back; where none does, all those lanes look at the queues again when their batches end.
- *
- * A job's status is JOB_OK until something ends it early; what comes first stays. */
+ */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/batcher.h"
 
 #include "server/clock.h"
+#include "server/finite.h"
+#include "server/job_queue.h"
 #include "server/log.h"
 #include "server/metrics.h"
 
@@ -28,20 +28,12 @@
 #define SECOND_NS INT64_C(1000000000)
 #define ALARM_STEP_NS INT64_C(1000000) /* each alarm walks all queues: not more often than this */
 #define RETRY_AFTER_MAX_S 3600
-#define LOOK_AHEAD 32   /* jobs that don't fit and are passed by while a batch is formed */
-#define FINITE_BLOCK 64 /* floats that are looked at before a branch */
+#define LOOK_AHEAD 32 /* jobs that don't fit and are passed by while a batch is formed */
 
-/* Of one model: jobs with items that were not started, first come first. */
 struct queue {
-    struct job *first, *last;
-    int64_t waiting_requests, waiting_tokens;
-    uint64_t ready_lanes; /* of the model, as they were last looked at */
-    double ns_per_token;  /* moving average over the model's batches; 0: none ran yet */
-};
-
-/* Jobs whose end is decided and whose `done` is to be called; linked by `next`. */
-struct job_list {
-    struct job *first, *last;
+    struct job_queue jobs; /* of one model */
+    uint64_t ready_lanes;  /* of the model, as they were last looked at */
+    double ns_per_token;   /* moving average over the model's batches; 0: none ran yet */
 };
 
 /* What one job has in the batch: batch items first_item … first_item + n_items - 1 are its items from job_item on. */
@@ -51,8 +43,9 @@ struct part {
     int64_t tokens;
 
     /* Found after the run: the first value that is not finite. */
-    const char *flaw; /* name of the output; NULL: all are finite */
-    int64_t flaw_item, flaw_row;
+    bool flawed;
+    int64_t flawed_item; /* of the job */
+    struct flaw flaw;
 };
 
 struct batch {
@@ -91,95 +84,9 @@ struct batcher {
     bool draining, closing, stopping;
 };
 
-/* ---- Queues. The lock is held. ---- */
-
-static void queue_append(struct queue *queue, struct job *job)
+static struct job_queue *queue_of(struct batcher *batcher, const struct job *job)
 {
-    job->next = NULL;
-    job->previous = queue->last;
-    *(queue->last ? &queue->last->next : &queue->first) = job;
-    queue->last = job;
-}
-
-static void queue_remove(struct queue *queue, struct job *job)
-{
-    *(job->previous ? &job->previous->next : &queue->first) = job->next;
-    *(job->next ? &job->next->previous : &queue->last) = job->previous;
-    job->next = job->previous = NULL;
-}
-
-static void list_append(struct job_list *list, struct job *job)
-{
-    job->next = NULL;
-    *(list->last ? &list->last->next : &list->first) = job;
-    list->last = job;
-}
-
-static bool job_waits(const struct job *job)
-{
-    return job->next_item < job->n_items;
-}
-
-/* Behind all who wait, if items of it do. */
-static void job_go_behind(struct batcher *batcher, struct job *job)
-{
-    struct queue *queue = &batcher->queues[job->model_index];
-    if (!job_waits(job))
-        return;
-    queue_remove(queue, job);
-    queue_append(queue, job);
-}
-
-static void job_end(struct job *job, struct job_list *ended)
-{
-    assert(job->running == 0);
-    job->finished_ns = clock_ns();
-    list_append(ended, job);
-}
-
-/* Takes the job out of its queue: the items that wait won't be started. */
-static void job_stop_waiting(struct batcher *batcher, struct job *job)
-{
-    struct queue *queue = &batcher->queues[job->model_index];
-    if (!job_waits(job))
-        return;
-    queue_remove(queue, job);
-    queue->waiting_requests -= job->n_items - job->next_item;
-    queue->waiting_tokens -= job->waiting_tokens;
-    job->next_item = job->n_items;
-    job->waiting_tokens = 0;
-}
-
-/* The message is written first, while next_item still says how far the job came. Ends the job, unless items of it run:
- * the engine writes into its memory until their batch ends. */
-static void job_expire(struct batcher *batcher, struct job *job, struct job_list *ended)
-{
-    job->status = JOB_EXPIRED;
-    error_set(&job->error, "the request's time was over when %lld of its %lld sequences had been started",
-              (long long)job->next_item, (long long)job->n_items);
-    job_stop_waiting(batcher, job);
-    if (job->running == 0)
-        job_end(job, ended);
-}
-
-static void job_cancel(struct batcher *batcher, struct job *job)
-{
-    if (job->status == JOB_OK) {
-        job->status = JOB_CANCELLED;
-        error_set(&job->error, "the request was cancelled");
-    }
-    job_stop_waiting(batcher, job);
-}
-
-/* The lock is not held. A job may be gone once its `done` was called. */
-static void call_done(struct job_list *ended)
-{
-    for (struct job *job = ended->first, *next; job; job = next) {
-        next = job->next;
-        job->next = NULL;
-        job->done(job);
-    }
-    ended->first = ended->last = NULL;
+    return &batcher->queues[job->model_index].jobs;
 }
 
 /* ---- Lanes. The lock is held. ---- */
@@ -220,7 +127,7 @@ static void wake_lane(struct batcher *batcher, int64_t model_index)
 static void wake_lanes(struct batcher *batcher)
 {
     for (int64_t i = 0; batcher->n_lanes > 1 && i < batcher->n_models; i++)
-        if (batcher->queues[i].first)
+        if (batcher->queues[i].jobs.first)
             wake_lane(batcher, i);
 }
 
@@ -236,28 +143,22 @@ static void lane_sleep(struct lane *lane)
 /* Starts as many of the job's items as fit. The first item of a batch always does. */
 static void batch_take(struct lane *lane, struct job *job)
 {
-    struct batcher *batcher = lane->batcher;
+    const struct batcher_options *options = &lane->batcher->options;
     struct batch *batch = &lane->batch;
-    struct queue *queue = &batcher->queues[job->model_index];
     struct part part = {.job = job, .first_item = batch->n_items, .job_item = job->next_item};
-    while (job_waits(job) && batch->n_items < batcher->options.max_batch_requests) {
-        const struct engine_item *item = &job->items[job->next_item];
+    while (part.job_item + part.n_items < job->n_items && batch->n_items < options->max_batch_requests) {
+        const struct engine_item *item = &job->items[part.job_item + part.n_items];
         int64_t tokens = model_item_tokens(batch->model, item);
-        if (batch->n_items > 0 && batch->tokens + tokens > batcher->options.max_batch_tokens)
+        if (batch->n_items > 0 && batch->tokens + tokens > options->max_batch_tokens)
             break;
         batch->items[batch->n_items++] = *item;
         batch->tokens += tokens;
         part.n_items++;
         part.tokens += tokens;
-        if (++job->next_item == job->n_items)
-            queue_remove(queue, job);
     }
     if (part.n_items == 0)
         return;
-    queue->waiting_requests -= part.n_items;
-    queue->waiting_tokens -= part.tokens;
-    job->waiting_tokens -= part.tokens;
-    job->running += part.n_items;
+    job_queue_start(queue_of(lane->batcher, job), job, part.n_items, part.tokens);
     batch->parts[batch->n_parts++] = part;
 }
 
@@ -271,20 +172,20 @@ static void batch_fill(struct lane *lane, int64_t model_index, struct job_list *
     int64_t now = clock_ns();
     int passed = 0;
     batch->model = batcher->models[model_index];
-    for (struct job *job = batcher->queues[model_index].first, *next; job; job = next) {
+    for (struct job *job = batcher->queues[model_index].jobs.first, *next; job; job = next) {
         bool full = batch->n_items == options->max_batch_requests || batch->tokens >= options->max_batch_tokens;
         if (full || passed == LOOK_AHEAD)
             break;
         next = job->next;
         if (job->deadline_ns && now >= job->deadline_ns) {
-            job_expire(batcher, job, ended);
+            job_expire(queue_of(batcher, job), job, ended);
             continue;
         }
         batch_take(lane, job);
         passed += job_waits(job);
     }
     if (batch->n_parts > 0)
-        job_go_behind(batcher, batch->parts[0].job);
+        job_queue_go_behind(queue_of(batcher, batch->parts[0].job), batch->parts[0].job);
 }
 
 /* The lock is held. False: nothing waits that the lane can run. */
@@ -294,7 +195,7 @@ static bool batch_form(struct lane *lane, struct job_list *ended)
     lane->batch.n_items = lane->batch.n_parts = lane->batch.tokens = 0;
     for (int64_t i = 0; i < batcher->n_models; i++) {
         int64_t model_index = (lane->turn + i) % batcher->n_models;
-        if (!batcher->queues[model_index].first || !lane_runs(lane, model_index))
+        if (!batcher->queues[model_index].jobs.first || !lane_runs(lane, model_index))
             continue;
         lane->turn = (model_index + 1) % batcher->n_models;
         batch_fill(lane, model_index, ended);
@@ -317,7 +218,7 @@ static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
     for (int64_t i = index; i < batch->n_parts; i++)
         batch->parts[i].first_item -= part.n_items;
     part.job->running -= part.n_items;
-    job_cancel(lane->batcher, part.job);
+    job_cancel(queue_of(lane->batcher, part.job), part.job);
     if (part.job->running == 0)
         job_end(part.job, ended);
 }
@@ -335,90 +236,29 @@ static void batch_ask_wanted(struct lane *lane)
         batch_drop(lane, i, &ended);
         pthread_mutex_unlock(&batcher->lock);
     }
-    call_done(&ended);
+    job_list_finish(&ended);
 }
 
 /* ---- Running it ---- */
 
-/* Index of the first value that is NaN or infinite; -1: none. Blocks without a branch inside: the compiler makes vector
- * instructions of them. */
-static int64_t find_not_finite(const float *values, int64_t count)
-{
-    int64_t start = 0;
-    for (; start + FINITE_BLOCK <= count; start += FINITE_BLOCK) {
-        uint32_t bits[FINITE_BLOCK], found = 0;
-        memcpy(bits, values + start, sizeof bits);
-        for (int i = 0; i < FINITE_BLOCK; i++)
-            found |= (bits[i] & 0x7f800000u) == 0x7f800000u;
-        if (found)
-            break;
-    }
-    for (; start < count; start++)
-        if (!isfinite(values[start]))
-            return start;
-    return -1;
-}
-
-static bool output_flawed(struct part *part, const char *name, const float *values, int64_t rows, int64_t columns)
-{
-    int64_t index = values ? find_not_finite(values, rows * columns) : -1;
-    if (index < 0)
-        return false;
-    part->flaw = name;
-    part->flaw_row = index / columns;
-    return true;
-}
-
-static bool extra_flawed(struct part *part, const struct model *model, const struct engine_item *item)
-{
-    for (int i = 0; i < item->n_extras; i++) {
-        int64_t shape[ENGINE_MAX_RANK], elements = 1;
-        int output = item->extras[i].output, rank = model_output_shape(model, item, output, shape);
-        for (int d = 0; d < rank; d++)
-            elements *= shape[d];
-        if (output_flawed(part, model_info(model)->outputs[output], item->extras[i].data, elements / shape[rank - 1],
-                          shape[rank - 1]))
-            return true;
-    }
-    return false;
-}
-
-static bool item_flawed(struct part *part, const struct model *model, const struct engine_item *item)
-{
-    const struct model_info *info = model_info(model);
-    if (extra_flawed(part, model, item))
-        return true;
-    if (output_flawed(part, "the last hidden state", item->hidden, item->inputs[0].length, info->hidden_columns) ||
-        output_flawed(part, "the pooled vector", item->pooled, 1, info->hidden_columns))
-        return true;
-    bool flawed = item->top_k > 0
-                      ? output_flawed(part, "the output's best values", item->top_values, item->n_rows, item->top_k)
-                  : info->inputs[0].layout == LAYOUT_IMAGE /* a row is a channel */
-                      ? output_flawed(part, "the output", item->output, info->output_columns, item->n_rows)
-                      : output_flawed(part, "the output", item->output, item->n_rows, info->output_columns);
-    if (flawed && item->rows)
-        part->flaw_row = item->rows[part->flaw_row];
-    return flawed;
-}
-
 static void batch_look_at_results(struct batch *batch)
 {
-    const struct model_info *info = model_info(batch->model);
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct part *part = &batch->parts[i];
-        for (int64_t item = 0; item < part->n_items && !part->flaw; item++)
-            if (item_flawed(part, batch->model, &batch->items[part->first_item + item]))
-                part->flaw_item = part->job_item + item;
-        if (part->flaw)
-            log_write(LOG_LEVEL_WARNING, "a result is not finite", "architecture", info->architecture, "output",
-                      part->flaw, NULL);
+        for (int64_t item = 0; item < part->n_items && !part->flawed; item++) {
+            part->flawed = !item_is_finite(batch->model, &batch->items[part->first_item + item], &part->flaw);
+            part->flawed_item = part->job_item + item;
+        }
+        if (part->flawed)
+            log_write(LOG_LEVEL_WARNING, "a result is not finite", "architecture",
+                      model_info(batch->model)->architecture, "output", part->flaw.output, NULL);
     }
 }
 
 static void part_fail(struct part *part, const struct error *failure)
 {
     struct job *job = part->job;
-    if (job->status != JOB_OK || (!failure && !part->flaw))
+    if (job->status != JOB_OK || (!failure && !part->flawed))
         return;
     if (failure) {
         job->status = JOB_FAILED;
@@ -426,8 +266,8 @@ static void part_fail(struct part *part, const struct error *failure)
         return;
     }
     job->status = JOB_NOT_FINITE;
-    error_set(&job->error, "sequence %lld: row %lld of %s holds NaN or an infinity", (long long)part->flaw_item,
-              (long long)part->flaw_row, part->flaw);
+    error_set(&job->error, "sequence %lld: row %lld of %s holds NaN or an infinity", (long long)part->flawed_item,
+              (long long)part->flaw.row, part->flaw.output);
 }
 
 /* The lock is held. `failure` is NULL when the batch ran. The first part's job was at the front of its queue: that was
@@ -446,12 +286,12 @@ static void batch_end(struct lane *lane, int64_t inference_ns, const struct erro
         job->inference_ns += inference_ns;
         part_fail(&batch->parts[i], failure);
         if (job->status == JOB_OK && job->deadline_ns && now >= job->deadline_ns)
-            job_expire(batcher, job, ended);
+            job_expire(queue_of(batcher, job), job, ended);
         job->running -= batch->parts[i].n_items;
         if (job->status != JOB_OK)
-            job_stop_waiting(batcher, job);
+            job_queue_leave(queue_of(batcher, job), job);
         if (i == 0)
-            job_go_behind(batcher, job);
+            job_queue_go_behind(queue_of(batcher, job), job);
         if (!job_waits(job) && job->running == 0)
             job_end(job, ended);
     }
@@ -482,7 +322,7 @@ static void batch_run(struct lane *lane)
     pthread_mutex_lock(&batcher->lock);
     batch_end(lane, inference_ns, failed ? &error : NULL, &ended);
     pthread_mutex_unlock(&batcher->lock);
-    call_done(&ended);
+    job_list_finish(&ended);
 }
 
 static void *lane_thread(void *argument)
@@ -502,7 +342,7 @@ static void *lane_thread(void *argument)
         }
         wake_lanes(batcher);
         pthread_mutex_unlock(&batcher->lock);
-        call_done(&ended);
+        job_list_finish(&ended);
         batch_ask_wanted(lane);
         if (lane->batch.n_items > 0)
             batch_run(lane);
@@ -519,10 +359,10 @@ static void expire_waiting(struct batcher *batcher, int64_t now)
 {
     int64_t earliest = INT64_MAX;
     for (int64_t i = 0; i < batcher->n_models; i++) {
-        for (struct job *job = batcher->queues[i].first, *next; job; job = next) {
+        for (struct job *job = batcher->queues[i].jobs.first, *next; job; job = next) {
             next = job->next;
             if (job->deadline_ns && now >= job->deadline_ns)
-                job_expire(batcher, job, &batcher->ended);
+                job_expire(queue_of(batcher, job), job, &batcher->ended);
             else if (job->deadline_ns && job->deadline_ns < earliest)
                 earliest = job->deadline_ns;
         }
@@ -542,7 +382,7 @@ static void *deadline_thread(void *argument)
         if (ended.first) {
             batcher->ended = (struct job_list){NULL, NULL};
             pthread_mutex_unlock(&batcher->lock);
-            call_done(&ended);
+            job_list_finish(&ended);
             pthread_mutex_lock(&batcher->lock);
         } else if (batcher->stopping) {
             break;
@@ -721,7 +561,7 @@ void batcher_wake(struct batcher *batcher)
 static bool fits_queue(const struct batcher *batcher, const struct job *job)
 {
     const struct batcher_options *options = &batcher->options;
-    const struct queue *queue = &batcher->queues[job->model_index];
+    const struct job_queue *queue = &batcher->queues[job->model_index].jobs;
     return queue->waiting_requests == 0 || (job->n_items <= options->max_queue_requests - queue->waiting_requests &&
                                             job->tokens <= options->max_queue_tokens - queue->waiting_tokens);
 }
@@ -748,9 +588,7 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
         status = SUBMIT_FULL;
     } else {
         struct queue *queue = &batcher->queues[model_index];
-        queue_append(queue, job);
-        queue->waiting_requests += job->n_items;
-        queue->waiting_tokens += job->tokens;
+        job_queue_add(&queue->jobs, job);
         queue->ready_lanes = model_ready_lanes(batcher->models[model_index]);
         wake_lane(batcher, model_index);
         if (job->deadline_ns && job->deadline_ns < batcher->alarm_ns) {
@@ -766,7 +604,7 @@ void batcher_cancel(struct batcher *batcher, struct job *job)
 {
     pthread_mutex_lock(&batcher->lock);
     if (job->finished_ns == 0) {
-        job_cancel(batcher, job);
+        job_cancel(queue_of(batcher, job), job);
         if (job->running == 0) {
             job_end(job, &batcher->ended);
             pthread_cond_signal(&batcher->alarm);
@@ -780,8 +618,8 @@ void batcher_depth(struct batcher *batcher, int64_t *requests, int64_t *tokens)
     pthread_mutex_lock(&batcher->lock);
     *requests = *tokens = 0;
     for (int64_t i = 0; i < batcher->n_models; i++) {
-        *requests += batcher->queues[i].waiting_requests;
-        *tokens += batcher->queues[i].waiting_tokens;
+        *requests += batcher->queues[i].jobs.waiting_requests;
+        *tokens += batcher->queues[i].jobs.waiting_tokens;
     }
     pthread_mutex_unlock(&batcher->lock);
 }
@@ -792,8 +630,8 @@ int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
     const struct queue *queue = &batcher->queues[model_index];
     int64_t sharing = 0; /* the models that take turns now */
     for (int64_t i = 0; i < batcher->n_models; i++)
-        sharing += batcher->queues[i].first != NULL;
-    double ns = queue->ns_per_token * (double)(queue->waiting_tokens * sharing);
+        sharing += batcher->queues[i].jobs.first != NULL;
+    double ns = queue->ns_per_token * (double)(queue->jobs.waiting_tokens * sharing);
     double seconds = ceil(ns / model_info(batcher->models[model_index])->n_lanes / (double)SECOND_NS);
     pthread_mutex_unlock(&batcher->lock);
     return seconds < 1 ? 1 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int64_t)seconds;

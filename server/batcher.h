@@ -1,7 +1,4 @@
 /* batcher: jobs wait in their model's queue; a thread for each lane of the engine runs them in batches.
- *
- * A job is what one request asks of one model: one or many items. Items of a job may run in different batches (a large
- * request is split under the token budget); each writes its results in place, so order needs no putting together.
  * An idle lane starts at once; what arrives while all lanes run a batch forms the next one. Several models take turns
  * on the lanes that they share.
  *
@@ -17,44 +14,11 @@
 #ifndef SERVER_BATCHER_H
 #define SERVER_BATCHER_H
 
-#include "engine/engine.h"
+#include "server/job.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct batcher;
-
-enum job_status {
-    JOB_OK,
-    JOB_EXPIRED,    /* its deadline passed before all its items had been computed: 504 */
-    JOB_CANCELLED,  /* batcher_cancel before its end, or its `wanted` said no: nobody waits for it */
-    JOB_FAILED,     /* the engine failed: 500, `error` says why */
-    JOB_NOT_FINITE, /* a result holds NaN or an infinity: 500 */
-};
-
-struct job {
-    /* Set by the submitter; all of it, and what it points to, stays valid until `done`. */
-    struct engine_item *items;       /* each passed model_check */
-    int64_t n_items;                 /* >= 1 */
-    int64_t deadline_ns;             /* CLOCK_MONOTONIC; 0: none */
-    bool (*wanted)(struct job *job); /* asked right before its items run; NULL: always. E.g. is the socket open? */
-    void (*done)(struct job *job);
-    void *context;
-
-    /* Set by the batcher; read them in or after `done`. */
-    enum job_status status;
-    struct error error;
-    int64_t submitted_ns, started_ns, finished_ns; /* CLOCK_MONOTONIC; started: its first item's batch, or 0 */
-    int64_t inference_ns;                          /* sum over the batches that held items of it */
-    int64_t tokens;                                /* sum of model_item_tokens */
-
-    /* The batcher's own. */
-    struct job *next, *previous;
-    int64_t model_index;
-    int64_t next_item;      /* items before it were started */
-    int64_t waiting_tokens; /* of the items that were not */
-    int64_t running;        /* items in the batches that are formed or run now */
-};
 
 /* A job that is beyond its queue's bound all by itself is admitted when nothing waits in it. */
 struct batcher_options {

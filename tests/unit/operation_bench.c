@@ -1,0 +1,396 @@
+#include "tests/unit/operation_bench.h"
+
+#include "engine/cpu/vector.h"
+#include "tests/unit/onednn.h"
+#include "tests/unit/scalar.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MAX_ITEMS 6
+#define MAX_ROWS 512
+
+struct engine_options bench_options = {
+    .device = "cpu", .dtype = "f32", .kernels = "auto", .products = "auto", .threads = 2, .all_threads = true};
+double bench_tolerance;
+
+static const struct backend_functions *functions;
+static struct error run_error;
+
+/* Where "auto" is to be oneDNN for products with weights: that it computes what follows, and not OpenBLAS. */
+static bool is_for_onednn(void)
+{
+    enum instruction_set set;
+    struct error error;
+    const struct engine_options *given = &bench_options;
+    bool automatic = strcmp(given->kernels, "auto") == 0 && strcmp(given->products, "auto") == 0;
+    return strcmp(given->device, "cpu") == 0 && strcmp(given->dtype, "f32") == 0 && automatic &&
+           instruction_set_choose("auto", &set, &error) == 0 && set == SET_AVX512 && has_onednn();
+}
+
+struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes, size_t count)
+{
+    memset(bench, 0, sizeof *bench);
+    functions = strcmp(bench_options.device, "cpu") == 0 ? &backend_cpu : backend_cuda_load(&bench->error);
+    if (!functions || functions->open(&bench_options, 0, &bench->backend, &bench->error) != 0) {
+        if (functions != &backend_cpu)
+            fail_msg("%s", bench->error.message);
+        print_message("skipped: %s\n", bench->error.message); /* the processor lacks these kernels */
+        skip();
+    }
+    if (is_for_onednn())
+        assert_non_null(strstr(functions->kernels(bench->backend), "oneDNN"));
+    bench->weights = tensors_random(shapes, count, &bench->file);
+    assert_int_equal(plan_begin(&bench->builder, bench->weights, &bench->error), 0);
+    return &bench->builder;
+}
+
+void bench_end(struct bench *bench)
+{
+    plan_free(bench->plan);
+    weights_close(bench->weights);
+    free(bench->file);
+    functions->close(bench->backend);
+}
+
+/* ---- A random batch through backend and reference ---- */
+
+struct results {
+    float *hidden, *pooled, *output;
+    int32_t *rows;
+    struct engine_extra attention; /* attention.0, with room for 6 heads and k 130 */
+};
+
+static void *random_rows(const struct plan_input *input, int64_t rows)
+{
+    int32_t *ids = calloc((size_t)(rows * input->input.columns), 4);
+    uint8_t *mask = (uint8_t *)ids;
+    for (int64_t i = 0; i < rows * input->input.columns; i++) {
+        float x = random_float() * 3;
+        if (input->input.kind == INPUT_IDS)
+            ids[i] = (int32_t)(random_next() % 7);
+        else if (input->input.kind == INPUT_MASK)
+            mask[i] = random_next() % 3 > 0;
+        else
+            memcpy(&ids[i], &x, 4);
+    }
+    return ids;
+}
+
+/* A mask of the scores for the item's inputs so far; no row is masked throughout. */
+static void random_attention_mask(const struct plan *plan, struct engine_item *item, int index)
+{
+    const struct model_input *input = &plan->inputs[index].input;
+    int64_t width = padder_width(plan, item, input->like), length = padder_length(plan, item, input->like) / width;
+    int64_t columns = input->columns ? input->columns : padder_length(plan, item, input->columns_like);
+    if (input->takes_one_row && random_next() % 2)
+        length = 1;
+    int64_t masks = input->n_masks && random_next() % 2 ? input->n_masks * width : 0;
+    int64_t elements = (masks ? masks : 1) * length * columns;
+    bool floats = input->takes_floats && random_next() % 2;
+    float *added = calloc((size_t)elements, sizeof *added);
+    for (int64_t i = 0; i < elements; i++) {
+        if (floats)
+            added[i] = i % columns && random_next() % 4 == 0 ? -INFINITY : random_float() * 2;
+        else
+            ((uint8_t *)added)[i] = i % columns == 0 || random_next() % 3 > 0;
+    }
+    item->inputs[index].data = added;
+    item->inputs[index].length = length;
+    item->inputs[index].columns = columns;
+    item->inputs[index].n_masks = masks;
+    item->inputs[index].floats = floats;
+}
+
+/* Rows of the item's inputs; calls have a batch of 1 to 3. */
+static void random_inputs(const struct plan *plan, struct engine_item *item)
+{
+    int64_t width = random_size(1, 3);
+    for (int i = 0; i < plan->n_inputs; i++) {
+        const struct plan_input *input = &plan->inputs[i];
+        int64_t most = input->input.max_length,
+                fewest = plan->padding == PADDING_EXACT && input->input.own_limit ? most : 1;
+        if (input->input.optional && random_next() % 2)
+            continue;
+        if (input->input.kind == INPUT_ATTENTION_MASK) {
+            random_attention_mask(plan, item, i);
+            continue;
+        }
+        if (input->input.layout == LAYOUT_CALL)
+            item->inputs[i].width = width;
+        most = most < MAX_ROWS / MAX_ITEMS ? most : MAX_ROWS / MAX_ITEMS / width;
+        item->inputs[i].length =
+            input->input.like >= 0 ? item->inputs[input->input.like].length : random_size(fewest, most);
+        item->inputs[i].data =
+            random_rows(input, item->inputs[i].length * (input->input.layout == LAYOUT_CALL ? width : 1));
+    }
+}
+
+/* ---- Images ---- */
+
+static bool gives_image(const struct plan *plan)
+{
+    return plan->steps[plan->n_steps - 1].operation == OP_GIVE_IMAGE;
+}
+
+/* What model_check sees to, and an item's share of the arena. */
+static bool image_runs(const struct plan *plan, const struct engine_item *item)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->operation != OP_CONVOLVE_IMAGE)
+            continue;
+        int from = plan->values[step->x].axis, to = plan->values[step->y].axis;
+        struct plan_image image = padder_image(plan, item, plan->axes[from].input);
+        if (image.width == 0)
+            continue;
+        if (!plan_window_fits(&step->kernel, image))
+            return false;
+        struct plan_image made = plan_convolved(&step->kernel, image);
+        if (from == to && made.height * made.width != image.height * image.width)
+            return false;
+    }
+    for (int i = 0; i < plan->n_axes; i++)
+        if (padder_axis_rows(plan, item, i) > MAX_ROWS / MAX_ITEMS)
+            return false;
+    return true;
+}
+
+/* Sizes that the plan can take; a context half of the time. */
+static void random_image(const struct plan *plan, struct engine_item *item, struct results *results)
+{
+    memset(item, 0, sizeof *item);
+    memset(results, 0, sizeof *results);
+    item->inputs[0].data = "";
+    do {
+        item->inputs[0].length = random_size(1, 8);
+        item->inputs[0].width = random_size(1, 8);
+        if (plan->n_inputs > 1 && random_next() % 2) {
+            item->inputs[1].data = "";
+            item->inputs[1].length = random_size(1, 12);
+        }
+    } while (!image_runs(plan, item));
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (item->inputs[i].data)
+            item->inputs[i].data = random_rows(&plan->inputs[i], padder_length(plan, item, i));
+    item->n_rows = padder_axis_rows(plan, item, plan->hidden_axis);
+    results->output = item->output = calloc((size_t)(item->n_rows * plan->output_columns), sizeof(float));
+}
+
+static void random_item(const struct plan *plan, struct engine_item *item, struct results *results)
+{
+    memset(item, 0, sizeof *item);
+    random_inputs(plan, item);
+    size_t length = (size_t)padder_length(plan, item, 0);
+    results->hidden = item->hidden = calloc(length * (size_t)plan->hidden_columns, sizeof(float));
+    results->pooled = item->pooled = calloc((size_t)plan->hidden_columns, sizeof(float));
+    results->output = item->output = calloc(length * (size_t)plan->output_columns, sizeof(float));
+    results->attention = (struct engine_extra){.output = 1, .data = calloc(length * 6 * 130, sizeof(float))};
+    item->extras = &results->attention;
+    item->n_extras = 1;
+    item->pooling = (enum pooling)(random_next() % POOLING_COUNT);
+    item->softmax = random_next() % 2;
+    item->n_rows = (int64_t)length;
+    results->rows = calloc(length, sizeof *results->rows);
+    if (random_next() % 2) {
+        item->n_rows = random_size(1, (int64_t)length);
+        for (int64_t i = 0; i < item->n_rows; i++)
+            results->rows[i] = (int32_t)(random_next() % length);
+        item->rows = results->rows;
+    }
+}
+
+static void free_item(struct engine_item *item, struct results *results)
+{
+    for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
+        free((void *)item->inputs[i].data);
+    free(results->hidden);
+    free(results->pooled);
+    free(results->output);
+    free(results->rows);
+    free(results->attention.data);
+}
+
+static void assert_close(const char *what, int64_t n, const float *found, const double *expected)
+{
+    double largest = 0.3;
+    for (int64_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs(expected[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(found[i] - expected[i]) <= bench_tolerance * largest))
+            fail_msg("%s[%lld]: found %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
+}
+
+/* What every item got as attention.0 */
+static void compare_attention(const struct plan *plan, const struct batch *batch, double **values)
+{
+    int step = 0;
+    while (step < plan->n_steps && plan->steps[step].operation != OP_ATTEND &&
+           plan->steps[step].operation != OP_ATTEND_CALL)
+        step++;
+    for (int64_t i = 0; i < batch->n_items && step < plan->n_steps; i++) {
+        const struct plan_step *attend = &plan->steps[step];
+        int64_t width = padder_width(plan, &batch->items[i], 0);
+        int64_t k = padder_axis_rows(plan, &batch->items[i], plan->values[attend->keys].axis) / width;
+        int64_t elements = padder_length(plan, &batch->items[i], 0) * (attend->key_room > k ? attend->key_room : k);
+        if (attend->operation == OP_ATTEND)
+            elements *= attend->heads;
+        double *expected = calloc((size_t)elements, sizeof *expected);
+        scalar_attention(plan, batch, values, step, i, expected);
+        assert_close("attention", elements, batch->items[i].extras[0].data, expected);
+        free(expected);
+    }
+}
+
+static void compare_item(const struct plan *plan, const struct batch *batch, double **values, int64_t index)
+{
+    const struct engine_item *item = &batch->items[index];
+    int hidden = plan->steps[plan->n_steps - 1].x;
+    int64_t length = padder_length(plan, item, 0);
+    const struct layout *layout = &batch->layouts[plan->values[hidden].axis];
+    double *expected =
+        calloc((size_t)((length + item->n_rows + 1) * (plan->output_columns + plan->hidden_columns)), sizeof *expected);
+    if (gives_image(plan)) {
+        scalar_image(plan, batch, values, index, expected);
+        assert_close("image", item->n_rows * plan->output_columns, item->output, expected);
+        free(expected);
+        return;
+    }
+    assert_close("hidden", length * plan->hidden_columns, item->hidden,
+                 values[hidden] + layout->starts[index] * plan->hidden_columns);
+    scalar_pooled(plan, batch, values, index, expected);
+    assert_close("pooled", plan->hidden_columns, item->pooled, expected);
+    scalar_output(plan, batch, values, index, expected);
+    assert_close("output", item->n_rows * plan->output_columns, item->output, expected);
+    free(expected);
+}
+
+/* Where the products' provider is not batch invariant. */
+static void assert_near(size_t n, const float *found, const float *expected)
+{
+    double largest = 0.3;
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)expected[i]));
+    for (size_t i = 0; i < n; i++)
+        assert_true(fabs((double)found[i] - (double)expected[i]) <= bench_tolerance * largest);
+}
+
+/* The best top_k of each row are those of the row in full, which is asked for in the same way. */
+static void compare_top_k(const struct bench *bench, struct backend_model *model, struct batch *batch,
+                          struct engine_item *item)
+{
+    struct engine_item top = *item, full = *item;
+    int64_t columns = bench->plan->output_columns;
+    full.hidden = full.pooled = NULL;
+    full.n_extras = 0;
+    top = full;
+    top.output = NULL;
+    full.output = calloc((size_t)(full.n_rows * columns), sizeof *full.output);
+    top.top_k = random_size(1, columns);
+    top.top_columns = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_columns);
+    top.top_values = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_values);
+    padder_lay_out(bench->plan, batch, &full, 1);
+    assert_int_equal(functions->run(model, 0, batch, &run_error), 0);
+    padder_lay_out(bench->plan, batch, &top, 1);
+    assert_int_equal(functions->run(model, 0, batch, &run_error), 0);
+    for (int64_t r = 0; r < top.n_rows; r++) {
+        const float *row = full.output + r * columns, *values = top.top_values + r * top.top_k;
+        const int32_t *places = top.top_columns + r * top.top_k;
+        for (int64_t i = 0; i < top.top_k; i++) {
+            int64_t better = 0;
+            for (int64_t c = 0; c < columns; c++)
+                better += row[c] > row[places[i]] || (row[c] == row[places[i]] && c < places[i]);
+            assert_int_equal(better, i);
+            assert_true(values[i] == row[places[i]]);
+        }
+    }
+    free(full.output);
+    free(top.top_columns);
+    free(top.top_values);
+}
+
+static void compare_alone(const struct bench *bench, struct backend_model *model, struct batch *batch,
+                          struct engine_item *item)
+{
+    struct engine_item alone = *item;
+    alone.n_extras = 0;
+    size_t hidden = item->hidden ? (size_t)(padder_length(bench->plan, item, 0) * bench->plan->hidden_columns) : 0;
+    size_t output = (size_t)(item->n_rows * bench->plan->output_columns);
+    alone.hidden = item->hidden ? calloc(hidden, sizeof(float)) : NULL;
+    alone.output = calloc(output, sizeof(float));
+    padder_lay_out(bench->plan, batch, &alone, 1);
+    assert_int_equal(functions->run(model, 0, batch, &run_error), 0);
+    if (functions->batch_invariant(bench->backend)) {
+        if (hidden > 0)
+            assert_memory_equal(alone.hidden, item->hidden, hidden * sizeof(float));
+        assert_memory_equal(alone.output, item->output, output * sizeof(float));
+    } else {
+        assert_near(hidden, alone.hidden, item->hidden);
+        assert_near(output, alone.output, item->output);
+    }
+    free(alone.hidden);
+    free(alone.output);
+}
+
+/* prepare, and the weights that the backend took over still there for the reference to read. */
+static struct backend_model *prepare(struct bench *bench)
+{
+    struct plan *plan = bench->plan;
+    struct backend_model *model;
+    float **copies = calloc((size_t)plan->n_weights + 1, sizeof *copies);
+    for (int i = 0; i < plan->n_weights; i++) {
+        size_t bytes = (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof **copies;
+        copies[i] = malloc(bytes + 1);
+        if (bytes > 0)
+            memcpy(copies[i], plan->weights[i].data, bytes);
+    }
+    assert_int_equal(functions->prepare(bench->backend, plan, false, &model, &bench->error), 0);
+    for (int i = 0; i < plan->n_weights; i++) {
+        if (plan->weights[i].data)
+            free(copies[i]);
+        else
+            plan->weights[i].data = copies[i];
+    }
+    free(copies);
+    return model;
+}
+
+void bench_run(struct bench *bench)
+{
+    struct batch batch;
+    if (plan_finish(&bench->builder, MAX_ROWS, MAX_ITEMS, &bench->plan) != 0)
+        fail_msg("%s", bench->error.message);
+    assert_int_equal(padder_open(bench->plan, &batch, &bench->error), 0);
+    struct backend_model *model = prepare(bench);
+    for (int repeat = 0; repeat < 3; repeat++) {
+        struct engine_item items[MAX_ITEMS];
+        struct results results[MAX_ITEMS];
+        int64_t count = random_size(1, MAX_ITEMS);
+        for (int64_t i = 0; i < count; i++)
+            (gives_image(bench->plan) ? random_image : random_item)(bench->plan, &items[i], &results[i]);
+        padder_lay_out(bench->plan, &batch, items, count);
+        assert_int_equal(functions->run(model, 0, &batch, &run_error), 0);
+        double **values = scalar_run(bench->plan, &batch);
+        for (int64_t i = 0; i < count; i++)
+            compare_item(bench->plan, &batch, values, i);
+        compare_attention(bench->plan, &batch, values);
+        scalar_free(bench->plan, values);
+        for (int64_t i = 0; i < count; i++) {
+            compare_alone(bench, model, &batch, &items[i]);
+            if (!gives_image(bench->plan))
+                compare_top_k(bench, model, &batch, &items[i]);
+        }
+        for (int64_t i = 0; i < count; i++)
+            free_item(&items[i], &results[i]);
+    }
+    functions->unprepare(model);
+    padder_free(bench->plan, &batch);
+    bench_end(bench);
+}
