@@ -111,10 +111,14 @@ class Workers:
         self.running, self.descriptions, self.failures = {}, {}, {}
 
     def start(self, name, command, log, environment=()):
+        self.descriptions.pop(name, None)
         self.running[name] = Worker(name, command, log, environment)
 
     def wait_ready(self):
+        """For those that have not said so yet."""
         for name, worker in list(self.running.items()):
+            if name in self.descriptions:
+                continue
             try:
                 self.descriptions[name] = worker.hear()
                 worker.stop()

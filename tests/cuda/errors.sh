@@ -1,7 +1,9 @@
 #!/bin/bash
 # errors.sh: relative L2 errors of the reference cases' outputs on the CUDA engine, in each dtype. The programs are those
-# of $BUILD/tests/cuda, through the shim, or, with a folder as argument, of that one, such as build/gpu on a device.
+# of $BUILD/tests/cuda, through the shim, or, with a folder as argument, of that one, such as build/gpu on a device. Exits
+# with 1 when one of them failed; its line, and those of the others, are there all the same.
 set -euo pipefail
+status=0
 programs=${1:-${BUILD:-build}/tests/cuda}
 printf '%-6s %8s %10s %10s  %s\n' dtype outputs median largest of
 for dtype in f32 tf32 bf16 f16; do
@@ -10,5 +12,6 @@ for dtype in f32 tf32 bf16 f16; do
     SHIM_SEED=0 OMP_NUM_THREADS=1 "$program" 2>/dev/null |
         sed -n 's/^\([^ ]* call [0-9]* [^ :]*\): relative L2 error \(.*\)/\2 \1/p' | sort -g |
         awk -v dtype="$dtype" '{ error[NR] = $1; $1 = ""; of = $0 }
-            END { printf "%-6s %8d %10s %10s %s\n", dtype, NR, error[int((NR + 1) / 2)], error[NR], of }'
+            END { if (NR) printf "%-6s %8d %10s %10s %s\n", dtype, NR, error[int((NR + 1) / 2)], error[NR], of }' || status=1
 done
+exit $status

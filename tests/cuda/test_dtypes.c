@@ -1,6 +1,7 @@
 /* Which dtypes the CUDA backend takes, and what becomes of weights that one of them has no number for. */
 #include "engine/backend.h"
 #include "tests/cuda/schedules.h"
+#include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
 
 #include <math.h>
@@ -39,7 +40,7 @@ static void every_dtype_opens_and_says_its_name(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct backend *backend;
         struct error error;
-        assert_int_equal(open_with(names[i][0], &backend, &error), 0);
+        must(open_with(names[i][0], &backend, &error), &error);
         assert_string_equal(functions->dtype(backend), names[i][1]);
         functions->close(backend);
     }
@@ -80,7 +81,7 @@ static int prepare_with(const char *dtype, float x, struct error *error)
     struct plan_builder builder;
     struct plan *plan;
     struct weights *weights = tensors_random(shapes, 1, &file);
-    assert_int_equal(open_with(dtype, &backend, error), 0);
+    must(open_with(dtype, &backend, error), error);
     assert_int_equal(plan_begin(&builder, weights, error), 0);
     int rows = plan_input_rows(&builder, "x", 6, 8, PLAN_NONE);
     plan_give(&builder, plan_linear(&builder, rows, plan_matrix(&builder, 4, 6, "matrix"), PLAN_NONE), PLAN_NONE,

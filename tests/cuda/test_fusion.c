@@ -24,7 +24,7 @@ static int64_t launches_of(struct bench *bench)
     item.n_rows = item.n_extras = 0;
     padder_lay_out(bench->plan, &batch, &item, 1);
     uint64_t before = count(LAUNCHES);
-    assert_int_equal(functions->run(model, 0, &batch, &run_error), 0);
+    must(functions->run(model, 0, &batch, &run_error), &run_error);
     int64_t launches = (int64_t)(count(LAUNCHES) - before);
     free_item(&item, &results);
     functions->unprepare(model);

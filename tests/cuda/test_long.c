@@ -4,6 +4,7 @@
 #include "tests/cuda/alone.h"
 #define ONE_WITH_SANITIZERS
 #include "tests/cuda/schedules.h"
+#include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
 
 #include <math.h>
@@ -70,7 +71,7 @@ static void run(const struct backend_functions *functions, const char *dtype, co
     struct batch batch;
     struct error error;
     struct engine_item items[ITEMS];
-    assert_int_equal(functions->open(&options, 0, &backend, &error), 0);
+    must(functions->open(&options, 0, &backend, &error), &error);
     assert_int_equal(plan_begin(&builder, weights, &error), 0);
     plan_give(&builder, build(&builder, s), PLAN_NONE, PLAN_NONE, false);
     if (plan_finish(&builder, ROWS, ITEMS, &plan) != 0)

@@ -204,7 +204,10 @@ static void rounding_is_to_nearest_even(void **)
 
 static int open_stream(void **)
 {
-    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess ? 0 : -1;
+    cudaError_t status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (status != cudaSuccess)
+        print_message("no stream: %s\n", cudaGetErrorString(status));
+    return status == cudaSuccess ? 0 : -1;
 }
 
 static int close_stream(void **)

@@ -56,7 +56,7 @@ static void close_model(struct model *model)
 static void run(struct model *model, const struct engine_item *items, int64_t count)
 {
     padder_lay_out(model->bench.plan, &model->batch, items, count);
-    assert_int_equal(functions->run(model->model, 0, &model->batch, &run_error), 0);
+    must(functions->run(model->model, 0, &model->batch, &run_error), &run_error);
 }
 
 /* NaNs, too. */

@@ -169,6 +169,13 @@ def words(known):
     return read
 
 
+def command_line(arguments):
+    """What was asked for, without the folders of this machine."""
+    folders = {place for place, word in enumerate(arguments) if word in ("--programs", "--log")}
+    return " ".join(["bench.py", *(word for place, word in enumerate(arguments)
+                                   if place not in folders and place - 1 not in folders)])
+
+
 def read_options():
     kinds = list(dict.fromkeys(kind for kinds in PEERS.values() for kind in kinds))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -188,7 +195,7 @@ def read_options():
     options.log, options.programs = options.log.resolve(), options.programs.resolve()
     found = sorted(pathlib.Path("/opt/nvidia/nsight-compute").glob("*/ncu"))
     options.ncu = shutil.which("ncu") or (str(found[-1]) if found else None)
-    options.command = " ".join(["bench.py", *sys.argv[1:]])
+    options.command = command_line(sys.argv[1:])
     return options
 
 

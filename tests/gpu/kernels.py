@@ -51,11 +51,13 @@ def profile(ncu, command, line, path, environment, timeout):
     """Of a worker that prepares what `line` says, and runs it. `path` is where ncu may write."""
     arguments = [ncu, "--clock-control", "none", "--cache-control", "none", "--print-units", "base", "--csv",
                  "--metrics", "gpu__time_duration.sum", "--log-file", path, *command]
+    path.unlink(missing_ok=True)  # what an earlier one wrote is no answer
     process = subprocess.run(arguments, input=line + "\n" + "run 0\n" * RUNS, capture_output=True, text=True,
                              timeout=timeout, env=os.environ | environment)
-    said = (path.read_text() if path.exists() else "") + process.stdout + process.stderr
-    if re.search("ERR_NVGPUCTRPERM|LibraryNotLoaded|not supported on", said):
+    said = "\n".join([path.read_text() if path.exists() else "", process.stdout, process.stderr])
+    failed = re.search("^failed |The application returned an error", said, re.MULTILINE)
+    if not failed and re.search("==ERROR==|ERR_NVGPUCTRPERM|LibraryNotLoaded|not supported on", said):
         raise NotMeasurable(f"ncu cannot count here: {said[-300:]}")
-    if process.returncode != 0 or re.search("^failed ", process.stdout, re.MULTILINE):
+    if failed or process.returncode != 0:
         raise RuntimeError(f"ncu: status {process.returncode}: {said[-300:]}")
     return one_run(kernel_times(said))

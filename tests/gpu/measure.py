@@ -118,22 +118,25 @@ def compare_batch(bench, group, model, batch, with_compiled):
     take_turns(bench, group, names, what, model=model, batch=batch, compiled=with_compiled)
 
 
-def start_compared(bench, group, folder):
+def start_compared(bench, group, folder, what):
+    """Ours one after the other: each times its products while it loads, which others on the device would disturb."""
     length, most = bench.sizes["seq_len"], max(bench.batches)
     for dtype in bench.options.dtypes:
         bench.start_ours(group, folder, dtype, most * length, most)
+        bench.ready(group, what)
+    for dtype in bench.options.dtypes:
         for kind in PEERS[dtype]:
             if kind in bench.options.peers:
                 bench.start_peer(group, kind, folder, dtype)
     if "eager f32" not in group.running:
         bench.start_peer(group, "eager", folder, "f32")  # the reference
+    bench.ready(group, what)
 
 
 def compare_model(bench, model):
     """What starts at once comes first, then what compiles for minutes: when time ends, much is there."""
     with workers.Workers() as group:
-        start_compared(bench, group, bench.language_model(model))
-        bench.ready(group, f"compare {model}")
+        start_compared(bench, group, bench.language_model(model), f"compare {model}")
         add_flops(bench, group, model)
         for with_compiled in (False, True):
             if with_compiled and not any(map(is_compiled, group.running)):

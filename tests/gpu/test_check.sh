@@ -3,6 +3,7 @@
 # they are told. And what becomes of figures (test_figures.py). Not what a device does.
 set -uo pipefail # a condition that does not hold is a result
 work=$(mktemp -d)
+built=${BUILD:-build}
 hanging=''
 trap '[ -z "$hanging" ] || kill -KILL "$hanging" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 1' PIPE HUP INT TERM
@@ -26,7 +27,7 @@ if ! command -v python3 >/dev/null; then
     exit
 fi
 python3 tests/gpu/test_figures.py || failed=1
-echo 1..11
+echo 1..15
 
 # put PATH: an executable, from standard input.
 put() {
@@ -34,6 +35,38 @@ put() {
     { echo '#!/bin/bash' && cat; } >"$1"
     chmod +x "$1"
 }
+
+# ---- The archive ----
+
+# What does not come along and is no part of glibc or gcc's run-time library, as ldd finds it for the files.
+from_elsewhere() {
+    ldd "$@" | awk -v folder="$(realpath "$work/real")/" '/not found/ || ($2 == "=>" && index($3, folder) != 1) { print $1, $3 }' |
+        grep -vE '^(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s)\.so\.[0-9]+) '
+}
+
+archive_suffices() {
+    local source programs=() real=$work/real/gpu
+    for source in tests/cuda/test_*.c tests/http/test_reference.c tests/bench/worker.c; do
+        case $source in
+        */test_faults_* | */test_fusion.c) ;;
+        *) programs+=("$built/${source%.c}") ;;
+        esac
+    done
+    tests/gpu/bundle.sh "$work/real.tar.gz" "$built"/tests/cuda/{libengine_cuda.so,libcuda.so.1,test_tensor} \
+        "${programs[@]}" "$built/linformerd" && mkdir "$work/real" && tar -C "$work/real" -xzf "$work/real.tar.gz" &&
+        cp "$real"/shim/* "$real/" && env -i SHIM_SEED=0 "$real/test_tensor" && env -i SHIM_SEED=0 "$real/test_dtypes" &&
+        ! from_elsewhere "$real"/test_[!r]* "$real/worker" &&
+        ! LD_LIBRARY_PATH=$real from_elsewhere "$real/test_reference" "$real/linformerd"
+}
+
+if [ -e "$built/tests/bench/worker" ] && [ -e "$built/tests/cuda/test_tensor" ]; then
+    archive_suffices >"$work/said" 2>&1
+    result "programs of the archive run with the libraries that come along" $?
+    rm -rf "$work"/real*
+else
+    number=1
+    echo "ok 1 # SKIP the programs are not built"
+fi
 
 # ---- The machine ----
 
@@ -59,11 +92,30 @@ tests/gpu/bench.py*) exec "\$WORK/bench" "\$@" ;;
 *) exec "$(command -v python3)" "\$@" ;;
 esac
 X
+# With the options that the manual has for each tool; names are not joined in one option (check.sh's sanitize).
+put "$work/bin/compute-sanitizer" <<'X'
+while [ "${1#--}" != "$1" ]; do
+    case "$tool,$1 $2" in
+    ",--tool "*check) tool=$2 ;;
+    *",--kernel-name-exclude kns="*,*) exit 1 ;;
+    *",--kernel-name-exclude kns="* | "memcheck,--report-api-errors no" | *",--error-exitcode 99") ;;
+    *) echo "unknown option $1" && exit 1 ;;
+    esac
+    shift 2
+done
+echo "$tool ${1##*/} in order $SHIM_SEED" >>"$WORK/sanitized"
+. "$WORK/sanitizer"
+X
+cat >"$work/sanitizer" <<'X'
+"$@" || exit
+echo "========= $([ $tool = racecheck ] && echo "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)" || echo "ERROR SUMMARY: 0 errors")"
+X
 put "$work/passes" <<'X'
+echo 1..1
 echo "ok 1 - it works"
 echo "case call 0 out: relative L2 error 1.5e-07"
 X
-for name in cases_cuda cases_tf32 cases_bf16 cases_f16 reference last; do
+for name in cases_cuda cases_tf32 cases_bf16 cases_f16 operations_bf16 operations_cuda reference last; do
     mkdir -p "$work/build/gpu"
     cp "$work/passes" "$work/build/gpu/test_$name"
 done
@@ -90,8 +142,12 @@ has() { grep -qE "$1" "$work/out/table.txt"; }
 cp "$work/passes" "$work/last_program"
 LD_LIBRARY_PATH=/driver check check
 has '^last +1 passed, 0 failed, worst error 1.5e-07 +- +ok' && has '^errors: bf16 +1 +1.5e-07' && has 'Made Up' &&
-    [[ "$(last_line)" = "nothing failed, 27 goals not measured, 2 not run" ]] && [ $status = 0 ]
+    [[ "$(last_line)" = "nothing failed, 27 goals not measured, 1 not run" ]] && [ $status = 0 ]
 result "where all passes nothing failed, and goals are not measured" $?
+has '^operations_bf16-racecheck +1 passed, 0 failed, .*, RACECHECK SUMMARY: 0 hazards .*ok' &&
+    has '^cases_bf16-memcheck .*, ERROR SUMMARY: 0 errors .*ok' && [ "$(wc -l <"$work/sanitized")" = 6 ] &&
+    [ "$(grep 'order 0' "$work/sanitized" | sort -u | wc -l)" = 6 ]
+result "each tool of compute-sanitizer has its rows" $?
 [ "$(cat "$work/path")" = "$work/build/gpu:/driver" ]
 result "what finds the driver stays in LD_LIBRARY_PATH" $?
 cmp -s "$work/out/table.txt" "$work/build/log/gpu/table.txt" && tar -tzf "$work/out/logs.tar.gz" | grep last.log >"$work/said"
@@ -111,6 +167,21 @@ put "$work/last_program" <<<'echo "ok 1 - a"; echo "not ok 2 - b"; exit 1'
 check check
 has '^last +1 passed, 1 failed.*FAILED, exit status 1' && [[ "$(last_line)" = "1 FAILED, "* ]] && [ $status = 1 ]
 result "a test that fails is in the table and the status" $?
+
+put "$work/last_program" <<<'echo 1..2; echo "ok 1 - a"'
+check check
+has '^last +1 passed, 0 failed.*FAILED, exit status 0' && [[ "$(last_line)" = "1 FAILED, "* ]] && [ $status = 1 ]
+result "nor is a program good that runs only part of its tests" $?
+
+cp "$work/passes" "$work/last_program"
+cat >"$work/sanitizer" <<'X'
+"$@" && [ $tool = racecheck ] && echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)" && exit 99
+[ $tool = memcheck ] || { echo "========= Error: Device not supported" && exit 1; }
+X
+check check
+has '^operations_bf16-racecheck .*RACECHECK SUMMARY: 1 hazard .*FAILED, exit status 99' &&
+    has '^operations_bf16-synccheck .*not run: compute-sanitizer does not support' && [[ "$(last_line)" = "1 FAILED, "* ]]
+result "what a sanitizer finds is a failure, that it cannot look is none" $?
 
 # A program that never ends, once it has said that it began.
 mkfifo "$work/began"

@@ -65,12 +65,14 @@ def ncu_that_says(folder, text, status):
 def tells_what_ncu_cannot(folder):
     """That it may not count is another answer than that a worker failed."""
     found = []
-    for text, status in (("ERR_NVGPUCTRPERM", 1), ("failed no model", 0), ("anything", 3)):
+    for text, status in (("ERR_NVGPUCTRPERM", 1), ("==ERROR== A driver resource was unavailable.", 9),
+                         ("failed no model", 0), ("anything", 3),
+                         ("==ERROR== The application returned an error code (11).", 11)):
         try:
             kernels.profile(ncu_that_says(folder, text, status), ["worker"], "pooled", folder / "log", {}, 60)
         except (kernels.NotMeasurable, RuntimeError) as error:
             found.append(type(error))
-    return found == [kernels.NotMeasurable, RuntimeError, RuntimeError]
+    return found == [kernels.NotMeasurable] * 2 + [RuntimeError] * 3
 
 
 def all_measured(ours=1.0):

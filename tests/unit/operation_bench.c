@@ -1,6 +1,7 @@
 #include "tests/unit/operation_bench.h"
 
 #include "engine/cpu/vector.h"
+#include "tests/unit/loaded.h"
 #include "tests/unit/onednn.h"
 #include "tests/unit/scalar.h"
 
@@ -279,7 +280,8 @@ static void assert_near(size_t n, const float *found, const float *expected)
     for (size_t i = 0; i < n; i++)
         largest = fmax(largest, fabs((double)expected[i]));
     for (size_t i = 0; i < n; i++)
-        assert_true(fabs((double)found[i] - (double)expected[i]) <= bench_tolerance * largest);
+        if (!(fabs((double)found[i] - (double)expected[i]) <= bench_tolerance * largest))
+            fail_msg("alone[%zu]: found %.9g, in the batch %.9g", i, (double)found[i], (double)expected[i]);
 }
 
 /* The best top_k of each row are those of the row in full, which is asked for in the same way. */
@@ -297,9 +299,9 @@ static void compare_top_k(const struct bench *bench, struct backend_model *model
     top.top_columns = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_columns);
     top.top_values = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_values);
     padder_lay_out(bench->plan, batch, &full, 1);
-    assert_int_equal(functions->run(model, 0, batch, &run_error), 0);
+    must(functions->run(model, 0, batch, &run_error), &run_error);
     padder_lay_out(bench->plan, batch, &top, 1);
-    assert_int_equal(functions->run(model, 0, batch, &run_error), 0);
+    must(functions->run(model, 0, batch, &run_error), &run_error);
     for (int64_t r = 0; r < top.n_rows; r++) {
         const float *row = full.output + r * columns, *values = top.top_values + r * top.top_k;
         const int32_t *places = top.top_columns + r * top.top_k;
@@ -326,7 +328,7 @@ static void compare_alone(const struct bench *bench, struct backend_model *model
     alone.hidden = item->hidden ? calloc(hidden, sizeof(float)) : NULL;
     alone.output = calloc(output, sizeof(float));
     padder_lay_out(bench->plan, batch, &alone, 1);
-    assert_int_equal(functions->run(model, 0, batch, &run_error), 0);
+    must(functions->run(model, 0, batch, &run_error), &run_error);
     if (functions->batch_invariant(bench->backend)) {
         if (hidden > 0)
             assert_memory_equal(alone.hidden, item->hidden, hidden * sizeof(float));
@@ -351,7 +353,7 @@ static struct backend_model *prepare(struct bench *bench)
         if (bytes > 0)
             memcpy(copies[i], plan->weights[i].data, bytes);
     }
-    assert_int_equal(functions->prepare(bench->backend, plan, false, &model, &bench->error), 0);
+    must(functions->prepare(bench->backend, plan, false, &model, &bench->error), &bench->error);
     for (int i = 0; i < plan->n_weights; i++) {
         if (plan->weights[i].data)
             free(copies[i]);
@@ -376,7 +378,7 @@ void bench_run(struct bench *bench)
         for (int64_t i = 0; i < count; i++)
             (gives_image(bench->plan) ? random_image : random_item)(bench->plan, &items[i], &results[i]);
         padder_lay_out(bench->plan, &batch, items, count);
-        assert_int_equal(functions->run(model, 0, &batch, &run_error), 0);
+        must(functions->run(model, 0, &batch, &run_error), &run_error);
         double **values = scalar_run(bench->plan, &batch);
         for (int64_t i = 0; i < count; i++)
             compare_item(bench->plan, &batch, values, i);

@@ -2,6 +2,7 @@
  * double precision; and an item's results are the same bits whatever else is asked of it and whoever is beside it. SEED
  * chooses the plans. */
 #include "engine/backend.h"
+#include "tests/unit/loaded.h"
 #include "tests/unit/scalar.h"
 #include "tests/unit/tensors.h"
 
@@ -209,11 +210,12 @@ static void open_bench(struct bench *bench, uint64_t plan_seed)
     random_seed(seed);
     bench->weights = tensors_random(&pool, 1, &bench->file);
     functions = strcmp(DEVICE, "cpu") == 0 ? &backend_cpu : backend_cuda_load(&bench->error);
-    assert_non_null(functions);
-    assert_int_equal(functions->open(&options, 0, &bench->backend, &bench->error), 0);
+    if (!functions)
+        fail_msg("%s", bench->error.message);
+    must(functions->open(&options, 0, &bench->backend, &bench->error), &bench->error);
     bench->as_built = make_plan(bench, plan_seed, true);
     bench->plan = make_plan(bench, plan_seed, false);
-    assert_int_equal(functions->prepare(bench->backend, bench->plan, false, &bench->model, &bench->error), 0);
+    must(functions->prepare(bench->backend, bench->plan, false, &bench->model, &bench->error), &bench->error);
     assert_int_equal(padder_open(bench->plan, &bench->batch, &bench->error), 0);
 }
 
@@ -316,15 +318,19 @@ static void compare_with_scalar(const struct bench *bench, const struct engine_i
 static void run_items(struct bench *bench, const struct engine_item *items, int64_t count)
 {
     padder_lay_out(bench->plan, &bench->batch, items, count);
-    assert_int_equal(functions->run(bench->model, 0, &bench->batch, &bench->error), 0);
+    must(functions->run(bench->model, 0, &bench->batch, &bench->error), &bench->error);
 }
 
 static void assert_same(const struct bench *bench, const float *found, const float *expected, int64_t n)
 {
     if (functions->batch_invariant(bench->backend))
         assert_memory_equal(found, expected, (size_t)n * sizeof *found);
+    float largest = 1;
     for (int64_t i = 0; i < n; i++)
-        assert_true(fabsf(found[i] - expected[i]) <= 1e-4f);
+        largest = fmaxf(largest, fabsf(expected[i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(found[i] - expected[i]) <= 1e-4f * largest))
+            fail_msg("in company %.9g, alone %.9g", (double)found[i], (double)expected[i]);
 }
 
 /* What the item got in company, for what it wanted, against the same item alone, wanting everything. */
