@@ -103,6 +103,7 @@ $(BUILD)/flags: FORCE
 # ---- The CUDA engine. nvcc compiles it for devices; for tests g++ does, for the shim, and puts it beside its tests.
 NVCC       ?= nvcc
 CUBLAS     ?= $(patsubst %/bin/,%,$(dir $(realpath $(shell command -v $(NVCC)))))
+CUBLAS_LT   = $(firstword $(wildcard $(CUBLAS)/lib*/libcublasLt.so*))
 CUDA_ARCHS ?= 80 90
 KERNELS    := $(wildcard engine/cuda/*.cu)
 SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1 $(BUILD)/tests/cuda/linformerd
@@ -115,10 +116,11 @@ for_device  = $(NVCC) -std=c++20 -O3 $(GPU_CODE) -I. -Xcompiler -idirafter,$(CUB
               -Xcompiler -fPIC,-fvisibility=hidden
 nvcc        = $(say) $(for_device)
 
+# The engine looks for cuBLAS where it was linked with it, too: a toolkit's folder need not be one of the system's.
 cuda: $(BUILD)/libengine_cuda.so ## builds build/libengine_cuda.so, the CUDA engine, with nvcc (CUDA 13)
 $(BUILD)/libengine_cuda.so: $(KERNELS:%.cu=$(BUILD)/%.o)
 	$(nvcc) -shared -cudart static -Xlinker --exclude-libs,ALL -o $@ $^ \
-	    -Xlinker $(firstword $(wildcard $(CUBLAS)/lib*/libcublasLt.so*) -lcublasLt)
+	    -Xlinker $(or $(CUBLAS_LT),-lcublasLt) $(if $(CUBLAS_LT),-Xlinker -rpath=$(abspath $(dir $(CUBLAS_LT))))
 $(KERNELS:%.cu=$(BUILD)/%.o): $(BUILD)/%.o: %.cu $(BUILD)/flags_cuda
 	$(nvcc) -MD -MP -c -o $@ $<
 # For tests/check/cuda.sh, where there is no archive of check.sh's to link it with.

@@ -365,7 +365,7 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
             else
                 launch(run, weigh<T>, parts_of(count, WARPS), 1, WARPS * WARP, *a, item, positions, first, count, all,
                        run->scratch);
-            results_copy_now(run, wanted + first * all, run->scratch, count * all * (int64_t)sizeof(float));
+            results_copy(run, wanted + first * all, run->scratch, count * all * (int64_t)sizeof(float));
         }
     }
 }

@@ -40,6 +40,15 @@ int cuda_take_memory(void **memory, size_t bytes, const char *what, struct error
     return error_set(error, "%s of %zu bytes on the CUDA device: %s", what, bytes, cudaGetErrorString(status));
 }
 
+int cuda_open_event(cudaEvent_t *event, unsigned flags, struct error *error)
+{
+    cudaError_t status = cudaEventCreateWithFlags(event, flags);
+    if (status == cudaSuccess)
+        return 0;
+    *event = NULL;
+    return cuda_fail(error, "no event on the CUDA device", status);
+}
+
 /* ---- Opening ---- */
 
 static int describe(struct backend *backend, struct error *error)
@@ -54,6 +63,22 @@ static int describe(struct backend *backend, struct error *error)
     snprintf(backend->description, sizeof backend->description, "%s, compute capability %d.%d, cuBLASLt %zu",
              properties.name, properties.major, properties.minor, cublasLtGetVersion());
     return 0;
+}
+
+static __global__ void any_kernel()
+{
+}
+
+/* The object has kernels for some devices (CUDA_ARCHS): on others it opens, and each launch would fail. */
+static int check_kernels(const struct backend *backend, struct error *error)
+{
+    cudaFuncAttributes attributes;
+    cudaError_t status = cudaFuncGetAttributes(&attributes, any_kernel);
+    if (status == cudaSuccess)
+        return 0;
+    cudaGetLastError();
+    return error_set(error, "%s: the engine was not compiled for it: %s", backend->description,
+                     cudaGetErrorString(status));
 }
 
 /* Without a driver, or with an old one, the count is not written. */
@@ -73,15 +98,15 @@ static int choose_device(const struct backend *backend, struct error *error)
     return status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device cannot be used", status);
 }
 
-/* The same where nothing can be done about a failure. False: what follows is on another device, perhaps a healthy one.
- */
+/* The same where nothing can be done about a failure: on a device that is broken both calls may return what broke it,
+ * and do what they are for all the same. False: what follows is on another device, perhaps a healthy one. */
 static bool return_to_device(const struct backend *backend)
 {
-    int current;
+    int current = -1;
     cudaSetDevice(backend->device);
-    bool there = cudaGetDevice(&current) == cudaSuccess && current == backend->device;
+    cudaGetDevice(&current);
     cudaGetLastError();
-    return there;
+    return current == backend->device;
 }
 
 static void note_failure(struct backend *backend)
@@ -96,7 +121,7 @@ static void close_cuda(struct backend *backend)
     bool there = return_to_device(backend);
     if (backend->products)
         products_close(backend->products);
-    cudaStream_t streams[] = {backend->up, backend->compute, backend->down, backend->capturing};
+    cudaStream_t streams[] = {backend->up, backend->compute, backend->down, backend->loading, backend->capturing};
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
         if (streams[i])
             cudaStreamDestroy(streams[i]);
@@ -108,7 +133,7 @@ static void close_cuda(struct backend *backend)
 
 static int open_streams(struct backend *backend, struct error *error)
 {
-    cudaStream_t *streams[] = {&backend->up, &backend->compute, &backend->down, &backend->capturing};
+    cudaStream_t *streams[] = {&backend->up, &backend->compute, &backend->down, &backend->loading, &backend->capturing};
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
         cudaError_t status = cudaStreamCreateWithFlags(streams[i], cudaStreamNonBlocking);
         if (status == cudaSuccess)
@@ -151,7 +176,7 @@ static int open_cuda(const struct engine_options *options, int index, struct bac
     opened->dtype = chosen;
     opened->tuning_ms = options->cuda_tuning_ms;
     pthread_mutex_init(&opened->submitting, NULL);
-    if (open_streams(opened, error) != 0 || describe(opened, error) != 0 ||
+    if (open_streams(opened, error) != 0 || describe(opened, error) != 0 || check_kernels(opened, error) != 0 ||
         products_open(&opened->products, error) != 0)
         goto fail;
     *backend = opened;
@@ -211,8 +236,12 @@ static int64_t scratch_floats(const struct plan *plan, enum cuda_dtype dtype)
 static int reserve(struct backend_model *model, struct error *error)
 {
     const struct plan *plan = model->plan;
+    char arena[160];
+    snprintf(arena, sizeof arena,
+             "the arena, for batches of %lld rows (--max-batch-tokens) and %lld sequences (--max-batch-requests),",
+             (long long)plan->max_rows, (long long)plan->max_items);
     model->run.scratch_floats = scratch_floats(plan, model->backend->dtype);
-    if (cuda_take_memory((void **)&model->run.arena, plan->arena_bytes, "the arena", error) != 0 ||
+    if (cuda_take_memory((void **)&model->run.arena, plan->arena_bytes, arena, error) != 0 ||
         cuda_take_memory((void **)&model->run.scratch, (size_t)model->run.scratch_floats * sizeof(float), "scratch",
                          error) != 0)
         return -1;
@@ -258,7 +287,7 @@ static int prepare(struct backend *backend, struct plan *plan, bool shared, stru
         goto fail;
     }
     if (reserve(prepared, error) != 0 ||
-        weights_to_device(&prepared->weights, plan, backend->dtype, backend->up, error) != 0)
+        weights_to_device(&prepared->weights, plan, backend->dtype, backend->loading, error) != 0)
         goto fail;
     prepared->run.weights = prepared->weights.elements;
     prepared->run.float_weights = prepared->weights.floats;

@@ -10,6 +10,7 @@ struct backend {
     int device;
     bool failed; /* a call of the runtime did: closing ends with a reset. Threads set it side by side */
     cudaStream_t up, compute, down; /* copies to the device, kernels, copies to the host: side by side */
+    cudaStream_t loading;           /* weights: no batch waits behind them */
     cudaStream_t capturing;         /* nothing runs on it */
     pthread_mutex_t submitting;     /* a batch's kernels are launched without another's between them */
     struct products *products;      /* of whoever is submitting */

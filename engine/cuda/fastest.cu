@@ -13,13 +13,9 @@
 int stopwatch_open(struct stopwatch *watch, struct error *error)
 {
     cudaEvent_t *events[] = {&watch->begin, &watch->end};
-    for (cudaEvent_t *event : events) {
-        cudaError_t status = cudaEventCreateWithFlags(event, cudaEventDefault);
-        if (status == cudaSuccess)
-            continue;
-        *event = NULL;
-        return cuda_fail(error, "no event on the CUDA device", status);
-    }
+    for (cudaEvent_t *event : events)
+        if (cuda_open_event(event, cudaEventDefault, error) != 0)
+            return -1;
     return 0;
 }
 
@@ -101,6 +97,15 @@ static bool is_clearly_faster(float milliseconds, float others)
     return milliseconds < others * CLEARLY_FASTER && milliseconds < others - MILLISECONDS_FASTER;
 }
 
+/* Whether the first is, after all: a device that was idle takes a while to raise its clocks, in which it was measured.
+ */
+static bool is_as_fast(struct cuda_run *run, struct stopwatch *watch, float least, int *repetitions,
+                       const launch_algorithm &launch)
+{
+    float milliseconds = time_of(run, watch, least, repetitions, 0, launch);
+    return milliseconds >= 0 && !is_clearly_faster(least, milliseconds);
+}
+
 int find_fastest(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch)
 {
     int fastest = -1, repetitions = 1;
@@ -115,6 +120,8 @@ int find_fastest(struct cuda_run *run, struct stopwatch *watch, int count, const
         fastest = i;
         least = milliseconds;
     }
+    if (fastest > 0 && is_as_fast(run, watch, least, &repetitions, launch))
+        fastest = 0;
     run->tuning_milliseconds -= now_milliseconds() - started;
     return fastest;
 }

@@ -37,7 +37,7 @@ template <typename T> void cuda_give_image(struct cuda_run *run, const struct pl
         launch(run, turn<T>, rows, 1, threads_for(columns), rows, columns,
                elements_of<T>(run, step->x) + starts[0] * columns, image);
         if (!run->results->fit)
-            results_copy_now(run, output, image, rows * columns * (int64_t)sizeof(float));
+            results_copy(run, output, image, rows * columns * (int64_t)sizeof(float));
         given += rows;
     }
 }
@@ -81,7 +81,7 @@ template <typename T> void cuda_give_hidden(struct cuda_run *run, const struct p
         for (int64_t first = 0; first < rows; first += at_once) {
             int64_t count = least(at_once, rows - first);
             leave_hidden<T>(run, step, starts_of(run, step->x)[b] + first, count, place);
-            results_copy_now(run, item->hidden + first * columns, place, count * columns * (int64_t)sizeof(float));
+            results_copy(run, item->hidden + first * columns, place, count * columns * (int64_t)sizeof(float));
         }
     }
 }
@@ -171,7 +171,7 @@ template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct p
                   device_starts_of(run, step->x), run->items, pooled);
     for (int64_t b = 0; !fit && b < run->batch->n_items; b++)
         if (run->batch->items[b].pooled)
-            results_copy_now(run, run->batch->items[b].pooled, pooled + b * columns, columns * (int64_t)sizeof(float));
+            results_copy(run, run->batch->items[b].pooled, pooled + b * columns, columns * (int64_t)sizeof(float));
 }
 
 /* ---- The class's output, for the wanted rows alone ---- */
@@ -267,13 +267,12 @@ static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t 
         for (behind = r + 1; k == 0 && behind < count && wanted[behind].item == wanted[r].item;)
             behind++;
         if (k == 0) {
-            results_copy_now(run, item->output + index * columns, places->output + r * columns,
-                             (behind - r) * columns * (int64_t)sizeof(float));
+            results_copy(run, item->output + index * columns, places->output + r * columns,
+                         (behind - r) * columns * (int64_t)sizeof(float));
             continue;
         }
-        results_copy_now(run, item->top_values + index * k, places->top_values + r * room, k * (int64_t)sizeof(float));
-        results_copy_now(run, item->top_columns + index * k, places->top_columns + r * room,
-                         k * (int64_t)sizeof(int32_t));
+        results_copy(run, item->top_values + index * k, places->top_values + r * room, k * (int64_t)sizeof(float));
+        results_copy(run, item->top_columns + index * k, places->top_columns + r * room, k * (int64_t)sizeof(int32_t));
     }
 }
 

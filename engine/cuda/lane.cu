@@ -1,23 +1,16 @@
 #include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"
 
-static int open_event(cudaEvent_t *event, struct error *error)
-{
-    cudaError_t status = cudaEventCreateWithFlags(event, cudaEventBlockingSync | cudaEventDisableTiming);
-    if (status == cudaSuccess)
-        return 0;
-    *event = NULL;
-    return cuda_fail(error, "no event on the CUDA device", status);
-}
-
 int lane_open(const struct plan *plan, struct lane *lane, struct error *error)
 {
     if (shape_open(plan, &lane->shape, error) != 0 || upload_open(plan, &lane->upload, error) != 0 ||
         results_open(plan, &lane->results, error) != 0 || graphs_open(plan, &lane->graphs, error) != 0)
         return -1;
-    return open_event(&lane->is_up, error) != 0 || open_event(&lane->is_computed, error) != 0
-               ? -1
-               : open_event(&lane->is_down, error);
+    cudaEvent_t *events[] = {&lane->is_up, &lane->is_computed, &lane->is_down};
+    for (cudaEvent_t *event : events)
+        if (cuda_open_event(event, cudaEventBlockingSync | cudaEventDisableTiming, error) != 0)
+            return -1;
+    return 0;
 }
 
 void lane_free(struct lane *lane)
@@ -84,6 +77,8 @@ static void submit(struct lane *lane, struct backend *backend, struct cuda_run *
         note(run, cudaEventRecord(lane->is_computed, backend->compute));
     if (goes_on(run))
         note(run, cudaStreamWaitEvent(backend->down, lane->is_computed, 0));
+    if (lane->results.fit)
+        results_hand_on(run); /* attention maps: what fits needs their memory */
     if (goes_on(run))
         note(run, results_fetch(&lane->results, run->plan, run->batch, backend->down));
     if (goes_on(run))
@@ -109,6 +104,7 @@ int lane_run(struct lane *lane, struct backend *backend, struct cuda_run run, co
     run.batch = batch;
     send(lane, backend, &run);
     submit(lane, backend, &run);
+    results_hand_on(&run);
     if (goes_on(&run))
         note(&run, wait_for_batch(&lane->durations, shape_hash(run.plan, &lane->shape), lane->is_down));
     if (goes_on(&run)) {

@@ -1,11 +1,20 @@
 #include "engine/cuda/results.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define ALIGNMENT 256 /* bytes */
 #ifndef RESULTS_BYTES
-#define RESULTS_BYTES ((size_t)64 << 20) /* at most: more is copied in pieces of it */
+#define RESULTS_BYTES ((size_t)64 << 20) /* at most: more is copied in halves of it */
 #endif
+#ifndef PIECES
+#define PIECES 4096 /* in a half */
+#endif
+
+struct results_piece {
+    void *to;
+    size_t bytes;
+};
 
 static size_t place(size_t *used, int64_t rows, int64_t columns, bool wanted)
 {
@@ -29,6 +38,20 @@ static size_t lay_out(struct results *results, const struct plan *plan, const st
     return used;
 }
 
+static int open_halves(struct results *results, struct error *error)
+{
+    for (int i = 0; i < 2; i++) {
+        struct results_half *half = &results->halves[i];
+        half->host = results->host + (size_t)i * (results->bytes / 2);
+        half->pieces = (struct results_piece *)calloc(PIECES, sizeof *half->pieces);
+        if (!half->pieces)
+            return error_set(error, "out of memory while preparing a model");
+        if (cuda_open_event(&half->is_there, cudaEventBlockingSync | cudaEventDisableTiming, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 int results_open(const struct plan *plan, struct results *results, struct error *error)
 {
     struct shape_class largest;
@@ -43,13 +66,18 @@ int results_open(const struct plan *plan, struct results *results, struct error 
         return -1;
     cudaError_t status = cudaMallocHost((void **)&results->host, results->bytes);
     if (status == cudaSuccess)
-        return 0;
+        return open_halves(results, error);
     results->host = NULL;
     return cuda_fail(error, "out of pinned memory for results", status);
 }
 
 void results_free(struct results *results)
 {
+    for (struct results_half &half : results->halves) {
+        free(half.pieces);
+        if (half.is_there)
+            cudaEventDestroy(half.is_there);
+    }
     cudaFree(results->device);
     cudaFreeHost(results->host);
 }
@@ -164,15 +192,46 @@ void results_deliver(const struct results *results, const struct plan *plan, con
         deliver_row(results, &batch->items[batch->wanted[r].item], r, batch->wanted[r].index);
 }
 
-void results_copy_now(struct cuda_run *run, void *to, const void *from, int64_t bytes)
+/* ---- By way of the halves ---- */
+
+/* Of a batch that failed nothing: the half is as good as empty. */
+static void hand_on(struct cuda_run *run, struct results_half *half)
 {
-    const struct results *results = run->results;
-    for (int64_t done = 0, piece; done < bytes && run->status == cudaSuccess; done += piece) {
-        piece = least(bytes - done, (int64_t)results->bytes);
-        note(run, cudaMemcpyAsync(results->host, (const char *)from + done, (size_t)piece, cudaMemcpyDeviceToHost,
-                                  run->stream));
-        note(run, cudaStreamSynchronize(run->stream));
-        if (run->status == cudaSuccess)
-            memcpy((char *)to + done, results->host, (size_t)piece);
+    const char *from = half->host;
+    if (half->n_pieces > 0 && goes_on(run))
+        note(run, cudaEventSynchronize(half->is_there));
+    for (int i = 0; i < half->n_pieces && goes_on(run); i++) {
+        memcpy(half->pieces[i].to, from, half->pieces[i].bytes);
+        from += half->pieces[i].bytes;
     }
+    half->used = 0;
+    half->n_pieces = 0;
+}
+
+void results_copy(struct cuda_run *run, void *to, const void *from, int64_t bytes)
+{
+    struct results *results = run->results;
+    for (int64_t done = 0, piece; done < bytes && goes_on(run); done += piece) {
+        struct results_half *half = &results->halves[results->filling];
+        if (half->used == results->bytes / 2 || half->n_pieces == PIECES) {
+            results->filling = 1 - results->filling;
+            half = &results->halves[results->filling];
+            hand_on(run, half);
+        }
+        piece = least(bytes - done, (int64_t)(results->bytes / 2 - half->used));
+        note(run, cudaMemcpyAsync(half->host + half->used, (const char *)from + done, (size_t)piece,
+                                  cudaMemcpyDeviceToHost, run->stream));
+        note(run, cudaEventRecord(half->is_there, run->stream));
+        half->pieces[half->n_pieces++] = {(char *)to + done, (size_t)piece};
+        half->used += (size_t)piece;
+    }
+}
+
+void results_hand_on(struct cuda_run *run)
+{
+    struct results *results = run->results;
+    if (!results) /* the batch did not get so far */
+        return;
+    hand_on(run, &results->halves[1 - results->filling]);
+    hand_on(run, &results->halves[results->filling]);
 }

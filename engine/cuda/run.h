@@ -289,4 +289,7 @@ int cuda_fail(struct error *error, const char *what, cudaError_t status);
 /* Device memory; cudaFree is owed. */
 int cuda_take_memory(void **memory, size_t bytes, const char *what, struct error *error);
 
+/* cudaEventDestroy is owed; on failure it is NULL. */
+int cuda_open_event(cudaEvent_t *event, unsigned flags, struct error *error);
+
 #endif

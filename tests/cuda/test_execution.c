@@ -1,8 +1,9 @@
 /* How batches are executed on the CUDA backend: those of one class replay a graph, whatever the order they come in; two
  * lanes are in flight at once; at most so many graphs are kept; where there are no graphs all is as it was; products
- * are chosen, and timed, before the first batch. Each batch's results are held against those of kernels launched one by
- * one: bit for bit on the shim, whose products all add in one order. On a device they may be others after each load,
- * and the shim's counts are not there, and are not looked at. SEED chooses the batches. */
+ * are chosen, and timed, before the first batch; results that do not fit come by halves. Each batch's results are held
+ * against those of kernels launched one by one: bit for bit on the shim, whose products all add in one order. On a
+ * device they may be others after each load, and the shim's counts are not there, and are not looked at. SEED chooses
+ * the batches. */
 #include "engine/engine.h"
 #include "tests/cuda/counts.h"
 #include "tests/cuda/schedules.h"
@@ -303,6 +304,93 @@ static void test_products_without_time(void **state)
     tuning_ms = kept;
 }
 
+/* The largest product is timed first, and its first algorithm while the device is still slow. */
+static void test_products_timed_on_a_cold_device(void **state)
+{
+    (void)state;
+    struct loaded loaded;
+    struct engine_item items[2] = {0};
+    struct error error;
+    if (on_device()) /* nobody can tell it to be cold */
+        return;
+    setenv("SHIM_COLD", "4", 1); /* one by itself, and MEASUREMENTS */
+    open_model(&loaded);
+    for (int i = 0; i < 2; i++)
+        items[i] = (struct engine_item){.inputs[0] = {.data = batches[0].samples[0].ids, .length = MOST_TOKENS / 2},
+                                        .pooled = batches[0].samples[i].pooled};
+    uint64_t slow = count(SLOW_PRODUCTS);
+    must(model_run(loaded.model, 0, items, 2, &error), &error);
+    unsetenv("SHIM_COLD");
+    assert_int_equal(count(SLOW_PRODUCTS), slow);
+    unload(&loaded);
+}
+
+enum { PART = 10, LONG = 150, SHORT = 40 };
+
+/* The sample's rows [first, first + PART) alone: results that fit. */
+static void compare_part(const struct loaded *loaded, const struct engine_item *item, const struct sample *sample,
+                         int64_t first)
+{
+    static struct sample part;
+    struct engine_item wants = *item;
+    struct error error;
+    memset(&part, 0, sizeof part);
+    for (int32_t i = 0; i < PART; i++)
+        part.rows[i] = (int32_t)first + i;
+    wants.rows = part.rows;
+    wants.n_rows = PART;
+    wants.hidden = NULL;
+    wants.output = item->output ? part.output : NULL;
+    wants.top_values = part.top_values;
+    wants.top_columns = part.top_columns;
+    must(model_run(loaded->model, 0, &wants, 1, &error), &error);
+    for (int64_t i = 0; i < PART * IDS && item->output; i++)
+        assert_true(fabsf(part.output[i] - sample->output[first * IDS + i]) <= 1e-4f);
+    for (int64_t i = 0; i < PART * item->top_k; i++) {
+        assert_true(fabsf(part.top_values[i] - sample->top_values[first * item->top_k + i]) <= 1e-4f);
+        assert_true(on_device() || part.top_columns[i] == sample->top_columns[first * item->top_k + i]);
+    }
+}
+
+/* Results beyond what fits: many small pieces and few large ones. All come to their items, and are waited for as often
+ * as a half of the memory is full, of bytes or of pieces, while the device goes on. */
+static void test_results_in_halves(void **state)
+{
+    static struct sample samples[2];
+    struct engine_item items[2] = {0};
+    struct loaded loaded;
+    struct error error;
+    int64_t kept = tuning_ms;
+    (void)state;
+    tuning_ms = 0;
+    open_model(&loaded);
+    tuning_ms = kept;
+    make_item(&items[0], &samples[0], LONG);
+    make_item(&items[1], &samples[1], SHORT);
+    for (int i = 0; i < 2; i++)
+        items[i] = (struct engine_item){.inputs[0] = items[i].inputs[0], .n_rows = items[i].inputs[0].length};
+    items[0].output = samples[0].output;
+    items[1].hidden = samples[1].hidden;
+    items[1].top_k = MOST_TOP_K;
+    items[1].top_values = samples[1].top_values;
+    items[1].top_columns = samples[1].top_columns;
+    size_t bytes = (LONG * IDS + SHORT * (DIM + 2 * MOST_TOP_K)) * sizeof(float);
+    uint64_t waits = count(WAITS), idle = count(IDLE_WAITS);
+    must(model_run(loaded.model, 0, items, 2, &error), &error);
+    waits = count(WAITS) - waits;
+    idle = count(IDLE_WAITS) - idle;
+    print_message("%zu bytes, waited for %llu times, %llu of them idle\n", bytes, (unsigned long long)waits,
+                  (unsigned long long)idle);
+    assert_true(bytes > RESULTS_BYTES);
+    assert_true(waits <= bytes / (RESULTS_BYTES / 2) + 2 * SHORT / PIECES + 3);
+    assert_true(idle <= 1);
+    for (int64_t first = 0; first < LONG; first += PART)
+        compare_part(&loaded, &items[0], &samples[0], first);
+    for (int64_t first = 0; first < SHORT; first += PART)
+        compare_part(&loaded, &items[1], &samples[1], first);
+    unload(&loaded);
+}
+
 struct loading {
     struct engine *engine;
     int64_t ids;
@@ -440,6 +528,8 @@ static int run_all(void)
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_products_are_chosen_at_load),
         cmocka_unit_test(test_products_without_time),
+        cmocka_unit_test(test_products_timed_on_a_cold_device),
+        cmocka_unit_test(test_results_in_halves),
         cmocka_unit_test(test_batches_while_products_are_timed),
         cmocka_unit_test(test_any_order),
         cmocka_unit_test(test_few_graphs),

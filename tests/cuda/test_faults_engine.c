@@ -183,18 +183,27 @@ static void devices_are_chosen(void **state)
     expect_refused("cuda:1", "there is no cuda:1; there is one CUDA device, cuda:0");
 }
 
-/* The driver is there, and no device, or none that opens. */
+/* The driver is there, and no device, or none that opens, or one that the kernels are not compiled for. */
 static void without_a_device_auto_is_the_cpu(void **state)
 {
+    static const struct {
+        const char *devices, *rules, *message;
+    } rounds[] = {
+        {"0", "", "no CUDA device"},
+        {"1", "open 1 0 2\n", "cuda:0: no stream on the CUDA device: out of memory"},
+        {"1", "kernel 1 0 209\n",
+         "cuda:0: shim, compute capability 0.0, cuBLASLt 0: the engine was not compiled for it: "
+         "no kernel image"},
+    };
     (void)state;
-    for (int round = 0; round < 2; round++) {
-        setenv("SHIM_DEVICES", round == 0 ? "0" : "1", 1);
-        faults_set(round == 0 ? "" : "open 1 0 2\n");
-        expect_refused("cuda", round == 0 ? "no CUDA device" : "cuda:0: no stream on the CUDA device: out of memory");
+    for (size_t round = 0; round < sizeof rounds / sizeof *rounds; round++) {
+        setenv("SHIM_DEVICES", rounds[round].devices, 1);
+        faults_set(rounds[round].rules);
+        expect_refused("cuda", rounds[round].message);
         struct loaded loaded = load_on("auto");
         assert_string_equal(engine_device(loaded.engine), "cpu");
         print_message("%s\n", engine_notice(loaded.engine));
-        assert_non_null(strstr(engine_notice(loaded.engine), "CUDA device"));
+        assert_non_null(strstr(engine_notice(loaded.engine), rounds[round].message));
         assert_string_equal(model_info(loaded.model)->device, "cpu");
         assert_null(model_info(loaded.model)->notice);
         expect_result(loaded.model, 0);
@@ -213,13 +222,16 @@ static void model_that_does_not_fit(void **state)
     assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), 0);
     unload(&loaded);
 
-    faults_set("malloc 4 1 2\n"); /* in the middle of it */
-    loaded = (struct loaded){NULL, NULL};
-    assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), -1);
-    print_message("%s\n", error.message);
-    assert_non_null(strstr(error.message, "cuda:0: "));
-    assert_non_null(strstr(error.message, "out of memory"));
-    unload(&loaded);
+    for (int malloc = 2; malloc < 5; malloc++) { /* the arena, scratch, inputs */
+        faults_set(malloc == 2 ? "malloc 2 1 2\n" : malloc == 3 ? "malloc 3 1 2\n" : "malloc 4 1 2\n");
+        loaded = (struct loaded){NULL, NULL};
+        assert_int_equal(load_with(&options, "linformer_lm", "", NULL, &loaded, &error), -1);
+        print_message("%s\n", error.message);
+        assert_non_null(strstr(error.message, "cuda:0: "));
+        assert_non_null(strstr(error.message, "out of memory"));
+        assert_true(malloc > 2 || strstr(error.message, "64 rows (--max-batch-tokens) and 2 sequences"));
+        unload(&loaded);
+    }
 
     faults_set("malloc 4 1 2\n");
     loaded = load_in("auto", "auto");

@@ -38,7 +38,7 @@ static int run_refused(void)
     random_seed(getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261122);
     print_message("SEED=%s\n", getenv("SEED") ? getenv("SEED") : "20261122");
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        dtype_of_test = refusals[i].dtype;
+        bench_options.dtype = dtype_of_test = refusals[i].dtype;
         tolerance_of_test = refusals[i].tolerance;
         print_message("# %s, %s", dtype_of_test, refusals[i].refusal);
         faults_set(refusals[i].refusal);
@@ -49,6 +49,7 @@ static int run_refused(void)
 
 int main(void)
 {
+    bench_options.device = DEVICE;
     faults_begin();
     int failed = run_schedules(run_refused);
     faults_end();

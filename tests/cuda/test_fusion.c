@@ -12,23 +12,16 @@ int run_operations(void);
 /* Launches of a batch of one item that wants its hidden state. */
 static int64_t launches_of(struct bench *bench)
 {
-    struct batch batch;
-    struct results results;
+    struct bench_results results;
     struct engine_item item;
-    if (plan_finish(&bench->builder, MAX_ROWS, MAX_ITEMS, &bench->plan) != 0)
-        fail_msg("%s", bench->error.message);
-    assert_int_equal(padder_open(bench->plan, &batch, &bench->error), 0);
-    struct backend_model *model = prepare(bench);
-    random_item(bench->plan, &item, &results);
+    bench_place(bench);
+    bench_random_item(bench->plan, &item, &results);
     item.pooled = item.output = NULL;
     item.n_rows = item.n_extras = 0;
-    padder_lay_out(bench->plan, &batch, &item, 1);
     uint64_t before = count(LAUNCHES);
-    must(functions->run(model, 0, &batch, &run_error), &run_error);
+    bench_compute(bench, &item, 1);
     int64_t launches = (int64_t)(count(LAUNCHES) - before);
-    free_item(&item, &results);
-    functions->unprepare(model);
-    padder_free(bench->plan, &batch);
+    bench_free_item(&item, &results);
     return launches;
 }
 
@@ -41,7 +34,7 @@ static void expect_fused(struct bench *bench, int64_t fused)
         unfused += operation != OP_GIVE_POOLED && operation != OP_GIVE_OUTPUT;
     }
     assert_int_equal(unfused - launches, fused);
-    end(bench);
+    bench_end(bench);
 }
 
 static void pairs_are_one_launch(void **state)
@@ -69,7 +62,7 @@ static void others_are_not(void **state)
     (void)state;
     if (on_device())
         skip();
-    struct plan_builder *builder = begin(&bench, tables, COUNT(tables));
+    struct plan_builder *builder = bench_begin(&bench, tables, COUNT(tables));
     builder->as_built = true;
     int x = plan_embed(builder, plan_input_ids(builder, "x", 7, 40, PLAN_NONE), plan_matrix(builder, 7, 24, "table"));
     int y = plan_add_positions(builder, x, plan_matrix(builder, 40, 24, "positions"), PLAN_NONE, 1);
@@ -77,7 +70,7 @@ static void others_are_not(void **state)
     expect_fused(&bench, 0);
 
     const struct shape norms[] = {{"gain", 0, 12}, {"bias", 0, 12}};
-    builder = begin(&bench, norms, COUNT(norms));
+    builder = bench_begin(&bench, norms, COUNT(norms));
     builder->as_built = true;
     x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE);
     x = plan_add(builder, x, plan_activate(builder, x, ACTIVATION_GELU), 0.5f);
@@ -85,7 +78,7 @@ static void others_are_not(void **state)
     plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
     expect_fused(&bench, 0);
 
-    builder = begin(&bench, norms, COUNT(norms));
+    builder = bench_begin(&bench, norms, COUNT(norms));
     builder->as_built = true;
     x = plan_input_rows(builder, "x", 12, 40, PLAN_NONE);
     y = plan_add(builder, x, plan_activate(builder, x, ACTIVATION_GELU), 0.5f);
@@ -93,7 +86,7 @@ static void others_are_not(void **state)
     plan_give(builder, plan_concatenate(builder, x, y), PLAN_NONE, PLAN_NONE, false);
     expect_fused(&bench, 0);
 
-    builder = begin(&bench, norms, COUNT(norms));
+    builder = bench_begin(&bench, norms, COUNT(norms));
     builder->as_built = true;
     x = plan_input_rows(builder, "x", 12, 40, PLAN_NONE);
     x = plan_layer_norm(builder, x, plan_vector(builder, 12, "gain"), plan_vector(builder, 12, "bias"), 1e-5f);
@@ -112,5 +105,6 @@ static int run_fusion(void)
 
 int main(void)
 {
+    bench_options.device = DEVICE;
     return run_schedules(run_fusion);
 }

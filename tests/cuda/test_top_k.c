@@ -1,12 +1,18 @@
 /* The best of a row on the CUDA backend, in the order that the CPU has them: few and many, of values that are the same,
  * NaNs, infinities and zeros of either sign. SEED chooses the random rows. */
-#define DEVICE "cuda"
 #include "engine/cpu/top_k.h"
-int run_operations(void);
-#define main run_operations
-#include "tests/unit/test_operations.c"
-#undef main
 #include "tests/cuda/schedules.h"
+#include "tests/unit/operation_bench.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 enum { VALUES = 2500, ROWS = 9 };
 
@@ -29,34 +35,12 @@ static void fill_row(int64_t kind, float *row)
     }
 }
 
-struct model {
-    struct bench bench;
-    struct backend_model *model;
-    struct batch batch;
-};
-
-static void open_model(struct model *model)
+static void open_model(struct bench *bench)
 {
-    struct plan_builder *builder = begin(&model->bench, NULL, 0);
+    struct plan_builder *builder = bench_begin(bench, NULL, 0);
     int x = plan_input_rows(builder, "x", VALUES, 40, PLAN_NONE);
     plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
-    if (plan_finish(builder, MAX_ROWS, MAX_ITEMS, &model->bench.plan) != 0)
-        fail_msg("%s", model->bench.error.message);
-    assert_int_equal(padder_open(model->bench.plan, &model->batch, &model->bench.error), 0);
-    model->model = prepare(&model->bench);
-}
-
-static void close_model(struct model *model)
-{
-    functions->unprepare(model->model);
-    padder_free(model->bench.plan, &model->batch);
-    end(&model->bench);
-}
-
-static void run(struct model *model, const struct engine_item *items, int64_t count)
-{
-    padder_lay_out(model->bench.plan, &model->batch, items, count);
-    must(functions->run(model->model, 0, &model->batch, &run_error), &run_error);
+    bench_place(bench);
 }
 
 /* NaNs, too. */
@@ -83,7 +67,7 @@ static void check_item(const struct engine_item *top, const float *full)
 }
 
 /* As many of one item's rows as of another's, which wants another number, beside one that wants all. */
-static void check_together(struct model *model, const float *rows, const int64_t *counts, bool softmax)
+static void check_together(struct bench *bench, const float *rows, const int64_t *counts, bool softmax)
 {
     struct engine_item items[3];
     float *full = calloc((size_t)(ROWS * VALUES), sizeof *full);
@@ -98,7 +82,7 @@ static void check_together(struct model *model, const float *rows, const int64_t
         if (counts[i] == 0)
             items[i].output = full;
     }
-    run(model, items, 3);
+    bench_compute(bench, items, 3);
     for (int i = 0; i < 3; i++) {
         if (counts[i] > 0)
             check_item(&items[i], full);
@@ -113,15 +97,15 @@ static void best_are_those_of_the_cpu(void **state)
     static const int64_t counts[][3] = {{1, 0, 5},   {31, 32, 0},    {0, 33, 10},
                                         {100, 1, 0}, {0, 1024, 700}, {VALUES, 0, 2}};
     float *rows = calloc((size_t)(ROWS * VALUES), sizeof *rows);
-    struct model model;
+    struct bench bench;
     (void)state;
     for (int64_t row = 0; row < ROWS; row++)
         fill_row(row, rows + row * VALUES);
-    open_model(&model);
-    for (size_t i = 0; i < COUNT(counts); i++)
+    open_model(&bench);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (int softmax = 0; softmax < 2; softmax++)
-            check_together(&model, rows, counts[i], softmax);
-    close_model(&model);
+            check_together(&bench, rows, counts[i], softmax);
+    bench_end(&bench);
     free(rows);
 }
 
@@ -135,6 +119,7 @@ static int run_all(void)
 
 int main(void)
 {
+    bench_options.device = "cuda";
     uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261122;
     random_seed(seed);
     print_message("SEED=%llu\n", (unsigned long long)seed);

@@ -15,15 +15,9 @@
 
 #include <cmocka.h>
 
-#define MAX_ITEMS 6
-#define MAX_ROWS 512
-
 struct engine_options bench_options = {
     .device = "cpu", .dtype = "f32", .kernels = "auto", .products = "auto", .threads = 2, .all_threads = true};
 double bench_tolerance;
-
-static const struct backend_functions *functions;
-static struct error run_error;
 
 /* Where "auto" is to be oneDNN for products with weights: that it computes what follows, and not OpenBLAS. */
 static bool is_for_onednn(void)
@@ -39,7 +33,9 @@ static bool is_for_onednn(void)
 struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes, size_t count)
 {
     memset(bench, 0, sizeof *bench);
-    functions = strcmp(bench_options.device, "cpu") == 0 ? &backend_cpu : backend_cuda_load(&bench->error);
+    const struct backend_functions *functions =
+        strcmp(bench_options.device, "cpu") == 0 ? &backend_cpu : backend_cuda_load(&bench->error);
+    bench->functions = functions;
     if (!functions || functions->open(&bench_options, 0, &bench->backend, &bench->error) != 0) {
         if (functions != &backend_cpu)
             fail_msg("%s", bench->error.message);
@@ -53,21 +49,53 @@ struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes
     return &bench->builder;
 }
 
+/* What the backend took over of the plan's weights stays there, for the reference to read. */
+static void prepare(struct bench *bench)
+{
+    struct plan *plan = bench->plan;
+    float **copies = calloc((size_t)plan->n_weights + 1, sizeof *copies);
+    for (int i = 0; i < plan->n_weights; i++) {
+        size_t bytes = (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof **copies;
+        copies[i] = malloc(bytes + 1);
+        if (bytes > 0)
+            memcpy(copies[i], plan->weights[i].data, bytes);
+    }
+    must(bench->functions->prepare(bench->backend, plan, false, &bench->model, &bench->error), &bench->error);
+    for (int i = 0; i < plan->n_weights; i++) {
+        if (plan->weights[i].data)
+            free(copies[i]);
+        else
+            plan->weights[i].data = copies[i];
+    }
+    free(copies);
+}
+
+void bench_place(struct bench *bench)
+{
+    must(plan_finish(&bench->builder, BENCH_ROWS, BENCH_ITEMS, &bench->plan), &bench->error);
+    must(padder_open(bench->plan, &bench->batch, &bench->error), &bench->error);
+    prepare(bench);
+}
+
+void bench_compute(struct bench *bench, const struct engine_item *items, int64_t count)
+{
+    padder_lay_out(bench->plan, &bench->batch, items, count);
+    must(bench->functions->run(bench->model, 0, &bench->batch, &bench->error), &bench->error);
+}
+
 void bench_end(struct bench *bench)
 {
+    if (bench->model) {
+        bench->functions->unprepare(bench->model);
+        padder_free(bench->plan, &bench->batch);
+    }
     plan_free(bench->plan);
     weights_close(bench->weights);
     free(bench->file);
-    functions->close(bench->backend);
+    bench->functions->close(bench->backend);
 }
 
 /* ---- A random batch through backend and reference ---- */
-
-struct results {
-    float *hidden, *pooled, *output;
-    int32_t *rows;
-    struct engine_extra attention; /* attention.0, with room for 6 heads and k 130 */
-};
 
 static void *random_rows(const struct plan_input *input, int64_t rows)
 {
@@ -126,7 +154,7 @@ static void random_inputs(const struct plan *plan, struct engine_item *item)
         }
         if (input->input.layout == LAYOUT_CALL)
             item->inputs[i].width = width;
-        most = most < MAX_ROWS / MAX_ITEMS ? most : MAX_ROWS / MAX_ITEMS / width;
+        most = most < BENCH_ROWS / BENCH_ITEMS ? most : BENCH_ROWS / BENCH_ITEMS / width;
         item->inputs[i].length =
             input->input.like >= 0 ? item->inputs[input->input.like].length : random_size(fewest, most);
         item->inputs[i].data =
@@ -159,13 +187,13 @@ static bool image_runs(const struct plan *plan, const struct engine_item *item)
             return false;
     }
     for (int i = 0; i < plan->n_axes; i++)
-        if (padder_axis_rows(plan, item, i) > MAX_ROWS / MAX_ITEMS)
+        if (padder_axis_rows(plan, item, i) > BENCH_ROWS / BENCH_ITEMS)
             return false;
     return true;
 }
 
 /* Sizes that the plan can take; a context half of the time. */
-static void random_image(const struct plan *plan, struct engine_item *item, struct results *results)
+static void random_image(const struct plan *plan, struct engine_item *item, struct bench_results *results)
 {
     memset(item, 0, sizeof *item);
     memset(results, 0, sizeof *results);
@@ -185,7 +213,7 @@ static void random_image(const struct plan *plan, struct engine_item *item, stru
     results->output = item->output = calloc((size_t)(item->n_rows * plan->output_columns), sizeof(float));
 }
 
-static void random_item(const struct plan *plan, struct engine_item *item, struct results *results)
+static void random_sequences(const struct plan *plan, struct engine_item *item, struct bench_results *results)
 {
     memset(item, 0, sizeof *item);
     random_inputs(plan, item);
@@ -208,7 +236,12 @@ static void random_item(const struct plan *plan, struct engine_item *item, struc
     }
 }
 
-static void free_item(struct engine_item *item, struct results *results)
+void bench_random_item(const struct plan *plan, struct engine_item *item, struct bench_results *results)
+{
+    (gives_image(plan) ? random_image : random_sequences)(plan, item, results);
+}
+
+void bench_free_item(struct engine_item *item, struct bench_results *results)
 {
     for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
         free((void *)item->inputs[i].data);
@@ -285,8 +318,7 @@ static void assert_near(size_t n, const float *found, const float *expected)
 }
 
 /* The best top_k of each row are those of the row in full, which is asked for in the same way. */
-static void compare_top_k(const struct bench *bench, struct backend_model *model, struct batch *batch,
-                          struct engine_item *item)
+static void compare_top_k(struct bench *bench, const struct engine_item *item)
 {
     struct engine_item top = *item, full = *item;
     int64_t columns = bench->plan->output_columns;
@@ -298,10 +330,8 @@ static void compare_top_k(const struct bench *bench, struct backend_model *model
     top.top_k = random_size(1, columns);
     top.top_columns = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_columns);
     top.top_values = calloc((size_t)(top.n_rows * top.top_k), sizeof *top.top_values);
-    padder_lay_out(bench->plan, batch, &full, 1);
-    must(functions->run(model, 0, batch, &run_error), &run_error);
-    padder_lay_out(bench->plan, batch, &top, 1);
-    must(functions->run(model, 0, batch, &run_error), &run_error);
+    bench_compute(bench, &full, 1);
+    bench_compute(bench, &top, 1);
     for (int64_t r = 0; r < top.n_rows; r++) {
         const float *row = full.output + r * columns, *values = top.top_values + r * top.top_k;
         const int32_t *places = top.top_columns + r * top.top_k;
@@ -318,8 +348,7 @@ static void compare_top_k(const struct bench *bench, struct backend_model *model
     free(top.top_values);
 }
 
-static void compare_alone(const struct bench *bench, struct backend_model *model, struct batch *batch,
-                          struct engine_item *item)
+static void compare_alone(struct bench *bench, const struct engine_item *item)
 {
     struct engine_item alone = *item;
     alone.n_extras = 0;
@@ -327,9 +356,8 @@ static void compare_alone(const struct bench *bench, struct backend_model *model
     size_t output = (size_t)(item->n_rows * bench->plan->output_columns);
     alone.hidden = item->hidden ? calloc(hidden, sizeof(float)) : NULL;
     alone.output = calloc(output, sizeof(float));
-    padder_lay_out(bench->plan, batch, &alone, 1);
-    must(functions->run(model, 0, batch, &run_error), &run_error);
-    if (functions->batch_invariant(bench->backend)) {
+    bench_compute(bench, &alone, 1);
+    if (bench->functions->batch_invariant(bench->backend)) {
         if (hidden > 0)
             assert_memory_equal(alone.hidden, item->hidden, hidden * sizeof(float));
         assert_memory_equal(alone.output, item->output, output * sizeof(float));
@@ -341,58 +369,28 @@ static void compare_alone(const struct bench *bench, struct backend_model *model
     free(alone.output);
 }
 
-/* prepare, and the weights that the backend took over still there for the reference to read. */
-static struct backend_model *prepare(struct bench *bench)
-{
-    struct plan *plan = bench->plan;
-    struct backend_model *model;
-    float **copies = calloc((size_t)plan->n_weights + 1, sizeof *copies);
-    for (int i = 0; i < plan->n_weights; i++) {
-        size_t bytes = (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof **copies;
-        copies[i] = malloc(bytes + 1);
-        if (bytes > 0)
-            memcpy(copies[i], plan->weights[i].data, bytes);
-    }
-    must(functions->prepare(bench->backend, plan, false, &model, &bench->error), &bench->error);
-    for (int i = 0; i < plan->n_weights; i++) {
-        if (plan->weights[i].data)
-            free(copies[i]);
-        else
-            plan->weights[i].data = copies[i];
-    }
-    free(copies);
-    return model;
-}
-
 void bench_run(struct bench *bench)
 {
-    struct batch batch;
-    if (plan_finish(&bench->builder, MAX_ROWS, MAX_ITEMS, &bench->plan) != 0)
-        fail_msg("%s", bench->error.message);
-    assert_int_equal(padder_open(bench->plan, &batch, &bench->error), 0);
-    struct backend_model *model = prepare(bench);
+    bench_place(bench);
     for (int repeat = 0; repeat < 3; repeat++) {
-        struct engine_item items[MAX_ITEMS];
-        struct results results[MAX_ITEMS];
-        int64_t count = random_size(1, MAX_ITEMS);
+        struct engine_item items[BENCH_ITEMS];
+        struct bench_results results[BENCH_ITEMS];
+        int64_t count = random_size(1, BENCH_ITEMS);
         for (int64_t i = 0; i < count; i++)
-            (gives_image(bench->plan) ? random_image : random_item)(bench->plan, &items[i], &results[i]);
-        padder_lay_out(bench->plan, &batch, items, count);
-        must(functions->run(model, 0, &batch, &run_error), &run_error);
-        double **values = scalar_run(bench->plan, &batch);
+            bench_random_item(bench->plan, &items[i], &results[i]);
+        bench_compute(bench, items, count);
+        double **values = scalar_run(bench->plan, &bench->batch);
         for (int64_t i = 0; i < count; i++)
-            compare_item(bench->plan, &batch, values, i);
-        compare_attention(bench->plan, &batch, values);
+            compare_item(bench->plan, &bench->batch, values, i);
+        compare_attention(bench->plan, &bench->batch, values);
         scalar_free(bench->plan, values);
         for (int64_t i = 0; i < count; i++) {
-            compare_alone(bench, model, &batch, &items[i]);
+            compare_alone(bench, &items[i]);
             if (!gives_image(bench->plan))
-                compare_top_k(bench, model, &batch, &items[i]);
+                compare_top_k(bench, &items[i]);
         }
         for (int64_t i = 0; i < count; i++)
-            free_item(&items[i], &results[i]);
+            bench_free_item(&items[i], &results[i]);
     }
-    functions->unprepare(model);
-    padder_free(bench->plan, &batch);
     bench_end(bench);
 }

@@ -11,6 +11,8 @@ enum counter {
     HEURISTICS,
     SLOW_PRODUCTS,
     MEASUREMENTS,
+    WAITS,      /* for events and streams, but by asking */
+    IDLE_WAITS, /* … after which the device had nothing to do */
     COUNTERS
 };
 

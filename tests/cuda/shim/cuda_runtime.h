@@ -128,6 +128,7 @@ enum cudaError_t {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorNotSupported = 801,
@@ -197,7 +198,7 @@ namespace shim
 /* `body` is one thread's run through the kernel. */
 cudaError_t launch(const cudaLaunchConfig_t &configuration, const void *kernel, std::function<void()> body);
 cudaError_t allow_shared_memory(const void *kernel, int bytes);
-int allowed_shared_memory(const void *kernel);
+cudaError_t describe_kernel(cudaFuncAttributes *attributes, const void *kernel);
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 bool is_device_memory(const void *memory, size_t bytes);
 [[noreturn]] void die(const char *what);
@@ -230,8 +231,7 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribut
 template <typename... Parameters>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)(Parameters...))
 {
-    attributes->maxDynamicSharedSizeBytes = shim::allowed_shared_memory((const void *)kernel);
-    return cudaSuccess;
+    return shim::describe_kernel(attributes, (const void *)kernel);
 }
 
 /* The section's borders in the object that holds the kernels, which the linker knows. */

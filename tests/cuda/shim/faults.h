@@ -8,8 +8,8 @@
  * From that moment on the FIRST-th such call (1 is the next) and those behind it, COUNT of them in all (0: each of
  * them), fail with that cudaError_t, on any device or on that one. CALL is malloc, host (pinned memory), copy, launch,
  * product, algorithm or epilogue (cuBLASLt's; an algorithm with one; 801: it supports none such), synchronize, open
- * (streams) or choose (cudaSetDevice). A sticky error breaks
- * the device: all that follows on it fails likewise, before cudaDeviceReset. */
+ * (streams), kernel (cudaFuncGetAttributes) or choose (cudaSetDevice). A sticky error breaks the device: all that
+ * follows on it fails likewise, before cudaDeviceReset. */
 #ifndef TESTS_CUDA_SHIM_FAULTS_H
 #define TESTS_CUDA_SHIM_FAULTS_H
 
@@ -17,7 +17,7 @@
 
 namespace shim
 {
-enum class call { malloc, host, copy, launch, product, algorithm, epilogue, synchronize, open, choose, free };
+enum class call { malloc, host, copy, launch, product, algorithm, epilogue, synchronize, open, kernel, choose, free };
 
 /* What this call of the current device's is to fail with; cudaSuccess: nothing. */
 cudaError_t fault(call kind);

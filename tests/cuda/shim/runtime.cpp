@@ -107,11 +107,19 @@ cudaError_t shim::allow_shared_memory(const void *kernel, int bytes)
     return cudaSuccess;
 }
 
-int shim::allowed_shared_memory(const void *kernel)
+static int allowed_shared_memory(const void *kernel)
 {
     guard lock(mutex);
     auto found = shared_bytes.find({kernel, chosen_device});
     return found == shared_bytes.end() ? SHARED_BYTES : found->second;
+}
+
+cudaError_t shim::describe_kernel(cudaFuncAttributes *attributes, const void *kernel)
+{
+    if (cudaError_t error = fault(call::kernel))
+        return fail(error);
+    attributes->maxDynamicSharedSizeBytes = allowed_shared_memory(kernel);
+    return cudaSuccess;
 }
 
 cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *kernel, std::function<void()> body)
@@ -209,6 +217,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "operation failed due to a previous error during capture";
     case cudaErrorNoDevice:
         return "no CUDA-capable device is detected";
+    case cudaErrorNoKernelImageForDevice:
+        return "no kernel image is available for execution on the device";
     case cudaErrorIllegalAddress:
         return "an illegal memory access was encountered";
     case cudaErrorNotSupported:

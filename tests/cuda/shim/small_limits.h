@@ -10,6 +10,7 @@
 #define IMAGE_ROWS 32         /* products.cu */
 #define PART_KEYS 24          /* linear_attend.cu */
 #define PART_ROWS 64          /* project.cu */
+#define PIECES 24             /* results.cu */
 #define RESULTS_BYTES 24000   /* results.cu */
 #define ROWS_AT_ONCE 16       /* product_keys.cu */
 #define SHARED_FEATURES 64    /* linear_attend.cu */

@@ -1,7 +1,7 @@
 /* Streams, events and graphs. Nothing runs before someone waits; then one piece of work after the other, of whichever
  * stream can go on, as SHIM_SEED says: 0 the oldest stream, odd any, even the newest. So what only an event would order
- * happens in the wrong order with one seed or another, and a copy that is not waited for is not there. Between pieces
- * other threads have their turn. */
+ * happens in the wrong order with one seed or another, and a copy that is not waited for is not there. With an odd seed
+ * some more happens before who waited goes on. Between pieces other threads have their turn. */
 #include "streams.h"
 #include "faults.h"
 
@@ -79,18 +79,28 @@ static bool can_go_on(const shim_stream *stream)
     return !next.event || next.records || next.event->done >= next.number;
 }
 
-static shim_stream *choose_stream()
+static unsigned seed_of_order()
 {
     const char *given = getenv("SHIM_SEED");
-    unsigned seed = given ? (unsigned)strtoul(given, nullptr, 10) : 0;
+    return given ? (unsigned)strtoul(given, nullptr, 10) : 0;
+}
+
+static size_t random_number(unsigned seed)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u + seed;
+    return random_state >> 33;
+}
+
+static shim_stream *choose_stream()
+{
+    unsigned seed = seed_of_order();
     std::vector<shim_stream *> ready;
     for (auto stream : streams)
         if (can_go_on(stream))
             ready.push_back(stream);
     if (ready.empty())
         return nullptr;
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u + seed;
-    size_t any = (random_state >> 33) % ready.size();
+    size_t any = random_number(seed) % ready.size();
     return ready[seed == 0 ? 0 : seed % 2 ? any : ready.size() - 1];
 }
 
@@ -113,6 +123,25 @@ static bool run_piece()
     return true;
 }
 
+static void count_wait()
+{
+    bool idle = true;
+    for (auto stream : streams)
+        idle = idle && (stream->device != shim::current_device() || stream->pieces.empty());
+    shim::count(WAITS);
+    if (idle)
+        shim::count(IDLE_WAITS);
+}
+
+/* A device does not stand still when what someone waits for has happened: with an odd seed it goes on a little before
+ * who waited does. */
+static void go_on()
+{
+    unsigned seed = seed_of_order();
+    while (seed % 2 && random_number(seed) % 4 != 0 && run_piece())
+        ;
+}
+
 template <typename Condition> static void run_until(Condition is_met)
 {
     shim::open_memory();
@@ -121,6 +150,10 @@ template <typename Condition> static void run_until(Condition is_met)
         met = is_met();
         if (!met && !run_piece())
             shim::die("a stream waits for what never happens");
+        if (met) {
+            count_wait();
+            go_on();
+        }
     }
     shim::close_memory();
 }
