@@ -6,7 +6,8 @@
  *     K = Eᵀ(x Wᵀ + 1 bᵀ) + e 1ᵀ = (Eᵀx | Eᵀ1 | e) (W | b | 1)ᵀ        so biases are further columns of both factors
  *     Eᵀ M (x Wᵀ) = Eᵀ((M x) Wᵀ)                                      M masks rows, so it may as well mask x
  *
- * Projections of the same x through the same E (keys and values that share one) have Eᵀx in common. */
+ * Projections of the same x through the same E (keys and values that share one) have Eᵀx in common. Where E and F are
+ * two, Eᵀx and Fᵀx are neighbours, which an engine may compute at once; but for masks, since each masks its own x. */
 #include "engine/plan_builder.h"
 #include "engine/plan_passes.h"
 
@@ -143,7 +144,23 @@ static void mask_early(struct plan_builder *builder, struct chain *chain, struct
     chain->linear++, chain->mask++, chain->project++;
 }
 
-/* Eᵀx, before the first of the projections. */
+/* Where Eᵀx is inserted: before the first of the projections, or behind another one of the same items' x for the same
+ * attention. One for a layer further on stays there, so that it need not live until then. */
+static int early_place(const struct plan *plan, const struct chain *chain, const struct rewrite *rewrite)
+{
+    for (int i = chain->project - 1; i >= 0; i--) {
+        const struct plan_step *other = &plan->steps[i];
+        if (other->operation != OP_PROJECT_SEQUENCE && other->operation != OP_LINEAR)
+            break;
+        if (other->operation == OP_PROJECT_SEQUENCE && other->x == rewrite->x &&
+            other->only.axis == rewrite->early.axis && other->only.least == rewrite->early.least &&
+            other->only.most == rewrite->early.most)
+            return i + 1;
+    }
+    return chain->project;
+}
+
+/* Eᵀx. */
 static void project_early(struct plan_builder *builder, struct chain *chain, struct rewrite *rewrite)
 {
     if (builder->failed)
@@ -156,7 +173,11 @@ static void project_early(struct plan_builder *builder, struct chain *chain, str
     project.y = rewrite->projected =
         plan_new_value(builder, plan_value_at(builder, project.y)->axis,
                        plan_value_at(builder, rewrite->x)->columns + project.sums_column + project.bias_column);
-    plan_insert_step(builder, chain->project++, project);
+    int place = early_place(builder->plan, chain, rewrite);
+    plan_insert_step(builder, place, project);
+    chain->linear += chain->linear >= place;
+    chain->mask += chain->mask != PLAN_NONE && chain->mask >= place;
+    chain->project++;
 }
 
 /* (Eᵀx) Wᵀ, before the projection: this one writes no rows but its own items', a linear step may spoil others'. */
