@@ -1,5 +1,6 @@
 #include "engine/cuda/fusion.h"
 #include "engine/cuda/norm.h"
+#include "engine/cuda/project.h"
 #include "engine/cuda/rows.h"
 #include "engine/cuda/upload.h"
 
@@ -310,7 +311,7 @@ template <typename T> static struct cuda_launch launch_of(const struct plan *pla
         launch = fuse_norm<T>(plan, i);
     if (launch.steps == 0) {
         launch.run = cuda_operation_of(dtype, operation)->run;
-        launch.steps = 1;
+        launch.steps = operation == OP_PROJECT_SEQUENCE && cuda_projects_pair(plan, &plan->steps[i]) ? 2 : 1;
     }
     int last = i + launch.steps - 1;
     launch.keeps = is_read_behind(plan, plan->steps[last].x, last);

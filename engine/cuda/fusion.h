@@ -8,6 +8,9 @@
  *     add, layer_norm                                 5    4, or 3
  *     layer_norm, shift_tokens                        4    2
  *
+ * Two projections of the same x along the sequence, which differ in nothing but weights, are a launch, too: each alone
+ * has too few blocks for a large device where the batch is small.
+ *
  * A product that adds a residual, with a layer norm behind it, is not among them: cuBLASLt adds the residual where it
  * writes (its C), so that the two read the residual, write the sum, read it and write the norm. A kernel that added and
  * normalised would save the one reading of the sum, and have the product written and read for it. */

@@ -1,5 +1,6 @@
 /* Projections along the sequence: y_b = Eᵀ x_b for the items of a batch at once, each as long as it is. Here are the
  * products of floats, and what comes after all of them. */
+#include "engine/cuda/fusion.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/projection.h"
 
@@ -30,7 +31,7 @@ static __device__ void load_tiles(const struct projection<T> *p, const struct pa
                                   int64_t group, int64_t column, struct tiles *tiles)
 {
     int64_t position = part->number * p->part_rows + row;
-    const T *e = p->weight + group * p->of_group;
+    const T *e = p->own.weight + group * p->of_group;
     for (int i = (int)threadIdx.x; i < DEPTH * TILE; i += THREADS) {
         int r = p->across == 1 ? i % DEPTH : i / TILE, c = p->across == 1 ? i / DEPTH : i % TILE; /* as E lies */
         bool inside = row + r < part->rows && j + c < p->k;
@@ -44,7 +45,7 @@ static __device__ void load_tiles(const struct projection<T> *p, const struct pa
     }
 }
 
-/* Block x: the part; y: rows of y; z: group and columns of it. */
+/* Block x: the part; y: rows of y, take_tile; z: group and columns of it. */
 template <typename T> static __global__ void __launch_bounds__(THREADS) project(struct projection<T> p)
 {
     struct tiles *tiles = (struct tiles *)dynamic_shared_memory;
@@ -52,7 +53,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
     if (part.count == 0)
         return;
     int64_t tiles_a_group = (p.group_columns + TILE - 1) / TILE, group = blockIdx.z / tiles_a_group;
-    int64_t column = blockIdx.z % tiles_a_group * TILE, j = (int64_t)blockIdx.y * TILE;
+    int64_t column = blockIdx.z % tiles_a_group * TILE, j = take_tile(&p, blockIdx.y, TILE);
     int own_row = (int)threadIdx.x / (TILE / EACH) * EACH, own_column = (int)threadIdx.x % (TILE / EACH) * EACH;
     float sums[EACH][EACH] = {};
     for (int64_t row = 0; row < part.rows; row += DEPTH) {
@@ -77,15 +78,17 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
                 write_sum(&p, &part, j + own_row + r, group * p.group_columns + column + own_column + c, sums[r][c]);
 }
 
-/* Sums of parts, biases, and y's further columns. Block x: row j of y; y: the item. */
+/* Sums of parts, biases, and y's further columns. Block x: the item and row j of y; y: which projection. */
 template <typename T> static __global__ void finish_projection(struct projection<T> p)
 {
     int64_t j = blockIdx.x % p.k, item = blockIdx.x / p.k;
     struct part part = part_of(&p, item, 0);
     if (part.count == 0)
         return;
-    T *y = p.y + (item * p.k + j) * p.y_columns, *further = y + p.columns;
-    const float *parts = p.parts + (first_place(&p, item) * p.k + j) * p.columns;
+    if (blockIdx.y > 0)
+        p.own = p.second;
+    T *y = p.own.y + (item * p.k + j) * p.y_columns, *further = y + p.columns;
+    const float *parts = p.own.parts + (first_place(&p, item) * p.k + j) * p.columns;
     for (int64_t c = threadIdx.x; part.count > 1 && c < p.columns; c += blockDim.x) {
         float whole = bias_of(&p, j, c);
         for (int64_t i = 0; i < part.count; i++)
@@ -96,12 +99,12 @@ template <typename T> static __global__ void finish_projection(struct projection
         return;
     float sum = 0;
     for (int64_t r = lane(); p.sums_column && r < p.starts[item + 1] - p.starts[item]; r += WARP)
-        sum += to_float(p.weight[r * p.across + j * p.along]);
+        sum += to_float(p.own.weight[r * p.across + j * p.along]);
     sum = warp_sum(sum);
     if (threadIdx.x == 0 && p.sums_column)
         *further++ = of_float<T>(sum);
     if (threadIdx.x == 0 && p.bias_column)
-        *further = of_float<T>(p.bias[j]);
+        *further = of_float<T>(p.own.bias[j]);
 }
 
 template <typename T> static int64_t part_rows_of(int64_t k, int64_t columns)
@@ -110,12 +113,44 @@ template <typename T> static int64_t part_rows_of(int64_t k, int64_t columns)
     return k * columns > FEW_SUMS ? rows : rows / 4;
 }
 
-/* Places for parts, whatever the batch's rows are: first_place. */
-template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step)
+/* Places for parts of one projection, whatever the batch's rows are: first_place. */
+template <typename T> static int64_t places_for(const struct plan *plan, const struct plan_step *step)
 {
     int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item;
     int64_t columns = plan->values[step->x].columns;
     return 2 * plan->max_rows / part_rows_of<T>(k, columns) * k * columns;
+}
+
+template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    return (cuda_projects_pair(plan, step) ? 2 : 1) * places_for<T>(plan, step);
+}
+
+/* k follows from the weights' shapes, columns of y from x's. */
+bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step)
+{
+    const struct plan_step *other = step + 1;
+    if (other >= plan->steps + plan->n_steps || other->operation != OP_PROJECT_SEQUENCE)
+        return false;
+    const struct plan_weight *e = &plan->weights[step->weight], *f = &plan->weights[other->weight];
+    const struct plan_value *y = &plan->values[step->y], *z = &plan->values[other->y];
+    bool apart = y->offset + y->bytes <= z->offset || z->offset + z->bytes <= y->offset;
+    return apart && other->x == step->x && other->only.axis == step->only.axis &&
+           other->only.least == step->only.least && other->only.most == step->only.most && f->rows == e->rows &&
+           f->columns == e->columns && other->groups == step->groups && other->transposed == step->transposed &&
+           other->sums_column == step->sums_column && other->bias_column == step->bias_column &&
+           (other->bias == PLAN_NONE) == (step->bias == PLAN_NONE);
+}
+
+template <typename T>
+static struct projected<T> projected_of(const struct cuda_run *run, const struct plan_step *step) {
+    struct projected<T> own = {
+    };
+    own.weight = weight_of<T>(run, step->weight);
+    own.bias = float_weight_of(run, step->bias);
+    own.parts = run->scratch;
+    own.y = elements_of<T>(run, step->y);
+    return own;
 }
 
 template <typename T>
@@ -123,9 +158,13 @@ static struct projection<T> projection_of(const struct cuda_run *run, const stru
     const struct plan_weight *weight = &run->plan->weights[step->weight];
     struct projection<T> p = {
     };
+    p.own = projected_of<T>(run, step);
+    p.count = run->launches[step - run->plan->steps].steps;
+    if (p.count > 1) {
+        p.second = projected_of<T>(run, step + 1);
+        p.second.parts += places_for<T>(run->plan, step);
+    }
     p.x = elements_of<T>(run, step->x);
-    p.weight = weight_of<T>(run, step->weight);
-    p.bias = float_weight_of(run, step->bias);
     p.starts = device_starts_of(run, step->x);
     p.selecting = step->only.axis == PLAN_NONE ? NULL : run->axes[step->only.axis].starts;
     p.least = step->only.least;
@@ -141,8 +180,6 @@ static struct projection<T> projection_of(const struct cuda_run *run, const stru
     p.sums_column = step->sums_column;
     p.bias_column = step->bias_column;
     p.part_rows = part_rows_of<T>(p.k, p.columns);
-    p.parts = run->scratch;
-    p.y = elements_of<T>(run, step->y);
     return p;
 }
 
@@ -156,12 +193,13 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
     if constexpr (sizeof(T) == 2) {
         project_on_tensor_cores(run, step, &p);
     } else {
-        dim3 others((unsigned)parts_of(p.k, TILE), (unsigned)(step->groups * parts_of(p.group_columns, TILE)));
+        dim3 others((unsigned)(p.count * parts_of(p.k, TILE)),
+                    (unsigned)(step->groups * parts_of(p.group_columns, TILE)));
         launch_shared(run, project<T>, parts_at_most(rows, p.n_items, p.part_rows), others, THREADS,
                       sizeof(struct tiles), p);
     }
     if (rows > p.part_rows || step->sums_column || step->bias_column)
-        launch(run, finish_projection<T>, p.n_items * p.k, 1, threads_for(p.columns), p);
+        launch(run, finish_projection<T>, p.n_items * p.k, (unsigned)p.count, threads_for(p.columns), p);
 }
 
 FOR_ELEMENTS(cuda_project_sequence)

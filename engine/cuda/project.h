@@ -1,4 +1,5 @@
-/* project: projections along the sequence, from n rows to k. */
+/* project: projections along the sequence, from n rows to k; fusion.h says whether a step's launch does the next, too.
+ */
 #ifndef ENGINE_CUDA_PROJECT_H
 #define ENGINE_CUDA_PROJECT_H
 
@@ -6,5 +7,8 @@
 
 template <typename T> void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step);
 template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step);
+
+/* Whether the step projects what the next one does, and differs in nothing but weights and y: one launch does both. */
+bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step);
 
 #endif

@@ -36,7 +36,7 @@ static __device__ void copy_stage(const struct projection<T> *p, const struct pa
                                   int64_t row, struct stage<T, TALL, WIDE, TURNED> *to)
 {
     int64_t position = part->number * p->part_rows + row, left = part->rows - row;
-    const T *e = p->weight + place->group * p->of_group + position * p->across + place->j * p->along;
+    const T *e = p->own.weight + place->group * p->of_group + position * p->across + place->j * p->along;
     const T *x = p->x + (part->first + row) * p->columns + place->group * p->group_columns + place->column;
     if (left > 0 && TURNED)
         copy_rows<T, TURNED ? depth<TALL> : TALL>(to->e.of, e, p->along, p->k - place->j, left, place->e_packed, TALL,
@@ -102,7 +102,7 @@ static __device__ void write_sums(const struct projection<T> *p, const struct pa
             }
 }
 
-/* Block x: the part; y: rows of y; z: group and columns of it. */
+/* Block x: the part; y: rows of y, take_tile; z: group and columns of it. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __global__ void __launch_bounds__(WARPS *WARP)
     project_tensor(struct projection<T> p, bool e_packed, bool x_packed)
@@ -113,7 +113,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     if (part.count == 0)
         return;
     int64_t tiles = (p.group_columns + WIDE - 1) / WIDE, steps = (part.rows + depth<TALL> - 1) / depth<TALL>;
-    struct place place = {(int64_t)blockIdx.y * TALL, blockIdx.z / tiles, blockIdx.z % tiles * WIDE, e_packed,
+    struct place place = {take_tile(&p, blockIdx.y, TALL), blockIdx.z / tiles, blockIdx.z % tiles * WIDE, e_packed,
                           x_packed};
     int warp = (int)threadIdx.x / WARP, row = warp / 4 * (TALL / 2), column = warp % 4 * (WIDE / 4);
     float sums[TALL / 32][WIDE / 32][4] = {};
@@ -136,7 +136,8 @@ static void launch_projection(struct cuda_run *run, const struct plan_step *step
     int64_t e_stride = TURNED ? p->along : p->across;
     bool e_packed = (e_stride | p->of_group) % PACK<T> == 0 && (TURNED || p->k % PACK<T> == 0);
     bool x_packed = (p->columns | p->group_columns) % PACK<T> == 0;
-    dim3 others((unsigned)parts_of(p->k, TALL), (unsigned)(step->groups * parts_of(p->group_columns, WIDE)));
+    dim3 others((unsigned)(p->count * parts_of(p->k, TALL)),
+                (unsigned)(step->groups * parts_of(p->group_columns, WIDE)));
     launch_shared(run, project_tensor<T, TALL, WIDE, TURNED>,
                   parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows), others, WARPS * WARP,
                   STAGES * sizeof(struct stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
@@ -147,7 +148,7 @@ template <typename T, bool TURNED>
 static void choose_tile(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {
     int64_t parts = parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows);
-    int64_t blocks = parts * parts_of(p->k, 128) * step->groups * parts_of(p->group_columns, 128);
+    int64_t blocks = p->count * parts * parts_of(p->k, 128) * step->groups * parts_of(p->group_columns, 128);
     if (p->group_columns <= 64 || blocks < BLOCKS * run->processors)
         launch_projection<T, 64, 64, TURNED>(run, step, p);
     else

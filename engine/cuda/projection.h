@@ -1,13 +1,23 @@
 /* projection: what the kernels of project.cu and project_tensor.cu share. A block takes a tile of y and a part of an
- * item's rows; a second kernel sums parts in their order, so that y does not vary from run to run. */
+ * item's rows; a second kernel sums parts in their order, so that y does not vary from run to run. Two projections of
+ * the same x may be one launch: each has blocks of its own, which do what they do in a launch of one. */
 #ifndef ENGINE_CUDA_PROJECTION_H
 #define ENGINE_CUDA_PROJECTION_H
 
 #include "engine/cuda/run.h"
 
-template <typename T> struct projection {
-    const T *x, *weight;
+/* What two of a launch differ in. */
+template <typename T> struct projected {
+    const T *weight;
     const float *bias;
+    float *parts; /* (place, k, columns), where an item has several */
+    T *y;
+};
+
+template <typename T> struct projection {
+    struct projected<T> own, second; /* a block of the second makes it its own */
+    int count;                       /* 1: there is no second */
+    const T *x;
     const int64_t *starts, *selecting; /* of x; of the axis that decides which items are computed, NULL: all are */
     int64_t least, most;               /* rows there of those items */
     int64_t n_items;
@@ -15,8 +25,6 @@ template <typename T> struct projection {
     int64_t columns, group_columns, y_columns, k;
     bool sums_column, bias_column;
     int64_t part_rows; /* of x, but an item's last part's */
-    float *parts;      /* (place, k, columns), where an item has several */
-    T *y;
 };
 
 /* A part of an item: parts of all items are numbered by where they begin, with numbers left out. */
@@ -59,7 +67,7 @@ template <typename T> static __device__ struct part find_part(const struct proje
     return part_of(p, item, index - first_part(p, item));
 }
 
-/* Where the item's parts have their places in p->parts, if it has several: with more than part_rows rows it begins so
+/* Where the item's parts have their places in parts, if it has several: with more than part_rows rows it begins so
  * many rows before the next one that there is room. */
 template <typename T> static __device__ __forceinline__ int64_t first_place(const struct projection<T> *p, int64_t item)
 {
@@ -70,7 +78,7 @@ template <typename T> static __device__ __forceinline__ int64_t first_place(cons
 template <typename T>
 static __device__ __forceinline__ float bias_of(const struct projection<T> *p, int64_t j, int64_t column)
 {
-    return p->bias && !p->bias_column ? p->bias[column / p->group_columns * p->k + j] : 0;
+    return p->own.bias && !p->bias_column ? p->own.bias[column / p->group_columns * p->k + j] : 0;
 }
 
 /* Where an item has one part the sum goes to y, with its bias; else to the part's. */
@@ -79,9 +87,20 @@ static __device__ __forceinline__ void write_sum(const struct projection<T> *p, 
                                                  int64_t column, float sum)
 {
     if (part->count == 1)
-        p->y[(part->item * p->k + j) * p->y_columns + column] = of_float<T>(sum + bias_of(p, j, column));
+        p->own.y[(part->item * p->k + j) * p->y_columns + column] = of_float<T>(sum + bias_of(p, j, column));
     else
-        p->parts[((first_place(p, part->item) + part->number) * p->k + j) * p->columns + column] = sum;
+        p->own.parts[((first_place(p, part->item) + part->number) * p->k + j) * p->columns + column] = sum;
+}
+
+/* Where a block of this number has its tile of `tall` rows of y: those of the first come before the second's. */
+template <typename T>
+static __device__ __forceinline__ int64_t take_tile(struct projection<T> *p, int64_t number, int64_t tall)
+{
+    int64_t tiles = (p->k + tall - 1) / tall;
+    if (number < tiles)
+        return number * tall;
+    p->own = p->second;
+    return (number - tiles) * tall;
 }
 
 static inline int64_t parts_at_most(int64_t rows, int64_t n_items, int64_t part_rows)

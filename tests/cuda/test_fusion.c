@@ -25,13 +25,14 @@ static int64_t launches_of(struct bench *bench)
     return launches;
 }
 
-/* One for each input and step, but for those that are fused, and for what is given to nobody. */
+/* One for each input and step, but for those that are fused, for what is given to nobody, and for gathering the rows
+ * that are wanted, which are all of them. */
 static void expect_fused(struct bench *bench, int64_t fused)
 {
     int64_t launches = launches_of(bench), unfused = bench->plan->n_inputs;
     for (int i = 0; i < bench->plan->n_steps; i++) {
         enum operation operation = bench->plan->steps[i].operation;
-        unfused += operation != OP_GIVE_POOLED && operation != OP_GIVE_OUTPUT;
+        unfused += operation != OP_GIVE_POOLED && operation != OP_GIVE_OUTPUT && operation != OP_GATHER_ROWS;
     }
     assert_int_equal(unfused - launches, fused);
     bench_end(bench);
@@ -94,11 +95,91 @@ static void others_are_not(void **state)
     expect_fused(&bench, 0);
 }
 
+static int64_t launches_of_projections(struct projected e, struct projected f, int64_t least, int64_t most)
+{
+    struct bench bench;
+    build_projections(&bench, e, f, 24);
+    struct plan *plan = bench.builder.plan;
+    int axis = plan->values[plan->steps[0].x].axis;
+    plan->steps[0].only = (struct plan_selection){axis, 1, 40};
+    plan->steps[1].only = (struct plan_selection){axis, least, most};
+    int64_t launches = launches_of(&bench);
+    bench_end(&bench);
+    return launches;
+}
+
+/* Eᵀx and Fᵀx are one launch where nothing but their weights differs; not where the items do, though all are computed.
+ * All of their items' sums are of one part: k by columns are more than FEW_SUMS, so that no launch sums parts. */
+static void projections_are_one_launch(void **state)
+{
+    const struct projected e = {20, 1, 40, false, true};
+    const struct projected others[][2] = {{e, {21, 1, 40, false, true}},
+                                          {{20, 1, 120, false, true}, {20, 3, 40, false, true}},
+                                          {e, {20, 1, 41, false, true}},
+                                          {{40, 1, 40, false, true}, {40, 1, 40, true, true}},
+                                          {e, {20, 1, 40, false, false}}};
+    (void)state;
+    if (on_device())
+        skip();
+    int64_t launches = launches_of_projections(e, e, 1, 40);
+    for (size_t i = 0; i < COUNT(others); i++)
+        assert_int_equal(launches_of_projections(others[i][0], others[i][1], 1, 40), launches + 1);
+    assert_int_equal(launches_of_projections(e, e, 0, 40), launches + 1);
+    assert_int_equal(launches_of_projections(e, e, 1, 41), launches + 1);
+    struct bench bench;
+    build_projections(&bench, e, e, 24);
+    expect_fused(&bench, 1);
+}
+
+/* The pass that projects before keys and values are made has the projections one behind the other. Each launch of them
+ * has another behind it, for the further columns of biases; those of different columns are two. */
+static void projections_that_a_pass_makes_are(void **state)
+{
+    struct bench bench;
+    (void)state;
+    if (on_device())
+        skip();
+    build_chains(&bench, (struct projected){20, 1, 40, false, false}, false, false, true);
+    expect_fused(&bench, 1);
+    build_chains(&bench, (struct projected){20, 1, 40, true, true}, true, true, true);
+    expect_fused(&bench, 0);
+    build_chains(&bench, (struct projected){20, 1, 40, true, true}, true, false, true);
+    expect_fused(&bench, -2);
+}
+
+/* … are not one launch where they are of different x, or other steps are between them. */
+static void projections_apart_are_not(void **state)
+{
+    const struct shape shapes[] = {{"e", 40, 20}, {"f", 40, 20}};
+    const struct projected e = {20, 1, 40, false, false};
+    const struct plan_attention attention = {.heads = 1, .kv_heads = 1, .scale = 0.1f};
+    (void)state;
+    if (on_device())
+        skip();
+    for (int other_x = 0; other_x < 2; other_x++) {
+        struct bench bench;
+        struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+        builder->as_built = true;
+        int x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE);
+        int y = other_x ? plan_activate(builder, x, ACTIVATION_GELU) : x;
+        int first = add_projection(builder, x, e, "e", NULL);
+        if (!other_x)
+            first = plan_attend(builder, x, first, first, attention);
+        int second = add_projection(builder, y, e, "f", NULL);
+        if (other_x)
+            first = plan_attend(builder, x, first, first, attention);
+        second = plan_attend(builder, x, second, second, attention);
+        plan_give(builder, plan_concatenate(builder, first, second), PLAN_NONE, PLAN_NONE, false);
+        expect_fused(&bench, 0);
+    }
+}
+
 static int run_fusion(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs_are_one_launch),
-        cmocka_unit_test(others_are_not),
+        cmocka_unit_test(pairs_are_one_launch),       cmocka_unit_test(others_are_not),
+        cmocka_unit_test(projections_are_one_launch), cmocka_unit_test(projections_that_a_pass_makes_are),
+        cmocka_unit_test(projections_apart_are_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

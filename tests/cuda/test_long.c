@@ -25,13 +25,15 @@
 /* What a model is like: x (d) is projected to k rows for keys and values, and attends to them with heads. */
 struct sizes {
     int64_t d, k, heads, kv_heads, groups;
-    bool transposed, causal, all_keys; /* all_keys: the sequence's own rows, not projected */
+    bool transposed, causal;
+    bool all_keys; /* the sequence's own rows, not projected */
+    bool two;      /* values are projected by a matrix of their own */
 };
 
 static const struct sizes sizes[] = {
-    {128, 136, 2, 1, 1, false, false, false}, {128, 130, 2, 2, 2, true, false, false},
-    {80, 64, 2, 2, 1, true, true, false},     {70, 7, 2, 1, 1, false, false, false},
-    {256, 72, 2, 2, 1, false, false, false},  {64, 1, 1, 1, 1, false, true, true},
+    {128, 136, 2, 1, 1, false, false, false, true}, {128, 130, 2, 2, 2, true, false, false},
+    {80, 64, 2, 2, 1, true, true, false, true},     {70, 7, 2, 1, 1, false, false, false},
+    {256, 72, 2, 2, 1, false, false, false},        {64, 1, 1, 1, 1, false, true, true},
     {512, 1, 2, 2, 1, false, false, true},
 };
 static const int64_t lengths[ITEMS] = {LONGEST, 1, 257, 163};
@@ -41,6 +43,12 @@ static const struct {
     double bound; /* of the largest value */
 } dtypes[] = {{"f32", 1e-5}, {"tf32", 5e-3}, {"bf16", 4e-2}, {"f16", 5e-3}};
 
+static int projection_matrix(struct plan_builder *builder, const struct sizes *s, const char *name)
+{
+    return s->transposed ? plan_matrix(builder, s->groups * s->k, LONGEST, name)
+                         : plan_matrix(builder, s->groups * LONGEST, s->k, name);
+}
+
 static int build(struct plan_builder *builder, const struct sizes *s)
 {
     int64_t kv_columns = s->d / s->heads * s->kv_heads;
@@ -48,12 +56,16 @@ static int build(struct plan_builder *builder, const struct sizes *s)
     int kv = s->kv_heads == s->heads
                  ? x
                  : plan_linear(builder, x, plan_matrix(builder, kv_columns, s->d, "narrow"), PLAN_NONE);
-    int e = s->transposed ? plan_matrix(builder, s->groups * s->k, LONGEST, "e")
-                          : plan_matrix(builder, s->groups * LONGEST, s->k, "e");
-    struct plan_projection projection = {
-        .weight = e, .bias = PLAN_NONE, .groups = s->groups, .transposed = s->transposed};
-    int keys = s->all_keys ? kv : plan_project_sequence(builder, kv, projection);
-    return plan_attend(builder, x, keys, keys,
+    struct plan_projection projection = {.weight = projection_matrix(builder, s, "e"),
+                                         .bias = PLAN_NONE,
+                                         .groups = s->groups,
+                                         .transposed = s->transposed};
+    int keys = s->all_keys ? kv : plan_project_sequence(builder, kv, projection), values = keys;
+    if (s->two) {
+        projection.weight = projection_matrix(builder, s, "f");
+        values = plan_project_sequence(builder, kv, projection);
+    }
+    return plan_attend(builder, x, keys, values,
                        (struct plan_attention){.heads = s->heads,
                                                .kv_heads = s->kv_heads,
                                                .scale = 1 / sqrtf((float)(s->d / s->heads)),
@@ -140,15 +152,19 @@ static void test_sizes(void **state)
 {
     const struct sizes *s = *state;
     int64_t rows = 0, e_rows = s->groups * (s->transposed ? s->k : LONGEST);
-    const struct shape shapes[] = {{"e", e_rows, s->transposed ? LONGEST : s->k},
-                                   {"narrow", s->d / s->heads * s->kv_heads, s->d}};
+    struct shape shapes[3] = {{"e", e_rows, s->transposed ? LONGEST : s->k}};
+    size_t n_shapes = 1;
+    if (s->kv_heads < s->heads)
+        shapes[n_shapes++] = (struct shape){"narrow", s->d / s->heads * s->kv_heads, s->d};
+    if (s->two)
+        shapes[n_shapes++] = (struct shape){"f", e_rows, shapes[0].columns};
     struct error error;
     void *file;
     const struct backend_functions *cuda = backend_cuda_load(&error);
     if (!cuda)
         fail_msg("%s", error.message);
     random_seed(5);
-    struct weights *weights = tensors_random(shapes, s->kv_heads == s->heads ? 1 : 2, &file);
+    struct weights *weights = tensors_random(shapes, n_shapes, &file);
     for (int i = 0; i < ITEMS; i++)
         rows += lengths[i];
     int64_t n = (rows + ITEMS) * s->d;

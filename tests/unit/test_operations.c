@@ -1,5 +1,6 @@
 /* Every operation on a backend against the double-precision scalar reference, over ragged random batches, and the same
  * bits for an item alone, where the backend promises them. SEED chooses the random numbers. */
+#include "tests/unit/fused_plans.h"
 #include "tests/unit/operation_bench.h"
 #include "tests/unit/tensors.h"
 
@@ -329,61 +330,26 @@ static void test_shift_tokens(void **state)
 
 /* ---- Steps that a backend may do in one go ---- */
 
-enum pair { EMBED_POSITIONS, EMBED_AXIAL_POSITIONS, EMBED_SINUSOIDS, ADD, NORM_SHIFT, PAIRS };
-
-/* The first of a pair, or of three, for which there are the weights below. */
-static int build_first(struct plan_builder *builder, enum pair pair, int64_t columns)
+/* Of one part and of several; of one tile and of several; that differ in k. */
+static void test_two_projections(void **state)
 {
-    if (pair == ADD || pair == NORM_SHIFT) {
-        int x = plan_input_rows(builder, "x", columns, 40, PLAN_NONE);
-        return pair == ADD ? plan_add(builder, x, plan_activate(builder, x, ACTIVATION_GELU), 0.5f) : x;
+    static const struct projected projections[][2] = {
+        {{7, 1, 40, true, true}, {7, 1, 40, true, true}},     {{20, 1, 40, false, false}, {20, 1, 40, false, false}},
+        {{96, 1, 40, false, true}, {96, 1, 40, false, true}}, {{9, 3, 40, true, false}, {9, 3, 40, true, false}},
+        {{7, 1, 40, true, true}, {12, 1, 40, true, true}},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(projections); i++)
+        for (int64_t columns = 24; columns <= 150; columns += 126) {
+            struct bench bench;
+            build_projections(&bench, projections[i][0], projections[i][1], columns);
+            bench_run(&bench);
+        }
+    for (int biases = 0; biases < 8; biases++) {
+        struct bench bench;
+        build_chains(&bench, (struct projected){8, 1, 40, biases & 1, biases & 2}, biases & 4, biases & 4, false);
+        bench_run(&bench);
     }
-    int x = plan_input_ids(builder, "x", 7, 40, PLAN_NONE);
-    x = plan_embed(builder, x, plan_matrix(builder, 7, columns, "table"));
-    if (pair == EMBED_SINUSOIDS)
-        return plan_add_sinusoids(builder, x, plan_vector(builder, columns / 2, "frequencies"));
-    if (pair == EMBED_POSITIONS)
-        return plan_add_positions(builder, x, plan_matrix(builder, 40, columns, "positions"), PLAN_NONE, 1);
-    return plan_add_positions(builder, x, plan_matrix(builder, 5, columns, "rows"),
-                              plan_matrix(builder, 8, columns, "columns"), 8);
-}
-
-static int64_t shapes_of_pair(enum pair pair, int64_t columns, struct shape *shapes)
-{
-    int64_t count = 0;
-    shapes[count++] = (struct shape){"gain", 0, columns};
-    shapes[count++] = (struct shape){"bias", 0, columns};
-    if (pair == ADD || pair == NORM_SHIFT)
-        return count;
-    shapes[count++] = (struct shape){"table", 7, columns};
-    if (pair == EMBED_SINUSOIDS)
-        shapes[count++] = (struct shape){"frequencies", 0, columns / 2};
-    if (pair == EMBED_POSITIONS)
-        shapes[count++] = (struct shape){"positions", 40, columns};
-    if (pair == EMBED_AXIAL_POSITIONS) {
-        shapes[count++] = (struct shape){"rows", 5, columns};
-        shapes[count++] = (struct shape){"columns", 8, columns};
-    }
-    return count;
-}
-
-/* … with a norm of it, which is shifted where the pair is these two. `read_twice`: others, too, read what is between.
- */
-static void build_pair(struct bench *bench, enum pair pair, int64_t columns, bool read_twice)
-{
-    static const int64_t shifts[] = {1, 0, -1};
-    struct shape shapes[6];
-    struct plan_builder *builder = bench_begin(bench, shapes, (size_t)shapes_of_pair(pair, columns, shapes));
-    builder->as_built = true; /* a pass would have the rows that are wanted gathered first */
-    int first = build_first(builder, pair, columns);
-    int norm = plan_layer_norm(builder, first, plan_vector(builder, columns, "gain"),
-                               plan_vector(builder, columns, "bias"), 1e-5f);
-    int last = pair == NORM_SHIFT ? plan_shift_tokens(builder, norm, 3, shifts) : norm;
-    if (pair == NORM_SHIFT) /* as where it is a residual; else what is shifted could have its place */
-        last = plan_concatenate(builder, last, first);
-    if (read_twice)
-        last = plan_concatenate(builder, last, pair == NORM_SHIFT ? norm : first);
-    plan_give(builder, last, PLAN_NONE, PLAN_NONE, false);
 }
 
 /* Rows that a warp keeps in registers, and longer ones; of whole packs, of segments that begin within one, and others.
@@ -640,6 +606,7 @@ int main(void)
         TEST(test_calls, 1.7e-2),
         TEST(test_shift_tokens, EXACT),
         TEST(test_pairs, 3e-4),
+        TEST(test_two_projections, 4.5e-2),
         TEST(test_linear_attend, 4e-2),
         TEST(test_causal_linear_attend, 1.7e-2),
         TEST(test_causal_attention_to_a_context, EXACT),
