@@ -31,10 +31,13 @@ struct sizes {
 };
 
 static const struct sizes sizes[] = {
-    {128, 136, 2, 1, 1, false, false, false, true}, {128, 130, 2, 2, 2, true, false, false},
-    {80, 64, 2, 2, 1, true, true, false, true},     {70, 7, 2, 1, 1, false, false, false},
-    {256, 72, 2, 2, 1, false, false, false},        {64, 1, 1, 1, 1, false, true, true},
-    {512, 1, 2, 2, 1, false, false, true},
+    {128, 136, 2, 1, 1, .two = true},
+    {128, 130, 2, 2, 2, .transposed = true},
+    {80, 64, 2, 2, 1, .transposed = true, .causal = true, .two = true},
+    {70, 7, 2, 1, .groups = 1},
+    {256, 72, 2, 2, .groups = 1},
+    {64, 1, 1, 1, 1, .causal = true, .all_keys = true},
+    {512, 1, 2, 2, 1, .all_keys = true},
 };
 static const int64_t lengths[ITEMS] = {LONGEST, 1, 257, 163};
 static const enum pooling poolings[ITEMS] = {POOLING_MEAN, POOLING_LAST, POOLING_MAX, POOLING_MEAN};
