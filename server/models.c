@@ -1,0 +1,236 @@
+/* models: folders to loaded models. A source is a model that is named and not loaded yet. */
+#define _GNU_SOURCE /* asprintf */
+#include "server/models.h"
+
+#include "server/clock.h"
+#include "server/http.h"
+#include "server/log.h"
+#include "weights/weights.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROGRESS_AFTER_NS INT64_C(1000000000) /* a bar only for loads that take longer than this */
+#define PROGRESS_EVERY_NS INT64_C(100000000)
+#define PROGRESS_WIDTH 40
+
+struct source {
+    char *name;
+    struct model_config config;
+    struct weights *weights; /* open while it is loaded only: its file is in memory */
+};
+
+static void source_close(struct source *source)
+{
+    free(source->name);
+    model_config_free(&source->config);
+    weights_close(source->weights);
+}
+
+/* The last part of the path; the real folder's for "." and the like. NULL: out of memory or no such folder. */
+static char *folder_name(const char *path)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t start = end;
+    while (start > 0 && path[start - 1] != '/')
+        start--;
+    char *name = strndup(path + start, end - start);
+    if (!name || (*name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0))
+        return name;
+    free(name);
+    char *real = realpath(path, NULL);
+    name = real ? strdup(strrchr(real, '/') + 1) : NULL;
+    free(real);
+    return name;
+}
+
+/* NAME= before config.json's before the folder's. */
+static int source_name(struct source *source, const struct model_source *given, struct error *error)
+{
+    if (given->name)
+        source->name = strdup(given->name);
+    else if (source->config.name)
+        source->name = strdup(source->config.name);
+    else
+        source->name = folder_name(given->path);
+    if (!source->name)
+        return error_set(error, "%s: no name could be made of the path: %s", given->path, strerror(errno));
+    if (!*source->name || strchr(source->name, '/'))
+        return error_set(error,
+                         "%s: a model's name is not empty and has no slash, found \"%s\"; --model NAME=%s sets it",
+                         given->path, source->name, given->path);
+    return 0;
+}
+
+/* `given` is NULL for the built-in model. On failure too the caller closes the source, which was zeroed. */
+static int source_open(const struct model_source *given, struct source *source, struct error *error)
+{
+    struct weights_builtin builtin = weights_builtin();
+    char *path = NULL;
+    if (!given) {
+        source->name = strdup("builtin");
+        if (!source->name)
+            return error_set(error, "out of memory");
+        return model_config_parse(builtin.config, builtin.config_length, "the built-in config.json", &source->config,
+                                  error);
+    }
+    if (asprintf(&path, "%s/config.json", given->path) < 0)
+        return error_set(error, "%s: out of memory", given->path);
+    int status = model_config_read(path, &source->config, error);
+    free(path);
+    return status == 0 ? source_name(source, given, error) : -1;
+}
+
+static int source_open_weights(const struct model_source *given, struct source *source, struct error *error)
+{
+    struct weights_builtin builtin = weights_builtin();
+    char *path = NULL;
+    if (!given)
+        return weights_open_memory(builtin.model, builtin.model_size, "the built-in model.safetensors",
+                                   &source->weights, error);
+    if (asprintf(&path, "%s/model.safetensors", given->path) < 0)
+        return error_set(error, "%s: out of memory", given->path);
+    int status = weights_open(path, &source->weights, error);
+    free(path);
+    return status;
+}
+
+struct progress {
+    const char *name;
+    int64_t start_ns, drawn_ns; /* drawn_ns 0: no bar yet */
+};
+
+static void progress_draw(void *context, double fraction)
+{
+    struct progress *progress = context;
+    int64_t now = clock_ns();
+    if (now - progress->start_ns < PROGRESS_AFTER_NS || now - progress->drawn_ns < PROGRESS_EVERY_NS)
+        return;
+    progress->drawn_ns = now;
+    int filled = (int)(fraction * PROGRESS_WIDTH);
+    filled = filled < 0 ? 0 : filled > PROGRESS_WIDTH ? PROGRESS_WIDTH : filled;
+    fprintf(stderr, "\r[%.*s%*s] %3.0f%% %s", filled, "########################################",
+            PROGRESS_WIDTH - filled, "", fraction * 100, progress->name);
+}
+
+static void progress_clear(const struct progress *progress)
+{
+    if (progress->drawn_ns)
+        fputs("\r\033[K", stderr);
+}
+
+static const char *number(char buffer[24], int64_t value)
+{
+    snprintf(buffer, 24, "%lld", (long long)value);
+    return buffer;
+}
+
+static void log_loaded(const struct source *source, const struct model *model, int64_t elapsed_ns)
+{
+    const struct model_info *info = model_info(model);
+    char parameters[24], weights_bytes[24], arena_bytes[24], milliseconds[24];
+    if (info->notice)
+        log_write(LOG_LEVEL_WARNING, "model runs on the CPU", "name", source->name, "reason", info->notice, NULL);
+    log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture, "parameters",
+              number(parameters, info->parameters), "weights_bytes",
+              number(weights_bytes, (int64_t)info->weights_bytes), "arena_bytes",
+              number(arena_bytes, (int64_t)info->arena_bytes), "device", info->device, "dtype", info->dtype, "kernels",
+              info->kernels, "milliseconds", number(milliseconds, elapsed_ns / 1000000), NULL);
+}
+
+static int source_load(const struct source *source, struct engine *engine, struct model **model, struct error *error)
+{
+    struct progress progress = {.name = source->name, .start_ns = clock_ns()};
+    bool terminal = isatty(STDERR_FILENO);
+    int status =
+        engine_load(engine, &source->config, source->weights, terminal ? progress_draw : NULL, &progress, model, error);
+    progress_clear(&progress);
+    if (status != 0)
+        return error_prefix(error, "model %s", source->name);
+    log_loaded(source, *model, clock_ns() - progress.start_ns);
+    return 0;
+}
+
+void models_close(struct models *models)
+{
+    for (int64_t i = 0; i < models->count; i++) {
+        if (models->engine_models)
+            model_close(models->engine_models[i]);
+        if (models->sources)
+            source_close(&models->sources[i]);
+    }
+    model_folders_free(&models->folders);
+    free(models->sources);
+    free(models->served);
+    free(models->engine_models);
+}
+
+/* All configurations are read and all names compared before the first long load. */
+static int models_open_sources(struct models *models, struct error *error)
+{
+    const struct model_source *given = models->folders.sources;
+    if (models->folders.count == 0)
+        return source_open(NULL, &models->sources[0], error);
+    for (int64_t i = 0; i < models->count; i++) {
+        if (source_open(&given[i], &models->sources[i], error) != 0)
+            return -1;
+        for (int64_t earlier = 0; earlier < i; earlier++)
+            if (strcmp(models->sources[earlier].name, models->sources[i].name) == 0)
+                return error_set(error, "two models are named \"%s\": %s and %s; --model NAME=DIR gives another name",
+                                 models->sources[i].name, given[earlier].path, given[i].path);
+    }
+    return 0;
+}
+
+int models_open(struct models *models, const struct settings *settings, struct engine *engine, struct error *error)
+{
+    if (model_folders_find(settings, &models->folders, error) != 0)
+        return -1;
+    models->count = models->folders.count ? (int64_t)models->folders.count : 1;
+    models->sources = calloc((size_t)models->count, sizeof *models->sources);
+    models->served = calloc((size_t)models->count, sizeof *models->served);
+    models->engine_models = calloc((size_t)models->count, sizeof *models->engine_models);
+    if (!models->sources || !models->served || !models->engine_models)
+        return error_set(error, "out of memory");
+    if (models_open_sources(models, error) != 0)
+        return -1;
+    for (int64_t i = 0; i < models->count; i++) {
+        const struct model_source *given = models->folders.count ? &models->folders.sources[i] : NULL;
+        if (source_open_weights(given, &models->sources[i], error) != 0 ||
+            source_load(&models->sources[i], engine, &models->engine_models[i], error) != 0)
+            return -1;
+        weights_close(models->sources[i].weights);
+        models->sources[i].weights = NULL;
+        models->served[i] = (struct served_model){.name = models->sources[i].name, .model = models->engine_models[i]};
+    }
+    return 0;
+}
+
+static int source_explain(const struct source *source, struct engine *engine, FILE *out, struct error *error)
+{
+    struct model *model = NULL;
+    if (engine_load(engine, &source->config, source->weights, NULL, NULL, &model, error) != 0)
+        return error_prefix(error, "model %s", source->name);
+    model_explain(model, model_info(model)->inputs[0].max_length, out);
+    model_close(model);
+    if (fflush(out) != 0 || ferror(out))
+        return error_set(error, "standard output: %s", strerror(errno));
+    return 0;
+}
+
+int models_explain(const struct model_source *given, struct engine *engine, FILE *out, struct error *error)
+{
+    struct source source = {.name = NULL};
+    int status = source_open(given, &source, error);
+    if (status == 0)
+        status = source_open_weights(given, &source, error);
+    if (status == 0)
+        status = source_explain(&source, engine, out, error);
+    source_close(&source);
+    return status;
+}
