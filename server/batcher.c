@@ -75,6 +75,7 @@ struct batcher {
     struct lane *lanes; /* (n_lanes) */
     int n_lanes, n_started;
     pthread_t deadline_thread;
+    struct log_limit not_finite, failures; /* of what is logged about batches */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t alarm; /* for the deadline thread: alarm_ns, ended or stopping changed. CLOCK_MONOTONIC */
@@ -241,7 +242,7 @@ static void batch_ask_wanted(struct lane *lane)
 
 /* ---- Running it ---- */
 
-static void batch_look_at_results(struct batch *batch)
+static void batch_look_at_results(struct batcher *batcher, struct batch *batch)
 {
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct part *part = &batch->parts[i];
@@ -250,7 +251,7 @@ static void batch_look_at_results(struct batch *batch)
             part->flawed_item = part->job_item + item;
         }
         if (part->flawed)
-            log_write(LOG_LEVEL_WARNING, "a result is not finite", "architecture",
+            log_write_limited(&batcher->not_finite, LOG_LEVEL_WARNING, "a result is not finite", "architecture",
                       model_info(batch->model)->architecture, "output", part->flaw.output, NULL);
     }
 }
@@ -312,10 +313,10 @@ static void batch_run(struct lane *lane)
     bool failed = model_run(batch->model, model_lane, batch->items, batch->n_items, &error) != 0;
     int64_t inference_ns = clock_ns() - start;
     if (failed) {
-        log_write(LOG_LEVEL_ERROR, "a batch failed", "architecture", model_info(batch->model)->architecture, "reason",
+        log_write_limited(&batcher->failures, LOG_LEVEL_ERROR, "a batch failed", "architecture", model_info(batch->model)->architecture, "reason",
                   error.message, NULL);
     } else {
-        batch_look_at_results(batch);
+        batch_look_at_results(batcher, batch);
         if (batcher->metrics)
             metrics_batch(batcher->metrics, batch->n_items, batch->tokens, inference_ns);
     }

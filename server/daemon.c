@@ -49,16 +49,9 @@ static void waker_wake(struct waker *waker)
     pthread_mutex_unlock(&waker->lock);
 }
 
-static const char *number(char buffer[24], int64_t value)
-{
-    snprintf(buffer, 24, "%lld", (long long)value);
-    return buffer;
-}
-
 /* Called by the engine, on threads of its own and the batcher's. */
 static void report_device(void *context, const struct engine_event *event)
 {
-    char pause[24];
     if (!event->failure)
         waker_wake(context);
     if (event->failure && event->pause_ms == 0)
@@ -66,7 +59,7 @@ static void report_device(void *context, const struct engine_event *event)
                   "device", event->device, "reason", event->failure, NULL);
     else if (event->failure)
         log_write(LOG_LEVEL_ERROR, "a device failed: the CPU runs its batches, or another device", "device",
-                  event->device, "reason", event->failure, "retry_ms", number(pause, event->pause_ms), NULL);
+                  event->device, "reason", event->failure, LOG_INTEGER("retry_ms", event->pause_ms), NULL);
     if (event->lasts)
         log_write(LOG_LEVEL_ERROR, "a device stays away: perhaps only a restart of the daemon brings it back", "device",
                   event->device, NULL);
@@ -175,27 +168,35 @@ close_models:
     return status;
 }
 
+static int run(const struct settings *settings, struct error *error)
+{
+    struct waker waker = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct signals *signals = NULL;
+    struct engine *engine = NULL;
+    if (log_start(error) != 0)
+        return -1;
+    raise_descriptor_limit();
+    if (open_engine(settings, &waker, &engine, error) != 0)
+        return -1;
+    int status = signals_open(&signals, error);
+    if (status == 0) {
+        status = serve(settings, engine, &waker, signals, error);
+        signals_close(signals);
+    }
+    engine_close(engine);
+    return status;
+}
+
 int daemon_serve(const struct settings *settings)
 {
-    struct signals *signals = NULL;
-    struct waker waker = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct engine *engine = NULL;
     struct error error;
     signals_block();
-    raise_descriptor_limit();
-    int status = open_engine(settings, &waker, &engine, &error);
-    if (status == 0) {
-        status = signals_open(&signals, &error);
-        if (status == 0) {
-            status = serve(settings, engine, &waker, signals, &error);
-            signals_close(signals);
-        }
-        engine_close(engine);
-    }
+    int status = run(settings, &error);
     if (status != 0)
         log_write(LOG_LEVEL_ERROR, "cannot start", "reason", error.message, NULL);
     else
         log_write(LOG_LEVEL_INFO, "stopped", NULL);
+    log_flush();
     return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

@@ -30,6 +30,7 @@ struct listener {
     int n_sockets;
     int port;
     int stop; /* an eventfd: readable once the thread is to end */
+    struct log_limit limit; /* of what is said when connections cannot be taken */
     pthread_t thread;
 };
 
@@ -155,7 +156,7 @@ static void accept_waiting(struct listener *listener, int socket)
         if (fd >= 0) {
             listener->options.accepted(listener->options.context, fd, (struct sockaddr *)&address, length);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            log_write(LOG_LEVEL_WARNING, "cannot take a connection", "reason", strerror(errno), NULL);
+            log_write_limited(&listener->limit, LOG_LEVEL_WARNING, "cannot take a connection", "reason", strerror(errno), NULL);
             poll(NULL, 0, RESOURCE_PAUSE); /* the socket stays readable: without this the loop would spin */
             return;
         } else if (errno != ECONNABORTED && errno != EINTR) {

@@ -111,6 +111,8 @@ static void progress_draw(void *context, double fraction)
     int64_t now = clock_ns();
     if (now - progress->start_ns < PROGRESS_AFTER_NS || now - progress->drawn_ns < PROGRESS_EVERY_NS)
         return;
+    if (progress->drawn_ns == 0)
+        log_flush(); /* the bar stands below the lines that were logged */
     progress->drawn_ns = now;
     int filled = (int)(fraction * PROGRESS_WIDTH);
     filled = filled < 0 ? 0 : filled > PROGRESS_WIDTH ? PROGRESS_WIDTH : filled;
@@ -124,23 +126,15 @@ static void progress_clear(const struct progress *progress)
         fputs("\r\033[K", stderr);
 }
 
-static const char *number(char buffer[24], int64_t value)
-{
-    snprintf(buffer, 24, "%lld", (long long)value);
-    return buffer;
-}
-
 static void log_loaded(const struct source *source, const struct model *model, int64_t elapsed_ns)
 {
     const struct model_info *info = model_info(model);
-    char parameters[24], weights_bytes[24], arena_bytes[24], milliseconds[24];
     if (info->notice)
         log_write(LOG_LEVEL_WARNING, "model runs on the CPU", "name", source->name, "reason", info->notice, NULL);
-    log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture, "parameters",
-              number(parameters, info->parameters), "weights_bytes",
-              number(weights_bytes, (int64_t)info->weights_bytes), "arena_bytes",
-              number(arena_bytes, (int64_t)info->arena_bytes), "device", info->device, "dtype", info->dtype, "kernels",
-              info->kernels, "milliseconds", number(milliseconds, elapsed_ns / 1000000), NULL);
+    log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture,
+              LOG_INTEGER("parameters", info->parameters), LOG_INTEGER("weights_bytes", info->weights_bytes),
+              LOG_INTEGER("arena_bytes", info->arena_bytes), "device", info->device, "dtype", info->dtype, "kernels",
+              info->kernels, LOG_INTEGER("milliseconds", elapsed_ns / 1000000), NULL);
 }
 
 static int source_load(const struct source *source, struct engine *engine, struct model **model, struct error *error)

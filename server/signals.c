@@ -78,6 +78,7 @@ static void *signals_thread(void *argument)
         int number = 0;
         if (sigwait(&set, &number) == 0 && signals_take(signals, number)) {
             log_write(LOG_LEVEL_WARNING, "ended by a signal", "signal", strsignal(number), NULL);
+            log_flush();
             _exit(128 + number);
         }
     }
