@@ -46,9 +46,11 @@ DEFINES   := -DVECTOR_BASELINE_ONLY
 endif
 WIDE      := engine/cpu/vector.c engine/cpu/vector_attend.c engine/cpu/vector_product.c
 
-# ---- Sources. One archive a folder, linked in this order: the linker, too, sees that nothing points backwards.
+# ---- Sources, at any depth. One archive a top folder, linked in this order: the linker, too, sees that nothing points
+# backwards.
 ROOMS     := server engine weights config
-SOURCES   := $(filter-out server/main.c $(WIDE),$(wildcard $(ROOMS:%=%/*.[cS]) engine/families/*.c engine/cpu/*.c))
+sources_in = $(sort $(shell find $(1) -name '*.[cS]'))
+SOURCES   := $(filter-out server/main.c $(WIDE),$(call sources_in,$(ROOMS)))
 SOURCES   += $(foreach wide,$(filter-out %_product.c,$(WIDE)),$(VECTORS:%=$(wide:.c=)_%.c)) $(PRODUCT)
 objects    = $(patsubst %,$(BUILD)/%.o,$(basename $(1)))
 ARCHIVES  := $(ROOMS:%=$(BUILD)/%.a)
@@ -75,7 +77,7 @@ $(ARCHIVES) $(HELPERS): %.a: %.members
 	@$(AR) rcs $@ $(filter %.o,$^)
 $(BUILD)/%.members: FORCE
 	@mkdir -p $(@D)
-	@echo '$(wildcard $*/*.[cS] $*/*/*.c)' | cmp -s - $@ || echo '$(wildcard $*/*.[cS] $*/*/*.c)' >$@
+	@echo '$(call sources_in,$*)' | cmp -s - $@ || echo '$(call sources_in,$*)' >$@
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	$(compile) -c -o $@ $<
