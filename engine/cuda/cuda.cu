@@ -144,8 +144,9 @@ static int open_streams(struct backend *backend, struct error *error)
     return 0;
 }
 
-static const char *const dtypes[] = {
-    [CUDA_F32] = "f32", [CUDA_TF32] = "tf32", [CUDA_BF16] = "bf16", [CUDA_F16] = "f16"};
+/* In the order of enum cuda_dtype. No designators: the front end of nvcc 12.4 turns them into lambdas. */
+static const char *const dtypes[] = {"f32", "tf32", "bf16", "f16"};
+static_assert(CUDA_F32 == 0 && CUDA_TF32 == 1 && CUDA_BF16 == 2 && CUDA_F16 == 3, "dtypes[] is in this order");
 
 static int find_dtype(const char *name, enum cuda_dtype *dtype, struct error *error)
 {
