@@ -5,8 +5,11 @@
 #include "engine/cuda/tensor.h"
 
 #define STAGES 4
-#define WARPS 8  /* 2 along k, 4 along the columns */
-#define BLOCKS 2 /* of large tiles that a multiprocessor has room for */
+#define WARPS 8 /* 2 along k, 4 along the columns */
+
+/* Blocks at a time on a multiprocessor, as far as registers go: of large tiles 128 a thread, of small ones 80. The
+ * shared memory of a block is 70 and 74 KB: capability 8.0 has room for two of either, 9.0 and 10.0 for three. */
+template <int TALL> constexpr int resident_blocks = TALL < 128 ? 3 : 2;
 
 /* Rows of x. Of small tiles more, which are multiplied so soon that warps would do little but wait for one another. */
 template <int TALL> constexpr int depth = TALL < 128 ? 64 : 32;
@@ -104,7 +107,7 @@ static __device__ void write_sums(const struct projection<T> *p, const struct pa
 
 /* Block x: the part; y: rows of y, take_tile; z: group and columns of it. */
 template <typename T, int TALL, int WIDE, bool TURNED>
-static __global__ void __launch_bounds__(WARPS *WARP)
+static __global__ void __launch_bounds__(WARPS *WARP, resident_blocks<TALL>)
     project_tensor(struct projection<T> p, bool e_packed, bool x_packed)
 {
     typedef struct stage<T, TALL, WIDE, TURNED> stage;
@@ -149,7 +152,7 @@ static void choose_tile(struct cuda_run *run, const struct plan_step *step, cons
 {
     int64_t parts = parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows);
     int64_t blocks = p->count * parts * parts_of(p->k, 128) * step->groups * parts_of(p->group_columns, 128);
-    if (p->group_columns <= 64 || blocks < BLOCKS * run->processors)
+    if (p->group_columns <= 64 || blocks < resident_blocks<128> * run->processors)
         launch_projection<T, 64, 64, TURNED>(run, step, p);
     else
         launch_projection<T, 128, 128, TURNED>(run, step, p);
