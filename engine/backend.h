@@ -3,7 +3,8 @@
 #ifndef ENGINE_BACKEND_H
 #define ENGINE_BACKEND_H
 
-#include "engine/padder.h"
+#include "engine/options.h"
+#include "engine/plan/padder.h"
 
 struct backend;       /* a device and its threads */
 struct backend_model; /* a plan with weights and arena on that device */

@@ -3,6 +3,7 @@
 #include "engine/devices.h"
 #include "engine/families/family.h"
 #include "engine/model.h"
+#include "engine/plan/builder.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* --explain: the plan as a table. */
 #include "engine/backend.h"
 #include "engine/cpu/elements.h"
+#include "engine/engine.h"
 #include "engine/model.h"
 
 #include <inttypes.h>

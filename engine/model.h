@@ -2,7 +2,9 @@
 #ifndef ENGINE_MODEL_H
 #define ENGINE_MODEL_H
 
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
+
+struct model;
 
 const struct plan *model_plan(const struct model *model);
 

@@ -4,7 +4,7 @@
 
 #include "engine/cpu/products.h"
 #include "engine/cpu/vector.h"
-#include "engine/padder.h"
+#include "engine/plan/padder.h"
 
 #include <stdatomic.h>
 

@@ -5,6 +5,7 @@
 #include <cpuid.h>
 #endif
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

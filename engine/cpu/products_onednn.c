@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

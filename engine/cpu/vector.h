@@ -5,7 +5,7 @@
 #ifndef ENGINE_CPU_VECTOR_H
 #define ENGINE_CPU_VECTOR_H
 
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 
 #include <stdint.h>
 

@@ -2,7 +2,7 @@
 #ifndef ENGINE_FAMILIES_FAMILY_H
 #define ENGINE_FAMILIES_FAMILY_H
 
-#include "engine/plan.h"
+#include "engine/plan/builder.h"
 
 struct family_class {
     const char *name;        /* import path through the package: "linformer.LinformerLM" */

@@ -7,6 +7,7 @@
 #include "engine/cpu/vector.h"
 #include "tests/unit/tensors.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

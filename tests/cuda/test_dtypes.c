@@ -1,5 +1,6 @@
 /* Which dtypes the CUDA backend takes, and what becomes of weights that one of them has no number for. */
 #include "engine/backend.h"
+#include "engine/plan/builder.h"
 #include "tests/cuda/schedules.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"

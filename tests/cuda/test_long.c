@@ -1,6 +1,7 @@
 /* Sequences of hundreds of rows, where kernels take several tiles, parts and units of work: each dtype on the CUDA
  * backend against f32 on the CPU, and items alone against the same items in the batch. */
 #include "engine/backend.h"
+#include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
 #define ONE_WITH_SANITIZERS
 #include "tests/cuda/schedules.h"

@@ -4,6 +4,7 @@
 #define TESTS_UNIT_OPERATION_BENCH_H
 
 #include "engine/backend.h"
+#include "engine/plan/builder.h"
 #include "tests/unit/tensors.h"
 
 #define BENCH_ITEMS 6 /* of a batch at most, and their rows together */

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_SCALAR_H
 #define TESTS_UNIT_SCALAR_H
 
-#include "engine/padder.h"
+#include "engine/plan/padder.h"
 
 /* The values of all steps over a laid out batch: values[v] is (rows, columns). */
 double **scalar_run(const struct plan *plan, const struct batch *batch);

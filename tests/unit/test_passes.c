@@ -2,6 +2,7 @@
  * double precision; and an item's results are the same bits whatever else is asked of it and whoever is beside it. SEED
  * chooses the plans. */
 #include "engine/backend.h"
+#include "engine/plan/builder.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/scalar.h"
 #include "tests/unit/tensors.h"

@@ -1,5 +1,5 @@
 /* The operations: each appends a step and gives its new value. */
-#include "engine/plan_builder.h"
+#include "engine/plan/axes.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,8 +1,9 @@
 /* Weights of a plan: tensors by name, with the shapes that the class has, in float32. */
-#include "engine/plan_builder.h"
+#include "engine/plan/builder.h"
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

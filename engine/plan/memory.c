@@ -1,5 +1,5 @@
 /* Memory is planned once: values whose lifetimes don't meet share bytes of one arena. */
-#include "engine/plan_passes.h"
+#include "engine/plan/passes.h"
 
 #include <stdlib.h>
 

@@ -4,8 +4,8 @@
  * axis for each reach: with as many rows more on either side. What lies on a longer axis is gathered.
  *
  * How many rows an item has there is known with each batch: all of them where it wants its hidden state or a mean. */
-#include "engine/plan_builder.h"
-#include "engine/plan_passes.h"
+#include "engine/plan/axes.h"
+#include "engine/plan/passes.h"
 
 #include <limits.h>
 #include <stdlib.h>

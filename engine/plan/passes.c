@@ -1,6 +1,6 @@
 /* Finding, inserting and removing steps. */
-#include "engine/plan_builder.h"
-#include "engine/plan_passes.h"
+#include "engine/plan/passes.h"
+#include "engine/plan/builder.h"
 
 #include <stdarg.h>
 #include <stdio.h>

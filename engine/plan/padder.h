@@ -2,10 +2,10 @@
  * the other; with padding "slice" and "masked" nothing is added, and an item's place is all that operations must know;
  * with "zero" every item has the axis' padded_rows, its own first; with "autopad" the next multiple of its
  * row_multiple. */
-#ifndef ENGINE_PADDER_H
-#define ENGINE_PADDER_H
+#ifndef ENGINE_PLAN_PADDER_H
+#define ENGINE_PLAN_PADDER_H
 
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 
 #define PADDER_BLOCK_ROWS 128
 

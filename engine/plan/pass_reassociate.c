@@ -8,8 +8,8 @@
  *
  * Projections of the same x through the same E (keys and values that share one) have Eᵀx in common. Where E and F are
  * two, Eᵀx and Fᵀx are neighbours, which an engine may compute at once; but for masks, since each masks its own x. */
-#include "engine/plan_builder.h"
-#include "engine/plan_passes.h"
+#include "engine/plan/axes.h"
+#include "engine/plan/passes.h"
 
 #include <stdint.h>
 

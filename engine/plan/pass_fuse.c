@@ -1,5 +1,5 @@
-#include "engine/plan_builder.h"
-#include "engine/plan_passes.h"
+#include "engine/plan/builder.h"
+#include "engine/plan/passes.h"
 
 /* The linear step just before `i` whose product nobody else reads, and that has no residual yet. */
 static struct plan_step *linear_before(struct plan *plan, int i, int value)

@@ -1,8 +1,8 @@
 /* Feed-forward in blocks of rows: where a linear step's rows are read by another linear step alone, perhaps through a
  * gate, one step takes a block of rows through both. What lies between, the widest value of a layer, then needs no
  * place in the arena, and is still in a core's cache when it is read. */
-#include "engine/plan_builder.h"
-#include "engine/plan_passes.h"
+#include "engine/plan/builder.h"
+#include "engine/plan/passes.h"
 
 static bool is_linear(const struct plan_step *step)
 {

@@ -1,5 +1,5 @@
 /* How much a step computes: for --explain, and for choosing how a batch runs. */
-#include "engine/plan.h"
+#include "engine/plan/plan.h"
 
 int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {

@@ -1,4 +1,4 @@
-#include "engine/padder.h"
+#include "engine/plan/padder.h"
 
 #include <stdlib.h>
 #include <string.h>

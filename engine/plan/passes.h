@@ -3,7 +3,7 @@
 #ifndef ENGINE_PLAN_PASSES_H
 #define ENGINE_PLAN_PASSES_H
 
-#include "engine/plan.h"
+#include "engine/plan/builder.h"
 
 /* Makes an activation and then an addition that follow a linear step its epilogues. */
 void plan_fuse(struct plan_builder *builder);

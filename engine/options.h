@@ -1,0 +1,58 @@
+/* options: what an engine and its devices are opened with, and what devices report. */
+#ifndef ENGINE_OPTIONS_H
+#define ENGINE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ENGINE_MAX_DEVICES 32
+#define ENGINE_MAX_LANES 64 /* of a model */
+
+/* What happened to a device. */
+struct engine_event {
+    const char *device;  /* "cuda:0" */
+    const char *failure; /* why it failed, or could not be opened again; NULL: it works again */
+    int64_t pause_ms;    /* with a failure: so long until it is tried again; 0: it works, and refused a batch, the first
+                            of a model's. Later ones are only counted */
+    bool lasts;          /* once: it could not be opened again ENGINE_LASTING_ATTEMPTS times, so that perhaps only a new
+                            process can */
+};
+#define ENGINE_LASTING_ATTEMPTS 5
+
+struct engine_options {
+    const char *device;       /* "auto": the first CUDA device where there is one, else the CPU; "cpu"; "cuda": the
+                                 first; "cuda:1,cuda:0"; "cuda:all" */
+    const char *dtype;        /* "auto", "f32", "tf32", "bf16" or "f16": of products with weights; a device refuses
+                                 what it lacks; auto is f32 on the CPU, bf16 on CUDA */
+    const char *kernels;      /* the CPU's: "auto" (also NULL), "avx512", "avx2" or "baseline" */
+    const char *products;     /* the CPU's: "auto" (also NULL), "onednn" or "openblas" */
+    int64_t threads;          /* 0: one a core this process may use */
+    int64_t cuda_tuning_ms;   /* at most, in which products are timed when a model is put on a CUDA device; 0: none is,
+                                 and which algorithm takes which does not change from load to load */
+    bool all_threads;         /* even for small batches, which one thread runs at less cost: tests want that */
+    int64_t max_batch_tokens; /* >= 1; rows of all items of a batch; a longer item is a batch of its own, but an
+                                 input without a longest length of its class's (own_limit) has no more */
+    int64_t max_batch_requests; /* >= 1; items of a batch */
+
+    /* Told when a device fails, and when it is back or still is not; NULL: nobody is. Called without locks, on threads
+     * that run batches and on one of the engine's own; must be short, and may call model_ready_lanes alone. */
+    void (*report)(void *context, const struct engine_event *event);
+    void *report_context;
+};
+
+/* A device's state. */
+struct engine_device {
+    const char *name; /* "cpu", "cuda:1" */
+    const char *kernels;
+    bool works;         /* else it failed, and is tried again now and then */
+    int64_t faults;     /* batches that failed on it */
+    int64_t recoveries; /* times that it came back */
+};
+
+/* Of batches, since engine_open. */
+struct engine_counts {
+    int64_t reruns;          /* failed on a device, or were refused by it, and ran again on the CPU */
+    int64_t standby_batches; /* ran on the CPU in place of a device, reruns included */
+};
+
+#endif

@@ -1,0 +1,26 @@
+/* axes: the axes and values of a plan that is being built. */
+#ifndef ENGINE_PLAN_AXES_H
+#define ENGINE_PLAN_AXES_H
+
+#include "engine/plan/builder.h"
+
+/* One of its own, as ragged as the input. */
+int plan_ragged_axis(struct plan_builder *builder, int input);
+
+/* The rows that an input's items have without padding. */
+int plan_unpadded_axis(struct plan_builder *builder, int input);
+
+int plan_fixed_axis(struct plan_builder *builder, int64_t rows_per_item);
+
+/* k rows for each n of the input's. */
+int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int64_t n);
+
+/* The pixels that the window makes of an input's image. */
+int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window);
+
+/* The rows of two axes, one behind the other. */
+int plan_joined_axis(struct plan_builder *builder, int first, int second);
+
+int plan_new_value(struct plan_builder *builder, int axis, int64_t columns);
+
+#endif

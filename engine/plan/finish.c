@@ -1,0 +1,54 @@
+/* The end of building: what is left over is refused, passes rewrite the steps, values get their places. */
+#include "engine/plan/builder.h"
+#include "engine/plan/passes.h"
+
+#include <stdlib.h>
+
+/* Every tensor of the file must have been taken: what is left over means another class or other arguments. */
+static void refuse_surplus(struct plan_builder *builder)
+{
+    for (size_t i = 0; i < weights_count(builder->weights); i++) {
+        const struct weights_tensor *tensor = weights_at(builder->weights, i);
+        char shape[128];
+        if (!builder->used[i])
+            plan_fail(builder, "%s: tensor \"%s\" %s is surplus: the class with these kwargs has no such parameter",
+                      weights_origin(builder->weights), tensor->name,
+                      weights_shape_text(tensor->rank, tensor->shape, shape, sizeof shape));
+    }
+}
+
+static void drop_unread_weights(struct plan *plan)
+{
+    for (int w = 0; w < plan->n_weights; w++) {
+        bool read = false;
+        for (int i = 0; i < plan->n_steps && !read; i++)
+            read = plan_reads_weight(&plan->steps[i], w);
+        if (!read) {
+            free(plan->weights[w].data);
+            plan->weights[w].data = NULL;
+            plan->weights[w].rows = plan->weights[w].columns = 0;
+        }
+    }
+}
+
+int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan)
+{
+    refuse_surplus(builder);
+    if (!builder->failed && !builder->as_built) {
+        plan_fuse(builder);
+        plan_reassociate(builder);
+        plan_narrow(builder);
+        plan_block(builder);
+    }
+    if (!builder->failed)
+        drop_unread_weights(builder->plan);
+    if (!builder->failed && plan_place_values(builder->plan, max_rows, max_items, builder->error) != 0)
+        builder->failed = true;
+    free(builder->used);
+    if (builder->failed) {
+        plan_free(builder->plan);
+        return -1;
+    }
+    *plan = builder->plan;
+    return 0;
+}

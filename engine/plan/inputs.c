@@ -1,0 +1,146 @@
+/* The inputs of a plan, and how their items are padded. */
+#include "engine/plan/axes.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* `axis` PLAN_NONE: one of its own. */
+static int new_input(struct plan_builder *builder, struct plan_input input, int axis)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan *plan = builder->plan;
+    assert(plan->n_inputs < ENGINE_MAX_INPUTS);
+    if (axis == PLAN_NONE)
+        axis = plan_ragged_axis(builder, plan->n_inputs);
+    input.value = plan_new_value(builder, axis, input.input.columns);
+    if (input.value == PLAN_NONE)
+        return PLAN_NONE;
+    plan->values[input.value].ids = input.input.kind != INPUT_ROWS;
+    input.input.min_length = 1;
+    input.input.multiple = 1;
+    input.input.own_limit = input.input.max_length != 0;
+    plan->inputs[plan->n_inputs++] = input;
+    return input.value;
+}
+
+int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length, int fallback)
+{
+    struct model_input input = {.name = name,
+                                .kind = INPUT_IDS,
+                                .columns = 1,
+                                .vocabulary = vocabulary,
+                                .like = PLAN_NONE,
+                                .max_length = max_length,
+                                .optional = fallback != PLAN_NONE};
+    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, PLAN_NONE);
+}
+
+int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback)
+{
+    struct model_input input = {.name = name,
+                                .kind = INPUT_ROWS,
+                                .columns = columns,
+                                .like = PLAN_NONE,
+                                .max_length = max_length,
+                                .optional = fallback != PLAN_NONE};
+    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, PLAN_NONE);
+}
+
+int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels)
+{
+    struct model_input input = {
+        .name = name, .kind = INPUT_ROWS, .layout = LAYOUT_IMAGE, .columns = channels, .like = PLAN_NONE};
+    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, PLAN_NONE);
+}
+
+int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused)
+{
+    struct model_input input = {.name = name,
+                                .kind = INPUT_ROWS,
+                                .layout = LAYOUT_CHANNELS,
+                                .columns = channels,
+                                .like = PLAN_NONE,
+                                .refused = refused,
+                                .optional = true};
+    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, PLAN_NONE);
+}
+
+static int input_like(struct plan_builder *builder, struct model_input input, int like, int fallback)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    int axis = plan_value_at(builder, like)->axis;
+    input.like = builder->plan->axes[axis].input;
+    input.layout = builder->plan->inputs[input.like].input.layout;
+    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, axis);
+}
+
+int plan_input_mask(struct plan_builder *builder, const char *name, int like)
+{
+    struct model_input input = {.name = name, .kind = INPUT_MASK, .columns = 1, .optional = true};
+    return input_like(builder, input, like, PLAN_NONE);
+}
+
+int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback)
+{
+    struct model_input input = {
+        .name = name, .kind = INPUT_ROWS, .columns = columns, .optional = fallback != PLAN_NONE};
+    return input_like(builder, input, like, fallback);
+}
+
+int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan *plan = builder->plan;
+    assert(plan->n_inputs < ENGINE_MAX_INPUTS);
+    mask.like = plan->axes[plan_value_at(builder, like)->axis].input;
+    mask.layout = plan->inputs[mask.like].input.layout;
+    mask.optional = true;
+    plan->inputs[plan->n_inputs] = (struct plan_input){.input = mask, .value = PLAN_NONE, .fallback = PLAN_NONE};
+    return plan->n_inputs++;
+}
+
+void plan_call_layout(struct plan_builder *builder, int input_value)
+{
+    if (!builder->failed)
+        builder->plan->inputs[builder->plan->axes[plan_value_at(builder, input_value)->axis].input].input.layout =
+            LAYOUT_CALL;
+}
+
+void plan_pad(struct plan_builder *builder, int input_value, int64_t rows)
+{
+    if (!builder->failed)
+        builder->plan->axes[plan_value_at(builder, input_value)->axis].padded_rows = rows;
+}
+
+void plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t multiple)
+{
+    if (!builder->failed)
+        builder->plan->axes[plan_value_at(builder, input_value)->axis].row_multiple = multiple;
+}
+
+void plan_require_multiple(struct plan_builder *builder, int input_value, int64_t multiple)
+{
+    for (int i = 0; !builder->failed && i < builder->plan->n_inputs; i++)
+        if (builder->plan->inputs[i].value == input_value)
+            builder->plan->inputs[i].input.multiple = multiple;
+}
+
+enum padding plan_choose_padding(struct plan_builder *builder, const char *class_name, enum padding asked,
+                                 const enum padding *allowed)
+{
+    enum padding chosen = asked == PADDING_DEFAULT ? allowed[0] : asked;
+    char can[80] = "";
+    builder->plan->padding = chosen;
+    for (size_t i = 0; allowed[i] != PADDING_DEFAULT; i++) {
+        if (allowed[i] == chosen)
+            return chosen;
+        size_t length = strlen(can);
+        snprintf(can + length, sizeof can - length, "%s%s", length ? " or " : "", padding_name(allowed[i]));
+    }
+    plan_fail(builder, "padding \"%s\": %s can have %s with these kwargs", padding_name(asked), class_name, can);
+    return chosen;
+}
