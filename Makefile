@@ -35,7 +35,7 @@ ALL_CFLAGS = -std=gnu11 $(WARNINGS) $(CFLAGS) -fopenmp -pthread -I. $(SANITIZER)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -ldl
 
-# engine/cpu/vector.c and vector_attend.c hold the loops that gain from wide registers; they are compiled once for each
+# engine/cpu/vector_rows.c and vector_attend.c hold the loops that gain from wide registers; they are compiled once for each
 # width, and the daemon chooses when it starts. Other machines have the baseline only. vector_product.c is for bf16.
 ifneq ($(filter x86_64-%,$(MACHINE)),)
 VECTORS   := avx512_bf16 avx512 avx2 baseline
@@ -44,7 +44,7 @@ else
 VECTORS   := baseline
 DEFINES   := -DVECTOR_BASELINE_ONLY
 endif
-WIDE      := engine/cpu/vector.c engine/cpu/vector_attend.c engine/cpu/vector_product.c
+WIDE      := engine/cpu/vector_rows.c engine/cpu/vector_attend.c engine/cpu/vector_product.c
 
 # ---- Sources, at any depth. One archive a top folder, linked in this order: the linker, too, sees that nothing points
 # backwards.

@@ -4,7 +4,6 @@
 #include "engine/cpu/elements.h"
 #include "engine/cpu/operations.h"
 
-#include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,11 +105,6 @@ static bool batch_invariant(const struct backend *backend)
     return backend->products.batch_invariant;
 }
 
-static int64_t round_up(int64_t n, int64_t multiple)
-{
-    return (n + multiple - 1) / multiple * multiple;
-}
-
 static void unprepare(struct backend_model *model)
 {
     for (int i = 0; model->packed && i < model->run.plan->n_weights; i++)
@@ -143,16 +137,11 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     return 0;
 }
 
-/* Whether a projection in bf16 does. */
-static bool is_projected(const struct products *products, const struct plan_step *step, int weight)
-{
-    return products->bf16 && step->operation == OP_PROJECT_SEQUENCE && step->weight == weight;
-}
-
 /* E's columns are summed up from its floats. */
 static bool is_read_otherwise(const struct products *products, const struct plan_step *step, int weight)
 {
-    bool packed = cpu_tiles_weight(step, weight) || (is_projected(products, step, weight) && !step->sums_column);
+    bool packed =
+        cpu_tiles_weight(step, weight) || (cpu_projects_weight(step, products->bf16, weight) && !step->sums_column);
     return step->bias == weight || step->tail == weight || step->second_bias == weight ||
            (step->weight == weight && !packed);
 }
@@ -179,7 +168,7 @@ static int take_weight(struct backend_model *model, struct plan *plan, int w, bo
     for (int i = 0; i < plan->n_steps; i++) {
         tiled |= cpu_tiles_weight(&plan->steps[i], w);
         kept |= is_read_otherwise(products, &plan->steps[i], w);
-        if (is_projected(products, &plan->steps[i], w))
+        if (cpu_projects_weight(&plan->steps[i], products->bf16, w))
             projection = &plan->steps[i];
     }
     if (projection && take_projection(model, plan, projection, error) != 0)
@@ -219,14 +208,16 @@ static int choose_elements(struct backend_model *model, const struct plan *plan,
 }
 
 /* Scratch of the greediest step, for each thread and for all together; floats, whole cache lines. */
-static void size_scratch(const struct backend *backend, const struct plan *plan, int64_t *thread, int64_t *shared)
+static void size_scratch(const struct cpu_run *run, int64_t *thread, int64_t *shared)
 {
     *thread = *shared = 0;
-    for (int i = 0; i < plan->n_steps; i++) {
-        int64_t one = cpu_thread_scratch(&backend->products, plan, &plan->steps[i]);
-        int64_t all = cpu_shared_scratch(plan, &plan->steps[i]);
-        *thread = one > *thread ? one : *thread;
-        *shared = all > *shared ? all : *shared;
+    for (int i = 0; i < run->plan->n_steps; i++) {
+        const struct plan_step *step = &run->plan->steps[i];
+        const struct cpu_operation *operation = &cpu_operations[step->operation];
+        if (operation->thread_scratch)
+            *thread = most(*thread, operation->thread_scratch(run, step));
+        if (operation->shared_scratch)
+            *shared = most(*shared, operation->shared_scratch(run, step));
     }
     *thread = round_up(*thread, ALIGNMENT / (int64_t)sizeof(float));
     *shared = round_up(*shared, ALIGNMENT / (int64_t)sizeof(float));
@@ -244,8 +235,8 @@ static void count_flops(struct backend_model *model)
 static int prepare(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error)
 {
-    int64_t thread_floats, shared_floats;
-    size_scratch(backend, plan, &thread_floats, &shared_floats);
+    if (cpu_check_operations(cpu_operations, plan, error) != 0)
+        return -1;
     struct backend_model *prepared = calloc(1, sizeof *prepared);
     if (!prepared)
         return error_set(error, "out of memory while preparing a model");
@@ -255,10 +246,11 @@ static int prepare(struct backend *backend, struct plan *plan, bool shared, stru
         .products = &backend->products,
         .vector = backend->products.vector,
         .threads = backend->threads,
-        .scratch_floats = thread_floats,
         .failed = &prepared->failed,
     };
-    size_t thread_bytes = (size_t)(thread_floats * backend->threads) * sizeof(float);
+    int64_t shared_floats;
+    size_scratch(&prepared->run, &prepared->run.scratch_floats, &shared_floats);
+    size_t thread_bytes = (size_t)(prepared->run.scratch_floats * backend->threads) * sizeof(float);
     prepared->scratch_bytes = thread_bytes + (size_t)shared_floats * sizeof(float);
     if (map_memory(prepared, plan->arena_bytes, thread_bytes) != 0) {
         error_set(error,
@@ -301,13 +293,13 @@ static size_t scratch_bytes(const struct backend_model *model)
 static double batch_flops(const struct backend_model *model, const struct batch *batch)
 {
     const struct plan *plan = model->run.plan;
-    int64_t most = 0;
+    int64_t longest = 0;
     for (int i = 0; i < plan->n_inputs; i++) {
         int value = plan->inputs[i].value;
         int64_t rows = value == PLAN_NONE ? 0 : batch->layouts[plan->values[value].axis].starts[batch->n_items];
-        most = rows > most ? rows : most;
+        longest = most(longest, rows);
     }
-    return (double)round_up(most, PLAN_ROW_BLOCK) * model->row_flops +
+    return (double)round_up(longest, PLAN_ROW_BLOCK) * model->row_flops +
            (double)round_up(batch->n_wanted, PLAN_ROW_BLOCK) * model->wanted_flops;
 }
 
@@ -324,7 +316,7 @@ static int run_batch(struct backend_model *model, int lane, const struct batch *
         if (run.plan->inputs[i].value != PLAN_NONE)
             padder_gather(run.plan, batch, i, run.arena + run.plan->values[run.plan->inputs[i].value].offset);
     for (int i = 0; i < run.plan->n_steps; i++)
-        cpu_operations[run.plan->steps[i].operation](&run, &run.plan->steps[i]);
+        cpu_operations[run.plan->steps[i].operation].run(&run, &run.plan->steps[i]);
     return atomic_load(&model->failed) ? error_set(error, "out of memory in a product of matrices") : 0;
 }
 

@@ -1,92 +1,81 @@
-/* A task takes a block of rows through both products, so that what lies between stays in a core's cache. Blocks that
- * are too few for all threads, the last ones of a batch or all of a short one, are shared: first everyone computes
- * panels of what lies between, then of the result. The tiles are the same in both ways, and so are the bits. */
+/* A task takes a block of rows through both products, so that the hidden part stays in a core's cache. The last blocks
+ * may be fewer than there are threads; a short batch has no others. All threads share these: they first compute panels
+ * of the hidden part, then panels of the result. Both ways compute the same tiles, so they give the same bits. */
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/linear.h"
-
-#include <omp.h>
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* A feed-forward step with its pointers. */
 struct feed_forward {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const char *x;
-    const float *residual;
-    float *y;
-    enum element x_element, hidden_element;
-    int64_t rows, in, hidden, out; /* hidden: what the gate leaves */
-    int64_t panels, second_panels;
+    const float *residual; /* (rows, out), or NULL */
+    float *y;              /* (rows, out) */
+    enum element hidden_element;
+    int64_t rows, in, hidden, out; /* hidden: columns of the hidden part behind its gate */
+    int64_t panels, second_panels; /* of the two weights */
 };
 
 static struct feed_forward feed_forward_of(const struct cpu_run *run, const struct plan_step *step)
 {
-    const struct plan *plan = run->plan;
     return (struct feed_forward){
         .run = run,
         .step = step,
-        .x = run->arena + plan->values[step->x].offset,
-        .x_element = run->elements[step->x],
+        .residual = floats_of(run, step->z),
+        .y = floats_of(run, step->y),
         .hidden_element = run->products->bf16 && !step->gated ? ELEMENT_BF16 : ELEMENT_F32,
-        .residual = step->z == PLAN_NONE ? NULL : (const float *)(run->arena + plan->values[step->z].offset),
-        .y = (float *)(run->arena + plan->values[step->y].offset),
-        .rows = run->batch->layouts[plan->values[step->x].axis].starts[run->batch->n_items],
-        .in = plan->values[step->x].columns,
-        .hidden = plan->weights[step->second_weight].columns,
-        .out = plan->values[step->y].columns,
+        .rows = rows_of(run, step->x),
+        .in = columns_of(run, step->x),
+        .hidden = run->plan->weights[step->second_weight].columns,
+        .out = columns_of(run, step->y),
         .panels = cpu_linear_panels(run, step->weight),
         .second_panels = cpu_linear_panels(run, step->second_weight),
     };
 }
 
-/* A thread's scratch: the products' own, then (PLAN_ROW_BLOCK, hidden), twice as wide before the gate. */
-static int64_t product_scratch(const struct products *products, const struct plan *plan, const struct plan_step *step)
+/* A thread's scratch: first the products' own, in whole cache lines of 16 floats. */
+static int64_t product_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    int64_t first = cpu_linear_scratch(products, plan, step->weight);
-    int64_t second = cpu_linear_scratch(products, plan, step->second_weight);
-    return ((first > second ? first : second) + 15) / 16 * 16;
+    return round_up(
+        most(cpu_linear_block_scratch(run, step->weight), cpu_linear_block_scratch(run, step->second_weight)), 16);
 }
 
-int64_t cpu_feed_forward_scratch(const struct products *products, const struct plan *plan, const struct plan_step *step)
+/* Behind it the hidden part of a block, (PLAN_ROW_BLOCK, hidden), or twice as wide before the gate. */
+int64_t cpu_feed_forward_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return product_scratch(products, plan, step) + PLAN_ROW_BLOCK * plan->weights[step->weight].rows;
-}
-
-static float *scratch_of(const struct feed_forward *f, int64_t thread)
-{
-    return f->run->scratch + thread * f->run->scratch_floats;
+    return product_scratch(run, step) + PLAN_ROW_BLOCK * run->plan->weights[step->weight].rows;
 }
 
 static float *hidden_of(const struct feed_forward *f, int64_t thread)
 {
-    return scratch_of(f, thread) + product_scratch(f->run->products, f->run->plan, f->step);
+    return f->run->scratch + thread * f->run->scratch_floats + product_scratch(f->run, f->step);
 }
 
-/* Panels [first, end) of what lies between, for a block of rows. */
+static int64_t rows_of_block(const struct feed_forward *f, int64_t block)
+{
+    return least(PLAN_ROW_BLOCK, f->rows - block * PLAN_ROW_BLOCK);
+}
+
+/* Panels first … end - 1 of a block's hidden part. */
 static void compute_hidden(const struct feed_forward *f, int64_t block, int64_t first, int64_t end, float *hidden)
 {
-    cpu_linear_block(f->run,
-                     &(struct linear_block){
-                         .weight = f->step->weight,
-                         .bias = f->step->bias,
-                         .activation = f->step->gated ? ACTIVATION_NONE : f->step->activation,
-                         .rows = least(PLAN_ROW_BLOCK, f->rows - block * PLAN_ROW_BLOCK),
-                         .x = f->x + block * PLAN_ROW_BLOCK * f->in * element_bytes(f->x_element),
-                         .y = hidden,
-                         .x_element = f->x_element,
-                         .y_element = f->hidden_element,
-                     },
-                     first, end, scratch_of(f, omp_get_thread_num()));
+    const struct linear_block linear = {
+        .weight = f->step->weight,
+        .bias = f->step->bias,
+        .activation = f->step->gated ? ACTIVATION_NONE : f->step->activation,
+        .rows = rows_of_block(f, block),
+        .x = elements_of(f->run, f->step->x, block * PLAN_ROW_BLOCK * f->in),
+        .y = hidden,
+        .x_element = f->run->elements[f->step->x],
+        .y_element = f->hidden_element,
+    };
+    cpu_linear_block(f->run, &linear, first, end, scratch_of(f->run));
 }
 
-/* In place: a row's result begins where the row does, or before it. */
+/* (rows, 2 * hidden) -> (rows, hidden), in place: a row of the result lies where the row does that it is made of, or
+ * before it. */
 static void gate_hidden(const struct feed_forward *f, int64_t block, float *hidden)
 {
-    int64_t rows = least(PLAN_ROW_BLOCK, f->rows - block * PLAN_ROW_BLOCK);
+    int64_t rows = rows_of_block(f, block);
     for (int64_t r = 0; f->step->gated && r < rows; r++) {
         const float *gates = hidden + (2 * r + 1) * f->hidden;
         float *row = hidden + r * f->hidden;
@@ -96,26 +85,26 @@ static void gate_hidden(const struct feed_forward *f, int64_t block, float *hidd
     }
 }
 
+/* Panels first … end - 1 of a block's rows of y. */
 static void compute_result(const struct feed_forward *f, int64_t block, int64_t first, int64_t end, const float *hidden)
 {
     int64_t row = block * PLAN_ROW_BLOCK;
-    cpu_linear_block(f->run,
-                     &(struct linear_block){
-                         .weight = f->step->second_weight,
-                         .bias = f->step->second_bias,
-                         .rows = least(PLAN_ROW_BLOCK, f->rows - row),
-                         .x = hidden,
-                         .x_element = f->hidden_element,
-                         .residual = f->residual ? f->residual + row * f->out : NULL,
-                         .y = f->y + row * f->out,
-                     },
-                     first, end, scratch_of(f, omp_get_thread_num()));
+    const struct linear_block linear = {
+        .weight = f->step->second_weight,
+        .bias = f->step->second_bias,
+        .rows = rows_of_block(f, block),
+        .x = hidden,
+        .x_element = f->hidden_element,
+        .residual = f->residual ? f->residual + row * f->out : NULL,
+        .y = f->y + row * f->out,
+    };
+    cpu_linear_block(f->run, &linear, first, end, scratch_of(f->run));
 }
 
-/* Each of the blocks by one thread. */
+/* Blocks 0 … blocks - 1, each by one thread. */
 static void compute_alone(const struct feed_forward *f, int64_t blocks)
 {
-#pragma omp parallel for num_threads(blocks > 1 ? f->run->threads : 1) schedule(dynamic)
+#pragma omp parallel for num_threads(threads_for(f->run, blocks)) schedule(dynamic)
     for (int64_t b = 0; b < blocks; b++) {
         float *hidden = hidden_of(f, omp_get_thread_num());
         compute_hidden(f, b, 0, f->panels, hidden);
@@ -124,8 +113,8 @@ static void compute_alone(const struct feed_forward *f, int64_t blocks)
     }
 }
 
-/* The `count` blocks from `first` on, fewer than there are threads, by all of them: block i's hidden part is in thread
- * i's scratch. */
+/* The `count` blocks from `first` on, by all threads together; count < threads. The hidden part of block first + i is
+ * in thread i's scratch. */
 static void compute_shared(const struct feed_forward *f, int64_t first, int64_t count)
 {
     int64_t tasks = count * f->panels, second_tasks = count * f->second_panels;
@@ -146,7 +135,7 @@ static void compute_shared(const struct feed_forward *f, int64_t first, int64_t 
 void cpu_feed_forward(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct feed_forward f = feed_forward_of(run, step);
-    int64_t blocks = (f.rows + PLAN_ROW_BLOCK - 1) / PLAN_ROW_BLOCK, shared = blocks % run->threads;
+    int64_t blocks = parts_of(f.rows, PLAN_ROW_BLOCK), shared = blocks % run->threads;
     compute_alone(&f, blocks - shared);
     if (shared > 0)
         compute_shared(&f, blocks - shared, shared);

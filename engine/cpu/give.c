@@ -3,21 +3,10 @@
 #include "engine/cpu/top_k.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #define ROWS_A_BLOCK 128   /* of mean pooling */
 #define CHANNELS_A_TASK 16 /* of an image: 64 bytes of each pixel */
-
-static const float *hidden_of(const struct cpu_run *run, const struct plan_step *step)
-{
-    return (const float *)(run->arena + run->plan->values[step->x].offset);
-}
-
-static const struct layout *layout_of(const struct cpu_run *run, const struct plan_step *step)
-{
-    return &run->batch->layouts[run->plan->values[step->x].axis];
-}
 
 /* The item's rows without padding. */
 static int64_t own_rows(const struct cpu_run *run, int64_t item)
@@ -27,9 +16,9 @@ static int64_t own_rows(const struct cpu_run *run, int64_t item)
 
 void cpu_give_hidden(const struct cpu_run *run, const struct plan_step *step)
 {
-    const struct layout *layout = layout_of(run, step);
-    const float *x = hidden_of(run, step);
-    int64_t columns = run->plan->values[step->x].columns;
+    const struct layout *layout = layout_of(run, step->x);
+    const float *x = floats_of(run, step->x);
+    int64_t columns = columns_of(run, step->x);
     for (int64_t b = 0; b < run->batch->n_items; b++)
         if (run->batch->items[b].hidden)
             memcpy(run->batch->items[b].hidden, x + layout->starts[b] * columns,
@@ -64,11 +53,11 @@ static void pool_max(int64_t rows, int64_t columns, const float *x, float *poole
 
 void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
 {
-    const struct layout *layout = layout_of(run, step);
-    int64_t columns = run->plan->values[step->x].columns;
+    const struct layout *layout = layout_of(run, step->x);
+    int64_t columns = columns_of(run, step->x);
     for (int64_t b = 0; b < run->batch->n_items; b++) {
         const struct engine_item *item = &run->batch->items[b];
-        const float *x = hidden_of(run, step) + layout->starts[b] * columns;
+        const float *x = floats_of(run, step->x) + layout->starts[b] * columns;
         int64_t rows = own_rows(run, b);
         if (!item->pooled)
             continue;
@@ -78,15 +67,22 @@ void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
             pool_max(rows, columns, x, item->pooled);
         else
             memcpy(item->pooled,
-                   hidden_of(run, step) + padder_row(layout, b, item->pooling == POOLING_LAST ? rows - 1 : 0) * columns,
+                   floats_of(run, step->x) +
+                       padder_row(layout, b, item->pooling == POOLING_LAST ? rows - 1 : 0) * columns,
                    (size_t)columns * sizeof *x);
     }
 }
 
+int64_t cpu_give_pooled_scratch(const struct cpu_run *run, const struct plan_step *step)
+{
+    return run->plan->values[step->x].columns; /* a block's sums */
+}
+
 /* ---- The class's output, for the wanted rows alone, PLAN_ROW_BLOCK at a time ---- */
 
-int64_t cpu_give_output_scratch(const struct plan *plan, const struct plan_step *step)
+int64_t cpu_give_output_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
+    const struct plan *plan = run->plan;
     if (step->weight == PLAN_NONE)
         return PLAN_ROW_BLOCK * plan->values[step->x].columns;
     return PLAN_ROW_BLOCK * (plan->weights[step->weight].columns + plan->weights[step->weight].rows);
@@ -118,7 +114,7 @@ static void output_layer(const struct cpu_run *run, const struct plan_step *step
     int64_t panels = cpu_linear_panels(run, step->weight);
 #pragma omp parallel for num_threads(run->threads) if (panels > 1) schedule(dynamic)
     for (int64_t p = 0; p < panels; p++)
-        cpu_linear_block(run, &block, p, p + 1, run->scratch + omp_get_thread_num() * run->scratch_floats);
+        cpu_linear_block(run, &block, p, p + 1, scratch_of(run));
 }
 
 /* Whether nobody asks for more than the rows themselves. */
@@ -145,8 +141,8 @@ static void copy_rows(const struct cpu_run *run, const float *x, int64_t columns
 
 void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
 {
-    const float *x = hidden_of(run, step);
-    int64_t depth = run->plan->values[step->x].columns;
+    const float *x = floats_of(run, step->x);
+    int64_t depth = columns_of(run, step->x);
     int64_t columns = step->weight == PLAN_NONE ? depth : run->plan->weights[step->weight].rows;
     float *rows = run->shared, *out = step->weight == PLAN_NONE ? rows : rows + PLAN_ROW_BLOCK * depth;
     if (step->weight == PLAN_NONE && wants_plain_rows(run->batch)) {
@@ -155,7 +151,7 @@ void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
     }
     for (int64_t first = 0; first < run->batch->n_wanted; first += PLAN_ROW_BLOCK) {
         const struct wanted_row *wanted = run->batch->wanted + first;
-        int64_t left = run->batch->n_wanted - first, count = left < PLAN_ROW_BLOCK ? left : PLAN_ROW_BLOCK;
+        int64_t count = least(PLAN_ROW_BLOCK, run->batch->n_wanted - first);
         for (int64_t i = 0; i < count; i++)
             memcpy(rows + i * depth, x + wanted[i].row * depth, (size_t)depth * sizeof *x);
         if (step->weight != PLAN_NONE)
@@ -171,7 +167,7 @@ void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
 /* Channels [channel, channel + CHANNELS_A_TASK) of (pixels, columns) into (columns, pixels). */
 static void turn_channels(const float *x, int64_t pixels, int64_t columns, int64_t channel, float *out)
 {
-    int64_t end = channel + CHANNELS_A_TASK < columns ? channel + CHANNELS_A_TASK : columns;
+    int64_t end = least(channel + CHANNELS_A_TASK, columns);
     for (int64_t p = 0; p < pixels; p++)
         for (int64_t c = channel; c < end; c++)
             out[c * pixels + p] = x[p * columns + c];
@@ -179,14 +175,14 @@ static void turn_channels(const float *x, int64_t pixels, int64_t columns, int64
 
 void cpu_give_image(const struct cpu_run *run, const struct plan_step *step)
 {
-    const struct layout *layout = layout_of(run, step);
-    int64_t columns = run->plan->values[step->x].columns;
-    int64_t parts = (columns + CHANNELS_A_TASK - 1) / CHANNELS_A_TASK, tasks = run->batch->n_items * parts;
+    const struct layout *layout = layout_of(run, step->x);
+    int64_t columns = columns_of(run, step->x);
+    int64_t parts = parts_of(columns, CHANNELS_A_TASK), tasks = run->batch->n_items * parts;
 #pragma omp parallel for num_threads(run->threads) if (tasks > 1) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t item = t / parts, first = layout->starts[item];
         if (run->batch->items[item].output)
-            turn_channels(hidden_of(run, step) + first * columns, layout->starts[item + 1] - first, columns,
+            turn_channels(floats_of(run, step->x) + first * columns, layout->starts[item + 1] - first, columns,
                           t % parts * CHANNELS_A_TASK, run->batch->items[item].output);
     }
 }

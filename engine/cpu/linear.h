@@ -2,9 +2,9 @@
 #ifndef ENGINE_CPU_LINEAR_H
 #define ENGINE_CPU_LINEAR_H
 
-#include "engine/cpu/operations.h"
+#include "engine/cpu/run.h"
 
-/* y[r] = activation(x[r] Wᵀ + b) + residual[r] for at most PLAN_ROW_BLOCK rows, all dense. */
+/* y[r] = activation(x[r] Wᵀ + b) + residual[r] for at most PLAN_ROW_BLOCK rows, all dense. W (columns, depth). */
 struct linear_block {
     int weight, bias; /* of the plan; bias PLAN_NONE: none */
     enum activation activation;
@@ -15,12 +15,14 @@ struct linear_block {
     enum element x_element, y_element;
 };
 
-/* Columns of the panels first … end - 1. The scratch is the thread's, of cpu_linear_scratch floats. */
+/* The columns of panels first … end - 1; a panel is PRODUCTS_PANEL columns. `scratch` belongs to the calling thread and
+ * has cpu_linear_block_scratch floats. */
 void cpu_linear_block(const struct cpu_run *run, const struct linear_block *block, int64_t first, int64_t end,
                       float *scratch);
 int64_t cpu_linear_panels(const struct cpu_run *run, int weight);
-int64_t cpu_linear_scratch(const struct products *products, const struct plan *plan, int weight);
+int64_t cpu_linear_block_scratch(const struct cpu_run *run, int weight); /* PLAN_NONE: 0 */
 
-void cpu_linear(const struct cpu_run *run, const struct plan_step *step); /* OP_LINEAR */
+cpu_kernel cpu_linear;
+cpu_scratch cpu_linear_scratch; /* of cpu_linear_block with the step's weight */
 
 #endif

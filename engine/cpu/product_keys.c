@@ -1,7 +1,6 @@
 #include "engine/cpu/product_keys.h"
 #include "engine/cpu/top_k.h"
 
-#include <omp.h>
 #include <string.h>
 
 #define BEST PLAN_BEST_KEYS
@@ -11,8 +10,8 @@ static void score(const struct cpu_run *run, const struct plan_step *step, const
                   int64_t half, float *scores)
 {
     const struct plan_weight *keys = &run->plan->weights[step->bias];
-    int64_t columns = run->plan->values[step->x].columns, d = keys->columns, n = keys->rows / step->heads / 2;
-    const float *x = (const float *)(run->arena + run->plan->values[step->x].offset);
+    int64_t columns = columns_of(run, step->x), d = keys->columns, n = keys->rows / step->heads / 2;
+    const float *x = floats_of(run, step->x);
     products_multiply(run->products, &(struct product){
                                          .m = block->rows,
                                          .n = n,
@@ -50,14 +49,14 @@ static void add_best(const struct cpu_run *run, const struct plan_weight *values
 
 void cpu_retrieve(const struct cpu_run *run, const struct plan_step *step)
 {
-    const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
+    const struct layout *layout = layout_of(run, step->x);
     const struct plan_weight *values = &run->plan->weights[step->weight], *keys = &run->plan->weights[step->bias];
     int64_t n = keys->rows / step->heads / 2, columns = values->columns;
-    float *y = (float *)(run->arena + run->plan->values[step->y].offset);
-#pragma omp parallel for num_threads(layout->n_blocks > 1 ? run->threads : 1) schedule(dynamic)
+    float *y = floats_of(run, step->y);
+#pragma omp parallel for num_threads(threads_for(run, layout->n_blocks)) schedule(dynamic)
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
-        float *first = run->scratch + omp_get_thread_num() * run->scratch_floats, *second = first + block->rows * n;
+        float *first = scratch_of(run), *second = first + block->rows * n;
         memset(y + block->first * columns, 0, (size_t)(block->rows * columns) * sizeof *y);
         for (int64_t head = 0; head < step->heads; head++) {
             score(run, step, block, head, 0, first);
@@ -68,7 +67,7 @@ void cpu_retrieve(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-int64_t cpu_retrieve_scratch(const struct plan *plan, const struct plan_step *step)
+int64_t cpu_retrieve_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return 2 * PADDER_BLOCK_ROWS * (plan->weights[step->bias].rows / step->heads / 2);
+    return 2 * PADDER_BLOCK_ROWS * (run->plan->weights[step->bias].rows / step->heads / 2);
 }

@@ -1,11 +1,10 @@
-/* Memories of n * n values behind two times n keys. */
+/* product_keys: memories of n * n values, found by two sets of n keys. */
 #ifndef ENGINE_CPU_PRODUCT_KEYS_H
 #define ENGINE_CPU_PRODUCT_KEYS_H
 
-#include "engine/cpu/operations.h"
+#include "engine/cpu/run.h"
 
-cpu_operation cpu_retrieve;
-
-int64_t cpu_retrieve_scratch(const struct plan *plan, const struct plan_step *step); /* floats, each thread's */
+cpu_kernel cpu_retrieve;
+cpu_scratch cpu_retrieve_scratch;
 
 #endif

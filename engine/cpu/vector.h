@@ -1,7 +1,8 @@
-/* vector: the arithmetic that is not a matrix product of a library's, for one instruction set. vector.c is compiled
- * once for each; vector_functions_of picks what the processor has. A further variant is for AVX512_BF16: products,
- * those of attention too, multiply bf16, and add in float; all else is as with AVX-512. Sums have a fixed order per
- * row, so a row's result does not depend on the rows beside it. Any thread; no state. Pointers need no alignment. */
+/* vector: the arithmetic that is not a matrix product of a library's, for one instruction set. vector_rows.c and
+ * vector_attend.c are compiled once for each; vector_functions_of picks what the processor has. A further variant is
+ * for AVX512_BF16: products, those of attention too, multiply bf16, and add in float; all else is as with AVX-512. Sums
+ * have a fixed order per row, so a row's result does not depend on the rows beside it. Any thread; no state. Pointers
+ * need no alignment. */
 #ifndef ENGINE_CPU_VECTOR_H
 #define ENGINE_CPU_VECTOR_H
 

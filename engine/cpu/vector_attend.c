@@ -9,11 +9,6 @@
 
 _Static_assert(GROUP_ROWS % TILE_ROWS == 0 && TILE_KEYS % PANEL == 0 && LANES <= VECTOR_LANES, "tiles fit");
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Functions of their own: inlined into others, their sums no longer stay in registers. */
 static __attribute__((noinline)) void multiply_full_tile(const float *a, int64_t a_stride, int64_t depth,
                                                          const float *b, float *c, int64_t c_stride, bool add,

@@ -1,11 +1,7 @@
+#include "engine/arithmetic.h"
 #include "engine/cpu/vector.h"
 
 #include <string.h>
-
-static int64_t round_up(int64_t n, int64_t multiple)
-{
-    return (n + multiple - 1) / multiple * multiple;
-}
 
 /* Two elements of a column are a word. */
 int64_t vector_packed_weight(int64_t columns, int64_t depth)

@@ -1,4 +1,4 @@
-/* Vectors of floats as wide as the instruction set that this is compiled for has them, and exp: what vector.c and
+/* Vectors of floats as wide as the instruction set that this is compiled for has them, and exp: what vector_rows.c and
  * vector_attend.c share. Both are compiled once for each set, with VECTOR_VARIANT naming it (avx512_bf16, avx512, avx2,
  * baseline).
  * Written in GCC's vector extension, which clang has too and which compiles for any processor; intrinsics only where
@@ -6,6 +6,7 @@
 #ifndef ENGINE_CPU_VECTOR_LANES_H
 #define ENGINE_CPU_VECTOR_LANES_H
 
+#include "engine/arithmetic.h"
 #include "engine/cpu/vector.h"
 
 #include <math.h>

@@ -6,11 +6,6 @@
 
 _Static_assert(TILE_ROWS == VECTOR_TILE_ROWS && PANEL == VECTOR_PANEL && WORD_ELEMENTS == 2, "as vector.h says");
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Functions of their own: inlined into others, their sums no longer stay in registers. */
 static __attribute__((noinline)) void multiply_full_tile(const float *a, int64_t a_stride, int64_t depth,
                                                          const float *b, float *c, int64_t c_stride, bool add,

@@ -1,28 +1,14 @@
-#include "engine/cpu/sequences.h"
-
-#include <omp.h>
-#include <string.h>
+#include "engine/cpu/project.h"
 
 #define TILE_COLUMNS 64     /* of a projection's task */
 #define PACKED_FEATURES 256 /* of k, that a task in bf16 takes at most */
 #define CHUNK_ROWS 8192     /* a longer sequence is projected in chunks, which are summed in their order */
-#define WINDOWS_PER_TILE 16
-#define SUMS_AT_ONCE 64 /* of E's columns */
+#define SUMS_AT_ONCE 64     /* of E's columns */
 
 _Static_assert(TILE_COLUMNS <= VECTOR_PANEL, "a tile is a panel");
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t tasks_for(int64_t count, int64_t each)
-{
-    return (count + each - 1) / each;
-}
-
 /* A projection step with its pointers. Columns are cut into tiles within their group. */
-struct projection {
+struct sequence_projection {
     const struct cpu_run *run;
     const struct plan_step *step;
     const struct layout *from, *to;
@@ -34,30 +20,30 @@ struct projection {
     int64_t columns, y_columns, group_columns, tiles, weight_columns, weight_rows, k;
 };
 
-static struct projection projection_of(const struct cpu_run *run, const struct plan_step *step)
+static struct sequence_projection projection_of(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;
     const struct plan_weight *weight = &plan->weights[step->weight];
     int64_t columns = plan->values[step->x].columns;
-    return (struct projection){
+    return (struct sequence_projection){
         .run = run,
         .step = step,
-        .from = &run->batch->layouts[plan->values[step->x].axis],
-        .to = &run->batch->layouts[plan->values[step->y].axis],
-        .x = run->arena + plan->values[step->x].offset,
+        .from = layout_of(run, step->x),
+        .to = layout_of(run, step->y),
+        .x = elements_of(run, step->x, 0),
         .x_element = run->elements[step->x],
         .y_element = run->elements[step->y],
         .weight = weight->data,
         .packed = run->projections[step->weight],
-        .bias = step->bias == PLAN_NONE ? NULL : plan->weights[step->bias].data,
-        .y = run->arena + plan->values[step->y].offset,
+        .bias = weight_of(run, step->bias),
+        .y = elements_of(run, step->y, 0),
         .columns = columns,
         .y_columns = plan->values[step->y].columns,
         .group_columns = columns / step->groups,
-        .tiles = tasks_for(columns / step->groups, TILE_COLUMNS) * step->groups,
+        .tiles = parts_of(columns / step->groups, TILE_COLUMNS) * step->groups,
         .weight_columns = weight->columns,
         .weight_rows = weight->rows / step->groups,
-        .k = plan->axes[plan->values[step->y].axis].rows_per_item,
+        .k = rows_per_item_of(plan, step->y),
     };
 }
 
@@ -69,8 +55,8 @@ struct target {
 };
 
 /* Columns [column, column + width) of the target's row j. */
-static void give_row(const struct projection *p, const struct target *target, int64_t j, int64_t column, int64_t width,
-                     const float *row)
+static void give_row(const struct sequence_projection *p, const struct target *target, int64_t j, int64_t column,
+                     int64_t width, const float *row)
 {
     p->run->vector->finish_linear(&(struct vector_finish){
         .rows = 1,
@@ -83,7 +69,8 @@ static void give_row(const struct projection *p, const struct target *target, in
 
 /* The columns beyond x's: sums of E's rows [first, first + rows), and biases. `weight` is E's row, or column, `first`.
  */
-static void add_columns(const struct projection *p, const float *weight, int64_t rows, const struct target *target)
+static void add_columns(const struct sequence_projection *p, const float *weight, int64_t rows,
+                        const struct target *target)
 {
     int64_t across = p->step->transposed ? 1 : p->weight_columns, along = p->step->transposed ? p->weight_columns : 1;
     for (int64_t j = 0; p->step->sums_column && j < p->k; j += SUMS_AT_ONCE) {
@@ -104,19 +91,19 @@ struct project_task {
     int64_t item, first, rows, tile, k, k_end;
 };
 
-static int64_t task_group(const struct projection *p, const struct project_task *task)
+static int64_t task_group(const struct sequence_projection *p, const struct project_task *task)
 {
     return task->tile / (p->tiles / p->step->groups);
 }
 
-static const void *task_rows(const struct projection *p, const struct project_task *task, int64_t column)
+static const void *task_rows(const struct sequence_projection *p, const struct project_task *task, int64_t column)
 {
     return p->x + ((p->from->starts[task->item] + task->first) * p->columns + column) * element_bytes(p->x_element);
 }
 
 /* In bf16. */
-static void project_packed(const struct projection *p, const struct project_task *task, int64_t column, int64_t width,
-                           const struct target *target)
+static void project_packed(const struct sequence_projection *p, const struct project_task *task, int64_t column,
+                           int64_t width, const struct target *target)
 {
     int64_t first_k = task_group(p, task) * p->k + task->k, k = task->k_end - task->k;
     float *sums = products_project(p->run->products,
@@ -131,7 +118,7 @@ static void project_packed(const struct projection *p, const struct project_task
                                        .x_stride = p->columns,
                                        .x_element = p->x_element,
                                    },
-                                   p->run->scratch + omp_get_thread_num() * p->run->scratch_floats);
+                                   scratch_of(p->run));
     for (int64_t j = 0; j < k; j++, sums += VECTOR_PANEL) {
         for (int64_t c = 0; target->with_bias && p->bias && !p->step->bias_column && c < width; c++)
             sums[c] += p->bias[first_k + j];
@@ -140,8 +127,8 @@ static void project_packed(const struct projection *p, const struct project_task
 }
 
 /* In float32: `weight` is E's row, or column, `first`. */
-static void project_floats(const struct projection *p, const struct project_task *task, int64_t column, int64_t width,
-                           const float *weight, const struct target *target)
+static void project_floats(const struct sequence_projection *p, const struct project_task *task, int64_t column,
+                           int64_t width, const float *weight, const struct target *target)
 {
     float *out = (float *)target->out;
     products_multiply(p->run->products, &(struct product){
@@ -161,7 +148,8 @@ static void project_floats(const struct projection *p, const struct project_task
             out[j * p->y_columns + column + c] += p->bias[task_group(p, task) * p->k + j];
 }
 
-static void project_tile(const struct projection *p, const struct project_task *task, const struct target *target)
+static void project_tile(const struct sequence_projection *p, const struct project_task *task,
+                         const struct target *target)
 {
     int64_t group = task_group(p, task);
     int64_t in_group = task->tile % (p->tiles / p->step->groups) * TILE_COLUMNS;
@@ -179,39 +167,39 @@ static void project_tile(const struct projection *p, const struct project_task *
         add_columns(p, weight, task->rows, target);
 }
 
-static int64_t rows_of(const struct projection *p, int64_t item)
+static int64_t item_rows(const struct sequence_projection *p, int64_t item)
 {
     return p->from->starts[item + 1] - p->from->starts[item];
 }
 
-static char *result_of(const struct projection *p, int64_t item)
+static char *result_of(const struct sequence_projection *p, int64_t item)
 {
     return p->y + p->to->starts[item] * p->y_columns * element_bytes(p->y_element);
 }
 
 /* How many features a task takes: in bf16 only some, where else there are too few tasks; columns of x are packed by
  * each task for itself. Their bits are the same either way. */
-static int64_t features_a_task(const struct projection *p, int64_t tasks)
+static int64_t features_a_task(const struct sequence_projection *p, int64_t tasks)
 {
-    int64_t parts = tasks_for(p->run->threads, tasks > 0 ? tasks : 1);
+    int64_t parts = parts_of(p->run->threads, tasks > 0 ? tasks : 1);
     if (!p->packed)
         return p->k;
-    return least(PACKED_FEATURES, tasks_for(p->k, parts));
+    return least(PACKED_FEATURES, parts_of(p->k, parts));
 }
 
 /* All items of at most a chunk. */
-static void project_short(const struct projection *p)
+static void project_short(const struct sequence_projection *p)
 {
-    int64_t each = features_a_task(p, p->run->batch->n_items * p->tiles), parts = tasks_for(p->k, each);
+    int64_t each = features_a_task(p, p->run->batch->n_items * p->tiles), parts = parts_of(p->k, each);
     int64_t tasks = p->run->batch->n_items * p->tiles * parts;
-#pragma omp parallel for num_threads(tasks > 1 ? p->run->threads : 1) schedule(dynamic)
+#pragma omp parallel for num_threads(threads_for(p->run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t item = t / parts / p->tiles;
-        if (rows_of(p, item) > CHUNK_ROWS || !cpu_selects(p->run, p->step, item))
+        if (item_rows(p, item) > CHUNK_ROWS || !cpu_selects(p->run, p->step, item))
             continue;
         const struct project_task task = {
             .item = item,
-            .rows = rows_of(p, item),
+            .rows = item_rows(p, item),
             .tile = t / parts % p->tiles,
             .k = t % parts * each,
             .k_end = least(p->k, (t % parts + 1) * each),
@@ -221,10 +209,10 @@ static void project_short(const struct projection *p)
 }
 
 /* One item of several chunks: each into scratch, then their sum. The first has the bias. */
-static void project_long(const struct projection *p, int64_t item)
+static void project_long(const struct sequence_projection *p, int64_t item)
 {
-    int64_t rows = rows_of(p, item), chunks = tasks_for(rows, CHUNK_ROWS), size = p->k * p->y_columns;
-    int64_t each = features_a_task(p, chunks * p->tiles), parts = tasks_for(p->k, each);
+    int64_t rows = item_rows(p, item), chunks = parts_of(rows, CHUNK_ROWS), size = p->k * p->y_columns;
+    int64_t each = features_a_task(p, chunks * p->tiles), parts = parts_of(p->k, each);
     int64_t tasks = chunks * p->tiles * parts;
     float *partial = p->run->shared;
 #pragma omp parallel for num_threads(p->run->threads) schedule(dynamic)
@@ -249,97 +237,66 @@ static void project_long(const struct projection *p, int64_t item)
 
 void cpu_project_sequence(const struct cpu_run *run, const struct plan_step *step)
 {
-    struct projection p = projection_of(run, step);
+    struct sequence_projection p = projection_of(run, step);
     project_short(&p);
     for (int64_t item = 0; item < run->batch->n_items; item++)
-        if (rows_of(&p, item) > CHUNK_ROWS && cpu_selects(run, step, item))
+        if (item_rows(&p, item) > CHUNK_ROWS && cpu_selects(run, step, item))
             project_long(&p, item);
 }
 
-int64_t cpu_project_thread_scratch(const struct products *products, const struct plan *plan,
-                                   const struct plan_step *step)
+int64_t cpu_project_sequence_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item;
-    return products_project_scratch(products, least(k, PACKED_FEATURES));
+    return products_project_scratch(run->products, least(rows_per_item_of(run->plan, step->y), PACKED_FEATURES));
 }
 
-int64_t cpu_project_scratch(const struct plan *plan, const struct plan_step *step)
-{
-    int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item;
-    return plan->max_rows > CHUNK_ROWS ? tasks_for(plan->max_rows, CHUNK_ROWS) * k * plan->values[step->y].columns : 0;
-}
-
-/* ---- Convolution: windows of `stride` rows, gathered as rows (d * stride), times W ---- */
-
-struct convolution {
-    const struct cpu_run *run;
-    const struct plan_step *step;
-    const float *x, *weight, *bias;
-    float *y;
-    int64_t columns, d, stride, k, weights; /* weights: 1 for all groups, or one each */
-};
-
-/* window[i * stride + t] = x[j * stride + t, i], as nn.Conv1d's weight (out, in, stride) lies; 0 beyond the rows. */
-static void gather_window(const struct convolution *c, const float *x, int64_t rows, int64_t window, float *out)
-{
-    int64_t first = window * c->stride;
-    for (int64_t i = 0; i < c->d; i++)
-        for (int64_t t = 0; t < c->stride; t++)
-            out[i * c->stride + t] = first + t < rows ? x[(first + t) * c->columns + i] : 0;
-}
-
-static void convolve_tile(const struct convolution *c, int64_t item, int64_t group, int64_t first_window)
-{
-    const struct layout *from = &c->run->batch->layouts[c->run->plan->values[c->step->x].axis];
-    const float *x = c->x + from->starts[item] * c->columns + group * c->d;
-    int64_t rows = from->starts[item + 1] - from->starts[item], depth = c->d * c->stride;
-    int64_t windows = least(WINDOWS_PER_TILE, c->k - first_window), which = c->weights > 1 ? group : 0;
-    float *gathered = c->run->scratch + omp_get_thread_num() * c->run->scratch_floats;
-    float *y = c->y + (item * c->k + first_window) * c->columns + group * c->d;
-    for (int64_t w = 0; w < windows; w++)
-        gather_window(c, x, rows, first_window + w, gathered + w * depth);
-    products_multiply(c->run->products, &(struct product){
-                                            .m = windows,
-                                            .n = c->d,
-                                            .k = depth,
-                                            .a = gathered,
-                                            .a_stride = depth,
-                                            .b = c->weight + which * c->d * depth,
-                                            .b_stride = depth,
-                                            .transpose_b = true,
-                                            .c = y,
-                                            .c_stride = c->columns,
-                                        });
-    for (int64_t w = 0; w < windows; w++)
-        for (int64_t o = 0; o < c->d; o++)
-            y[w * c->columns + o] += c->bias[which * c->d + o];
-}
-
-void cpu_convolve_sequence(const struct cpu_run *run, const struct plan_step *step)
+/* A result for each chunk of the longest sequence. */
+int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;
-    const struct plan_weight *bias = &plan->weights[step->bias];
-    int64_t columns = plan->values[step->x].columns, d = columns / step->groups;
-    struct convolution c = {
-        .run = run,
-        .step = step,
-        .x = (const float *)(run->arena + plan->values[step->x].offset),
-        .weight = plan->weights[step->weight].data,
-        .bias = bias->data,
-        .y = (float *)(run->arena + plan->values[step->y].offset),
-        .columns = columns,
-        .d = d,
-        .stride = step->stride,
-        .k = plan->axes[plan->values[step->y].axis].rows_per_item,
-        .weights = bias->rows * bias->columns / d,
-    };
-    int64_t tiles = tasks_for(c.k, WINDOWS_PER_TILE), tasks = run->batch->n_items * step->groups * tiles;
-#pragma omp parallel for num_threads(tasks > 1 ? run->threads : 1) schedule(dynamic)
-    for (int64_t t = 0; t < tasks; t++)
-        convolve_tile(&c, t / tiles / step->groups, t / tiles % step->groups, t % tiles * WINDOWS_PER_TILE);
+    if (plan->max_rows <= CHUNK_ROWS)
+        return 0;
+    return parts_of(plan->max_rows, CHUNK_ROWS) * rows_per_item_of(plan, step->y) * plan->values[step->y].columns;
 }
 
-int64_t cpu_convolve_scratch(const struct plan *plan, const struct plan_step *step)
+/* ---- OP_PROJECT_CALL: an item is w sequences side by side ----
+ * Row p * w + s of x is position p of sequence s. So x is also (n, w * d): E (k, n) is multiplied by tiles of these
+ * columns, and y (w * d, k) has each result as a row. */
+
+/* Columns [column, column + TILE_COLUMNS) of the item's w * d. A tile may hold columns of two sequences. */
+static void project_call_tile(const struct cpu_run *run, const struct plan_step *step, int64_t b, int64_t column)
 {
-    return WINDOWS_PER_TILE * (plan->values[step->x].columns / step->groups) * step->stride;
+    const struct plan_weight *e = &run->plan->weights[step->weight];
+    const float *bias = weight_of(run, step->bias); /* (k) */
+    const float *tail = weight_of(run, step->tail); /* (d): one more position of every sequence; NULL: none */
+    int64_t d = columns_of(run, step->x), width = width_of(run, step->x, b), columns = width * d, k = e->rows;
+    const int64_t *from = layout_of(run, step->x)->starts + b, *to = layout_of(run, step->y)->starts + b;
+    int64_t n = (from[1] - from[0]) / width, count = least(TILE_COLUMNS, columns - column);
+    float *y = floats_of(run, step->y) + to[0] * columns_of(run, step->y) + column * k;
+    products_multiply(run->products, &(struct product){
+                                         .m = count,
+                                         .n = k,
+                                         .k = n,
+                                         .a = floats_of(run, step->x) + from[0] * d + column,
+                                         .a_stride = columns,
+                                         .transpose_a = true,
+                                         .b = e->data,
+                                         .b_stride = e->columns,
+                                         .transpose_b = true,
+                                         .c = y,
+                                         .c_stride = k,
+                                     });
+    for (int64_t c = 0; c < count; c++)
+        for (int64_t j = 0; j < k; j++)
+            y[c * k + j] += bias[j] + (tail ? tail[(column + c) % d] * e->data[j * e->columns + n] : 0);
+}
+
+void cpu_project_call(const struct cpu_run *run, const struct plan_step *step)
+{
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        int64_t columns = width_of(run, step->x, b) * columns_of(run, step->x);
+        int64_t tasks = parts_of(columns, TILE_COLUMNS);
+#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
+        for (int64_t t = 0; t < tasks; t++)
+            project_call_tile(run, step, b, t * TILE_COLUMNS);
+    }
 }

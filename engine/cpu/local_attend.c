@@ -1,11 +1,10 @@
-#include "engine/cpu/local_attention.h"
+#include "engine/cpu/local_attend.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 /* Rows of one window and one head, with the keys that they look at. */
-struct piece {
+struct window_rows {
     const struct cpu_run *run;
     const struct plan_step *step;
     const float *queries, *keys, *values; /* first row of the piece, first key */
@@ -17,19 +16,9 @@ struct piece {
     int64_t slots;      /* keys of the windows, those outside the item included */
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The mean of all keys of the row's windows, those outside the item being -1: the library fills hidden scores with one
  * number, and where all are hidden, all count alike. */
-static void mean_of_slots(const struct piece *p, float *out)
+static void mean_of_slots(const struct window_rows *p, float *out)
 {
     int64_t d = p->step->dim_head;
     memset(out, 0, (size_t)d * sizeof *out);
@@ -39,7 +28,7 @@ static void mean_of_slots(const struct piece *p, float *out)
 }
 
 /* The masked keys as bytes. Returns the first key that is not: n_keys where all are. */
-static int64_t load_mask(const struct piece *p, uint8_t *bytes)
+static int64_t load_mask(const struct window_rows *p, uint8_t *bytes)
 {
     int64_t first = p->n_keys;
     for (int64_t j = p->n_keys - 1; j >= 0; j--) {
@@ -49,7 +38,7 @@ static int64_t load_mask(const struct piece *p, uint8_t *bytes)
     return first;
 }
 
-static void attend_piece(const struct piece *p)
+static void attend_piece(const struct window_rows *p)
 {
     int64_t d = p->step->dim_head, first_visible = 0;
     float *scratch = p->scratch + vector_packed_keys(p->n_keys, d, d);
@@ -91,27 +80,26 @@ static void attend_piece(const struct piece *p)
 }
 
 /* The piece of an item that begins at `position` and ends with the window, or before `end`. */
-static struct piece piece_of(const struct cpu_run *run, const struct plan_step *step, int64_t item, int64_t position,
-                             int64_t end, int64_t head)
+static struct window_rows piece_of(const struct cpu_run *run, const struct plan_step *step, int64_t item,
+                                   int64_t position, int64_t end, int64_t head)
 {
-    const struct plan_value *values = run->plan->values;
-    const struct layout *layout = &run->batch->layouts[values[step->x].axis];
+    const int32_t *mask = ids_of(run, step->z);
+    const struct layout *layout = layout_of(run, step->x);
     int64_t start = layout->starts[item], length = layout->starts[item + 1] - start, window = step->window;
     int64_t own = position / window * window, around = step->causal ? 2 : 3;
     int64_t first_key = most(0, own - window), end_key = least(length, own + (around - 1) * window);
-    int64_t query_stride = values[step->x].columns, key_stride = values[step->keys].columns;
-    int64_t out_stride = values[step->y].columns, column = (step->first_head + head) * step->dim_head;
+    int64_t query_stride = columns_of(run, step->x), key_stride = columns_of(run, step->keys);
+    int64_t out_stride = columns_of(run, step->y), column = (step->first_head + head) * step->dim_head;
     int64_t query = start + position, key = (start + first_key) * key_stride + column;
-    return (struct piece){
+    return (struct window_rows){
         .run = run,
         .step = step,
-        .queries = (const float *)(run->arena + values[step->x].offset) + query * query_stride + column,
-        .keys = (const float *)(run->arena + values[step->keys].offset) + key,
-        .values = (const float *)(run->arena + values[step->values].offset) + key,
-        .mask =
-            step->z == PLAN_NONE ? NULL : (const int32_t *)(run->arena + values[step->z].offset) + start + first_key,
-        .out = (float *)(run->arena + values[step->y].offset) + query * out_stride + head * step->dim_head,
-        .scratch = run->scratch + omp_get_thread_num() * run->scratch_floats,
+        .queries = floats_of(run, step->x) + query * query_stride + column,
+        .keys = floats_of(run, step->keys) + key,
+        .values = floats_of(run, step->values) + key,
+        .mask = mask ? mask + start + first_key : NULL,
+        .out = floats_of(run, step->y) + query * out_stride + head * step->dim_head,
+        .scratch = scratch_of(run),
         .query_stride = query_stride,
         .key_stride = key_stride,
         .out_stride = out_stride,
@@ -124,24 +112,23 @@ static struct piece piece_of(const struct cpu_run *run, const struct plan_step *
 
 void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
 {
-    const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
+    const struct layout *layout = layout_of(run, step->x);
     int64_t tasks = layout->n_blocks * step->heads;
-#pragma omp parallel for num_threads(tasks > 1 ? run->threads : 1) schedule(dynamic)
+#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         const struct row_block *block = &layout->blocks[t / step->heads];
         int64_t first = block->first - layout->starts[block->item], end = first + block->rows;
         for (int64_t position = first; position < end;) {
-            struct piece piece = piece_of(run, step, block->item, position, end, t % step->heads);
+            struct window_rows piece = piece_of(run, step, block->item, position, end, t % step->heads);
             attend_piece(&piece);
             position += piece.rows;
         }
     }
 }
 
-int64_t cpu_local_attend_scratch(const struct plan *plan, const struct plan_step *step)
+int64_t cpu_local_attend_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    int64_t keys = step->window > plan->max_rows ? plan->max_rows : step->window * (step->causal ? 2 : 3);
-    int64_t d = step->dim_head;
-    keys = least(keys, plan->max_rows);
+    int64_t longest = run->plan->max_rows, d = step->dim_head;
+    int64_t keys = least(least(step->window, longest) * (step->causal ? 2 : 3), longest);
     return vector_packed_keys(keys, d, d) + vector_attend_scratch(d, d) + keys / (int64_t)sizeof(float) + 1;
 }

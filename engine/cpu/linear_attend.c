@@ -1,7 +1,6 @@
-#include "engine/cpu/linear_attention.h"
+#include "engine/cpu/linear_attend.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #define BLOCK_ROWS 128
@@ -9,7 +8,7 @@
 
 /* One head of one sequence: row j of it stands j * fold rows below its first. d is the head's features, e its values'.
  */
-struct sequence {
+struct head_sequence {
     const struct cpu_run *run;
     const struct plan_step *step;
     const float *queries, *keys, *values;
@@ -28,18 +27,13 @@ struct sequence {
     float *maxima; /* (d) */
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static bool is_masked(const struct sequence *s, int64_t row)
+static bool is_masked(const struct head_sequence *s, int64_t row)
 {
     return s->mask && !s->mask[row * s->mask_stride];
 }
 
 /* powers[j] = exp(key - maxima), 0 for masked rows. */
-static void load_powers(const struct sequence *s, int64_t first, int64_t rows)
+static void load_powers(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     s->run->vector->exp_rows(rows, s->d, s->keys + first * s->key_stride, s->key_stride, s->maxima, s->powers);
     for (int64_t j = 0; s->mask && j < rows; j++)
@@ -48,7 +42,7 @@ static void load_powers(const struct sequence *s, int64_t first, int64_t rows)
 }
 
 /* context += powersᵀ values, sums += powers: a block's own sums first, so that long chains lose no digits. */
-static void add_block(const struct sequence *s, int64_t first, int64_t rows)
+static void add_block(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     products_multiply(s->run->products, &(struct product){
                                             .m = s->d,
@@ -69,7 +63,7 @@ static void add_block(const struct sequence *s, int64_t first, int64_t rows)
 }
 
 /* rows[r] = scale * softmax(query), or the raw query */
-static void load_queries(const struct sequence *s, int64_t first, int64_t rows)
+static void load_queries(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     float scale = s->step->scale;
     for (int64_t r = 0; r < rows; r++) {
@@ -83,7 +77,7 @@ static void load_queries(const struct sequence *s, int64_t first, int64_t rows)
 }
 
 /* out = rows context */
-static void read_context(const struct sequence *s, int64_t first, int64_t rows)
+static void read_context(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     products_multiply(s->run->products, &(struct product){
                                             .m = rows,
@@ -99,7 +93,7 @@ static void read_context(const struct sequence *s, int64_t first, int64_t rows)
 }
 
 /* maxima = those of the keys; a run of rows that no mask interrupts at a time. */
-static void raise_maxima(const struct sequence *s)
+static void raise_maxima(const struct head_sequence *s)
 {
     for (int64_t first = 0, end; first < s->key_rows; first = end + 1) {
         for (end = first; end < s->key_rows && !is_masked(s, end);)
@@ -110,7 +104,7 @@ static void raise_maxima(const struct sequence *s)
 
 /* The softmax over the sequence is taken apart: exp with the maximum off, and division by the sum at the end. A
  * sequence with all rows masked has sum 0, and gives 0. */
-static void attend_all(const struct sequence *s)
+static void attend_all(const struct head_sequence *s)
 {
     for (int64_t i = 0; i < s->d; i++)
         s->maxima[i] = -INFINITY;
@@ -132,7 +126,7 @@ static void attend_all(const struct sequence *s)
 
 /* Adds to the rows' out what rows of the same chunk give, buckets before their own (bucket 1: up to themselves).
  * inner[r] is the sum of row r's scores. */
-static void attend_chunk(const struct sequence *s, int64_t first, int64_t rows, float *inner)
+static void attend_chunk(const struct head_sequence *s, int64_t first, int64_t rows, float *inner)
 {
     int64_t bucket = s->step->bucket;
     products_multiply(s->run->products, &(struct product){
@@ -173,7 +167,7 @@ static void attend_chunk(const struct sequence *s, int64_t first, int64_t rows, 
 }
 
 /* out /= max(row · sums + inner, epsilon); a NaN stays one. */
-static void divide(const struct sequence *s, int64_t first, int64_t rows, const float *inner)
+static void divide(const struct head_sequence *s, int64_t first, int64_t rows, const float *inner)
 {
     for (int64_t r = 0; r < rows; r++) {
         float denominator = inner[r], *out = s->out + (first + r) * s->out_stride;
@@ -186,12 +180,12 @@ static void divide(const struct sequence *s, int64_t first, int64_t rows, const 
 }
 
 /* A chunk is whole buckets: one large one, whose rows see nothing of it, or small ones that fit a block together. */
-static void attend_causal(const struct sequence *s)
+static void attend_causal(const struct head_sequence *s)
 {
     int64_t bucket = s->step->bucket, chunk = bucket;
     bool inner_scores = bucket < INNER_BUCKET;
     if (inner_scores)
-        chunk = (INNER_BUCKET + bucket - 1) / bucket * bucket;
+        chunk = round_up(INNER_BUCKET, bucket);
     memset(s->maxima, 0, (size_t)s->d * sizeof *s->maxima);
     for (int64_t start = 0; start < s->query_rows; start += chunk) {
         int64_t end = least(start + chunk, s->query_rows);
@@ -215,7 +209,7 @@ static void attend_causal(const struct sequence *s)
 }
 
 /* Gives the sequence its pieces of a thread's scratch; context and sums begin with 0. */
-static void place_scratch(struct sequence *s, float *scratch)
+static void place_scratch(struct head_sequence *s, float *scratch)
 {
     int64_t d = s->d, e = s->e;
     s->rows = scratch;
@@ -231,31 +225,30 @@ static void place_scratch(struct sequence *s, float *scratch)
     memset(s->sums, 0, (size_t)d * sizeof *s->sums);
 }
 
-int64_t cpu_linear_attend_scratch(const struct plan *plan, const struct plan_step *step)
+int64_t cpu_linear_attend_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    (void)plan;
+    (void)run; /* the step alone says it */
     int64_t d = step->dim_head, e = step->dim_value;
     return 2 * BLOCK_ROWS * d + BLOCK_ROWS * e + BLOCK_ROWS * BLOCK_ROWS + 2 * d * e + 3 * d;
 }
 
-static struct sequence sequence_of(const struct cpu_run *run, const struct plan_step *step, int64_t item, int64_t fold,
-                                   int64_t head)
+static struct head_sequence sequence_of(const struct cpu_run *run, const struct plan_step *step, int64_t item,
+                                        int64_t fold, int64_t head)
 {
-    const struct plan_value *values = run->plan->values;
-    const struct layout *from = &run->batch->layouts[values[step->x].axis];
-    const struct layout *keys = &run->batch->layouts[values[step->keys].axis];
-    int64_t query_columns = values[step->x].columns, key_columns = values[step->keys].columns;
-    int64_t value_columns = values[step->values].columns, out_columns = values[step->y].columns;
+    const struct layout *from = layout_of(run, step->x);
+    const struct layout *keys = layout_of(run, step->keys);
+    int64_t query_columns = columns_of(run, step->x), key_columns = columns_of(run, step->keys);
+    int64_t value_columns = columns_of(run, step->values), out_columns = columns_of(run, step->y);
     int64_t d = step->dim_head, e = step->dim_value, value_column = (step->first_head + head) * e;
     int64_t query = from->starts[item] + fold, key = keys->starts[item] + fold, column = (step->first_head + head) * d;
-    struct sequence s = {
+    struct head_sequence s = {
         .run = run,
         .step = step,
-        .queries = (const float *)(run->arena + values[step->x].offset) + query * query_columns + column,
-        .keys = (const float *)(run->arena + values[step->keys].offset) + key * key_columns + column,
-        .values = (const float *)(run->arena + values[step->values].offset) + key * value_columns + value_column,
-        .mask = step->z == PLAN_NONE ? NULL : (const int32_t *)(run->arena + values[step->z].offset) + key,
-        .out = (float *)(run->arena + values[step->y].offset) + query * out_columns + head * e,
+        .queries = floats_of(run, step->x) + query * query_columns + column,
+        .keys = floats_of(run, step->keys) + key * key_columns + column,
+        .values = floats_of(run, step->values) + key * value_columns + value_column,
+        .mask = step->z == PLAN_NONE ? NULL : ids_of(run, step->z) + key,
+        .out = floats_of(run, step->y) + query * out_columns + head * e,
         .query_stride = query_columns * step->fold,
         .key_stride = key_columns * step->fold,
         .value_stride = value_columns * step->fold,
@@ -266,16 +259,16 @@ static struct sequence sequence_of(const struct cpu_run *run, const struct plan_
         .d = d,
         .e = e,
     };
-    place_scratch(&s, run->scratch + omp_get_thread_num() * run->scratch_floats);
+    place_scratch(&s, scratch_of(run));
     return s;
 }
 
 void cpu_linear_attend(const struct cpu_run *run, const struct plan_step *step)
 {
     int64_t tasks = run->batch->n_items * step->fold * step->heads;
-#pragma omp parallel for num_threads(tasks > 1 ? run->threads : 1) schedule(dynamic)
+#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
-        struct sequence s =
+        struct head_sequence s =
             sequence_of(run, step, t / step->heads / step->fold, t / step->heads % step->fold, t % step->heads);
         if (step->causal)
             attend_causal(&s);

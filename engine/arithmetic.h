@@ -1,0 +1,28 @@
+/* arithmetic: on counts and sizes. */
+#ifndef ENGINE_ARITHMETIC_H
+#define ENGINE_ARITHMETIC_H
+
+#include <stdint.h>
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Parts that `count` things make, `each` of them at most in a part: count / each, rounded up. */
+static inline int64_t parts_of(int64_t count, int64_t each)
+{
+    return (count + each - 1) / each;
+}
+
+static inline int64_t round_up(int64_t count, int64_t multiple)
+{
+    return parts_of(count, multiple) * multiple;
+}
+
+#endif

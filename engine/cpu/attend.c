@@ -1,0 +1,259 @@
+/* One head of a block of n query rows, with its k keys, is
+ *
+ *     scores (n, k) = scale * queries (n, d) keys (k, d)ᵀ + mask (n, k)
+ *     y (n, e)      = softmax of each row of scores, times values (k, e)
+ *
+ * A task first packs the head's keys and values: it brings them into the order in which products read them. Then
+ * vector_attend.c computes the block, and writes the softmax too if the item wants it. */
+#include "engine/cpu/attend.h"
+
+/* Where this attention's softmax goes, (h, n, keys) as model_output_shape has it; NULL: the item does not want it. */
+static float *wanted_softmax(const struct engine_item *item, const struct plan_step *step)
+{
+    for (int i = 0; i < item->n_extras; i++)
+        if (item->extras[i].output == 1 + step->attention)
+            return item->extras[i].data;
+    return NULL;
+}
+
+/* What the item's mask (masks, n, k) adds to the scores of queries from `position` on. The item may give one mask for
+ * all heads, and one row for all positions; else `number` says which mask it is. */
+static struct vector_mask mask_of(const struct engine_item *item, const struct plan_step *step, int64_t k,
+                                  int64_t number, int64_t position)
+{
+    struct vector_mask mask = {.stride = k, .byte = step->masked_byte, .score = step->masked_score};
+    if (step->mask == PLAN_NONE || !item->inputs[step->mask].data)
+        return mask;
+    int64_t length = item->inputs[step->mask].length;
+    int64_t row = (item->inputs[step->mask].n_masks ? number * length : 0) + (length == 1 ? 0 : position);
+    if (length == 1)
+        mask.stride = 0;
+    if (item->inputs[step->mask].floats)
+        mask.floats = (const float *)item->inputs[step->mask].data + row * k;
+    else
+        mask.bytes = (const uint8_t *)item->inputs[step->mask].data + row * k;
+    return mask;
+}
+
+/* ---- OP_ATTEND: keys of an item are k rows, for all its sequence ---- */
+
+/* What a thread keeps between its tasks. */
+struct packed_head {
+    int64_t item, kv_head; /* whose keys and values are packed; item -1: none */
+    float *packed;         /* vector_packed_keys floats */
+    float *scratch;        /* vector_attend_scratch floats; they follow `packed` */
+};
+
+static void pack_head(const struct cpu_run *run, const struct plan_step *step, int64_t item, int64_t kv_head,
+                      struct packed_head *head)
+{
+    const int64_t *starts = layout_of(run, step->keys)->starts + item;
+    int64_t d = columns_of(run, step->x) / step->heads, e = columns_of(run, step->y) / step->heads;
+    int64_t key_columns = columns_of(run, step->keys), value_columns = columns_of(run, step->values);
+    int64_t k = starts[1] - starts[0];
+    if (head->item == item && head->kv_head == kv_head)
+        return;
+    head->item = item;
+    head->kv_head = kv_head;
+    head->scratch = head->packed + vector_packed_keys(k, d, e);
+    run->vector->pack_keys(
+        &(struct vector_keys){
+            .k = k,
+            .dim_head = d,
+            .dim_value = e,
+            .keys = elements_of(run, step->keys, starts[0] * key_columns + kv_head * d),
+            .key_stride = key_columns,
+            .key_element = run->elements[step->keys],
+            .values = elements_of(run, step->values, starts[0] * value_columns + kv_head * e),
+            .value_stride = value_columns,
+            .value_element = run->elements[step->values],
+        },
+        head->packed);
+}
+
+/* Rows from `row` to `end` that can be computed at once. A causal or masked score and a softmax that is written need a
+ * row's position, and the vector kernel counts positions up from the first: there they must follow one another. */
+static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *step, bool softmax, int64_t row,
+                            int64_t end)
+{
+    const int32_t *positions = layout_of(run, step->x)->positions;
+    int64_t rows = 1;
+    if (!positions || (!step->causal && step->mask == PLAN_NONE && !softmax))
+        return end - row;
+    while (row + rows < end && positions[row + rows] == positions[row] + rows)
+        rows++;
+    return rows;
+}
+
+/* One head of a block of query rows. */
+static void attend_block(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
+                         int64_t head, struct packed_head *packed)
+{
+    const struct engine_item *item = &run->batch->items[block->item];
+    const int64_t *keys = layout_of(run, step->keys)->starts + block->item;
+    int64_t query_columns = columns_of(run, step->x), out_columns = columns_of(run, step->y);
+    int64_t d = query_columns / step->heads, e = out_columns / step->heads, k = keys[1] - keys[0];
+    int64_t zero_keys = most(step->key_room - k, 0), end = block->first + block->rows;
+    float *softmax = wanted_softmax(item, step); /* (h, n, k + zero_keys), n without padding */
+    int64_t n = softmax ? padder_length(run->plan, item, run->plan->axes[run->plan->values[step->x].axis].input) : 0;
+    pack_head(run, step, block->item, head * step->kv_heads / step->heads, packed);
+    for (int64_t row = block->first, rows; row < end; row += rows) {
+        int64_t position = padder_position(layout_of(run, step->x), block->item, row);
+        rows = rows_at_once(run, step, softmax != NULL, row, end);
+        int64_t softmax_rows = least(rows, n - position);
+        run->vector->attend(&(struct vector_attend){
+            .rows = rows,
+            .k = k,
+            .dim_head = d,
+            .dim_value = e,
+            .queries = elements_of(run, step->x, row * query_columns + head * d),
+            .query_stride = query_columns,
+            .query_element = run->elements[step->x],
+            .packed = packed->packed,
+            .scale = step->scale,
+            .mask = mask_of(item, step, k, 0, position),
+            .causal = step->causal,
+            .first_position = position,
+            .zero_keys = zero_keys,
+            .out = elements_of(run, step->y, row * out_columns + head * e),
+            .out_stride = out_columns,
+            .out_element = run->elements[step->y],
+            .weights = softmax_rows > 0 ? softmax + (head * n + position) * (k + zero_keys) : NULL,
+            .weights_rows = softmax_rows,
+            .scratch = packed->scratch,
+        });
+    }
+}
+
+/* Block and head of task `task`. The tasks of an item follow one another, and among them those of one head: a thread
+ * finds their keys packed. */
+static const struct row_block *block_of_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
+{
+    const struct row_block *block = &layout->blocks[task / heads]; /* some block of the same item */
+    int64_t start = layout->starts[block->item], rows = layout->starts[block->item + 1] - start;
+    int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* blocks of the item */
+    int64_t first = task / heads - before, blocks = parts_of(rows, PADDER_BLOCK_ROWS);
+    int64_t in_item = task - first * heads;
+    *head = in_item / blocks;
+    return &layout->blocks[first + in_item % blocks];
+}
+
+void cpu_attend(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x);
+    int64_t tasks = layout->n_blocks * step->heads;
+#pragma omp parallel num_threads(threads_for(run, tasks))
+    {
+        struct packed_head packed = {.item = -1, .packed = scratch_of(run)};
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < tasks; t++) {
+            int64_t head;
+            const struct row_block *block = block_of_task(layout, step->heads, t, &head);
+            attend_block(run, step, block, head, &packed);
+        }
+    }
+}
+
+int64_t cpu_attend_scratch(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct plan *plan = run->plan;
+    const struct plan_axis *keys = &plan->axes[plan->values[step->keys].axis];
+    int64_t d = plan->values[step->x].columns / step->heads, e = plan->values[step->y].columns / step->heads;
+    return vector_packed_keys(keys->input == PLAN_NONE ? keys->rows_per_item : plan->max_rows, d, e) +
+           vector_attend_scratch(d, e);
+}
+
+/* ---- OP_ATTEND_CALL: an item is w sequences side by side ----
+ * Row p * w + s of a value is position p of sequence s: the rows of a sequence are every w-th. Each sequence has k keys
+ * of its own. Tasks depend on the item alone, so that results do not depend on the rest of the batch. */
+
+#define BLOCK_POSITIONS 64 /* of a task */
+
+/* Adds one head's softmax (count) to the sum over heads; after the last head this becomes their mean. */
+static void add_softmax(int64_t head, int64_t heads, int64_t count, const float *softmax, float *mean)
+{
+    for (int64_t i = 0; i < count; i++)
+        mean[i] = head == 0 ? softmax[i] : mean[i] + softmax[i];
+    for (int64_t i = 0; head == heads - 1 && i < count; i++)
+        mean[i] /= (float)heads;
+}
+
+/* The first element of the item's rows of a value. */
+static float *item_floats(const struct cpu_run *run, int value, int64_t item)
+{
+    return floats_of(run, value) + layout_of(run, value)->starts[item] * columns_of(run, value);
+}
+
+/* Positions that each of the item's sequences has on the value's axis. */
+static int64_t positions_of(const struct cpu_run *run, int value, int64_t item)
+{
+    const int64_t *starts = layout_of(run, value)->starts + item;
+    return (starts[1] - starts[0]) / width_of(run, value, item);
+}
+
+/* Positions [first, first + BLOCK_POSITIONS) of one sequence, head after head, so that softmaxes are summed in order.
+ */
+static void attend_sequence(const struct cpu_run *run, const struct plan_step *step, int64_t b, int64_t sequence,
+                            int64_t first)
+{
+    const struct engine_item *item = &run->batch->items[b];
+    int64_t columns = columns_of(run, step->x), d = columns / step->heads;
+    int64_t stride = width_of(run, step->x, b) * columns; /* of the rows of one sequence */
+    int64_t n = positions_of(run, step->x, b), k = positions_of(run, step->keys, b);
+    int64_t rows = least(BLOCK_POSITIONS, n - first), zero_keys = most(step->key_room - k, 0), keys = k + zero_keys;
+    float *mean = wanted_softmax(item, step);         /* (w, n, keys): over the heads */
+    float *softmax = scratch_of(run);                 /* (BLOCK_POSITIONS, keys): of one head */
+    float *packed = softmax + BLOCK_POSITIONS * keys; /* vector_packed_keys floats */
+    for (int64_t head = 0; head < step->heads; head++) {
+        int64_t column = sequence * columns + head * d;
+        run->vector->pack_keys(
+            &(struct vector_keys){
+                .k = k,
+                .dim_head = d,
+                .dim_value = d,
+                .keys = item_floats(run, step->keys, b) + column,
+                .key_stride = stride,
+                .values = item_floats(run, step->values, b) + column,
+                .value_stride = stride,
+            },
+            packed);
+        run->vector->attend(&(struct vector_attend){
+            .rows = rows,
+            .k = k,
+            .dim_head = d,
+            .dim_value = d,
+            .queries = item_floats(run, step->x, b) + first * stride + column,
+            .query_stride = stride,
+            .packed = packed,
+            .scale = step->scale,
+            .mask = mask_of(item, step, k, sequence * step->heads + head, first),
+            .zero_keys = zero_keys,
+            .out = item_floats(run, step->y, b) + first * stride + column,
+            .out_stride = stride,
+            .weights = mean ? softmax : NULL,
+            .weights_rows = rows,
+            .scratch = packed + vector_packed_keys(k, d, d),
+        });
+        if (mean)
+            add_softmax(head, step->heads, rows * keys, softmax, mean + (sequence * n + first) * keys);
+    }
+}
+
+void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
+{
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        int64_t blocks = parts_of(positions_of(run, step->x, b), BLOCK_POSITIONS); /* of one sequence */
+        int64_t tasks = width_of(run, step->x, b) * blocks;
+#pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
+        for (int64_t t = 0; t < tasks; t++)
+            attend_sequence(run, step, b, t / blocks, t % blocks * BLOCK_POSITIONS);
+    }
+}
+
+/* The keys are projected: their axis has k rows for each n of the input. */
+int64_t cpu_attend_call_scratch(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct plan *plan = run->plan;
+    int64_t k = plan->axes[plan->values[step->keys].axis].k, d = plan->values[step->x].columns / step->heads;
+    return BLOCK_POSITIONS * most(k, step->key_room) + vector_packed_keys(k, d, d) + vector_attend_scratch(d, d);
+}

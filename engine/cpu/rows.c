@@ -1,0 +1,263 @@
+#include "engine/cpu/rows.h"
+
+#include <string.h>
+
+#define ROWS_PER_TASK PLAN_ROW_BLOCK
+
+/* ---- On single rows ---- */
+
+/* y[r] = table[ids[r]] */
+void cpu_embed(const struct cpu_run *run, const struct plan_step *step)
+{
+    const int32_t *ids = ids_of(run, step->x);         /* (rows, 1) */
+    const float *table = weight_of(run, step->weight); /* (vocabulary, columns) */
+    float *y = floats_of(run, step->y);                /* (rows, columns) */
+    int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x);
+#pragma omp parallel for num_threads(threads_for(run, parts_of(rows, ROWS_PER_TASK)))
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(y + r * columns, table + ids[r] * columns, (size_t)columns * sizeof *y);
+}
+
+/* y = x + (major + minor). The library adds the two tables first, so this does too. `minor` is NULL or a row. */
+static void add_position_row(int64_t columns, const float *x, const float *major, const float *minor, float *y)
+{
+    for (int64_t i = 0; i < columns; i++)
+        y[i] = x[i] + (minor ? major[i] + minor[i] : major[i]);
+}
+
+void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x);
+    const float *x = floats_of(run, step->x);          /* (rows, columns) */
+    const float *major = weight_of(run, step->weight); /* (positions / period, columns) */
+    const float *minor = weight_of(run, step->bias);   /* (period, columns), or NULL */
+    float *y = floats_of(run, step->y);                /* (rows, columns) */
+    int64_t columns = columns_of(run, step->x), period = step->period;
+#pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
+    for (int64_t t = 0; t < layout->n_blocks; t++) {
+        const struct row_block *block = &layout->blocks[t];
+        for (int64_t r = block->first; r < block->first + block->rows; r++) {
+            int64_t p = padder_position(layout, block->item, r);
+            add_position_row(columns, x + r * columns, major + p / period * columns,
+                             minor ? minor + p % period * columns : NULL, y + r * columns);
+        }
+    }
+}
+
+/* Each group of `columns` columns is normalised alone, so it counts as a row here. */
+void cpu_layer_norm(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x);
+    enum element element = run->elements[step->y];
+    int64_t columns = run->plan->weights[step->weight].columns;
+    int64_t rows = rows_of(run, step->x) * (columns_of(run, step->x) / columns), tasks = parts_of(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t first = t * ROWS_PER_TASK;
+        run->vector->layer_norm(least(ROWS_PER_TASK, rows - first), columns, x + first * columns,
+                                weight_of(run, step->weight), weight_of(run, step->bias), step->epsilon, element,
+                                elements_of(run, step->y, first * columns));
+    }
+}
+
+void cpu_activate(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x); /* (rows, columns), like y */
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x), tasks = parts_of(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t first = t * ROWS_PER_TASK;
+        run->vector->activate(least(ROWS_PER_TASK, rows - first) * columns, step->activation, x + first * columns,
+                              y + first * columns);
+    }
+}
+
+void cpu_add(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x), *z = floats_of(run, step->z); /* (rows, columns), like y */
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x), tasks = parts_of(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t first = t * ROWS_PER_TASK * columns;
+        int64_t count = least(ROWS_PER_TASK, rows - t * ROWS_PER_TASK) * columns;
+        run->vector->add(count, x + first, z + first, step->scale, y + first);
+    }
+}
+
+/* The plan may give x and y one place; then rows that the mask keeps cost nothing. */
+void cpu_mask_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x);   /* (rows, columns), like y */
+    const int32_t *mask = ids_of(run, step->z); /* (rows, 1) */
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x), tasks = parts_of(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        for (int64_t r = t * ROWS_PER_TASK; r < least(rows, (t + 1) * ROWS_PER_TASK); r++) {
+            if (!mask[r])
+                memset(y + r * columns, 0, (size_t)columns * sizeof *y);
+            else if (x != y)
+                memcpy(y + r * columns, x + r * columns, (size_t)columns * sizeof *y);
+        }
+    }
+}
+
+/* Angles are products in float, as in the library. An exact product would give other sines: a position of a million
+ * times a frequency near 1 leaves a float 4 bits of fraction. */
+void cpu_add_sinusoids(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x);
+    const float *x = floats_of(run, step->x);                /* (rows, columns), like y */
+    const float *frequencies = weight_of(run, step->weight); /* (columns / 2) */
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+#pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
+    for (int64_t t = 0; t < layout->n_blocks; t++) {
+        const struct row_block *block = &layout->blocks[t];
+        for (int64_t r = block->first; r < block->first + block->rows; r++) {
+            float position = (float)padder_position(layout, block->item, r);
+            run->vector->add_sinusoids(columns / 2, position, frequencies, x + r * columns, y + r * columns);
+        }
+    }
+}
+
+void cpu_concatenate(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x); /* (rows, left) */
+    const float *z = floats_of(run, step->z); /* (rows, right) */
+    float *y = floats_of(run, step->y);       /* (rows, left + right) */
+    int64_t left = columns_of(run, step->x), right = columns_of(run, step->z), rows = rows_of(run, step->x);
+#pragma omp parallel for num_threads(threads_for(run, parts_of(rows, ROWS_PER_TASK)))
+    for (int64_t r = 0; r < rows; r++) {
+        memcpy(y + r * (left + right), x + r * left, (size_t)left * sizeof *y);
+        memcpy(y + r * (left + right) + left, z + r * right, (size_t)right * sizeof *y);
+    }
+}
+
+void cpu_gate(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x); /* (rows, 2 * columns): values, then gates */
+    float *y = floats_of(run, step->y);       /* (rows, columns) */
+    int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x), tasks = parts_of(rows, ROWS_PER_TASK);
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        for (int64_t r = t * ROWS_PER_TASK; r < least((t + 1) * ROWS_PER_TASK, rows); r++) {
+            const float *gates = x + r * 2 * columns + columns;
+            run->vector->activate(columns, step->activation, x + r * 2 * columns, y + r * columns);
+            for (int64_t i = 0; i < columns; i++)
+                y[r * columns + i] *= gates[i];
+        }
+    }
+}
+
+/* ---- On rows and their neighbours ---- */
+
+/* y = the row at `position` of an item of `length` rows, with each segment taken from a neighbour. The neighbours of x
+ * lie around it. */
+static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
+                      float *y)
+{
+    int64_t segment = columns / step->n_shifts;
+    memcpy(y, x, (size_t)columns * sizeof *y);
+    for (int64_t s = 0; s < step->n_shifts; s++) {
+        int64_t shift = step->shifts[s], from = position - shift;
+        if (from < 0 || from >= length)
+            memset(y + s * segment, 0, (size_t)segment * sizeof *y);
+        else
+            memcpy(y + s * segment, x - shift * columns + s * segment, (size_t)segment * sizeof *y);
+    }
+}
+
+/* y's axis may have fewer rows than x's: those that the item wants. */
+void cpu_shift_tokens(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    int axis = run->plan->values[step->x].axis;
+#pragma omp parallel for num_threads(threads_for(run, to->n_blocks))
+    for (int64_t t = 0; t < to->n_blocks; t++) {
+        const struct row_block *block = &to->blocks[t];
+        int64_t length = padder_axis_rows(run->plan, &run->batch->items[block->item], axis);
+        for (int64_t r = block->first; r < block->first + block->rows; r++) {
+            int64_t p = padder_position(to, block->item, r);
+            shift_row(step, columns, p, length, x + padder_row(from, block->item, p) * columns, y + r * columns);
+        }
+    }
+}
+
+/* Turns each pair of neighbouring features by its angle. angles: d / 2 sines, then d / 2 cosines, for every head. */
+static void rotate_row(int64_t columns, int64_t d, const float *x, const float *angles, float *y)
+{
+    const float *sines = angles, *cosines = angles + d / 2;
+    for (int64_t c = 0; c < columns; c += 2) {
+        int64_t i = c % d / 2;
+        y[c] = x[c] * cosines[i] - x[c + 1] * sines[i];
+        y[c + 1] = x[c + 1] * cosines[i] + x[c] * sines[i];
+    }
+}
+
+void cpu_rotate(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *layout = layout_of(run, step->x);
+    const float *x = floats_of(run, step->x);          /* (rows, h * d), like y */
+    const float *table = weight_of(run, step->weight); /* (positions, d) */
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x), d = run->plan->weights[step->weight].columns;
+#pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
+    for (int64_t t = 0; t < layout->n_blocks; t++) {
+        const struct row_block *block = &layout->blocks[t];
+        for (int64_t r = block->first; r < block->first + block->rows; r++)
+            rotate_row(columns, d, x + r * columns, table + padder_position(layout, block->item, r) * d,
+                       y + r * columns);
+    }
+}
+
+/* The value may hold ids or masks: these, too, have 4 bytes an element. */
+void cpu_cut_padding(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++)
+        memcpy(y + to->starts[b] * columns, x + from->starts[b] * columns,
+               (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
+}
+
+void cpu_append_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *first = layout_of(run, step->x), *second = layout_of(run, step->z);
+    const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        int64_t upper = (first->starts[b + 1] - first->starts[b]) * columns;
+        int64_t lower = (second->starts[b + 1] - second->starts[b]) * columns;
+        float *out = y + layout_of(run, step->y)->starts[b] * columns;
+        memcpy(out, x + first->starts[b] * columns, (size_t)upper * sizeof *y);
+        memcpy(out + upper, z + second->starts[b] * columns, (size_t)lower * sizeof *y);
+    }
+}
+
+/* As in cpu_cut_padding, 4 bytes an element. The plan may give x and y one place. Rows only move down, so the lowest is
+ * copied first, by one thread; rows that follow one another are copied together. */
+void cpu_gather_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        for (int64_t r = to->starts[b], end; r < to->starts[b + 1]; r = end) {
+            int64_t row = padder_row(from, b, to->positions[r]);
+            for (end = r + 1; end < to->starts[b + 1] && to->positions[end] - to->positions[r] == end - r;)
+                end++;
+            if (y + r * columns != x + row * columns)
+                memmove(y + r * columns, x + row * columns, (size_t)((end - r) * columns) * sizeof *y);
+        }
+    }
+}

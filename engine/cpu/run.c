@@ -1,0 +1,38 @@
+#include "engine/cpu/run.h"
+
+int cpu_check_operations(const struct cpu_operation *operations, const struct plan *plan, struct error *error)
+{
+    for (int i = 0; i < plan->n_steps; i++)
+        if (!operations[plan->steps[i].operation].run)
+            return error_set(error, "the CPU engine has no kernel for the operation \"%s\"",
+                             operation_name(plan->steps[i].operation));
+    return 0;
+}
+
+bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = run->batch->layouts[step->only.axis].starts + item;
+    int64_t rows = starts[1] - starts[0];
+    return step->only.least <= rows && rows <= step->only.most;
+}
+
+bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows)
+{
+    if (step->only.axis == PLAN_NONE)
+        return true;
+    const int64_t *starts = layout_of(run, step->x)->starts;
+    int64_t item = 0, behind = run->batch->n_items;
+    while (behind - item > 1) { /* the last item that begins at `first` or before */
+        int64_t middle = (item + behind) / 2;
+        if (starts[middle] <= first)
+            item = middle;
+        else
+            behind = middle;
+    }
+    for (; item < run->batch->n_items && starts[item] < first + rows; item++)
+        if (cpu_selects(run, step, item))
+            return true;
+    return false;
+}

@@ -1,0 +1,137 @@
+/* run: what a kernel sees while a step runs, how it finds its matrices, and one row of the table of operations.
+ *
+ * Letters in the kernels of this folder, as in plan.h:
+ *     b  an item of the batch        r  a row of a matrix                   p  a row's position in its item
+ *     n  rows of a sequence          k  rows that they are projected to, which attention has as keys
+ *     h  heads                       d  features of a head's query or key   e  features of a head's value
+ *     x, z, y  a step's operands and its result
+ * A shape is (rows, columns), row-major. A stride is the distance between two rows, in elements.
+ * Only matrix products have BLAS's letters instead: c (m, n) = a (m, k) b (k, n).
+ *
+ * A kernel cuts its step into tasks, which threads take. A task writes rows or columns of its own and computes them in
+ * one fixed order. So neither the number of threads nor other items of the batch change a bit of a result. */
+#ifndef ENGINE_CPU_RUN_H
+#define ENGINE_CPU_RUN_H
+
+#include "engine/arithmetic.h"
+#include "engine/cpu/products.h"
+#include "engine/cpu/vector.h"
+#include "engine/plan/padder.h"
+
+#include <omp.h>
+#include <stdatomic.h>
+
+struct cpu_run {
+    const struct plan *plan;
+    const struct batch *batch;
+    const struct products *products;
+    struct product_weight *const *packed;      /* by weight, for linear tiles; NULL: plan->weights has the floats */
+    struct product_weight *const *projections; /* by weight, for projections in bf16; NULL: as above */
+    const struct vector_functions *vector;
+    char *arena;
+    const enum element *elements; /* by value: its type in the arena; ELEMENT_F32 where the table says nothing else */
+    int threads;
+    float *scratch;         /* (threads, scratch_floats) */
+    int64_t scratch_floats; /* of one thread */
+    float *shared;          /* one piece for all threads together */
+    atomic_bool *failed;    /* set when a product fails: the batch's results are undefined */
+};
+
+typedef void cpu_kernel(const struct cpu_run *run, const struct plan_step *step);
+
+/* Floats of scratch that a step needs for the largest batch. `run` has plan and products alone. */
+typedef int64_t cpu_scratch(const struct cpu_run *run, const struct plan_step *step);
+
+/* How a kernel reads step->weight. second_weight is always read by linear tiles. */
+enum weight_use {
+    WEIGHT_FLOATS,     /* as the plan has it */
+    WEIGHT_TILES,      /* by linear tiles, packed: products_take_weight */
+    WEIGHT_PROJECTION, /* in bf16 packed: products_take_projection; else as the plan has it */
+};
+
+/* One row of the table in operations.c. */
+struct cpu_operation {
+    cpu_kernel *run;
+    cpu_scratch *thread_scratch; /* for each thread; NULL: none */
+    cpu_scratch *shared_scratch; /* for all threads together; NULL: none */
+    enum weight_use weight;
+    bool writes_bf16; /* it can write y as bf16 */
+    bool reads_bf16;  /* it can read x, keys and values as bf16; z is always read as floats */
+};
+
+/* -1 and a message that names the operation, when `operations` has no kernel for one of the plan's steps. */
+int cpu_check_operations(const struct cpu_operation *operations, const struct plan *plan, struct error *error);
+
+/* Whether the step computes the item; whether it computes an item that has rows in [first, first + rows) of x. */
+bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item);
+bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows);
+
+/* ---- A step's matrices ---- */
+
+/* The value's elements from the `first`-th on, of the type that run->elements has for it. */
+static inline void *elements_of(const struct cpu_run *run, int value, int64_t first)
+{
+    return run->arena + run->plan->values[value].offset + first * element_bytes(run->elements[value]);
+}
+
+/* A value of floats. NULL for PLAN_NONE. */
+static inline float *floats_of(const struct cpu_run *run, int value)
+{
+    return value == PLAN_NONE ? NULL : (float *)(run->arena + run->plan->values[value].offset);
+}
+
+/* A value of ids, or a mask. NULL for PLAN_NONE. */
+static inline const int32_t *ids_of(const struct cpu_run *run, int value)
+{
+    return value == PLAN_NONE ? NULL : (const int32_t *)(run->arena + run->plan->values[value].offset);
+}
+
+static inline const float *weight_of(const struct cpu_run *run, int weight)
+{
+    return weight == PLAN_NONE ? NULL : run->plan->weights[weight].data;
+}
+
+static inline const struct layout *layout_of(const struct cpu_run *run, int value)
+{
+    return &run->batch->layouts[run->plan->values[value].axis];
+}
+
+static inline int64_t columns_of(const struct cpu_run *run, int value)
+{
+    return run->plan->values[value].columns;
+}
+
+/* Of all items together. */
+static inline int64_t rows_of(const struct cpu_run *run, int value)
+{
+    return layout_of(run, value)->starts[run->batch->n_items];
+}
+
+/* Rows of each item, where the value's axis has a fixed number of them. */
+static inline int64_t rows_per_item_of(const struct plan *plan, int value)
+{
+    return plan->axes[plan->values[value].axis].rows_per_item;
+}
+
+/* The sequences of a call that lie side by side in the item's rows; else 1. */
+static inline int64_t width_of(const struct cpu_run *run, int value, int64_t item)
+{
+    int input = run->plan->axes[run->plan->values[value].axis].input;
+    return padder_width(run->plan, &run->batch->items[item], input);
+}
+
+/* ---- Threads ---- */
+
+/* All threads or the caller alone: libgomp ends and starts threads when the size of a team changes. */
+static inline int threads_for(const struct cpu_run *run, int64_t tasks)
+{
+    return tasks > 1 ? run->threads : 1;
+}
+
+/* The calling thread's scratch. */
+static inline float *scratch_of(const struct cpu_run *run)
+{
+    return run->scratch + omp_get_thread_num() * run->scratch_floats;
+}
+
+#endif
