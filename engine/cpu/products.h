@@ -11,8 +11,6 @@
 
 #include "engine/cpu/vector.h"
 
-#define PRODUCTS_PANEL 256 /* columns of a linear tile */
-
 struct onednn; /* products_onednn.h */
 
 struct products {

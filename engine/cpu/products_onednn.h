@@ -3,7 +3,7 @@
 #ifndef ENGINE_CPU_PRODUCTS_ONEDNN_H
 #define ENGINE_CPU_PRODUCTS_ONEDNN_H
 
-#include "engine/cpu/products.h"
+#include "engine/cpu/vector.h"
 
 #define ONEDNN_SCRATCHPAD_BYTES 4096 /* oneDNN 2.6.3 asks for 640 */
 

@@ -13,9 +13,9 @@
 #ifndef ENGINE_CPU_RUN_H
 #define ENGINE_CPU_RUN_H
 
-#include "engine/arithmetic.h"
 #include "engine/cpu/products.h"
 #include "engine/cpu/vector.h"
+#include "engine/plan/arithmetic.h"
 #include "engine/plan/padder.h"
 
 #include <omp.h>

@@ -184,7 +184,8 @@ int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value);
 #define VECTOR_GROUP_ROWS 24 /* whose scores of VECTOR_TILE_KEYS keys stand in attend's scratch at a time */
 #define VECTOR_TILE_KEYS 256 /* at most */
 #define VECTOR_TILE_ROWS 6
-#define VECTOR_PANEL 64        /* columns */
+#define VECTOR_PANEL 64        /* columns that a product computes at a time */
+#define PRODUCTS_PANEL 256     /* columns of a linear tile (products.h), oneDNN's too */
 #define VECTOR_CHUNK_WORDS 256 /* of a projection's rows, packed at a time */
 #define VECTOR_LINEAR_SCRATCH (VECTOR_TILE_ROWS * VECTOR_PANEL)
 #define VECTOR_PROJECT_SCRATCH (VECTOR_CHUNK_WORDS * VECTOR_PANEL)

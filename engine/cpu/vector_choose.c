@@ -1,5 +1,5 @@
-#include "engine/arithmetic.h"
 #include "engine/cpu/vector.h"
+#include "engine/plan/arithmetic.h"
 
 #include <string.h>
 

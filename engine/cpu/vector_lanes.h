@@ -6,8 +6,8 @@
 #ifndef ENGINE_CPU_VECTOR_LANES_H
 #define ENGINE_CPU_VECTOR_LANES_H
 
-#include "engine/arithmetic.h"
 #include "engine/cpu/vector.h"
+#include "engine/plan/arithmetic.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,11 @@
-/* Convolutions along the sequence. Windows do not overlap: each becomes a row (columns, stride), which is multiplied by
+/* A convolution is a product: each window is gathered into a row, and these rows are multiplied by W. */
+#include "engine/cuda/convolve.h"
+#include "engine/cuda/linear.h"
+
+/* ---- Along the sequence ----
+ * Windows do not overlap: each becomes a row (columns, stride), which is multiplied by
  * W as it lies. Only windows that begin within an item are there; what they are multiplied to goes to its place in y,
  * and all others of y are the bias. */
-#include "engine/cuda/convolve.h"
-#include "engine/cuda/products.h"
 
 #ifndef WINDOW_ROWS
 #define WINDOW_ROWS 16384 /* of x, whose windows are there at a time */
@@ -61,7 +64,7 @@ static void multiply_windows(struct cuda_run *run, const struct convolution<T> *
 {
     int64_t groups = c->columns / c->d, depth = c->d * c->stride, products = c->shared ? 1 : groups;
     for (int64_t i = 0; i < products; i++) {
-        struct product product = {};
+        struct cuda_product product = {};
         product.rows = windows * groups / products;
         product.columns = c->d;
         product.depth = depth;
@@ -73,7 +76,7 @@ static void multiply_windows(struct cuda_run *run, const struct convolution<T> *
         product.float_out = true;
         product.out = sums + i * c->d;
         product.out_stride = products * c->d;
-        products_multiply(run, &product);
+        cuda_products_multiply(run, &product);
     }
 }
 
@@ -146,4 +149,71 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
     launch_rows(run, place_windows<T>, c.n_items * c.k, c, sums);
 }
 
+/* ---- Of images: each pixel's window is a row (window, channels) ---- */
+
+#ifndef IMAGE_ROWS
+#define IMAGE_ROWS 1024 /* whose windows are there at a time */
+#endif
+
+struct image_windows {
+    struct plan_window window;
+    struct plan_image image;
+    int64_t channels, width, first; /* width of y; the first of its pixels */
+};
+
+template <typename T> static __global__ void gather_pixels(struct image_windows w, const T *x, T *rows)
+{
+    int64_t pixel = w.first + blockIdx.x, depth = w.window.size[0] * w.window.size[1] * w.channels;
+    int64_t top = pixel / w.width * w.window.stride[0] - w.window.before[0];
+    int64_t left = pixel % w.width * w.window.stride[1] - w.window.before[1];
+    for (int64_t i = threadIdx.x; i < depth; i += blockDim.x) {
+        int64_t u = top + i / w.channels / w.window.size[1], v = left + i / w.channels % w.window.size[1];
+        bool inside = u >= 0 && u < w.image.height && v >= 0 && v < w.image.width;
+        rows[blockIdx.x * depth + i] =
+            inside ? x[(u * w.image.width + v) * w.channels + i % w.channels] : of_float<T>(0.0f);
+    }
+}
+
+template <typename T> static __global__ void scale_rows(int64_t columns, float scale, T *y)
+{
+    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
+        y[blockIdx.x * columns + c] = of_float<T>(to_float(y[blockIdx.x * columns + c]) * scale);
+}
+
+int64_t cuda_convolve_image_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    return IMAGE_ROWS * plan->weights[step->weight].columns;
+}
+
+template <typename T> void cuda_convolve_image(struct cuda_run *run, const struct plan_step *step)
+{
+    int64_t channels = columns_of(run, step->x), columns = columns_of(run, step->y);
+    for (int64_t item = 0; item < run->batch->n_items; item++) {
+        const int64_t *to = starts_of(run, step->y) + item;
+        const T *x = elements_of<T>(run, step->x) + starts_of(run, step->x)[item] * channels;
+        struct image_windows w = {};
+        w.window = step->kernel;
+        w.image = padder_axis_image(run->plan, &run->batch->items[item], run->plan->values[step->x].axis);
+        w.channels = channels;
+        if (to[1] == to[0])
+            continue;
+        w.width = plan_convolved(&step->kernel, w.image).width;
+        for (; w.first < to[1] - to[0]; w.first += IMAGE_ROWS) {
+            struct linear<T> linear = {
+            };
+            linear.rows = least(IMAGE_ROWS, to[1] - to[0] - w.first);
+            linear.x = (T *)run->scratch;
+            linear.x_stride = run->plan->weights[step->weight].columns;
+            linear.weight = step->weight;
+            linear.bias = step->bias;
+            linear.activation = ACTIVATION_NONE;
+            linear.out = elements_of<T>(run, step->y) + (to[0] + w.first) * columns;
+            launch(run, gather_pixels<T>, linear.rows, 1, threads_for(linear.x_stride), w, x, (T *)run->scratch);
+            cuda_linear_rows(run, &linear);
+            launch(run, scale_rows<T>, linear.rows, 1, threads_for(columns), columns, step->scale, linear.out);
+        }
+    }
+}
+
 FOR_ELEMENTS(cuda_convolve_sequence)
+FOR_ELEMENTS(cuda_convolve_image)

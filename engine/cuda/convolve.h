@@ -1,4 +1,4 @@
-/* convolve: convolutions along the sequence, OP_CONVOLVE_SEQUENCE. */
+/* convolve: convolutions along the sequence and of images. */
 #ifndef ENGINE_CUDA_CONVOLVE_H
 #define ENGINE_CUDA_CONVOLVE_H
 
@@ -6,5 +6,7 @@
 
 template <typename T> void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step);
 int64_t cuda_convolve_sequence_scratch(const struct plan *plan, const struct plan_step *step);
+template <typename T> void cuda_convolve_image(struct cuda_run *run, const struct plan_step *step);
+int64_t cuda_convolve_image_scratch(const struct plan *plan, const struct plan_step *step);
 
 #endif

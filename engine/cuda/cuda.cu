@@ -120,7 +120,7 @@ static void close_cuda(struct backend *backend)
 {
     bool there = return_to_device(backend);
     if (backend->products)
-        products_close(backend->products);
+        cuda_products_close(backend->products);
     cudaStream_t streams[] = {backend->up, backend->compute, backend->down, backend->loading, backend->capturing};
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
         if (streams[i])
@@ -178,7 +178,7 @@ static int open_cuda(const struct engine_options *options, int index, struct bac
     opened->tuning_ms = options->cuda_tuning_ms;
     pthread_mutex_init(&opened->submitting, NULL);
     if (open_streams(opened, error) != 0 || describe(opened, error) != 0 || check_kernels(opened, error) != 0 ||
-        products_open(&opened->products, error) != 0)
+        cuda_products_open(&opened->products, error) != 0)
         goto fail;
     *backend = opened;
     return 0;
@@ -261,7 +261,7 @@ static int warm_products(struct backend_model *model, struct error *error)
     run.stream = model->backend->compute;
     run.submitting = &model->backend->submitting;
     run.tuning_milliseconds = (double)model->backend->tuning_ms;
-    return products_warm(run, error);
+    return cuda_products_warm(run, error);
 }
 
 static int prepare(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,

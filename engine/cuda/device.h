@@ -13,7 +13,7 @@ struct backend {
     cudaStream_t loading;           /* weights: no batch waits behind them */
     cudaStream_t capturing;         /* nothing runs on it */
     pthread_mutex_t submitting;     /* a batch's kernels are launched without another's between them */
-    struct products *products;      /* of whoever is submitting */
+    struct cuda_products *products; /* of whoever is submitting */
     int64_t tuning_ms;              /* for each model */
     enum cuda_dtype dtype;
     int processors;

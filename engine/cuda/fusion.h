@@ -19,13 +19,6 @@
 
 #include "engine/cuda/run.h"
 
-/* How a step is launched. */
-struct cuda_launch {
-    void (*run)(struct cuda_run *run, const struct plan_step *step);
-    int steps;  /* from this one on that it does */
-    bool keeps; /* others, too, read what the last of these reads: it is written */
-};
-
 /* By step of the plan; free is owed. NULL: no memory. */
 struct cuda_launch *fusion_find(const struct plan *plan, enum cuda_dtype dtype);
 

@@ -1,5 +1,5 @@
 #include "engine/cuda/give.h"
-#include "engine/cuda/products.h"
+#include "engine/cuda/linear.h"
 #include "engine/cuda/results.h"
 #include "engine/cuda/top_k.h"
 
@@ -207,7 +207,7 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
                             const struct output_places *places)
 {
     const struct plan_weight *weight = &run->plan->weights[step->weight];
-    struct product product = {};
+    struct cuda_product product = {};
     product.rows = count;
     product.columns = weight->rows;
     product.depth = weight->columns;
@@ -220,7 +220,7 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
     product.float_out = true;
     product.out = places->output;
     product.out_stride = weight->rows;
-    products_multiply(run, &product);
+    cuda_products_multiply(run, &product);
 }
 
 /* Which algorithm takes which count of rows. Where they fit into the results their places are as aligned as here. */

@@ -1,7 +1,8 @@
 /* graphs: a lane's CUDA graphs. The first batch of a class is launched kernel by kernel, which lets CUDA load its
- * kernels, and cuBLASLt choose what products_warm did not; the second is captured; from then on a batch of the class is
- * one launch. At most GRAPHS classes are kept: a new one takes the place of that which was not used for longest. Where
- * a graph cannot be captured or instantiated, batches of its class go on being launched kernel by kernel. */
+ * kernels, and cuBLASLt choose what cuda_products_warm did not; the second is captured; from then on a batch of the
+ * class is one launch. At most GRAPHS classes are kept: a new one takes the place of that which was not used for
+ * longest. Where a graph cannot be captured or instantiated, batches of its class go on being launched kernel by
+ * kernel. */
 #ifndef ENGINE_CUDA_GRAPHS_H
 #define ENGINE_CUDA_GRAPHS_H
 

@@ -2,11 +2,12 @@
  * one that this engine does not have yet: models with it are refused, or run on the CPU. */
 #include "engine/cuda/attend.h"
 #include "engine/cuda/convolve.h"
+#include "engine/cuda/feed_forward.h"
 #include "engine/cuda/give.h"
+#include "engine/cuda/linear.h"
 #include "engine/cuda/linear_attend.h"
 #include "engine/cuda/local_attend.h"
 #include "engine/cuda/product_keys.h"
-#include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/rows.h"
 

@@ -17,7 +17,7 @@ static __device__ __forceinline__ float element_of(const void *matrix, int64_t s
 
 /* What comes after the sum, but for what is added. */
 template <typename T>
-static __device__ __forceinline__ float finished(const struct product &p, int64_t column, float sum)
+static __device__ __forceinline__ float finished(const struct cuda_product &p, int64_t column, float sum)
 {
     if (p.bias)
         sum += to_float(((const T *)p.bias)[column]);
@@ -25,7 +25,8 @@ static __device__ __forceinline__ float finished(const struct product &p, int64_
 }
 
 /* A block takes a tile of out, whose elements are To. */
-template <typename T, typename To> static __global__ void __launch_bounds__(THREADS) multiply_tile(struct product p)
+template <typename T, typename To>
+static __global__ void __launch_bounds__(THREADS) multiply_tile(struct cuda_product p)
 {
     struct tiles *tiles = (struct tiles *)dynamic_shared_memory;
     int64_t across = (p.columns + TILE - 1) / TILE;
@@ -50,7 +51,7 @@ template <typename T, typename To> static __global__ void __launch_bounds__(THRE
     ((To *)p.out)[place] = of_float<To>(finished<To>(p, column, sum));
 }
 
-template <typename To> static __global__ void finish_product(struct product p)
+template <typename To> static __global__ void finish_product(struct cuda_product p)
 {
     int64_t element = thread_of_grid(), row = element / p.columns, column = element % p.columns;
     if (row >= p.rows)
@@ -60,7 +61,8 @@ template <typename To> static __global__ void finish_product(struct product p)
 }
 
 /* Calls it with an element of the run's and one of out's. */
-template <typename Call> static void with_types(const struct cuda_run *run, const struct product *product, Call call)
+template <typename Call>
+static void with_types(const struct cuda_run *run, const struct cuda_product *product, Call call)
 {
     if (run->dtype == CUDA_BF16 && product->float_out)
         call(bf16(), float());
@@ -74,7 +76,7 @@ template <typename Call> static void with_types(const struct cuda_run *run, cons
         call(float(), float());
 }
 
-void plain_product(struct cuda_run *run, const struct product *product)
+void plain_product(struct cuda_run *run, const struct cuda_product *product)
 {
     int64_t blocks = parts_of(product->rows, TILE) * parts_of(product->columns, TILE);
     with_types(run, product, [&](auto element, auto out) {
@@ -83,7 +85,7 @@ void plain_product(struct cuda_run *run, const struct product *product)
     });
 }
 
-void plain_product_finish(struct cuda_run *run, const struct product *product)
+void plain_product_finish(struct cuda_run *run, const struct cuda_product *product)
 {
     int64_t blocks = parts_of(product->rows * product->columns, THREADS);
     with_types(run, product,

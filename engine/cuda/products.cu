@@ -1,163 +1,320 @@
+/* Products of matrices by cuBLASLt, and which of its algorithms takes which shape: of those that it thinks best the one
+ * that is fastest when a model is loaded, with whatever its memory holds (fastest.h); where none were timed, the first.
+ * Where it has none for a shape, there is a product of the engine's own (plain_product.h). */
+#include "engine/cuda/fastest.h"
+#include "engine/cuda/plain_product.h"
 #include "engine/cuda/products.h"
-#include "engine/cuda/rows.h"
 
-#ifndef FEED_FORWARD_ROWS
-#define FEED_FORWARD_ROWS 4096 /* whose hidden part is there at a time, in floats; twice as many of 16 bits */
+#include <cublasLt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef WORKSPACE_BYTES
+#define WORKSPACE_BYTES ((size_t)32 << 20)
 #endif
+#define SETS 1024    /* of remembered shapes */
+#define WAYS 8       /* in a set */
+#define CANDIDATES 8 /* algorithms that are timed for a shape */
 
-/* ---- Linear ---- */
+/* What an algorithm was chosen for. */
+struct algorithm_shape {
+    int64_t rows, columns, depth, a_stride, b_stride, out_stride;
+    uint32_t a_alignment, b_alignment, add_alignment, out_alignment; /* bytes */
+    int32_t transpose_a, transpose_b, bias, add, gelu, float_out, dtype;
+};
 
-/* What comes after a product, in place. Also where there is an activation and something is added: cuBLASLt's comes
- * after what is added. */
-template <typename T, int N>
-static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bias, enum activation activation,
-                                     const T *residual, T *y)
+/* Who does what of a product; each is for the shapes that those before it have nothing for. */
+enum part {
+    LT_WHOLE,   /* cuBLASLt all of it */
+    LT_PRODUCT, /* … all but bias and GELU, for plain_product_finish */
+    LT_NOTHING, /* … nothing: plain_product */
+};
+
+struct remembered {
+    struct algorithm_shape shape;
+    enum part part;
+    cublasLtMatmulAlgo_t algorithm; /* of LT_WHOLE and LT_PRODUCT */
+};
+
+struct cuda_products {
+    cublasLtHandle_t handle;
+    void *workspace;
+    struct remembered remembered[SETS][WAYS]; /* the set by hash; in a full one the new takes an old one's place */
+    unsigned replaced;
+    struct stopwatch stopwatch;
+};
+
+int cuda_products_open(struct cuda_products **products, struct error *error)
 {
-    int64_t row = warp_of_grid();
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
-        float values[N], others[N] = {};
-        load(values, y + row * columns + c);
-        if (bias)
-            load(others, bias + c);
-        for (int i = 0; i < N; i++)
-            values[i] = activation_of(activation, values[i] + others[i]);
-        if (residual)
-            load(others, residual + row * columns + c);
-        for (int i = 0; residual && i < N; i++)
-            values[i] += others[i];
-        store(y + row * columns + c, values);
+    struct cuda_products *opened = (struct cuda_products *)calloc(1, sizeof *opened);
+    if (!opened)
+        return error_set(error, "out of memory while opening the CUDA engine");
+    if (cublasLtCreate(&opened->handle) != CUBLAS_STATUS_SUCCESS) {
+        free(opened);
+        return error_set(error, "cuBLASLt does not start on this device");
     }
-}
-
-/* cuBLASLt's GELU is the tanh approximation, up to 4.7e-4 off: that is less than bfloat16 rounds off, and more than the
- * others do. */
-template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear)
-{
-    const struct plan_weight *weight = &run->plan->weights[linear->weight];
-    bool gelu = run->dtype == CUDA_BF16 && linear->activation == ACTIVATION_GELU && !linear->residual;
-    bool plain = linear->activation == ACTIVATION_NONE || gelu;
-    const T *bias = weight_of<T>(run, linear->bias);
-    struct product product = {};
-    product.rows = linear->rows;
-    product.columns = weight->rows;
-    product.depth = weight->columns;
-    product.a = linear->x;
-    product.a_stride = linear->x_stride;
-    product.b = weight_of<T>(run, linear->weight);
-    product.b_stride = weight->columns;
-    product.transpose_b = true;
-    product.bias = plain ? bias : NULL;
-    product.add = plain ? linear->residual : NULL;
-    product.gelu = gelu;
-    product.out = linear->out;
-    product.out_stride = weight->rows;
-    products_multiply(run, &product);
-    if (!plain)
-        with_pack<T>(weight->rows, [&](auto n) {
-            launch_rows(run, finish_linear<T, n.value>, linear->rows, weight->rows, bias, linear->activation,
-                        linear->residual, linear->out);
-        });
-}
-
-template <typename T>
-static void linear_part(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows)
-{
-    int64_t depth = columns_of(run, step->x), columns = columns_of(run, step->y);
-    struct linear<T> linear = {
-    };
-    linear.rows = rows;
-    linear.x = elements_of<T>(run, step->x) + first * depth;
-    linear.x_stride = depth;
-    linear.weight = step->weight;
-    linear.bias = step->bias;
-    linear.activation = step->activation;
-    linear.residual = step->z == PLAN_NONE ? NULL : elements_of<T>(run, step->z) + first * columns;
-    linear.out = elements_of<T>(run, step->y) + first * columns;
-    cuda_linear_rows(run, &linear);
-}
-
-/* One product of all rows where the selected items are all of them, or the others so few that they come along; else one
- * for each run of selected items, of so many rows as its class has. */
-template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step)
-{
-    int number = (int)(step - run->plan->steps);
-    if (run->shape->selected[number] == SELECTED_NONE)
-        return;
-    if (!shape_splits(run->plan, run->shape, number)) {
-        linear_part<T>(run, step, 0, rows_of(run, step->x));
-        return;
+    if (stopwatch_open(&opened->stopwatch, error) != 0) {
+        cuda_products_close(opened);
+        return -1;
     }
-    const int64_t *starts = starts_of(run, step->x);
-    for (int64_t item = 0, behind; item < run->batch->n_items; item = behind) {
-        for (behind = item; behind < run->batch->n_items && shape_selects(run->batch, step, behind);)
-            behind++;
-        int64_t first = starts[item], rows = shape_round_rows(starts[behind] - first, rows_of(run, step->x) - first);
-        linear_part<T>(run, step, first, rows);
-        behind += behind == item; /* the item is not selected */
+    if (cudaMalloc(&opened->workspace, WORKSPACE_BYTES) != cudaSuccess) {
+        cudaGetLastError();
+        opened->workspace = NULL;
+        cuda_products_close(opened);
+        return error_set(error, "the device has no %zu bytes left for products of matrices", (size_t)WORKSPACE_BYTES);
     }
+    *products = opened;
+    return 0;
 }
 
-/* ---- Feed-forward ---- */
-
-int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_step *step)
+void cuda_products_close(struct cuda_products *products)
 {
-    return least(FEED_FORWARD_ROWS, plan->max_rows) * plan->weights[step->weight].rows;
+    cudaFree(products->workspace);
+    stopwatch_free(&products->stopwatch);
+    cublasLtDestroy(products->handle);
+    free(products);
 }
 
-/* h[r, i] = activation(g[r, i]) * g[r, columns + i], in the place of g[r, i]. */
-template <typename T, int N>
-static __global__ void gate_in_place(int64_t rows, int64_t columns, enum activation activation, T *g)
+/* The largest power of two, at most 256, that the address is a multiple of. */
+static uint32_t alignment_of(const void *pointer)
 {
-    int64_t row = warp_of_grid();
-    g += row * 2 * columns;
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
-        float values[N], gates[N];
-        load(values, g + c);
-        load(gates, g + columns + c);
-        for (int i = 0; i < N; i++)
-            values[i] = activation_of(activation, values[i]) * gates[i];
-        store(g + c, values);
-    }
+    uintptr_t bits = (uintptr_t)pointer | 256;
+    return (uint32_t)(bits & -bits);
 }
 
-/* The second product of rows [first, first + linear->rows), whose hidden part is in scratch. */
-template <typename T>
-static void feed_second(struct cuda_run *run, const struct plan_step *step, int64_t first, struct linear<T> linear)
+/* A product in cuBLASLt's terms, which has matrices column by column: outᵀ = Bᵀ Aᵀ, so B comes first. */
+struct description {
+    cublasLtMatmulDescOpaque_t how;
+    cublasLtMatrixLayoutOpaque_t first, second, out;
+};
+
+static void lay_out(cublasLtMatrixLayoutOpaque_t *layout, cudaDataType_t type, int64_t rows, int64_t columns,
+                    bool transposed, int64_t stride)
 {
-    int64_t columns = columns_of(run, step->y);
-    linear.x = (T *)run->scratch;
-    linear.x_stride = run->plan->weights[step->weight].rows;
-    linear.weight = step->second_weight;
-    linear.bias = step->second_bias;
-    linear.activation = ACTIVATION_NONE;
-    linear.residual = step->z == PLAN_NONE ? NULL : elements_of<T>(run, step->z) + first * columns;
-    linear.out = elements_of<T>(run, step->y) + first * columns;
-    cuda_linear_rows(run, &linear);
+    cublasLtMatrixLayoutInit(layout, type, (uint64_t)(transposed ? rows : columns),
+                             (uint64_t)(transposed ? columns : rows), stride);
 }
 
-/* Block after block of rows, so that the hidden part needs no more than scratch. */
-template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct plan_step *step)
+static cudaDataType_t type_of(enum cuda_dtype dtype)
 {
-    int64_t rows = rows_of(run, step->x), depth = columns_of(run, step->x);
-    int64_t hidden = run->plan->weights[step->second_weight].columns;
-    int64_t at_once = least(FEED_FORWARD_ROWS * (int64_t)(sizeof(float) / sizeof(T)), run->plan->max_rows);
-    for (int64_t first = 0; first < rows; first += at_once) {
-        struct linear<T> linear = {
-        };
-        linear.rows = least(at_once, rows - first);
-        linear.x = elements_of<T>(run, step->x) + first * depth;
-        linear.x_stride = depth;
-        linear.weight = step->weight;
-        linear.bias = step->bias;
-        linear.activation = step->gated ? ACTIVATION_NONE : step->activation;
-        linear.out = (T *)run->scratch;
-        cuda_linear_rows(run, &linear);
-        if (step->gated)
-            with_pack<T>(hidden, [&](auto n) {
-                launch_rows(run, gate_in_place<T, n.value>, linear.rows, hidden, step->activation, (T *)run->scratch);
+    return dtype == CUDA_BF16 ? CUDA_R_16BF : dtype == CUDA_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum part part)
+{
+    if (part != LT_WHOLE)
+        return CUBLASLT_EPILOGUE_DEFAULT;
+    if (p->gelu)
+        return p->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static void describe(const struct cuda_product *p, enum cuda_dtype dtype, enum part part, struct description *d)
+{
+    cudaDataType_t type = type_of(dtype);
+    cublasLtEpilogue_t epilogue = epilogue_of(p, part);
+    cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtMatmulDescInit(&d->how, dtype == CUDA_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
+    cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
+    cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (p->bias && part == LT_WHOLE)
+        cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
+    lay_out(&d->first, type, p->depth, p->columns, p->transpose_b, p->b_stride);
+    lay_out(&d->second, type, p->rows, p->depth, p->transpose_a, p->a_stride);
+    lay_out(&d->out, p->float_out ? CUDA_R_32F : type, p->rows, p->columns, false, p->out_stride);
+}
+
+static struct algorithm_shape shape_of(const struct cuda_product *p, enum cuda_dtype dtype)
+{
+    struct algorithm_shape shape;
+    memset(&shape, 0, sizeof shape); /* compared and hashed as bytes */
+    shape.rows = p->rows;
+    shape.columns = p->columns;
+    shape.depth = p->depth;
+    shape.a_stride = p->a_stride;
+    shape.b_stride = p->b_stride;
+    shape.out_stride = p->out_stride;
+    shape.a_alignment = alignment_of(p->a);
+    shape.b_alignment = alignment_of(p->b);
+    shape.add_alignment = alignment_of(p->add ? p->add : p->out);
+    shape.out_alignment = alignment_of(p->out);
+    shape.transpose_a = p->transpose_a;
+    shape.transpose_b = p->transpose_b;
+    shape.bias = p->bias != NULL;
+    shape.add = p->add != NULL;
+    shape.gelu = p->gelu;
+    shape.float_out = p->float_out;
+    shape.dtype = dtype;
+    return shape;
+}
+
+static uint64_t hash_of(const struct algorithm_shape *shape)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < sizeof *shape; i++)
+        hash = (hash ^ ((const unsigned char *)shape)[i]) * 1099511628211u;
+    return hash ^ hash >> 32;
+}
+
+/* What cuBLASLt thinks best first; it takes matrices to be aligned to 256 bytes unless it is told otherwise, and an
+ * item's rows can begin anywhere. Returns how many. */
+static int find_algorithms(struct cuda_products *products, struct description *d, const struct algorithm_shape *shape,
+                           cublasLtMatmulAlgo_t algorithms[CANDIDATES])
+{
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+    const size_t workspace_bytes = WORKSPACE_BYTES;
+    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* parts of a sum are floats, added in one order */
+    int found = 0;
+    cublasLtMatmulPreferenceInit(&preference);
+    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
+                                         sizeof workspace_bytes);
+    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
+                                         sizeof reduction);
+    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &shape->b_alignment,
+                                         sizeof shape->b_alignment);
+    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &shape->a_alignment,
+                                         sizeof shape->a_alignment);
+    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &shape->add_alignment,
+                                         sizeof shape->add_alignment);
+    cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &shape->out_alignment,
+                                         sizeof shape->out_alignment);
+    if (cublasLtMatmulAlgoGetHeuristic(products->handle, &d->how, &d->first, &d->second, &d->out, &d->out, &preference,
+                                       CANDIDATES, results, &found) != CUBLAS_STATUS_SUCCESS)
+        return 0;
+    int usable = 0;
+    for (int i = 0; i < found; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS)
+            algorithms[usable++] = results[i].algo;
+    return usable;
+}
+
+static cublasStatus_t multiply(struct cuda_run *run, const struct cuda_product *product, struct description *d,
+                               const cublasLtMatmulAlgo_t *algorithm)
+{
+    const float one = 1, c_factor = product->add ? 1.0f : 0.0f;
+    return cublasLtMatmul(run->products->handle, &d->how, &one, product->b, &d->first, product->a, &d->second,
+                          &c_factor, product->add ? product->add : product->out, &d->out, product->out, &d->out,
+                          algorithm, run->products->workspace, WORKSPACE_BYTES, run->stream);
+}
+
+/* It has no algorithm for the shape, or not this one; else what fails is the device, or cuBLASLt. */
+static bool is_refusal(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+           status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
+/* ---- Who does it ---- */
+
+static enum part part_after(enum part part, const struct cuda_product *product)
+{
+    return part == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
+}
+
+/* Finds who does it, of those from `part` on. */
+static void choose(struct cuda_run *run, const struct cuda_product *product, const struct algorithm_shape *shape,
+                   enum part part, struct remembered *chosen)
+{
+    cublasLtMatmulAlgo_t algorithms[CANDIDATES];
+    struct description d;
+    for (; part != LT_NOTHING; part = part_after(part, product)) {
+        describe(product, run->dtype, part, &d);
+        int count = find_algorithms(run->products, &d, shape, algorithms), fastest = count > 0 ? 0 : -1;
+        if (run->choosing)
+            fastest = find_fastest(run, &run->products->stopwatch, count, [&](int i) {
+                return multiply(run, product, &d, &algorithms[i]) == CUBLAS_STATUS_SUCCESS;
             });
-        feed_second(run, step, first, linear);
+        if (fastest >= 0) {
+            chosen->algorithm = algorithms[fastest];
+            break;
+        }
     }
+    chosen->part = part;
+    chosen->shape = *shape;
+}
+
+/* ---- What is remembered ---- */
+
+static bool is_of(const struct remembered *place, const struct algorithm_shape *shape)
+{
+    return memcmp(&place->shape, shape, sizeof *shape) == 0;
+}
+
+/* The shape's place in its set; where it has none, one that is empty, or else has to make room. */
+static struct remembered *place_of(struct cuda_products *products, const struct algorithm_shape *shape)
+{
+    struct remembered *set = products->remembered[hash_of(shape) % SETS];
+    int way = 0;
+    while (way < WAYS && !is_of(&set[way], shape))
+        way++;
+    if (way < WAYS)
+        return &set[way];
+    for (way = 0; way < WAYS && set[way].shape.rows != 0;)
+        way++;
+    return way < WAYS ? &set[way] : &set[products->replaced++ % WAYS];
+}
+
+/* While choosing: batches that look into what is remembered run meanwhile. */
+static void prepare(struct cuda_run *run, const struct cuda_product *product)
+{
+    struct algorithm_shape shape = shape_of(product, run->dtype);
+    struct remembered chosen;
+    pthread_mutex_lock(run->submitting);
+    bool known = is_of(place_of(run->products, &shape), &shape);
+    pthread_mutex_unlock(run->submitting);
+    if (known)
+        return;
+    choose(run, product, &shape, LT_WHOLE, &chosen);
+    if (!goes_on(run))
+        return;
+    pthread_mutex_lock(run->submitting);
+    *place_of(run->products, &shape) = chosen;
+    pthread_mutex_unlock(run->submitting);
+}
+
+/* ---- Launching ---- */
+
+static cublasStatus_t launch_as(struct cuda_run *run, const struct cuda_product *product,
+                                const struct remembered *chosen)
+{
+    struct description d;
+    if (chosen->part == LT_NOTHING) {
+        plain_product(run, product);
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    describe(product, run->dtype, chosen->part, &d);
+    cublasStatus_t status = multiply(run, product, &d, &chosen->algorithm);
+    if (status == CUBLAS_STATUS_SUCCESS && chosen->part == LT_PRODUCT)
+        plain_product_finish(run, product);
+    return status;
+}
+
+void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *product)
+{
+    if (product->rows == 0 || product->columns == 0 || !goes_on(run))
+        return;
+    if (run->choosing) {
+        prepare(run, product);
+        return;
+    }
+    struct algorithm_shape shape = shape_of(product, run->dtype);
+    struct remembered *place = place_of(run->products, &shape);
+    cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!is_of(place, &shape) && !run->capturing)
+        choose(run, product, &shape, LT_WHOLE, place);
+    if (is_of(place, &shape))
+        status = launch_as(run, product, place);
+    while (is_refusal(status) && !run->capturing) {
+        choose(run, product, &shape, part_after(place->part, product), place);
+        status = launch_as(run, product, place);
+    }
+    if (is_refusal(status)) /* another shape took the place, or its algorithm is none: launching it brings one back */
+        run->refusal = "a product of matrices cannot be captured";
+    else if (status != CUBLAS_STATUS_SUCCESS)
+        run->product_failed = true;
 }
 
 /* ---- Before the first batch ---- */
@@ -181,7 +338,7 @@ static int64_t count_below(int64_t count)
     return power;
 }
 
-int products_warm(struct cuda_run run, struct error *error)
+int cuda_products_warm(struct cuda_run run, struct error *error)
 {
     const struct plan *plan = run.plan;
     struct shape_class shape = {};
@@ -201,114 +358,3 @@ int products_warm(struct cuda_run run, struct error *error)
     shape_free(&shape);
     return run.status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device failed at products", run.status);
 }
-
-/* ---- Convolution of images: each pixel's window as a row (window, channels), times W ---- */
-
-#ifndef IMAGE_ROWS
-#define IMAGE_ROWS 1024 /* whose windows are there at a time */
-#endif
-
-struct image_windows {
-    struct plan_window window;
-    struct plan_image image;
-    int64_t channels, width, first; /* width of y; the first of its pixels */
-};
-
-template <typename T> static __global__ void gather_windows(struct image_windows w, const T *x, T *rows)
-{
-    int64_t pixel = w.first + blockIdx.x, depth = w.window.size[0] * w.window.size[1] * w.channels;
-    int64_t top = pixel / w.width * w.window.stride[0] - w.window.before[0];
-    int64_t left = pixel % w.width * w.window.stride[1] - w.window.before[1];
-    for (int64_t i = threadIdx.x; i < depth; i += blockDim.x) {
-        int64_t u = top + i / w.channels / w.window.size[1], v = left + i / w.channels % w.window.size[1];
-        bool inside = u >= 0 && u < w.image.height && v >= 0 && v < w.image.width;
-        rows[blockIdx.x * depth + i] =
-            inside ? x[(u * w.image.width + v) * w.channels + i % w.channels] : of_float<T>(0.0f);
-    }
-}
-
-template <typename T> static __global__ void scale_rows(int64_t columns, float scale, T *y)
-{
-    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[blockIdx.x * columns + c] = of_float<T>(to_float(y[blockIdx.x * columns + c]) * scale);
-}
-
-int64_t cuda_convolve_image_scratch(const struct plan *plan, const struct plan_step *step)
-{
-    return IMAGE_ROWS * plan->weights[step->weight].columns;
-}
-
-template <typename T> void cuda_convolve_image(struct cuda_run *run, const struct plan_step *step)
-{
-    int64_t channels = columns_of(run, step->x), columns = columns_of(run, step->y);
-    for (int64_t item = 0; item < run->batch->n_items; item++) {
-        const int64_t *to = starts_of(run, step->y) + item;
-        const T *x = elements_of<T>(run, step->x) + starts_of(run, step->x)[item] * channels;
-        struct image_windows w = {};
-        w.window = step->kernel;
-        w.image = padder_axis_image(run->plan, &run->batch->items[item], run->plan->values[step->x].axis);
-        w.channels = channels;
-        if (to[1] == to[0])
-            continue;
-        w.width = plan_convolved(&step->kernel, w.image).width;
-        for (; w.first < to[1] - to[0]; w.first += IMAGE_ROWS) {
-            struct linear<T> linear = {
-            };
-            linear.rows = least(IMAGE_ROWS, to[1] - to[0] - w.first);
-            linear.x = (T *)run->scratch;
-            linear.x_stride = run->plan->weights[step->weight].columns;
-            linear.weight = step->weight;
-            linear.bias = step->bias;
-            linear.activation = ACTIVATION_NONE;
-            linear.out = elements_of<T>(run, step->y) + (to[0] + w.first) * columns;
-            launch(run, gather_windows<T>, linear.rows, 1, threads_for(linear.x_stride), w, x, (T *)run->scratch);
-            cuda_linear_rows(run, &linear);
-            launch(run, scale_rows<T>, linear.rows, 1, threads_for(columns), columns, step->scale, linear.out);
-        }
-    }
-}
-
-/* y[s, c, j] += t[c] E[j, n]; a block takes (s, c). */
-template <typename T>
-static __global__ void add_tail(int64_t k, int64_t d, const T *tail, const T *last, int64_t stride, T *y)
-{
-    int64_t row = blockIdx.x;
-    for (int64_t j = threadIdx.x; j < k; j += blockDim.x)
-        y[row * k + j] = of_float<T>(to_float(y[row * k + j]) + to_float(tail[row % d]) * to_float(last[j * stride]));
-}
-
-template <typename T> void cuda_project_call(struct cuda_run *run, const struct plan_step *step)
-{
-    const struct plan_weight *e = &run->plan->weights[step->weight];
-    int64_t d = columns_of(run, step->x);
-    for (int64_t item = 0; item < run->batch->n_items; item++) {
-        const int64_t *starts = starts_of(run, step->x) + item;
-        int64_t width = width_of(run, step->x, item);
-        struct product product = {};
-        product.rows = width * d;
-        product.columns = e->rows;
-        product.depth = (starts[1] - starts[0]) / width;
-        product.a = elements_of<T>(run, step->x) + starts[0] * d;
-        product.a_stride = width * d;
-        product.transpose_a = true;
-        product.b = weight_of<T>(run, step->weight);
-        product.b_stride = e->columns;
-        product.transpose_b = true;
-        product.bias = weight_of<T>(run, step->bias);
-        T *out = elements_of<T>(run, step->y) + starts_of(run, step->y)[item] * d;
-        product.out = out;
-        product.out_stride = e->rows;
-        products_multiply(run, &product);
-        if (step->tail != PLAN_NONE)
-            launch(run, add_tail<T>, product.rows, 1, threads_for(e->rows), e->rows, d, weight_of<T>(run, step->tail),
-                   weight_of<T>(run, step->weight) + product.depth, e->columns, out);
-    }
-}
-
-template void cuda_linear_rows(struct cuda_run *, const struct linear<float> *);
-template void cuda_linear_rows(struct cuda_run *, const struct linear<bf16> *);
-template void cuda_linear_rows(struct cuda_run *, const struct linear<f16> *);
-FOR_ELEMENTS(cuda_linear)
-FOR_ELEMENTS(cuda_feed_forward)
-FOR_ELEMENTS(cuda_convolve_image)
-FOR_ELEMENTS(cuda_project_call)

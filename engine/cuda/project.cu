@@ -1,6 +1,6 @@
 /* Projections along the sequence: y_b = Eᵀ x_b for the items of a batch at once, each as long as it is. Here are the
  * products of floats, and what comes after all of them. */
-#include "engine/cuda/fusion.h"
+#include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/projection.h"
 
@@ -202,7 +202,47 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
         launch(run, finish_projection<T>, p.n_items * p.k, (unsigned)p.count, threads_for(p.columns), p);
 }
 
+/* ---- OP_PROJECT_CALL ---- */
+
+/* y[s, c, j] += t[c] E[j, n]; a block takes (s, c). */
+template <typename T>
+static __global__ void add_tail(int64_t k, int64_t d, const T *tail, const T *last, int64_t stride, T *y)
+{
+    int64_t row = blockIdx.x;
+    for (int64_t j = threadIdx.x; j < k; j += blockDim.x)
+        y[row * k + j] = of_float<T>(to_float(y[row * k + j]) + to_float(tail[row % d]) * to_float(last[j * stride]));
+}
+
+template <typename T> void cuda_project_call(struct cuda_run *run, const struct plan_step *step)
+{
+    const struct plan_weight *e = &run->plan->weights[step->weight];
+    int64_t d = columns_of(run, step->x);
+    for (int64_t item = 0; item < run->batch->n_items; item++) {
+        const int64_t *starts = starts_of(run, step->x) + item;
+        int64_t width = width_of(run, step->x, item);
+        struct cuda_product product = {};
+        product.rows = width * d;
+        product.columns = e->rows;
+        product.depth = (starts[1] - starts[0]) / width;
+        product.a = elements_of<T>(run, step->x) + starts[0] * d;
+        product.a_stride = width * d;
+        product.transpose_a = true;
+        product.b = weight_of<T>(run, step->weight);
+        product.b_stride = e->columns;
+        product.transpose_b = true;
+        product.bias = weight_of<T>(run, step->bias);
+        T *out = elements_of<T>(run, step->y) + starts_of(run, step->y)[item] * d;
+        product.out = out;
+        product.out_stride = e->rows;
+        cuda_products_multiply(run, &product);
+        if (step->tail != PLAN_NONE)
+            launch(run, add_tail<T>, product.rows, 1, threads_for(e->rows), e->rows, d, weight_of<T>(run, step->tail),
+                   weight_of<T>(run, step->weight) + product.depth, e->columns, out);
+    }
+}
+
 FOR_ELEMENTS(cuda_project_sequence)
+FOR_ELEMENTS(cuda_project_call)
 template int64_t cuda_project_sequence_scratch<float>(const struct plan *, const struct plan_step *);
 template int64_t cuda_project_sequence_scratch<bf16>(const struct plan *, const struct plan_step *);
 template int64_t cuda_project_sequence_scratch<f16>(const struct plan *, const struct plan_step *);

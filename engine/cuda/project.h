@@ -7,6 +7,7 @@
 
 template <typename T> void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step);
 template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step);
+template <typename T> void cuda_project_call(struct cuda_run *run, const struct plan_step *step);
 
 /* Whether the step projects what the next one does, and differs in nothing but weights and y: one launch does both. */
 bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step);

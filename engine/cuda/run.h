@@ -8,9 +8,9 @@
 #include "engine/cuda/element.h"
 #include "engine/cuda/gpu.h"
 #include "engine/cuda/shape.h"
+#include "engine/plan/arithmetic.h"
 
-struct cuda_launch;
-struct products;
+struct cuda_products;
 struct results;
 struct upload;
 
@@ -82,12 +82,21 @@ static __device__ __forceinline__ int64_t row_at(struct places places, int64_t i
     return row;
 }
 
+struct cuda_run;
+
+/* How a step is launched: alone, or with those that follow it (fusion.h). */
+struct cuda_launch {
+    void (*run)(struct cuda_run *run, const struct plan_step *step);
+    int steps;  /* that it does, from this one on */
+    bool keeps; /* what the last of them reads is written, for others read it too */
+};
+
 struct cuda_run {
     const struct plan *plan;
     const struct cuda_launch *launches; /* by step of the plan: fusion.h */
     const struct batch *batch;
     const struct shape_class *shape; /* the batch's: what is launched depends on it, not on the batch's own counts */
-    struct products *products;
+    struct cuda_products *products;
     cudaStream_t stream;
     char *arena;
     enum cuda_dtype dtype;
@@ -182,21 +191,6 @@ static inline int64_t width_of(const struct cuda_run *run, int value, int64_t it
 {
     int input = run->plan->axes[run->plan->values[value].axis].input;
     return input == PLAN_NONE ? 1 : padder_width(run->plan, &run->batch->items[item], input);
-}
-
-static inline int64_t parts_of(int64_t count, int64_t each)
-{
-    return (count + each - 1) / each;
-}
-
-static inline int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* Threads of a block that walks over so many columns: whole warps. */

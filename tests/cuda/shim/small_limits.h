@@ -4,10 +4,10 @@
 #define TESTS_CUDA_SHIM_SMALL_LIMITS_H
 
 #define CONTEXTS_BYTES 4096   /* linear_attend.cu */
-#define FEED_FORWARD_ROWS 48  /* products.cu */
+#define FEED_FORWARD_ROWS 48  /* feed_forward.cu */
 #define FEW_SUMS 400          /* project.cu */
 #define GRAPHS 4              /* graphs.h */
-#define IMAGE_ROWS 32         /* products.cu */
+#define IMAGE_ROWS 32         /* convolve.cu */
 #define PART_KEYS 24          /* linear_attend.cu */
 #define PART_ROWS 64          /* project.cu */
 #define PIECES 24             /* results.cu */
@@ -18,6 +18,6 @@
 #define STAGED 400            /* weights.cu */
 #define TOP_K_WARPS 2         /* top_k.cu; each thread is a fiber */
 #define WINDOW_ROWS 64        /* convolve.cu */
-#define WORKSPACE_BYTES 65536 /* multiply.cu */
+#define WORKSPACE_BYTES 65536 /* products.cu */
 
 #endif

@@ -1,6 +1,6 @@
 /* arithmetic: on counts and sizes. */
-#ifndef ENGINE_ARITHMETIC_H
-#define ENGINE_ARITHMETIC_H
+#ifndef ENGINE_PLAN_ARITHMETIC_H
+#define ENGINE_PLAN_ARITHMETIC_H
 
 #include <stdint.h>
 

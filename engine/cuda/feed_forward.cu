@@ -1,0 +1,70 @@
+#include "engine/cuda/feed_forward.h"
+#include "engine/cuda/linear.h"
+#include "engine/cuda/rows.h"
+
+#ifndef FEED_FORWARD_ROWS
+#define FEED_FORWARD_ROWS 4096 /* whose hidden part is there at a time, in floats; twice as many of 16 bits */
+#endif
+
+int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    return least(FEED_FORWARD_ROWS, plan->max_rows) * plan->weights[step->weight].rows;
+}
+
+/* h[r, i] = activation(g[r, i]) * g[r, columns + i], in the place of g[r, i]. */
+template <typename T, int N>
+static __global__ void gate_in_place(int64_t rows, int64_t columns, enum activation activation, T *g)
+{
+    int64_t row = warp_of_grid();
+    g += row * 2 * columns;
+    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+        float values[N], gates[N];
+        load(values, g + c);
+        load(gates, g + columns + c);
+        for (int i = 0; i < N; i++)
+            values[i] = activation_of(activation, values[i]) * gates[i];
+        store(g + c, values);
+    }
+}
+
+/* The second product of rows [first, first + linear->rows), whose hidden part is in scratch. */
+template <typename T>
+static void feed_second(struct cuda_run *run, const struct plan_step *step, int64_t first, struct linear<T> linear)
+{
+    int64_t columns = columns_of(run, step->y);
+    linear.x = (T *)run->scratch;
+    linear.x_stride = run->plan->weights[step->weight].rows;
+    linear.weight = step->second_weight;
+    linear.bias = step->second_bias;
+    linear.activation = ACTIVATION_NONE;
+    linear.residual = step->z == PLAN_NONE ? NULL : elements_of<T>(run, step->z) + first * columns;
+    linear.out = elements_of<T>(run, step->y) + first * columns;
+    cuda_linear_rows(run, &linear);
+}
+
+/* Block after block of rows, so that the hidden part needs no more than scratch. */
+template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct plan_step *step)
+{
+    int64_t rows = rows_of(run, step->x), depth = columns_of(run, step->x);
+    int64_t hidden = run->plan->weights[step->second_weight].columns;
+    int64_t at_once = least(FEED_FORWARD_ROWS * (int64_t)(sizeof(float) / sizeof(T)), run->plan->max_rows);
+    for (int64_t first = 0; first < rows; first += at_once) {
+        struct linear<T> linear = {
+        };
+        linear.rows = least(at_once, rows - first);
+        linear.x = elements_of<T>(run, step->x) + first * depth;
+        linear.x_stride = depth;
+        linear.weight = step->weight;
+        linear.bias = step->bias;
+        linear.activation = step->gated ? ACTIVATION_NONE : step->activation;
+        linear.out = (T *)run->scratch;
+        cuda_linear_rows(run, &linear);
+        if (step->gated)
+            with_pack<T>(hidden, [&](auto n) {
+                launch_rows(run, gate_in_place<T, n.value>, linear.rows, hidden, step->activation, (T *)run->scratch);
+            });
+        feed_second(run, step, first, linear);
+    }
+}
+
+FOR_ELEMENTS(cuda_feed_forward)

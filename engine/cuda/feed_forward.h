@@ -1,0 +1,10 @@
+/* feed_forward: rows through two weights, with the hidden part between them in scratch. */
+#ifndef ENGINE_CUDA_FEED_FORWARD_H
+#define ENGINE_CUDA_FEED_FORWARD_H
+
+#include "engine/cuda/run.h"
+
+template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct plan_step *step);
+int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_step *step);
+
+#endif

@@ -1,0 +1,97 @@
+#include "engine/cuda/linear.h"
+#include "engine/cuda/rows.h"
+
+/* What comes after a product, in place. Also where there is an activation and something is added: cuBLASLt's comes
+ * after what is added. */
+template <typename T, int N>
+static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bias, enum activation activation,
+                                     const T *residual, T *y)
+{
+    int64_t row = warp_of_grid();
+    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+        float values[N], others[N] = {};
+        load(values, y + row * columns + c);
+        if (bias)
+            load(others, bias + c);
+        for (int i = 0; i < N; i++)
+            values[i] = activation_of(activation, values[i] + others[i]);
+        if (residual)
+            load(others, residual + row * columns + c);
+        for (int i = 0; residual && i < N; i++)
+            values[i] += others[i];
+        store(y + row * columns + c, values);
+    }
+}
+
+/* cuBLASLt's GELU is the tanh approximation, up to 4.7e-4 off: that is less than bfloat16 rounds off, and more than the
+ * others do. */
+template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear)
+{
+    const struct plan_weight *weight = &run->plan->weights[linear->weight];
+    bool gelu = run->dtype == CUDA_BF16 && linear->activation == ACTIVATION_GELU && !linear->residual;
+    bool plain = linear->activation == ACTIVATION_NONE || gelu;
+    const T *bias = weight_of<T>(run, linear->bias);
+    struct cuda_product product = {};
+    product.rows = linear->rows;
+    product.columns = weight->rows;
+    product.depth = weight->columns;
+    product.a = linear->x;
+    product.a_stride = linear->x_stride;
+    product.b = weight_of<T>(run, linear->weight);
+    product.b_stride = weight->columns;
+    product.transpose_b = true;
+    product.bias = plain ? bias : NULL;
+    product.add = plain ? linear->residual : NULL;
+    product.gelu = gelu;
+    product.out = linear->out;
+    product.out_stride = weight->rows;
+    cuda_products_multiply(run, &product);
+    if (!plain)
+        with_pack<T>(weight->rows, [&](auto n) {
+            launch_rows(run, finish_linear<T, n.value>, linear->rows, weight->rows, bias, linear->activation,
+                        linear->residual, linear->out);
+        });
+}
+
+template <typename T>
+static void linear_part(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows)
+{
+    int64_t depth = columns_of(run, step->x), columns = columns_of(run, step->y);
+    struct linear<T> linear = {
+    };
+    linear.rows = rows;
+    linear.x = elements_of<T>(run, step->x) + first * depth;
+    linear.x_stride = depth;
+    linear.weight = step->weight;
+    linear.bias = step->bias;
+    linear.activation = step->activation;
+    linear.residual = step->z == PLAN_NONE ? NULL : elements_of<T>(run, step->z) + first * columns;
+    linear.out = elements_of<T>(run, step->y) + first * columns;
+    cuda_linear_rows(run, &linear);
+}
+
+/* One product of all rows where the selected items are all of them, or the others so few that they come along; else one
+ * for each run of selected items, of so many rows as its class has. */
+template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step)
+{
+    int number = (int)(step - run->plan->steps);
+    if (run->shape->selected[number] == SELECTED_NONE)
+        return;
+    if (!shape_splits(run->plan, run->shape, number)) {
+        linear_part<T>(run, step, 0, rows_of(run, step->x));
+        return;
+    }
+    const int64_t *starts = starts_of(run, step->x);
+    for (int64_t item = 0, behind; item < run->batch->n_items; item = behind) {
+        for (behind = item; behind < run->batch->n_items && shape_selects(run->batch, step, behind);)
+            behind++;
+        int64_t first = starts[item], rows = shape_round_rows(starts[behind] - first, rows_of(run, step->x) - first);
+        linear_part<T>(run, step, first, rows);
+        behind += behind == item; /* the item is not selected */
+    }
+}
+
+template void cuda_linear_rows(struct cuda_run *, const struct linear<float> *);
+template void cuda_linear_rows(struct cuda_run *, const struct linear<bf16> *);
+template void cuda_linear_rows(struct cuda_run *, const struct linear<f16> *);
+FOR_ELEMENTS(cuda_linear)

@@ -1,0 +1,21 @@
+/* linear: rows through a weight; for every kernel that has a product with a weight in it. */
+#ifndef ENGINE_CUDA_LINEAR_H
+#define ENGINE_CUDA_LINEAR_H
+
+#include "engine/cuda/products.h"
+
+/* out = activation(x Wᵀ + bias) + residual, dense; W (out_columns, depth) is a weight of the plan. */
+template <typename T> struct linear {
+    int64_t rows;
+    const T *x;
+    int64_t x_stride;
+    int weight, bias;
+    enum activation activation;
+    const T *residual; /* NULL: none */
+    T *out;
+};
+template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear);
+
+template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step);
+
+#endif
