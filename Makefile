@@ -29,7 +29,7 @@ endif
 BUILD    ?= build
 
 PKGS      := libmicrohttpd jansson zlib
-WARNINGS  := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla
+WARNINGS  := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror=switch
 MACHINE   := $(shell $(CC) -dumpmachine 2>/dev/null)
 ALL_CFLAGS = -std=gnu11 $(WARNINGS) $(CFLAGS) -fopenmp -pthread -I. $(SANITIZER) $(DEFINES) $(PKG_CFLAGS)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -109,13 +109,13 @@ CUBLAS_LT   = $(firstword $(wildcard $(CUBLAS)/lib*/libcublasLt.so*))
 CUDA_ARCHS ?= 80 90
 KERNELS    := $(wildcard engine/cuda/*.cu)
 SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1 $(BUILD)/tests/cuda/linformerd
-CXXFLAGS_SHIM = -std=c++20 -Wall -Wextra -Wno-missing-field-initializers -Wno-unknown-pragmas -fno-strict-aliasing $(CFLAGS) -fPIC \
+CXXFLAGS_SHIM = -std=c++20 -Wall -Wextra -Werror=switch -Wno-missing-field-initializers -Wno-unknown-pragmas -fno-strict-aliasing $(CFLAGS) -fPIC \
                 -fvisibility=hidden -Itests/cuda/shim -I.
 GPU_CODE   := $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch))
 GPU_CODE   += -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 # A Python package with cuBLAS has a runtime's headers, too: those of the toolkit come first.
 for_device  = $(NVCC) -std=c++20 -O3 $(GPU_CODE) -I. -Xcompiler -idirafter,$(CUBLAS)/include \
-              -Xcompiler -fPIC,-fvisibility=hidden
+              -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
 nvcc        = $(say) $(for_device)
 
 # The engine looks for cuBLAS where it was linked with it, too: a toolkit's folder need not be one of the system's.

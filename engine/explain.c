@@ -3,6 +3,7 @@
 #include "engine/cpu/elements.h"
 #include "engine/engine.h"
 #include "engine/model.h"
+#include "engine/plan/operations.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -55,16 +56,6 @@ static void print_weight(const struct explanation *e, const struct plan_step *st
                 cpu_weight_element(step, e->bf16, weight) == ELEMENT_BF16 ? " bf16" : "");
 }
 
-static void print_window(const struct plan_window *window, float scale, FILE *out)
-{
-    fprintf(out, " window %" PRId64 " x %" PRId64 " stride %" PRId64 " x %" PRId64, window->size[0], window->size[1],
-            window->stride[0], window->stride[1]);
-    fprintf(out, " padding %" PRId64 " + %" PRId64 " x %" PRId64 " + %" PRId64, window->before[0], window->after[0],
-            window->before[1], window->after[1]);
-    if (scale != 1.0f)
-        fprintf(out, " scale %g", (double)scale);
-}
-
 /* The pixels of the largest square image; else the tokens. */
 static int64_t explained_rows(const struct plan *plan, int64_t tokens)
 {
@@ -76,46 +67,22 @@ static void print_step(const struct explanation *e, int index)
 {
     const struct plan *plan = e->plan;
     const struct plan_step *step = &plan->steps[index];
+    const struct plan_operation *operation = &plan_operations[step->operation];
     FILE *out = e->out;
-    fprintf(out, "%4d %-16s %14" PRId64 " %13" PRId64 " ", index, operation_name(step->operation),
-            plan_step_flops(plan, step, e->rows), step_bytes(e, step));
+    fprintf(out, "%4d %-16s %14" PRId64 " %13" PRId64 " ", index, operation->name, plan_step_flops(plan, step, e->rows),
+            step_bytes(e, step));
     print_value(e, "x", step->x);
     print_value(e, "keys", step->keys);
     print_value(e, "values", step->values);
     print_weight(e, step, "", step->weight);
     if (step->bias != PLAN_NONE)
         fprintf(out, " + %s", plan->weights[step->bias].name);
-    if (step->tail != PLAN_NONE)
-        fprintf(out, " with %s below", plan->weights[step->tail].name);
-    if (step->operation == OP_ATTEND || step->operation == OP_ATTEND_CALL)
-        fprintf(out, " heads %" PRId64 " kv_heads %" PRId64 " scale %g", step->heads, step->kv_heads,
-                (double)step->scale);
-    if (step->operation == OP_LINEAR_ATTEND || step->operation == OP_LOCAL_ATTEND)
-        fprintf(out, " heads %" PRId64 " to %" PRId64, step->first_head, step->first_head + step->heads - 1);
-    if (step->operation == OP_LINEAR_ATTEND && step->causal)
-        fprintf(out, " bucket %" PRId64, step->bucket);
-    if (step->operation == OP_LINEAR_ATTEND && step->fold > 1)
-        fprintf(out, " fold %" PRId64, step->fold);
-    if (step->operation == OP_LOCAL_ATTEND)
-        fprintf(out, " window %" PRId64, step->window);
-    if (step->operation == OP_LINEAR_ATTEND && step->raw_queries)
-        fprintf(out, " raw queries");
-    if (step->operation == OP_CONVOLVE_IMAGE)
-        print_window(&step->kernel, step->scale, out);
-    if (step->causal)
-        fprintf(out, " causal");
-    if (step->mask != PLAN_NONE)
-        fprintf(out, " mask %s", plan->inputs[step->mask].input.name);
-    if (step->activation != ACTIVATION_NONE)
-        fprintf(out, ", %s", step->activation == ACTIVATION_GELU ? "gelu" : "relu");
-    if (step->gated)
-        fprintf(out, ", gated");
+    if (operation->print)
+        operation->print(plan, step, out);
     print_weight(e, step, ",", step->second_weight);
     if (step->second_bias != PLAN_NONE)
         fprintf(out, " + %s", plan->weights[step->second_bias].name);
-    if (step->groups > 1)
-        fprintf(out, " groups %" PRId64, step->groups);
-    print_value(e, step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD ? "+ residual" : "z", step->z);
+    print_value(e, operation->adds_residual ? "+ residual" : "z", step->z);
     print_value(e, "->", step->y);
     if (step->only.axis != PLAN_NONE && step->only.most == INT64_MAX)
         fprintf(out, ", items of at least %" PRId64 " rows", step->only.least);

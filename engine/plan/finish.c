@@ -1,5 +1,6 @@
 /* The end of building: what is left over is refused, passes rewrite the steps, values get their places. */
 #include "engine/plan/builder.h"
+#include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
 
 #include <stdlib.h>
@@ -31,8 +32,21 @@ static void drop_unread_weights(struct plan *plan)
     }
 }
 
+/* Whoever adds an operation hears what its row lacks. */
+static void refuse_incomplete_operations(struct plan_builder *builder)
+{
+    for (int i = 0; i < builder->plan->n_steps; i++) {
+        enum operation operation = builder->plan->steps[i].operation;
+        const char *lack = operation_lack(operation), *name = operation_name(operation);
+        if (lack)
+            plan_fail(builder, "operation %d (\"%s\") has no %s in engine/plan/operations.c", operation,
+                      name ? name : "", lack);
+    }
+}
+
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan)
 {
+    refuse_incomplete_operations(builder);
     refuse_surplus(builder);
     if (!builder->failed && !builder->as_built) {
         plan_fuse(builder);

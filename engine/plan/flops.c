@@ -1,69 +1,131 @@
-/* How much a step computes: for --explain, and for choosing how a batch runs. */
-#include "engine/plan/plan.h"
+#include "engine/plan/flops.h"
 
-int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows)
+#define GELU_FLOPS 30 /* about what erf takes */
+
+static int64_t rows_of(const struct plan *plan, int value, int64_t rows)
 {
-    const struct plan_value *x = &plan->values[step->x];
-    int64_t x_rows = plan_value_rows(plan, step->x, rows, 1), elements = x_rows * x->columns;
-    if (step->only.axis != PLAN_NONE && (rows < step->only.least || rows > step->only.most))
-        return 0;
-    switch (step->operation) {
-    case OP_LINEAR:
-        return 2 * x_rows * x->columns * plan->weights[step->weight].rows;
-    case OP_FEED_FORWARD: {
-        const struct plan_weight *first = &plan->weights[step->weight], *second = &plan->weights[step->second_weight];
-        int64_t gate = step->gated ? (step->activation == ACTIVATION_GELU ? 31 : 2) * second->columns : 0;
-        return x_rows * (2 * first->rows * first->columns + gate + 2 * second->rows * second->columns);
-    }
-    case OP_GIVE_OUTPUT:
-        return step->weight == PLAN_NONE ? 0 : 2 * x_rows * x->columns * plan->weights[step->weight].rows;
-    case OP_PROJECT_SEQUENCE:
-        return 2 * elements * plan_value_rows(plan, step->y, rows, 1);
-    case OP_PROJECT_CALL:
-        return 2 * elements * plan->weights[step->weight].rows;
-    case OP_ATTEND_CALL: /* a position sees the keys of its own sequence */
-        return 4 * elements * plan->axes[plan->values[step->keys].axis].k;
-    case OP_ATTEND:
-        return 2 * (elements + x_rows * plan->values[step->y].columns) * plan_value_rows(plan, step->keys, rows, 1);
-    case OP_LAYER_NORM:
-        return 8 * elements;
-    case OP_ACTIVATE:
-        return step->activation == ACTIVATION_GELU ? 30 * elements : elements;
-    case OP_CONVOLVE_SEQUENCE:
-        return 2 * plan_value_rows(plan, step->y, rows, 1) * x->columns * step->stride * (x->columns / step->groups);
-    case OP_ADD_SINUSOIDS:
-        return 20 * elements;
-    case OP_ROTATE:
-        return 3 * elements;
-    case OP_LINEAR_ATTEND: /* a product with V and one with the queries */
-        return 2 * (x_rows + plan_value_rows(plan, step->keys, rows, 1)) * step->heads * step->dim_head *
-               step->dim_value;
-    case OP_CONVOLVE_IMAGE:
-        return 2 * plan_value_rows(plan, step->y, rows, 1) * plan->weights[step->weight].rows *
-               plan->weights[step->weight].columns;
-    case OP_LOCAL_ATTEND:
-        return 4 * x_rows * step->heads * step->dim_head * step->window * (step->causal ? 2 : 3);
-    case OP_RETRIEVE: /* scores of all keys, then the best values of each head */
-        return 2 * x_rows *
-               (plan->weights[step->bias].rows * plan->weights[step->bias].columns +
-                step->heads * PLAN_BEST_KEYS * plan->weights[step->weight].columns);
-    case OP_GATE:
-        return (step->activation == ACTIVATION_GELU ? 31 : 2) * elements / 2;
-    case OP_ADD_POSITIONS:
-    case OP_ADD:
-    case OP_GIVE_POOLED:
-        return elements;
-    case OP_EMBED:
-    case OP_MASK_ROWS:
-    case OP_SHIFT_TOKENS:
-    case OP_CONCATENATE:
-    case OP_APPEND_ROWS:
-    case OP_GIVE_IMAGE:
-    case OP_CUT_PADDING:
-    case OP_GATHER_ROWS:
-    case OP_GIVE_HIDDEN:
-    case OP_COUNT:
-        break;
-    }
+    return plan_value_rows(plan, value, rows, 1);
+}
+
+/* Elements of x. */
+static int64_t elements(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return rows_of(plan, step->x, rows) * plan->values[step->x].columns;
+}
+
+static int64_t size_of(const struct plan_weight *weight)
+{
+    return weight->rows * weight->columns;
+}
+
+/* Of one element that a gate multiplies with an activated one. */
+static int64_t flops_of_gated(enum activation activation)
+{
+    return activation == ACTIVATION_GELU ? GELU_FLOPS + 1 : 2;
+}
+
+int64_t flops_of_nothing(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    (void)plan, (void)step, (void)rows;
     return 0;
+}
+
+int64_t flops_of_addition(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return elements(plan, step, rows);
+}
+
+int64_t flops_of_layer_norm(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return 8 * elements(plan, step, rows);
+}
+
+int64_t flops_of_linear(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return 2 * elements(plan, step, rows) * plan->weights[step->weight].rows;
+}
+
+int64_t flops_of_feed_forward(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    const struct plan_weight *first = &plan->weights[step->weight], *second = &plan->weights[step->second_weight];
+    int64_t gate = step->gated ? flops_of_gated(step->activation) * second->columns : 0;
+    return rows_of(plan, step->x, rows) * (2 * size_of(first) + gate + 2 * size_of(second));
+}
+
+int64_t flops_of_activation(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return (step->activation == ACTIVATION_GELU ? GELU_FLOPS : 1) * elements(plan, step, rows);
+}
+
+int64_t flops_of_gate(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return flops_of_gated(step->activation) * elements(plan, step, rows) / 2;
+}
+
+int64_t flops_of_sinusoids(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return 20 * elements(plan, step, rows);
+}
+
+int64_t flops_of_rotation(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return 3 * elements(plan, step, rows);
+}
+
+int64_t flops_of_projection(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return 2 * elements(plan, step, rows) * rows_of(plan, step->y, rows);
+}
+
+int64_t flops_of_call_projection(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return 2 * elements(plan, step, rows) * plan->weights[step->weight].rows;
+}
+
+int64_t flops_of_sequence_convolution(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    int64_t columns = plan->values[step->x].columns;
+    return 2 * rows_of(plan, step->y, rows) * columns * step->stride * (columns / step->groups);
+}
+
+int64_t flops_of_image_convolution(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return 2 * rows_of(plan, step->y, rows) * size_of(&plan->weights[step->weight]);
+}
+
+int64_t flops_of_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    int64_t outputs = rows_of(plan, step->x, rows) * plan->values[step->y].columns;
+    return 2 * (elements(plan, step, rows) + outputs) * rows_of(plan, step->keys, rows);
+}
+
+/* A position sees the keys of its own sequence. */
+int64_t flops_of_call_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return 4 * elements(plan, step, rows) * plan->axes[plan->values[step->keys].axis].k;
+}
+
+/* A product with V and one with the queries. */
+int64_t flops_of_linear_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    int64_t both = rows_of(plan, step->x, rows) + rows_of(plan, step->keys, rows);
+    return 2 * both * step->heads * step->dim_head * step->dim_value;
+}
+
+int64_t flops_of_local_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    int64_t keys = step->window * (step->causal ? 2 : 3);
+    return 4 * rows_of(plan, step->x, rows) * step->heads * step->dim_head * keys;
+}
+
+/* Scores of all keys, then the best values of each head. */
+int64_t flops_of_retrieval(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    int64_t values = step->heads * PLAN_BEST_KEYS * plan->weights[step->weight].columns;
+    return 2 * rows_of(plan, step->x, rows) * (size_of(&plan->weights[step->bias]) + values);
+}
+
+int64_t flops_of_output(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return step->weight == PLAN_NONE ? 0 : flops_of_linear(plan, step, rows);
 }

@@ -1,4 +1,5 @@
 /* Memory is planned once: values whose lifetimes don't meet share bytes of one arena. */
+#include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
 
 #include <stdlib.h>
@@ -30,16 +31,15 @@ static void find_lifetimes(struct plan *plan)
     }
 }
 
-/* Where the last reader of x is a step that masks or gathers its rows, y is x changed in place: to the arena they are
- * one value, x, that lives as long as both. in_place[y] is x, else PLAN_NONE. */
+/* Where the last reader of x is a step whose operation may work in place, y is x changed in place: to the arena they
+ * are one value, x, that lives as long as both. in_place[y] is x, else PLAN_NONE. */
 static void find_in_place(struct plan *plan, int *in_place)
 {
     for (int i = 0; i < plan->n_values; i++)
         in_place[i] = PLAN_NONE;
     for (int i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = &plan->steps[i];
-        bool can = step->operation == OP_MASK_ROWS || step->operation == OP_GATHER_ROWS;
-        if (!can || plan->values[step->x].last_step != i)
+        if (!plan_operations[step->operation].in_place || plan->values[step->x].last_step != i)
             continue;
         in_place[step->y] = step->x;
         plan->values[step->x].last_step = plan->values[step->y].last_step;

@@ -1,10 +1,11 @@
 /* Only the rows asked for: where no more than some rows of the last hidden state are wanted, the steps at the end that
  * compute each row for itself (or from keys of all rows) need no others. They are brought behind the rest, onto an axis
- * that has those rows alone; a step that reads neighbours (OP_SHIFT_TOKENS) needs them beside its own, so there is an
+ * that has those rows alone; a step that reads neighbours needs them beside its own, so there is an
  * axis for each reach: with as many rows more on either side. What lies on a longer axis is gathered.
  *
  * How many rows an item has there is known with each batch: all of them where it wants its hidden state or a mean. */
 #include "engine/plan/axes.h"
+#include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
 
 #include <limits.h>
@@ -25,43 +26,21 @@ struct narrowing {
     int n_steps, n_values;
 };
 
-/* Whether a row of y comes from its own of x, at the same bits whichever rows are beside it: OP_RETRIEVE and
- * OP_LINEAR_ATTEND multiply as many rows at once as an item has. */
 static bool computes_rows_alone(const struct plan_step *step)
 {
-    switch (step->operation) {
-    case OP_EMBED:
-    case OP_ADD_POSITIONS:
-    case OP_LAYER_NORM:
-    case OP_ACTIVATE:
-    case OP_ADD:
-    case OP_MASK_ROWS:
-    case OP_ADD_SINUSOIDS:
-    case OP_ATTEND:
-    case OP_SHIFT_TOKENS:
-    case OP_ROTATE:
-    case OP_CONCATENATE:
-    case OP_GATE:
-        return true;
-    case OP_LINEAR:
-        return step->only.axis == PLAN_NONE;
-    default:
-        return false;
-    }
+    return plan_operations[step->operation].rows == ROWS_ALONE && step->only.axis == PLAN_NONE;
+}
+
+/* Whether rows of y need neighbours of their own rows of x. */
+static bool reads_neighbours(const struct plan_step *step)
+{
+    return plan_operations[step->operation].reach != NULL;
 }
 
 static void need(struct narrowing *n, int value, int reach)
 {
     if (value != PLAN_NONE && n->reach[value] < reach)
         n->reach[value] = reach;
-}
-
-static int furthest_shift(const struct plan_step *step)
-{
-    int64_t furthest = 0;
-    for (int64_t s = 0; s < step->n_shifts; s++)
-        furthest = llabs(step->shifts[s]) > furthest ? llabs(step->shifts[s]) : furthest;
-    return (int)furthest;
 }
 
 /* From the last step to the first: what each value is needed for. */
@@ -83,7 +62,9 @@ static void find_reaches(struct narrowing *n)
         need(n, step->keys, ALL);
         need(n, step->values, ALL);
         need(n, step->z, reach);
-        need(n, step->x, n->narrow[i] && step->operation == OP_SHIFT_TOKENS ? reach + furthest_shift(step) : reach);
+        if (n->narrow[i] && reads_neighbours(step))
+            reach += (int)plan_operations[step->operation].reach(step);
+        need(n, step->x, reach);
     }
     for (int i = 0; i < plan->n_inputs; i++)
         need(n, plan->inputs[i].value, ALL);
@@ -122,7 +103,7 @@ static int gather(struct narrowing *n, int value, int reach, int axis)
 static void append_narrow(struct narrowing *n, int index, int reach, int axis)
 {
     struct plan_step step = n->steps[index];
-    if (step.operation != OP_SHIFT_TOKENS)
+    if (!reads_neighbours(&step))
         step.x = gather(n, step.x, reach, axis);
     step.z = gather(n, step.z, reach, axis);
     if (step.y != PLAN_NONE && !n->builder->failed)

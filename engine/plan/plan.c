@@ -4,43 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const char *const operation_names[OP_COUNT] = {
-    [OP_EMBED] = "embed",
-    [OP_ADD_POSITIONS] = "add_positions",
-    [OP_LAYER_NORM] = "layer_norm",
-    [OP_LINEAR] = "linear",
-    [OP_FEED_FORWARD] = "feed_forward",
-    [OP_ACTIVATE] = "activate",
-    [OP_ADD] = "add",
-    [OP_MASK_ROWS] = "mask_rows",
-    [OP_ADD_SINUSOIDS] = "add_sinusoids",
-    [OP_PROJECT_SEQUENCE] = "project_sequence",
-    [OP_CONVOLVE_SEQUENCE] = "convolve_sequence",
-    [OP_PROJECT_CALL] = "project_call",
-    [OP_ATTEND] = "attend",
-    [OP_ATTEND_CALL] = "attend_call",
-    [OP_SHIFT_TOKENS] = "shift_tokens",
-    [OP_ROTATE] = "rotate",
-    [OP_LINEAR_ATTEND] = "linear_attend",
-    [OP_LOCAL_ATTEND] = "local_attend",
-    [OP_CONCATENATE] = "concatenate",
-    [OP_APPEND_ROWS] = "append_rows",
-    [OP_CONVOLVE_IMAGE] = "convolve_image",
-    [OP_GATE] = "gate",
-    [OP_GATHER_ROWS] = "gather_rows",
-    [OP_CUT_PADDING] = "cut_padding",
-    [OP_RETRIEVE] = "retrieve",
-    [OP_GIVE_HIDDEN] = "give_hidden",
-    [OP_GIVE_POOLED] = "give_pooled",
-    [OP_GIVE_OUTPUT] = "give_output",
-    [OP_GIVE_IMAGE] = "give_image",
-};
-
-const char *operation_name(enum operation operation)
-{
-    return operation_names[operation];
-}
-
 void plan_free(struct plan *plan)
 {
     if (!plan)

@@ -19,59 +19,38 @@
 #define PLAN_BEST_KEYS 32         /* OP_RETRIEVE's */
 #define PLAN_CAUSAL_EPSILON 1e-3f /* OP_LINEAR_ATTEND's least denominator */
 
-/* One line of mathematics each; r is a row, b an item, n_b its rows, p the position of r in its item.
- * Shapes: (rows, columns). W, E, T … are weights. */
+/* operations.c has one row for each, with its formula and shapes. docs/adding-an-operation.md lists all places that
+ * know an operation. */
 enum operation {
-    OP_EMBED,         /* y[r] = T[x[r]]                                  x ids (r, 1); T (vocabulary, d); y (r, d) */
-    OP_ADD_POSITIONS, /* y[r] = x[r] + (A[p / period] + B[p mod period])  A, B (…, d); without B: + A[p] */
-    OP_LAYER_NORM,    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b       g, b (d); x (r, groups*d), each
-                         group of d columns for itself */
-    OP_LINEAR,       /* y[r] = activation(x[r] Wᵀ + b) + z[r]      W (out, in), b (out) or none; z (r, out) or none */
-    OP_FEED_FORWARD, /* y[r] = h[r] Uᵀ + c + z[r], h[r] = activation(x[r] Wᵀ + b)   W (hidden, in), U (out, hidden);
-                        gated: h[r, i] = activation(g[r, i]) * g[r, hidden + i], g[r] = x[r] Wᵀ + b, W (2*hidden, in) */
-    OP_ACTIVATE,     /* y = activation(x): gelu is x Φ(x), Φ by the exact erf */
-    OP_ADD,          /* y = scale * (x + z) */
-    OP_MASK_ROWS,    /* y[r] = x[r] where m[r], else 0                               m ids (r, 1), 0 or not */
-    OP_ADD_SINUSOIDS,     /* y[r] = x[r] + (sin(p f), cos(p f))                    f (d / 2); products p f in float */
-    OP_PROJECT_SEQUENCE,  /* y_b = E[:n_b]ᵀ x_b + e   E (n, k) or its transpose; x ragged (n_b, d); y fixed (k, d) an
-                             item;  with several groups each has its own E and e for d / groups columns. Further
-                             columns of y, where there are: E[:n_b]ᵀ 1, then e, which the others then lack */
-    OP_CONVOLVE_SEQUENCE, /* y_b[j, g, o] = e[o] + sum over t, i of W[o, i, t] x_b[j s + t, g, i], 0 beyond n_b
-                            W (d, d, s); groups of d columns; several W stand for one a group */
-    OP_PROJECT_CALL,  /* y_b[s, c, j] = sum over p of E[j, p] X_b[p, s, c] + e[j], X_b: x_b, then for each s the row t
-                         E (k, n), e (k), t (d) or none; x call (n * w, d); y_b (w, d, k) is read as (k * w, d) */
-    OP_ATTEND,        /* y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ + M_b[p]) V_b[h]   x (r, heads*d); K (k, kv_heads*d)
-                         V (k, kv_heads*d'); y (r, heads*d'); causal: only keys j <= p; up to key_room keys stand
-                         beyond K_b with score 0 and value 0; M (n, k) or none: an attention mask */
-    OP_ATTEND_CALL,   /* y[p,s,h] = softmax(scale * x[p,s,h] K_b[:,s,h]ᵀ + M_b[s,h,p]) V_b[:,s,h], heads of a call
-                         x, y (n * w, heads*d); K, V (k * w, heads*d); M (w, heads, n, k) or (n, k) or none */
-    OP_SHIFT_TOKENS,  /* y[p, segment s] = x[p - shift_s, segment s], 0 outside the item; segments of d / n_shifts
-                         features; what is left over stays */
-    OP_ROTATE,        /* y[r, h, 2i : 2i + 2] = x[r, h, 2i : 2i + 2] turned by the angle with sine T[p, i] and cosine
-                         T[p, d/2 + i]                                    x (r, heads*d); T (…, d) */
-    OP_LINEAR_ATTEND, /* y[r,h] = c softmax(x[r,h]) softmax_rows(K_b[h])ᵀ V_b[h]; masked rows of K and V are left out.
-                         Causal: exp(K) in place of its softmax, rows of earlier buckets only (bucket 1: rows <= p),
-                         divided by max(c softmax(x[r,h]) · their sum of exp(K), 1e-3).
-                         raw queries: x[r,h] in place of its softmax.
-                         fold f: rows p, p + f, p + 2f … are sequences of their own
-                         x, K (…, all heads*d); V (…, all heads*d'); y (r, heads*d') */
-    OP_LOCAL_ATTEND,  /* y[r,h] = softmax(d^-1/2 x[r,h] K_b[h]ᵀ) V_b[h] over the rows of r's window and those beside
-                         it (causal: the one before, and rows <= p); masked keys are left out   x, K, V as above;
-                         a row with no key left: the mean of all keys of its windows, those outside the item being -1 */
-    OP_CONCATENATE,   /* y[r] = (x[r], z[r]) */
-    OP_APPEND_ROWS,   /* y_b = x_b, then the rows of z_b */
-    OP_CONVOLVE_IMAGE, /* y_b[i, j] = scale * (e + W (x_b[i s + u - top, j s' + v - left] for u, v of a window)), with 0
-                         outside of the image   x_b (height * width, in); W (out, window * in), e (out) */
-    OP_GATE,           /* y[r, i] = activation(x[r, i]) * x[r, d + i]                     x (r, 2d); y (r, d) */
-    OP_GATHER_ROWS,    /* y = the rows of x that y's axis has */
-    OP_CUT_PADDING,    /* y_b = the item's own rows of x_b, without what padding added */
-    OP_RETRIEVE,       /* y[r] = sum over h and the 32 best pairs (i, j) of softmax(s_i + t_j) V[i n + j], where
-                          s = K[h,:,0] x[r,0,h], t = K[h,:,1] x[r,1,h], each cut to its 32 best
-                          x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
-    OP_GIVE_HIDDEN,    /* item b's hidden = x_b */
-    OP_GIVE_POOLED,    /* item b's pooled = mean, first, last or maximum of the rows of x_b */
-    OP_GIVE_OUTPUT,    /* item b's output = f(x_b[wanted rows] Wᵀ + b), f: identity, softmax, top_k; without W: x_b */
-    OP_GIVE_IMAGE,     /* item b's output = x_bᵀ: channels first */
+    OP_EMBED,
+    OP_ADD_POSITIONS,
+    OP_LAYER_NORM,
+    OP_LINEAR,
+    OP_FEED_FORWARD,
+    OP_ACTIVATE,
+    OP_ADD,
+    OP_MASK_ROWS,
+    OP_ADD_SINUSOIDS,
+    OP_PROJECT_SEQUENCE,
+    OP_CONVOLVE_SEQUENCE,
+    OP_PROJECT_CALL,
+    OP_ATTEND,
+    OP_ATTEND_CALL,
+    OP_SHIFT_TOKENS,
+    OP_ROTATE,
+    OP_LINEAR_ATTEND,
+    OP_LOCAL_ATTEND,
+    OP_CONCATENATE,
+    OP_APPEND_ROWS,
+    OP_CONVOLVE_IMAGE,
+    OP_GATE,
+    OP_GATHER_ROWS,
+    OP_CUT_PADDING,
+    OP_RETRIEVE,
+    OP_GIVE_HIDDEN,
+    OP_GIVE_POOLED,
+    OP_GIVE_OUTPUT,
+    OP_GIVE_IMAGE,
     OP_COUNT
 };
 
@@ -214,7 +193,7 @@ struct plan {
 
 void plan_free(struct plan *plan); /* NULL is harmless */
 
-/* "linear" …, for --explain. */
+/* "linear" … */
 const char *operation_name(enum operation operation);
 
 /* Rows of a value in a batch with `rows` rows of every input and `items` items. What need not be given, and nothing

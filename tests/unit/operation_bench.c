@@ -19,6 +19,13 @@ struct engine_options bench_options = {
     .device = "cpu", .dtype = "f32", .kernels = "auto", .products = "auto", .threads = 2, .all_threads = true};
 double bench_tolerance;
 
+static bool has_run[OP_COUNT];
+
+bool bench_has_run(enum operation operation)
+{
+    return has_run[operation];
+}
+
 /* Where "auto" is to be oneDNN for products with weights: that it computes what follows, and not OpenBLAS. */
 static bool is_for_onednn(void)
 {
@@ -30,11 +37,24 @@ static bool is_for_onednn(void)
            instruction_set_choose("auto", &set, &error) == 0 && set == SET_AVX512 && has_onednn();
 }
 
+static const struct backend_functions *find_functions(struct error *error)
+{
+    return strcmp(bench_options.device, "cpu") == 0 ? &backend_cpu : backend_cuda_load(error);
+}
+
+bool bench_has_kernel(enum operation operation)
+{
+    struct error error;
+    const struct backend_functions *functions = find_functions(&error);
+    if (!functions)
+        fail_msg("%s", error.message);
+    return !functions->has_operation || functions->has_operation(operation);
+}
+
 struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes, size_t count)
 {
     memset(bench, 0, sizeof *bench);
-    const struct backend_functions *functions =
-        strcmp(bench_options.device, "cpu") == 0 ? &backend_cpu : backend_cuda_load(&bench->error);
+    const struct backend_functions *functions = find_functions(&bench->error);
     bench->functions = functions;
     if (!functions || functions->open(&bench_options, 0, &bench->backend, &bench->error) != 0) {
         if (functions != &backend_cpu)
@@ -372,6 +392,8 @@ static void compare_alone(struct bench *bench, const struct engine_item *item)
 void bench_run(struct bench *bench)
 {
     bench_place(bench);
+    for (int i = 0; i < bench->plan->n_steps; i++)
+        has_run[bench->plan->steps[i].operation] = true;
     for (int repeat = 0; repeat < 3; repeat++) {
         struct engine_item items[BENCH_ITEMS];
         struct bench_results results[BENCH_ITEMS];

@@ -48,6 +48,12 @@ void bench_compute(struct bench *bench, const struct engine_item *items, int64_t
 
 void bench_end(struct bench *bench);
 
+/* Whether bench_run has compared the operation with the reference in this process. */
+bool bench_has_run(enum operation operation);
+
+/* Whether the backend that bench_options name has a kernel for it. */
+bool bench_has_kernel(enum operation operation);
+
 /* Places the plan, compares three random batches with the reference, and each item with itself alone: the same bits
  * where the backend promises them. Ends the bench. */
 void bench_run(struct bench *bench);

@@ -581,9 +581,16 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return cut_at(scalar, step, row, column);
     case OP_SHIFT_TOKENS:
         return shift_at(scalar, step, row, column);
-    default:
-        return NAN; /* the give_* operations have no value */
+    case OP_ATTEND:
+    case OP_ATTEND_CALL: /* run_row has them, a row at once */
+    case OP_GIVE_HIDDEN:
+    case OP_GIVE_POOLED:
+    case OP_GIVE_OUTPUT:
+    case OP_GIVE_IMAGE: /* they have no y */
+    case OP_COUNT:
+        break;
     }
+    return NAN;
 }
 
 static void run_row(const struct scalar *scalar, const struct plan_step *step, int64_t row)

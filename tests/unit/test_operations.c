@@ -1,5 +1,6 @@
 /* Every operation on a backend against the double-precision scalar reference, over ragged random batches, and the same
  * bits for an item alone, where the backend promises them. SEED chooses the random numbers. */
+#include "engine/plan/operations.h"
 #include "tests/unit/fused_plans.h"
 #include "tests/unit/operation_bench.h"
 #include "tests/unit/tensors.h"
@@ -566,6 +567,34 @@ static void test_output_layer(void **state)
     bench_run(&bench);
 }
 
+/* ---- Over all operations ---- */
+
+static void test_every_operation_has_its_facts(void **state)
+{
+    (void)state;
+    for (int i = 0; i < OP_COUNT; i++) {
+        const char *lack = operation_lack((enum operation)i), *name = operation_name((enum operation)i);
+        if (lack)
+            fail_msg("operation %d (%s) has no %s in engine/plan/operations.c", i, name ? name : "no name", lack);
+        for (int other = 0; other < i; other++)
+            if (strcmp(operation_name((enum operation)other), name) == 0)
+                fail_msg("operations %d and %d are both named %s", other, i, name);
+        if (!bench_has_kernel((enum operation)i))
+            fail_msg("the %s engine has no kernel for the operation %s", bench_options.device, name);
+    }
+}
+
+/* Runs behind the others; where the processor lacks these kernels, all of them were skipped. */
+static void test_every_operation_was_run(void **state)
+{
+    (void)state;
+    if (!bench_has_run(OP_GIVE_OUTPUT))
+        skip();
+    for (int i = 0; i < OP_COUNT; i++)
+        if (!bench_has_run((enum operation)i))
+            fail_msg("no test above runs the operation %s", operation_name((enum operation)i));
+}
+
 /* Twice the largest error of SEEDs 1 to 24 with products in bf16: numbers with 8 bits. Where scores of 10 are off by
  * 0.04, so are the weights that their exponentials are. Where the CPU computes in float, EXACT. */
 static int choose_tolerance(void **state)
@@ -592,6 +621,7 @@ int main(void)
     random_seed(seed);
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_operation_has_its_facts),
         TEST(test_embed_and_positions, EXACT),
         TEST(test_axial_positions, EXACT),
         TEST(test_layer_norm, EXACT),
@@ -616,6 +646,7 @@ int main(void)
         TEST(test_convolve_image, 3.2e-2),
         TEST(test_image_attention, 1.3e-2),
         TEST(test_output_layer, 8e-3),
+        cmocka_unit_test(test_every_operation_was_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,230 @@
+#include "engine/plan/operations.h"
+#include "engine/plan/flops.h"
+#include "engine/plan/print.h"
+
+#include <stdlib.h>
+
+static int64_t furthest_shift(const struct plan_step *step)
+{
+    int64_t furthest = 0;
+    for (int64_t s = 0; s < step->n_shifts; s++)
+        furthest = llabs(step->shifts[s]) > furthest ? llabs(step->shifts[s]) : furthest;
+    return furthest;
+}
+
+const struct plan_operation plan_operations[] = {
+    /* x ids (r, 1); T (vocabulary, d); y (r, d) */
+    [OP_EMBED] = {.name = "embed", .formula = "y[r] = T[x[r]]", .rows = ROWS_ALONE, .flops = flops_of_nothing},
+
+    /* A, B (…, d); without B: + A[p] */
+    [OP_ADD_POSITIONS] = {.name = "add_positions",
+                          .formula = "y[r] = x[r] + (A[p / period] + B[p mod period])",
+                          .rows = ROWS_ALONE,
+                          .flops = flops_of_addition},
+
+    /* g, b (d); x (r, groups*d), each group of d columns for itself */
+    [OP_LAYER_NORM] = {.name = "layer_norm",
+                       .formula = "y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b",
+                       .rows = ROWS_ALONE,
+                       .flops = flops_of_layer_norm},
+
+    /* W (out, in), b (out) or none; z (r, out) or none */
+    [OP_LINEAR] = {.name = "linear",
+                   .formula = "y[r] = activation(x[r] Wᵀ + b) + z[r]",
+                   .rows = ROWS_ALONE,
+                   .adds_residual = true,
+                   .flops = flops_of_linear,
+                   .print = print_activation},
+
+    /* W (hidden, in), U (out, hidden); z (r, out) or none
+     * gated: W (2*hidden, in), g[r] = x[r] Wᵀ + b, h[r, i] = activation(g[r, i]) * g[r, hidden + i] */
+    [OP_FEED_FORWARD] = {.name = "feed_forward",
+                         .formula = "y[r] = h[r] Uᵀ + c + z[r], h[r] = activation(x[r] Wᵀ + b)",
+                         .rows = ROWS_TOGETHER, /* made after the pass that narrows */
+                         .adds_residual = true,
+                         .flops = flops_of_feed_forward,
+                         .print = print_feed_forward},
+
+    /* gelu is x Φ(x), Φ by the exact erf */
+    [OP_ACTIVATE] = {.name = "activate",
+                     .formula = "y = activation(x)",
+                     .rows = ROWS_ALONE,
+                     .flops = flops_of_activation,
+                     .print = print_activation},
+
+    [OP_ADD] = {.name = "add", .formula = "y = scale * (x + z)", .rows = ROWS_ALONE, .flops = flops_of_addition},
+
+    /* m, which is z: ids (r, 1), 0 or not */
+    [OP_MASK_ROWS] = {.name = "mask_rows",
+                      .formula = "y[r] = x[r] where m[r], else 0",
+                      .rows = ROWS_ALONE,
+                      .in_place = true,
+                      .flops = flops_of_nothing},
+
+    /* f (d / 2); products p f in float */
+    [OP_ADD_SINUSOIDS] = {.name = "add_sinusoids",
+                          .formula = "y[r] = x[r] + (sin(p f), cos(p f))",
+                          .rows = ROWS_ALONE,
+                          .flops = flops_of_sinusoids},
+
+    /* E (n, k) or its transpose; x ragged (n_b, d); y fixed (k, d) an item. With several groups each has its own E and
+     * e for d / groups columns. Further columns of y, where there are: E[:n_b]ᵀ 1, then e, which the others then lack
+     */
+    [OP_PROJECT_SEQUENCE] = {.name = "project_sequence",
+                             .formula = "y_b = E[:n_b]ᵀ x_b + e",
+                             .rows = ROWS_TOGETHER,
+                             .flops = flops_of_projection,
+                             .print = print_groups},
+
+    /* W (d, d, s); groups of d columns; several W stand for one a group */
+    [OP_CONVOLVE_SEQUENCE] = {.name = "convolve_sequence",
+                              .formula = "y_b[j, g, o] = e[o] + sum over t, i of W[o, i, t] x_b[j s + t, g, i], 0 "
+                                         "beyond n_b",
+                              .rows = ROWS_TOGETHER,
+                              .flops = flops_of_sequence_convolution,
+                              .print = print_groups},
+
+    /* X_b: x_b, then for each s the row t; E (k, n), e (k), t (d) or none; x call (n * w, d); y_b (w, d, k) is read as
+     * (k * w, d) */
+    [OP_PROJECT_CALL] = {.name = "project_call",
+                         .formula = "y_b[s, c, j] = sum over p of E[j, p] X_b[p, s, c] + e[j]",
+                         .rows = ROWS_TOGETHER,
+                         .flops = flops_of_call_projection,
+                         .print = print_tail},
+
+    /* x (r, heads*d); K (k, kv_heads*d), V (k, kv_heads*d'); y (r, heads*d'); causal: only keys j <= p; up to key_room
+     * keys stand beyond K_b with score 0 and value 0; M (n, k) or none: an attention mask */
+    [OP_ATTEND] = {.name = "attend",
+                   .formula = "y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ + M_b[p]) V_b[h]",
+                   .rows = ROWS_ALONE,
+                   .flops = flops_of_attention,
+                   .print = print_attention},
+
+    /* heads of a call: x, y (n * w, heads*d); K, V (k * w, heads*d); M (w, heads, n, k) or (n, k) or none */
+    [OP_ATTEND_CALL] = {.name = "attend_call",
+                        .formula = "y[p,s,h] = softmax(scale * x[p,s,h] K_b[:,s,h]ᵀ + M_b[s,h,p]) V_b[:,s,h]",
+                        .rows = ROWS_TOGETHER,
+                        .flops = flops_of_call_attention,
+                        .print = print_attention},
+
+    /* segments of d / n_shifts features; what is left over stays */
+    [OP_SHIFT_TOKENS] = {.name = "shift_tokens",
+                         .formula = "y[p, segment s] = x[p - shift_s, segment s], 0 outside the item",
+                         .rows = ROWS_ALONE,
+                         .reach = furthest_shift,
+                         .flops = flops_of_nothing},
+
+    /* x (r, heads*d); T (…, d): sines T[p, i], cosines T[p, d/2 + i] */
+    [OP_ROTATE] = {.name = "rotate",
+                   .formula = "y[r, h, 2i : 2i + 2] = x[r, h, 2i : 2i + 2] turned by the angle T[p, i]",
+                   .rows = ROWS_ALONE,
+                   .flops = flops_of_rotation},
+
+    /* x, K (…, all heads*d); V (…, all heads*d'); y (r, heads*d'). Masked rows of K and V are left out.
+     * Causal: exp(K) in place of its softmax, rows of earlier buckets only (bucket 1: rows <= p), divided by
+     * max(c softmax(x[r,h]) · their sum of exp(K), 1e-3). Raw queries: x[r,h] in place of its softmax.
+     * Fold f: rows p, p + f, p + 2f … are sequences of their own. */
+    [OP_LINEAR_ATTEND] = {.name = "linear_attend",
+                          .formula = "y[r,h] = c softmax(x[r,h]) softmax_rows(K_b[h])ᵀ V_b[h]",
+                          .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
+                          .flops = flops_of_linear_attention,
+                          .print = print_linear_attention},
+
+    /* x, K, V as above. Rows of r's window and those beside it (causal: the one before, and rows <= p); masked keys are
+     * left out. A row with no key left: the mean of all keys of its windows, those outside the item being -1 */
+    [OP_LOCAL_ATTEND] = {.name = "local_attend",
+                         .formula = "y[r,h] = softmax(d^-1/2 x[r,h] K_b[h]ᵀ) V_b[h], over windows",
+                         .rows = ROWS_TOGETHER,
+                         .flops = flops_of_local_attention,
+                         .print = print_local_attention},
+
+    [OP_CONCATENATE] = {.name = "concatenate",
+                        .formula = "y[r] = (x[r], z[r])",
+                        .rows = ROWS_ALONE,
+                        .flops = flops_of_nothing},
+
+    [OP_APPEND_ROWS] = {.name = "append_rows",
+                        .formula = "y_b = x_b, then the rows of z_b",
+                        .rows = ROWS_TOGETHER,
+                        .flops = flops_of_nothing},
+
+    /* x_b (height * width, in); W (out, window * in), e (out); u, v of a window, 0 outside of the image */
+    [OP_CONVOLVE_IMAGE] = {.name = "convolve_image",
+                           .formula = "y_b[i, j] = scale * (e + sum over u, v of W[u, v] x_b[i s + u - top, j s' + v - "
+                                      "left])",
+                           .rows = ROWS_TOGETHER,
+                           .flops = flops_of_image_convolution,
+                           .print = print_convolution},
+
+    /* x (r, 2d); y (r, d) */
+    [OP_GATE] = {.name = "gate",
+                 .formula = "y[r, i] = activation(x[r, i]) * x[r, d + i]",
+                 .rows = ROWS_ALONE,
+                 .flops = flops_of_gate,
+                 .print = print_activation},
+
+    [OP_GATHER_ROWS] = {.name = "gather_rows",
+                        .formula = "y = the rows of x that y's axis has",
+                        .rows = ROWS_TOGETHER, /* made by the pass that narrows */
+                        .in_place = true,
+                        .flops = flops_of_nothing},
+
+    [OP_CUT_PADDING] = {.name = "cut_padding",
+                        .formula = "y_b = the item's own rows of x_b, without what padding added",
+                        .rows = ROWS_TOGETHER,
+                        .flops = flops_of_nothing},
+
+    /* The sum is over h and the 32 best pairs (i, j) of s_i + t_j, where s = K[h,:,0] x[r,0,h] and t = K[h,:,1]
+     * x[r,1,h] are each cut to their 32 best. x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
+    [OP_RETRIEVE] = {.name = "retrieve",
+                     .formula = "y[r] = sum over h, (i, j) of softmax(s_i + t_j) V[i n + j]",
+                     .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
+                     .flops = flops_of_retrieval},
+
+    [OP_GIVE_HIDDEN] = {.name = "give_hidden",
+                        .formula = "item b's hidden = x_b",
+                        .rows = ROWS_TOGETHER,
+                        .flops = flops_of_nothing},
+
+    [OP_GIVE_POOLED] = {.name = "give_pooled",
+                        .formula = "item b's pooled = mean, first, last or maximum of the rows of x_b",
+                        .rows = ROWS_TOGETHER,
+                        .flops = flops_of_addition},
+
+    /* f: identity, softmax, top_k; without W: x_b */
+    [OP_GIVE_OUTPUT] = {.name = "give_output",
+                        .formula = "item b's output = f(x_b[wanted rows] Wᵀ + b)",
+                        .rows = ROWS_TOGETHER,
+                        .flops = flops_of_output},
+
+    /* channels first */
+    [OP_GIVE_IMAGE] = {.name = "give_image",
+                       .formula = "item b's output = x_bᵀ",
+                       .rows = ROWS_TOGETHER,
+                       .flops = flops_of_nothing},
+};
+_Static_assert(sizeof plan_operations / sizeof *plan_operations == OP_COUNT, "a row for each operation");
+
+const char *operation_lack(enum operation operation)
+{
+    const struct plan_operation *row = &plan_operations[operation];
+    if (!row->name)
+        return "name";
+    if (!row->formula)
+        return "formula";
+    if (row->rows == ROWS_UNSAID)
+        return "rows";
+    return row->flops ? NULL : "flops";
+}
+
+const char *operation_name(enum operation operation)
+{
+    return plan_operations[operation].name;
+}
+
+int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    if (step->only.axis != PLAN_NONE && (rows < step->only.least || rows > step->only.most))
+        return 0;
+    return plan_operations[step->operation].flops(plan, step, rows);
+}
