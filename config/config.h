@@ -38,6 +38,11 @@ void text_list_add(char *buffer, size_t size, const char *item);
  */
 char *file_read(const char *path, size_t limit, size_t *length, struct error *error);
 
+/* The same in steps. file_open returns a descriptor of a regular file of *size bytes, which the caller closes.
+ * file_read_next reads exactly `length` bytes. Their messages do not name the file. */
+int file_open(const char *path, size_t *size, struct error *error);
+int file_read_next(int file, void *bytes, size_t length, struct error *error);
+
 /* ---- A model's config.json ------------------------------------------------------------------------------------ */
 enum pooling { POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_MAX, POOLING_COUNT };
 enum padding { PADDING_DEFAULT, PADDING_SLICE, PADDING_ZERO, PADDING_MASKED, PADDING_AUTOPAD, PADDING_EXACT };

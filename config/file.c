@@ -25,22 +25,51 @@ static ssize_t read_all(int file, char *bytes, size_t length)
     return (ssize_t)used;
 }
 
-/* The bytes of an open file, terminated; NULL: the error. */
-static char *read_open_file(int file, size_t limit, size_t *length, struct error *error)
+static int refuse_kind(mode_t mode, struct error *error)
+{
+    return error_set(error, "is %s, expected a regular file",
+                     S_ISDIR(mode)    ? "a folder"
+                     : S_ISFIFO(mode) ? "a pipe"
+                                      : "a device or socket");
+}
+
+static int examine(int file, size_t *size, struct error *error)
 {
     struct stat status;
-    if (fstat(file, &status) != 0) {
-        error_set(error, "cannot be examined: %s", strerror(errno));
-        return NULL;
+    if (fstat(file, &status) != 0)
+        return error_set(error, "cannot be examined: %s", strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return refuse_kind(status.st_mode, error);
+    *size = (size_t)status.st_size;
+    return 0;
+}
+
+int file_open(const char *path, size_t *size, struct error *error)
+{
+    /* O_NONBLOCK: to open a pipe without a writer would wait for ever. */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return error_set(error, "cannot be opened: %s", strerror(errno));
+    if (examine(file, size, error) != 0) {
+        close(file);
+        return -1;
     }
-    if (!S_ISREG(status.st_mode)) {
-        error_set(error, "is %s, expected a regular file",
-                  S_ISDIR(status.st_mode)    ? "a folder"
-                  : S_ISFIFO(status.st_mode) ? "a pipe"
-                                             : "a device or socket");
-        return NULL;
-    }
-    size_t size = (size_t)status.st_size;
+    return file;
+}
+
+int file_read_next(int file, void *bytes, size_t length, struct error *error)
+{
+    ssize_t count = read_all(file, bytes, length);
+    if (count < 0)
+        return error_set(error, "cannot be read: %s", strerror(errno));
+    if ((size_t)count != length)
+        return error_set(error, "was cut while it was read: expected %zu bytes more, found %zd", length, count);
+    return 0;
+}
+
+/* The bytes of an open file, terminated; NULL: the error. */
+static char *read_open_file(int file, size_t size, size_t limit, struct error *error)
+{
     if (size > limit) {
         error_set(error, "has %zu bytes, expected at most %zu", size, limit);
         return NULL;
@@ -50,29 +79,20 @@ static char *read_open_file(int file, size_t limit, size_t *length, struct error
         error_set(error, "out of memory: %zu bytes to read it", size);
         return NULL;
     }
-    ssize_t count = read_all(file, bytes, size);
-    if (count != (ssize_t)size) {
-        if (count < 0)
-            error_set(error, "cannot be read: %s", strerror(errno));
-        else
-            error_set(error, "was cut from %zu to %zd bytes while it was read", size, count);
+    if (file_read_next(file, bytes, size, error) != 0) {
         free(bytes);
         return NULL;
     }
     bytes[size] = '\0';
-    *length = size;
     return bytes;
 }
 
 char *file_read(const char *path, size_t limit, size_t *length, struct error *error)
 {
-    /* O_NONBLOCK: to open a pipe without a writer would wait for ever. */
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     char *bytes = NULL;
-    if (file < 0) {
-        error_set(error, "cannot be opened: %s", strerror(errno));
-    } else {
-        bytes = read_open_file(file, limit, length, error);
+    int file = file_open(path, length, error);
+    if (file >= 0) {
+        bytes = read_open_file(file, *length, limit, error);
         close(file);
     }
     if (!bytes)

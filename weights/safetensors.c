@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LENGTH_BYTES 8
+#define LENGTH_BYTES SAFETENSORS_LENGTH_BYTES
 #define HEADER_LIMIT_BYTES 100000000 /* as the format's own library has it */
 #define METADATA_KEY "__metadata__"
 
@@ -74,9 +74,8 @@ static int parse_shape(const json_t *value, struct weights_tensor *tensor, struc
     return 0;
 }
 
-/* Sets data and bytes; dtype and shape are known. */
-static int parse_offsets(const json_t *value, const char *data, size_t data_size, struct weights_tensor *tensor,
-                         struct error *error)
+/* Sets offset and bytes; dtype and shape are known. */
+static int parse_offsets(const json_t *value, size_t data_size, struct weights_tensor *tensor, struct error *error)
 {
     const json_t *first = json_array_get(value, 0), *second = json_array_get(value, 1);
     if (json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(second))
@@ -94,13 +93,12 @@ static int parse_offsets(const json_t *value, const char *data, size_t data_size
         return error_set(error, "data_offsets [%lld, %lld] span %lld bytes, but %s of shape %s does not take as many",
                          begin, end, end - begin, weights_dtype_name(tensor->dtype),
                          weights_shape_text(tensor->rank, tensor->shape, text, sizeof text));
-    tensor->data = data + begin;
+    tensor->offset = (size_t)begin;
     tensor->bytes = (size_t)bytes;
     return 0;
 }
 
-static int parse_tensor(const json_t *entry, const char *data, size_t data_size, struct weights_tensor *tensor,
-                        struct error *error)
+static int parse_tensor(const json_t *entry, size_t data_size, struct weights_tensor *tensor, struct error *error)
 {
     if (!json_is_object(entry))
         return error_set(error, "expected an object with dtype, shape and data_offsets");
@@ -117,7 +115,7 @@ static int parse_tensor(const json_t *entry, const char *data, size_t data_size,
     if (parse_dtype(json_object_get(entry, "dtype"), &tensor->dtype, error) != 0 ||
         parse_shape(json_object_get(entry, "shape"), tensor, error) != 0)
         return -1;
-    return parse_offsets(json_object_get(entry, "data_offsets"), data, data_size, tensor, error);
+    return parse_offsets(json_object_get(entry, "data_offsets"), data_size, tensor, error);
 }
 
 /* ---- All tensors ---------------------------------------------------------------------------------------------- */
@@ -126,35 +124,34 @@ static int parse_tensor(const json_t *entry, const char *data, size_t data_size,
 static int compare_places(const void *left, const void *right)
 {
     const struct weights_tensor *a = left, *b = right;
-    if (a->data != b->data)
-        return (const char *)a->data < (const char *)b->data ? -1 : 1;
+    if (a->offset != b->offset)
+        return a->offset < b->offset ? -1 : 1;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? -1 : 1;
     return strcmp(a->name, b->name);
 }
 
 /* The tensors are sorted by place and lie within the data. */
-static int check_cover(const struct safetensors *table, const char *data, size_t data_size, struct error *error)
+static int check_cover(const struct safetensors *table, size_t data_size, struct error *error)
 {
-    const char *next = data;
+    size_t next = 0;
     for (size_t i = 0; i < table->n_tensors; i++) {
         const struct weights_tensor *tensor = &table->tensors[i];
-        const char *begin = tensor->data;
-        if (begin < next)
+        if (tensor->offset < next)
             return error_set(error,
-                             "tensor '" SHOWN "' overlaps '" SHOWN "': it begins at byte %td of the data, expected %td",
-                             tensor->name, table->tensors[i - 1].name, begin - data, next - data);
-        if (begin > next)
-            return error_set(error, "bytes %td to %td of the data, before tensor '" SHOWN "', belong to no tensor",
-                             next - data, begin - data, tensor->name);
-        next = begin + tensor->bytes;
+                             "tensor '" SHOWN "' overlaps '" SHOWN "': it begins at byte %zu of the data, expected %zu",
+                             tensor->name, table->tensors[i - 1].name, tensor->offset, next);
+        if (tensor->offset > next)
+            return error_set(error, "bytes %zu to %zu of the data, before tensor '" SHOWN "', belong to no tensor",
+                             next, tensor->offset, tensor->name);
+        next = tensor->offset + tensor->bytes;
     }
-    if (next != data + data_size)
-        return error_set(error, "the data has %zu bytes, but its tensors end after %td", data_size, next - data);
+    if (next != data_size)
+        return error_set(error, "the data has %zu bytes, but its tensors end after %zu", data_size, next);
     return 0;
 }
 
-static int parse_tensors(struct safetensors *table, const char *data, size_t data_size, struct error *error)
+static int parse_tensors(struct safetensors *table, size_t data_size, struct error *error)
 {
     size_t count = json_object_size(table->header);
     table->tensors = calloc(count + 1, sizeof *table->tensors);
@@ -167,11 +164,11 @@ static int parse_tensors(struct safetensors *table, const char *data, size_t dat
             continue;
         struct weights_tensor *tensor = &table->tensors[table->n_tensors++];
         tensor->name = name;
-        if (parse_tensor(entry, data, data_size, tensor, error) != 0)
+        if (parse_tensor(entry, data_size, tensor, error) != 0)
             return error_prefix(error, "tensor '" SHOWN "'", name);
     }
     qsort(table->tensors, table->n_tensors, sizeof *table->tensors, compare_places);
-    return check_cover(table, data, data_size, error);
+    return check_cover(table, data_size, error);
 }
 
 /* ---- Names ---------------------------------------------------------------------------------------------------- */
@@ -227,30 +224,41 @@ static int build_names(struct safetensors *table, struct error *error)
     return metadata ? add_aliases(table, metadata, error) : 0;
 }
 
-int safetensors_parse(const void *bytes, size_t size, struct safetensors *table, struct error *error)
+int safetensors_header(const void *bytes, size_t size, size_t *header_size, struct error *error)
 {
-    *table = (struct safetensors){0};
     if (size < LENGTH_BYTES)
         return size == 0 ? error_set(error, "is empty, expected a safetensors file")
                          : error_set(error, "has %zu bytes, but a safetensors file begins with a length of %d", size,
                                      LENGTH_BYTES);
-    uint64_t header_size = little_endian_u64(bytes);
-    if (header_size > HEADER_LIMIT_BYTES)
+    uint64_t length = little_endian_u64(bytes);
+    if (length > HEADER_LIMIT_BYTES)
         return error_set(error, "no safetensors file: its header would have %llu bytes, expected at most %d",
-                         (unsigned long long)header_size, HEADER_LIMIT_BYTES);
-    if (header_size > size - LENGTH_BYTES)
+                         (unsigned long long)length, HEADER_LIMIT_BYTES);
+    if (length > size - LENGTH_BYTES)
         return error_set(error, "is cut off: the header has %llu bytes, but only %zu follow its length",
-                         (unsigned long long)header_size, size - LENGTH_BYTES);
-    const char *header = (const char *)bytes + LENGTH_BYTES;
-    table->header = parse_header(header, (size_t)header_size, error);
+                         (unsigned long long)length, size - LENGTH_BYTES);
+    *header_size = (size_t)length;
+    return 0;
+}
+
+int safetensors_parse(const char *header, size_t header_size, size_t data_size, struct safetensors *table,
+                      struct error *error)
+{
+    *table = (struct safetensors){0};
+    table->header = parse_header(header, header_size, error);
     if (!table->header)
         return -1;
-    if (parse_tensors(table, header + header_size, size - LENGTH_BYTES - (size_t)header_size, error) != 0 ||
-        build_names(table, error) != 0) {
+    if (parse_tensors(table, data_size, error) != 0 || build_names(table, error) != 0) {
         safetensors_free(table);
         return -1;
     }
     return 0;
+}
+
+void safetensors_place(struct safetensors *table, const void *data)
+{
+    for (size_t i = 0; i < table->n_tensors; i++)
+        table->tensors[i].data = (const char *)data + table->tensors[i].offset;
 }
 
 void safetensors_free(struct safetensors *table)

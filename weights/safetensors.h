@@ -14,7 +14,7 @@ struct safetensors_name {
     size_t tensor; /* index */
 };
 
-/* What a file holds; data pointers go into its bytes. safetensors_parse succeeded: safetensors_free is owed. */
+/* What a file holds. safetensors_parse succeeded: safetensors_free is owed. */
 struct safetensors {
     json_t *header; /* owns names and metadata */
     struct weights_tensor *tensors;
@@ -23,8 +23,18 @@ struct safetensors {
     size_t n_names; /* sorted by strcmp */
 };
 
-/* No I/O. The error does not name the file. */
-int safetensors_parse(const void *bytes, size_t size, struct safetensors *table, struct error *error);
+#define SAFETENSORS_LENGTH_BYTES 8
+
+/* The header's length, from the first SAFETENSORS_LENGTH_BYTES bytes of a file of `size` bytes; fewer bytes are read of
+ * a file that has fewer. The header and what follows it are then known to fit the file. No I/O, as below. Errors do not
+ * name the file. */
+int safetensors_header(const void *bytes, size_t size, size_t *header_size, struct error *error);
+
+/* Reads the header (header_size bytes of JSON), checked against the data_size bytes that follow it in the file. They
+ * need not be there yet: the tensors have offsets, and safetensors_place gives them addresses. */
+int safetensors_parse(const char *header, size_t header_size, size_t data_size, struct safetensors *table,
+                      struct error *error);
+void safetensors_place(struct safetensors *table, const void *data);
 void safetensors_free(struct safetensors *table);
 
 /* NULL: there is none. */

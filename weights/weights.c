@@ -3,42 +3,100 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct weights {
     struct safetensors table;
     char *origin;
-    char *bytes; /* of a file; NULL: the memory is somebody else's */
+    char *bytes; /* a file's data; NULL: the memory belongs to the caller */
 };
 
-int weights_open_memory(const void *bytes, size_t size, const char *origin, struct weights **weights,
-                        struct error *error)
+/* Without tensors yet. NULL: no memory. */
+static struct weights *weights_new(const char *origin, struct error *error)
 {
-    struct weights *opened = calloc(1, sizeof *opened);
-    if (!opened || !(opened->origin = strdup(origin))) {
-        error_set(error, "out of memory");
-        goto fail;
-    }
-    if (safetensors_parse(bytes, size, &opened->table, error) != 0)
-        goto fail;
-    *weights = opened;
-    return 0;
-
-fail:
-    weights_close(opened);
-    return error_prefix(error, "%s", origin);
+    struct weights *weights = calloc(1, sizeof *weights);
+    if (weights && (weights->origin = strdup(origin)))
+        return weights;
+    free(weights);
+    error_set(error, "out of memory");
+    return NULL;
 }
 
-int weights_open(const char *path, struct weights **weights, struct error *error)
+static int parse_memory(struct weights *weights, const char *bytes, size_t size, struct error *error)
 {
-    size_t size;
-    char *bytes = file_read(path, PTRDIFF_MAX - 1, &size, error);
-    if (!bytes)
+    size_t header_size;
+    if (safetensors_header(bytes, size, &header_size, error) != 0)
         return -1;
-    if (weights_open_memory(bytes, size, path, weights, error) != 0) {
-        free(bytes);
+    const char *header = bytes + SAFETENSORS_LENGTH_BYTES, *data = header + header_size;
+    if (safetensors_parse(header, header_size, size - (size_t)(data - bytes), &weights->table, error) != 0)
         return -1;
+    safetensors_place(&weights->table, data);
+    return 0;
+}
+
+int weights_open_memory(const void *bytes, size_t size, const char *origin, struct weights **opened,
+                        struct error *error)
+{
+    struct weights *weights = weights_new(origin, error);
+    if (!weights || parse_memory(weights, bytes, size, error) != 0) {
+        weights_close(weights);
+        return error_prefix(error, "%s", origin);
     }
-    (*weights)->bytes = bytes;
+    *opened = weights;
+    return 0;
+}
+
+/* The header of a file of `size` bytes, whose data_size bytes of data come next. */
+static int read_header(struct weights *weights, int file, size_t size, size_t *data_size, struct error *error)
+{
+    char length[SAFETENSORS_LENGTH_BYTES];
+    size_t header_size;
+    if ((size >= sizeof length && file_read_next(file, length, sizeof length, error) != 0) ||
+        safetensors_header(length, size, &header_size, error) != 0)
+        return -1;
+    char *header = malloc(header_size + 1);
+    if (!header)
+        return error_set(error, "out of memory for a header of %zu bytes", header_size);
+    *data_size = size - sizeof length - header_size;
+    int status = file_read_next(file, header, header_size, error);
+    if (status == 0)
+        status = safetensors_parse(header, header_size, *data_size, &weights->table, error);
+    free(header);
+    return status;
+}
+
+static int read_data(struct weights *weights, int file, size_t data_size, struct error *error)
+{
+    weights->bytes = malloc(data_size + 1);
+    if (!weights->bytes)
+        return error_set(error, "out of memory: %zu bytes to read its data", data_size);
+    if (file_read_next(file, weights->bytes, data_size, error) != 0)
+        return -1;
+    safetensors_place(&weights->table, weights->bytes);
+    return 0;
+}
+
+static int read_file(struct weights *weights, const char *path, struct error *error)
+{
+    size_t size, data_size = 0;
+    int file = file_open(path, &size, error);
+    if (file < 0)
+        return -1;
+    int status = read_header(weights, file, size, &data_size, error);
+    if (status == 0)
+        status = read_data(weights, file, data_size, error);
+    close(file);
+    return status;
+}
+
+int weights_open(const char *path, struct weights **opened, struct error *error)
+{
+    struct weights *weights = weights_new(path, error);
+    if (!weights || read_file(weights, path, error) != 0) {
+        weights_close(weights);
+        return error_prefix(error, "%s", path);
+    }
+    *opened = weights;
     return 0;
 }
 

@@ -36,15 +36,17 @@ struct weights_tensor {
     int64_t elements;                /* their product */
     const void *data;                /* not aligned to more than one byte */
     size_t bytes;
+    size_t offset; /* of data in the file, behind its header */
 };
 
 /* An open file. Constant after opening, so any thread may read it.
  * weights_open succeeded: weights_close is owed; it failed: nothing is. */
 struct weights;
 
-/* Reads the file and parses its header. Every offset, shape and product in it is checked against the file's size.
- * The file is read, not mapped: a mapped file that somebody cuts or copies over raises SIGBUS, and the daemon would end
- * without a word. Until weights_close() this costs the file's size in memory. */
+/* Reads the header and checks every offset, shape and product in it against the file's size; then reads the rest. So a
+ * large file with a wrong header is refused at once. The file is read, not mapped: a mapped file that somebody cuts or
+ * copies over raises SIGBUS, and the daemon would end without a word. Until weights_close() this costs the file's size
+ * in memory. */
 int weights_open(const char *path, struct weights **weights, struct error *error);
 
 /* The same over memory, which must outlive it. `origin` names it in messages. No I/O: this is what is fuzzed. */

@@ -311,6 +311,49 @@ static void finds_each_of_many_names(void **state)
     free(header);
 }
 
+/* Bytes that this process has read so far. */
+static long long bytes_read(void)
+{
+    long long count = 0;
+    FILE *file = fopen("/proc/self/io", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "rchar: %lld", &count), 1);
+    fclose(file);
+    return count;
+}
+
+/* 20 GiB of nothing behind the header, on a file system that stores none of it. */
+static void a_large_file_with_a_wrong_header_is_not_read(void **state)
+{
+    static const struct {
+        const char *header, *expected;
+    } cases[] = {
+        {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}", "its tensors end after 8"},
+        {"{\"a\": {\"dtype\": \"F31\", \"shape\": [2], \"data_offsets\": [0, 8]}}", "unknown dtype F31"},
+        {"no JSON", "the header is no JSON object"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[] = "/tmp/linformerd-test-XXXXXX";
+        size_t size;
+        int file = mkstemp(path);
+        unsigned char *bytes = build_file(cases[i].header, strlen(cases[i].header), 0, &size);
+        assert_true(file >= 0);
+        assert_int_equal(write(file, bytes, size), size);
+        assert_int_equal(ftruncate(file, (off_t)20 << 30), 0);
+        close(file);
+        struct weights *weights = NULL;
+        struct error error = {""};
+        long long before = bytes_read();
+        assert_int_equal(weights_open(path, &weights, &error), -1);
+        assert_in_range(bytes_read() - before, 0, 1 << 20);
+        if (!strstr(error.message, cases[i].expected) || !strstr(error.message, path))
+            fail_msg("'%s' is not in '%s'", cases[i].expected, error.message);
+        unlink(path);
+        free(bytes);
+    }
+}
+
 static void opens_files(void **state)
 {
     (void)state;
@@ -358,6 +401,7 @@ int main(void)
         cmocka_unit_test(shows_hostile_names_harmlessly),
         cmocka_unit_test(refuses_every_beginning_of_a_file),
         cmocka_unit_test(finds_each_of_many_names),
+        cmocka_unit_test(a_large_file_with_a_wrong_header_is_not_read),
         cmocka_unit_test(opens_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
