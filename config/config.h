@@ -128,6 +128,7 @@ struct settings {
     int64_t max_queue_requests;   /* sequences that wait */
     int64_t request_timeout_ms;   /* from the complete body to the answer; 0: none */
     int64_t connection_timeout_s; /* without a byte */
+    int64_t drain_delay_ms;       /* between the signal and the draining */
     int64_t max_connections;
     int64_t payload_limit; /* bytes of one body */
     char *api_key;         /* NULL: none asked for */

@@ -252,7 +252,7 @@ static void batch_look_at_results(struct batcher *batcher, struct batch *batch)
         }
         if (part->flawed)
             log_write_limited(&batcher->not_finite, LOG_LEVEL_WARNING, "a result is not finite", "architecture",
-                      model_info(batch->model)->architecture, "output", part->flaw.output, NULL);
+                              model_info(batch->model)->architecture, "output", part->flaw.output, NULL);
     }
 }
 
@@ -313,8 +313,8 @@ static void batch_run(struct lane *lane)
     bool failed = model_run(batch->model, model_lane, batch->items, batch->n_items, &error) != 0;
     int64_t inference_ns = clock_ns() - start;
     if (failed) {
-        log_write_limited(&batcher->failures, LOG_LEVEL_ERROR, "a batch failed", "architecture", model_info(batch->model)->architecture, "reason",
-                  error.message, NULL);
+        log_write_limited(&batcher->failures, LOG_LEVEL_ERROR, "a batch failed", "architecture",
+                          model_info(batch->model)->architecture, "reason", error.message, NULL);
     } else {
         batch_look_at_results(batcher, batch);
         if (batcher->metrics)

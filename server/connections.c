@@ -291,15 +291,22 @@ static bool wait_until(struct connections *connections, int64_t until_ns)
     return pthread_cond_timedwait(&connections->changed, &connections->lock, &until) == 0;
 }
 
-void connections_finish(struct connections *connections, int64_t patience_ns)
+void connections_settle(struct connections *connections)
 {
     int64_t last_ns = clock_ns() + 2 * START_PATIENCE_NS, until_ns;
 
     pthread_mutex_lock(&connections->lock);
     while ((until_ns = patience_until(connections)) != 0 && clock_ns() < last_ns)
         wait_until(connections, until_ns);
+    pthread_mutex_unlock(&connections->lock);
+}
+
+void connections_finish(struct connections *connections, int64_t patience_ns)
+{
+    connections_settle(connections);
+    pthread_mutex_lock(&connections->lock);
     shut_all(connections, SHUT_RD); /* what has arrived can still be read, then the stream ends */
-    last_ns = clock_ns() + patience_ns;
+    int64_t last_ns = clock_ns() + patience_ns;
     while (connections->count > 0 && wait_until(connections, last_ns))
         ;
     shut_all(connections, SHUT_RDWR);

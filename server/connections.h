@@ -37,6 +37,10 @@ bool connections_make_room(struct connections *connections, struct budget *budge
 /* Before the descriptor is closed: where bytes are unread, a copy of it lingers. */
 void connections_closed(struct connections *connections, int fd);
 
+/* Waits until the newest connections have brought a request; each gets a second for it. Nothing is admitted meanwhile.
+ */
+void connections_settle(struct connections *connections);
+
 /* Lets each connection read what it has, no more, and waits until all are closed; the newest ones get a second to say
  * what they were made for, and answers `patience_ns` to be read. Nothing is admitted meanwhile. */
 void connections_finish(struct connections *connections, int64_t patience_ns);

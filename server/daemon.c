@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,12 @@ static void serve_until_signal(const struct settings *settings, struct http *htt
     http_ready(http);
     announce(settings, http);
     int number = signals_wait(signals);
+    if (settings->drain_delay_ms > 0 && number != SIGINT) {
+        log_write(LOG_LEVEL_INFO, "not ready any more; work is still accepted before the draining", "signal",
+                  strsignal(number), LOG_INTEGER("delay_ms", settings->drain_delay_ms), NULL);
+        http_unready(http);
+        signals_delay(signals, settings->drain_delay_ms);
+    }
     log_write(LOG_LEVEL_INFO, "draining: what was accepted is answered, new work is refused", "signal",
               strsignal(number), NULL);
     http_drain(http);
@@ -173,24 +180,26 @@ static int run(const struct settings *settings, struct error *error)
     struct waker waker = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct signals *signals = NULL;
     struct engine *engine = NULL;
-    if (log_start(error) != 0)
+    int status = signals_open(&signals, error); /* first: libraries start threads, which inherit what is blocked */
+    if (status != 0)
         return -1;
+    status = log_start(error);
+    if (status != 0)
+        goto close_signals;
     raise_descriptor_limit();
-    if (open_engine(settings, &waker, &engine, error) != 0)
-        return -1;
-    int status = signals_open(&signals, error);
-    if (status == 0) {
-        status = serve(settings, engine, &waker, signals, error);
-        signals_close(signals);
-    }
+    status = open_engine(settings, &waker, &engine, error);
+    if (status != 0)
+        goto close_signals;
+    status = serve(settings, engine, &waker, signals, error);
     engine_close(engine);
+close_signals:
+    signals_close(signals);
     return status;
 }
 
 int daemon_serve(const struct settings *settings)
 {
     struct error error;
-    signals_block();
     int status = run(settings, &error);
     if (status != 0)
         log_write(LOG_LEVEL_ERROR, "cannot start", "reason", error.message, NULL);

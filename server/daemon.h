@@ -4,10 +4,10 @@
 
 #include "config/config.h"
 
-/* Loads the models, serves until SIGTERM or SIGINT, answers what was accepted. Returns the exit status; what went wrong
- * was logged. A signal while the models load, or SIGINT after a first signal, ends the process at once with 128 + its
- * number; a repeated SIGTERM changes nothing. Call it before other threads exist: it blocks those signals for all of
- * them. */
+/* Loads the models, serves until a signal asks for the end (signals.h), answers what was accepted. Returns the exit
+ * status; what went wrong was logged. A signal while the models load, or SIGINT while it drains, ends the process at
+ * once with 128 + its number; a repeated SIGTERM changes nothing. Call it before other threads exist: it blocks signals
+ * for all of them. */
 int daemon_serve(const struct settings *settings);
 
 /* Prints the plan of the model in `folder` to stdout. Returns the exit status. */

@@ -279,7 +279,7 @@ static enum MHD_Result exchange_reply(struct exchange *exchange)
     struct reply *reply = &exchange->reply;
 
     reply->total_ns = clock_ns() - exchange->begun_ns;
-    reply->close = gate_draining(&exchange->server->gate);
+    reply->close = gate_closing(&exchange->server->gate);
     request_answered(&exchange->request);
     connections_holds(exchange->server->connections, exchange->descriptor, &exchange->request.memory);
     exchange_leave(exchange, PASSAGE_ANSWERED);
@@ -363,7 +363,6 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
     exchange->begun_ns = clock_ns();
     exchange->body.share.budget = &server->bodies;
     exchange->body.limit = (size_t)settings->payload_limit;
-    connections_idle(server->connections, exchange->descriptor);
     request_open(request, &server->service, NULL, 0);
     request->header = request_header;
     MHD_get_connection_values(connection, MHD_HEADER_KIND, count_length, &request->n_lengths);
@@ -379,6 +378,7 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
             failure_set(&request->failure, FAILURE_UNAVAILABLE,
                         "the server takes no work: it starts, or it is about to stop");
     }
+    connections_idle(server->connections, exchange->descriptor); /* not silent: so it is admitted by now */
     connections_holds(server->connections, exchange->descriptor, &exchange->body.share);
     if (request->failure.kind == FAILURE_NONE && exchange->match.route)
         return MHD_YES;

@@ -22,28 +22,36 @@ void gate_destroy(struct gate *gate)
     pthread_mutex_destroy(&gate->lock);
 }
 
-void gate_open(struct gate *gate)
+/* Phases come one after another; some may be left out. */
+static void enter(struct gate *gate, enum gate_phase phase)
 {
     pthread_mutex_lock(&gate->lock);
-    if (gate->phase == GATE_STARTING)
-        gate->phase = GATE_OPEN;
+    if (gate->phase < phase)
+        gate->phase = phase;
     pthread_mutex_unlock(&gate->lock);
+}
+
+void gate_open(struct gate *gate)
+{
+    enter(gate, GATE_OPEN);
+}
+
+void gate_begin_closing(struct gate *gate)
+{
+    enter(gate, GATE_CLOSING);
 }
 
 void gate_drain(struct gate *gate)
 {
-    pthread_mutex_lock(&gate->lock);
-    if (gate->phase < GATE_DRAINING)
-        gate->phase = GATE_DRAINING;
-    pthread_mutex_unlock(&gate->lock);
+    enter(gate, GATE_DRAINING);
 }
 
-bool gate_draining(struct gate *gate)
+bool gate_closing(struct gate *gate)
 {
     pthread_mutex_lock(&gate->lock);
-    bool draining = gate->phase >= GATE_DRAINING;
+    bool closing = gate->phase >= GATE_CLOSING;
     pthread_mutex_unlock(&gate->lock);
-    return draining;
+    return closing;
 }
 
 /* The lock is held. */
@@ -70,7 +78,7 @@ void gate_shut(struct gate *gate, int64_t arrival_ns, int64_t leave_ns)
 bool gate_admit(struct gate *gate)
 {
     pthread_mutex_lock(&gate->lock);
-    bool admitted = gate->phase == GATE_OPEN;
+    bool admitted = gate->phase == GATE_OPEN || gate->phase == GATE_CLOSING;
     gate->arriving += admitted;
     pthread_mutex_unlock(&gate->lock);
     return admitted;

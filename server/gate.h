@@ -10,6 +10,7 @@
 enum gate_phase {
     GATE_STARTING, /* nobody is admitted yet */
     GATE_OPEN,
+    GATE_CLOSING,  /* all are admitted, and their connections close behind them */
     GATE_DRAINING, /* nobody new is admitted; those admitted are accepted once complete */
     GATE_SHUT,     /* nobody is accepted either */
 };
@@ -24,8 +25,9 @@ struct gate {
 void gate_init(struct gate *gate);
 void gate_destroy(struct gate *gate);
 void gate_open(struct gate *gate); /* unless it drains already */
+void gate_begin_closing(struct gate *gate);
 void gate_drain(struct gate *gate);
-bool gate_draining(struct gate *gate);
+bool gate_closing(struct gate *gate); /* or a later phase */
 
 /* Shuts the gate once nobody arrives any more, or after `arrival_ns` all the same, waits until nobody is inside, and
  * then until nobody leaves, or for `leave_ns`: how fast answers are read is not ours. */

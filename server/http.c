@@ -11,9 +11,11 @@
 #include "server/listener.h"
 #include "server/memory.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,13 +31,15 @@
 #define DRAIN_PATIENCE_NS INT64_C(5000000000)   /* for bodies that are still coming in */
 #define ANSWER_PATIENCE_NS INT64_C(10000000000) /* for answers that are still being read */
 #define FINISH_PATIENCE_NS INT64_C(1000000000)  /* for what is said of health at the very end */
+#define SPARE_DESCRIPTORS_LEAST 2               /* a connection, and a file that a route reads */
 #define CONNECTION_MEMORY (32 * 1024)           /* headers must fit into it */
 
 struct http {
     struct server server;
     struct linger_room *linger;
-    struct listener *listener;
-    int next_loop; /* the listener's thread only */
+    struct listener *listener; /* NULL: closed already */
+    bool unready;              /* http_unready was called */
+    int next_loop;             /* the listener's thread only */
     int n_loops;
     struct event_loop *loops[];
 };
@@ -130,27 +134,48 @@ static int open_loops(struct http *http, const struct settings *settings, struct
     return 0;
 }
 
+/* A daemon without a descriptor for a client's connection would be ready and answer nobody. */
+static int check_descriptors(struct error *error)
+{
+    int spare[SPARE_DESCRIPTORS_LEAST], opened = 0;
+    while (opened < SPARE_DESCRIPTORS_LEAST && (spare[opened] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        opened++;
+    bool enough = opened == SPARE_DESCRIPTORS_LEAST;
+    int reason = errno;
+    while (opened > 0)
+        close(spare[--opened]);
+    return enough ? 0 : error_set(error, "no descriptor is left for connections: %s (ulimit -n)", strerror(reason));
+}
+
 static void close_loops(struct http *http)
 {
     while (http->n_loops > 0)
         event_loop_close(http->loops[--http->n_loops]);
 }
 
+static void stop_listening(struct http *http)
+{
+    if (http->listener)
+        listener_close(http->listener);
+    http->listener = NULL;
+}
+
 int http_open(const struct http_options *options, struct http **opened, struct error *error)
 {
     const struct settings *settings = options->settings;
     struct http *http = calloc(1, sizeof *http + (size_t)settings->http_threads * sizeof http->loops[0]);
-    struct listener_options listener = {
-        .host = settings->host, .port = (int)settings->port, .accepted = connection_accepted, .context = http};
-
     if (!http)
         return error_set(error, "out of memory");
+    struct listener_options listener = {
+        .host = settings->host, .port = (int)settings->port, .accepted = connection_accepted, .context = http};
     json_body_init();
     init_server(&http->server, options);
-    if (linger_open(&http->linger, error) ||
-        connections_open(settings->max_connections, http->linger, &http->server.connections, error) ||
-        workers_open((int)settings->http_threads, &http->server.workers, error) || open_loops(http, settings, error) ||
-        listener_open(&listener, &http->listener, error)) {
+    if (linger_open(&http->linger, error) != 0 ||
+        connections_open(settings->max_connections, http->linger, &http->server.connections, error) != 0 ||
+        workers_open((int)settings->http_threads, &http->server.workers, error) != 0 ||
+        open_loops(http, settings, error) != 0 || listener_open(&listener, &http->listener, error) != 0 ||
+        check_descriptors(error) != 0) {
+        stop_listening(http);
         close_loops(http);
         workers_close(http->server.workers);
         connections_close(http->server.connections);
@@ -174,9 +199,21 @@ void http_ready(struct http *http)
     atomic_store(&http->server.service.ready, true);
 }
 
+void http_unready(struct http *http)
+{
+    http->unready = true;
+    atomic_store(&http->server.service.ready, false);
+    gate_begin_closing(&http->server.gate);
+}
+
+/* Without http_unready clients had no time to go elsewhere: a 503 tells them more than a refused connection. */
 void http_drain(struct http *http)
 {
     atomic_store(&http->server.service.ready, false);
+    if (http->unready && http->listener) {
+        stop_listening(http);
+        connections_settle(http->server.connections);
+    }
     gate_drain(&http->server.gate);
 }
 
@@ -186,7 +223,7 @@ void http_close(struct http *http)
         return;
     http_drain(http);
     gate_shut(&http->server.gate, DRAIN_PATIENCE_NS, ANSWER_PATIENCE_NS);
-    listener_close(http->listener);
+    stop_listening(http);
     connections_finish(http->server.connections, FINISH_PATIENCE_NS);
     close_loops(http);
     workers_close(http->server.workers);

@@ -1,6 +1,6 @@
 /* http: the daemon's face. Sockets, libmicrohttpd, routes and the way of a request to the batcher and back.
  *
- *     http_open -> http_ready -> … -> http_drain -> http_close
+ *     http_open -> http_ready -> … -> (http_unready ->) http_drain -> http_close
  *
  * http_open succeeded: http_close is owed. The batcher must still take jobs until http_close has returned, because
  * what was accepted before the drain may not have been submitted yet. */
@@ -33,7 +33,11 @@ int http_open(const struct http_options *options, struct http **http, struct err
 int http_port(const struct http *http);
 void http_ready(struct http *http);
 
-/* Readiness fails, new work is refused with 503, what was accepted is answered. */
+/* Readiness fails, and answers close their connections. Work is still accepted. */
+void http_unready(struct http *http);
+
+/* New work is refused with 503, what was accepted is answered. After http_unready nobody connects any more either, and
+ * the call returns when the latest connections have brought their requests, or after two seconds. */
 void http_drain(struct http *http);
 
 /* Drains, waits until every accepted request is answered and its answer sent, which a client who does not read it

@@ -29,7 +29,7 @@ struct listener {
     struct pollfd polled[MAX_SOCKETS + 1]; /* the last is `stop` */
     int n_sockets;
     int port;
-    int stop; /* an eventfd: readable once the thread is to end */
+    int stop;               /* an eventfd: readable once the thread is to end */
     struct log_limit limit; /* of what is said when connections cannot be taken */
     pthread_t thread;
 };
@@ -145,8 +145,8 @@ static int open_sockets(struct listener *listener, struct error *error)
     return status;
 }
 
-/* Takes all that wait. */
-static void accept_waiting(struct listener *listener, int socket)
+/* Takes all that wait. False: some are left, since descriptors or memory are out. */
+static bool accept_waiting(struct listener *listener, int socket)
 {
     for (;;) {
         struct sockaddr_storage address;
@@ -156,11 +156,11 @@ static void accept_waiting(struct listener *listener, int socket)
         if (fd >= 0) {
             listener->options.accepted(listener->options.context, fd, (struct sockaddr *)&address, length);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            log_write_limited(&listener->limit, LOG_LEVEL_WARNING, "cannot take a connection", "reason", strerror(errno), NULL);
-            poll(NULL, 0, RESOURCE_PAUSE); /* the socket stays readable: without this the loop would spin */
-            return;
+            log_write_limited(&listener->limit, LOG_LEVEL_WARNING, "cannot take a connection", "reason",
+                              strerror(errno), NULL);
+            return false;
         } else if (errno != ECONNABORTED && errno != EINTR) {
-            return; /* none waits */
+            return true; /* none waits */
         }
     }
 }
@@ -183,15 +183,16 @@ static void stop_handshakes(int socket)
     setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
-/* Takes what still comes until nothing has come for a while. */
+/* Takes what still comes until nothing has come for a while, or no more can be taken. */
 static void take_the_last(struct listener *listener)
 {
+    bool takes = true;
     for (int i = 0; i < listener->n_sockets; i++)
         stop_handshakes(listener->polled[i].fd);
     do {
         for (int i = 0; i < listener->n_sockets; i++)
-            accept_waiting(listener, listener->polled[i].fd);
-    } while (poll(listener->polled, (nfds_t)listener->n_sockets, HANDSHAKE_PAUSE) > 0);
+            takes = accept_waiting(listener, listener->polled[i].fd) && takes;
+    } while (takes && poll(listener->polled, (nfds_t)listener->n_sockets, HANDSHAKE_PAUSE) > 0);
 }
 
 static void *listen_thread(void *argument)
@@ -204,8 +205,8 @@ static void *listen_thread(void *argument)
         if (poll(listener->polled, (nfds_t)listener->n_sockets + 1, -1) < 0)
             continue;
         for (int i = 0; i < listener->n_sockets; i++) {
-            if (listener->polled[i].revents)
-                accept_waiting(listener, listener->polled[i].fd);
+            if (listener->polled[i].revents && !accept_waiting(listener, listener->polled[i].fd))
+                poll(stop, 1, RESOURCE_PAUSE); /* the socket stays readable: without this the loop would spin */
         }
     }
     take_the_last(listener);

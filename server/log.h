@@ -19,13 +19,14 @@ bool log_enabled(enum log_level level);
 /* From now on a thread of its own writes the lines; before that their callers do. Once in a process. */
 int log_start(struct error *error);
 
-/* Waits until all lines are written, a second at most. For the end of the process, and before others write to stderr. */
+/* Waits until all lines are written, a second at most. For the end of the process, and before others write to stderr.
+ */
 void log_flush(void);
 
 int64_t log_lines_dropped(void);
 
-/* Pairs of key and value, ended with NULL. A value is a text, or the pair is a number by one of the macros below. A pair
- * whose value is NULL is left out. Values are escaped: a line stays a line whatever they hold. */
+/* Pairs of key and value, ended with NULL. A value is a text, or the pair is a number by one of the macros below. A
+ * pair whose value is NULL is left out. Values are escaped: a line stays a line whatever they hold. */
 void log_write(enum log_level level, const char *message, ...) __attribute__((sentinel));
 
 /* A pair whose value is a number, which JSON shows as such; LOG_DECIMAL has three digits after the point. */

@@ -1,6 +1,6 @@
-/* log_writer: brings whole lines to stderr. Once started, a thread of its own writes them from a ring of LOG_RING_BYTES,
- * so that no caller waits for whoever reads the log. A line that finds no room, or cannot be written, is lost and
- * counted. Any thread may call. Private to log.c. */
+/* log_writer: brings whole lines to stderr. Once started, a thread of its own writes them from a ring of
+ * LOG_RING_BYTES, so that no caller waits for whoever reads the log. A line that finds no room, or cannot be written,
+ * is lost and counted. Any thread may call. Private to log.c. */
 #ifndef SERVER_LOG_WRITER_H
 #define SERVER_LOG_WRITER_H
 

@@ -39,6 +39,17 @@ static void add_times(struct MHD_Response *response, const struct reply *reply, 
     add_number(response, "x-compute-tokens", job->tokens);
 }
 
+/* Whether the same request may work later. */
+static bool says_later(const struct reply *reply)
+{
+    return reply->status == MHD_HTTP_TOO_MANY_REQUESTS || reply->status == MHD_HTTP_SERVICE_UNAVAILABLE;
+}
+
+static int64_t later_s(const struct reply *reply)
+{
+    return reply->retry_after_s > 0 ? reply->retry_after_s : 1;
+}
+
 static void add_headers(struct MHD_Response *response, const struct reply *reply, const struct route_match *match,
                         const struct request *request)
 {
@@ -54,8 +65,8 @@ static void add_headers(struct MHD_Response *response, const struct reply *reply
         MHD_add_response_header(response, "Allow", match->allow);
     if (reply->status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-    if (reply->status == MHD_HTTP_TOO_MANY_REQUESTS)
-        add_number(response, "Retry-After", reply->retry_after_s > 0 ? reply->retry_after_s : 1);
+    if (says_later(reply))
+        add_number(response, "Retry-After", later_s(reply));
     if (reply->close)
         MHD_add_response_header(response, "Connection", "close");
 }
@@ -93,8 +104,8 @@ void reply_send_raw(struct reply *reply, int descriptor, const struct route_matc
     writer_format(&text, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n",
                   reply->status, MHD_get_reason_phrase_for((unsigned int)reply->status), request->answer_type,
                   answer->length);
-    if (reply->status == MHD_HTTP_TOO_MANY_REQUESTS)
-        writer_format(&text, "Retry-After: %lld\r\n", (long long)reply->retry_after_s);
+    if (says_later(reply))
+        writer_format(&text, "Retry-After: %lld\r\n", (long long)later_s(reply));
     writer_text(&text, "\r\n");
     writer_bytes(&text, answer->data, answer->length);
     /* A few hundred bytes after which nothing follows: they fit the socket's buffer, or the client reads nothing. */

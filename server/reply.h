@@ -7,8 +7,8 @@
 #include <microhttpd.h>
 
 struct reply {
-    int status; /* HTTP; 0: nothing was sent */
-    int64_t retry_after_s;
+    int status;            /* HTTP; 0: nothing was sent */
+    int64_t retry_after_s; /* of 429 and 503; 0: a second */
     int64_t total_ns;
     bool close; /* the connection goes after it */
 };

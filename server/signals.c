@@ -1,6 +1,5 @@
-/* signals: the lock guards the phase and what was received; the thread that waits for signals and the caller's use
- * them.
- */
+/* signals: all that matter are blocked in every thread but one, which waits for them. The lock guards the phase and
+ * what was received. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/signals.h"
 
@@ -15,48 +14,73 @@
 
 #define SAME_SIGNAL_NS INT64_C(100000000) /* timeout(1) and others send it twice: to the process and its group */
 
-enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DRAINING, PHASE_ENDED };
+enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DELAYING, PHASE_DRAINING, PHASE_ENDED };
 
 struct signals {
+    sigset_t set;
     pthread_t thread;
+    struct log_limit limit; /* of lines about signals that do nothing */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed; /* CLOCK_MONOTONIC */
     enum phase phase;
-    int received; /* the one that began the draining, and when */
+    int received; /* the one that began this phase, and when; 0: none yet */
     int64_t received_ns;
 };
 
-static sigset_t signals_set(void)
+static bool is_ignored(int number)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    return set;
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-void signals_block(void)
+static void signals_block(sigset_t *set)
 {
-    sigset_t set = signals_set();
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    if (!is_ignored(SIGHUP)) /* nohup: a signal that is blocked and ignored would be received all the same */
+        sigaddset(set, SIGHUP);
+    sigaddset(set, SIGXCPU);
+    sigaddset(set, SIGUSR1);
+    sigaddset(set, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
-/* Returns whether the process ends at once: by any signal while it starts, and by SIGINT once it drains, which is
- * somebody at a keyboard. Supervisors send SIGTERM again and again: that is no second wish.
+/* The lock is held. */
+static void signals_enter(struct signals *signals, enum phase phase, int number)
+{
+    signals->phase = phase;
+    signals->received = number;
+    signals->received_ns = clock_ns();
+    pthread_cond_broadcast(&signals->changed);
+}
+
+/* Returns whether the process ends at once. A second SIGINT is somebody at a keyboard. Supervisors send SIGTERM again
+ * and again: that is no second wish.
  */
 static bool signals_take(struct signals *signals, int number)
 {
     bool end = false;
     pthread_mutex_lock(&signals->lock);
-    if (signals->phase == PHASE_SERVING) {
-        signals->phase = PHASE_DRAINING;
-        signals->received = number;
-        signals->received_ns = clock_ns();
-        pthread_cond_signal(&signals->changed);
-    } else if (signals->phase != PHASE_ENDED) {
-        bool same = number == signals->received && clock_ns() - signals->received_ns < SAME_SIGNAL_NS;
-        end = signals->phase == PHASE_STARTING || (number == SIGINT && !same);
+    bool same = number == signals->received && clock_ns() - signals->received_ns < SAME_SIGNAL_NS;
+    switch (signals->phase) {
+    case PHASE_STARTING:
+        end = true;
+        break;
+    case PHASE_SERVING:
+        signals_enter(signals, PHASE_DRAINING, number);
+        break;
+    case PHASE_DELAYING:
+        if (number == SIGINT)
+            signals_enter(signals, PHASE_DRAINING, number);
+        break;
+    case PHASE_DRAINING:
+        end = number == SIGINT && !same;
+        break;
+    case PHASE_ENDED:
+        break;
     }
     pthread_mutex_unlock(&signals->lock);
     return end;
@@ -73,10 +97,14 @@ static bool signals_ended(struct signals *signals)
 static void *signals_thread(void *argument)
 {
     struct signals *signals = argument;
-    sigset_t set = signals_set();
     while (!signals_ended(signals)) {
         int number = 0;
-        if (sigwait(&set, &number) == 0 && signals_take(signals, number)) {
+        if (sigwait(&signals->set, &number) != 0)
+            continue;
+        if (number == SIGUSR1 || number == SIGUSR2) {
+            log_write_limited(&signals->limit, LOG_LEVEL_INFO, "a signal that does nothing here", "signal",
+                              strsignal(number), NULL);
+        } else if (signals_take(signals, number)) {
             log_write(LOG_LEVEL_WARNING, "ended by a signal", "signal", strsignal(number), NULL);
             log_flush();
             _exit(128 + number);
@@ -88,11 +116,16 @@ static void *signals_thread(void *argument)
 int signals_open(struct signals **opened, struct error *error)
 {
     struct signals *signals = calloc(1, sizeof *signals);
+    pthread_condattr_t attributes;
     if (!signals)
         return error_set(error, "out of memory");
+    signals_block(&signals->set);
     signals->phase = PHASE_STARTING;
     pthread_mutex_init(&signals->lock, NULL);
-    pthread_cond_init(&signals->changed, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&signals->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
     int status = pthread_create(&signals->thread, NULL, signals_thread, signals);
     if (status != 0) {
         pthread_cond_destroy(&signals->changed);
@@ -115,10 +148,24 @@ void signals_expect(struct signals *signals)
 int signals_wait(struct signals *signals)
 {
     pthread_mutex_lock(&signals->lock);
-    while (!signals->received)
+    while (signals->received == 0)
         pthread_cond_wait(&signals->changed, &signals->lock);
+    int number = signals->received;
     pthread_mutex_unlock(&signals->lock);
-    return signals->received;
+    return number;
+}
+
+void signals_delay(struct signals *signals, int64_t milliseconds)
+{
+    int64_t until_ns = clock_ns() + milliseconds * 1000000;
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    pthread_mutex_lock(&signals->lock);
+    if (signals->received != SIGINT)
+        signals->phase = PHASE_DELAYING;
+    while (signals->phase == PHASE_DELAYING && pthread_cond_timedwait(&signals->changed, &signals->lock, &until) == 0)
+        ;
+    signals->phase = PHASE_DRAINING;
+    pthread_mutex_unlock(&signals->lock);
 }
 
 void signals_close(struct signals *signals)

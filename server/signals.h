@@ -1,8 +1,14 @@
-/* signals: which signals ask the daemon to end, and how it waits for one.
+/* signals: what each signal does to the daemon.
  *
- *     signals_block -> signals_open -> signals_expect -> signals_wait -> signals_close
+ *     signals_open -> signals_expect -> signals_wait -> (signals_delay) -> signals_close
  *
- * SIGTERM and SIGINT are blocked in every thread but one, which waits for them. */
+ *     SIGTERM, SIGHUP, SIGXCPU  drain. SIGHUP too, for there is nothing to load again; under nohup it stays ignored
+ *     SIGINT                    drains without a delay; again, or after another one of these: ends at once
+ *     SIGUSR1, SIGUSR2          nothing but a log line
+ *     SIGPIPE, SIGXFSZ          nothing: the write fails with EPIPE or EFBIG
+ *     SIGQUIT and all others    what the system does: SIGQUIT leaves a core
+ *
+ * While the daemon starts, those that drain end it at once. */
 #ifndef SERVER_SIGNALS_H
 #define SERVER_SIGNALS_H
 
@@ -10,17 +16,19 @@
 
 struct signals;
 
-/* Blocks the signals for the calling thread and all that it starts, and ignores SIGPIPE. */
-void signals_block(void);
-
-/* Starts the thread that waits for signals. Until signals_expect a signal ends the process at once. Success:
- * signals_close is owed. */
+/* Blocks signals for the calling thread and all that it starts, and starts a thread that waits for them. For the
+ * process's first thread, before others exist and before libraries are loaded: a signal then ends the process even if
+ * a library's constructor hangs. Success: signals_close is owed. */
 int signals_open(struct signals **signals, struct error *error);
 
-/* From now on the first signal asks for draining. A later SIGINT ends the process at once, a later SIGTERM does not. */
+/* From now on the first signal asks for draining. */
 void signals_expect(struct signals *signals);
 
 int signals_wait(struct signals *signals); /* until a signal asks for draining; returns its number */
+
+/* Waits that long before the draining, or until SIGINT comes. No time when it was SIGINT that asked. */
+void signals_delay(struct signals *signals, int64_t milliseconds);
+
 void signals_close(struct signals *signals);
 
 #endif
