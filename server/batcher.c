@@ -318,7 +318,8 @@ static void batch_run(struct lane *lane)
     } else {
         batch_look_at_results(batcher, batch);
         if (batcher->metrics)
-            metrics_batch(batcher->metrics, batch->n_items, batch->tokens, inference_ns);
+            metrics_batch(batcher->metrics, batch->parts[0].job->model_index, batch->n_items, batch->tokens,
+                          inference_ns);
     }
     pthread_mutex_lock(&batcher->lock);
     batch_end(lane, inference_ns, failed ? &error : NULL, &ended);
@@ -614,14 +615,11 @@ void batcher_cancel(struct batcher *batcher, struct job *job)
     pthread_mutex_unlock(&batcher->lock);
 }
 
-void batcher_depth(struct batcher *batcher, int64_t *requests, int64_t *tokens)
+void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *requests, int64_t *tokens)
 {
     pthread_mutex_lock(&batcher->lock);
-    *requests = *tokens = 0;
-    for (int64_t i = 0; i < batcher->n_models; i++) {
-        *requests += batcher->queues[i].jobs.waiting_requests;
-        *tokens += batcher->queues[i].jobs.waiting_tokens;
-    }
+    *requests = batcher->queues[model_index].jobs.waiting_requests;
+    *tokens = batcher->queues[model_index].jobs.waiting_tokens;
     pthread_mutex_unlock(&batcher->lock);
 }
 

@@ -57,8 +57,8 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
  * nothing. */
 void batcher_cancel(struct batcher *batcher, struct job *job);
 
-/* Waiting now, for all models together. */
-void batcher_depth(struct batcher *batcher, int64_t *requests, int64_t *tokens);
+/* Waiting now, for one model. */
+void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *requests, int64_t *tokens);
 
 /* Seconds until the model's queue has likely been worked off, at least 1: for Retry-After. */
 int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index);

@@ -143,7 +143,7 @@ static int serve(const struct settings *settings, struct engine *engine, struct 
     int status = models_open(&models, settings, engine, error);
     if (status != 0)
         goto close_models;
-    metrics = metrics_open();
+    metrics = metrics_open(models.names, models.count);
     status = metrics ? 0 : error_set(error, "out of memory");
     if (status != 0)
         goto close_models;

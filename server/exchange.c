@@ -15,7 +15,9 @@
 #include "server/refusal.h"
 #include "server/reply.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +25,8 @@
 #include <sys/socket.h>
 
 #define LARGE_BYTES (64 * 1024) /* of JSON: about a millisecond */
-#define ALIGNMENT 16            /* of binary data in bodies: what the engine reads where it lies */
+#define LOGGED_PATH_BYTES 256
+#define ALIGNMENT 16 /* of binary data in bodies: what the engine reads where it lies */
 
 enum stage {
     STAGE_BODY,   /* is being received */
@@ -41,6 +44,8 @@ struct exchange {
     struct MHD_Connection *connection;
     int descriptor;
     struct route_match match;
+    char method[16]; /* both for the log */
+    char *path;      /* NULL: no request is logged */
     enum stage stage;
     enum passage passage; /* through the gate */
     bool suspended;
@@ -365,6 +370,11 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
     exchange->body.limit = (size_t)settings->payload_limit;
     request_open(request, &server->service, NULL, 0);
     request->header = request_header;
+    request_id_set(&request->id, &server->service.ids, request->header(request, "x-request-id"),
+                   request->header(request, "traceparent"));
+    snprintf(exchange->method, sizeof exchange->method, "%s", method);
+    if (log_enabled(LOG_LEVEL_DEBUG))
+        exchange->path = strndup(url_path(url), LOGGED_PATH_BYTES);
     MHD_get_connection_values(connection, MHD_HEADER_KIND, count_length, &request->n_lengths);
     routes_find(method, url_path(url), &exchange->match);
     memcpy(request->parameter, exchange->match.parameter, sizeof request->parameter);
@@ -415,17 +425,37 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
     return exchange_reply(exchange);
 }
 
+/* "192.0.2.1:40000", "[2001:db8::1]:40000" */
+static void client_text(struct MHD_Connection *connection, char *text, size_t size)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info ? info->client_addr : NULL;
+    char host[INET6_ADDRSTRLEN] = "";
+    if (address && address->sa_family == AF_INET) {
+        const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)address;
+        inet_ntop(AF_INET, &ipv4->sin_addr, host, sizeof host);
+        snprintf(text, size, "%s:%d", host, ntohs(ipv4->sin_port));
+    } else if (address && address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)address;
+        bool mapped = IN6_IS_ADDR_V4MAPPED(&ipv6->sin6_addr); /* IPv4 that came to [::] */
+        inet_ntop(mapped ? AF_INET : AF_INET6, ipv6->sin6_addr.s6_addr + (mapped ? 12 : 0), host, sizeof host);
+        snprintf(text, size, mapped ? "%s:%d" : "[%s]:%d", host, ntohs(ipv6->sin6_port));
+    } else {
+        snprintf(text, size, "unknown");
+    }
+}
+
 static void log_exchange(const struct exchange *exchange, const char *route, int status, int64_t total_ns)
 {
-    char number[24], tokens[24], milliseconds[32];
-
+    const struct request *request = &exchange->request;
+    char client[INET6_ADDRSTRLEN + 16];
     if (!log_enabled(LOG_LEVEL_DEBUG))
         return;
-    snprintf(number, sizeof number, "%d", status);
-    snprintf(tokens, sizeof tokens, "%lld", (long long)exchange->request.job.tokens);
-    snprintf(milliseconds, sizeof milliseconds, "%.3f", (double)total_ns / 1e6);
-    log_write(LOG_LEVEL_DEBUG, "request", "method", exchange->match.route ? exchange->match.route->method : "?", "path",
-              route, "status", number, "tokens", tokens, "ms", milliseconds, NULL);
+    client_text(exchange->connection, client, sizeof client);
+    log_write(LOG_LEVEL_DEBUG, "request", "client", client, "request_id", request->id.text, "method", exchange->method,
+              "path", exchange->path ? exchange->path : route, "model",
+              request->info ? request_model_name(request) : NULL, LOG_INTEGER("status", status),
+              LOG_INTEGER("tokens", request->job.tokens), LOG_DECIMAL("ms", (double)total_ns / 1e6), NULL);
 }
 
 void exchange_completed(void *loop, struct MHD_Connection *connection, void **exchange_context,
@@ -447,7 +477,9 @@ void exchange_completed(void *loop, struct MHD_Connection *connection, void **ex
     total_ns = clock_ns() - exchange->begun_ns;
     if (job->finished_ns) /* it was admitted */
         queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
-    metrics_request(server->service.options.metrics, route, status, total_ns, queue_ns, job->inference_ns);
+    metrics_request(server->service.options.metrics, route,
+                    exchange->request.info ? exchange->request.model_index : METRICS_NO_MODEL, status, total_ns,
+                    queue_ns, job->inference_ns);
     log_exchange(exchange, route, status, total_ns);
     connections_holds(server->connections, exchange->descriptor, NULL);
     if (exchange->passage == PASSAGE_ADMITTED)
@@ -456,6 +488,7 @@ void exchange_completed(void *loop, struct MHD_Connection *connection, void **ex
     body_free(&exchange->body);
     request_close(&exchange->request);
     exchange_leave(exchange, PASSAGE_NONE);
+    free(exchange->path);
     free(exchange);
     *exchange_context = NULL;
 }

@@ -102,6 +102,7 @@ static void init_server(struct server *server, const struct http_options *option
     server->service.options = *options;
     server->service.opened_ns = clock_ns();
     server->service.opened_s = (int64_t)time(NULL);
+    request_id_source_init(&server->service.ids);
     results->limit = larger(part, RESULTS_LEAST);
     results->reserve = results->limit / RESULTS_RESERVE;
     results->small = REQUEST_SMALL;

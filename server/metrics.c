@@ -1,11 +1,14 @@
-/* Everything is counted in fixed memory with relaxed atomics. A request's route claims a place in a small table when it
- * is first seen, by one compare-and-swap of its pointer; requests of routes that no longer find a place are counted as
- * route "other". Errors are the requests with a status of 400 and more, told apart when the text is written. */
+/* Everything is counted in memory that is laid out when the metrics open, with relaxed atomics. Each model has a small
+ * table of routes, and requests of no model have one. A route claims a place there when it is first seen, by one
+ * compare-and-swap of its pointer, and a status does so within its route. Routes that find no place are counted as
+ * route "other", statuses as 599. Errors are the requests with a status of 400 and more, told apart when the text is
+ * written. */
 #include "server/metrics.h"
 
 #include "config/config.h"
 #include "server/failure.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +19,7 @@
 #define MAX_ROUTES 64
 #define FIRST_STATUS 100
 #define LAST_STATUS 599
-#define N_STATUSES (LAST_STATUS - FIRST_STATUS + 1)
+#define MAX_STATUSES 24 /* failure.c has fewer */
 
 /* Upper bounds, ascending: the value as it is recorded and the label as it is shown. The last one, +Inf, is implied. */
 struct bound {
@@ -59,29 +62,56 @@ struct histogram {
     atomic_int_fast64_t sum;
 };
 
+struct status_count {
+    _Atomic int status; /* 0: free */
+    atomic_uint_fast64_t requests;
+};
+
 struct route {
-    const char *_Atomic name; /* NULL: free */
-    atomic_uint_fast64_t requests[N_STATUSES];
+    const char *_Atomic name;                   /* NULL: free */
+    struct status_count statuses[MAX_STATUSES]; /* the last is LAST_STATUS */
     struct histogram total;
 };
 
-struct metrics {
+/* What is counted for one model, or for requests of none. */
+struct model_metrics {
+    const char *name; /* NULL: no model */
     struct histogram queue, inference;
     struct histogram batch_items, batch_tokens, batch_time;
     struct route routes[MAX_ROUTES]; /* the last is "other" */
 };
 
-struct metrics *metrics_open(void)
+struct metrics {
+    int64_t n_models;
+    struct model_metrics models[]; /* (n_models + 1) the last is for requests of no model */
+};
+
+struct metrics *metrics_open(const char *const *names, int64_t n_models)
 {
-    struct metrics *metrics = calloc(1, sizeof *metrics);
-    if (metrics)
-        atomic_store(&metrics->routes[MAX_ROUTES - 1].name, "other");
+    size_t count = (size_t)n_models + 1;
+    struct metrics *metrics = calloc(1, sizeof *metrics + count * sizeof metrics->models[0]);
+    if (!metrics)
+        return NULL;
+    metrics->n_models = n_models;
+    for (size_t i = 0; i < count; i++) {
+        struct model_metrics *model = &metrics->models[i];
+        model->name = i < count - 1 ? names[i] : NULL;
+        atomic_store(&model->routes[MAX_ROUTES - 1].name, "other");
+        for (int j = 0; j < MAX_ROUTES; j++)
+            atomic_store(&model->routes[j].statuses[MAX_STATUSES - 1].status, LAST_STATUS);
+    }
     return metrics;
 }
 
 void metrics_close(struct metrics *metrics)
 {
     free(metrics);
+}
+
+static struct model_metrics *metrics_of(struct metrics *metrics, int64_t model_index)
+{
+    assert(model_index >= METRICS_NO_MODEL && model_index < metrics->n_models);
+    return &metrics->models[model_index == METRICS_NO_MODEL ? metrics->n_models : model_index];
 }
 
 static void histogram_record(struct histogram *histogram, const struct scale *scale, int64_t value)
@@ -94,38 +124,55 @@ static void histogram_record(struct histogram *histogram, const struct scale *sc
     atomic_fetch_add_explicit(&histogram->sum, value, memory_order_relaxed);
 }
 
-static struct route *route_of(struct metrics *metrics, const char *name)
+static struct route *route_of(struct model_metrics *model, const char *name)
 {
     for (int i = 0; i < MAX_ROUTES - 1; i++) {
-        struct route *route = &metrics->routes[i];
+        struct route *route = &model->routes[i];
         const char *known = atomic_load_explicit(&route->name, memory_order_acquire);
         if (!known && atomic_compare_exchange_strong(&route->name, &known, name))
             return route;
         if (known == name || strcmp(known, name) == 0)
             return route;
     }
-    return &metrics->routes[MAX_ROUTES - 1];
+    return &model->routes[MAX_ROUTES - 1];
 }
 
-void metrics_request(struct metrics *metrics, const char *route, int status, int64_t total_ns, int64_t queue_ns,
-                     int64_t inference_ns)
+static void count_status(struct route *route, int status)
 {
-    struct route *entry = route_of(metrics, route);
-    int place = (status < FIRST_STATUS || status > LAST_STATUS ? LAST_STATUS : status) - FIRST_STATUS;
-    atomic_fetch_add_explicit(&entry->requests[place], 1, memory_order_relaxed);
+    struct status_count *entry = &route->statuses[MAX_STATUSES - 1];
+    status = status < FIRST_STATUS || status > LAST_STATUS ? LAST_STATUS : status;
+    for (int i = 0; i < MAX_STATUSES - 1 && status != LAST_STATUS; i++) {
+        int known = 0;
+        if (atomic_compare_exchange_strong(&route->statuses[i].status, &known, status) || known == status) {
+            entry = &route->statuses[i];
+            break;
+        }
+    }
+    atomic_fetch_add_explicit(&entry->requests, 1, memory_order_relaxed);
+}
+
+void metrics_request(struct metrics *metrics, const char *route, int64_t model_index, int status, int64_t total_ns,
+                     int64_t queue_ns, int64_t inference_ns)
+{
+    struct model_metrics *model = metrics_of(metrics, model_index);
+    struct route *entry = route_of(model, route);
+    count_status(entry, status);
     histogram_record(&entry->total, &time_scale, total_ns);
     if (queue_ns > 0 || inference_ns > 0)
-        histogram_record(&metrics->queue, &time_scale, queue_ns);
+        histogram_record(&model->queue, &time_scale, queue_ns);
     if (inference_ns > 0)
-        histogram_record(&metrics->inference, &time_scale, inference_ns);
+        histogram_record(&model->inference, &time_scale, inference_ns);
 }
 
-void metrics_batch(struct metrics *metrics, int64_t items, int64_t tokens, int64_t inference_ns)
+void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, int64_t tokens, int64_t inference_ns)
 {
-    histogram_record(&metrics->batch_items, &item_scale, items);
-    histogram_record(&metrics->batch_tokens, &token_scale, tokens);
-    histogram_record(&metrics->batch_time, &time_scale, inference_ns);
+    struct model_metrics *model = metrics_of(metrics, model_index);
+    histogram_record(&model->batch_items, &item_scale, items);
+    histogram_record(&model->batch_tokens, &token_scale, tokens);
+    histogram_record(&model->batch_time, &time_scale, inference_ns);
 }
+
+/* ---- The text ---- */
 
 static void write_head(FILE *out, const char *name, const char *type, const char *help)
 {
@@ -144,72 +191,113 @@ static void write_label(FILE *out, const char *value)
     }
 }
 
-/* name_suffix{route="…" */
-static void write_sample(FILE *out, const char *name, const char *suffix, const char *route)
+/* NULL: no such label. `last` is a label as it is written. */
+struct labels {
+    const char *route, *model, *last;
+};
+
+/* name_suffix{route="…",model="…",last}, or without braces where there is no label. */
+static void write_sample(FILE *out, const char *name, const char *suffix, const struct labels *labels)
 {
+    const char *separator = "{";
     fprintf(out, "%s%s", name, suffix);
-    if (route) {
-        fputs("{route=\"", out);
-        write_label(out, route);
+    if (labels->route) {
+        fprintf(out, "%sroute=\"", separator);
+        write_label(out, labels->route);
         fputc('"', out);
+        separator = ",";
     }
+    if (labels->model) {
+        fprintf(out, "%smodel=\"", separator);
+        write_label(out, labels->model);
+        fputc('"', out);
+        separator = ",";
+    }
+    if (labels->last) {
+        fprintf(out, "%s%s", separator, labels->last);
+        separator = ",";
+    }
+    fputs(*separator == ',' ? "} " : " ", out);
 }
 
-/* `route` may be NULL: no such label. */
 static void write_histogram(FILE *out, const char *name, const struct histogram *histogram, const struct scale *scale,
-                            const char *route)
+                            const char *route, const char *model)
 {
     uint64_t count = 0;
     for (int bucket = 0; bucket <= scale->n_bounds; bucket++) {
+        char bound[32];
+        snprintf(bound, sizeof bound, "le=\"%s\"", bucket < scale->n_bounds ? scale->bounds[bucket].label : "+Inf");
         count += atomic_load_explicit(&histogram->buckets[bucket], memory_order_relaxed);
-        write_sample(out, name, "_bucket", route);
-        fprintf(out, "%sle=\"%s\"} %llu\n", route ? "," : "{",
-                bucket < scale->n_bounds ? scale->bounds[bucket].label : "+Inf", (unsigned long long)count);
+        write_sample(out, name, "_bucket", &(struct labels){route, model, bound});
+        fprintf(out, "%llu\n", (unsigned long long)count);
     }
     long long sum = atomic_load_explicit(&histogram->sum, memory_order_relaxed);
-    write_sample(out, name, "_sum", route);
+    write_sample(out, name, "_sum", &(struct labels){route, model, NULL});
     if (scale->seconds)
-        fprintf(out, "%s %lld.%09lld\n", route ? "}" : "", sum / 1000000000, sum % 1000000000);
+        fprintf(out, "%lld.%09lld\n", sum / 1000000000, sum % 1000000000);
     else
-        fprintf(out, "%s %lld\n", route ? "}" : "", sum);
-    write_sample(out, name, "_count", route);
-    fprintf(out, "%s %llu\n", route ? "}" : "", (unsigned long long)count);
+        fprintf(out, "%lld\n", sum);
+    write_sample(out, name, "_count", &(struct labels){route, model, NULL});
+    fprintf(out, "%llu\n", (unsigned long long)count);
 }
 
-static uint64_t requests_of(const struct route *route, int status)
+static uint64_t requests_of(const struct status_count *entry)
 {
-    return atomic_load_explicit(&route->requests[status - FIRST_STATUS], memory_order_relaxed);
+    return atomic_load_explicit(&entry->requests, memory_order_relaxed);
 }
 
 static bool route_seen(const struct route *route)
 {
+    uint64_t count = 0;
     if (!atomic_load_explicit(&route->name, memory_order_acquire))
         return false;
-    for (int status = FIRST_STATUS; status <= LAST_STATUS; status++)
-        if (requests_of(route, status))
-            return true;
-    return false;
+    for (int i = 0; i < MAX_STATUSES; i++)
+        count += requests_of(&route->statuses[i]);
+    return count > 0;
+}
+
+static void write_route(FILE *out, const struct route *route, const char *model)
+{
+    for (int i = 0; i < MAX_STATUSES; i++) {
+        char status[32];
+        uint64_t count = requests_of(&route->statuses[i]);
+        if (!count)
+            continue;
+        snprintf(status, sizeof status, "status=\"%d\"", atomic_load(&route->statuses[i].status));
+        write_sample(out, "linformerd_requests", "_total", &(struct labels){route->name, model, status});
+        fprintf(out, "%llu\n", (unsigned long long)count);
+    }
 }
 
 static void write_requests(FILE *out, const struct metrics *metrics)
 {
-    write_head(out, "linformerd_requests_total", "counter", "Answered requests, by route and HTTP status.");
-    for (int i = 0; i < MAX_ROUTES; i++) {
-        const struct route *route = &metrics->routes[i];
-        for (int status = FIRST_STATUS; status <= LAST_STATUS; status++) {
-            uint64_t count = requests_of(route, status);
-            if (!count)
-                continue;
-            write_sample(out, "linformerd_requests", "_total", route->name);
-            fprintf(out, ",status=\"%d\"} %llu\n", status, (unsigned long long)count);
-        }
-    }
+    write_head(out, "linformerd_requests_total", "counter",
+               "Answered requests, by route, HTTP status, and the model where the request reached one.");
+    for (int64_t i = 0; i <= metrics->n_models; i++)
+        for (int j = 0; j < MAX_ROUTES; j++)
+            write_route(out, &metrics->models[i].routes[j], metrics->models[i].name);
     write_head(out, "linformerd_request_duration_seconds", "histogram",
-               "Time from a request's start to its answer, by route.");
-    for (int i = 0; i < MAX_ROUTES; i++)
-        if (route_seen(&metrics->routes[i]))
-            write_histogram(out, "linformerd_request_duration_seconds", &metrics->routes[i].total, &time_scale,
-                            metrics->routes[i].name);
+               "Time from a request's start to its answer, by route and model.");
+    for (int64_t i = 0; i <= metrics->n_models; i++)
+        for (int j = 0; j < MAX_ROUTES; j++) {
+            const struct route *route = &metrics->models[i].routes[j];
+            if (route_seen(route))
+                write_histogram(out, "linformerd_request_duration_seconds", &route->total, &time_scale, route->name,
+                                metrics->models[i].name);
+        }
+}
+
+static uint64_t count_errors(const struct metrics *metrics, int status)
+{
+    uint64_t count = 0;
+    for (int64_t i = 0; i <= metrics->n_models; i++)
+        for (int j = 0; j < MAX_ROUTES; j++)
+            for (int k = 0; k < MAX_STATUSES; k++) {
+                const struct status_count *entry = &metrics->models[i].routes[j].statuses[k];
+                if (atomic_load_explicit(&entry->status, memory_order_relaxed) == status)
+                    count += requests_of(entry);
+            }
+    return count;
 }
 
 /* The usual ones are written at zero too: a rate needs a first value. */
@@ -219,9 +307,7 @@ static void write_errors(FILE *out, const struct metrics *metrics)
     write_head(out, "linformerd_errors_total", "counter", "Requests answered with an error, by error_type and status.");
     int next_usual = 0;
     for (int status = 400; status <= LAST_STATUS; status++) {
-        uint64_t count = 0;
-        for (int i = 0; i < MAX_ROUTES; i++)
-            count += requests_of(&metrics->routes[i], status);
+        uint64_t count = count_errors(metrics, status);
         bool is_usual = next_usual < COUNT(usual) && usual[next_usual] == status;
         next_usual += is_usual;
         if (count || is_usual)
@@ -236,10 +322,22 @@ static void write_gauge(FILE *out, const char *name, const char *help, int64_t v
     fprintf(out, "%s %lld\n", name, (long long)value);
 }
 
+static void write_queues(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues)
+{
+    write_head(out, "linformerd_queue_requests", "gauge", "Sequences that wait for a batch.");
+    for (int64_t i = 0; i < metrics->n_models; i++) {
+        write_sample(out, "linformerd_queue_requests", "", &(struct labels){.model = metrics->models[i].name});
+        fprintf(out, "%lld\n", (long long)queues[i].requests);
+    }
+    write_head(out, "linformerd_queue_tokens", "gauge", "Tokens of the sequences that wait for a batch.");
+    for (int64_t i = 0; i < metrics->n_models; i++) {
+        write_sample(out, "linformerd_queue_tokens", "", &(struct labels){.model = metrics->models[i].name});
+        fprintf(out, "%lld\n", (long long)queues[i].tokens);
+    }
+}
+
 static void write_gauges(FILE *out, const struct metrics_now *now)
 {
-    write_gauge(out, "linformerd_queue_requests", "Sequences that wait for a batch.", now->queue_requests);
-    write_gauge(out, "linformerd_queue_tokens", "Tokens of the sequences that wait for a batch.", now->queue_tokens);
     write_gauge(out, "linformerd_connections", "Open client connections.", now->connections);
     write_gauge(out, "linformerd_resident_memory_bytes", "Resident memory.", now->resident_bytes);
     write_head(out, "linformerd_uptime_seconds", "gauge", "Time since the daemon started.");
@@ -297,11 +395,15 @@ static void write_devices(FILE *out, const struct metrics_now *now)
                   now->batches.standby_batches);
 }
 
-static void write_series(FILE *out, const char *name, const struct histogram *histogram, const struct scale *scale,
-                         const char *help)
+/* One histogram a model; `offset` is where it is in struct model_metrics. */
+static void write_series(FILE *out, const struct metrics *metrics, const char *name, size_t offset,
+                         const struct scale *scale, const char *help)
 {
     write_head(out, name, "histogram", help);
-    write_histogram(out, name, histogram, scale, NULL);
+    for (int64_t i = 0; i < metrics->n_models; i++) {
+        const struct model_metrics *model = &metrics->models[i];
+        write_histogram(out, name, (const struct histogram *)((const char *)model + offset), scale, NULL, model->name);
+    }
 }
 
 char *metrics_text(const struct metrics *metrics, const struct metrics_now *now, size_t *length)
@@ -311,16 +413,23 @@ char *metrics_text(const struct metrics *metrics, const struct metrics_now *now,
     if (!out)
         return NULL;
     write_requests(out, metrics);
-    write_series(out, "linformerd_request_queue_duration_seconds", &metrics->queue, &time_scale,
-                 "Time that a request's sequences waited for their first batch.");
-    write_series(out, "linformerd_request_inference_duration_seconds", &metrics->inference, &time_scale,
+    write_series(out, metrics, "linformerd_request_queue_duration_seconds", offsetof(struct model_metrics, queue),
+                 &time_scale, "Time that a request's sequences waited for their first batch.");
+    write_series(out, metrics, "linformerd_request_inference_duration_seconds",
+                 offsetof(struct model_metrics, inference), &time_scale,
                  "Time in the batches that held sequences of a request.");
     write_errors(out, metrics);
-    write_series(out, "linformerd_batch_items", &metrics->batch_items, &item_scale, "Sequences in a batch.");
-    write_series(out, "linformerd_batch_tokens", &metrics->batch_tokens, &token_scale, "Tokens in a batch.");
-    write_series(out, "linformerd_batch_duration_seconds", &metrics->batch_time, &time_scale, "Time to run a batch.");
+    write_series(out, metrics, "linformerd_batch_items", offsetof(struct model_metrics, batch_items), &item_scale,
+                 "Sequences in a batch.");
+    write_series(out, metrics, "linformerd_batch_tokens", offsetof(struct model_metrics, batch_tokens), &token_scale,
+                 "Tokens in a batch.");
+    write_series(out, metrics, "linformerd_batch_duration_seconds", offsetof(struct model_metrics, batch_time),
+                 &time_scale, "Time to run a batch.");
     write_devices(out, now);
+    write_queues(out, metrics, now->queues);
     write_gauges(out, now);
+    write_counter(out, "linformerd_log_lines_dropped_total",
+                  "Log lines that could not be written, or for which there was no room.", now->log_lines_dropped);
     bool failed = ferror(out) != 0;
     failed |= fclose(out) != 0;
     if (failed) {

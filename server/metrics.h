@@ -9,20 +9,28 @@
 #include <stdint.h>
 
 struct metrics;
-struct metrics *metrics_open(void); /* NULL: out of memory. metrics_close is owed. */
+/* `names` are those of the models served (n_models of them); the strings outlive the metrics. NULL: out of memory. */
+struct metrics *metrics_open(const char *const *names, int64_t n_models);
 void metrics_close(struct metrics *metrics);
 
-/* One answered request: its route's template ("/embed", never the raw path; a string that outlives the metrics), HTTP
- * status, and times in nanoseconds (queue and inference 0 where none). */
-void metrics_request(struct metrics *metrics, const char *route, int status, int64_t total_ns, int64_t queue_ns,
-                     int64_t inference_ns);
+#define METRICS_NO_MODEL (-1)
+
+/* One answered request: its route's template ("/embed", never the raw path; a string that outlives the metrics), the
+ * model's index or METRICS_NO_MODEL, HTTP status, and times in nanoseconds (queue and inference 0 where none). */
+void metrics_request(struct metrics *metrics, const char *route, int64_t model_index, int status, int64_t total_ns,
+                     int64_t queue_ns, int64_t inference_ns);
 
 /* One batch that ran. */
-void metrics_batch(struct metrics *metrics, int64_t items, int64_t tokens, int64_t inference_ns);
+void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, int64_t tokens, int64_t inference_ns);
+
+struct metrics_queue {
+    int64_t requests, tokens; /* that wait for one model */
+};
 
 /* What is read at scrape time. */
 struct metrics_now {
-    int64_t queue_requests, queue_tokens;
+    const struct metrics_queue *queues; /* (n_models) */
+    int64_t log_lines_dropped;
     int64_t connections;
     int64_t resident_bytes;
     double uptime_s;

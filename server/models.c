@@ -161,6 +161,7 @@ void models_close(struct models *models)
     model_folders_free(&models->folders);
     free(models->sources);
     free(models->served);
+    free(models->names);
     free(models->engine_models);
 }
 
@@ -188,8 +189,9 @@ int models_open(struct models *models, const struct settings *settings, struct e
     models->count = models->folders.count ? (int64_t)models->folders.count : 1;
     models->sources = calloc((size_t)models->count, sizeof *models->sources);
     models->served = calloc((size_t)models->count, sizeof *models->served);
+    models->names = calloc((size_t)models->count, sizeof *models->names);
     models->engine_models = calloc((size_t)models->count, sizeof *models->engine_models);
-    if (!models->sources || !models->served || !models->engine_models)
+    if (!models->sources || !models->served || !models->names || !models->engine_models)
         return error_set(error, "out of memory");
     if (models_open_sources(models, error) != 0)
         return -1;
@@ -200,6 +202,7 @@ int models_open(struct models *models, const struct settings *settings, struct e
             return -1;
         weights_close(models->sources[i].weights);
         models->sources[i].weights = NULL;
+        models->names[i] = models->sources[i].name;
         models->served[i] = (struct served_model){.name = models->sources[i].name, .model = models->engine_models[i]};
     }
     return 0;

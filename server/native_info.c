@@ -1,5 +1,6 @@
 /* native_info: /health, /info and /metrics. None of them waits for a model. */
 #include "server/clock.h"
+#include "server/log.h"
 #include "server/metrics.h"
 #include "server/native.h"
 
@@ -206,14 +207,19 @@ enum outcome native_metrics(struct request *request)
         .n_devices = engine_devices(engine, now.devices, ENGINE_MAX_DEVICES),
         .batches = engine_counts(engine),
         .connections = atomic_load(&service->connections),
+        .log_lines_dropped = log_lines_dropped(),
         .resident_bytes = resident_bytes(),
         .uptime_s = (double)(clock_ns() - service->opened_ns) / 1e9,
     };
     size_t length = 0;
-    char *text;
-
-    batcher_depth(service->options.batcher, &now.queue_requests, &now.queue_tokens);
-    text = metrics_text(service->options.metrics, &now, &length);
+    int64_t n_models = service->options.n_models;
+    struct metrics_queue *queues = request_memory(request, n_models, sizeof *queues);
+    if (!queues)
+        return OUTCOME_FAILED;
+    for (int64_t i = 0; i < n_models; i++)
+        batcher_depth(service->options.batcher, i, &queues[i].requests, &queues[i].tokens);
+    now.queues = queues;
+    char *text = metrics_text(service->options.metrics, &now, &length);
     if (!text) {
         failure_memory(&request->failure);
         return OUTCOME_FAILED;

@@ -67,6 +67,7 @@ static void add_headers(struct MHD_Response *response, const struct reply *reply
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (says_later(reply))
         add_number(response, "Retry-After", later_s(reply));
+    MHD_add_response_header(response, "x-request-id", request->id.text);
     if (reply->close)
         MHD_add_response_header(response, "Connection", "close");
 }
@@ -101,9 +102,11 @@ void reply_send_raw(struct reply *reply, int descriptor, const struct route_matc
     const struct writer *answer = &request->answer;
 
     write_failure(reply, match, request);
-    writer_format(&text, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n",
+    writer_format(&text,
+                  "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nx-request-id: %s\r\n"
+                  "Connection: close\r\n",
                   reply->status, MHD_get_reason_phrase_for((unsigned int)reply->status), request->answer_type,
-                  answer->length);
+                  answer->length, request->id.text);
     if (says_later(reply))
         writer_format(&text, "Retry-After: %lld\r\n", (long long)later_s(reply));
     writer_text(&text, "\r\n");

@@ -11,6 +11,7 @@
 #include "server/failure.h"
 #include "server/http.h"
 #include "server/json_body.h"
+#include "server/request_id.h"
 #include "server/writer.h"
 
 #include <jansson.h>
@@ -18,6 +19,7 @@
 /* What all requests share. */
 struct service {
     struct http_options options;
+    struct request_id_source ids;
     struct budget results; /* memory of requests: their JSON while it is read, inputs, results, answers until sent */
     int64_t opened_ns;     /* CLOCK_MONOTONIC */
     int64_t opened_s;      /* since 1970 */
@@ -27,6 +29,7 @@ struct service {
 
 struct request {
     struct service *service;
+    struct request_id id;
     const char *body; /* the exchange's; not terminated */
     size_t body_length;
     bool body_kept;      /* set by `read` when items point into the body: it stays until request_close */

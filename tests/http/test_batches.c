@@ -256,15 +256,17 @@ static void compare(const struct request *request, const struct infer_answer *to
 /* ---- Batches ---- */
 
 /* A number of /metrics. */
+/* The sum over all models. */
 static int64_t metric(const struct daemon *daemon, const char *name)
 {
     struct answer answer = daemon_get(daemon, "/metrics");
     char line[128];
-
-    snprintf(line, sizeof line, "\n%s ", name);
+    int64_t value = 0;
+    snprintf(line, sizeof line, "\n%s{model=", name);
     const char *found = strstr(answer.body, line);
     assert_non_null(found);
-    int64_t value = atoll(found + strlen(line));
+    for (; found; found = strstr(found + 1, line))
+        value += atoll(strstr(found, "} ") + 2);
     answer_free(&answer);
     return value;
 }

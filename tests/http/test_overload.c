@@ -37,7 +37,7 @@ static int occupy(struct daemon *daemon, const char *body)
     raw_send(descriptor, body);
     for (;;) {
         struct answer answer = daemon_get(daemon, "/metrics");
-        const char *waiting = strstr(answer.body, "\nlinformerd_queue_requests ");
+        const char *waiting = strstr(answer.body, "\nlinformerd_queue_requests{model=\"builtin\"} ");
         int count = waiting ? atoi(strchr(waiting, ' ')) : 0;
 
         answer_free(&answer);

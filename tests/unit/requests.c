@@ -127,8 +127,13 @@ void expect_model(int64_t index, int64_t model_index)
 
 void expect_depth(int64_t requests, int64_t tokens)
 {
-    int64_t found_requests = -1, found_tokens = -1;
-    batcher_depth(batcher, &found_requests, &found_tokens);
+    int64_t found_requests = 0, found_tokens = 0;
+    for (int64_t i = 0; i < MODELS; i++) {
+        int64_t model_requests = -1, model_tokens = -1;
+        batcher_depth(batcher, i, &model_requests, &model_tokens);
+        found_requests += model_requests;
+        found_tokens += model_tokens;
+    }
     assert_int_equal(found_requests, requests);
     assert_int_equal(found_tokens, tokens);
 }

@@ -464,17 +464,19 @@ static void test_flaw_in_a_split_job(void **context)
 static void test_batches_are_counted(void **context)
 {
     (void)context;
-    struct metrics *metrics = metrics_open();
+    static const char *const names[MODELS] = {"a", "b"};
+    static const struct metrics_queue queues[MODELS];
+    struct metrics *metrics = metrics_open(names, MODELS);
     open_bounded(4, 8, MANY, MANY, metrics);
     expect(submit(10, 1, 10), JOB_OK);
     expect(submit(1, 1, FAKE_ID_FAIL), JOB_FAILED);
     batcher_close(batcher);
     batcher = NULL;
     size_t length;
-    char *text = metrics_text(metrics, &(struct metrics_now){.uptime_s = 1}, &length);
-    assert_non_null(strstr(text, "\nlinformerd_batch_items_count 3\n"));
-    assert_non_null(strstr(text, "\nlinformerd_batch_items_sum 10\n"));
-    assert_non_null(strstr(text, "\nlinformerd_batch_tokens_sum 10\n"));
+    char *text = metrics_text(metrics, &(struct metrics_now){.uptime_s = 1, .queues = queues}, &length);
+    assert_non_null(strstr(text, "\nlinformerd_batch_items_count{model=\"a\"} 3\n"));
+    assert_non_null(strstr(text, "\nlinformerd_batch_items_sum{model=\"a\"} 10\n"));
+    assert_non_null(strstr(text, "\nlinformerd_batch_tokens_sum{model=\"a\"} 10\n"));
     free(text);
     metrics_close(metrics);
 }

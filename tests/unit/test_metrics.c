@@ -14,11 +14,21 @@
 
 #define SECOND_NS INT64_C(1000000000)
 
+/* Models "a" and "b\"", the second of which never gets anything. */
+static struct metrics *open_two(void)
+{
+    static const char *const names[] = {"a", "b\""};
+    struct metrics *metrics = metrics_open(names, 2);
+    assert_non_null(metrics);
+    return metrics;
+}
+
 static char *text_of(const struct metrics *metrics)
 {
+    static const struct metrics_queue queues[] = {{3, 70}, {1, 2}};
     struct metrics_now now = {
-        .queue_requests = 3,
-        .queue_tokens = 70,
+        .queues = queues,
+        .log_lines_dropped = 11,
         .connections = 5,
         .resident_bytes = 123456789,
         .uptime_s = 12.5,
@@ -53,10 +63,12 @@ static void expect_sample(const char *text, const char *name, double value)
 static void test_gauges(void **context)
 {
     (void)context;
-    struct metrics *metrics = metrics_open();
+    struct metrics *metrics = open_two();
     char *text = text_of(metrics);
-    expect_sample(text, "linformerd_queue_requests", 3);
-    expect_sample(text, "linformerd_queue_tokens", 70);
+    expect_sample(text, "linformerd_queue_requests{model=\"a\"}", 3);
+    expect_sample(text, "linformerd_queue_requests{model=\"b\\\"\"}", 1);
+    expect_sample(text, "linformerd_log_lines_dropped_total", 11);
+    expect_sample(text, "linformerd_queue_tokens{model=\"a\"}", 70);
     expect_sample(text, "linformerd_connections", 5);
     expect_sample(text, "linformerd_device_up{device=\"cuda:0\"}", 1);
     expect_sample(text, "linformerd_device_up{device=\"cuda:1\"}", 0);
@@ -74,17 +86,17 @@ static void test_gauges(void **context)
 static void test_requests_and_errors(void **context)
 {
     (void)context;
-    struct metrics *metrics = metrics_open();
+    struct metrics *metrics = open_two();
     char copy[] = "/embed"; /* the same route at another address */
-    metrics_request(metrics, "/embed", 200, 3, 1, 1);
-    metrics_request(metrics, copy, 200, 3, 1, 1);
-    metrics_request(metrics, "/embed", 422, 3, 0, 0);
-    metrics_request(metrics, "/logits", 504, 3, 3, 0);
-    metrics_request(metrics, "/logits", 418, 3, 0, 0);
-    metrics_request(metrics, "/logits", 7, 3, 0, 0); /* no status */
+    metrics_request(metrics, "/embed", 0, 200, 3, 1, 1);
+    metrics_request(metrics, copy, 0, 200, 3, 1, 1);
+    metrics_request(metrics, "/embed", 0, 422, 3, 0, 0);
+    metrics_request(metrics, "/logits", METRICS_NO_MODEL, 504, 3, 3, 0);
+    metrics_request(metrics, "/logits", METRICS_NO_MODEL, 418, 3, 0, 0);
+    metrics_request(metrics, "/logits", METRICS_NO_MODEL, 7, 3, 0, 0); /* no status */
     char *text = text_of(metrics);
-    expect_sample(text, "linformerd_requests_total{route=\"/embed\",status=\"200\"}", 2);
-    expect_sample(text, "linformerd_requests_total{route=\"/embed\",status=\"422\"}", 1);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"a\",status=\"200\"}", 2);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"a\",status=\"422\"}", 1);
     expect_sample(text, "linformerd_requests_total{route=\"/logits\",status=\"504\"}", 1);
     expect_sample(text, "linformerd_requests_total{route=\"/logits\",status=\"599\"}", 1);
     expect_sample(text, "linformerd_requests_total{route=\"/logits\",status=\"200\"}", -1);
@@ -102,29 +114,29 @@ static void test_requests_and_errors(void **context)
 static void test_histograms(void **context)
 {
     (void)context;
-    struct metrics *metrics = metrics_open();
-    metrics_request(metrics, "/embed", 200, SECOND_NS, SECOND_NS / 1000, SECOND_NS / 4);
-    metrics_request(metrics, "/embed", 200, SECOND_NS + 1, 0, 100 * SECOND_NS);
-    metrics_request(metrics, "/health", 200, 1000, 0, 0);
-    metrics_batch(metrics, 1, 16, SECOND_NS);
-    metrics_batch(metrics, 3, 100000, SECOND_NS / 2);
+    struct metrics *metrics = open_two();
+    metrics_request(metrics, "/embed", 0, 200, SECOND_NS, SECOND_NS / 1000, SECOND_NS / 4);
+    metrics_request(metrics, "/embed", 0, 200, SECOND_NS + 1, 0, 100 * SECOND_NS);
+    metrics_request(metrics, "/health", METRICS_NO_MODEL, 200, 1000, 0, 0);
+    metrics_batch(metrics, 0, 1, 16, SECOND_NS);
+    metrics_batch(metrics, 0, 3, 100000, SECOND_NS / 2);
     char *text = text_of(metrics);
-    expect_sample(text, "linformerd_request_duration_seconds_bucket{route=\"/embed\",le=\"0.5\"}", 0);
-    expect_sample(text, "linformerd_request_duration_seconds_bucket{route=\"/embed\",le=\"1\"}", 1);
-    expect_sample(text, "linformerd_request_duration_seconds_bucket{route=\"/embed\",le=\"2.5\"}", 2);
-    expect_sample(text, "linformerd_request_duration_seconds_sum{route=\"/embed\"}", 2.000000001);
+    expect_sample(text, "linformerd_request_duration_seconds_bucket{route=\"/embed\",model=\"a\",le=\"0.5\"}", 0);
+    expect_sample(text, "linformerd_request_duration_seconds_bucket{route=\"/embed\",model=\"a\",le=\"1\"}", 1);
+    expect_sample(text, "linformerd_request_duration_seconds_bucket{route=\"/embed\",model=\"a\",le=\"2.5\"}", 2);
+    expect_sample(text, "linformerd_request_duration_seconds_sum{route=\"/embed\",model=\"a\"}", 2.000000001);
     expect_sample(text, "linformerd_request_duration_seconds_count{route=\"/health\"}", 1);
-    expect_sample(text, "linformerd_request_queue_duration_seconds_bucket{le=\"0.0005\"}", 1);
-    expect_sample(text, "linformerd_request_queue_duration_seconds_bucket{le=\"0.001\"}", 2);
-    expect_sample(text, "linformerd_request_inference_duration_seconds_bucket{le=\"60\"}", 1);
-    expect_sample(text, "linformerd_request_inference_duration_seconds_bucket{le=\"+Inf\"}", 2);
-    expect_sample(text, "linformerd_request_inference_duration_seconds_sum", 100.25);
-    expect_sample(text, "linformerd_batch_items_bucket{le=\"1\"}", 1);
-    expect_sample(text, "linformerd_batch_items_bucket{le=\"4\"}", 2);
-    expect_sample(text, "linformerd_batch_items_sum", 4);
-    expect_sample(text, "linformerd_batch_tokens_bucket{le=\"65536\"}", 1);
-    expect_sample(text, "linformerd_batch_tokens_count", 2);
-    expect_sample(text, "linformerd_batch_duration_seconds_sum", 1.5);
+    expect_sample(text, "linformerd_request_queue_duration_seconds_bucket{model=\"a\",le=\"0.0005\"}", 1);
+    expect_sample(text, "linformerd_request_queue_duration_seconds_bucket{model=\"a\",le=\"0.001\"}", 2);
+    expect_sample(text, "linformerd_request_inference_duration_seconds_bucket{model=\"a\",le=\"60\"}", 1);
+    expect_sample(text, "linformerd_request_inference_duration_seconds_bucket{model=\"a\",le=\"+Inf\"}", 2);
+    expect_sample(text, "linformerd_request_inference_duration_seconds_sum{model=\"a\"}", 100.25);
+    expect_sample(text, "linformerd_batch_items_bucket{model=\"a\",le=\"1\"}", 1);
+    expect_sample(text, "linformerd_batch_items_bucket{model=\"a\",le=\"4\"}", 2);
+    expect_sample(text, "linformerd_batch_items_sum{model=\"a\"}", 4);
+    expect_sample(text, "linformerd_batch_tokens_bucket{model=\"a\",le=\"65536\"}", 1);
+    expect_sample(text, "linformerd_batch_tokens_count{model=\"a\"}", 2);
+    expect_sample(text, "linformerd_batch_duration_seconds_sum{model=\"a\"}", 1.5);
     free(text);
     metrics_close(metrics);
 }
@@ -133,13 +145,13 @@ static void test_histograms(void **context)
 static void test_times_that_a_request_has_not(void **context)
 {
     (void)context;
-    struct metrics *metrics = metrics_open();
-    metrics_request(metrics, "/embed", 504, 5, 5, 0);
-    metrics_request(metrics, "/embed", 422, -1, 0, 0); /* a clock's whim is no negative sum */
+    struct metrics *metrics = open_two();
+    metrics_request(metrics, "/embed", 0, 504, 5, 5, 0);
+    metrics_request(metrics, "/embed", 0, 422, -1, 0, 0); /* a clock's whim is no negative sum */
     char *text = text_of(metrics);
-    expect_sample(text, "linformerd_request_queue_duration_seconds_count", 1);
-    expect_sample(text, "linformerd_request_inference_duration_seconds_count", 0);
-    expect_sample(text, "linformerd_request_duration_seconds_sum{route=\"/embed\"}", 0.000000005);
+    expect_sample(text, "linformerd_request_queue_duration_seconds_count{model=\"a\"}", 1);
+    expect_sample(text, "linformerd_request_inference_duration_seconds_count{model=\"a\"}", 0);
+    expect_sample(text, "linformerd_request_duration_seconds_sum{route=\"/embed\",model=\"a\"}", 0.000000005);
     free(text);
     metrics_close(metrics);
 }
@@ -147,11 +159,11 @@ static void test_times_that_a_request_has_not(void **context)
 static void test_more_routes_than_places(void **context)
 {
     (void)context;
-    struct metrics *metrics = metrics_open();
+    struct metrics *metrics = open_two();
     static char names[80][32];
     for (int i = 0; i < 80; i++) {
         snprintf(names[i], sizeof names[i], "/route/%d", i);
-        metrics_request(metrics, names[i], 200, 1, 0, 0);
+        metrics_request(metrics, names[i], METRICS_NO_MODEL, 200, 1, 0, 0);
     }
     char *text = text_of(metrics);
     expect_sample(text, "linformerd_requests_total{route=\"/route/62\",status=\"200\"}", 1);
@@ -163,8 +175,8 @@ static void test_more_routes_than_places(void **context)
 static void test_label_is_escaped(void **context)
 {
     (void)context;
-    struct metrics *metrics = metrics_open();
-    metrics_request(metrics, "/a\"b\\c\nd", 200, 1, 0, 0);
+    struct metrics *metrics = open_two();
+    metrics_request(metrics, "/a\"b\\c\nd", METRICS_NO_MODEL, 200, 1, 0, 0);
     char *text = text_of(metrics);
     expect_sample(text, "linformerd_requests_total{route=\"/a\\\"b\\\\c\\nd\",status=\"200\"}", 1);
     free(text);
@@ -194,10 +206,10 @@ static void expect_declared(const char *text, const char *line)
 static void test_exposition_format(void **context)
 {
     (void)context;
-    struct metrics *metrics = metrics_open();
-    metrics_request(metrics, "/embed", 200, 3, 1, 1);
-    metrics_request(metrics, "/logits", 500, 3, 1, 1);
-    metrics_batch(metrics, 1, 16, SECOND_NS);
+    struct metrics *metrics = open_two();
+    metrics_request(metrics, "/embed", 0, 200, 3, 1, 1);
+    metrics_request(metrics, "/logits", 1, 500, 3, 1, 1);
+    metrics_batch(metrics, 0, 1, 16, SECOND_NS);
     char *text = text_of(metrics);
     for (char *line = text; *line; line = strchr(line, '\n') + 1) {
         if (strncmp(line, "# HELP linformerd_", 18) == 0 || strncmp(line, "# TYPE linformerd_", 18) == 0)
@@ -225,16 +237,53 @@ static void *record_many(void *argument)
 {
     static const char *const routes[] = {"/embed", "/logits", "/health"};
     for (int i = 0; i < RECORDS_EACH; i++) {
-        metrics_request(argument, routes[i % 3], i % 2 ? 200 : 422, 1000, 1000, 1000);
-        metrics_batch(argument, 2, 3, 1000);
+        metrics_request(argument, routes[i % 3], 0, i % 2 ? 200 : 422, 1000, 1000, 1000);
+        metrics_batch(argument, 0, 2, 3, 1000);
     }
     return NULL;
+}
+
+/* A model has its own counts; what it never did stands at 0, and requests of no model have no such label. */
+static void test_models_are_apart(void **context)
+{
+    (void)context;
+    struct metrics *metrics = open_two();
+    metrics_request(metrics, "/embed", 0, 200, 3, 1, 1);
+    metrics_request(metrics, "/embed", 1, 200, 3, 1, 1);
+    metrics_request(metrics, "/embed", 1, 422, 3, 0, 0);
+    metrics_request(metrics, "/embed", METRICS_NO_MODEL, 422, 3, 0, 0);
+    metrics_batch(metrics, 1, 5, 16, SECOND_NS);
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"a\",status=\"200\"}", 1);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"b\\\"\",status=\"200\"}", 1);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"b\\\"\",status=\"422\"}", 1);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",status=\"422\"}", 1);
+    expect_sample(text, "linformerd_errors_total{error_type=\"Validation\",status=\"422\"}", 2);
+    expect_sample(text, "linformerd_batch_items_sum{model=\"a\"}", 0);
+    expect_sample(text, "linformerd_batch_items_sum{model=\"b\\\"\"}", 5);
+    expect_sample(text, "linformerd_request_queue_duration_seconds_count{model=\"b\\\"\"}", 1);
+    free(text);
+    metrics_close(metrics);
+}
+
+/* Clients don't choose statuses, but the places for them are few. */
+static void test_more_statuses_than_places(void **context)
+{
+    (void)context;
+    struct metrics *metrics = open_two();
+    for (int status = 200; status < 240; status++)
+        metrics_request(metrics, "/embed", 0, status, 1, 0, 0);
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"a\",status=\"222\"}", 1);
+    expect_sample(text, "linformerd_requests_total{route=\"/embed\",model=\"a\",status=\"599\"}", 17);
+    free(text);
+    metrics_close(metrics);
 }
 
 static void test_many_recorders(void **context)
 {
     (void)context;
-    struct metrics *metrics = metrics_open();
+    struct metrics *metrics = open_two();
     pthread_t threads[RECORDERS];
     for (int i = 0; i < RECORDERS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, record_many, metrics), 0);
@@ -242,13 +291,13 @@ static void test_many_recorders(void **context)
     for (int i = 0; i < RECORDERS; i++)
         pthread_join(threads[i], NULL);
     char *text = text_of(metrics);
-    expect_sample(text, "linformerd_request_queue_duration_seconds_count", RECORDERS * RECORDS_EACH);
-    expect_sample(text, "linformerd_batch_items_sum", 2.0 * RECORDERS * RECORDS_EACH);
+    expect_sample(text, "linformerd_request_queue_duration_seconds_count{model=\"a\"}", RECORDERS * RECORDS_EACH);
+    expect_sample(text, "linformerd_batch_items_sum{model=\"a\"}", 2.0 * RECORDERS * RECORDS_EACH);
     expect_sample(text, "linformerd_errors_total{error_type=\"Validation\",status=\"422\"}",
                   RECORDERS * RECORDS_EACH / 2);
-    double routes = sample(text, "linformerd_request_duration_seconds_count{route=\"/embed\"}") +
-                    sample(text, "linformerd_request_duration_seconds_count{route=\"/logits\"}") +
-                    sample(text, "linformerd_request_duration_seconds_count{route=\"/health\"}");
+    double routes = sample(text, "linformerd_request_duration_seconds_count{route=\"/embed\",model=\"a\"}") +
+                    sample(text, "linformerd_request_duration_seconds_count{route=\"/logits\",model=\"a\"}") +
+                    sample(text, "linformerd_request_duration_seconds_count{route=\"/health\",model=\"a\"}");
     assert_true(routes == RECORDERS * RECORDS_EACH);
     free(text);
     metrics_close(metrics);
@@ -263,6 +312,8 @@ int main(void)
         cmocka_unit_test(test_times_that_a_request_has_not),
         cmocka_unit_test(test_more_routes_than_places),
         cmocka_unit_test(test_label_is_escaped),
+        cmocka_unit_test(test_models_are_apart),
+        cmocka_unit_test(test_more_statuses_than_places),
         cmocka_unit_test(test_exposition_format),
         cmocka_unit_test(test_many_recorders),
     };
