@@ -26,7 +26,8 @@
 
 #define LARGE_BYTES (64 * 1024) /* of JSON: about a millisecond */
 #define LOGGED_PATH_BYTES 256
-#define ALIGNMENT 16 /* of binary data in bodies: what the engine reads where it lies */
+#define ALIGNMENT 16                      /* of binary data in bodies: what the engine reads where it lies */
+#define HALF_CLOSE_NS INT64_C(1000000000) /* an end within this time behind a request is that of its sending half */
 
 enum stage {
     STAGE_BODY,   /* is being received */
@@ -49,11 +50,12 @@ struct exchange {
     enum stage stage;
     enum passage passage; /* through the gate */
     bool suspended;
+    bool half_closed; /* the client's end came with its request */
     struct body body;
     enum coding coding; /* of the body */
     struct request request;
     struct reply reply;
-    int64_t begun_ns;
+    int64_t begun_ns, complete_ns; /* complete_ns: its body was */
 };
 
 int connection_descriptor(struct MHD_Connection *connection)
@@ -88,16 +90,34 @@ static struct exchange *job_exchange(struct job *job)
     return job->context;
 }
 
-/* libmicrohttpd does not watch a suspended connection. One whose client closed it is not worth a run. One that closed
- * only its sending half looks the same, and gets a 499 when that is seen before its items run: clients that gave up are
- * many, above all when the queue is long, and those that half-close few. The descriptor stays open as long as it is
- * suspended. */
-static bool job_wanted(struct job *job)
+enum client_state {
+    CLIENT_STAYS,
+    CLIENT_ENDED, /* it closed its connection, or its sending half alone */
+    CLIENT_GONE,  /* its connection is reset */
+};
+
+static enum client_state client_state(const struct exchange *exchange)
 {
     char byte;
-    ssize_t length = recv(job_exchange(job)->descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t length = recv(exchange->descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
-    return length > 0 || (length < 0 && (errno == EAGAIN || errno == EINTR));
+    if (length == 0)
+        return CLIENT_ENDED;
+    return length > 0 || errno == EAGAIN || errno == EINTR ? CLIENT_STAYS : CLIENT_GONE;
+}
+
+/* A job is not worth a run once its client is gone. libmicrohttpd does not watch a suspended connection, so the socket
+ * is looked at here. It stays open while the connection is suspended.
+ * A client that left and one that closed its sending half alone look the same. The time tells them apart: the latter
+ * closes it right behind its request, the former leaves when it has waited too long. */
+static bool job_wanted(struct job *job)
+{
+    const struct exchange *exchange = job_exchange(job);
+    enum client_state state = client_state(exchange);
+
+    if (state == CLIENT_ENDED)
+        return exchange->half_closed || clock_ns() - exchange->complete_ns < HALF_CLOSE_NS;
+    return state == CLIENT_STAYS;
 }
 
 /* ---- After the job ---- */
@@ -248,8 +268,10 @@ static bool exchange_complete(struct exchange *exchange)
         }
         exchange->passage = PASSAGE_ACCEPTED;
     }
+    exchange->complete_ns = clock_ns();
+    exchange->half_closed = client_state(exchange) == CLIENT_ENDED;
     if (timeout_ms > 0)
-        exchange->request.job.deadline_ns = clock_ns() + timeout_ms * 1000000;
+        exchange->request.job.deadline_ns = exchange->complete_ns + timeout_ms * 1000000;
     if (!is_large((int64_t)exchange->body.length) && exchange->coding == CODING_NONE)
         return exchange_read(exchange);
     exchange->task.run = task_read;

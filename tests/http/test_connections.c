@@ -171,6 +171,78 @@ static void a_connection_without_a_byte_is_closed(void **state)
     daemon_stop(daemon);
 }
 
+static long open_connections(const struct daemon *daemon, CURL *curl)
+{
+    struct answer answer = kept_call(daemon, curl, "/metrics", NULL);
+    const char *line = strstr(answer.body, "\nlinformerd_connections ");
+    long count = line ? strtol(strchr(line, ' '), NULL, 10) : -1;
+
+    assert_true(count >= 0);
+    answer_free(&answer);
+    return count;
+}
+
+/* The last bytes of each client and its end are read in one go, for the daemon stands still while they come. Neither
+ * begins a request that will ever be complete. */
+static void clients_that_leave_amid_a_request_are_noticed(void **state)
+{
+    enum { COUNT = 1000, LOOKS = 20000 };
+    struct daemon *daemon = daemon_start(NULL);
+    CURL *curl = curl_easy_init();
+    int descriptors[COUNT], looks = 0;
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        descriptors[i] = raw_connect(daemon);
+        raw_send(descriptors[i], "GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+        free(raw_read_answer(descriptors[i]));
+    }
+    assert_true(open_connections(daemon, curl) > COUNT);
+    daemon_freeze(daemon);
+    for (int i = 0; i < COUNT; i++) {
+        raw_send(descriptors[i], i % 2 ? "GET /health HTTP/1.1\r\nHo"
+                                       : "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{ ");
+        close(descriptors[i]);
+    }
+    daemon_thaw(daemon);
+    while (open_connections(daemon, curl) > 1 && ++looks < LOOKS)
+        usleep(2000);
+    assert_true(looks < LOOKS);
+    curl_easy_cleanup(curl);
+    daemon_stop(daemon);
+}
+
+/* As `nc -N` does. The end comes together with the request, or behind it. */
+static void a_client_that_closes_its_sending_half_is_answered(void **state)
+{
+    static const char *const requests[] = {
+        "GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+        "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{\"inputs\": \"a\"}",
+        "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n",
+    };
+    static const char *const statuses[] = {"HTTP/1.1 200", "HTTP/1.1 200", "HTTP/1.1 404"};
+    struct daemon *daemon = daemon_start(NULL);
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        int descriptor = raw_connect(daemon);
+        bool together = i % 2 == 0;
+
+        if (together)
+            daemon_freeze(daemon);
+        raw_send(descriptor, requests[i % 3]);
+        shutdown(descriptor, SHUT_WR);
+        if (together)
+            daemon_thaw(daemon);
+        char *answer = raw_read_all(descriptor);
+        if (strncmp(answer, statuses[i % 3], strlen(statuses[i % 3])) != 0)
+            fail_msg("%s was answered with %s", requests[i % 3], answer);
+        free(answer);
+        close(descriptor);
+    }
+    daemon_stop(daemon);
+}
+
 struct clients {
     struct daemon *daemon;
     _Atomic int right;
@@ -262,6 +334,8 @@ int main(void)
         cmocka_unit_test(requests_of_one_moment_are_all_answered),
         cmocka_unit_test(beyond_the_limit_the_longest_idle_goes),
         cmocka_unit_test(a_connection_without_a_byte_is_closed),
+        cmocka_unit_test(clients_that_leave_amid_a_request_are_noticed),
+        cmocka_unit_test(a_client_that_closes_its_sending_half_is_answered),
         cmocka_unit_test(many_clients_at_once_are_all_answered),
         cmocka_unit_test(hosts_may_be_names_and_both_kinds_of_addresses),
     };
