@@ -245,7 +245,7 @@ static struct MHD_Daemon *start_daemon(struct event_loop *loop)
                             MHD_OPTION_NOTIFY_COMPLETED, options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
                             connection_changed, loop, MHD_OPTION_CONNECTION_LIMIT, options->max_connections,
                             MHD_OPTION_CONNECTION_TIMEOUT, options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                            options->connection_memory, MHD_OPTION_END);
+                            options->connection_memory, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
 int event_loop_open(const struct event_loop_options *options, struct event_loop **opened, struct error *error)

@@ -10,6 +10,7 @@
 #include "server/body.h"
 #include "server/clock.h"
 #include "server/coding.h"
+#include "server/framing.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/refusal.h"
@@ -306,7 +307,7 @@ static enum MHD_Result exchange_reply(struct exchange *exchange)
     struct reply *reply = &exchange->reply;
 
     reply->total_ns = clock_ns() - exchange->begun_ns;
-    reply->close = gate_closing(&exchange->server->gate);
+    reply->close = reply->close || gate_closing(&exchange->server->gate);
     request_answered(&exchange->request);
     connections_holds(exchange->server->connections, exchange->descriptor, &exchange->request.memory);
     exchange_leave(exchange, PASSAGE_ANSWERED);
@@ -349,14 +350,6 @@ static const char *url_path(const char *url)
     return url ? url : "/";
 }
 
-static enum MHD_Result count_length(void *count, enum MHD_ValueKind kind, const char *name, const char *value)
-{
-    (void)kind;
-    (void)value;
-    *(int *)count += strcasecmp(name, "Content-Length") == 0;
-    return MHD_YES;
-}
-
 /* How the body comes. Binary data follows a JSON header of any length, and shall be aligned all the same. */
 static void expect_body(struct exchange *exchange)
 {
@@ -371,8 +364,17 @@ static void expect_body(struct exchange *exchange)
         exchange->body.lead = (size_t)(-strtoull(length, NULL, 10) % ALIGNMENT);
 }
 
+/* Replies in libmicrohttpd's first call. The rest of what the client sends is never looked at. */
+static enum MHD_Result exchange_refuse(struct exchange *exchange)
+{
+    exchange->stage = STAGE_REPLY;
+    exchange->reply.close = true;
+    connections_unread(exchange->server->connections, exchange->descriptor);
+    return exchange_reply(exchange);
+}
+
 static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connection *connection, const char *url,
-                                      const char *method, void **context)
+                                      const char *method, const char *version, void **context)
 {
     struct exchange *exchange = calloc(1, sizeof *exchange);
     struct server *server = event_loop_context(loop);
@@ -397,9 +399,10 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
     snprintf(exchange->method, sizeof exchange->method, "%s", method);
     if (log_enabled(LOG_LEVEL_DEBUG))
         exchange->path = strndup(url_path(url), LOGGED_PATH_BYTES);
-    MHD_get_connection_values(connection, MHD_HEADER_KIND, count_length, &request->n_lengths);
     routes_find(method, url_path(url), &exchange->match);
     memcpy(request->parameter, exchange->match.parameter, sizeof request->parameter);
+    if (framing_check(connection, method, version, &request->failure) != 0)
+        return exchange_refuse(exchange);
     expect_body(exchange);
 
     if (refusal_of_headers(&exchange->match, request, method) == 0 && exchange->match.route &&
@@ -414,11 +417,10 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
     connections_holds(server->connections, exchange->descriptor, &exchange->body.share);
     if (request->failure.kind == FAILURE_NONE && exchange->match.route)
         return MHD_YES;
+    if (refusal_has_body(request))
+        return exchange_refuse(exchange);
     exchange->stage = STAGE_REPLY;
-    if (!refusal_has_body(request))
-        return MHD_YES; /* replied to in the next call: a reply in the first one would cost the connection */
-    connections_unread(server->connections, exchange->descriptor);
-    return exchange_reply(exchange);
+    return MHD_YES; /* replied to in the next call: a reply in the first one would cost the connection */
 }
 
 enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, const char *url, const char *method,
@@ -426,9 +428,8 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
 {
     struct exchange *exchange = *context;
 
-    (void)version;
     if (!exchange)
-        return exchange_begin(loop, connection, url, method, context);
+        return exchange_begin(loop, connection, url, method, version, context);
     if (*data_size > 0) {
         enum body_status status = body_append(&exchange->body, data, *data_size);
 

@@ -52,18 +52,8 @@ static int check_body_headers(const struct route *route, struct request *request
     const char *type = request->header(request, "Content-Type");
     const char *encoding = request->header(request, "Content-Encoding");
     const char *length = request->header(request, "Content-Length");
-    const char *transfer = request->header(request, "Transfer-Encoding");
     const struct settings *settings = request->service->options.settings;
 
-    if (transfer && strcasecmp(transfer, "chunked") != 0)
-        return failure_set(&request->failure, FAILURE_MALFORMED,
-                           "Transfer-Encoding is \"%.100s\", only \"chunked\" is understood", transfer);
-    if (transfer && length) /* the two could disagree, and a proxy in between could believe the other one */
-        return failure_set(&request->failure, FAILURE_MALFORMED,
-                           "both Transfer-Encoding and Content-Length are given, one was expected");
-    if (request->n_lengths > 1) /* likewise */
-        return failure_set(&request->failure, FAILURE_MALFORMED,
-                           "%d Content-Length headers are given, one was expected", request->n_lengths);
     if (route->body == BODY_JSON && encoding && strcasecmp(encoding, "identity") != 0)
         return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
                            "Content-Encoding is \"%.100s\", a body that is not compressed was expected", encoding);

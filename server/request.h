@@ -35,7 +35,6 @@ struct request {
     bool body_kept;      /* set by `read` when items point into the body: it stays until request_close */
     char parameter[256]; /* what stood for {} in the route's path */
     const char *(*header)(const struct request *request, const char *name); /* NULL: not sent */
-    int n_lengths;                                                          /* Content-Length headers that were sent */
 
     struct job job; /* items are set by `read`; the rest by whoever submits */
     int64_t model_index;
