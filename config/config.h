@@ -16,7 +16,7 @@ struct json_t; /* jansson's json_t. Who looks into one includes jansson.h; all o
  * leaves one sentence there: where (file, tensor, key), what was expected, what was found. The caller owns the
  * struct; its message is always terminated and valid UTF-8 cut at a character's border. A caller's bug is an assert. */
 struct error {
-    char message[512];
+    char message[1024]; /* room for the names of all classes, the longest list */
 };
 
 /* Writes the message; returns -1, so that `return error_set(...)` reads well. */

@@ -61,7 +61,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "linformerd: %s\n", error.message);
         return 2;
     }
-    log_configure(settings.log_format, settings.log_level);
+    bool explains = action == SETTINGS_EXPLAIN; /* its answer is the plan, or one line that says why there is none */
+    log_configure(settings.log_format, explains ? LOG_LEVEL_ERROR : settings.log_level);
 
     int status = EXIT_FAILURE;
     switch (action) {

@@ -587,7 +587,9 @@ def ask_daemon(daemon, stage, folder):
         return
     result = subprocess.run([os.fspath(daemon), "--explain", os.fspath(stage)], capture_output=True, text=True)
     if result.returncode != 0:
-        message = result.stderr.strip().replace(os.fspath(stage), os.fspath(folder)).replace(stage.name, folder.name)
+        # Its last line alone: an older daemon logs what it runs on before.
+        said = result.stderr.strip().splitlines() or [f"ended with status {result.returncode}"]
+        message = said[-1].replace(os.fspath(stage), os.fspath(folder)).replace(stage.name, folder.name)
         refuse(f"{daemon} refuses the model: {message}")
 
 

@@ -1,6 +1,5 @@
 #include "engine/families/family.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const struct family *const families[] = {
@@ -15,16 +14,15 @@ static const struct family *const families[] = {
 
 const struct family_class *family_find(const char *architecture, struct error *error)
 {
-    char known[400] = "";
+    char known[sizeof error->message] = "";
     for (size_t f = 0; f < N_FAMILIES; f++) {
         for (size_t c = 0; c < families[f]->n_classes; c++) {
             const struct family_class *class = &families[f]->classes[c];
             if (strcmp(architecture, class->name) == 0 || strcmp(architecture, class->module_name) == 0)
                 return class;
-            size_t length = strlen(known);
-            snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "", class->name);
+            text_list_add(known, sizeof known, class->name);
         }
     }
-    error_set(error, "architecture \"%s\" is not served; expected one of %s", architecture, known);
+    error_set(error, "architecture \"%.80s\" is not served; expected one of %s", architecture, known);
     return NULL;
 }

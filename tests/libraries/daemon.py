@@ -25,7 +25,7 @@ def load_refusal(binary, folder):
         return None
     if result.returncode != 1 or not result.stderr.strip():
         raise RuntimeError(f"--explain {folder} ended with {result.returncode}: {result.stderr}")
-    message = result.stderr.strip().removeprefix("linformerd: ").replace(f"{folder}/", "")
+    message = result.stderr.strip().splitlines()[-1].removeprefix("linformerd: ").replace(f"{folder}/", "")
     return re.sub(r"^model \S+: ", "", message)
 
 

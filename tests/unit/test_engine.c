@@ -1,6 +1,7 @@
 /* What the engine refuses, and how it says so; and how many threads it takes. */
 #include "engine/cpu/vector.h"
 #include "engine/engine.h"
+#include "engine/families/family.h"
 #include "tests/unit/tensors.h"
 
 #include <dirent.h>
@@ -137,6 +138,24 @@ static void configs(void **state)
                    "{\"num_tokens\": 5, \"dim\": 8, \"depth\": 1, \"max_seq_len\": 6, \"causal\": true, "
                    "\"linformer_settings\": {\"k\": 3}}",
                    "", "causal", "linformer_settings");
+}
+
+/* Also behind the longest name of a model. */
+static void an_unknown_class_is_told_all_classes(void **state)
+{
+    (void)state;
+    const struct family *const families[] = {&family_linformer, &family_linear_attention_transformer,
+                                             &family_linformer_pytorch, &family_linear_multihead_attention,
+                                             &family_keras};
+    char long_name[300] = "";
+    struct error error;
+    memset(long_name, 'x', sizeof long_name - 1);
+    assert_null(family_find(long_name, &error));
+    error_prefix(&error, "model %s", long_name);
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (size_t c = 0; c < families[f]->n_classes; c++)
+            if (!strstr(error.message, families[f]->classes[c].name))
+                fail_msg("%s is not in: %s", families[f]->classes[c].name, error.message);
 }
 
 static void bytes_need_a_vocabulary(void **state)
@@ -532,6 +551,7 @@ int main(void)
         cmocka_unit_test(device_and_dtype),
         cmocka_unit_test(tensors),
         cmocka_unit_test(configs),
+        cmocka_unit_test(an_unknown_class_is_told_all_classes),
         cmocka_unit_test(bytes_need_a_vocabulary),
         cmocka_unit_test(linear_attention_configs),
         cmocka_unit_test(linformer_pytorch_configs),

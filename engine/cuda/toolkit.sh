@@ -1,0 +1,84 @@
+#!/bin/bash
+# toolkit.sh nvcc|cublas|library|archs|check: what a machine has of CUDA; nothing is printed for what it lacks.
+#   nvcc     the compiler: on the PATH, else in /usr/local/cuda or /usr/local/nvidia
+#   cublas   the folder above include/cublasLt.h: the compiler's toolkit, /usr/local/cuda, Debian's /usr, or a Python package
+#   library  libcublasLt.so in that folder
+#   archs    the compute capabilities to compile for: of 80 90 100 120 those that the compiler knows
+#   check    silence where the engine can be compiled; else what is missing, and status 1
+# NVCC=PROGRAM and CUBLAS=FOLDER name what stands elsewhere.
+set -euo pipefail
+oldest=12.4
+
+find_nvcc() {
+    PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin command -v "${NVCC:-nvcc}" || true
+}
+
+# The compiler's own word: what is on the PATH may be a script that starts it.
+toolkit_of_nvcc() {
+    local nvcc=$1
+    "$nvcc" --dryrun -c -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p'
+}
+
+library_in() {
+    local found
+    for found in "$1"/lib*/libcublasLt.so* "$1"/lib/*-linux-gnu/libcublasLt.so*; do
+        [ ! -e "$found" ] || { echo "$found" && return; }
+    done
+}
+
+# In a Python package of the compiler's own version: nvidia-cublas has nvidia/cu13, nvidia-cublas-cu12 nvidia/cublas.
+python_folders() {
+    local name=nvidia/cu$1
+    [ "$1" != 12 ] || name=nvidia/cublas
+    python3 -c "import sys; [print(path + '/$name') for path in sys.path if path]" 2>/dev/null || true
+}
+
+release() { "$1" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'; }
+
+find_cublas() {
+    local nvcc folder release
+    [ -z "${CUBLAS:-}" ] || { echo "$CUBLAS" && return; }
+    nvcc=$(find_nvcc)
+    [ -n "$nvcc" ] || return 0
+    release=$(release "$nvcc")
+    while read -r folder; do
+        if [ -e "$folder/include/cublasLt.h" ] && [ -n "$(library_in "$folder")" ]; then
+            realpath "$folder"
+            return
+        fi
+    done < <(toolkit_of_nvcc "$nvcc" && printf '%s\n' /usr/local/cuda /usr && python_folders "${release%%.*}")
+}
+
+find_archs() {
+    local nvcc known arch archs=()
+    nvcc=$(find_nvcc)
+    known=$([ -z "$nvcc" ] || "$nvcc" --list-gpu-arch)
+    for arch in 80 90 100 120; do
+        ! grep -qx "compute_$arch" <<<"$known" || archs+=("$arch")
+    done
+    echo "${archs[@]}"
+}
+
+fail() { echo "$*" && return 1; }
+
+check() {
+    local nvcc cublas release
+    nvcc=$(find_nvcc)
+    [ -n "$nvcc" ] || fail "${NVCC:-nvcc} is not installed: the CUDA toolkit is missing; NVCC=PROGRAM names its compiler"
+    release=$(release "$nvcc")
+    [ "$(printf '%s\n' $oldest "$release" | sort -V | sed -n 1p)" = $oldest ] ||
+        fail "$nvcc is of CUDA ${release:-unknown}; expected $oldest or later"
+    cublas=$(find_cublas)
+    [ -e "${cublas:-/none}/include/cublasLt.h" ] ||
+        fail "include/cublasLt.h is not in ${cublas:-the toolkit of $nvcc}; CUBLAS=FOLDER names the folder above include/"
+    [ -n "$(library_in "$cublas")" ] || fail "libcublasLt.so is not in $cublas/lib; CUBLAS=FOLDER names the folder above lib/"
+}
+
+case ${1:-} in
+nvcc) find_nvcc ;;
+cublas) find_cublas ;;
+library) library_in "$(find_cublas)" ;;
+archs) find_archs ;;
+check) check ;;
+*) echo "toolkit.sh: expected nvcc, cublas, library, archs or check" >&2 && exit 2 ;;
+esac
