@@ -98,7 +98,7 @@ static int refuse_unknown(const struct argument *table, size_t count, const json
             i++;
         if (i < count)
             continue;
-        char known[360] = "";
+        char known[sizeof error->message] = "";
         for (i = 0; i < count; i++)
             text_list_add(known, sizeof known, table[i].name);
         return error_set(error, "unknown argument \"%.60s\"; the class has %s", name, count ? known : "none");

@@ -127,7 +127,7 @@ static int read_key(const char *name, json_t *value, struct model_config *config
     for (size_t i = 0; i < N_KEYS; i++)
         if (strcmp(name, keys[i].name) == 0)
             return keys[i].read(value, config, error) == 0 ? 0 : error_prefix(error, "%s", name);
-    char known[128] = "";
+    char known[sizeof error->message] = "";
     for (size_t i = 0; i < N_KEYS; i++)
         text_list_add(known, sizeof known, keys[i].name);
     return error_set(error, "unknown key \"%.80s\"; the known ones are %s", name, known);

@@ -187,6 +187,8 @@ static void linear_attention_configs(void **state)
     (void)state;
     const struct shape *shapes = attention_shapes;
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": [1]"), "", "1 entries", "depth 2");
+    assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"deepth\": 2"), "", "unknown argument \"deepth\"",
+                   ", use_axial_pos_emb, use_rotary_emb"); /* the last of its list */
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": 3"), "", "n_local_attn_heads",
                    "heads 2");
     assert_refused(shapes, N_SHAPES, LINEAR, LINEAR_KWARGS("\"n_local_attn_heads\": 1"), "", "max_seq_len 12",
