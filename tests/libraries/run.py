@@ -26,7 +26,15 @@ import numpy as np
 
 from daemon import Daemon, Refused, load_refusal
 
-LIBRARIES = ["linformer", "linear_attention_transformer", "linformer_pytorch", "linear_multihead_attention", "keras"]
+# Each has its cases in NAME_cases.py. One that is a file of a repository and no package on PyPI says so: the variable that
+# names the file, the repository on GitHub, and the file in it.
+LIBRARIES = {
+    "linformer": None,
+    "linear_attention_transformer": None,
+    "linformer_pytorch": None,
+    "linear_multihead_attention": ("KUIXU_PY", "kuixu/Linear-Multihead-Attention", "linear_multihead_attention.py"),
+    "keras": ("KERAS_PY", "dholland42/linformer", "linformer/attention.py"),
+}
 PACKAGES = ["torch", "linformer", "linear-attention-transformer", "local-attention", "product-key-memory",
             "axial-positional-embedding", "linformer-pytorch", "tensorflow-cpu", "tf_keras"]
 TOLERANCE = 1e-5
@@ -287,6 +295,8 @@ def read_arguments():
     parser.add_argument("--seed", type=int, default=None, help="of everything random (a random one, printed)")
     parser.add_argument("--first", type=int, default=0, help="number of the first model, to run one again (0)")
     parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this one (all); may be repeated")
+    parser.add_argument("--libraries", action="store_true",
+                        help="only list them: name, and for one that is not on PyPI variable, repository and file")
     parser.add_argument("--daemon", default="build/linformerd")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/libraries"),
                         help="for record.txt and failed/, the folders of models that failed (build/libraries)")
@@ -298,13 +308,16 @@ def read_arguments():
 
 def main():
     arguments = read_arguments()
+    if arguments.libraries:
+        print("\n".join(" ".join((name, *(source or ()))) for name, source in LIBRARIES.items()))
+        return
     warnings.simplefilter("ignore")
-    libraries = arguments.library or LIBRARIES
+    libraries = arguments.library or list(LIBRARIES)
     makers = generators(libraries)
     keep = arguments.folder / "failed"
     shutil.rmtree(keep, ignore_errors=True)
     keep.mkdir(parents=True)
-    again = "" if libraries == LIBRARIES else "".join(f" --library {name}" for name in libraries)
+    again = "" if libraries == list(LIBRARIES) else "".join(f" --library {name}" for name in libraries)
     print(f"seed {arguments.seed}; a model again: --seed {arguments.seed}{again} --count 1 --first NUMBER", flush=True)
     table = Table()
     with open(arguments.folder / "record.txt", "w") as record:

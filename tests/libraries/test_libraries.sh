@@ -1,20 +1,25 @@
 #!/bin/bash
-# test_libraries.sh [ARGS of run.py]: the five Python libraries against the daemon. Makes the environment
-# BUILD/libraries/venv anew when requirements.txt changes, and finds the two libraries that are not on PyPI: KUIXU_PY and
-# KERAS_PY name their files, else their repositories are cloned into BUILD/libraries.
+# test_libraries.sh [ARGS of run.py]: the Python libraries against the daemon: test_export.py, then run.py.
+# SHORT=1: only the libraries on PyPI, 30 models, always the same ones, and the results in TAP.
+#
+# Makes the environment BUILD/libraries/venv anew when its requirements change. Files of libraries that are not on PyPI:
+# their variables name them (run.py --libraries), else their repositories are cloned into BUILD/libraries.
 set -euo pipefail
 folder=${BUILD:-build}/libraries
-wanted=tests/libraries/requirements.txt
+requirements=(tests/libraries/requirements.txt)
+[ -n "${SHORT:-}" ] || requirements+=(tests/libraries/requirements_keras.txt)
 
-if ! cmp -s "$wanted" "$folder/venv/installed.txt"; then
+if ! cat "${requirements[@]}" | cmp -s - "$folder/venv/installed.txt"; then
     rm -rf "$folder/venv"
     python3 -m venv "$folder/venv"
     install() { "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@"; }
     # PyPI's torch brings CUDA along, several GB; PyTorch's own index has one without.
-    install --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu "$(grep ^torch== "$wanted")" || true
-    install -r "$wanted"
-    cp "$wanted" "$folder/venv/installed.txt"
+    install --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu \
+        "$(grep -h ^torch== "${requirements[@]}")" || true
+    install "${requirements[@]/#/--requirement=}"
+    cat "${requirements[@]}" >"$folder/venv/installed.txt"
 fi
+python=$folder/venv/bin/python
 
 # find_source VARIABLE REPOSITORY FILE: exports VARIABLE, the path of FILE; fails when there is none.
 find_source() {
@@ -32,16 +37,30 @@ find_source() {
     export "$variable=$path"
 }
 
-libraries=(linformer linear_attention_transformer linformer_pytorch)
-find_source KUIXU_PY kuixu/Linear-Multihead-Attention linear_multihead_attention.py &&
-    libraries+=(linear_multihead_attention)
-find_source KERAS_PY dholland42/linformer linformer/attention.py &&
-    libraries+=(keras)
+libraries=()
+while read -r name source; do
+    # shellcheck disable=SC2086 # three words
+    if [ -z "$source" ] || { [ -z "${SHORT:-}" ] && find_source $source; }; then
+        libraries+=("--library=$name")
+    fi
+done < <("$python" tests/libraries/run.py --libraries)
+[ ${#libraries[@]} -gt 0 ] || { echo "run.py lists no library" >&2 && exit 1; }
+
+# models ARGUMENTS: random models of these libraries
+models() {
+    "$python" tests/libraries/run.py --daemon "${LINFORMERD:-build/linformerd}" --folder "$folder" "${libraries[@]}" "$@"
+}
 
 export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TF_CPP_MIN_LOG_LEVEL=3
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # the models are small
 status=0
-"$folder/venv/bin/python" tests/libraries/test_export.py || status=1
-"$folder/venv/bin/python" tests/libraries/run.py --daemon "${LINFORMERD:-build/linformerd}" --folder "$folder" \
-    "${libraries[@]/#/--library=}" "$@" || status=1
+"$python" tests/libraries/test_export.py || status=1
+if [ -z "${SHORT:-}" ]; then
+    models "$@" || status=1
+else
+    result='not ok'
+    if models --count 30 --seed 1 "$@" >"$folder/short.txt" 2>&1; then result=ok; else status=1; fi
+    sed 's/^/# /' "$folder/short.txt"
+    printf '1..1\n%s 1 - %s\n' "$result" "30 random models, seed 1: $(tail -n 1 "$folder/short.txt")"
+fi
 exit $status
