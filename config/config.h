@@ -132,6 +132,8 @@ struct settings {
     int64_t max_connections;
     int64_t payload_limit; /* bytes of one body */
     char *api_key;         /* NULL: none asked for */
+    bool strict;           /* a body's key without a meaning is refused */
+    bool auto_truncate;    /* the default of a request's `truncate` */
     enum log_format log_format;
     enum log_level log_level;
 };

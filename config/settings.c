@@ -134,7 +134,10 @@ static int apply(const struct setting *setting, const char *value, struct settin
     int choice = find_choice(setting, value, error);
     if (choice < 0)
         return -1;
-    memcpy(field, &choice, sizeof choice);
+    if (setting->kind == SETTING_BOOL)
+        *(bool *)field = choice == 1;
+    else
+        memcpy(field, &choice, sizeof choice);
     return 0;
 }
 
@@ -204,10 +207,14 @@ static int apply_member(const struct setting *setting, const json_t *value, stru
         return apply_member_models(value, settings, error);
     if (setting->kind == SETTING_INTEGER && json_is_integer(value))
         return apply(setting, text_describe(value, text, sizeof text), settings, error);
-    if (setting->kind != SETTING_INTEGER && json_is_string(value))
+    if (setting->kind == SETTING_BOOL && json_is_boolean(value))
+        return apply(setting, json_is_true(value) ? "true" : "false", settings, error);
+    if (setting->kind != SETTING_INTEGER && setting->kind != SETTING_BOOL && json_is_string(value))
         return apply(setting, json_string_value(value), settings, error);
-    return refuse_value(setting, setting->kind == SETTING_INTEGER ? "an integer" : "a string",
-                        text_describe(value, text, sizeof text), error);
+    const char *expected = setting->kind == SETTING_INTEGER ? "an integer"
+                           : setting->kind == SETTING_BOOL  ? "true or false"
+                                                            : "a string";
+    return refuse_value(setting, expected, text_describe(value, text, sizeof text), error);
 }
 
 static int apply_file(const char *path, struct settings *settings, struct error *error)
@@ -338,7 +345,9 @@ static int next_flag(struct flags *flags, struct error *error)
         return refuse_flag(flags, argument, length, error);
     flags->setting = setting;
     flags->value = argument[length] == '=' ? argument + length + 1 : NULL;
-    if (!setting->value_name && flags->value)
+    if (setting->kind == SETTING_BOOL && !flags->value)
+        flags->value = "true";
+    if (!setting->value_name && setting->kind != SETTING_BOOL && flags->value)
         return error_set(error, "--%s takes no value", setting->flag);
     if (setting->value_name && !flags->value) {
         const char *next = flags->at < flags->argc ? flags->argv[flags->at] : "--";

@@ -12,6 +12,7 @@ static const char *const products[] = {"auto", "onednn", "openblas", NULL};
 static const char *const kernels[] = {"auto", "avx512", "avx2", "baseline", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};                     /* index: enum log_format */
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL}; /* index: enum log_level */
+static const char *const switches[] = {"false", "true", NULL};                       /* index: bool */
 
 /* The length of "cuda" or "cuda:3" at the start of `text`; 0: neither. */
 static size_t device_length(const char *text)
@@ -259,6 +260,21 @@ const struct setting settings_table[] = {
      .maximum = 86400000,
      .unit = "milliseconds",
      .help = "Time from the complete request to its answer; later it is answered with 504. 0 sets no limit."},
+    {.group = "Requests",
+     .flag = "strict",
+     .kind = SETTING_BOOL,
+     AT(strict),
+     .fallback = "false",
+     .choices = switches,
+     .help = "Refuse a body with a key that has no meaning on its route. Without this flag such keys are ignored, and "
+             "the answer's header x-ignored-keys names them."},
+    {.group = "Requests",
+     .flag = "auto-truncate",
+     .kind = SETTING_BOOL,
+     AT(auto_truncate),
+     .fallback = "false",
+     .choices = switches,
+     .help = "Cut inputs that are longer than the model takes, unless a request says \"truncate\": false."},
     {.group = "Log",
      .flag = "log-format",
      .kind = SETTING_CHOICE,

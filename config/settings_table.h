@@ -10,6 +10,7 @@ enum setting_kind {
     SETTING_INTEGER, /* int64_t */
     SETTING_TEXT,    /* char * */
     SETTING_CHOICE,  /* an enum whose values count through `choices` */
+    SETTING_BOOL,    /* bool; `choices` are false and true. The flag alone means true */
     SETTING_MODELS,  /* settings.models */
     SETTING_CONFIG,
     SETTING_EXPLAIN,
@@ -22,7 +23,7 @@ struct setting {
     const char *flag;  /* without the dashes; all spellings are derived from it */
     enum setting_kind kind;
     size_t offset;                       /* in struct settings */
-    const char *value_name;              /* in --help; NULL: the flag takes no value */
+    const char *value_name;              /* in --help; NULL: the flag needs no value */
     const char *fallback;                /* as one would write it; NULL: none */
     int64_t minimum, maximum;            /* of SETTING_INTEGER */
     const char *unit;                    /* of SETTING_INTEGER, plural; NULL: a plain number */

@@ -140,6 +140,31 @@ static void flag_beats_variable_beats_file_beats_default(void **state)
     unlink(path);
 }
 
+static void a_switch_is_true_by_its_name_alone(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/linformerd-settings-XXXXXX";
+    struct reading reading = ARGUMENTS("--port=1");
+    accept(&reading);
+    assert_false(reading.settings.strict || reading.settings.auto_truncate);
+    settings_free(&reading.settings);
+    reading = ARGUMENTS("--strict", "--port=1");
+    accept(&reading);
+    assert_true(reading.settings.strict && !reading.settings.auto_truncate);
+    settings_free(&reading.settings);
+
+    write_file(path, "{\"strict\": true, \"auto_truncate\": true}");
+    reading = (struct reading){.argv = {"--config", path, "--auto-truncate=false"},
+                               .environment = {"LINFORMERD_STRICT=false"}};
+    accept(&reading);
+    assert_false(reading.settings.strict || reading.settings.auto_truncate);
+    settings_free(&reading.settings);
+    unlink(path);
+    refuse(ARGUMENTS("--strict=yes"), "--strict: expected one of false, true, found 'yes'");
+    refuse(ARGUMENTS("--strict="), "--strict: the value is empty");
+    refuse(VARIABLES("LINFORMERD_STRICT=1"), "LINFORMERD_STRICT: expected one of false, true, found '1'");
+}
+
 static void a_file_may_name_one_model(void **state)
 {
     (void)state;
@@ -334,6 +359,8 @@ static void refuses_a_bad_file(void **state)
     refuse_file("{\"host\": null}", "host: expected a string, found 'null'");
     refuse_file("{\"log_level\": \"loud\"}", "log_level: expected one of error, warning, info, debug, found 'loud'");
     refuse_file("{\"max-batch-tokens\": 1}", "unknown key max-batch-tokens; did you mean max_batch_tokens?");
+    refuse_file("{\"strict\": \"true\"}", "strict: expected true or false, found '\"true\"'");
+    refuse_file("{\"strict\": 1}", "strict: expected true or false, found '1'");
     refuse_file("{\"config\": \"x\"}", "unknown key config; linformerd --help lists what there is");
     refuse_file("{\"help\": true}", "unknown key help; linformerd --help lists what there is");
     refuse_file("{\"\": true}", "unknown key ; linformerd --help lists what there is");
@@ -406,6 +433,8 @@ static void help_names_every_setting_within_100_columns(void **state)
         "--api-key KEY",
         "--log-format FORMAT",
         "--log-level LEVEL",
+        "--strict",
+        "--auto-truncate",
         "--config FILE",
         "--explain DIR",
         "--help",
@@ -439,6 +468,7 @@ int main(void)
         cmocka_unit_test(has_defaults),
         cmocka_unit_test(flags_take_values_in_both_ways),
         cmocka_unit_test(flag_beats_variable_beats_file_beats_default),
+        cmocka_unit_test(a_switch_is_true_by_its_name_alone),
         cmocka_unit_test(a_file_may_name_one_model),
         cmocka_unit_test(models_of_a_stronger_source_replace_the_others),
         cmocka_unit_test(a_model_s_name_has_no_slash),
