@@ -54,6 +54,7 @@ struct model_config {
     struct json_t *kwargs; /* object: the arguments of the class's __init__ */
     enum pooling pooling;
     bool normalize;
+    bool auto_truncate; /* the default of a request's `truncate` */
     enum padding padding;
     enum tokenizer tokenizer;
 };

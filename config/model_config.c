@@ -73,12 +73,22 @@ static int read_pooling(json_t *value, struct model_config *config, struct error
     return 0;
 }
 
-static int read_normalize(json_t *value, struct model_config *config, struct error *error)
+static int read_bool(const json_t *value, bool *flag, struct error *error)
 {
     if (!json_is_boolean(value))
         return expected(error, "true or false", value);
-    config->normalize = json_is_true(value);
+    *flag = json_is_true(value);
     return 0;
+}
+
+static int read_normalize(json_t *value, struct model_config *config, struct error *error)
+{
+    return read_bool(value, &config->normalize, error);
+}
+
+static int read_auto_truncate(json_t *value, struct model_config *config, struct error *error)
+{
+    return read_bool(value, &config->auto_truncate, error);
 }
 
 static int read_padding(json_t *value, struct model_config *config, struct error *error)
@@ -116,9 +126,14 @@ static const struct {
     const char *name;
     int (*read)(json_t *value, struct model_config *config, struct error *error);
 } keys[] = {
-    {"architecture", read_architecture}, {"kwargs", read_kwargs},       {"name", read_name},
-    {"pooling", read_pooling},           {"normalize", read_normalize}, {"padding", read_padding},
+    {"architecture", read_architecture},
+    {"kwargs", read_kwargs},
+    {"name", read_name},
+    {"pooling", read_pooling},
+    {"normalize", read_normalize},
+    {"padding", read_padding},
     {"tokenizer", read_tokenizer},
+    {"auto_truncate", read_auto_truncate},
 };
 #define N_KEYS (sizeof keys / sizeof *keys)
 

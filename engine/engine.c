@@ -157,6 +157,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->padding = padding_name(plan->padding);
     info->pooling = config->pooling;
     info->normalize = config->normalize;
+    info->auto_truncate = config->auto_truncate;
     info->tokenizer = config->tokenizer;
 }
 

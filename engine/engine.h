@@ -79,8 +79,8 @@ struct model_info {
     const char *notice;      /* why "auto" did not take the engine's device for this model; NULL: it did */
     bool batch_invariant;
     const char *padding;  /* "slice" … */
-    enum pooling pooling; /* of config.json, like the next two */
-    bool normalize;
+    enum pooling pooling; /* of config.json, like all that follows */
+    bool normalize, auto_truncate;
     enum tokenizer tokenizer;
 };
 const struct model_info *model_info(const struct model *model);

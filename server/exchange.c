@@ -400,7 +400,7 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
     if (log_enabled(LOG_LEVEL_DEBUG))
         exchange->path = strndup(url_path(url), LOGGED_PATH_BYTES);
     routes_find(method, url_path(url), &exchange->match);
-    memcpy(request->parameter, exchange->match.parameter, sizeof request->parameter);
+    memcpy(request->parameters, exchange->match.parameters, sizeof request->parameters);
     if (framing_check(connection, method, version, &request->failure) != 0)
         return exchange_refuse(exchange);
     expect_body(exchange);
@@ -471,6 +471,7 @@ static void client_text(struct MHD_Connection *connection, char *text, size_t si
 static void log_exchange(const struct exchange *exchange, const char *route, int status, int64_t total_ns)
 {
     const struct request *request = &exchange->request;
+    const char *ignored = request->ignored.list;
     char client[INET6_ADDRSTRLEN + 16];
     if (!log_enabled(LOG_LEVEL_DEBUG))
         return;
@@ -478,7 +479,8 @@ static void log_exchange(const struct exchange *exchange, const char *route, int
     log_write(LOG_LEVEL_DEBUG, "request", "client", client, "request_id", request->id.text, "method", exchange->method,
               "path", exchange->path ? exchange->path : route, "model",
               request->info ? request_model_name(request) : NULL, LOG_INTEGER("status", status),
-              LOG_INTEGER("tokens", request->job.tokens), LOG_DECIMAL("ms", (double)total_ns / 1e6), NULL);
+              LOG_INTEGER("tokens", request->job.tokens), LOG_DECIMAL("ms", (double)total_ns / 1e6), "ignored_keys",
+              ignored[0] ? ignored : NULL, NULL);
 }
 
 void exchange_completed(void *loop, struct MHD_Connection *connection, void **exchange_context,

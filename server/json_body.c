@@ -212,7 +212,8 @@ static int read_option(const struct option *option, json_t *value, void *out, st
     return 0;
 }
 
-int json_body_options(const json_t *body, const struct option *table, size_t count, void *out, struct failure *failure)
+int json_body_options(const json_t *body, const struct option *table, size_t count, void *out,
+                      struct ignored_keys *ignored, struct failure *failure)
 {
     const char *key;
     json_t *value;
@@ -224,9 +225,11 @@ int json_body_options(const json_t *body, const struct option *table, size_t cou
             continue;
         while (i < count && strcmp(table[i].name, key) != 0)
             i++;
-        if (i == count)
+        if (i == count && ignored->strict)
             return unknown_option(key, table, count, failure);
-        if (read_option(&table[i], value, out, failure))
+        if (i == count)
+            ignored_keys_add(ignored, key);
+        else if (read_option(&table[i], value, out, failure) != 0)
             return -1;
     }
     return 0;

@@ -3,6 +3,7 @@
 #define SERVER_JSON_BODY_H
 
 #include "server/failure.h"
+#include "server/ignored_keys.h"
 
 #include <jansson.h>
 
@@ -35,10 +36,11 @@ struct option {
     size_t offset; /* of the field in the caller's struct */
 };
 
-/* Fills `out`, which holds the defaults, from a table of `count` options. A key that is absent or null changes nothing;
- * a key that the table lacks and that is not null is refused with the names it has, for a misspelt option that is
- * ignored would be a wrong answer with status 200. */
-int json_body_options(const json_t *body, const struct option *table, size_t count, void *out, struct failure *failure);
+/* Fills `out`, which holds the defaults, from a table of `count` options. A key that is absent or null changes nothing.
+ * A key that the table lacks is added to `ignored`. With ignored->strict the body is refused instead, and the message
+ * has the table's names: a misspelt option would give a wrong answer with status 200. */
+int json_body_options(const json_t *body, const struct option *table, size_t count, void *out,
+                      struct ignored_keys *ignored, struct failure *failure);
 
 const char *json_kind(const json_t *value); /* "a string", for messages */
 

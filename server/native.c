@@ -8,6 +8,7 @@ static const struct route routes[] = {
     {"POST", "/logits", BODY_JSON, .work = true, .read = native_logits_read, .answer = native_logits_answer},
     {"POST", "/tokenize", BODY_JSON, .work = true, .read = native_tokenize},
     {"POST", "/decode", BODY_JSON, .work = true, .read = native_decode},
+    {"GET", "/", .open = true, .read = native_index},
     {"GET", "/health", .open = true, .read = native_ready},
     {"GET", "/health/live", .open = true, .read = native_live},
     {"GET", "/health/ready", .open = true, .read = native_ready},

@@ -1,5 +1,5 @@
 /* native: the daemon's own dialect, which the clients of text-embeddings-inference speak too. The routes are spread
- * over native_embed.c, native_logits.c, native_text.c and native_info.c; native.c has their table. */
+ * over native_embed.c, native_logits.c, native_text.c, native_info.c and native_index.c; native.c has their table. */
 #ifndef SERVER_NATIVE_H
 #define SERVER_NATIVE_H
 
@@ -19,6 +19,7 @@ enum outcome native_logits_read(struct request *request);
 int native_logits_answer(struct request *request);
 enum outcome native_tokenize(struct request *request);
 enum outcome native_decode(struct request *request);
+enum outcome native_index(struct request *request);
 enum outcome native_live(struct request *request);
 enum outcome native_ready(struct request *request);
 enum outcome native_info(struct request *request);
@@ -26,26 +27,30 @@ enum outcome native_metrics(struct request *request);
 
 /* ---- What the routes with a model's inputs share ---- */
 
-/* The keys that name inputs, a row of OPTION_ table entries for a struct that begins with native_inputs. */
+/* The keys that name inputs, and how they are read. Tables of options have them as a row for a struct that begins with
+ * native_inputs: NATIVE_INPUT_OPTIONS all of them, NATIVE_READING_OPTIONS those that every route calls the same. */
 struct native_inputs {
     const char *key; /* what the route calls `inputs`; NULL: that */
     const char *model;
     json_t *inputs, *embeddings;
-    bool truncate;
+    bool truncate; /* native_body sets the default */
     const char *truncation_direction;
     const char *encoding_format;
     json_t *body;           /* borrowed */
     struct numbers numbers; /* when there are any, `inputs` or `embeddings` is an empty list in their place */
 };
-#define NATIVE_INPUT_OPTIONS                                                                           \
-    {"inputs", OPTION_JSON, offsetof(struct native_inputs, inputs)},                                   \
-        {"embeddings", OPTION_JSON, offsetof(struct native_inputs, embeddings)},                       \
-        {"model", OPTION_STRING, offsetof(struct native_inputs, model)},                               \
+#define NATIVE_READING_OPTIONS                                                                         \
+    {"model", OPTION_STRING, offsetof(struct native_inputs, model)},                                   \
         {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                           \
         {"truncation_direction", OPTION_STRING, offsetof(struct native_inputs, truncation_direction)}, \
-        {"encoding_format", OPTION_STRING, offsetof(struct native_inputs, encoding_format)},           \
     {                                                                                                  \
-        "options", OPTION_IGNORED, 0                                                                   \
+        "encoding_format", OPTION_STRING, offsetof(struct native_inputs, encoding_format)              \
+    }
+#define NATIVE_INPUT_OPTIONS                                                                             \
+    {"inputs", OPTION_JSON, offsetof(struct native_inputs, inputs)},                                     \
+        {"embeddings", OPTION_JSON, offsetof(struct native_inputs, embeddings)}, NATIVE_READING_OPTIONS, \
+    {                                                                                                    \
+        "options", OPTION_IGNORED, 0                                                                     \
     }
 
 /* Parses the body and finds its model, whose settings may be defaults of options. The caller owns the object; NULL:
@@ -65,17 +70,26 @@ int native_check(struct request *request, const struct native_inputs *inputs);
 #define NATIVE_PATH 64
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char buffer[NATIVE_PATH]);
 
-/* One vector an input: its pooled last hidden state. */
+/* What /embed and its like are told of the vectors that they give, one an input: its pooled last hidden state. Tables
+ * of options have NATIVE_VECTOR_OPTIONS as a row for a struct that begins with native_vectors. */
 struct native_vectors {
-    bool normalize, base64;
-    int64_t dimensions;
+    struct native_inputs inputs;
+    bool normalize;
+    const char *pooling; /* NULL: the model's */
+    int64_t dimensions;  /* 0: all that there are */
 };
+#define NATIVE_VECTOR_OPTIONS                                                     \
+    {"normalize", OPTION_BOOL, offsetof(struct native_vectors, normalize)},       \
+        {"pooling", OPTION_STRING, offsetof(struct native_vectors, pooling)},     \
+    {                                                                             \
+        "dimensions", OPTION_INTEGER, offsetof(struct native_vectors, dimensions) \
+    }
 
-/* Makes each item of the job want one. vectors->dimensions 0 becomes all that there are. */
-int native_vectors_want(struct request *request, enum pooling pooling, struct native_vectors *vectors);
+/* Makes the job's items, each of which wants a vector, and keeps in request->options how vectors are written. */
+int native_vectors_want(struct request *request, struct native_vectors *vectors);
 
 /* Writes an item's after the run, cut and then normalised. Once for each item. */
-void native_vector_write(struct request *request, const struct native_vectors *vectors, int64_t item);
+void native_vector_write(struct request *request, int64_t item);
 
 /* At most so many bytes of text do `floats` results in `vectors` rows become. */
 int64_t native_text_bytes(int64_t floats, int64_t vectors, bool base64);

@@ -4,40 +4,34 @@
 #include <inttypes.h>
 #include <math.h>
 
-struct embed_body {
-    struct native_inputs inputs; /* first: the table's offsets count from here */
-    bool normalize;
-    const char *pooling;
+/* How vectors are written: what the answer needs after the JSON is gone. */
+struct vector_form {
+    bool normalize, base64;
     int64_t dimensions;
 };
 
-static const struct option embed_options[] = {
-    NATIVE_INPUT_OPTIONS,
-    {"normalize", OPTION_BOOL, offsetof(struct embed_body, normalize)},
-    {"pooling", OPTION_STRING, offsetof(struct embed_body, pooling)},
-    {"dimensions", OPTION_INTEGER, offsetof(struct embed_body, dimensions)},
-};
+static const struct option embed_options[] = {NATIVE_INPUT_OPTIONS, NATIVE_VECTOR_OPTIONS};
 
 static const struct option embed_all_options[] = {NATIVE_INPUT_OPTIONS};
 
-int native_vectors_want(struct request *request, enum pooling pooling, struct native_vectors *vectors)
+/* Memory for a vector of each item. form->dimensions 0 becomes all that there are. */
+static int want_pooled(struct request *request, enum pooling pooling, struct vector_form *form)
 {
     struct job *job = &request->job;
     int64_t columns = request->info->hidden_columns, floats = 0;
-    float *results;
 
-    if (vectors->dimensions > columns)
+    if (form->dimensions > columns)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, vectors->dimensions,
+                           "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, form->dimensions,
                            request_model_name(request), columns);
-    if (vectors->dimensions == 0)
-        vectors->dimensions = columns;
-    if (native_count_floats(request, job->n_items, columns, &floats))
+    if (form->dimensions == 0)
+        form->dimensions = columns;
+    if (native_count_floats(request, job->n_items, columns, &floats) != 0)
         return -1;
-    request->answer_bytes = native_text_bytes(floats, job->n_items, vectors->base64);
-    if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof *results))
+    request->answer_bytes = native_text_bytes(floats, job->n_items, form->base64);
+    if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof(float)) != 0)
         return -1;
-    results = request_memory(request, floats, sizeof *results);
+    float *results = request_memory(request, floats, sizeof *results);
     if (!results)
         return -1;
     for (int64_t i = 0; i < job->n_items; i++) {
@@ -47,37 +41,36 @@ int native_vectors_want(struct request *request, enum pooling pooling, struct na
     return 0;
 }
 
-static int embed_items(struct request *request, struct embed_body *body, struct native_vectors *vectors)
+int native_vectors_want(struct request *request, struct native_vectors *vectors)
 {
-    int pooling = body->pooling ? pooling_from_name(body->pooling) : (int)request->info->pooling;
+    int pooling = vectors->pooling ? pooling_from_name(vectors->pooling) : (int)request->info->pooling;
+    struct vector_form *form = request_memory(request, 1, sizeof *form);
 
-    if (native_items(request, &body->inputs) || native_encoding(request, &body->inputs, &vectors->base64))
+    request->options = form;
+    if (!form || native_items(request, &vectors->inputs) != 0 ||
+        native_encoding(request, &vectors->inputs, &form->base64) != 0)
         return -1;
     if (pooling < 0)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "pooling is \"%.100s\", one of mean, cls, last, max was expected", body->pooling);
-    vectors->normalize = body->normalize;
-    vectors->dimensions = body->dimensions;
-    if (native_vectors_want(request, (enum pooling)pooling, vectors))
+                           "pooling is \"%.100s\", one of mean, cls, last, max was expected", vectors->pooling);
+    form->normalize = vectors->normalize;
+    form->dimensions = vectors->dimensions;
+    if (want_pooled(request, (enum pooling)pooling, form) != 0)
         return -1;
-    return native_check(request, &body->inputs);
+    return native_check(request, &vectors->inputs);
 }
 
 enum outcome native_embed_read(struct request *request)
 {
-    struct embed_body body = {0};
+    struct native_vectors body = {.dimensions = 0};
     json_t *json = native_body(request, &body.inputs);
-    struct native_vectors *vectors;
     enum outcome outcome = OUTCOME_FAILED;
 
     if (!json)
         return OUTCOME_FAILED;
     body.normalize = request->info->normalize;
-    request->options = vectors = request_memory(request, 1, sizeof *vectors);
-    if (vectors &&
-        json_body_options(json, embed_options, sizeof embed_options / sizeof embed_options[0], &body,
-                          &request->failure) == 0 &&
-        embed_items(request, &body, vectors) == 0)
+    if (request_options(request, json, embed_options, sizeof embed_options / sizeof embed_options[0], &body) == 0 &&
+        native_vectors_want(request, &body) == 0)
         outcome = OUTCOME_RUN;
     json_decref(json);
     return outcome;
@@ -104,13 +97,14 @@ static void write_vector(struct writer *writer, const float *vector, int64_t cou
         writer_floats(writer, vector, count);
 }
 
-void native_vector_write(struct request *request, const struct native_vectors *vectors, int64_t item)
+void native_vector_write(struct request *request, int64_t item)
 {
+    const struct vector_form *form = request->options;
     float *vector = request->job.items[item].pooled;
 
-    if (vectors->normalize)
-        normalize(vector, vectors->dimensions);
-    write_vector(&request->answer, vector, vectors->dimensions, vectors->base64);
+    if (form->normalize)
+        normalize(vector, form->dimensions);
+    write_vector(&request->answer, vector, form->dimensions, form->base64);
 }
 
 int native_embed_answer(struct request *request)
@@ -122,7 +116,7 @@ int native_embed_answer(struct request *request)
     for (int64_t i = 0; i < request->job.n_items; i++) {
         if (i > 0)
             writer_text(writer, ",");
-        native_vector_write(request, request->options, i);
+        native_vector_write(request, i);
     }
     writer_text(writer, "]");
     return 0;
@@ -164,8 +158,8 @@ enum outcome native_embed_all_read(struct request *request)
         return OUTCOME_FAILED;
     request->options = base64 = request_memory(request, 1, sizeof *base64);
     if (base64 &&
-        json_body_options(json, embed_all_options, sizeof embed_all_options / sizeof embed_all_options[0], &body,
-                          &request->failure) == 0 &&
+        request_options(request, json, embed_all_options, sizeof embed_all_options / sizeof embed_all_options[0],
+                        &body) == 0 &&
         native_items(request, &body) == 0 && native_encoding(request, &body, base64) == 0 &&
         want_hidden(request, *base64) == 0 && native_check(request, &body) == 0)
         outcome = OUTCOME_RUN;

@@ -98,6 +98,7 @@ static void write_model(struct writer *writer, const struct served_model *served
     key_string(writer, "padding", info->padding);
     key_string(writer, "pooling", pooling_name(info->pooling));
     key_bool(writer, "normalize", info->normalize);
+    key_bool(writer, "auto_truncate", info->auto_truncate);
     key_string(writer, "tokenizer", info->tokenizer == TOKENIZER_BYTE ? "byte" : NULL);
     key_string(writer, "device", info->device);
     key_string(writer, "dtype", info->dtype);
@@ -154,7 +155,7 @@ static void write_settings(struct writer *writer, const struct request *request)
     key_integer(writer, "max_batch_tokens", settings->max_batch_tokens);
     key_integer(writer, "max_batch_requests", settings->max_batch_requests);
     key_integer(writer, "max_client_batch_size", settings->max_client_batch_size);
-    key_bool(writer, "auto_truncate", false);
+    key_bool(writer, "auto_truncate", settings->auto_truncate || info->auto_truncate);
     key_integer(writer, "tokenization_workers", settings->http_threads);
     key_string(writer, "version", LINFORMERD_VERSION);
     key_string(writer, "sha", NULL);

@@ -51,8 +51,13 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
         failure_set(&request->failure, FAILURE_INVALID, "model is %s, a string was expected", json_kind(model));
     else if (json_is_string(model) && !json_word(model))
         failure_set(&request->failure, FAILURE_INVALID, "model holds a NUL character");
-    else if (request_model(request, json_word(model)) == 0)
+    else
+        request_model(request, json_word(model));
+    if (request->failure.kind == FAILURE_NONE) {
+        if (inputs)
+            inputs->truncate = request_auto_truncate(request);
         return body;
+    }
     json_decref(body);
     return NULL;
 }

@@ -210,7 +210,7 @@ static int read_body(struct request *request, struct logits_body *body, struct l
     if (!request->info->has_logits)
         return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" has no logits: %s has no output layer",
                            request_model_name(request), request->info->architecture);
-    if (json_body_options(body->inputs.body, options, sizeof options / sizeof options[0], body, &request->failure) ||
+    if (request_options(request, body->inputs.body, options, sizeof options / sizeof options[0], body) ||
         read_positions(request, body->positions, plan) || native_items(request, &body->inputs) ||
         native_encoding(request, &body->inputs, &plan->base64) || check_positions(request, body, plan))
         return -1;

@@ -124,8 +124,8 @@ enum outcome native_tokenize(struct request *request)
 
     if (!json)
         return OUTCOME_FAILED;
-    if (json_body_options(json, tokenize_options, sizeof tokenize_options / sizeof tokenize_options[0], &body,
-                          &request->failure) == 0 &&
+    if (request_options(request, json, tokenize_options, sizeof tokenize_options / sizeof tokenize_options[0], &body) ==
+            0 &&
         check_tokenizer(request) == 0 && tokenize(request, body.inputs) == 0)
         outcome = OUTCOME_ANSWERED;
     json_decref(json);
@@ -201,8 +201,7 @@ enum outcome native_decode(struct request *request)
 
     if (!json)
         return OUTCOME_FAILED;
-    if (json_body_options(json, decode_options, sizeof decode_options / sizeof decode_options[0], &body,
-                          &request->failure) == 0 &&
+    if (request_options(request, json, decode_options, sizeof decode_options / sizeof decode_options[0], &body) == 0 &&
         check_tokenizer(request) == 0 && decode(request, body.ids, body.skip_special_tokens) == 0)
         outcome = OUTCOME_ANSWERED;
     json_decref(json);

@@ -1,56 +1,42 @@
-/* openai: /v1/embeddings and /v1/models. Inputs and vectors are those of /embed; keys, answers and errors are OpenAI's.
- * A vector is pooled and normalised as the model's config.json says, since the request cannot say. */
+/* openai: /v1/embeddings and /v1/models. Inputs and vectors are those of /embed, and so are the keys that OpenAI's API
+ * does not have; its keys, answers and errors are OpenAI's. */
 #include "server/openai.h"
 
 #include "server/native.h"
 
 #include <inttypes.h>
 
-struct embeddings_body {
-    struct native_inputs inputs;
-    int64_t dimensions;
-};
-
 static const struct option embeddings_options[] = {
-    {"input", OPTION_JSON, offsetof(struct embeddings_body, inputs.inputs)},
-    {"model", OPTION_STRING, offsetof(struct embeddings_body, inputs.model)},
-    {"encoding_format", OPTION_STRING, offsetof(struct embeddings_body, inputs.encoding_format)},
-    {"dimensions", OPTION_INTEGER, offsetof(struct embeddings_body, dimensions)},
+    {"input", OPTION_JSON, offsetof(struct native_inputs, inputs)},
+    NATIVE_READING_OPTIONS,
+    NATIVE_VECTOR_OPTIONS,
     {"user", OPTION_IGNORED, 0},
 };
 
-static int embeddings_items(struct request *request, struct embeddings_body *body, struct native_vectors *vectors)
+static int check_inputs(struct request *request)
 {
-    if (native_takes_sequences(request))
+    if (native_takes_sequences(request) != 0)
         return -1;
-    if (request->info->inputs[0].kind != INPUT_IDS)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "model \"%s\" takes rows of %" PRId64 " floats, which this route has no key for: use "
-                           "/embed or /v2",
-                           request_model_name(request), request->info->inputs[0].columns);
-    if (native_items(request, &body->inputs) || native_encoding(request, &body->inputs, &vectors->base64))
-        return -1;
-    vectors->normalize = request->info->normalize;
-    vectors->dimensions = body->dimensions;
-    if (native_vectors_want(request, request->info->pooling, vectors))
-        return -1;
-    return native_check(request, &body->inputs);
+    if (request->info->inputs[0].kind == INPUT_IDS)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "model \"%s\" takes rows of %" PRId64 " floats, which this route has no key for: use "
+                       "/embed or /v2",
+                       request_model_name(request), request->info->inputs[0].columns);
 }
 
 static enum outcome embeddings_read(struct request *request)
 {
-    struct embeddings_body body = {.inputs.key = "input"};
+    struct native_vectors body = {.inputs.key = "input"};
     json_t *json = native_body(request, &body.inputs);
-    struct native_vectors *vectors;
     enum outcome outcome = OUTCOME_FAILED;
 
     if (!json)
         return OUTCOME_FAILED;
-    request->options = vectors = request_memory(request, 1, sizeof *vectors);
-    if (vectors &&
-        json_body_options(json, embeddings_options, sizeof embeddings_options / sizeof embeddings_options[0], &body,
-                          &request->failure) == 0 &&
-        embeddings_items(request, &body, vectors) == 0)
+    body.normalize = request->info->normalize;
+    if (request_options(request, json, embeddings_options, sizeof embeddings_options / sizeof embeddings_options[0],
+                        &body) == 0 &&
+        check_inputs(request) == 0 && native_vectors_want(request, &body) == 0)
         outcome = OUTCOME_RUN;
     json_decref(json);
     return outcome;
@@ -65,7 +51,7 @@ static int embeddings_answer(struct request *request)
     writer_text(writer, "{\"object\":\"list\",\"data\":[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
         writer_format(writer, "%s{\"object\":\"embedding\",\"index\":%" PRId64 ",\"embedding\":", i > 0 ? "," : "", i);
-        native_vector_write(request, request->options, i);
+        native_vector_write(request, i);
         writer_text(writer, "}");
         tokens += request->job.items[i].inputs[0].length;
     }
@@ -101,9 +87,9 @@ static enum outcome models_list(struct request *request)
 
 static enum outcome models_one(struct request *request)
 {
-    if (request_model(request, request->parameter))
+    if (request_model(request, request->parameters[0]))
         return OUTCOME_FAILED;
-    write_model(request, request->parameter);
+    write_model(request, request->parameters[0]);
     return OUTCOME_ANSWERED;
 }
 

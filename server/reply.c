@@ -61,6 +61,8 @@ static void add_headers(struct MHD_Response *response, const struct reply *reply
         add_number(response, "Inference-Header-Content-Length", (int64_t)request->answer_header);
     if (reply->status == MHD_HTTP_OK && match->route->work)
         add_times(response, reply, &request->job);
+    if (request->ignored.list[0])
+        MHD_add_response_header(response, "x-ignored-keys", request->ignored.list);
     if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED || reply->status == MHD_HTTP_NO_CONTENT)
         MHD_add_response_header(response, "Allow", match->allow);
     if (reply->status == MHD_HTTP_UNAUTHORIZED)

@@ -23,6 +23,7 @@ void request_open(struct request *request, struct service *service, const char *
     request->body = body;
     request->body_length = body_length;
     request->memory.budget = &service->results;
+    request->ignored.strict = service->options.settings->strict;
     request->answer_type = "application/json";
 }
 
@@ -78,8 +79,8 @@ int request_charge(struct request *request, int64_t bytes)
 
     if (bytes > most - held)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "the request would take %lld bytes of memory, this server gives one %lld: ask for fewer "
-                           "inputs at once, for less of each, or for top_k",
+                           "the request would take %lld bytes of memory, this server gives one %lld: send fewer "
+                           "inputs at once, or ask for less of each",
                            (long long)bytes + held, (long long)most);
     if (!share_take(&request->memory, bytes))
         return failure_set(&request->failure, FAILURE_OVERLOADED,
@@ -102,6 +103,11 @@ json_t *request_json(struct request *request, const char *text, size_t length)
         return NULL;
     request->json_bytes += bytes;
     return json_body_parse(text, length, &request->failure);
+}
+
+int request_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out)
+{
+    return json_body_options(json, table, count, out, &request->ignored, &request->failure);
 }
 
 void request_read_done(struct request *request)
@@ -140,4 +146,9 @@ const struct model *request_engine_model(const struct request *request)
 const char *request_model_name(const struct request *request)
 {
     return request->service->options.models[request->model_index].name;
+}
+
+bool request_auto_truncate(const struct request *request)
+{
+    return request->service->options.settings->auto_truncate || request->info->auto_truncate;
 }

@@ -27,13 +27,16 @@ struct service {
     _Atomic bool ready; /* work is taken */
 };
 
+#define REQUEST_PARAMETERS 2
+#define REQUEST_PARAMETER_BYTES 256
+
 struct request {
     struct service *service;
     struct request_id id;
     const char *body; /* the exchange's; not terminated */
     size_t body_length;
-    bool body_kept;      /* set by `read` when items point into the body: it stays until request_close */
-    char parameter[256]; /* what stood for {} in the route's path */
+    bool body_kept; /* set by `read` when items point into the body: it stays until request_close */
+    char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES]; /* what stood for each {} in the route's path */
     const char *(*header)(const struct request *request, const char *name); /* NULL: not sent */
 
     struct job job; /* items are set by `read`; the rest by whoever submits */
@@ -43,6 +46,7 @@ struct request {
     int64_t answer_bytes;          /* about how long the answer will be */
     struct share memory;           /* of service->results */
     int64_t json_bytes;            /* of it, for the JSON of the body until request_read_done */
+    struct ignored_keys ignored;   /* of the body */
 
     struct writer answer;
     const char *answer_type;     /* a media type that lives for ever */
@@ -67,6 +71,9 @@ int request_charge(struct request *request, int64_t bytes);
  * given up before request_read_done. NULL: request->failure. */
 json_t *request_json(struct request *request, const char *text, size_t length);
 
+/* json_body_options of the request's body, or of an object in it. -1: request->failure. */
+int request_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out);
+
 /* After `read`: the JSON is gone, and so is what was counted for it. */
 void request_read_done(struct request *request);
 
@@ -78,5 +85,8 @@ void request_answered(struct request *request);
 int request_model(struct request *request, const char *name);
 const struct model *request_engine_model(const struct request *request);
 const char *request_model_name(const struct request *request);
+
+/* Whether inputs of the model are cut where the request does not say. */
+bool request_auto_truncate(const struct request *request);
 
 #endif

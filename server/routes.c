@@ -5,6 +5,7 @@
 #include "server/openai.h"
 #include "server/v2.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The first whose prefix fits a path answers for it; the native one fits all and so is the last. */
@@ -16,17 +17,24 @@ int dialect_status(const struct dialect *dialect, enum failure_kind kind)
     return kind == FAILURE_INVALID ? dialect->invalid_status : failure_status(kind);
 }
 
-/* Whether the path has the pattern's segments; {} is any one of them that is not empty. */
-static bool path_matches(const char *pattern, const char *path, char *parameter, size_t size)
+/* Whether the path has the pattern's segments. What stands for each {} goes to `parameters`, also of a path that
+ * differs further on. */
+static bool path_matches(const char *pattern, const char *path,
+                         char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES])
 {
+    size_t count = 0;
+
+    for (size_t i = 0; i < REQUEST_PARAMETERS; i++)
+        parameters[i][0] = '\0';
     while (*pattern) {
         if (strncmp(pattern, "{}", 2) == 0) {
             size_t length = strcspn(path, "/");
 
-            if (length == 0 || length >= size)
+            assert(count < REQUEST_PARAMETERS);
+            if (length == 0 || length >= REQUEST_PARAMETER_BYTES)
                 return false;
-            memcpy(parameter, path, length);
-            parameter[length] = '\0';
+            memcpy(parameters[count], path, length);
+            parameters[count++][length] = '\0';
             pattern += 2;
             path += length;
         } else if (*pattern++ != *path++) {
@@ -58,10 +66,19 @@ static const struct dialect *dialect_of_path(const char *path)
     return dialects[N_DIALECTS - 1];
 }
 
+const struct route *routes_at(size_t index)
+{
+    for (size_t i = 0; i < N_DIALECTS; index -= dialects[i++]->n_routes) {
+        if (index < dialects[i]->n_routes)
+            return &dialects[i]->routes[index];
+    }
+    return NULL;
+}
+
 void routes_find(const char *method, const char *path, struct route_match *match)
 {
     const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
-    char parameter[sizeof match->parameter];
+    char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES];
 
     memset(match, 0, sizeof *match);
     match->dialect = dialect_of_path(path);
@@ -69,8 +86,7 @@ void routes_find(const char *method, const char *path, struct route_match *match
         for (size_t r = 0; r < dialects[i]->n_routes; r++) {
             const struct route *route = &dialects[i]->routes[r];
 
-            parameter[0] = '\0';
-            if (!path_matches(route->path, path, parameter, sizeof parameter))
+            if (!path_matches(route->path, path, parameters))
                 continue;
             match->path_known = true;
             allow_method(match->allow, sizeof match->allow, route->method);
@@ -79,7 +95,7 @@ void routes_find(const char *method, const char *path, struct route_match *match
             if (strcmp(route->method, wanted) == 0) {
                 match->dialect = dialects[i];
                 match->route = route;
-                memcpy(match->parameter, parameter, sizeof parameter);
+                memcpy(match->parameters, parameters, sizeof parameters);
             }
         }
     }

@@ -19,7 +19,7 @@ enum route_body {
 
 struct route {
     const char *method;
-    const char *path; /* one segment may be {}: it is request->parameter */
+    const char *path; /* a segment may be {}, any one that is not empty: request->parameters, in their order */
     enum route_body body;
     bool open; /* needs no API key */
     bool work; /* is refused before the models are ready and while the server drains */
@@ -40,11 +40,14 @@ struct route_match {
     const struct dialect *dialect; /* never NULL */
     const struct route *route;     /* NULL: no such path, or not with this method */
     bool path_known;
-    char allow[64];      /* the methods of a known path, for the Allow header */
-    char parameter[256]; /* as in struct request */
+    char allow[64]; /* the methods of a known path, for the Allow header */
+    char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES]; /* as in struct request */
 };
 
 int dialect_status(const struct dialect *dialect, enum failure_kind kind); /* HTTP */
+
+/* All routes of all dialects: route `index` counts from 0 on. NULL: there are no more. */
+const struct route *routes_at(size_t index);
 
 /* HEAD finds the GET route. */
 void routes_find(const char *method, const char *path, struct route_match *match);

@@ -1,6 +1,8 @@
 /* v2: the table of routes, health, metadata and the list of models. */
 #include "server/v2.h"
 
+#include <string.h>
+
 static const char server_metadata[] =
     "{\"name\":\"linformerd\",\"version\":\"" LINFORMERD_VERSION "\",\"extensions\":[\"binary_tensor_data\"]}";
 
@@ -34,12 +36,25 @@ static enum outcome server_describe(struct request *request)
 
 /* ---- Models ---- */
 
+int v2_model(struct request *request)
+{
+    const char *version = request->parameters[1];
+
+    if (request_model(request, request->parameters[0]) != 0)
+        return -1;
+    if (!*version || strcmp(version, V2_VERSION) == 0)
+        return 0;
+    return failure_set(&request->failure, FAILURE_NO_MODEL,
+                       "model \"%s\" has no version \"%.100s\", only \"" V2_VERSION "\"", request->parameters[0],
+                       version);
+}
+
 static enum outcome model_ready(struct request *request)
 {
-    if (request_model(request, request->parameter) || !is_ready(request))
+    if (v2_model(request) != 0 || !is_ready(request))
         return OUTCOME_FAILED;
     writer_text(&request->answer, "{\"name\":");
-    writer_string0(&request->answer, request->parameter);
+    writer_string0(&request->answer, request->parameters[0]);
     writer_text(&request->answer, ",\"ready\":true}");
     return OUTCOME_ANSWERED;
 }
@@ -89,10 +104,10 @@ static enum outcome model_describe(struct request *request)
 {
     struct writer *writer = &request->answer;
 
-    if (request_model(request, request->parameter))
+    if (v2_model(request) != 0)
         return OUTCOME_FAILED;
     writer_text(writer, "{\"name\":");
-    writer_string0(writer, request->parameter);
+    writer_string0(writer, request->parameters[0]);
     writer_text(writer, ",\"versions\":[\"" V2_VERSION "\"],\"platform\":\"linformerd_safetensors\",\"inputs\":[");
     for (int i = 0; i < request->info->n_inputs; i++) {
         const struct model_input *input = &request->info->inputs[i];
@@ -139,10 +154,10 @@ static const struct route routes[] = {
     {"GET", "/v2/health/ready", .open = true, .read = server_ready},
     {"GET", "/v2/models/{}", .read = model_describe},
     {"GET", "/v2/models/{}/ready", .read = model_ready},
-    {"GET", "/v2/models/{}/versions/" V2_VERSION, .read = model_describe},
-    {"GET", "/v2/models/{}/versions/" V2_VERSION "/ready", .read = model_ready},
+    {"GET", "/v2/models/{}/versions/{}", .read = model_describe},
+    {"GET", "/v2/models/{}/versions/{}/ready", .read = model_ready},
     {"POST", "/v2/models/{}/infer", BODY_ANY, .work = true, .read = v2_infer_read, .answer = v2_infer_answer},
-    {"POST", "/v2/models/{}/versions/" V2_VERSION "/infer", BODY_ANY, .work = true, .read = v2_infer_read,
+    {"POST", "/v2/models/{}/versions/{}/infer", BODY_ANY, .work = true, .read = v2_infer_read,
      .answer = v2_infer_answer},
     {"POST", "/v2/repository/index", BODY_ANY, .read = models_index},
 };

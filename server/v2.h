@@ -14,6 +14,9 @@ extern const struct dialect v2_dialect;
 
 #define V2_VERSION "1" /* of each model; there is no other */
 
+/* Finds the model of the path, and its version where the path names one. -1: request->failure. */
+int v2_model(struct request *request);
+
 enum outcome v2_infer_read(struct request *request);
 int v2_infer_answer(struct request *request);
 

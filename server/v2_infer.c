@@ -42,7 +42,7 @@ int v2_read_entry(struct v2_reader *reader, const char *key, size_t index, const
     if (!json_is_object(json))
         return failure_set(failure, FAILURE_INVALID, "%s[%zu] is %s, an object was expected", key, index,
                            json_kind(json));
-    if (json_body_options(json, table, count, entry, failure) == 0 && entry->name)
+    if (request_options(reader->request, json, table, count, entry) == 0 && entry->name)
         return 0;
     if (failure->kind == FAILURE_NONE)
         failure_set(failure, FAILURE_INVALID, "name is missing");
@@ -68,7 +68,7 @@ static int read_json(struct v2_reader *reader, const json_t *json)
 {
     struct infer_body body = {0};
 
-    if (json_body_options(json, infer_options, COUNT(infer_options), &body, &reader->request->failure) ||
+    if (request_options(reader->request, json, infer_options, COUNT(infer_options), &body) ||
         v2_read_bool(reader, body.parameters, "binary_data_output", &reader->binary_output) ||
         copy_id(reader, body.id) || v2_read_inputs(reader, body.inputs) || v2_read_outputs(reader, body.outputs))
         return -1;
@@ -152,7 +152,7 @@ enum outcome v2_infer_read(struct request *request)
     int64_t length;
     int result;
 
-    if (request_model(request, request->parameter))
+    if (v2_model(request) != 0)
         return OUTCOME_FAILED;
     length = json_length(request);
     request->options = reader.call = request_memory(request, 1, sizeof *reader.call);

@@ -283,6 +283,7 @@ int engine_load(struct engine *engine, const struct model_config *config, const 
     }
     info.pooling = config->pooling;
     info.normalize = config->normalize;
+    info.auto_truncate = config->auto_truncate;
     info.tokenizer = config->tokenizer;
     *model = fake_model(&info);
     if (progress)

@@ -152,7 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     routes_find("POST", paths[data[0] % 3], &match);
     request_open(&request, &service, (const char *)line + 1, size - (size_t)(line + 1 - data));
     request.header = header;
-    memcpy(request.parameter, match.parameter, sizeof request.parameter);
+    memcpy(request.parameters, match.parameters, sizeof request.parameters);
     call(&match, &request);
     request_close(&request);
     if (atomic_load(&service.results.used) != 0)

@@ -74,7 +74,7 @@ static inline int native_call(const char *path, const char *body, size_t length,
 
     routes_find("POST", path, &match);
     request_open(request, &native_service, body, length);
-    memcpy(request->parameter, match.parameter, sizeof request->parameter);
+    memcpy(request->parameters, match.parameters, sizeof request->parameters);
     request->header = native_no_header;
     switch (match.route->read(request)) {
     case OUTCOME_FAILED:

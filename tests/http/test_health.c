@@ -37,6 +37,47 @@ static void health_is_ok_on_all_its_paths(void **state)
     }
 }
 
+/* What a browser sees, and what a balancer probes when nobody told it of /health. */
+static void the_front_page_links_what_there_is(void **state)
+{
+    static const char *const parts[] = {"<title>linformerd</title>",
+                                        "<li>builtin: linear",
+                                        "<a href=\"info\">/info</a>",
+                                        "<a href=\"health\">/health</a>",
+                                        "<a href=\"metrics\">/metrics</a>",
+                                        "POST /embed\n",
+                                        "POST /v1/embeddings\n",
+                                        "POST /v2/models/{}/infer\n"};
+    struct answer page = daemon_get(daemon_under_test, "/");
+    struct answer head = daemon_call(daemon_under_test, &(struct call){.method = "HEAD", .path = "/"});
+    char *type = answer_header(&page, "Content-Type");
+
+    (void)state;
+    assert_int_equal(page.status, 200);
+    assert_string_equal(type, "text/html; charset=utf-8");
+    for (size_t i = 0; i < LENGTH(parts); i++) {
+        if (!strstr(page.body, parts[i]))
+            fail_msg("the page has no %s", parts[i]);
+    }
+    assert_int_equal(head.status, 200);
+    assert_int_equal(head.length, 0);
+    free(type);
+    answer_free(&page);
+    answer_free(&head);
+}
+
+/* A model's name is whatever the operator writes. */
+static void the_front_page_escapes_names(void **state)
+{
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "<b>&=tests/reference/linformer_lm"));
+    struct answer page = daemon_get(daemon, "/");
+
+    (void)state;
+    assert_non_null(strstr(page.body, "<li>&lt;b&gt;&amp;: linformer.LinformerLM\n"));
+    answer_free(&page);
+    daemon_stop(daemon);
+}
+
 static void info_has_what_clients_of_tei_read(void **state)
 {
     static const char *const keys[] = {"model_id",
@@ -98,8 +139,8 @@ static void metrics_count_requests_by_route(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(health_is_ok_on_all_its_paths),
-        cmocka_unit_test(info_has_what_clients_of_tei_read),
+        cmocka_unit_test(health_is_ok_on_all_its_paths),   cmocka_unit_test(the_front_page_links_what_there_is),
+        cmocka_unit_test(the_front_page_escapes_names),    cmocka_unit_test(info_has_what_clients_of_tei_read),
         cmocka_unit_test(metrics_count_requests_by_route),
     };
 

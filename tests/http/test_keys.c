@@ -66,6 +66,18 @@ static void anything_else_does_not(void **state)
     }
 }
 
+/* It answers without the key, and so names no models. */
+static void the_front_page_keeps_the_models_to_itself(void **state)
+{
+    struct answer page = daemon_get(the_daemon, "/");
+
+    (void)state;
+    assert_int_equal(page.status, 200);
+    assert_null(strstr(page.body, "builtin"));
+    assert_non_null(strstr(page.body, "needs the API key"));
+    answer_free(&page);
+}
+
 static void health_and_metrics_need_none(void **state)
 {
     static const struct {
@@ -103,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_key_lets_in),
         cmocka_unit_test(anything_else_does_not),
+        cmocka_unit_test(the_front_page_keeps_the_models_to_itself),
         cmocka_unit_test(health_and_metrics_need_none),
         cmocka_unit_test(the_key_is_looked_at_before_the_body),
     };

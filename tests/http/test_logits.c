@@ -208,7 +208,6 @@ static void positions_and_top_k_are_checked(void **state)
         {"\"top_k\": 0", "top_k is 0"},
         {"\"top_k\": 2.0", "top_k is a float"},
         {"\"softmax\": 1", "softmax is an integer"},
-        {"\"pooling\": \"mean\"", "unknown key \"pooling\""},
     };
 
     (void)state;

@@ -195,7 +195,7 @@ static void what_is_invalid_is_named(void **state)
         {"{\"input\": \"a\", \"dimensions\": 193}", "have 192"},
         {"{\"input\": \"a\", \"dimensions\": 0}", "dimensions is 0"},
         {"{\"input\": \"a\", \"encoding_format\": \"int8\"}", "encoding_format is \"int8\""},
-        {"{\"inputs\": \"a\"}", "unknown key \"inputs\"; known are input,"},
+        {"{\"inputs\": \"a\"}", "`input` is missing"},
         {"{\"input\": \"a\", \"model\": 3}", "model is an integer"},
         {"{\"input\": ", "not JSON"},
         {"[]", "the body is a list"},

@@ -587,8 +587,7 @@ static void what_is_wrong_names_the_tensor(void **state)
         {"{\"inputs\": [5]}", "inputs[0] is an integer"},
         {"{\"inputs\": [{}]}", "inputs[0]: name is missing"},
         {"{\"inputs\": [{\"name\": 5}]}", "inputs[0]: name is an integer"},
-        {"{\"inputs\": [" IDS "], \"output\": []}", "unknown key \"output\""},
-        {"{\"inputs\": [" X "\"shap\": [1]}]}", "inputs[0]: unknown key \"shap\""},
+        {"{\"inputs\": [" X "\"shap\": [1]}]}", "input \"x\" has no shape"},
         {"{\"inputs\": [{\"name\": \"y\"}]}", "input \"y\" is unknown; model \"builtin\" has \"x\""},
         {"{\"inputs\": [" IDS ", " IDS "]}", "input \"x\" is given twice"},
         {"{\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1], \"data\": [1]}]}", "input \"x\" has no datatype"},
@@ -712,8 +711,8 @@ static void the_engine_speaks_of_lengths_and_missing_inputs(void **state)
 
 static void unknown_models_and_paths_are_404(void **state)
 {
-    static const char *const paths[] = {"/v2/models/none", "/v2/models/none/ready", "/v2/models/builtin/versions/2",
-                                        "/v2/models/builtin/config", "/v2/nothing"};
+    static const char *const paths[] = {"/v2/models/none", "/v2/models/none/ready", "/v2/models/builtin/config",
+                                        "/v2/nothing"};
     struct answer answer = infer(the_daemon, "/v2/models/none/infer", "{\"inputs\": [" IDS "]}");
 
     (void)state;
@@ -724,6 +723,24 @@ static void unknown_models_and_paths_are_404(void **state)
     }
     answer = daemon_get(the_daemon, MODEL);
     expect_error(&answer, 405, "POST");
+}
+
+/* Each model has version 1 alone. */
+static void other_versions_are_404_with_those_that_there_are(void **state)
+{
+    static const char *const paths[] = {"/v2/models/builtin/versions/2", "/v2/models/builtin/versions/2/ready",
+                                        "/v2/models/builtin/versions/2/infer"};
+    struct answer answer;
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(paths); i++) {
+        answer = i == 2 ? infer(the_daemon, paths[i], "{\"inputs\": [" IDS "]}") : daemon_get(the_daemon, paths[i]);
+        expect_error(&answer, 404, "model \"builtin\" has no version \"2\", only \"1\"");
+    }
+    answer = daemon_get(the_daemon, "/v2/models/builtin/versions/");
+    expect_error(&answer, 404, "there is no such path");
+    answer = daemon_get(the_daemon, "/v2/models/none/versions/2");
+    expect_error(&answer, 404, "there is no model \"none\"");
 }
 
 static void keys_are_asked_for_but_by_health(void **state)
@@ -762,6 +779,7 @@ int main(void)
         cmocka_unit_test(header_lengths_are_numbers),
         cmocka_unit_test(the_engine_speaks_of_lengths_and_missing_inputs),
         cmocka_unit_test(unknown_models_and_paths_are_404),
+        cmocka_unit_test(other_versions_are_404_with_those_that_there_are),
         cmocka_unit_test(keys_are_asked_for_but_by_health),
     };
 

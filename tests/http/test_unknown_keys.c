@@ -1,0 +1,262 @@
+/* Keys of a body that have no meaning on its route: ignored and named, or refused with --strict. And the keys that have
+ * one on every route that could honour them. */
+#include "tests/http/daemon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIMIT = 1024 }; /* tokens that the built-in model takes */
+
+static struct daemon *the_daemon, *strict_daemon, *truncating_daemon;
+
+static int start(void **state)
+{
+    (void)state;
+    the_daemon = daemon_start(NULL);
+    strict_daemon = daemon_start(ARGUMENTS("--strict"));
+    truncating_daemon = daemon_start(ARGUMENTS("--auto-truncate"));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(the_daemon);
+    daemon_stop(strict_daemon);
+    daemon_stop(truncating_daemon);
+    return 0;
+}
+
+#define X "{\"name\": \"x\", \"shape\": [1, 2], \"datatype\": \"INT64\", \"data\": [70, 71]"
+#define INFER "/v2/models/builtin/infer"
+
+/* A body with and without keys that mean nothing there, and the names of these. */
+static const struct {
+    const char *path, *body, *plain, *ignored;
+    long strict_status;
+} cases[] = {
+    {"/embed", "{\"inputs\": \"a\", \"parameters\": {}, \"input_type\": \"query\"}", "{\"inputs\": \"a\"}",
+     "parameters, input_type", 422},
+    {"/", "{\"inputs\": \"a\", \"truncate_prompt_tokens\": 3}", "{\"inputs\": \"a\"}", "truncate_prompt_tokens", 422},
+    {"/embed_all", "{\"inputs\": \"a\", \"normalize\": false, \"prompt_name\": \"q\"}", "{\"inputs\": \"a\"}",
+     "normalize, prompt_name", 422},
+    {"/logits", "{\"inputs\": [70], \"raw_scores\": true, \"a\\r\\nb: c\": 1}", "{\"inputs\": [70]}",
+     "raw_scores, a%0D%0Ab:%20c", 422},
+    {"/tokenize", "{\"inputs\": \"a\", \"prompt_name\": \"q\"}", "{\"inputs\": \"a\"}", "prompt_name", 422},
+    {"/decode", "{\"ids\": [70], \"clean\": true}", "{\"ids\": [70]}", "clean", 422},
+    {"/v1/embeddings", "{\"input\": [70, 71], \"input_type\": \"query\"}", "{\"input\": [70, 71]}", "input_type", 400},
+    {INFER, "{\"inputs\": [" X "}], \"output\": []}", "{\"inputs\": [" X "}]}", "output", 400},
+    {INFER, "{\"inputs\": [" X ", \"content\": 1}], \"outputs\": [{\"name\": \"output\", \"kind\": 2}]}",
+     "{\"inputs\": [" X "}]}", "content, kind", 400},
+};
+
+static void expect_ignored(const struct answer *answer, const char *names)
+{
+    char *header = answer_header(answer, "x-ignored-keys");
+
+    if (!names)
+        assert_null(header);
+    else
+        assert_string_equal(header ? header : "(no header)", names);
+    free(header);
+}
+
+static void they_are_ignored_and_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct answer plain = daemon_post(the_daemon, cases[i].path, cases[i].plain);
+        struct answer answer = daemon_post(the_daemon, cases[i].path, cases[i].body);
+
+        assert_int_equal(plain.status, 200);
+        assert_int_equal(answer.status, 200);
+        assert_true(json_equal(plain.json, answer.json));
+        expect_ignored(&plain, NULL);
+        expect_ignored(&answer, cases[i].ignored);
+        answer_free(&plain);
+        answer_free(&answer);
+    }
+}
+
+static void strict_refuses_them(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct answer plain = daemon_post(strict_daemon, cases[i].path, cases[i].plain);
+        struct answer answer = daemon_post(strict_daemon, cases[i].path, cases[i].body);
+
+        assert_int_equal(plain.status, 200);
+        assert_int_equal(answer.status, cases[i].strict_status);
+        assert_non_null(strstr(answer.body, "unknown key"));
+        expect_ignored(&answer, NULL);
+        answer_free(&plain);
+        answer_free(&answer);
+    }
+    expect_failure(strict_daemon, "/embed", "{\"inputs\": \"a\", \"normalise\": true}", 422, "Validation",
+                   "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, truncation_direction, "
+                   "encoding_format, normalize, pooling, dimensions");
+}
+
+/* Keys that other servers know, and null, which says nothing, are never named. */
+static void what_means_nothing_anywhere_passes(void **state)
+{
+    static const struct {
+        const char *path, *body;
+    } bodies[] = {
+        {"/embed", "{\"inputs\": \"a\", \"options\": {\"use_cache\": false}, \"normalise\": null}"},
+        {"/v1/embeddings", "{\"input\": \"a\", \"user\": \"me\"}"},
+        {INFER, "{\"inputs\": [" X "}], \"model_name\": \"x\", \"parameters\": {\"priority\": 1}}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * LENGTH(bodies); i++) {
+        struct answer answer = daemon_post(i % 2 ? strict_daemon : the_daemon, bodies[i / 2].path, bodies[i / 2].body);
+
+        assert_int_equal(answer.status, 200);
+        expect_ignored(&answer, NULL);
+        answer_free(&answer);
+    }
+}
+
+/* What fails is told which of its keys were not read: perhaps that is why. */
+static void failures_name_them_too(void **state)
+{
+    struct answer answer = daemon_post(the_daemon, "/embed", "{\"input\": \"a\"}");
+
+    (void)state;
+    expect_ignored(&answer, "input");
+    expect_failure_answer(&answer, 422, "Validation", "`inputs` is missing");
+}
+
+static void the_header_has_an_end(void **state)
+{
+    char *body = malloc(400000);
+    size_t length = (size_t)sprintf(body, "{\"inputs\": \"a\"");
+    struct answer answer;
+    char *header;
+
+    (void)state;
+    for (int i = 0; i < 20000; i++)
+        length += (size_t)sprintf(body + length, ", \"key_%d\": 0", i);
+    strcpy(body + length, "}");
+    answer = daemon_post(the_daemon, "/embed", body);
+    header = answer_header(&answer, "x-ignored-keys");
+    assert_int_equal(answer.status, 200);
+    assert_non_null(header);
+    assert_in_range(strlen(header), 200, 255);
+    assert_string_equal(header + strlen(header) - 5, ", ...");
+    free(header);
+    answer_free(&answer);
+    free(body);
+}
+
+/* ---- Keys with a meaning ---- */
+
+/* {"KEY": INPUT MORE} with an input of LIMIT + 2 tokens. The test frees it. */
+static char *long_body(const char *key, bool text, const char *more)
+{
+    char *body = malloc(8 * LIMIT);
+    size_t length = (size_t)sprintf(body, "{\"%s\": %s", key, text ? "\"" : "[70");
+
+    for (int i = text ? 0 : 1; i < LIMIT + 2; i++)
+        length += (size_t)sprintf(body + length, text ? "%c" : ",%d", 'C' + i % 7);
+    sprintf(body + length, "%s%s}", text ? "\"" : "]", more);
+    return body;
+}
+
+/* Routes that take texts and ids, and what each calls them. */
+static const struct {
+    const char *path, *key;
+    long status; /* of what is too long */
+} routes[] = {{"/embed", "inputs", 422},
+              {"/embed_all", "inputs", 422},
+              {"/logits", "inputs", 422},
+              {"/v1/embeddings", "input", 400}};
+
+static void expect_cut(struct daemon *daemon, const char *more, long status)
+{
+    for (size_t i = 0; i < 2 * LENGTH(routes); i++) {
+        char *body = long_body(routes[i / 2].key, i % 2, more);
+        struct answer answer = daemon_post(daemon, routes[i / 2].path, body);
+
+        assert_int_equal(answer.status, status == 200 ? 200 : routes[i / 2].status);
+        expect_ignored(&answer, NULL);
+        if (status != 200)
+            assert_non_null(strstr(answer.body, "has 1026 tokens"));
+        answer_free(&answer);
+        free(body);
+    }
+}
+
+static void truncate_is_honoured_on_every_route_of_texts(void **state)
+{
+    (void)state;
+    expect_cut(the_daemon, "", 422);
+    expect_cut(the_daemon, ", \"truncate\": true", 200);
+    expect_cut(strict_daemon, ", \"truncate\": true, \"truncation_direction\": \"left\"", 200);
+}
+
+static void auto_truncate_is_its_default(void **state)
+{
+    struct answer info = daemon_get(truncating_daemon, "/info");
+
+    (void)state;
+    expect_cut(truncating_daemon, "", 200);
+    expect_cut(truncating_daemon, ", \"truncate\": false", 422);
+    assert_true(json_is_true(json_object_get(info.json, "auto_truncate")));
+    answer_free(&info);
+    info = daemon_get(the_daemon, "/info");
+    assert_true(json_is_false(json_object_get(info.json, "auto_truncate")));
+    answer_free(&info);
+}
+
+static json_t *first_vector(const char *path, const char *body)
+{
+    json_t *json = daemon_post_json(the_daemon, path, body);
+    json_t *data = json_is_array(json) ? json : json_object_get(json, "data");
+    json_t *first = json_array_get(data, 0);
+    json_t *vector = json_incref(json_is_object(first) ? json_object_get(first, "embedding") : first);
+
+    json_decref(json);
+    return vector;
+}
+
+/* OpenAI's API has no such keys, but the vectors are those of /embed. */
+static void openai_takes_what_embed_takes(void **state)
+{
+    static const char *const more[] = {"\"pooling\": \"cls\"", "\"normalize\": false", "\"dimensions\": 5"};
+    json_t *plain = first_vector("/embed", "{\"inputs\": \"abc\"}");
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(more); i++) {
+        char native[128], openai[128];
+        json_t *expected, *found;
+
+        snprintf(native, sizeof native, "{\"inputs\": \"abc\", %s}", more[i]);
+        snprintf(openai, sizeof openai, "{\"input\": \"abc\", %s}", more[i]);
+        expected = first_vector("/embed", native);
+        found = first_vector("/v1/embeddings", openai);
+        assert_true(json_equal(expected, found));
+        assert_false(json_equal(expected, plain));
+        json_decref(expected);
+        json_decref(found);
+    }
+    json_decref(plain);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(they_are_ignored_and_named),
+        cmocka_unit_test(strict_refuses_them),
+        cmocka_unit_test(what_means_nothing_anywhere_passes),
+        cmocka_unit_test(failures_name_them_too),
+        cmocka_unit_test(the_header_has_an_end),
+        cmocka_unit_test(truncate_is_honoured_on_every_route_of_texts),
+        cmocka_unit_test(auto_truncate_is_its_default),
+        cmocka_unit_test(openai_takes_what_embed_takes),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}
