@@ -57,6 +57,8 @@ struct model_config {
     bool auto_truncate; /* the default of a request's `truncate` */
     enum padding padding;
     enum tokenizer tokenizer;
+    int byte_offset;       /* TOKENIZER_BYTE: id of byte 0. 3 leaves ids to pad, end and mask; 0 leaves none */
+    struct json_t *ignore; /* list of patterns, strings in which * stands for any characters; NULL: the file has none */
 };
 
 /* Parses `length` bytes of JSON; no I/O. `origin` names the file in messages. Unknown keys are refused by name.

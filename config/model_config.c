@@ -10,6 +10,7 @@ _Static_assert(sizeof pooling_names / sizeof *pooling_names == POOLING_COUNT, "a
 
 /* Index: enum padding. The default has a name for messages, but a file cannot ask for it: it leaves the key out. */
 static const char *const padding_names[] = {"default", "slice", "zero", "masked", "autopad", "exact"};
+#define DEFAULT_BYTE_OFFSET 3 /* after pad, end and mask */
 #define PADDING_COUNT (sizeof padding_names / sizeof *padding_names)
 
 int pooling_from_name(const char *name)
@@ -110,15 +111,33 @@ static int read_tokenizer(json_t *value, struct model_config *config, struct err
     const char *key;
     json_t *member;
     json_object_foreach (value, key, member) {
-        if (strcmp(key, "type") != 0)
-            return error_set(error, "unknown key \"%.80s\"; the known one is type", key);
+        if (strcmp(key, "type") != 0 && strcmp(key, "offset") != 0)
+            return error_set(error, "unknown key \"%.80s\"; the known ones are type and offset", key);
     }
     const json_t *type = json_object_get(value, "type");
     if (!type)
         return error_set(error, "the key \"type\" is missing; expected {\"type\": \"byte\"} or null");
     if (!json_is_string(type) || strcmp(json_string_value(type), "byte") != 0)
         return expected(error, "the type \"byte\"", type);
+    const json_t *offset = json_object_get(value, "offset");
+    json_int_t first = offset ? json_integer_value(offset) : DEFAULT_BYTE_OFFSET;
+    if (offset && (!json_is_integer(offset) || (first != 0 && first != DEFAULT_BYTE_OFFSET)))
+        return expected(error, "the offset 0 or 3", offset);
     config->tokenizer = TOKENIZER_BYTE;
+    config->byte_offset = (int)first;
+    return 0;
+}
+
+static int read_ignore(json_t *value, struct model_config *config, struct error *error)
+{
+    if (!json_is_array(value))
+        return expected(error, "a list of names of tensors, in which * stands for any characters", value);
+    size_t i;
+    const json_t *pattern;
+    json_array_foreach (value, i, pattern)
+        if (!json_is_string(pattern) || json_string_length(pattern) == 0)
+            return expected(error, "strings that are not empty", pattern);
+    config->ignore = json_incref(value);
     return 0;
 }
 
@@ -134,6 +153,7 @@ static const struct {
     {"padding", read_padding},
     {"tokenizer", read_tokenizer},
     {"auto_truncate", read_auto_truncate},
+    {"ignore", read_ignore},
 };
 #define N_KEYS (sizeof keys / sizeof *keys)
 
@@ -196,5 +216,6 @@ void model_config_free(struct model_config *config)
     free(config->architecture);
     free(config->name);
     json_decref(config->kwargs);
+    json_decref(config->ignore);
     *config = (struct model_config){0};
 }

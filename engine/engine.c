@@ -22,6 +22,7 @@ struct model {
     struct error notice;   /* empty: none */
     struct batch *batches; /* by lane; info.n_lanes of them are open */
     char *architecture;
+    char prefix[PLAN_PREFIX_BYTES]; /* of the file's names; empty: none */
     struct model_input inputs[ENGINE_MAX_INPUTS];
     char **outputs;
     struct model_info info;
@@ -152,6 +153,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->device = placement->device;
     info->dtype = placement->dtype;
     info->kernels = placement->kernels;
+    info->prefix = model->prefix[0] ? model->prefix : NULL;
     info->notice = model->notice.message[0] ? model->notice.message : NULL;
     info->batch_invariant = placement->batch_invariant;
     info->padding = padding_name(plan->padding);
@@ -159,17 +161,20 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->normalize = config->normalize;
     info->auto_truncate = config->auto_truncate;
     info->tokenizer = config->tokenizer;
+    info->byte_offset = config->byte_offset;
 }
 
-/* The byte tokenizer makes ids 0 … 258: a model of fewer could not take every text. */
+/* A model of fewer ids than the byte tokenizer makes could not take every text. */
 static int check_tokenizer(const struct model_config *config, const struct plan *plan, struct error *error)
 {
     int64_t vocabulary = plan->inputs[0].input.vocabulary;
     if (config->tokenizer == TOKENIZER_BYTE && plan->inputs[0].input.kind != INPUT_IDS)
         return error_set(error, "tokenizer \"byte\" makes ids; the model takes floats, not ids");
-    if (config->tokenizer == TOKENIZER_BYTE && vocabulary < 259)
-        return error_set(error, "tokenizer \"byte\" makes ids up to 258; the model's vocabulary is %lld",
-                         (long long)vocabulary);
+    int last = config->byte_offset + UINT8_MAX;
+    if (config->tokenizer == TOKENIZER_BYTE && vocabulary <= last)
+        return error_set(error, "tokenizer \"byte\" makes ids up to %d; the model's vocabulary is %lld%s", last,
+                         (long long)vocabulary,
+                         vocabulary > UINT8_MAX ? ". With \"offset\": 0 ids are the bytes themselves, up to 255" : "");
     return 0;
 }
 
@@ -204,8 +209,10 @@ int engine_load(struct engine *engine, const struct model_config *config, const 
         goto fail;
     builder.progress = progress;
     builder.progress_context = context;
+    builder.ignore = config->ignore;
     if (build_plan(engine, config, &builder, &loaded->plan) != 0)
         goto fail;
+    memcpy(loaded->prefix, builder.prefix, sizeof loaded->prefix);
     if (name_outputs(loaded, error) != 0 || check_tokenizer(config, loaded->plan, error) != 0 ||
         placement_open(engine->devices, loaded->plan, &loaded->placement, &loaded->notice, error) != 0 ||
         open_lanes(loaded, error) != 0)

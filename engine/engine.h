@@ -76,12 +76,14 @@ struct model_info {
     const char *device;      /* "cpu", "cuda:0,cuda:1" */
     const char *dtype;       /* "f32", "bf16" … */
     const char *kernels;     /* as engine_kernels, of its device */
+    const char *prefix;      /* before all names of the file's tensors; NULL: they have the class's names */
     const char *notice;      /* why "auto" did not take the engine's device for this model; NULL: it did */
     bool batch_invariant;
     const char *padding;  /* "slice" … */
     enum pooling pooling; /* of config.json, like all that follows */
     bool normalize, auto_truncate;
     enum tokenizer tokenizer;
+    int byte_offset; /* TOKENIZER_BYTE: 0 or 3 */
 };
 const struct model_info *model_info(const struct model *model);
 

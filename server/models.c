@@ -131,6 +131,9 @@ static void log_loaded(const struct source *source, const struct model *model, i
     const struct model_info *info = model_info(model);
     if (info->notice)
         log_write(LOG_LEVEL_WARNING, "model runs on the CPU", "name", source->name, "reason", info->notice, NULL);
+    if (info->prefix)
+        log_write(LOG_LEVEL_INFO, "names of tensors have a prefix, which is taken off", "name", source->name, "prefix",
+                  info->prefix, NULL);
     log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture,
               LOG_INTEGER("parameters", info->parameters), LOG_INTEGER("weights_bytes", info->weights_bytes),
               LOG_INTEGER("arena_bytes", info->arena_bytes), "device", info->device, "dtype", info->dtype, "kernels",

@@ -100,6 +100,8 @@ static void write_model(struct writer *writer, const struct served_model *served
     key_bool(writer, "normalize", info->normalize);
     key_bool(writer, "auto_truncate", info->auto_truncate);
     key_string(writer, "tokenizer", info->tokenizer == TOKENIZER_BYTE ? "byte" : NULL);
+    if (info->tokenizer == TOKENIZER_BYTE)
+        key_integer(writer, "tokenizer_offset", info->byte_offset);
     key_string(writer, "device", info->device);
     key_string(writer, "dtype", info->dtype);
     key_bool(writer, "batch_invariant", info->batch_invariant);

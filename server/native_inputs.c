@@ -155,13 +155,13 @@ static int text_item(struct request *request, const struct native_inputs *inputs
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s is a text, but model \"%s\" has no tokenizer: give lists of ids", path,
                            request_model_name(request));
-    length = byte_tokenizer_count(text, bytes);
+    length = byte_tokenizer_count(request->info->byte_offset, text, bytes);
     if (fit(request, inputs, path, &length, &skip))
         return -1;
     ids = native_input_memory(request, length, sizeof *ids);
     if (!ids)
         return -1;
-    byte_tokenizer_encode(text, bytes, skip, length, ids);
+    byte_tokenizer_encode(request->info->byte_offset, text, bytes, skip, length, ids);
     item->inputs[0].data = ids;
     item->inputs[0].length = length;
     return 0;

@@ -256,7 +256,9 @@ static void write_positions(struct writer *writer, const struct logits_plan *pla
     writer_text(writer, "]");
 }
 
-static void write_best(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item, bool text)
+/* The ids of the best columns, or the text of each, which `tokenizer` makes. NULL: the ids. */
+static void write_best(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item,
+                       const struct model_info *tokenizer)
 {
     char bytes[BYTE_TOKENIZER_BYTES];
 
@@ -265,8 +267,8 @@ static void write_best(struct writer *writer, const struct logits_plan *plan, co
 
         for (int64_t i = 0; i < item->top_k; i++) {
             writer_text(writer, i > 0 ? "," : row > 0 ? "],[" : "[");
-            if (text)
-                writer_string(writer, bytes, (size_t)byte_tokenizer_bytes(ids[i], bytes));
+            if (tokenizer)
+                writer_string(writer, bytes, (size_t)byte_tokenizer_bytes(tokenizer->byte_offset, ids[i], bytes));
             else
                 writer_integer(writer, ids[i]);
         }
@@ -305,10 +307,10 @@ int native_logits_answer(struct request *request)
         write_positions(writer, plan, item);
         if (item->top_k) {
             writer_text(writer, ",\"tokens\":[");
-            write_best(writer, plan, item, false);
+            write_best(writer, plan, item, NULL);
             if (request->info->tokenizer == TOKENIZER_BYTE) {
                 writer_text(writer, "],\"text\":[");
-                write_best(writer, plan, item, true);
+                write_best(writer, plan, item, request->info);
             }
             writer_text(writer, "]");
             write_values(writer, plan, item, item->top_values, item->top_k);

@@ -55,20 +55,20 @@ static int check_count(struct request *request, const char *name, const json_t *
     return 0;
 }
 
-static void write_tokens(struct writer *writer, const char *text, size_t length)
+static void write_tokens(struct writer *writer, int offset, const char *text, size_t length)
 {
     bool first = true;
 
     writer_text(writer, "[");
     for (size_t at = 0; at < length; first = false) {
         size_t start = at;
-        int32_t id = byte_tokenizer_next(text, length, &at);
+        int32_t id = byte_tokenizer_next(offset, text, length, &at);
 
         writer_text(writer, first ? "{\"id\":" : ",{\"id\":");
         writer_integer(writer, id);
         writer_text(writer, ",\"text\":");
         writer_string(writer, text + start, at - start);
-        if (byte_tokenizer_special(id)) {
+        if (byte_tokenizer_special(offset, id)) {
             writer_text(writer, ",\"special\":true,\"start\":null,\"stop\":null}");
             continue;
         }
@@ -87,6 +87,7 @@ static int tokenize(struct request *request, json_t *inputs)
     bool many = json_is_array(inputs);
     size_t count = many ? json_array_size(inputs) : 1;
     int64_t tokens = 0;
+    int offset = request->info->byte_offset;
 
     if (!inputs || (!many && !json_is_string(inputs)))
         return failure_set(&request->failure, FAILURE_INVALID,
@@ -100,7 +101,7 @@ static int tokenize(struct request *request, json_t *inputs)
         if (!json_is_string(text))
             return failure_set(&request->failure, FAILURE_INVALID, "inputs[%zu] is %s, a string was expected", i,
                                json_kind(text));
-        tokens += byte_tokenizer_count(json_string_value(text), json_string_length(text));
+        tokens += byte_tokenizer_count(offset, json_string_value(text), json_string_length(text));
     }
     if (request_charge(request, tokens * TOKEN_TEXT))
         return -1;
@@ -110,7 +111,7 @@ static int tokenize(struct request *request, json_t *inputs)
 
         if (i > 0)
             writer_text(writer, ",");
-        write_tokens(writer, json_string_value(text), json_string_length(text));
+        write_tokens(writer, offset, json_string_value(text), json_string_length(text));
     }
     writer_text(writer, "]");
     return 0;
@@ -136,6 +137,7 @@ enum outcome native_tokenize(struct request *request)
 static int decode_list(struct request *request, const json_t *list, const char *path, bool skip_special)
 {
     int64_t count = (int64_t)json_array_size(list);
+    int offset = request->info->byte_offset, vocabulary = byte_tokenizer_vocabulary(offset);
     size_t length = 0;
     char *bytes = request_memory(request, count, BYTE_TOKENIZER_BYTES);
 
@@ -148,12 +150,12 @@ static int decode_list(struct request *request, const json_t *list, const char *
         if (!json_is_integer(number))
             return failure_set(&request->failure, FAILURE_INVALID, "%s[%" PRId64 "] is %s, an integer id was expected",
                                path, i, json_kind(number));
-        if (id < 0 || id >= BYTE_TOKENIZER_VOCABULARY)
+        if (id < 0 || id >= vocabulary)
             return failure_set(&request->failure, FAILURE_INVALID,
                                "%s[%" PRId64 "] is %lld; ids of the byte tokenizer are at least 0 and below %d", path,
-                               i, (long long)id, BYTE_TOKENIZER_VOCABULARY);
-        if (!skip_special || !byte_tokenizer_special((int32_t)id))
-            length += (size_t)byte_tokenizer_bytes((int32_t)id, bytes + length);
+                               i, (long long)id, vocabulary);
+        if (!skip_special || !byte_tokenizer_special(offset, (int32_t)id))
+            length += (size_t)byte_tokenizer_bytes(offset, (int32_t)id, bytes + length);
     }
     writer_string(&request->answer, bytes, length);
     return 0;

@@ -230,6 +230,9 @@ int safetensors_header(const void *bytes, size_t size, size_t *header_size, stru
         return size == 0 ? error_set(error, "is empty, expected a safetensors file")
                          : error_set(error, "has %zu bytes, but a safetensors file begins with a length of %d", size,
                                      LENGTH_BYTES);
+    if (memcmp(bytes, "PK\3\4", 4) == 0)
+        return error_set(error, "is a zip archive, as torch.save writes one, and no safetensors file: save the "
+                                "state_dict with safetensors.torch.save_file, or the model with export.py");
     uint64_t length = little_endian_u64(bytes);
     if (length > HEADER_LIMIT_BYTES)
         return error_set(error, "no safetensors file: its header would have %llu bytes, expected at most %d",

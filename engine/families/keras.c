@@ -101,7 +101,7 @@ static int64_t first_size(struct plan_builder *builder, const char *name, int ra
 {
     if (builder->failed)
         return 1;
-    const struct weights_tensor *tensor = weights_find(builder->weights, name);
+    const struct weights_tensor *tensor = plan_find_tensor(builder, name);
     char found[128];
     if (!tensor)
         plan_fail_missing(builder, name, shape);
@@ -156,7 +156,7 @@ static void take_layer_inputs(struct plan_builder *builder, const struct argumen
 static struct inputs take_inputs(struct plan_builder *builder, const struct arguments *arguments)
 {
     bool projected = arguments->projection_dim != 0;
-    const struct weights_tensor *embeddings = weights_find(builder->weights, "embedding/embeddings");
+    const struct weights_tensor *embeddings = plan_find_tensor(builder, "embedding/embeddings");
     struct inputs inputs = {
         .query_columns = first_size(builder, "query/kernel", 3, DENSE_SHAPE),
         .key_columns = first_size(builder, "key/kernel", 3, DENSE_SHAPE),

@@ -6,7 +6,8 @@
  * them; PLAN_NONE or NULL is returned then. plan_finish rewrites the plan (passes.h) into one that gives the same with
  * fewer operations, finds each value's lifetime and gives it its place in one arena.
  *
- * builder.c begins and fails; inputs.c, weights.c and steps.c have the inputs, weights and operations; finish.c ends.
+ * builder.c begins and fails; inputs.c, weights.c and steps.c have the inputs, weights and operations, names.c the
+ * names that files give to weights; finish.c ends.
  */
 #ifndef ENGINE_PLAN_BUILDER_H
 #define ENGINE_PLAN_BUILDER_H
@@ -14,10 +15,15 @@
 #include "engine/plan/plan.h"
 #include "weights/weights.h"
 
+#define PLAN_PREFIX_BYTES 64
+
 struct plan_builder {
     struct plan *plan;
     const struct weights *weights;
-    bool *used; /* by weights_index: taken by the plan */
+    bool *used;                     /* by weights_index: taken by the plan */
+    const struct json_t *ignore;    /* a list of patterns of surplus tensors' names, borrowed; NULL: none */
+    char prefix[PLAN_PREFIX_BYTES]; /* of all names in the file, before those of the class */
+    bool prefix_known;              /* a tensor was found with it */
     struct error *error;
     bool failed;
     bool as_built; /* plan_finish leaves the steps as the family built them: what its passes give is held against it */
@@ -39,6 +45,13 @@ int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute
 /* The same for a tensor that the file lacks; `shape` is the class's, as text. A tensor that nothing has taken yet and
  * whose name ends in this one, as behind DataParallel's "module.", is named as well. */
 int plan_fail_missing(struct plan_builder *builder, const char *name, const char *shape);
+
+/* The tensor that the class calls so: the file may have a wrapper's prefix before all names, and names of an older
+ * library. NULL: it has none, and nothing is recorded. */
+const struct weights_tensor *plan_find_tensor(struct plan_builder *builder, const char *name);
+
+/* Whether config.json names a tensor of the file among those that are not the class's. */
+bool plan_ignores(const struct plan_builder *builder, const char *name);
 
 /* Inputs, in the order of forward()'s parameters. They return values. max_length 0: no limit of the model's own. */
 int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length,

@@ -11,8 +11,10 @@ static void refuse_surplus(struct plan_builder *builder)
     for (size_t i = 0; i < weights_count(builder->weights); i++) {
         const struct weights_tensor *tensor = weights_at(builder->weights, i);
         char shape[128];
-        if (!builder->used[i])
-            plan_fail(builder, "%s: tensor \"%s\" %s is surplus: the class with these kwargs has no such parameter",
+        if (!builder->used[i] && !plan_ignores(builder, tensor->name))
+            plan_fail(builder,
+                      "%s: tensor \"%s\" %s is surplus: the class with these kwargs has no such parameter; "
+                      "\"ignore\" in config.json leaves tensors out",
                       weights_origin(builder->weights), tensor->name,
                       weights_shape_text(tensor->rank, tensor->shape, shape, sizeof shape));
     }

@@ -27,7 +27,7 @@ int plan_fail_missing(struct plan_builder *builder, const char *name, const char
 static const struct weights_tensor *take_tensor(struct plan_builder *builder, const char *name, int rank,
                                                 const int64_t *shape)
 {
-    const struct weights_tensor *tensor = weights_find(builder->weights, name);
+    const struct weights_tensor *tensor = plan_find_tensor(builder, name);
     const char *origin = weights_origin(builder->weights);
     char expected[128], found[128];
     weights_shape_text(rank, shape, expected, sizeof expected);

@@ -185,7 +185,8 @@ void checkpoint_remove(struct checkpoint *checkpoint, const char *name)
 
 void checkpoint_add(struct checkpoint *checkpoint, const char *name, int64_t elements)
 {
-    /* checkpoint_read leaves room for one more. */
+    checkpoint->tensors = realloc(checkpoint->tensors, (checkpoint->count + 1) * sizeof *checkpoint->tensors);
+    assert_non_null(checkpoint->tensors);
     checkpoint->tensors[checkpoint->count++] = (struct checkpoint_tensor){.name = strdup(name),
                                                                           .dtype = WEIGHTS_F32,
                                                                           .rank = 1,

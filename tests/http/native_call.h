@@ -38,7 +38,8 @@ static inline void native_open(void)
                               .hidden_columns = FAKE_COLUMNS,
                               .has_logits = true,
                               .padding = "slice",
-                              .tokenizer = TOKENIZER_BYTE};
+                              .tokenizer = TOKENIZER_BYTE,
+                              .byte_offset = 3};
 
     ids.vocabulary = info.vocabulary;
     native_models[0] = (struct served_model){"bytes", fake_model(&info)};

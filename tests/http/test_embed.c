@@ -1,4 +1,5 @@
 /* /embed, /embed_all, /tokenize and /decode with the built-in model, which takes text. */
+#include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
 #include <math.h>
@@ -164,6 +165,56 @@ static void base64_holds_the_same_floats(void **state)
     json_decref(floats);
     json_decref(coded);
     json_decref(rows);
+}
+
+/* The built-in model with {"type": "byte", "offset": 0}, as models of 256 ids have it. */
+static char *folder_without_offset(void)
+{
+    struct checkpoint checkpoint = checkpoint_read("../../weights/builtin");
+    json_t *config = json_loads(checkpoint.config, 0, NULL);
+    char *parent = folder_make(), path[512];
+
+    json_object_set_new(config, "tokenizer", json_pack("{s:s,s:i}", "type", "byte", "offset", 0));
+    free(checkpoint.config);
+    checkpoint.config = json_dumps(config, 0);
+    json_decref(config);
+    snprintf(path, sizeof path, "%s/plain", parent);
+    checkpoint_write(&checkpoint, path, 0);
+    checkpoint_free(&checkpoint);
+    return parent;
+}
+
+static void expect_json(const struct daemon *daemon, const char *path, const char *body, const char *expected)
+{
+    json_t *found = daemon_post_json(daemon, path, body), *wanted = json_loads(expected, 0, NULL);
+
+    assert_non_null(wanted);
+    assert_true(json_equal(found, wanted));
+    json_decref(found);
+    json_decref(wanted);
+}
+
+static void without_an_offset_ids_are_bytes(void **state)
+{
+    char *folder = folder_without_offset();
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder));
+    json_t *text = daemon_post_json(daemon, "/embed", "{\"inputs\": \"[MASK]\\u00e9\"}");
+    json_t *ids = daemon_post_json(daemon, "/embed", "{\"inputs\": [91, 77, 65, 83, 75, 93, 195, 169]}");
+    struct answer info = daemon_get(daemon, "/info");
+
+    (void)state;
+    assert_true(json_equal(text, ids));
+    expect_json(daemon, "/decode", "{\"ids\": [97, 2, 255]}", "[\"a\\u0002\\ufffd\"]");
+    expect_json(daemon, "/tokenize", "{\"inputs\": \"a\"}",
+                "[[{\"id\": 97, \"text\": \"a\", \"special\": false, \"start\": 0, \"stop\": 1}]]");
+    expect_failure(daemon, "/decode", "{\"ids\": [256]}", 422, "Validation", "below 256");
+    assert_non_null(strstr(info.body, "\"tokenizer_offset\":0"));
+    answer_free(&info);
+    json_decref(text);
+    json_decref(ids);
+    daemon_stop(daemon);
+    folder_remove(folder);
+    free(folder);
 }
 
 static void what_is_too_long_is_cut_on_request(void **state)
@@ -343,6 +394,7 @@ int main(void)
         cmocka_unit_test(dimensions_cut_before_normalising),
         cmocka_unit_test(poolings_agree_with_embed_all),
         cmocka_unit_test(base64_holds_the_same_floats),
+        cmocka_unit_test(without_an_offset_ids_are_bytes),
         cmocka_unit_test(what_is_too_long_is_cut_on_request),
         cmocka_unit_test(the_limit_is_that_of_the_keys),
         cmocka_unit_test(answers_tell_times_and_tokens),

@@ -41,7 +41,8 @@ static void reads_every_key(void **state)
     (void)state;
     struct model_config config;
     parse("{\"architecture\": \"linformer.LinformerLM\", \"kwargs\": {\"dim\": 8}, \"name\": \"tiny\", "
-          "\"pooling\": \"last\", \"normalize\": false, \"padding\": \"autopad\", \"tokenizer\": {\"type\": \"byte\"}}",
+          "\"pooling\": \"last\", \"normalize\": false, \"padding\": \"autopad\", \"tokenizer\": {\"type\": \"byte\"}, "
+          "\"auto_truncate\": true, \"ignore\": [\"ema_*\", \"step\"]}",
           &config);
     assert_string_equal(config.architecture, "linformer.LinformerLM");
     assert_string_equal(config.name, "tiny");
@@ -50,9 +51,17 @@ static void reads_every_key(void **state)
     assert_false(config.normalize);
     assert_int_equal(config.padding, PADDING_AUTOPAD);
     assert_int_equal(config.tokenizer, TOKENIZER_BYTE);
+    assert_int_equal(config.byte_offset, 3);
+    assert_true(config.auto_truncate);
+    assert_int_equal(json_array_size(config.ignore), 2);
+    assert_string_equal(json_string_value(json_array_get(config.ignore, 1)), "step");
     model_config_free(&config);
     model_config_free(&config);
     assert_null(config.architecture);
+    assert_null(config.ignore);
+    parse("{\"architecture\": \"a\", \"tokenizer\": {\"offset\": 0, \"type\": \"byte\"}}", &config);
+    assert_int_equal(config.byte_offset, 0);
+    model_config_free(&config);
 }
 
 static void has_defaults(void **state)
@@ -66,6 +75,8 @@ static void has_defaults(void **state)
     assert_true(config.normalize);
     assert_int_equal(config.padding, PADDING_DEFAULT);
     assert_int_equal(config.tokenizer, TOKENIZER_NONE);
+    assert_false(config.auto_truncate);
+    assert_null(config.ignore);
     model_config_free(&config);
     parse("{\"architecture\": \"a\", \"tokenizer\": null}", &config);
     assert_int_equal(config.tokenizer, TOKENIZER_NONE);
@@ -118,7 +129,16 @@ static void refuses_values_of_another_type(void **state)
     refuse("{\"tokenizer\": \"byte\"}", "tokenizer: expected {\"type\": \"byte\"} or null");
     refuse("{\"tokenizer\": {}}", "tokenizer: the key \"type\" is missing");
     refuse("{\"tokenizer\": {\"type\": \"bpe\"}}", "found \"bpe\"");
-    refuse("{\"tokenizer\": {\"type\": \"byte\", \"vocab\": 1}}", "unknown key \"vocab\"");
+    refuse("{\"tokenizer\": {\"type\": \"byte\", \"vocab\": 1}}",
+           "unknown key \"vocab\"; the known ones are type and offset");
+    refuse("{\"tokenizer\": {\"offset\": 0}}", "tokenizer: the key \"type\" is missing");
+    refuse("{\"tokenizer\": {\"type\": \"byte\", \"offset\": 1}}", "tokenizer: expected the offset 0 or 3, found 1");
+    refuse("{\"tokenizer\": {\"type\": \"byte\", \"offset\": 4294967299}}", "the offset 0 or 3, found 4294967299");
+    refuse("{\"tokenizer\": {\"type\": \"byte\", \"offset\": false}}", "the offset 0 or 3, found false");
+    refuse("{\"auto_truncate\": \"yes\"}", "auto_truncate: expected true or false, found \"yes\"");
+    refuse("{\"ignore\": \"ema_*\"}", "ignore: expected a list of names of tensors");
+    refuse("{\"ignore\": [\"ema_*\", 1]}", "ignore: expected strings that are not empty, found 1");
+    refuse("{\"ignore\": [\"\"]}", "ignore: expected strings that are not empty");
 }
 
 static void refuses_unknown_keys_and_names_the_known(void **state)
@@ -126,7 +146,7 @@ static void refuses_unknown_keys_and_names_the_known(void **state)
     (void)state;
     refuse("{\"architecture\": \"a\", \"Pooling\": \"mean\"}",
            "unknown key \"Pooling\"; the known ones are architecture, kwargs, name, pooling, normalize, padding, "
-           "tokenizer");
+           "tokenizer, auto_truncate, ignore");
 }
 
 static void refuses_what_is_no_json_object(void **state)

@@ -170,9 +170,13 @@ static void bytes_need_a_vocabulary(void **state)
         weights_open("tests/reference/linformer_lm/model.safetensors", &weights, &error) != 0)
         fail_msg("%s", error.message);
     config.tokenizer = TOKENIZER_BYTE;
+    config.byte_offset = 3;
     assert_int_equal(engine_load(engine, &config, weights, NULL, NULL, &model, &error), -1);
     print_message("%s\n", error.message);
     assert_non_null(strstr(error.message, "makes ids up to 258; the model's vocabulary is 97"));
+    config.byte_offset = 0;
+    assert_int_equal(engine_load(engine, &config, weights, NULL, NULL, &model, &error), -1);
+    assert_non_null(strstr(error.message, "makes ids up to 255; the model's vocabulary is 97"));
     model_config_free(&config);
     weights_close(weights);
     engine_close(engine);

@@ -7,17 +7,22 @@
 
 #include <cmocka.h>
 
-static void expect_ids(const char *text, size_t length, int64_t count, const int32_t *expected)
+static void expect_ids_from(int offset, const char *text, size_t length, int64_t count, const int32_t *expected)
 {
     int32_t ids[32];
 
-    assert_int_equal(byte_tokenizer_count(text, length), count);
+    assert_int_equal(byte_tokenizer_count(offset, text, length), count);
     for (int64_t skip = 0; skip <= count; skip++) {
         ids[count - skip] = -1;
-        byte_tokenizer_encode(text, length, skip, count - skip, ids);
+        byte_tokenizer_encode(offset, text, length, skip, count - skip, ids);
         assert_memory_equal(ids, expected + skip, (size_t)(count - skip) * sizeof ids[0]);
         assert_int_equal(ids[count - skip], -1);
     }
+}
+
+static void expect_ids(const char *text, size_t length, int64_t count, const int32_t *expected)
+{
+    expect_ids_from(3, text, length, count, expected);
 }
 
 static void bytes_are_ids(void **state)
@@ -44,16 +49,34 @@ static void ids_are_bytes_again(void **state)
 
     (void)state;
     for (int byte = 0; byte < 256; byte++) {
-        assert_int_equal(byte_tokenizer_bytes(byte + 3, bytes), 1);
+        assert_int_equal(byte_tokenizer_bytes(3, byte + 3, bytes), 1);
         assert_int_equal((unsigned char)bytes[0], byte);
-        assert_false(byte_tokenizer_special(byte + 3));
+        assert_false(byte_tokenizer_special(3, byte + 3));
     }
-    assert_int_equal(byte_tokenizer_bytes(0, bytes), 0);
-    assert_int_equal(byte_tokenizer_bytes(1, bytes), 0);
-    assert_int_equal(byte_tokenizer_bytes(259, bytes), 0);
-    assert_int_equal(byte_tokenizer_bytes(2, bytes), 6);
+    assert_int_equal(byte_tokenizer_bytes(3, 0, bytes), 0);
+    assert_int_equal(byte_tokenizer_bytes(3, 1, bytes), 0);
+    assert_int_equal(byte_tokenizer_bytes(3, 259, bytes), 0);
+    assert_int_equal(byte_tokenizer_bytes(3, 2, bytes), 6);
     assert_memory_equal(bytes, "[MASK]", 6);
-    assert_true(byte_tokenizer_special(2));
+    assert_true(byte_tokenizer_special(3, 2));
+}
+
+/* As torch.from_numpy(np.frombuffer(text, dtype=np.uint8)) has them. */
+static void without_an_offset_ids_are_bytes_and_none_is_special(void **state)
+{
+    char bytes[BYTE_TOKENIZER_BYTES];
+
+    (void)state;
+    expect_ids_from(0, "aZ\0\xFF", 4, 4, (const int32_t[]){97, 90, 0, 255});
+    expect_ids_from(0, "[MASK]", 6, 6, (const int32_t[]){'[', 'M', 'A', 'S', 'K', ']'});
+    assert_int_equal(byte_tokenizer_vocabulary(0), 256);
+    assert_int_equal(byte_tokenizer_vocabulary(3), 259);
+    for (int byte = 0; byte < 256; byte++) {
+        assert_int_equal(byte_tokenizer_bytes(0, byte, bytes), 1);
+        assert_int_equal((unsigned char)bytes[0], byte);
+        assert_false(byte_tokenizer_special(0, byte));
+    }
+    assert_int_equal(byte_tokenizer_bytes(0, 256, bytes), 0);
 }
 
 int main(void)
@@ -62,6 +85,7 @@ int main(void)
         cmocka_unit_test(bytes_are_ids),
         cmocka_unit_test(the_mask_is_one_id),
         cmocka_unit_test(ids_are_bytes_again),
+        cmocka_unit_test(without_an_offset_ids_are_bytes_and_none_is_special),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

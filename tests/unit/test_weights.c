@@ -160,6 +160,7 @@ static void refuses_a_length_that_cannot_be(void **state)
     refuse_bytes("\1\xe1\xf5\5\0\0\0\0{}", 10, "its header would have 100000001 bytes, expected at most 100000000");
     refuse_bytes("\0\xe1\xf5\5\0\0\0\0{}", 10, "is cut off: the header has 100000000 bytes");
     refuse_bytes("\0\0\0\0\0\0\0\0", 8, "expected { at byte 8");
+    refuse_bytes("PK\3\4\0\0\10\10\0", 9, "is a zip archive, as torch.save writes one, and no safetensors file");
 }
 
 static void refuses_a_header_that_is_no_object(void **state)

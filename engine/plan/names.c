@@ -1,0 +1,103 @@
+/* What a file calls the class's tensors: their own names, behind a wrapper's prefix, or as an older library did. */
+#include "engine/plan/builder.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+/* DataParallel and DistributedDataParallel, torch.compile, a wrapper of the libraries, a trainer's module. */
+static const char *const prefixes[] = {"module.", "_orig_mod.", "net.", "model."};
+#define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
+
+#define NAME_BYTES 256
+
+/* `*` stands for any characters, also none; all others for themselves. */
+static bool matches(const char *pattern, const char *name)
+{
+    const char *star = NULL, *behind = NULL; /* the last star, and what of the name it covers so far */
+    while (*name) {
+        if (*pattern == '*') {
+            star = pattern++;
+            behind = name;
+        } else if (*pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++behind;
+        } else {
+            return false;
+        }
+    }
+    return pattern[strspn(pattern, "*")] == '\0';
+}
+
+bool plan_ignores(const struct plan_builder *builder, const char *name)
+{
+    size_t length = strlen(builder->prefix), i;
+    const char *bare = strncmp(name, builder->prefix, length) == 0 ? name + length : name;
+    const json_t *pattern;
+    json_array_foreach (builder->ignore, i, pattern)
+        if (matches(json_string_value(pattern), name) || matches(json_string_value(pattern), bare))
+            return true;
+    return false;
+}
+
+static bool all_begin_with(const struct plan_builder *builder, const char *prefix)
+{
+    for (size_t i = 0; i < weights_count(builder->weights); i++) {
+        const char *name = weights_at(builder->weights, i)->name;
+        if (strncmp(name, prefix, strlen(prefix)) != 0 && !plan_ignores(builder, name))
+            return false;
+    }
+    return true;
+}
+
+/* Makes the builder's prefix longer by one wrapper that all names have. */
+static bool lengthen_prefix(struct plan_builder *builder)
+{
+    for (size_t i = 0; i < N_PREFIXES; i++) {
+        char longer[sizeof builder->prefix];
+        int length = snprintf(longer, sizeof longer, "%s%s", builder->prefix, prefixes[i]);
+        if (length < (int)sizeof longer && all_begin_with(builder, longer)) {
+            memcpy(builder->prefix, longer, sizeof longer);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* axial-positional-embedding up to 0.2.1 had attributes pos_emb.weights_0, weights_1 in place of a ParameterList. */
+static const struct weights_tensor *find_older(const struct weights *weights, const char *name)
+{
+    static const char list[] = "pos_emb.weights.";
+    const char *found = strstr(name, list);
+    char older[NAME_BYTES];
+    if (!found || !isdigit((unsigned char)found[sizeof list - 1]))
+        return NULL;
+    int before = (int)(found - name + (ptrdiff_t)sizeof list - 2);
+    snprintf(older, sizeof older, "%.*s_%s", before, name, name + before + 1);
+    return weights_find(weights, older);
+}
+
+static const struct weights_tensor *find_behind_prefix(const struct plan_builder *builder, const char *name)
+{
+    char full[NAME_BYTES + sizeof builder->prefix];
+    snprintf(full, sizeof full, "%s%s", builder->prefix, name);
+    const struct weights_tensor *tensor = weights_find(builder->weights, full);
+    return tensor ? tensor : find_older(builder->weights, full);
+}
+
+/* The first tensor that is found decides on the prefix: classes have names of their own that begin with "net.". */
+const struct weights_tensor *plan_find_tensor(struct plan_builder *builder, const char *name)
+{
+    const struct weights_tensor *tensor = find_behind_prefix(builder, name);
+    while (!tensor && !builder->prefix_known && lengthen_prefix(builder))
+        tensor = find_behind_prefix(builder, name);
+    if (tensor)
+        builder->prefix_known = true;
+    else if (!builder->prefix_known)
+        builder->prefix[0] = '\0';
+    return tensor;
+}

@@ -1,0 +1,182 @@
+/* Checkpoints whose tensors have other names than the class's: behind a wrapper's prefix, as an older library called
+ * them, and beside tensors that config.json says to ignore. What they compute is still the library's. */
+#include "tests/http/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define TOLERANCE 1e-5
+
+/* Each reference case gets one of them. linformer.Linformer has names of its own that begin with "net.". */
+static const char *const prefixes[] = {"module.", "net.", "_orig_mod.", "model.", "", "_orig_mod.module."};
+
+static void set_name(struct checkpoint_tensor *tensor, const char *prefix)
+{
+    static const char list[] = "pos_emb.weights.";
+    char *name = malloc(strlen(prefix) + strlen(tensor->name) + 1), *found;
+
+    strcpy(name, prefix);
+    strcat(name, tensor->name);
+    found = strstr(name, list);
+    if (found) /* as axial-positional-embedding up to 0.2.1 */
+        found[sizeof list - 2] = '_';
+    free(tensor->name);
+    tensor->name = name;
+}
+
+/* __metadata__ maps names to names. */
+static void set_metadata(struct checkpoint *checkpoint, const char *prefix)
+{
+    json_t *renamed = json_object(), *value;
+    const char *key;
+
+    json_object_foreach (checkpoint->metadata, key, value) {
+        char alias[512], name[512];
+
+        snprintf(alias, sizeof alias, "%s%s", prefix, key);
+        snprintf(name, sizeof name, "%s%s", prefix, json_string_value(value));
+        json_object_set_new(renamed, alias, json_string(name));
+    }
+    json_decref(checkpoint->metadata);
+    checkpoint->metadata = renamed;
+}
+
+static void set_ignore(struct checkpoint *checkpoint, const char *ignore)
+{
+    json_t *config = json_loads(checkpoint->config, 0, NULL);
+
+    assert_non_null(config);
+    json_object_set_new(config, "ignore", json_loads(ignore, 0, NULL));
+    free(checkpoint->config);
+    checkpoint->config = json_dumps(config, 0);
+    json_decref(config);
+}
+
+static void write_renamed(const char *case_name, const char *prefix, const char *folder)
+{
+    struct checkpoint checkpoint = checkpoint_read(case_name);
+    char path[512];
+
+    for (size_t i = 0; i < checkpoint.count; i++)
+        set_name(&checkpoint.tensors[i], prefix);
+    set_metadata(&checkpoint, prefix);
+    checkpoint_add(&checkpoint, "n_averaged", 1);
+    snprintf(path, sizeof path, "%sema_shadow.weight", prefix);
+    checkpoint_add(&checkpoint, path, 3);
+    set_ignore(&checkpoint, "[\"n_averaged\", \"ema_*.weig*\"]");
+    snprintf(path, sizeof path, "%s/%s", folder, case_name);
+    checkpoint_write(&checkpoint, path, 0);
+    checkpoint_free(&checkpoint);
+}
+
+static void compare_case(const struct daemon *daemon, const char *name)
+{
+    struct weights *calls = case_calls(name);
+    struct infer_body body;
+
+    for (int index = 0; (body = case_body(calls, index)).bytes; index++) {
+        struct infer_answer answer = infer_send(daemon, name, &body);
+
+        case_compare(calls, index, &answer, TOLERANCE);
+        infer_answer_free(&answer);
+        infer_body_free(&body);
+    }
+    weights_close(calls);
+}
+
+static void renamed_cases_give_the_same(void **state)
+{
+    struct cases cases = cases_find();
+    char *folder = folder_make();
+
+    (void)state;
+    for (size_t i = 0; i < cases.count; i++)
+        write_renamed(cases.names[i], prefixes[i % LENGTH(prefixes)], folder);
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "512"));
+    for (size_t i = 0; i < cases.count; i++)
+        compare_case(daemon, cases.names[i]);
+    daemon_stop(daemon);
+    folder_remove(folder);
+    free(folder);
+    cases_free(&cases);
+}
+
+/* Runs the daemon on a folder of models, to its end. The test frees what it said. */
+static char *refusal(const char *folder)
+{
+    const char *binary = getenv("LINFORMERD");
+    char command[1024], *log = calloc(1, 8192);
+
+    snprintf(command, sizeof command, "%s --port 0 --model %s 2>&1", binary ? binary : "build/linformerd", folder);
+    FILE *pipe = popen(command, "r");
+    assert_true(pipe && log);
+    log[fread(log, 1, 8191, pipe)] = '\0';
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    return log;
+}
+
+enum fault { ONE_WITHOUT, UNKNOWN_PREFIX, NOT_IGNORED, FAULTS };
+
+static void expect_refused(enum fault fault, const char *part)
+{
+    struct checkpoint checkpoint = checkpoint_read("linformer_lm");
+    char *folder = folder_make(), path[512], *log;
+
+    for (size_t i = fault == ONE_WITHOUT; i < checkpoint.count; i++)
+        set_name(&checkpoint.tensors[i], fault == UNKNOWN_PREFIX ? "wrapped." : "module.");
+    if (fault == NOT_IGNORED)
+        checkpoint_add(&checkpoint, "module.ema_weight", 3);
+    set_ignore(&checkpoint, "[\"ema\", \"*.ema\", \"ema_*t_\", \"EMA_*\"]");
+    snprintf(path, sizeof path, "%s/broken", folder);
+    checkpoint_write(&checkpoint, path, 0);
+    log = refusal(folder);
+    if (!strstr(log, part))
+        fail_msg("\"%s\" is not in: %s", part, log);
+    checkpoint_free(&checkpoint);
+    folder_remove(folder);
+    free(folder);
+    free(log);
+}
+
+static void what_is_not_one_prefix_is_refused(void **state)
+{
+    (void)state;
+    expect_refused(ONE_WITHOUT, " is missing");
+    expect_refused(UNKNOWN_PREFIX, "is missing; the file has \\\"wrapped.");
+    expect_refused(NOT_IGNORED, "tensor \\\"module.ema_weight\\\" [3] is surplus");
+}
+
+/* The second model does not load, so that the daemon ends by itself. */
+static void a_prefix_is_logged(void **state)
+{
+    char *folder = folder_make(), *log;
+    struct checkpoint broken = checkpoint_read("linformer_lm");
+    char path[512];
+
+    (void)state;
+    write_renamed("linformer_encoder", "net.", folder);
+    checkpoint_remove(&broken, broken.tensors[0].name);
+    snprintf(path, sizeof path, "%s/unloadable", folder);
+    checkpoint_write(&broken, path, 0);
+    checkpoint_free(&broken);
+    log = refusal(folder);
+    if (!strstr(log, "names of tensors have a prefix, which is taken off name=linformer_encoder prefix=net."))
+        fail_msg("no line says so: %s", log);
+    folder_remove(folder);
+    free(folder);
+    free(log);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renamed_cases_give_the_same),
+        cmocka_unit_test(what_is_not_one_prefix_is_refused),
+        cmocka_unit_test(a_prefix_is_logged),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
