@@ -269,6 +269,11 @@ bench-million: ## sends a sequence of a million rows; fails when time or memory 
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh
 
+docs: ## writes the list of settings in docs/configuration.md from the settings table
+	@docker/packages.sh build test
+	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_settings_page
+	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_settings_page
+
 format: ## formats the sources with clang-format
 	@docker/packages.sh check
 	git ls-files '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format -i
@@ -286,6 +291,6 @@ help: ## shows this
 
 FORCE:
 .PHONY: all cuda programs programs-corpora programs-concurrent programs-fuzz programs-gpu test quick check fuzz test-clients \
-    test-libraries test-image test-fresh run bench bench-million format install clean help FORCE
+    test-libraries test-image test-fresh run bench bench-million docs format install clean help FORCE
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

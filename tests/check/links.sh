@@ -1,0 +1,78 @@
+#!/bin/bash
+# links.sh: relative links in the Markdown files lead to files that are there, and their anchors to headings. Addresses
+# outside are not looked at: no test needs the network.
+set -euo pipefail
+
+# "LINE TARGET" for each link and image of a page. Code is left out.
+links_of() {
+    awk '
+        /^ *```/ { fenced = !fenced; next }
+        fenced   { next }
+        {
+            gsub(/`[^`]*`/, "")
+            while (match($0, /\]\([^)]*\)/)) {
+                print NR, substr($0, RSTART + 2, RLENGTH - 3)
+                $0 = substr($0, RSTART + RLENGTH)
+            }
+        }' "$1"
+}
+
+# The anchors of a page, by the rule of the places that show it: lower case, blanks to dashes, punctuation dropped. A
+# heading that occurs again gets a number.
+anchors_of() {
+    awk '
+        /^ *```/ { fenced = !fenced; next }
+        fenced || !/^#+ / { next }
+        {
+            sub(/^#+ /, "")
+            gsub(/\]\([^)]*\)/, "")
+            $0 = tolower($0)
+            gsub(/[^a-z0-9 _-]/, "")
+            gsub(/ /, "-")
+            print seen[$0]++ ? $0 "-" seen[$0] - 1 : $0
+        }' "$1"
+}
+
+# Prints what is wrong with the links of the pages.
+broken() {
+    local page line target file anchor
+    for page in "$@"; do
+        while read -r line target; do
+            case $target in
+            [a-z]*://* | mailto:*) continue ;;
+            esac
+            file=${target%%#*} anchor=
+            [[ $target != *#* ]] || anchor=${target#*#}
+            [ -n "$file" ] && file=$(dirname "$page")/$file || file=$page
+            if [ ! -e "$file" ]; then
+                echo "$page:$line: $target is not there"
+            elif [ -n "$anchor" ] && ! grep -qxF -e "$anchor" <<<"$(anchors_of "$file")"; then
+                echo "$page:$line: $target: $file has no such heading"
+            fi
+        done <<<"$(links_of "$page")"
+    done
+}
+
+echo 1..2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cat >"$work/page.md" <<'PAGE'
+# A page: `code`, and more
+[good](page.md#a-page-code-and-more) [good](#twice-1) [good](https://nowhere.example/#x)
+[bad](missing.md) [bad](page.md#missing) `[code](missing.md)`
+## Twice
+## Twice
+PAGE
+found=$(broken "$work/page.md" | wc -l)
+if [ "$found" = 2 ]; then
+    echo "ok 1 - the rule tells good links from bad"
+else
+    echo "not ok 1 - the rule tells good links from bad ($found of 2 found)"
+    exit 1
+fi
+
+mapfile -t pages < <(find . -name '*.md' -not -path './build*' | sort)
+found=$(broken "${pages[@]}")
+[ -z "$found" ] || printf 'not '
+echo "ok 2 - ${#pages[@]} pages have no link that leads nowhere"
+[ -z "$found" ] || { echo "# ${found//$'\n'/$'\n'# }" && exit 1; }

@@ -1,0 +1,291 @@
+/* The documents tell the truth: every command of README.md and docs/ is run, and its output compared with the page.
+ *
+ * The daemon is the one of the page's last command that starts one, `linformerd …`; without such a command it is one
+ * with the built-in model. It listens on a free port, which takes the place of localhost:8080. */
+#include "server/native.h"
+#include "server/openai.h"
+#include "server/v2.h"
+#include "tests/http/daemon.h"
+#include "tests/http/document.h"
+
+#include <glob.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ADDRESS "localhost:8080"
+
+static glob_t pages;
+
+/* ---- Running a page's commands ---- */
+
+/* The output of a shell command, both streams as the shell leaves them; the caller frees it. */
+static char *shell_output(const char *command)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *pipe = popen(command, "re");
+    assert_non_null(pipe);
+    ssize_t length = getdelim(&text, &size, '\0', pipe);
+    pclose(pipe);
+    return length < 0 ? strcpy(realloc(text, 1), "") : text;
+}
+
+/* The command with the daemon's address in place of the page's; the caller frees it. */
+static char *with_port(const char *command, int port)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    for (const char *at; (at = strstr(command, ADDRESS)); command = at + strlen(ADDRESS))
+        fprintf(out, "%.*s127.0.0.1:%d", (int)(at - command), command, port);
+    fputs(command, out);
+    fclose(out);
+    return text;
+}
+
+/* Starts the daemon that the command names. */
+static struct daemon *start_as_told(const char *command)
+{
+    const char *arguments[32];
+    size_t count = 0;
+    char *words = strdup(command), *rest = NULL;
+    strtok_r(words, " \\\n", &rest);
+    for (char *word; (word = strtok_r(NULL, " \\\n", &rest)) && count < LENGTH(arguments) - 1;)
+        arguments[count++] = word;
+    arguments[count] = NULL;
+    struct daemon *daemon = daemon_start(arguments);
+    free(words);
+    return daemon;
+}
+
+static bool starts_daemon(const struct document_command *command)
+{
+    static const char *const others[] = {"--explain", "--check", "--help", "--version", "|", "2>"};
+    if (strncmp(command->text, "linformerd", 10) != 0)
+        return false;
+    for (size_t i = 0; i < LENGTH(others); i++)
+        if (strstr(command->text, others[i]))
+            return false;
+    if (*command->output)
+        fail_msg("line %d: what a daemon that serves prints is not compared, so the page cannot show it",
+                 command->line);
+    return true;
+}
+
+static bool run_command(const struct document_command *command, const struct daemon *daemon, const char *path)
+{
+    char *text = with_port(command->text, daemon ? daemon_port(daemon) : 0);
+    char *found = shell_output(text);
+    bool matches = document_matches(command->output, found);
+    if (!matches)
+        print_error("%s:%d: %sexpected:\n%sfound:\n%s\n", path, command->line, command->text, command->output, found);
+    free(found);
+    free(text);
+    return matches;
+}
+
+static void stop_daemon(struct daemon *daemon)
+{
+    if (daemon)
+        daemon_stop(daemon);
+}
+
+/* Runs the commands of a page one after another. */
+static void run_page(const char *path)
+{
+    char *page = document_read(path);
+    size_t count;
+    struct document_command *commands = document_commands(page, &count);
+    struct daemon *daemon = NULL;
+    int wrong = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (starts_daemon(&commands[i])) {
+            stop_daemon(daemon);
+            daemon = start_as_told(commands[i].text);
+            continue;
+        }
+        if (!daemon && strstr(commands[i].text, ADDRESS))
+            daemon = daemon_start(NULL);
+        wrong += !run_command(&commands[i], daemon, path);
+    }
+    stop_daemon(daemon);
+    document_commands_free(commands, count);
+    free(page);
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- The tests ---- */
+
+static void commands_print_what_the_page_shows(void **state)
+{
+    run_page(*state);
+}
+
+/* Whether a command of curl's is a request to that route. */
+static bool asks_route(const char *command, const struct route *route)
+{
+    const char *url = strstr(command, ADDRESS);
+    bool posts = strstr(command, "--json") || strstr(command, "--data") || strstr(command, "-X POST");
+    char path[256];
+    struct route_match match;
+    if (!url)
+        return false;
+    url += strlen(ADDRESS);
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(url, " \n'\"?"), url);
+    routes_find(posts ? "POST" : "GET", path, &match);
+    return match.route == route;
+}
+
+/* A route's path as the page has it: {} is a model. */
+static void page_path(const struct route *route, char path[128])
+{
+    const char *hole = strstr(route->path, "{}");
+    snprintf(path, 128, "%.*s%s%s", hole ? (int)(hole - route->path) : (int)strlen(route->path), route->path,
+             hole ? "{model}" : "", hole ? hole + 2 : "");
+}
+
+/* 1: the page names the route and has a request to it; 0: it lacks one of them, which is printed. */
+static int route_is_shown(const char *page, const struct document_command *commands, size_t count,
+                          const struct route *route)
+{
+    char path[128], name[160];
+    page_path(route, path);
+    snprintf(name, sizeof name, "`%s %s`", route->method, path);
+    if (!strstr(page, name)) {
+        print_error("docs/http-api.md does not name %s\n", name);
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (asks_route(commands[i].text, route))
+            return 1;
+    print_error("docs/http-api.md has no request to %s\n", name);
+    return 0;
+}
+
+static void every_route_is_shown(void **state)
+{
+    static const struct dialect *const dialects[] = {&native_dialect, &openai_dialect, &v2_dialect};
+    char *page = document_read("docs/http-api.md");
+    size_t count, routes = 0, shown = 0;
+    struct document_command *commands = document_commands(page, &count);
+    (void)state;
+    for (size_t d = 0; d < LENGTH(dialects); d++) {
+        routes += dialects[d]->n_routes;
+        for (size_t r = 0; r < dialects[d]->n_routes; r++)
+            shown += (size_t)route_is_shown(page, commands, count, &dialects[d]->routes[r]);
+    }
+    document_commands_free(commands, count);
+    free(page);
+    assert_int_equal(shown, routes);
+}
+
+/* Whether a row of a table of the page begins with the metric's name. */
+static bool has_row(const char *page, const char *name, size_t length)
+{
+    char row[128];
+    snprintf(row, sizeof row, "\n| `%.*s`", (int)length, name);
+    return strstr(page, row) != NULL;
+}
+
+static void operations_lists_the_metrics_that_are_there(void **state)
+{
+    static const char type[] = "# TYPE ", row[] = "\n| `linformerd_";
+    char *page = document_read("docs/operations.md");
+    struct daemon *daemon = daemon_start(NULL);
+    struct answer answer = daemon_get(daemon, "/metrics");
+    int wrong = 0, metrics = 0;
+    (void)state;
+    for (const char *at = answer.body; (at = strstr(at, type)); metrics++) {
+        at += strlen(type);
+        size_t length = strcspn(at, " ");
+        if (has_row(page, at, length))
+            continue;
+        wrong++;
+        print_error("docs/operations.md lacks a row for %.*s\n", (int)length, at);
+    }
+    for (const char *at = page; (at = strstr(at, row));) {
+        char line[128];
+        at += 4;
+        snprintf(line, sizeof line, "# TYPE %.*s ", (int)strcspn(at, "`"), at);
+        if (strstr(answer.body, line))
+            continue;
+        wrong++;
+        print_error("docs/operations.md has %s, /metrics has not\n", line + strlen(type));
+    }
+    answer_free(&answer);
+    daemon_stop(daemon);
+    free(page);
+    assert_true(metrics > 10);
+    assert_int_equal(wrong, 0);
+}
+
+/* The rule by which pages are compared, so that it cannot pass by comparing nothing. */
+static void a_page_that_differs_is_seen(void **state)
+{
+    static const struct {
+        const char *expected, *found;
+        bool same;
+    } pairs[] = {
+        {"[1, 2]", "[1,2]\n", true},
+        {"[1,2]", "[1,3]", false},
+        {"[0.25]", "[0.25004]", true},
+        {"[0.25]", "[0.26]", false},
+        {"[-0.25]", "[0.25]", false},
+        {"1", "12", false},
+        {"12", "1", false},
+        {"a\xe2\x80\xa6z", "abcz", true},
+        {"a\xe2\x80\xa6z", "abcy", false},
+        {"\xe2\x80\xa6", "", true},
+        {"a\xe2\x80\xa6 1, 2", "a1,1,2", true},
+        {"", "x", false},
+        {"x", "", false},
+        {"v2 0.1.0", "v3 0.1.0", false},
+        {"1e-5", "0.00001", true},
+        {"200 OK", "404 OK", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < LENGTH(pairs); i++)
+        if (document_matches(pairs[i].expected, pairs[i].found) != pairs[i].same)
+            fail_msg("\"%s\" and \"%s\": %d was expected", pairs[i].expected, pairs[i].found, pairs[i].same);
+}
+
+/* Commands find the daemon under test as a reader finds an installed one, and no proxy stands between. */
+static void prepare_environment(void)
+{
+    const char *binary = getenv("LINFORMERD");
+    char *copy = strdup(binary ? binary : "build/linformerd");
+    char *folder = realpath(dirname(copy), NULL);
+    char path[8192];
+    assert_non_null(folder);
+    snprintf(path, sizeof path, "%s:%s", folder, getenv("PATH"));
+    setenv("PATH", path, 1);
+    setenv("LINFORMERD_DEVICE", "cpu", 0);
+    setenv("NO_PROXY", "*", 1);
+    setenv("no_proxy", "*", 1);
+    free(folder);
+    free(copy);
+}
+
+int main(void)
+{
+    prepare_environment();
+    assert_int_equal(glob("README.md", 0, NULL, &pages), 0);
+    assert_int_equal(glob("docs/*.md", GLOB_APPEND, NULL, &pages), 0);
+    struct CMUnitTest *tests = calloc(pages.gl_pathc + 3, sizeof *tests);
+    size_t count = 0;
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(a_page_that_differs_is_seen);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(every_route_is_shown);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(operations_lists_the_metrics_that_are_there);
+    for (size_t i = 0; i < pages.gl_pathc; i++)
+        tests[count++] = (struct CMUnitTest){.name = pages.gl_pathv[i],
+                                             .test_func = commands_print_what_the_page_shows,
+                                             .initial_state = pages.gl_pathv[i]};
+    int failed = _cmocka_run_group_tests("documents", tests, count, NULL, NULL);
+    free(tests);
+    globfree(&pages);
+    return failed;
+}

@@ -1,0 +1,172 @@
+/* docs/configuration.md and config/linformerd.example.json have every setting as the settings table has it.
+ *
+ * `make docs` runs this program with WRITE_PAGES=1: then it writes the page's list of settings in place of comparing
+ * it. */
+#include "config/settings_table.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h> /* needs those before it */
+
+#define PAGE "docs/configuration.md"
+#define EXAMPLE "config/linformerd.example.json"
+#define BEGIN "<!-- begin settings -->\n"
+#define END "<!-- end settings -->\n"
+#define LARGEST_PAGE (1 << 20)
+
+/* ---- The list of settings ---- */
+
+static void write_values(FILE *out, const struct setting *setting)
+{
+    if (setting->kind == SETTING_INTEGER) {
+        fprintf(out, " Values: %lld to %lld", (long long)setting->minimum, (long long)setting->maximum);
+        fprintf(out, setting->unit ? " %s." : ".", setting->unit);
+    } else if (setting->choices) {
+        fputs(" Values:", out);
+        for (const char *const *choice = setting->choices; *choice; choice++)
+            fprintf(out, "%s `%s`", choice > setting->choices ? "," : "", *choice);
+        fputs(".", out);
+    } else if (setting->expected) {
+        fprintf(out, " Values: %s.", setting->expected);
+    }
+}
+
+static void write_row(FILE *out, const struct setting *setting)
+{
+    char name[SETTING_NAME_BYTES];
+    fprintf(out, "| `--%s%s%s`", setting->flag, setting->value_name ? " " : "",
+            setting->value_name ? setting->value_name : "");
+    if (setting->kind <= SETTING_CONFIG)
+        fprintf(out, " | `%s`", setting_environment(setting, name));
+    else
+        fputs(" | –", out);
+    if (setting->kind < SETTING_CONFIG)
+        fprintf(out, " | `%s`", setting_key(setting, name));
+    else
+        fputs(" | –", out);
+    if (setting->fallback)
+        fprintf(out, " | `%s`", setting->fallback);
+    else
+        fputs(" | –", out);
+    fprintf(out, " | %s", setting->help);
+    write_values(out, setting);
+    fputs(" |\n", out);
+}
+
+/* The page's list of settings; the caller frees it. */
+static char *settings_list(void)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    for (size_t i = 0; i < settings_table_count; i++) {
+        if (i == 0 || strcmp(settings_table[i].group, settings_table[i - 1].group) != 0)
+            fprintf(out, "\n## %s\n\n| flag | variable | key | default | meaning |\n|---|---|---|---|---|\n",
+                    settings_table[i].group);
+        write_row(out, &settings_table[i]);
+    }
+    fputs("\n", out);
+    fclose(out);
+    return text;
+}
+
+/* ---- The page ---- */
+
+static char *read_page(void)
+{
+    struct error error;
+    size_t length;
+    char *page = file_read(PAGE, LARGEST_PAGE, &length, &error);
+    if (!page)
+        fail_msg("%s", error.message);
+    return page;
+}
+
+static void write_page(const char *page, const char *begin, const char *list, const char *end)
+{
+    FILE *out = fopen(PAGE, "we");
+    assert_non_null(out);
+    fprintf(out, "%.*s%s%s", (int)(begin - page), page, list, end);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void page_has_the_settings_of_the_table(void **state)
+{
+    (void)state;
+    char *page = read_page(), *list = settings_list();
+    char *begin = strstr(page, BEGIN), *end = strstr(page, END);
+    assert_non_null(begin);
+    assert_non_null(end);
+    begin += strlen(BEGIN);
+    bool same = (size_t)(end - begin) == strlen(list) && memcmp(begin, list, strlen(list)) == 0;
+    if (!same && getenv("WRITE_PAGES"))
+        write_page(page, begin, list, end);
+    else if (!same)
+        fail_msg(PAGE " is not what the settings table says: `make docs` writes it");
+    free(list);
+    free(page);
+}
+
+/* ---- The example ---- */
+
+static bool value_is_default(const json_t *value, const struct setting *setting)
+{
+    if (setting->kind == SETTING_INTEGER)
+        return json_is_integer(value) && json_integer_value(value) == atoll(setting->fallback);
+    return json_is_string(value) && strcmp(json_string_value(value), setting->fallback) == 0;
+}
+
+static void example_has_every_key_with_its_default(void **state)
+{
+    json_error_t error;
+    json_t *example = json_load_file(EXAMPLE, 0, &error);
+    (void)state;
+    if (!example)
+        fail_msg(EXAMPLE ":%d: %s", error.line, error.text);
+    for (size_t i = 0; i < settings_table_count; i++) {
+        char key[SETTING_NAME_BYTES];
+        const struct setting *setting = &settings_table[i];
+        if (setting->kind >= SETTING_CONFIG)
+            continue;
+        const json_t *value = json_object_get(example, setting_key(setting, key));
+        if (!value)
+            fail_msg(EXAMPLE " lacks %s", key);
+        if (setting->fallback && !value_is_default(value, setting))
+            fail_msg(EXAMPLE ": %s is not the default, %s", key, setting->fallback);
+    }
+    json_decref(example);
+}
+
+static void daemon_reads_the_example(void **state)
+{
+    char *arguments[] = {"linformerd", "--config", EXAMPLE, NULL}, *environment[] = {NULL};
+    struct settings settings;
+    enum settings_action action;
+    const char *folder;
+    struct error error;
+    (void)state;
+    if (settings_read(3, arguments, environment, &settings, &action, &folder, &error) != 0)
+        fail_msg("%s", error.message);
+    assert_int_equal(action, SETTINGS_SERVE);
+    assert_int_equal(settings.n_models, 2);
+    assert_string_equal(settings.models[0].name, "small");
+    assert_non_null(settings.api_key);
+    settings_free(&settings);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(page_has_the_settings_of_the_table),
+        cmocka_unit_test(example_has_every_key_with_its_default),
+        cmocka_unit_test(daemon_reads_the_example),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
