@@ -46,7 +46,7 @@ static bool goes_on(const char *command)
     size_t quotes = 0, length = strlen(command);
     for (const char *at = command; *at; at++)
         quotes += *at == '\'';
-    return quotes % 2 == 1 || (length >= 2 && command[length - 2] == '\\');
+    return quotes % 2 == 1 || (length >= 2 && strchr("\\|", command[length - 2]));
 }
 
 static struct document_command *command_add(struct document_command **commands, size_t *count)

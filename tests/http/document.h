@@ -1,7 +1,7 @@
 /* document: a Markdown page, and what a reader would do with it.
  *
  * A block that begins with ```console holds commands, each behind "$ ", with their output below them. A command goes on
- * in the next line while a ' is open or the line ends in a backslash. */
+ * in the next line while a ' is open, or where the line ends in a backslash or a |. */
 #ifndef TESTS_HTTP_DOCUMENT_H
 #define TESTS_HTTP_DOCUMENT_H
 

@@ -82,7 +82,8 @@ static bool run_command(const struct document_command *command, const struct dae
     char *found = shell_output(text);
     bool matches = document_matches(command->output, found);
     if (!matches)
-        print_error("%s:%d: %sexpected:\n%sfound:\n%s\n", path, command->line, command->text, command->output, found);
+        fprintf(stderr, "%s:%d: %sexpected:\n%sfound:\n%s\n", path, command->line, command->text, command->output,
+                found);
     free(found);
     free(text);
     return matches;
