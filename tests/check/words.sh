@@ -1,7 +1,7 @@
 #!/bin/bash
 # words.sh [-v] [FILE…]: sentences of the documents are short. In each Markdown file at most one sentence of ten has more
-# than 30 words. Code blocks, tables and headings don't count; a link counts as its text, `code` as one word.
-# -v prints the sentences that are too long.
+# than 30 words. Code blocks, tables, headings and what programs write between "begin" and "end" markers don't count; a link counts
+# as its text, `code` as one word. -v prints the sentences that are too long.
 set -euo pipefail
 limit=30
 verbose=0
@@ -26,6 +26,9 @@ measure() {
             if (verbose) print "# " used " words: " sentence
         }
         function flush() { sentences(paragraph); paragraph = "" }
+        /^<!-- begin/              { flush(); written = 1 }
+        /^<!-- end/                { written = 0 }
+        written                    { next }
         /^ *```/                   { flush(); fenced = !fenced; next }
         fenced                     { next }
         /^ *(\||#|<|$)/ || /^    / { flush(); next }
