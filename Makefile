@@ -63,7 +63,7 @@ link       = $(say) $(CC) $(ALL_CFLAGS) $(LDFLAGS) $(EXPORTS)
 
 # What the CUDA engine, a shared object, takes from the program that loads it.
 EXPORTS   := -Wl,--export-dynamic-symbol=padder_* -Wl,--export-dynamic-symbol=plan_convolved \
-             -Wl,--export-dynamic-symbol=error_set
+             -Wl,--export-dynamic-symbol=operation_name -Wl,--export-dynamic-symbol=error_set
 
 all: $(BUILD)/linformerd ## builds build/linformerd
 

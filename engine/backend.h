@@ -23,7 +23,9 @@ struct backend_functions {
     const char *(*kernels)(const struct backend *backend); /* for people; valid while the backend is */
     const char *(*dtype)(const struct backend *backend);   /* of products with weights: "f32", "bf16" … */
     bool (*batch_invariant)(const struct backend *backend);
-    bool (*has_operation)(enum operation operation); /* NULL: all of them. `prepare` gets no plan with others */
+
+    /* Whether the table of kernels has one for it. `prepare` refuses plans with other operations. */
+    bool (*has_operation)(enum operation operation);
 
     /* One prepare or unprepare at a time on a device, while other models run there. Makes the weights resident and
      * reserves the arena. The plan outlives the model. `shared`: other devices have the
@@ -51,6 +53,17 @@ struct backend_functions {
 };
 
 #define BACKEND_REFUSED (-2)
+
+/* Refuses a plan with an operation that the backend has no kernel for, by the operation's name. */
+static inline int backend_check_operations(const struct backend_functions *functions, const struct plan *plan,
+                                           struct error *error)
+{
+    for (int i = 0; i < plan->n_steps; i++)
+        if (!functions->has_operation(plan->steps[i].operation))
+            return error_set(error, "the %s engine lacks the operation %s", functions->name,
+                             operation_name(plan->steps[i].operation));
+    return 0;
+}
 
 extern const struct backend_functions backend_cpu;
 

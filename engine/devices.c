@@ -365,10 +365,8 @@ static void replica_unprepare(struct replica *replica)
 static int check_device(const struct device *device, const struct plan *plan, struct error *error)
 {
     const struct backend_functions *functions = device->functions;
-    for (int i = 0; functions->has_operation && i < plan->n_steps; i++)
-        if (!functions->has_operation(plan->steps[i].operation))
-            return error_set(error, "the %s engine lacks the operation %s; with --device cpu the model runs",
-                             functions->name, operation_name(plan->steps[i].operation));
+    if (backend_check_operations(functions, plan, error) != 0)
+        return -1;
     if (!atomic_load(&device->works))
         return error_set(error, "%s has failed and is not back yet", device->name);
     return 0;

@@ -105,6 +105,11 @@ static bool batch_invariant(const struct backend *backend)
     return backend->products.batch_invariant;
 }
 
+static bool has_operation(enum operation operation)
+{
+    return cpu_operations[operation].run != NULL;
+}
+
 static void unprepare(struct backend_model *model)
 {
     for (int i = 0; model->packed && i < model->run.plan->n_weights; i++)
@@ -235,7 +240,7 @@ static void count_flops(struct backend_model *model)
 static int prepare(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error)
 {
-    if (cpu_check_operations(cpu_operations, plan, error) != 0)
+    if (backend_check_operations(&backend_cpu, plan, error) != 0)
         return -1;
     struct backend_model *prepared = calloc(1, sizeof *prepared);
     if (!prepared)
@@ -327,6 +332,7 @@ const struct backend_functions backend_cpu = {
     .kernels = kernels,
     .dtype = dtype,
     .batch_invariant = batch_invariant,
+    .has_operation = has_operation,
     .prepare = prepare,
     .unprepare = unprepare,
     .weights_bytes = weights_bytes,

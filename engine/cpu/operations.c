@@ -10,7 +10,7 @@
 #include "engine/cpu/project.h"
 #include "engine/cpu/rows.h"
 
-/* An operation without a row has no kernel: plans with it are refused by its name (cpu_check_operations). */
+/* An operation without a row has no kernel: plans with it are refused by its name. */
 const struct cpu_operation cpu_operations[] = {
     [OP_EMBED] = {cpu_embed},
     [OP_ADD_POSITIONS] = {cpu_add_positions},

@@ -1,14 +1,5 @@
 #include "engine/cpu/run.h"
 
-int cpu_check_operations(const struct cpu_operation *operations, const struct plan *plan, struct error *error)
-{
-    for (int i = 0; i < plan->n_steps; i++)
-        if (!operations[plan->steps[i].operation].run)
-            return error_set(error, "the CPU engine has no kernel for the operation \"%s\"",
-                             operation_name(plan->steps[i].operation));
-    return 0;
-}
-
 bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item)
 {
     if (step->only.axis == PLAN_NONE)

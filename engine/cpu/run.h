@@ -59,9 +59,6 @@ struct cpu_operation {
     bool reads_bf16;  /* it can read x, keys and values as bf16; z is always read as floats */
 };
 
-/* -1 and a message that names the operation, when `operations` has no kernel for one of the plan's steps. */
-int cpu_check_operations(const struct cpu_operation *operations, const struct plan *plan, struct error *error);
-
 /* Whether the step computes the item; whether it computes an item that has rows in [first, first + rows) of x. */
 bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item);
 bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows);

@@ -264,9 +264,13 @@ static int warm_products(struct backend_model *model, struct error *error)
     return cuda_products_warm(run, error);
 }
 
+extern const struct backend_functions backend_cuda; /* at the end of this file */
+
 static int prepare(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error)
 {
+    if (backend_check_operations(&backend_cuda, plan, error) != 0)
+        return -1;
     if (choose_device(backend, error) != 0) {
         note_failure(backend);
         return -1;
@@ -341,7 +345,7 @@ static int run_batch(struct backend_model *model, int lane, const struct batch *
     return result;
 }
 
-static const struct backend_functions backend_cuda = {
+const struct backend_functions backend_cuda = {
     .name = "cuda",
     .count = count_devices,
     .open = open_cuda,

@@ -48,7 +48,7 @@ bool bench_has_kernel(enum operation operation)
     const struct backend_functions *functions = find_functions(&error);
     if (!functions)
         fail_msg("%s", error.message);
-    return !functions->has_operation || functions->has_operation(operation);
+    return functions->has_operation(operation);
 }
 
 struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes, size_t count)

@@ -595,6 +595,24 @@ static void test_every_operation_was_run(void **state)
             fail_msg("no test above runs the operation %s", operation_name((enum operation)i));
 }
 
+static bool has_all_but_activate(enum operation operation)
+{
+    return operation != OP_ACTIVATE;
+}
+
+static void test_an_operation_without_a_kernel_is_refused(void **state)
+{
+    const struct backend_functions lacking = {.name = "lacking", .has_operation = has_all_but_activate};
+    struct plan_step steps[] = {{.operation = OP_ADD}, {.operation = OP_ACTIVATE}};
+    struct plan plan = {.steps = steps, .n_steps = 1};
+    struct error error = {0};
+    (void)state;
+    assert_int_equal(backend_check_operations(&lacking, &plan, &error), 0);
+    plan.n_steps = 2;
+    assert_int_equal(backend_check_operations(&lacking, &plan, &error), -1);
+    assert_string_equal(error.message, "the lacking engine lacks the operation activate");
+}
+
 /* Twice the largest error of SEEDs 1 to 24 with products in bf16: numbers with 8 bits. Where scores of 10 are off by
  * 0.04, so are the weights that their exponentials are. Where the CPU computes in float, EXACT. */
 static int choose_tolerance(void **state)
@@ -622,6 +640,7 @@ int main(void)
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_operation_has_its_facts),
+        cmocka_unit_test(test_an_operation_without_a_kernel_is_refused),
         TEST(test_embed_and_positions, EXACT),
         TEST(test_axial_positions, EXACT),
         TEST(test_layer_norm, EXACT),
