@@ -152,25 +152,26 @@ static int apply_defaults(struct settings *settings, struct error *error)
 /* ---- Names ---------------------------------------------------------------------------------------------------- */
 
 /* A place where settings are named. */
-struct place {
+struct setting_place {
     const char *what;
     setting_spelling *spelling;
     enum setting_kind last; /* kind that may stand there */
 };
 
-static const struct place file_place = {"key", setting_key, SETTING_MODELS};
-static const struct place environment_place = {"environment variable", setting_environment, SETTING_CONFIG};
-static const struct place flag_place = {"flag", setting_flag, SETTING_VERSION};
+static const struct setting_place file_place = {"key", setting_key, SETTING_MODELS};
+static const struct setting_place environment_place = {"environment variable", setting_environment, SETTING_CONFIG};
+static const struct setting_place flag_place = {"flag", setting_flag, SETTING_VERSION};
 
 /* The setting that the first `length` bytes of `name` are there, or NULL. */
-static const struct setting *find(const struct place *place, const char *name, size_t length)
+static const struct setting *find(const struct setting_place *place, const char *name, size_t length)
 {
     const struct setting *setting = setting_find(name, length, place->spelling);
     return setting && setting->kind <= place->last ? setting : NULL;
 }
 
 /* `prefix`: the bytes that `name` has in front of what a flag has behind its dashes. */
-static int refuse_name(const struct place *place, const char *name, size_t length, size_t prefix, struct error *error)
+static int refuse_name(const struct setting_place *place, const char *name, size_t length, size_t prefix,
+                       struct error *error)
 {
     char spelled[SETTING_NAME_BYTES];
     const struct setting *nearest = setting_nearest(name + prefix, length - prefix, place->last);

@@ -57,7 +57,7 @@ struct state {
 };
 
 /* Which rows a block computes, and of which head. */
-struct part {
+struct head_rows {
     struct sequence s;
     int64_t index, rows; /* the first in the sequence; at most ROWS */
     int64_t head, kv_head, first_value;
@@ -111,8 +111,8 @@ static __device__ __forceinline__ void add_scores(const struct tile *tile, int r
 
 /* Scores of the thread's rows with its keys of the tile. All threads of the block take part. */
 template <typename T>
-static __device__ void score_tile(const struct attention<T> *a, const struct part *p, struct tile *tile, int64_t first,
-                                  float (&scores)[EACH][EACH])
+static __device__ void score_tile(const struct attention<T> *a, const struct head_rows *p, struct tile *tile,
+                                  int64_t first, float (&scores)[EACH][EACH])
 {
     int row = (int)threadIdx.x / SIDE * EACH, own_key = (int)threadIdx.x % SIDE;
     int64_t query = p->s.query + p->index * p->s.width, key = p->s.key + first * p->s.width;
@@ -165,8 +165,8 @@ static __device__ __forceinline__ float side_sum(float x)
 
 /* Adds the tile's values, weighed. All threads of the block take part. */
 template <typename T>
-static __device__ void add_tile(const struct attention<T> *a, const struct part *p, struct tile *tile, int64_t first,
-                                const float (&scores)[EACH][EACH], struct state *state)
+static __device__ void add_tile(const struct attention<T> *a, const struct head_rows *p, struct tile *tile,
+                                int64_t first, const float (&scores)[EACH][EACH], struct state *state)
 {
     int row = (int)threadIdx.x / SIDE * EACH, side = (int)threadIdx.x % SIDE;
     copy_rows(a, tile->values,
@@ -203,7 +203,7 @@ static __device__ void add_tile(const struct attention<T> *a, const struct part 
 }
 
 template <typename T>
-static __device__ void attend_rows(const struct attention<T> *a, const struct part *p, struct tile *tile)
+static __device__ void attend_rows(const struct attention<T> *a, const struct head_rows *p, struct tile *tile)
 {
     struct state state = {};
     int row = (int)threadIdx.x / SIDE * EACH, side = (int)threadIdx.x % SIDE;
@@ -229,10 +229,10 @@ static __device__ void attend_rows(const struct attention<T> *a, const struct pa
 }
 
 template <typename T>
-static __device__ struct part part_of(const struct attention<T> *a, const struct sequence *s, int64_t index,
-                                      int64_t left)
+static __device__ struct head_rows part_of(const struct attention<T> *a, const struct sequence *s, int64_t index,
+                                           int64_t left)
 {
-    struct part p;
+    struct head_rows p;
     p.s = *s;
     p.index = index;
     p.rows = left < ROWS ? left : ROWS;
@@ -251,7 +251,7 @@ static __global__ void __launch_bounds__(THREADS) attend(struct attention<T> a, 
     if (left <= 0)
         return;
     struct sequence s = sequence_of(&a, block->item, 0, 1);
-    struct part p = part_of(&a, &s, block->first - s.query + first, left);
+    struct head_rows p = part_of(&a, &s, block->first - s.query + first, left);
     attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }
 
@@ -262,7 +262,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     int64_t parts = (positions + ROWS - 1) / ROWS, first = blockIdx.x % parts * ROWS, left = positions - first;
     struct sequence s = sequence_of(&a, item, blockIdx.x / parts, width);
-    struct part p = part_of(&a, &s, first, left);
+    struct head_rows p = part_of(&a, &s, first, left);
     attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }
 

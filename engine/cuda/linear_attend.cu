@@ -363,14 +363,14 @@ template <typename T> static __global__ void join_parts(struct linear_attention<
     }
 }
 
-struct reading {
+struct context_tiles {
     float queries[TILE][ROOM], context[TILE][ROOM];
 };
 
 /* y[r, h] = q[r, h] context. Block x: TILE rows of a sequence; y: the head; z: which columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS) read_context(struct linear_attention<T> a)
 {
-    struct reading *shared = (struct reading *)dynamic_shared_memory;
+    struct context_tiles *shared = (struct context_tiles *)dynamic_shared_memory;
     struct piece piece = find_piece(a.query_starts, a.n_items, a.fold, TILE, blockIdx.x);
     int64_t head = blockIdx.y, column = (int64_t)blockIdx.z * TILE;
     float sums[2][EACH] = {};
@@ -594,7 +594,7 @@ static void attend_sequences(struct cuda_run *run, const struct plan_step *step,
     if (rows_of(run, step->keys) > a.part_rows)
         launch(run, join_parts<T>, a.n_sequences * a.heads, dim3((unsigned)a.d), threads_for(a.e), a);
     launch_shared(run, read_context<T>, pieces_at_most(rows_of(run, step->x), sequences, TILE),
-                  dim3(heads, column_tiles), THREADS, sizeof(struct reading), a);
+                  dim3(heads, column_tiles), THREADS, sizeof(struct context_tiles), a);
 }
 
 template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step)

@@ -4,7 +4,7 @@
 #define TILE 16 /* of out, rows and columns, and of the depth that is there at a time; a thread for each element */
 #define THREADS (TILE * TILE)
 
-struct tiles {
+struct product_tiles {
     float a[TILE][TILE + 1], b[TILE][TILE + 1]; /* no two rows in one bank */
 };
 
@@ -28,7 +28,7 @@ static __device__ __forceinline__ float finished(const struct cuda_product &p, i
 template <typename T, typename To>
 static __global__ void __launch_bounds__(THREADS) multiply_tile(struct cuda_product p)
 {
-    struct tiles *tiles = (struct tiles *)dynamic_shared_memory;
+    struct product_tiles *tiles = (struct product_tiles *)dynamic_shared_memory;
     int64_t across = (p.columns + TILE - 1) / TILE;
     int64_t first_row = blockIdx.x / across * TILE, first_column = blockIdx.x % across * TILE;
     int y = (int)threadIdx.x / TILE, x = (int)threadIdx.x % TILE;
@@ -80,8 +80,8 @@ void plain_product(struct cuda_run *run, const struct cuda_product *product)
 {
     int64_t blocks = parts_of(product->rows, TILE) * parts_of(product->columns, TILE);
     with_types(run, product, [&](auto element, auto out) {
-        launch_shared(run, multiply_tile<decltype(element), decltype(out)>, blocks, 1, THREADS, sizeof(struct tiles),
-                      *product);
+        launch_shared(run, multiply_tile<decltype(element), decltype(out)>, blocks, 1, THREADS,
+                      sizeof(struct product_tiles), *product);
     });
 }
 

@@ -24,7 +24,7 @@ struct algorithm_shape {
 };
 
 /* Who does what of a product; each is for the shapes that those before it have nothing for. */
-enum part {
+enum cublas_share {
     LT_WHOLE,   /* cuBLASLt all of it */
     LT_PRODUCT, /* … all but bias and GELU, for plain_product_finish */
     LT_NOTHING, /* … nothing: plain_product */
@@ -32,7 +32,7 @@ enum part {
 
 struct remembered {
     struct algorithm_shape shape;
-    enum part part;
+    enum cublas_share part;
     cublasLtMatmulAlgo_t algorithm; /* of LT_WHOLE and LT_PRODUCT */
 };
 
@@ -100,7 +100,7 @@ static cudaDataType_t type_of(enum cuda_dtype dtype)
     return dtype == CUDA_BF16 ? CUDA_R_16BF : dtype == CUDA_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum part part)
+static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum cublas_share part)
 {
     if (part != LT_WHOLE)
         return CUBLASLT_EPILOGUE_DEFAULT;
@@ -109,7 +109,7 @@ static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum part pa
     return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-static void describe(const struct cuda_product *p, enum cuda_dtype dtype, enum part part, struct description *d)
+static void describe(const struct cuda_product *p, enum cuda_dtype dtype, enum cublas_share part, struct description *d)
 {
     cudaDataType_t type = type_of(dtype);
     cublasLtEpilogue_t epilogue = epilogue_of(p, part);
@@ -209,14 +209,14 @@ static bool is_refusal(cublasStatus_t status)
 
 /* ---- Who does it ---- */
 
-static enum part part_after(enum part part, const struct cuda_product *product)
+static enum cublas_share part_after(enum cublas_share part, const struct cuda_product *product)
 {
     return part == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
 }
 
 /* Finds who does it, of those from `part` on. */
 static void choose(struct cuda_run *run, const struct cuda_product *product, const struct algorithm_shape *shape,
-                   enum part part, struct remembered *chosen)
+                   enum cublas_share part, struct remembered *chosen)
 {
     cublasLtMatmulAlgo_t algorithms[CANDIDATES];
     struct description d;

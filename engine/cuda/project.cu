@@ -21,14 +21,14 @@
 
 /* The shared part of a block. Where E's columns lie one behind the other, a warp stores columns of e, too: further
  * elements behind a row spread these over the banks. */
-struct tiles {
+struct projection_tiles {
     float e[DEPTH][TILE + 4], x[DEPTH][TILE];
 };
 
 /* Rows [p, p + DEPTH) of the part: columns of x from `column` on, of E from `j` on; zeros where there are none. */
 template <typename T>
-static __device__ void load_tiles(const struct projection<T> *p, const struct part *part, int64_t row, int64_t j,
-                                  int64_t group, int64_t column, struct tiles *tiles)
+static __device__ void load_tiles(const struct projection<T> *p, const struct sequence_part *part, int64_t row,
+                                  int64_t j, int64_t group, int64_t column, struct projection_tiles *tiles)
 {
     int64_t position = part->number * p->part_rows + row;
     const T *e = p->own.weight + group * p->of_group;
@@ -48,8 +48,8 @@ static __device__ void load_tiles(const struct projection<T> *p, const struct pa
 /* Block x: the part; y: rows of y, take_tile; z: group and columns of it. */
 template <typename T> static __global__ void __launch_bounds__(THREADS) project(struct projection<T> p)
 {
-    struct tiles *tiles = (struct tiles *)dynamic_shared_memory;
-    struct part part = find_part(&p, blockIdx.x);
+    struct projection_tiles *tiles = (struct projection_tiles *)dynamic_shared_memory;
+    struct sequence_part part = find_part(&p, blockIdx.x);
     if (part.count == 0)
         return;
     int64_t tiles_a_group = (p.group_columns + TILE - 1) / TILE, group = blockIdx.z / tiles_a_group;
@@ -82,7 +82,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
 template <typename T> static __global__ void finish_projection(struct projection<T> p)
 {
     int64_t j = blockIdx.x % p.k, item = blockIdx.x / p.k;
-    struct part part = part_of(&p, item, 0);
+    struct sequence_part part = part_of(&p, item, 0);
     if (part.count == 0)
         return;
     if (blockIdx.y > 0)
@@ -196,7 +196,7 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
         dim3 others((unsigned)(p.count * parts_of(p.k, TILE)),
                     (unsigned)(step->groups * parts_of(p.group_columns, TILE)));
         launch_shared(run, project<T>, parts_at_most(rows, p.n_items, p.part_rows), others, THREADS,
-                      sizeof(struct tiles), p);
+                      sizeof(struct projection_tiles), p);
     }
     if (rows > p.part_rows || step->sums_column || step->bias_column)
         launch(run, finish_projection<T>, p.n_items * p.k, (unsigned)p.count, threads_for(p.columns), p);

@@ -22,21 +22,22 @@ template <typename T, int TALL> struct e_tile<T, TALL, true> {
     T of[TALL][depth<TALL> + PAD];
 };
 
-template <typename T, int TALL, int WIDE, bool TURNED> struct stage {
+template <typename T, int TALL, int WIDE, bool TURNED> struct tile_stage {
     struct e_tile<T, TALL, TURNED> e;
     T x[depth<TALL>][WIDE + PAD];
 };
 
 /* A block's tile of y: rows from `j` on; columns from `column` on, of those of a group. */
-struct place {
+struct output_tile {
     int64_t j, group, column;
     bool e_packed, x_packed; /* rows begin at multiples of 16 bytes */
 };
 
 /* Rows [row, row + depth) of the part; zeros where there are none. They are a group of copies. */
 template <typename T, int TALL, int WIDE, bool TURNED>
-static __device__ void copy_stage(const struct projection<T> *p, const struct part *part, const struct place *place,
-                                  int64_t row, struct stage<T, TALL, WIDE, TURNED> *to)
+static __device__ void copy_stage(const struct projection<T> *p, const struct sequence_part *part,
+                                  const struct output_tile *place, int64_t row,
+                                  struct tile_stage<T, TALL, WIDE, TURNED> *to)
 {
     int64_t position = part->number * p->part_rows + row, left = part->rows - row;
     const T *e = p->own.weight + place->group * p->of_group + position * p->across + place->j * p->along;
@@ -68,7 +69,7 @@ static __device__ __forceinline__ void load_e(uint32_t (&a)[4], const struct e_t
 
 /* A warp has TALL / 2 by WIDE / 4 of the tile, from `row` and `column` on. */
 template <typename T, int TALL, int WIDE, bool TURNED>
-static __device__ __forceinline__ void multiply_stage(const struct stage<T, TALL, WIDE, TURNED> *stage, int row,
+static __device__ __forceinline__ void multiply_stage(const struct tile_stage<T, TALL, WIDE, TURNED> *stage, int row,
                                                       int column, float (&sums)[TALL / 32][WIDE / 32][4])
 {
 #pragma unroll
@@ -89,8 +90,9 @@ static __device__ __forceinline__ void multiply_stage(const struct stage<T, TALL
 }
 
 template <typename T, int TALL, int WIDE>
-static __device__ void write_sums(const struct projection<T> *p, const struct part *part, const struct place *place,
-                                  int row, int column, const float (&sums)[TALL / 32][WIDE / 32][4])
+static __device__ void write_sums(const struct projection<T> *p, const struct sequence_part *part,
+                                  const struct output_tile *place, int row, int column,
+                                  const float (&sums)[TALL / 32][WIDE / 32][4])
 {
 #pragma unroll
     for (int i = 0; i < TALL / 32; i++)
@@ -110,14 +112,14 @@ template <typename T, int TALL, int WIDE, bool TURNED>
 static __global__ void __launch_bounds__(WARPS *WARP, resident_blocks<TALL>)
     project_tensor(struct projection<T> p, bool e_packed, bool x_packed)
 {
-    typedef struct stage<T, TALL, WIDE, TURNED> stage;
+    typedef struct tile_stage<T, TALL, WIDE, TURNED> stage;
     stage *stages = (stage *)dynamic_shared_memory;
-    struct part part = find_part(&p, blockIdx.x);
+    struct sequence_part part = find_part(&p, blockIdx.x);
     if (part.count == 0)
         return;
     int64_t tiles = (p.group_columns + WIDE - 1) / WIDE, steps = (part.rows + depth<TALL> - 1) / depth<TALL>;
-    struct place place = {take_tile(&p, blockIdx.y, TALL), blockIdx.z / tiles, blockIdx.z % tiles * WIDE, e_packed,
-                          x_packed};
+    struct output_tile place = {take_tile(&p, blockIdx.y, TALL), blockIdx.z / tiles, blockIdx.z % tiles * WIDE,
+                                e_packed, x_packed};
     int warp = (int)threadIdx.x / WARP, row = warp / 4 * (TALL / 2), column = warp % 4 * (WIDE / 4);
     float sums[TALL / 32][WIDE / 32][4] = {};
     for (int ahead = 0; ahead < STAGES - 1; ahead++)
@@ -143,7 +145,7 @@ static void launch_projection(struct cuda_run *run, const struct plan_step *step
                 (unsigned)(step->groups * parts_of(p->group_columns, WIDE)));
     launch_shared(run, project_tensor<T, TALL, WIDE, TURNED>,
                   parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows), others, WARPS * WARP,
-                  STAGES * sizeof(struct stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
+                  STAGES * sizeof(struct tile_stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
 }
 
 /* Where large tiles would leave multiprocessors idle, small ones: an element of y is summed in one order in both. */

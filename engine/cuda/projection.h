@@ -28,7 +28,7 @@ template <typename T> struct projection {
 };
 
 /* A part of an item: parts of all items are numbered by where they begin, with numbers left out. */
-struct part {
+struct sequence_part {
     int64_t item, number; /* number: in its item */
     int64_t first, rows;  /* of x */
     int64_t count;        /* of the item's parts; 0: there is no such part, or the item is not selected */
@@ -39,11 +39,12 @@ template <typename T> static __device__ __forceinline__ int64_t first_part(const
     return p->starts[item] / p->part_rows + item;
 }
 
-template <typename T> static __device__ struct part part_of(const struct projection<T> *p, int64_t item, int64_t number)
+template <typename T>
+static __device__ struct sequence_part part_of(const struct projection<T> *p, int64_t item, int64_t number)
 {
     int64_t begin = p->starts[item], end = p->starts[item + 1];
-    struct part part = {item, number, begin + number * p->part_rows, 0,
-                        (end - begin + p->part_rows - 1) / p->part_rows};
+    struct sequence_part part = {item, number, begin + number * p->part_rows, 0,
+                                 (end - begin + p->part_rows - 1) / p->part_rows};
     part.rows = end - part.first < p->part_rows ? end - part.first : p->part_rows;
     part.count = part.count < 1 ? 1 : part.count; /* an item without rows: zeros */
     if (p->selecting) {
@@ -54,7 +55,7 @@ template <typename T> static __device__ struct part part_of(const struct project
     return part;
 }
 
-template <typename T> static __device__ struct part find_part(const struct projection<T> *p, int64_t index)
+template <typename T> static __device__ struct sequence_part find_part(const struct projection<T> *p, int64_t index)
 {
     int64_t item = 0, behind = p->n_items;
     while (behind - item > 1) {
@@ -83,8 +84,8 @@ static __device__ __forceinline__ float bias_of(const struct projection<T> *p, i
 
 /* Where an item has one part the sum goes to y, with its bias; else to the part's. */
 template <typename T>
-static __device__ __forceinline__ void write_sum(const struct projection<T> *p, const struct part *part, int64_t j,
-                                                 int64_t column, float sum)
+static __device__ __forceinline__ void write_sum(const struct projection<T> *p, const struct sequence_part *part,
+                                                 int64_t j, int64_t column, float sum)
 {
     if (part->count == 1)
         p->own.y[(part->item * p->k + j) * p->y_columns + column] = of_float<T>(sum + bias_of(p, j, column));

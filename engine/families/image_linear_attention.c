@@ -11,13 +11,13 @@
 /* Images that are tried when a model is loaded. Beyond it none is the first that fits, unless padding is as large. */
 #define MOST_PIXELS 65536
 
-struct arguments {
+struct image_arguments {
     int64_t chan, chan_out, key_dim, value_dim, heads;
     bool norm_queries;
     json_t *kernel_size, *padding, *stride;
 };
 
-#define FIELD(field) offsetof(struct arguments, field)
+#define FIELD(field) offsetof(struct image_arguments, field)
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 static const struct argument class_arguments[] = {
@@ -37,19 +37,19 @@ static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
 /* ---- Arguments of nn.Conv2d ---- */
 
 /* An integer for both directions, or a list with one for each; where torch spreads it, of one for both. */
-struct pair {
+struct direction_pair {
     const char *name, *expected;
     int64_t least, fallback;
     size_t fewest; /* of a list's */
 };
 
-static const struct pair kernel_size = {"kernel_size", "an integer from 1 or a list of two", 1, 1, 2};
-static const struct pair stride = {"stride", "an integer from 1 or a list of one or two", 1, 1, 1};
-static const struct pair padding = {"padding", "an integer from 0, a list of one or two, \"same\" or \"valid\"", 0, 0,
-                                    1};
+static const struct direction_pair kernel_size = {"kernel_size", "an integer from 1 or a list of two", 1, 1, 2};
+static const struct direction_pair stride = {"stride", "an integer from 1 or a list of one or two", 1, 1, 1};
+static const struct direction_pair padding = {
+    "padding", "an integer from 0, a list of one or two, \"same\" or \"valid\"", 0, 0, 1};
 
-static void read_pair(struct plan_builder *builder, const char *name, const struct pair *pair, const json_t *json,
-                      int64_t numbers[2])
+static void read_pair(struct plan_builder *builder, const char *name, const struct direction_pair *pair,
+                      const json_t *json, int64_t numbers[2])
 {
     bool is_list = json_is_array(json);
     size_t count = is_list ? json_array_size(json) : 1;
@@ -67,7 +67,7 @@ static void read_pair(struct plan_builder *builder, const char *name, const stru
 }
 
 /* padding "same" leaves the size as it is; of an odd number of rows the one more is below. */
-static void read_padding(struct plan_builder *builder, const char *name, const struct arguments *arguments,
+static void read_padding(struct plan_builder *builder, const char *name, const struct image_arguments *arguments,
                          struct plan_window *window)
 {
     const char *word = json_string_value(arguments->padding);
@@ -111,7 +111,7 @@ static bool any_image_fits(const struct plan_window *window, const struct plan_w
 }
 
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct model_config *config,
-                           struct arguments *arguments, struct plan_window *window)
+                           struct image_arguments *arguments, struct plan_window *window)
 {
     plan_choose_padding(builder, name, config->padding, exact_only);
     if (builder->failed)
@@ -150,7 +150,7 @@ static void refuse_what_no_image_fits(struct plan_builder *builder, const char *
 
 /* Why the class fails on a context, which it reads as an image of height 1 whose values have key_dim features; NULL: it
  * does not. */
-static const char *context_refused(const struct arguments *arguments, const struct plan_window *window)
+static const char *context_refused(const struct image_arguments *arguments, const struct plan_window *window)
 {
     if (arguments->key_dim != arguments->value_dim)
         return "the class fails on it when key_dim is not value_dim";
@@ -180,7 +180,7 @@ static int convolve_scaled(struct plan_builder *builder, int x, struct plan_conv
 
 void build_image_linear_attention(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct image_arguments arguments;
     struct plan_window window;
     if (!read_arguments(builder, name, config, &arguments, &window))
         return;

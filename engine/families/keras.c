@@ -10,7 +10,7 @@
 
 #define MOST_OUTPUT_SIZES (ENGINE_MAX_RANK - 1)
 
-struct arguments {
+struct keras_arguments {
     int64_t num_heads, key_dim, value_dim, projection_dim;
     bool use_bias;
     json_t *output_shape, *attention_axes, *dtype;
@@ -19,7 +19,7 @@ struct arguments {
     int n_output_sizes; /* 0: as wide as the query */
 };
 
-#define FIELD(field) offsetof(struct arguments, field)
+#define FIELD(field) offsetof(struct keras_arguments, field)
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 static const struct argument class_arguments[] = {
@@ -46,7 +46,7 @@ static const struct argument class_arguments[] = {
 static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
 
 /* An integer or a list of them. */
-static void read_output_shape(struct plan_builder *builder, const char *name, struct arguments *arguments)
+static void read_output_shape(struct plan_builder *builder, const char *name, struct keras_arguments *arguments)
 {
     const json_t *shape = arguments->output_shape;
     if (!shape || json_is_null(shape))
@@ -76,7 +76,7 @@ static void check_axes(struct plan_builder *builder, const char *name, const jso
 }
 
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct model_config *config,
-                           struct arguments *arguments)
+                           struct keras_arguments *arguments)
 {
     memset(arguments, 0, sizeof *arguments);
     plan_choose_padding(builder, name, config->padding, exact_only);
@@ -134,7 +134,8 @@ static void take_embedded(struct plan_builder *builder, int64_t vocabulary, stru
 }
 
 /* call(query, value, key=None, attention_mask=None). Keys and values are equally many unless each has a transform. */
-static void take_layer_inputs(struct plan_builder *builder, const struct arguments *arguments, struct inputs *inputs)
+static void take_layer_inputs(struct plan_builder *builder, const struct keras_arguments *arguments,
+                              struct inputs *inputs)
 {
     enum { VALUE = 1, KEY = 2 };
     bool same = inputs->key_columns == inputs->value_columns && inputs->key_length == inputs->value_length;
@@ -153,7 +154,7 @@ static void take_layer_inputs(struct plan_builder *builder, const struct argumen
     inputs->mask = plan_input_beside(builder, mask, inputs->query);
 }
 
-static struct inputs take_inputs(struct plan_builder *builder, const struct arguments *arguments)
+static struct inputs take_inputs(struct plan_builder *builder, const struct keras_arguments *arguments)
 {
     bool projected = arguments->projection_dim != 0;
     const struct weights_tensor *embeddings = plan_find_tensor(builder, "embedding/embeddings");
@@ -174,8 +175,8 @@ static struct inputs take_inputs(struct plan_builder *builder, const struct argu
 /* ---- LinearMultiHeadAttention.call ---- */
 
 /* EinsumDense abc,cde->abde: all heads at once, (length, heads * size). */
-static int dense(struct plan_builder *builder, const struct arguments *arguments, int x, int64_t columns, int64_t size,
-                 const char *which)
+static int dense(struct plan_builder *builder, const struct keras_arguments *arguments, int x, int64_t columns,
+                 int64_t size, const char *which)
 {
     int64_t heads = arguments->num_heads;
     int kernel = plan_tensor(builder, 3, (int64_t[]){columns, heads, size}, "%s/kernel", which), bias = PLAN_NONE;
@@ -185,7 +186,7 @@ static int dense(struct plan_builder *builder, const struct arguments *arguments
 }
 
 /* EinsumDense bsnh,se->benh, or tf.identity. */
-static int transform(struct plan_builder *builder, const struct arguments *arguments, int x, int64_t length,
+static int transform(struct plan_builder *builder, const struct keras_arguments *arguments, int x, int64_t length,
                      const char *which)
 {
     if (!arguments->projection_dim)
@@ -199,8 +200,8 @@ static int transform(struct plan_builder *builder, const struct arguments *argum
 }
 
 /* EinsumDense from (heads, value_dim) to output_shape. */
-static int output_dense(struct plan_builder *builder, const struct arguments *arguments, int x, const int64_t *sizes,
-                        int count)
+static int output_dense(struct plan_builder *builder, const struct keras_arguments *arguments, int x,
+                        const int64_t *sizes, int count)
 {
     int64_t shape[2 + MOST_OUTPUT_SIZES] = {arguments->num_heads, arguments->value_dim};
     memcpy(shape + 2, sizes, (size_t)count * sizeof *sizes);
@@ -212,7 +213,7 @@ static int output_dense(struct plan_builder *builder, const struct arguments *ar
 
 static void build_attention(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct keras_arguments arguments;
     if (!read_arguments(builder, name, config, &arguments))
         return;
     struct inputs inputs = take_inputs(builder, &arguments);

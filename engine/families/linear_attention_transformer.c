@@ -10,7 +10,7 @@
 
 #define NAME_LENGTH 160
 
-struct arguments {
+struct transformer_arguments {
     int64_t num_tokens, dim, depth, max_seq_len, heads, dim_head, emb_dim, blindspot_size, local_attn_window_size;
     bool causal, reversible, return_embeddings, receives_context, attend_axially;
     bool use_axial_pos_emb, use_rotary_emb, shift_tokens, ff_glu;
@@ -20,7 +20,7 @@ struct arguments {
     int64_t context_seq_len, context_k;
 };
 
-#define FIELD(field) offsetof(struct arguments, field)
+#define FIELD(field) offsetof(struct transformer_arguments, field)
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 #define COMMON_ARGUMENTS                                                                                               \
@@ -69,13 +69,13 @@ static const struct argument context_settings_arguments[] = {
 /* ---- Arguments ---- */
 
 /* A layer's: of an int for all layers, or of a tuple with one for each. */
-static int64_t local_heads(const struct arguments *arguments, int64_t layer)
+static int64_t local_heads(const struct transformer_arguments *arguments, int64_t layer)
 {
     json_t *heads = arguments->n_local_attn_heads;
     return json_integer_value(json_is_array(heads) ? json_array_get(heads, (size_t)layer) : heads);
 }
 
-static bool any_local_heads(const struct arguments *arguments)
+static bool any_local_heads(const struct transformer_arguments *arguments)
 {
     for (int64_t i = 0; i < arguments->depth; i++)
         if (local_heads(arguments, i) != 0)
@@ -83,7 +83,8 @@ static bool any_local_heads(const struct arguments *arguments)
     return false;
 }
 
-static void check_local_heads(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+static void check_local_heads(struct plan_builder *builder, const char *name,
+                              const struct transformer_arguments *arguments)
 {
     json_t *heads = arguments->n_local_attn_heads;
     if (heads && !json_is_integer(heads) && !json_is_array(heads))
@@ -100,7 +101,8 @@ static void check_local_heads(struct plan_builder *builder, const char *name, co
 }
 
 /* Of the language model alone, and of a tuple of zeros too. */
-static void check_whole_windows(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+static void check_whole_windows(struct plan_builder *builder, const char *name,
+                                const struct transformer_arguments *arguments)
 {
     json_t *heads = arguments->n_local_attn_heads;
     if ((json_is_array(heads) || json_integer_value(heads) != 0) &&
@@ -110,7 +112,8 @@ static void check_whole_windows(struct plan_builder *builder, const char *name, 
 }
 
 /* A layer number or a tuple of them, from 1; those beyond depth change nothing. */
-static void check_memory_layers(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+static void check_memory_layers(struct plan_builder *builder, const char *name,
+                                const struct transformer_arguments *arguments)
 {
     json_t *layers = arguments->pkm_layers;
     if (layers && !json_is_integer(layers) && !json_is_array(layers))
@@ -123,7 +126,7 @@ static void check_memory_layers(struct plan_builder *builder, const char *name, 
 }
 
 /* Whether the layer at that depth, from 0, has a product-key memory in place of its feed-forward. */
-static bool has_memory(const struct arguments *arguments, int64_t depth)
+static bool has_memory(const struct transformer_arguments *arguments, int64_t depth)
 {
     json_t *layers = arguments->pkm_layers;
     if (!json_is_array(layers))
@@ -135,7 +138,7 @@ static bool has_memory(const struct arguments *arguments, int64_t depth)
 }
 
 /* Rotary positions reach axial layers too, whose sequences are shorter than the table unless the fold is 1. */
-static void check_rotary(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+static void check_rotary(struct plan_builder *builder, const char *name, const struct transformer_arguments *arguments)
 {
     if (!arguments->use_rotary_emb)
         return;
@@ -152,7 +155,8 @@ static void check_rotary(struct plan_builder *builder, const char *name, const s
 }
 
 /* The library's own assertions, and what fails there for its shapes. */
-static bool refuse_combinations(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+static bool refuse_combinations(struct plan_builder *builder, const char *name,
+                                const struct transformer_arguments *arguments)
 {
     int64_t dim = arguments->dim, heads = arguments->heads;
     if (arguments->causal && arguments->linformer_settings)
@@ -172,7 +176,7 @@ static bool refuse_combinations(struct plan_builder *builder, const char *name, 
 /* A named tuple, or NULL. */
 static void read_settings(struct plan_builder *builder, const char *name, const char *argument,
                           const struct argument *table, size_t count, const json_t *settings,
-                          struct arguments *arguments)
+                          struct transformer_arguments *arguments)
 {
     if (builder->failed || !settings ||
         arguments_read(argument, table, count, settings, arguments, builder->error) == 0)
@@ -182,7 +186,7 @@ static void read_settings(struct plan_builder *builder, const char *name, const 
 }
 
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
-                           const json_t *kwargs, struct arguments *arguments)
+                           const json_t *kwargs, struct transformer_arguments *arguments)
 {
     if (arguments_read(name, table, count, kwargs, arguments, builder->error) != 0) {
         builder->failed = true;
@@ -200,9 +204,9 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
 }
 
 static bool read_lm_arguments(struct plan_builder *builder, const char *name, const json_t *kwargs,
-                              struct arguments *arguments)
+                              struct transformer_arguments *arguments)
 {
-    *arguments = (struct arguments){0};
+    *arguments = (struct transformer_arguments){0};
     if (!read_arguments(builder, name, lm_arguments, COUNT(lm_arguments), kwargs, arguments))
         return false;
     check_whole_windows(builder, name, arguments);
@@ -229,14 +233,14 @@ static int64_t least_common_multiple(int64_t a, int64_t b)
 
 /* LinearAttentionTransformer.pad_to_multiple: Linformer layers count as if they were not. 0, of a blindspot_size of 0,
  * pads as little as 1 does. */
-static int64_t pad_to_multiple(const struct arguments *arguments)
+static int64_t pad_to_multiple(const struct transformer_arguments *arguments)
 {
     return least_common_multiple(any_local_heads(arguments) ? arguments->local_attn_window_size : 1,
                                  arguments->causal ? arguments->blindspot_size : 1);
 }
 
 /* What the layers assert of the rows that reach them. */
-static int64_t needed_multiple(const struct arguments *arguments)
+static int64_t needed_multiple(const struct transformer_arguments *arguments)
 {
     int64_t window = arguments->local_attn_window_size, needed = 1;
     if (arguments->depth > 0 && !arguments->linformer_settings) {
@@ -248,7 +252,7 @@ static int64_t needed_multiple(const struct arguments *arguments)
 }
 
 /* The most rows that the positions and the layers take; 0: any. */
-static int64_t longest(const struct arguments *arguments, bool has_positions)
+static int64_t longest(const struct transformer_arguments *arguments, bool has_positions)
 {
     int64_t length = arguments->max_seq_len, width = arguments->local_attn_window_size;
     if (arguments->linformer_settings && arguments->depth > 0)
@@ -260,7 +264,7 @@ static int64_t longest(const struct arguments *arguments, bool has_positions)
 }
 
 /* Pads the input as Autopadder does, where the padding is autopad. */
-static void pad(struct plan_builder *builder, const struct arguments *arguments, int input)
+static void pad(struct plan_builder *builder, const struct transformer_arguments *arguments, int input)
 {
     int64_t multiple = pad_to_multiple(arguments);
     if (builder->plan->padding == PADDING_AUTOPAD && multiple > 1)
@@ -269,7 +273,7 @@ static void pad(struct plan_builder *builder, const struct arguments *arguments,
 }
 
 /* The longest input whose padded rows still fit; with padding "exact" the one length there is. 0: any. */
-static int64_t max_length(struct plan_builder *builder, const char *name, const struct arguments *arguments,
+static int64_t max_length(struct plan_builder *builder, const char *name, const struct transformer_arguments *arguments,
                           bool has_positions)
 {
     int64_t most = longest(arguments, has_positions), multiple = pad_to_multiple(arguments);
@@ -287,7 +291,7 @@ static const enum padding linear_paddings[] = {PADDING_AUTOPAD, PADDING_EXACT, P
 static const enum padding linformer_paddings[] = {PADDING_SLICE, PADDING_AUTOPAD, PADDING_EXACT, PADDING_DEFAULT};
 
 static void choose_padding(struct plan_builder *builder, const char *name, const struct model_config *config,
-                           const struct arguments *arguments)
+                           const struct transformer_arguments *arguments)
 {
     plan_choose_padding(builder, name, config->padding,
                         arguments->linformer_settings ? linformer_paddings : linear_paddings);
@@ -302,7 +306,8 @@ struct routed {
 };
 
 /* x + pos_emb(x): absolute, the sinusoids that the checkpoint holds, or axial (row + column of a grid of width w). */
-static int add_positions(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix)
+static int add_positions(struct plan_builder *builder, const struct transformer_arguments *arguments, int x,
+                         const char *prefix)
 {
     int64_t length = arguments->max_seq_len, emb_dim = arguments->emb_dim, width = arguments->local_attn_window_size;
     if (arguments->use_rotary_emb || !arguments->use_axial_pos_emb)
@@ -317,14 +322,14 @@ static int add_positions(struct plan_builder *builder, const struct arguments *a
 }
 
 /* SelfAttention's arguments, and the fold that FoldAxially puts around it. */
-struct attention {
+struct attention_arguments {
     int64_t dim_head, local_heads, blindspot_size, fold;
     bool causal;
 };
 
 /* SelfAttention.forward: `source` is what keys and values are made of, `mask` its rows', `rotary` a table or none. */
-static int self_attention(struct plan_builder *builder, const struct arguments *arguments,
-                          const struct attention *attention, int x, int source, int mask, int rotary,
+static int self_attention(struct plan_builder *builder, const struct transformer_arguments *arguments,
+                          const struct attention_arguments *attention, int x, int source, int mask, int rotary,
                           const char *prefix)
 {
     int64_t dim = arguments->dim, columns = attention->dim_head * arguments->heads, local = attention->local_heads;
@@ -379,7 +384,7 @@ static int product_key_memory(struct plan_builder *builder, int64_t dim, int x, 
 
 /* PreNorm's layer norm, then PreShiftTokens where it stands; `fn` receives the prefix of what stands inside. The shift
  * looks for an argument `mask` that nobody gives, so it knows no masks. */
-static int pre_norm(struct plan_builder *builder, const struct arguments *arguments, bool shift, int x,
+static int pre_norm(struct plan_builder *builder, const struct transformer_arguments *arguments, bool shift, int x,
                     const char *prefix, char *fn)
 {
     static const int64_t shifts[] = {1, 0, -1}; /* causal: the first two */
@@ -393,13 +398,13 @@ static int pre_norm(struct plan_builder *builder, const struct arguments *argume
 /* The kinds of layers, in the order in which each depth has them. */
 enum layer { LAYER_SELF, LAYER_AXIAL, LAYER_CONTEXT, LAYER_COUNT };
 
-static bool has_layer(const struct arguments *arguments, enum layer layer)
+static bool has_layer(const struct transformer_arguments *arguments, enum layer layer)
 {
     return layer == LAYER_SELF || (layer == LAYER_AXIAL ? arguments->attend_axially : arguments->receives_context);
 }
 
-static int linformer(struct plan_builder *builder, const struct arguments *arguments, int64_t seq_len, int64_t k, int x,
-                     int context, const char *prefix)
+static int linformer(struct plan_builder *builder, const struct transformer_arguments *arguments, int64_t seq_len,
+                     int64_t k, int x, int context, const char *prefix)
 {
     struct linformer_attention attention = {
         .dim = arguments->dim,
@@ -411,8 +416,8 @@ static int linformer(struct plan_builder *builder, const struct arguments *argum
     return linformer_self_attention(builder, &attention, x, context, prefix);
 }
 
-static int attention_block(struct plan_builder *builder, const struct arguments *arguments, enum layer layer,
-                           int64_t depth, const struct routed *routed, int x, const char *prefix)
+static int attention_block(struct plan_builder *builder, const struct transformer_arguments *arguments,
+                           enum layer layer, int64_t depth, const struct routed *routed, int x, const char *prefix)
 {
     char fn[NAME_LENGTH];
     int64_t dim_head = arguments->dim_head ? arguments->dim_head : arguments->dim / arguments->heads;
@@ -421,7 +426,7 @@ static int attention_block(struct plan_builder *builder, const struct arguments 
         return linformer(builder, arguments, arguments->max_seq_len, arguments->k, x, x, fn);
     if (layer == LAYER_CONTEXT && arguments->context_linformer_settings)
         return linformer(builder, arguments, arguments->context_seq_len, arguments->context_k, x, routed->context, fn);
-    struct attention attention = {.dim_head = dim_head, .fold = 1};
+    struct attention_arguments attention = {.dim_head = dim_head, .fold = 1};
     if (layer == LAYER_CONTEXT)
         return self_attention(builder, arguments, &attention, x, routed->context, routed->context_mask, PLAN_NONE, fn);
     attention.causal = arguments->causal;
@@ -438,8 +443,8 @@ static int attention_block(struct plan_builder *builder, const struct arguments 
 }
 
 /* The feed-forward of a self attention has no GLU whatever ff_glu says; Chunk adds one more "fn." to the names. */
-static int feed_forward_block(struct plan_builder *builder, const struct arguments *arguments, enum layer layer,
-                              int64_t depth, int x, const char *prefix)
+static int feed_forward_block(struct plan_builder *builder, const struct transformer_arguments *arguments,
+                              enum layer layer, int64_t depth, int x, const char *prefix)
 {
     char fn[NAME_LENGTH], chunk[NAME_LENGTH + 8];
     x = pre_norm(builder, arguments, arguments->shift_tokens && layer == LAYER_SELF, x, prefix, fn);
@@ -455,8 +460,9 @@ struct streams {
     int x1, x2;
 };
 
-static void run_layer(struct plan_builder *builder, const struct arguments *arguments, enum layer layer, int64_t depth,
-                      const struct routed *routed, int64_t index, const char *prefix, struct streams *streams)
+static void run_layer(struct plan_builder *builder, const struct transformer_arguments *arguments, enum layer layer,
+                      int64_t depth, const struct routed *routed, int64_t index, const char *prefix,
+                      struct streams *streams)
 {
     static const char *const sequential_names[] = {"layers", "0", "1"};
     static const char *const reversible_names[] = {"blocks", "f.net", "g.net"};
@@ -475,8 +481,8 @@ static void run_layer(struct plan_builder *builder, const struct arguments *argu
 }
 
 /* LinearAttentionTransformer.forward. A reversible one gives the mean of its two streams. */
-static int transformer(struct plan_builder *builder, const struct arguments *arguments, const struct routed *routed,
-                       int x, const char *prefix)
+static int transformer(struct plan_builder *builder, const struct transformer_arguments *arguments,
+                       const struct routed *routed, int x, const char *prefix)
 {
     struct streams streams = {x, x};
     int64_t index = 0;
@@ -488,8 +494,8 @@ static int transformer(struct plan_builder *builder, const struct arguments *arg
 }
 
 /* LinearAttentionTransformerLM.forward up to its output layer. */
-static int language_model(struct plan_builder *builder, const struct arguments *arguments, struct routed routed,
-                          int ids, const char *prefix)
+static int language_model(struct plan_builder *builder, const struct transformer_arguments *arguments,
+                          struct routed routed, int ids, const char *prefix)
 {
     int64_t dim = arguments->dim, emb_dim = arguments->emb_dim;
     char inner[NAME_LENGTH / 2], norm[NAME_LENGTH / 2];
@@ -511,7 +517,8 @@ static int language_model(struct plan_builder *builder, const struct arguments *
     return lucidrains_layer_norm(builder, emb_dim, x, norm);
 }
 
-static void give(struct plan_builder *builder, const struct arguments *arguments, int hidden, const char *prefix)
+static void give(struct plan_builder *builder, const struct transformer_arguments *arguments, int hidden,
+                 const char *prefix)
 {
     if (arguments->return_embeddings)
         plan_give(builder, hidden, PLAN_NONE, PLAN_NONE, false);
@@ -524,7 +531,7 @@ static void give(struct plan_builder *builder, const struct arguments *arguments
 /* ---- The classes ---- */
 
 /* The inputs after x, in forward()'s order. */
-static struct routed more_inputs(struct plan_builder *builder, const struct arguments *arguments, int x)
+static struct routed more_inputs(struct plan_builder *builder, const struct transformer_arguments *arguments, int x)
 {
     struct routed routed = {PLAN_NONE, PLAN_NONE, PLAN_NONE, PLAN_NONE};
     routed.input_mask = plan_input_mask(builder, "input_mask", x);
@@ -538,7 +545,7 @@ static struct routed more_inputs(struct plan_builder *builder, const struct argu
 
 static void build_transformer(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments = {0};
+    struct transformer_arguments arguments = {0};
     if (!read_arguments(builder, name, transformer_arguments, COUNT(transformer_arguments), config->kwargs, &arguments))
         return;
     choose_padding(builder, name, config, &arguments);
@@ -550,7 +557,7 @@ static void build_transformer(struct plan_builder *builder, const char *name, co
 
 static void build_lm(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct transformer_arguments arguments;
     if (!read_lm_arguments(builder, name, config->kwargs, &arguments))
         return;
     choose_padding(builder, name, config, &arguments);
@@ -562,19 +569,19 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
 
 /* EncoderDecoder: no class of the library but its README's pair. The decoder reads what Autopadder gives back of the
  * encoder: the rows of src alone. */
-struct pair {
+struct encoder_decoder {
     json_t *enc, *dec;
 };
 
 static const struct argument pair_arguments[] = {
-    {"enc", ARGUMENT_OBJECT, true, 0, offsetof(struct pair, enc)},
-    {"dec", ARGUMENT_OBJECT, true, 0, offsetof(struct pair, dec)},
+    {"enc", ARGUMENT_OBJECT, true, 0, offsetof(struct encoder_decoder, enc)},
+    {"dec", ARGUMENT_OBJECT, true, 0, offsetof(struct encoder_decoder, dec)},
 };
 
-static bool read_pair(struct plan_builder *builder, const char *name, const json_t *kwargs, struct arguments *encoder,
-                      struct arguments *decoder)
+static bool read_pair(struct plan_builder *builder, const char *name, const json_t *kwargs,
+                      struct transformer_arguments *encoder, struct transformer_arguments *decoder)
 {
-    struct pair pair;
+    struct encoder_decoder pair;
     if (arguments_read(name, pair_arguments, COUNT(pair_arguments), kwargs, &pair, builder->error) != 0) {
         builder->failed = true;
         return false;
@@ -599,8 +606,9 @@ static bool read_pair(struct plan_builder *builder, const char *name, const json
 }
 
 /* As many rows as the encoder takes, and the decoder's attention to them. */
-static int64_t max_source_length(struct plan_builder *builder, const char *name, const struct arguments *encoder,
-                                 const struct arguments *decoder)
+static int64_t max_source_length(struct plan_builder *builder, const char *name,
+                                 const struct transformer_arguments *encoder,
+                                 const struct transformer_arguments *decoder)
 {
     int64_t most = max_length(builder, name, encoder, true);
     bool limited = decoder->receives_context && decoder->context_linformer_settings && decoder->depth > 0;
@@ -609,7 +617,7 @@ static int64_t max_source_length(struct plan_builder *builder, const char *name,
 
 static void build_pair(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments encoder, decoder;
+    struct transformer_arguments encoder, decoder;
     if (!read_pair(builder, name, config->kwargs, &encoder, &decoder))
         return;
     choose_padding(builder, name, config, encoder.linformer_settings ? &decoder : &encoder); /* slice: if both can */

@@ -8,13 +8,13 @@
 #include <stddef.h>
 #include <string.h>
 
-struct arguments {
+struct multihead_arguments {
     int64_t embed_dim, num_heads, kdim, vdim, seq_len, proj_k;
     bool bias, add_bias_kv, add_zero_attn;
     json_t *param_sharing;
 };
 
-#define FIELD(field) offsetof(struct arguments, field)
+#define FIELD(field) offsetof(struct multihead_arguments, field)
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 static const struct argument class_arguments[] = {
@@ -34,7 +34,7 @@ static const struct argument class_arguments[] = {
 static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
 
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct model_config *config,
-                           struct arguments *arguments)
+                           struct multihead_arguments *arguments)
 {
     plan_choose_padding(builder, name, config->padding, exact_only);
     if (builder->failed)
@@ -57,8 +57,8 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
 
 /* q, k or v (`which` 0, 1, 2): nn.functional.linear with a weight of its own where kdim or vdim differ, else with a
  * third of in_proj_weight. */
-static int in_projection(struct plan_builder *builder, const struct arguments *arguments, int which, int64_t columns,
-                         int x)
+static int in_projection(struct plan_builder *builder, const struct multihead_arguments *arguments, int which,
+                         int64_t columns, int x)
 {
     static const char *const names[] = {"q_proj_weight", "k_proj_weight", "v_proj_weight"};
     int64_t dim = arguments->embed_dim;
@@ -73,8 +73,8 @@ static int in_projection(struct plan_builder *builder, const struct arguments *a
 }
 
 /* linear(k, e_proj_weight, bias_e) over the positions, bias_k behind them with add_bias_kv. */
-static int project(struct plan_builder *builder, const struct arguments *arguments, int x, int weight, const char *bias,
-                   const char *tail)
+static int project(struct plan_builder *builder, const struct multihead_arguments *arguments, int x, int weight,
+                   const char *bias, const char *tail)
 {
     int e = plan_tensor(builder, 3, (int64_t[]){1, 1, arguments->proj_k}, "%s", bias), t = PLAN_NONE;
     if (arguments->add_bias_kv)
@@ -83,7 +83,7 @@ static int project(struct plan_builder *builder, const struct arguments *argumen
 }
 
 /* Why the class fails when it is given a mask; NULL: it does not. It calls a function that it did not import. */
-static const char *padding_mask_refused(const struct arguments *arguments)
+static const char *padding_mask_refused(const struct multihead_arguments *arguments)
 {
     if (arguments->add_bias_kv)
         return "the class fails on masks with add_bias_kv";
@@ -91,7 +91,7 @@ static const char *padding_mask_refused(const struct arguments *arguments)
 }
 
 /* The class checks the mask against the keys' length, then adds it to scores over proj_k. */
-static const char *attention_mask_refused(const struct arguments *arguments)
+static const char *attention_mask_refused(const struct multihead_arguments *arguments)
 {
     if (padding_mask_refused(arguments))
         return padding_mask_refused(arguments);
@@ -100,7 +100,7 @@ static const char *attention_mask_refused(const struct arguments *arguments)
                : "the class fails on it unless proj_k is seq_len: it must fit the keys' length and proj_k at once";
 }
 
-static int take_inputs(struct plan_builder *builder, const struct arguments *arguments, int *key, int *value)
+static int take_inputs(struct plan_builder *builder, const struct multihead_arguments *arguments, int *key, int *value)
 {
     int query = plan_input_rows(builder, "query", arguments->embed_dim, 0, PLAN_NONE);
     plan_call_layout(builder, query);
@@ -117,7 +117,7 @@ static int take_inputs(struct plan_builder *builder, const struct arguments *arg
  * numbers. */
 static void build_attention(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct multihead_arguments arguments;
     if (!read_arguments(builder, name, config, &arguments))
         return;
     int64_t dim = arguments.embed_dim, heads = arguments.num_heads, n = arguments.seq_len, k = arguments.proj_k;

@@ -11,13 +11,13 @@
 #define LAYER_NORM_EPSILON 1e-5f /* nn.LayerNorm's default */
 #define FEED_FORWARD_MULTIPLE 4
 
-struct arguments {
+struct linformer_arguments {
     int64_t num_tokens, depth;
     struct linformer_attention attention;
     bool reversible;
 };
 
-#define FIELD(field) offsetof(struct arguments, field)
+#define FIELD(field) offsetof(struct linformer_arguments, field)
 #define ATTENTION_ARGUMENTS                                                        \
     {"dim", ARGUMENT_SIZE, true, 0, FIELD(attention.dim)},                         \
         {"seq_len", ARGUMENT_SIZE, true, 0, FIELD(attention.seq_len)},             \
@@ -45,12 +45,12 @@ static const struct argument lm_arguments[] = {
 const enum padding lucidrains_paddings[] = {PADDING_SLICE, PADDING_EXACT, PADDING_DEFAULT};
 
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
-                           const struct model_config *config, struct arguments *arguments)
+                           const struct model_config *config, struct linformer_arguments *arguments)
 {
     plan_choose_padding(builder, name, config->padding, lucidrains_paddings);
     if (builder->failed)
         return false;
-    *arguments = (struct arguments){.depth = 1}; /* LinformerSelfAttention has no such argument */
+    *arguments = (struct linformer_arguments){.depth = 1}; /* LinformerSelfAttention has no such argument */
     if (arguments_read(name, table, count, config->kwargs, arguments, builder->error) != 0)
         builder->failed = true;
     else if (arguments->depth > 0 && arguments->attention.dim % arguments->attention.heads != 0)
@@ -112,7 +112,8 @@ int lucidrains_layer_norm(struct plan_builder *builder, int64_t dim, int x, cons
 }
 
 /* PreNorm(dim, attention) and PreNorm(dim, ff); `prefix` is the PreNorm's. */
-static int attention_block(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix)
+static int attention_block(struct plan_builder *builder, const struct linformer_arguments *arguments, int x,
+                           const char *prefix)
 {
     char norm[128], fn[128];
     snprintf(norm, sizeof norm, "%snorm.", prefix);
@@ -121,7 +122,7 @@ static int attention_block(struct plan_builder *builder, const struct arguments 
     return linformer_self_attention(builder, &arguments->attention, x, x, fn);
 }
 
-static int feed_forward_block(struct plan_builder *builder, const struct arguments *arguments, int x,
+static int feed_forward_block(struct plan_builder *builder, const struct linformer_arguments *arguments, int x,
                               const char *prefix)
 {
     char norm[128], fn[128];
@@ -132,7 +133,8 @@ static int feed_forward_block(struct plan_builder *builder, const struct argumen
 }
 
 /* SequentialSequence.forward */
-static int sequential(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix)
+static int sequential(struct plan_builder *builder, const struct linformer_arguments *arguments, int x,
+                      const char *prefix)
 {
     char f[96], g[96];
     for (int64_t i = 0; i < arguments->depth && !builder->failed; i++) {
@@ -145,7 +147,8 @@ static int sequential(struct plan_builder *builder, const struct arguments *argu
 }
 
 /* ReversibleSequence.forward: two streams that begin alike; this library gives their sum. */
-static int reversible(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix)
+static int reversible(struct plan_builder *builder, const struct linformer_arguments *arguments, int x,
+                      const char *prefix)
 {
     char f[96], g[96];
     int x1 = x, x2 = x;
@@ -158,7 +161,7 @@ static int reversible(struct plan_builder *builder, const struct arguments *argu
     return plan_add(builder, x1, x2, 1.0f);
 }
 
-static int stack(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix)
+static int stack(struct plan_builder *builder, const struct linformer_arguments *arguments, int x, const char *prefix)
 {
     return arguments->reversible ? reversible(builder, arguments, x, prefix)
                                  : sequential(builder, arguments, x, prefix);
@@ -166,7 +169,7 @@ static int stack(struct plan_builder *builder, const struct arguments *arguments
 
 static void build_self_attention(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct linformer_arguments arguments;
     if (!read_arguments(builder, name, attention_arguments, COUNT(attention_arguments), config, &arguments))
         return;
     int64_t dim = arguments.attention.dim;
@@ -178,7 +181,7 @@ static void build_self_attention(struct plan_builder *builder, const char *name,
 
 static void build_linformer(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct linformer_arguments arguments;
     if (!read_arguments(builder, name, linformer_arguments, COUNT(linformer_arguments), config, &arguments))
         return;
     int x = plan_input_rows(builder, "x", arguments.attention.dim, arguments.attention.seq_len, PLAN_NONE);
@@ -188,7 +191,7 @@ static void build_linformer(struct plan_builder *builder, const char *name, cons
 
 static void build_lm(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct linformer_arguments arguments;
     if (!read_arguments(builder, name, lm_arguments, COUNT(lm_arguments), config, &arguments))
         return;
     int64_t dim = arguments.attention.dim, seq_len = arguments.attention.seq_len;

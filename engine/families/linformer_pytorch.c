@@ -25,7 +25,7 @@ static const enum activation activations[] = {ACTIVATION_GELU, ACTIVATION_RELU};
 static const char *const checkpoint_names[] = {"C0", "C1", "C2", NULL};
 
 /* Of Linformer and LinformerLM; MHAttention uses what it has of them. `dim` is MHAttention's width of a head. */
-struct arguments {
+struct linformer_pytorch_arguments {
     int64_t num_tokens, input_size, channels, dim_k, dim_ff, dim_d, nhead, depth, k_reduce_by_layer;
     int64_t w_o_intermediate_dim, ff_intermediate, emb_dim, dim;
     bool full_attention, include_ff, decoder_mode, causal, return_emb;
@@ -37,7 +37,7 @@ struct arguments {
     int checkpoint_level; /* above 0 Linformer takes no inputs but the first, and at 2 MHAttention reads no others */
 };
 
-#define FIELD(field) offsetof(struct arguments, field)
+#define FIELD(field) offsetof(struct linformer_pytorch_arguments, field)
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
 /* Of each LinformerLM, LinformerEncDec's two as well. */
@@ -124,7 +124,7 @@ static int read_name(struct plan_builder *builder, const char *class_name, const
     return fallback;
 }
 
-static void read_names(struct plan_builder *builder, const char *name, struct arguments *arguments)
+static void read_names(struct plan_builder *builder, const char *name, struct linformer_pytorch_arguments *arguments)
 {
     arguments->sharing = (enum sharing)read_name(builder, name, "parameter_sharing", arguments->sharing_name,
                                                  sharing_names, SHARING_LAYERWISE);
@@ -137,7 +137,8 @@ static void read_names(struct plan_builder *builder, const char *name, struct ar
 }
 
 /* What the class itself asserts, or cannot run. */
-static void refuse_combinations(struct plan_builder *builder, const char *name, const struct arguments *arguments)
+static void refuse_combinations(struct plan_builder *builder, const char *name,
+                                const struct linformer_pytorch_arguments *arguments)
 {
     if (arguments->dim_d == 0 && arguments->channels % arguments->nhead != 0)
         plan_fail(builder, "%s: channels %lld must be divisible by nhead %lld unless dim_d is set", name,
@@ -155,7 +156,7 @@ static void refuse_combinations(struct plan_builder *builder, const char *name, 
 }
 
 static bool read_arguments(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
-                           const struct model_config *config, struct arguments *arguments)
+                           const struct model_config *config, struct linformer_pytorch_arguments *arguments)
 {
     memset(arguments, 0, sizeof *arguments);
     if (arguments_read(name, table, count, config->kwargs, arguments, builder->error) != 0) {
@@ -170,7 +171,7 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
 
 /* Rows of k of layer `layer`: get_attn's max(1, dim_k - index * k_reduce_by_layer), but for "layerwise", where all
  * layers have Linformer's own E. */
-static int64_t layer_dim_k(const struct arguments *arguments, int64_t layer)
+static int64_t layer_dim_k(const struct linformer_pytorch_arguments *arguments, int64_t layer)
 {
     if (arguments->sharing == SHARING_LAYERWISE)
         return arguments->dim_k;
@@ -179,16 +180,16 @@ static int64_t layer_dim_k(const struct arguments *arguments, int64_t layer)
 }
 
 /* One of a head's matrices, "E" or "F": its weight, and its bias or PLAN_NONE. */
-struct matrix {
+struct head_matrix {
     int weight, bias;
 };
 
-static struct matrix take_matrix(struct plan_builder *builder, const struct arguments *arguments, int64_t dim_k,
-                                 const char *prefix, int64_t head, const char *which)
+static struct head_matrix take_matrix(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                                      int64_t dim_k, const char *prefix, int64_t head, const char *which)
 {
     long long h = (long long)head;
     int64_t stride = arguments->input_size / dim_k, d = arguments->dim;
-    struct matrix matrix = {.weight = PLAN_NONE, .bias = PLAN_NONE};
+    struct head_matrix matrix = {.weight = PLAN_NONE, .bias = PLAN_NONE};
     switch (arguments->method) {
     case METHOD_LEARNABLE:
         matrix.weight = plan_matrix(builder, dim_k, arguments->input_size, "%sheads.%lld.%s.weight", prefix, h, which);
@@ -207,8 +208,8 @@ static struct matrix take_matrix(struct plan_builder *builder, const struct argu
 }
 
 /* The names under which the class holds the same matrix again. */
-static void take_shared(struct plan_builder *builder, const struct arguments *arguments, struct matrix matrix,
-                        const char *prefix, int64_t head, const char *which)
+static void take_shared(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                        struct head_matrix matrix, const char *prefix, int64_t head, const char *which)
 {
     long long h = (long long)head;
     if (arguments->method == METHOD_NO_PARAMS) {
@@ -220,18 +221,18 @@ static void take_shared(struct plan_builder *builder, const struct arguments *ar
 }
 
 /* The heads' own matrices below one another. */
-static struct matrix stack_heads(struct plan_builder *builder, const struct arguments *arguments, int64_t dim_k,
-                                 const char *prefix, const char *which)
+static struct head_matrix stack_heads(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                                      int64_t dim_k, const char *prefix, const char *which)
 {
     int64_t heads = arguments->nhead;
-    struct matrix stacked = {.weight = PLAN_NONE, .bias = PLAN_NONE};
+    struct head_matrix stacked = {.weight = PLAN_NONE, .bias = PLAN_NONE};
     int *weights = calloc((size_t)heads * 2, sizeof *weights), *biases = weights + heads;
     if (!weights) {
         plan_fail(builder, "out of memory for %lld heads", (long long)heads);
         return stacked;
     }
     for (int64_t h = 0; h < heads && !builder->failed; h++) {
-        struct matrix matrix = take_matrix(builder, arguments, dim_k, prefix, h, which);
+        struct head_matrix matrix = take_matrix(builder, arguments, dim_k, prefix, h, which);
         weights[h] = matrix.weight;
         biases[h] = matrix.bias;
     }
@@ -243,8 +244,8 @@ static struct matrix stack_heads(struct plan_builder *builder, const struct argu
 }
 
 /* E and F of an attention; `of_all` is Linformer's own E where the class shares it layerwise, else NULL. */
-static void take_projections(struct plan_builder *builder, const struct arguments *arguments, int64_t dim_k,
-                             const char *prefix, struct matrix *e, struct matrix *f)
+static void take_projections(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                             int64_t dim_k, const char *prefix, struct head_matrix *e, struct head_matrix *f)
 {
     if (arguments->sharing == SHARING_NONE) {
         *e = stack_heads(builder, arguments, dim_k, prefix, "E");
@@ -260,7 +261,8 @@ static void take_projections(struct plan_builder *builder, const struct argument
     }
 }
 
-static int project(struct plan_builder *builder, const struct arguments *arguments, int x, struct matrix matrix)
+static int project(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int x,
+                   struct head_matrix matrix)
 {
     int64_t heads = arguments->nhead;
     if (arguments->method == METHOD_CONVOLUTION)
@@ -282,8 +284,8 @@ struct masks {
 };
 
 /* "to_q", "to_k" or "to_v": one nn.Linear a head, as one matrix. */
-static int heads_linear(struct plan_builder *builder, const struct arguments *arguments, int64_t channels, int x,
-                        const char *prefix, const char *which)
+static int heads_linear(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                        int64_t channels, int x, const char *prefix, const char *which)
 {
     int *weights = calloc((size_t)arguments->nhead, sizeof *weights);
     if (!weights)
@@ -296,12 +298,13 @@ static int heads_linear(struct plan_builder *builder, const struct arguments *ar
 }
 
 /* LinearAttentionHead.forward of all heads. dim_k is the layer's; `causal` whether it has the causal mask. */
-static int attention_heads(struct plan_builder *builder, const struct arguments *arguments, int64_t dim_k, int queries,
-                           int keys, int values, struct masks masks, bool causal, const char *prefix)
+static int attention_heads(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                           int64_t dim_k, int queries, int keys, int values, struct masks masks, bool causal,
+                           const char *prefix)
 {
-    struct arguments layer = *arguments;
+    struct linformer_pytorch_arguments layer = *arguments;
     layer.dim_k = dim_k;
-    struct matrix e, f;
+    struct head_matrix e, f;
     if (arguments->method == METHOD_CONVOLUTION && dim_k > arguments->input_size)
         return plan_fail(builder, "method \"convolution\": dim_k %lld is more than input_size %lld", (long long)dim_k,
                          (long long)arguments->input_size);
@@ -333,8 +336,8 @@ static int attention_heads(struct plan_builder *builder, const struct arguments 
 }
 
 /* `channels` is the width of x. */
-static int attention(struct plan_builder *builder, const struct arguments *arguments, int64_t dim_k, int64_t channels,
-                     int x, int context, struct masks masks, bool causal, const char *prefix)
+static int attention(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int64_t dim_k,
+                     int64_t channels, int x, int context, struct masks masks, bool causal, const char *prefix)
 {
     int64_t inner = arguments->dim * arguments->nhead, between = arguments->w_o_intermediate_dim;
     int queries = heads_linear(builder, arguments, channels, x, prefix, "to_q");
@@ -359,8 +362,8 @@ static int layer_norm(struct plan_builder *builder, int64_t channels, int x, con
 }
 
 /* Residual(FeedForward): norm(resample(x) + w_2(act(w_1 x))), resample where the width changes. */
-static int feed_forward(struct plan_builder *builder, const struct arguments *arguments, int64_t in, int64_t out, int x,
-                        const char *prefix)
+static int feed_forward(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int64_t in,
+                        int64_t out, int x, const char *prefix)
 {
     int y = plan_linear(builder, x, plan_matrix(builder, arguments->dim_ff, in, "%sfn.w_1.weight", prefix),
                         plan_vector(builder, arguments->dim_ff, "%sfn.w_1.bias", prefix));
@@ -374,8 +377,9 @@ static int feed_forward(struct plan_builder *builder, const struct arguments *ar
 }
 
 /* Residual(MHAttention) */
-static int attention_layer(struct plan_builder *builder, const struct arguments *arguments, int64_t dim_k,
-                           int64_t channels, int x, int context, struct masks masks, bool causal, const char *prefix)
+static int attention_layer(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                           int64_t dim_k, int64_t channels, int x, int context, struct masks masks, bool causal,
+                           const char *prefix)
 {
     char fn[PREFIX_LENGTH];
     snprintf(fn, sizeof fn, "%sfn.", prefix);
@@ -392,8 +396,8 @@ static const char *next_layer(char *buffer, const char *prefix, int64_t *positio
 }
 
 /* In decoder_mode each layer attends to `embeddings` as well, and only there the mask is causal. */
-static int linformer(struct plan_builder *builder, const struct arguments *arguments, int x, int embeddings,
-                     struct masks masks, const char *prefix)
+static int linformer(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int x,
+                     int embeddings, struct masks masks, const char *prefix)
 {
     char layer[PREFIX_LENGTH];
     int64_t position = 0, channels = arguments->channels;
@@ -417,7 +421,8 @@ static int linformer(struct plan_builder *builder, const struct arguments *argum
 
 /* ---- LinformerLM.forward, up to its output layer ---- */
 
-static int positions(struct plan_builder *builder, const struct arguments *arguments, int x, const char *prefix)
+static int positions(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int x,
+                     const char *prefix)
 {
     if (arguments->emb_dim % 2 != 0) {
         plan_fail(builder, "an embedding of %lld features: the class's sinusoids come in pairs",
@@ -427,8 +432,8 @@ static int positions(struct plan_builder *builder, const struct arguments *argum
     return plan_add_sinusoids(builder, x, plan_vector(builder, arguments->emb_dim / 2, "%spos_emb.inv_freq", prefix));
 }
 
-static int language_model(struct plan_builder *builder, const struct arguments *arguments, int ids, int embeddings,
-                          struct masks masks, const char *prefix)
+static int language_model(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int ids,
+                          int embeddings, struct masks masks, const char *prefix)
 {
     char inner[PREFIX_LENGTH];
     int64_t channels = arguments->channels, emb_dim = arguments->emb_dim;
@@ -445,7 +450,8 @@ static int language_model(struct plan_builder *builder, const struct arguments *
                        plan_vector(builder, emb_dim, "%slinformer.project_out.bias", prefix));
 }
 
-static void give_logits(struct plan_builder *builder, const struct arguments *arguments, int hidden, const char *prefix)
+static void give_logits(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int hidden,
+                        const char *prefix)
 {
     plan_give(builder, hidden,
               plan_matrix(builder, arguments->num_tokens, arguments->emb_dim, "%sto_logits.weight", prefix),
@@ -459,7 +465,7 @@ static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
 
 /* What Linformer and LinformerLM do alike before their layers. */
 static bool prepare(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
-                    const struct model_config *config, struct arguments *arguments)
+                    const struct model_config *config, struct linformer_pytorch_arguments *arguments)
 {
     if (!read_arguments(builder, name, table, count, config, arguments))
         return false;
@@ -472,8 +478,8 @@ static bool prepare(struct plan_builder *builder, const char *name, const struct
 }
 
 /* The inputs after the first, in forward()'s order; checkpointing takes none. `tensor` is the first's value. */
-static struct masks mask_inputs(struct plan_builder *builder, const struct arguments *arguments, int64_t channels,
-                                int tensor, int *embeddings)
+static struct masks mask_inputs(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                                int64_t channels, int tensor, int *embeddings)
 {
     struct masks masks = {PLAN_NONE, PLAN_NONE};
     *embeddings = PLAN_NONE;
@@ -486,7 +492,7 @@ static struct masks mask_inputs(struct plan_builder *builder, const struct argum
     return masks;
 }
 
-static void pad_to_size(struct plan_builder *builder, const struct arguments *arguments, int tensor)
+static void pad_to_size(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int tensor)
 {
     if (builder->plan->padding == PADDING_ZERO)
         plan_pad(builder, tensor, arguments->input_size);
@@ -494,7 +500,7 @@ static void pad_to_size(struct plan_builder *builder, const struct arguments *ar
 
 static void build_linformer(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct linformer_pytorch_arguments arguments;
     int embeddings;
     if (!prepare(builder, name, linformer_arguments, COUNT(linformer_arguments), config, &arguments))
         return;
@@ -507,7 +513,7 @@ static void build_linformer(struct plan_builder *builder, const char *name, cons
 
 static void build_lm(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct linformer_pytorch_arguments arguments;
     int embeddings;
     if (!prepare(builder, name, lm_arguments, COUNT(lm_arguments), config, &arguments))
         return;
@@ -522,7 +528,8 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
 }
 
 /* MHAttention's. At checkpoint_level C2 it takes masks and does not pass them on. */
-static struct masks attention_masks(struct plan_builder *builder, const struct arguments *arguments, int tensor)
+static struct masks attention_masks(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
+                                    int tensor)
 {
     struct masks masks = {PLAN_NONE, PLAN_NONE};
     if (arguments->checkpoint_level < 2) {
@@ -537,7 +544,7 @@ static struct masks attention_masks(struct plan_builder *builder, const struct a
 
 static void build_attention(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments arguments;
+    struct linformer_pytorch_arguments arguments;
     if (!read_arguments(builder, name, attention_arguments, COUNT(attention_arguments), config, &arguments))
         return;
     if (arguments.causal_mask && !json_is_boolean(arguments.causal_mask) && !json_is_null(arguments.causal_mask)) {
@@ -573,7 +580,7 @@ static json_t *side_kwargs(const json_t *kwargs, const char *prefix)
 }
 
 static bool read_part(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
-                      const json_t *kwargs, const char *prefix, struct arguments *arguments)
+                      const json_t *kwargs, const char *prefix, struct linformer_pytorch_arguments *arguments)
 {
     char side_name[96];
     json_t *side = side_kwargs(kwargs, prefix);
@@ -588,7 +595,7 @@ static bool read_part(struct plan_builder *builder, const char *name, const stru
 
 /* One of the two LinformerLMs; messages say "enc_*" or "dec_*". */
 static bool read_side(struct plan_builder *builder, const char *name, const struct model_config *config,
-                      const char *prefix, struct arguments *arguments)
+                      const char *prefix, struct linformer_pytorch_arguments *arguments)
 {
     char side_name[96];
     memset(arguments, 0, sizeof *arguments);
@@ -608,7 +615,7 @@ static bool read_side(struct plan_builder *builder, const char *name, const stru
 
 static void build_encoder_decoder(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
-    struct arguments encoder, decoder;
+    struct linformer_pytorch_arguments encoder, decoder;
     if (!read_side(builder, name, config, "enc_", &encoder) || !read_side(builder, name, config, "dec_", &decoder))
         return;
     plan_choose_padding(builder, name, config->padding, exact_only);

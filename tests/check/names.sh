@@ -1,0 +1,94 @@
+#!/bin/bash
+# names.sh: a name has one meaning in the whole tree. No struct tag is defined twice, and no function that other files
+# can call. Two structs are left out: engine/backend.h declares them, and each backend defines its own.
+set -euo pipefail
+opaque='backend backend_model'
+
+# "FILE:LINE tag" for each struct and enum that the files define.
+tags() {
+    awk '
+        match($0, /^(template <[^>]*> )?(struct|enum) [a-z0-9_]+ *\{/) {
+            tag = substr($0, RSTART, RLENGTH)
+            sub(/^template <[^>]*> /, "", tag); sub(/^(struct|enum) /, "", tag); sub(/ *\{$/, "", tag)
+            print FILENAME ":" FNR, tag
+        }' "$@"
+}
+
+# "FILE:LINE function" for each function that the files define for others. A definition begins at the left margin, and
+# its "{" does too. VARIANT(…) makes another name of each in the sources that are compiled several times.
+functions() {
+    awk '
+        FNR == 1 { head = "" }
+        /^[A-Za-z_].*\(/ && !/;$/ { head = $0; line = FNR }
+        /^\{/ && head != "" {
+            if (head !~ /(^|> )(static|INLINE|typedef|union|enum) / && head !~ /VARIANT\(/) {
+                sub(/\(.*/, "", head); sub(/.*[ *]/, "", head)
+                if (head != "main") print FILENAME ":" line, head
+            }
+            head = ""
+        }' "$@"
+}
+
+# "FILE:LINE name" lines in, those of names that come in two files out. A compiler sees what is twice in one file.
+twice() {
+    awk -v opaque=" $opaque " '
+        { file = $1; sub(/:.*/, "", file) }
+        !seen[file, $2]++ { count[$2]++; places[$2] = places[$2] " " $1 }
+        END {
+            for (name in count)
+                if (count[name] > 1 && !index(opaque, " " name " ")) print name ":" places[name]
+        }' | sort
+}
+
+# check NUMBER WHAT FOUND
+check() {
+    if [ -z "$3" ]; then
+        echo "ok $1 - $2"
+    else
+        failed=1
+        echo "not ok $1 - $2"
+        echo "# ${3//$'\n'/$'\n'# }"
+    fi
+}
+
+failed=0
+sample=$(mktemp -d)
+trap 'rm -rf "$sample"' EXIT
+cat >"$sample/a.c" <<'END'
+struct tile {
+};
+struct backend {
+};
+enum kind { ONE };
+struct kind *kind_of(int x);
+int open_file(int a,
+              int b)
+{
+}
+static int run(int x)
+{
+}
+END
+cat >"$sample/b.cu" <<'END'
+template <typename T> struct tile {
+};
+struct backend {
+};
+struct kind *kind_of(int x);
+static struct kind kind = {.x = ONE};
+void open_file(void)
+{
+}
+template <typename T>
+void run(T x)
+{
+}
+END
+mapfile -t files < <(find server engine weights config -name '*.[ch]' -o -name '*.cu' | sort)
+
+echo 1..3
+found="$(tags "$sample"/* | twice | cut -d: -f1) $(functions "$sample"/* | twice | cut -d: -f1)"
+check 1 "names that come twice are found" "$([ "$found" = "tile open_file" ] || echo "found: $found")"
+check 2 "a struct's tag has one meaning" "$(tags "${files[@]}" | twice)"
+check 3 "a function's name has one meaning" "$(functions "${files[@]}" | twice)"
+exit $failed
