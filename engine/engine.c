@@ -328,12 +328,13 @@ static int check_convolution(const struct model *model, const struct engine_item
     long long pixels = image.height * image.width, height = image.height, width = image.width;
     if (pixels == 0)
         return 0;
-    if (!plan_window_fits(&step->kernel, image))
+    if (!plan_window_fits(&step->convolve_image.window, image))
         return error_set(error,
                          "input \"%s\" is an image of %lld x %lld pixels, too small with its padding for the model's "
                          "kernel of %lld x %lld",
-                         name, height, width, (long long)step->kernel.size[0], (long long)step->kernel.size[1]);
-    struct plan_image made = plan_convolved(&step->kernel, image);
+                         name, height, width, (long long)step->convolve_image.window.size[0],
+                         (long long)step->convolve_image.window.size[1]);
+    struct plan_image made = plan_convolved(&step->convolve_image.window, image);
     if (to == from && (pixels % made.width != 0 || pixels / made.width != made.height))
         return error_set(error,
                          "input \"%s\" is an image of %lld x %lld pixels, of which the model's stride and padding "
@@ -485,7 +486,7 @@ int model_check(const struct model *model, const struct engine_item *item, struc
 static const struct plan_step *attention_step(const struct plan *plan, int attention)
 {
     const struct plan_step *step = plan->steps;
-    while ((step->operation != OP_ATTEND && step->operation != OP_ATTEND_CALL) || step->attention != attention)
+    while ((step->operation != OP_ATTEND && step->operation != OP_ATTEND_CALL) || step->attend.index != attention)
         step++;
     return step;
 }
@@ -523,9 +524,9 @@ int model_output_shape(const struct model *model, const struct engine_item *item
     int input = plan->axes[plan->values[step->x].axis].input;
     int64_t width = padder_width(plan, item, input);
     int64_t keys = padder_axis_rows(plan, item, plan->values[step->keys].axis) / width;
-    shape[0] = step->operation == OP_ATTEND_CALL ? width : step->heads;
+    shape[0] = step->operation == OP_ATTEND_CALL ? width : step->attend.heads;
     shape[1] = padder_length(plan, item, input) / width;
-    shape[2] = step->key_room ? step->key_room : keys;
+    shape[2] = step->attend.key_room ? step->attend.key_room : keys;
     return 3;
 }
 

@@ -27,16 +27,14 @@ static int64_t value_bytes(const struct explanation *e, int value)
 static int64_t step_bytes(const struct explanation *e, const struct plan_step *step)
 {
     const struct plan *plan = e->plan;
-    const int values[] = {step->x, step->y, step->z, step->keys, step->values};
-    const int weights[] = {step->weight, step->bias, step->tail, step->second_weight, step->second_bias};
-    int64_t bytes = 0;
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (values[i] != PLAN_NONE)
-            bytes += value_bytes(e, values[i]);
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
-        if (weights[i] != PLAN_NONE)
-            bytes += plan->weights[weights[i]].rows * plan->weights[weights[i]].columns *
-                     element_bytes(cpu_weight_element(step, e->bf16, weights[i]));
+    int64_t bytes = step->y == PLAN_NONE ? 0 : value_bytes(e, step->y);
+    for (int i = 0; i < PLAN_READS; i++)
+        if (step->reads[i] != PLAN_NONE)
+            bytes += value_bytes(e, step->reads[i]);
+    for (int i = 0; i < PLAN_WEIGHTS; i++)
+        if (step->weights[i] != PLAN_NONE)
+            bytes += plan->weights[step->weights[i]].rows * plan->weights[step->weights[i]].columns *
+                     element_bytes(cpu_weight_element(step, e->bf16, step->weights[i]));
     return bytes;
 }
 

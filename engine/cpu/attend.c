@@ -11,7 +11,7 @@
 static float *wanted_softmax(const struct engine_item *item, const struct plan_step *step)
 {
     for (int i = 0; i < item->n_extras; i++)
-        if (item->extras[i].output == 1 + step->attention)
+        if (item->extras[i].output == 1 + step->attend.index)
             return item->extras[i].data;
     return NULL;
 }
@@ -21,17 +21,17 @@ static float *wanted_softmax(const struct engine_item *item, const struct plan_s
 static struct vector_mask mask_of(const struct engine_item *item, const struct plan_step *step, int64_t k,
                                   int64_t number, int64_t position)
 {
-    struct vector_mask mask = {.stride = k, .byte = step->masked_byte, .score = step->masked_score};
-    if (step->mask == PLAN_NONE || !item->inputs[step->mask].data)
+    struct vector_mask mask = {.stride = k, .byte = step->attend.masked_byte, .score = step->attend.masked_score};
+    if (step->attend.mask == PLAN_NONE || !item->inputs[step->attend.mask].data)
         return mask;
-    int64_t length = item->inputs[step->mask].length;
-    int64_t row = (item->inputs[step->mask].n_masks ? number * length : 0) + (length == 1 ? 0 : position);
+    int64_t length = item->inputs[step->attend.mask].length;
+    int64_t row = (item->inputs[step->attend.mask].n_masks ? number * length : 0) + (length == 1 ? 0 : position);
     if (length == 1)
         mask.stride = 0;
-    if (item->inputs[step->mask].floats)
-        mask.floats = (const float *)item->inputs[step->mask].data + row * k;
+    if (item->inputs[step->attend.mask].floats)
+        mask.floats = (const float *)item->inputs[step->attend.mask].data + row * k;
     else
-        mask.bytes = (const uint8_t *)item->inputs[step->mask].data + row * k;
+        mask.bytes = (const uint8_t *)item->inputs[step->attend.mask].data + row * k;
     return mask;
 }
 
@@ -48,7 +48,7 @@ static void pack_head(const struct cpu_run *run, const struct plan_step *step, i
                       struct packed_head *head)
 {
     const int64_t *starts = layout_of(run, step->keys)->starts + item;
-    int64_t d = columns_of(run, step->x) / step->heads, e = columns_of(run, step->y) / step->heads;
+    int64_t d = columns_of(run, step->x) / step->attend.heads, e = columns_of(run, step->y) / step->attend.heads;
     int64_t key_columns = columns_of(run, step->keys), value_columns = columns_of(run, step->values);
     int64_t k = starts[1] - starts[0];
     if (head->item == item && head->kv_head == kv_head)
@@ -78,7 +78,7 @@ static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *s
 {
     const int32_t *positions = layout_of(run, step->x)->positions;
     int64_t rows = 1;
-    if (!positions || (!step->causal && step->mask == PLAN_NONE && !softmax))
+    if (!positions || (!step->attend.causal && step->attend.mask == PLAN_NONE && !softmax))
         return end - row;
     while (row + rows < end && positions[row + rows] == positions[row] + rows)
         rows++;
@@ -92,11 +92,11 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
     const struct engine_item *item = &run->batch->items[block->item];
     const int64_t *keys = layout_of(run, step->keys)->starts + block->item;
     int64_t query_columns = columns_of(run, step->x), out_columns = columns_of(run, step->y);
-    int64_t d = query_columns / step->heads, e = out_columns / step->heads, k = keys[1] - keys[0];
-    int64_t zero_keys = most(step->key_room - k, 0), end = block->first + block->rows;
+    int64_t d = query_columns / step->attend.heads, e = out_columns / step->attend.heads, k = keys[1] - keys[0];
+    int64_t zero_keys = most(step->attend.key_room - k, 0), end = block->first + block->rows;
     float *softmax = wanted_softmax(item, step); /* (h, n, k + zero_keys), n without padding */
     int64_t n = softmax ? padder_length(run->plan, item, run->plan->axes[run->plan->values[step->x].axis].input) : 0;
-    pack_head(run, step, block->item, head * step->kv_heads / step->heads, packed);
+    pack_head(run, step, block->item, head * step->attend.kv_heads / step->attend.heads, packed);
     for (int64_t row = block->first, rows; row < end; row += rows) {
         int64_t position = padder_position(layout_of(run, step->x), block->item, row);
         rows = rows_at_once(run, step, softmax != NULL, row, end);
@@ -110,9 +110,9 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
             .query_stride = query_columns,
             .query_element = run->elements[step->x],
             .packed = packed->packed,
-            .scale = step->scale,
+            .scale = step->attend.scale,
             .mask = mask_of(item, step, k, 0, position),
-            .causal = step->causal,
+            .causal = step->attend.causal,
             .first_position = position,
             .zero_keys = zero_keys,
             .out = elements_of(run, step->y, row * out_columns + head * e),
@@ -141,14 +141,14 @@ static const struct row_block *block_of_task(const struct layout *layout, int64_
 void cpu_attend(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x);
-    int64_t tasks = layout->n_blocks * step->heads;
+    int64_t tasks = layout->n_blocks * step->attend.heads;
 #pragma omp parallel num_threads(threads_for(run, tasks))
     {
         struct packed_head packed = {.item = -1, .packed = scratch_of(run)};
 #pragma omp for schedule(dynamic)
         for (int64_t t = 0; t < tasks; t++) {
             int64_t head;
-            const struct row_block *block = block_of_task(layout, step->heads, t, &head);
+            const struct row_block *block = block_of_task(layout, step->attend.heads, t, &head);
             attend_block(run, step, block, head, &packed);
         }
     }
@@ -158,7 +158,8 @@ int64_t cpu_attend_scratch(const struct cpu_run *run, const struct plan_step *st
 {
     const struct plan *plan = run->plan;
     const struct plan_axis *keys = &plan->axes[plan->values[step->keys].axis];
-    int64_t d = plan->values[step->x].columns / step->heads, e = plan->values[step->y].columns / step->heads;
+    int64_t d = plan->values[step->x].columns / step->attend.heads,
+            e = plan->values[step->y].columns / step->attend.heads;
     return vector_packed_keys(keys->input == PLAN_NONE ? keys->rows_per_item : plan->max_rows, d, e) +
            vector_attend_scratch(d, e);
 }
@@ -197,14 +198,15 @@ static void attend_sequence(const struct cpu_run *run, const struct plan_step *s
                             int64_t first)
 {
     const struct engine_item *item = &run->batch->items[b];
-    int64_t columns = columns_of(run, step->x), d = columns / step->heads;
+    int64_t columns = columns_of(run, step->x), d = columns / step->attend.heads;
     int64_t stride = width_of(run, step->x, b) * columns; /* of the rows of one sequence */
     int64_t n = positions_of(run, step->x, b), k = positions_of(run, step->keys, b);
-    int64_t rows = least(BLOCK_POSITIONS, n - first), zero_keys = most(step->key_room - k, 0), keys = k + zero_keys;
+    int64_t rows = least(BLOCK_POSITIONS, n - first), zero_keys = most(step->attend.key_room - k, 0),
+            keys = k + zero_keys;
     float *mean = wanted_softmax(item, step);         /* (w, n, keys): over the heads */
     float *softmax = scratch_of(run);                 /* (BLOCK_POSITIONS, keys): of one head */
     float *packed = softmax + BLOCK_POSITIONS * keys; /* vector_packed_keys floats */
-    for (int64_t head = 0; head < step->heads; head++) {
+    for (int64_t head = 0; head < step->attend.heads; head++) {
         int64_t column = sequence * columns + head * d;
         run->vector->pack_keys(
             &(struct vector_keys){
@@ -225,8 +227,8 @@ static void attend_sequence(const struct cpu_run *run, const struct plan_step *s
             .queries = item_floats(run, step->x, b) + first * stride + column,
             .query_stride = stride,
             .packed = packed,
-            .scale = step->scale,
-            .mask = mask_of(item, step, k, sequence * step->heads + head, first),
+            .scale = step->attend.scale,
+            .mask = mask_of(item, step, k, sequence * step->attend.heads + head, first),
             .zero_keys = zero_keys,
             .out = item_floats(run, step->y, b) + first * stride + column,
             .out_stride = stride,
@@ -235,7 +237,7 @@ static void attend_sequence(const struct cpu_run *run, const struct plan_step *s
             .scratch = packed + vector_packed_keys(k, d, d),
         });
         if (mean)
-            add_softmax(head, step->heads, rows * keys, softmax, mean + (sequence * n + first) * keys);
+            add_softmax(head, step->attend.heads, rows * keys, softmax, mean + (sequence * n + first) * keys);
     }
 }
 
@@ -254,6 +256,6 @@ void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
 int64_t cpu_attend_call_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;
-    int64_t k = plan->axes[plan->values[step->keys].axis].k, d = plan->values[step->x].columns / step->heads;
-    return BLOCK_POSITIONS * most(k, step->key_room) + vector_packed_keys(k, d, d) + vector_attend_scratch(d, d);
+    int64_t k = plan->axes[plan->values[step->keys].axis].k, d = plan->values[step->x].columns / step->attend.heads;
+    return BLOCK_POSITIONS * most(k, step->attend.key_room) + vector_packed_keys(k, d, d) + vector_attend_scratch(d, d);
 }

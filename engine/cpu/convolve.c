@@ -56,7 +56,7 @@ void cpu_convolve_sequence(const struct cpu_run *run, const struct plan_step *st
 {
     const struct plan *plan = run->plan;
     const struct plan_weight *bias = &plan->weights[step->bias];
-    int64_t columns = plan->values[step->x].columns, d = columns / step->groups;
+    int64_t columns = plan->values[step->x].columns, d = columns / step->convolve_sequence.groups;
     struct sequence_convolution c = {
         .run = run,
         .step = step,
@@ -66,19 +66,22 @@ void cpu_convolve_sequence(const struct cpu_run *run, const struct plan_step *st
         .y = floats_of(run, step->y),
         .columns = columns,
         .d = d,
-        .stride = step->stride,
+        .stride = step->convolve_sequence.stride,
         .k = rows_per_item_of(plan, step->y),
         .weights = bias->rows * bias->columns / d,
     };
-    int64_t tiles = parts_of(c.k, WINDOWS_PER_TILE), tasks = run->batch->n_items * step->groups * tiles;
+    int64_t tiles = parts_of(c.k, WINDOWS_PER_TILE),
+            tasks = run->batch->n_items * step->convolve_sequence.groups * tiles;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++)
-        convolve_tile(&c, t / tiles / step->groups, t / tiles % step->groups, t % tiles * WINDOWS_PER_TILE);
+        convolve_tile(&c, t / tiles / step->convolve_sequence.groups, t / tiles % step->convolve_sequence.groups,
+                      t % tiles * WINDOWS_PER_TILE);
 }
 
 int64_t cpu_convolve_sequence_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return WINDOWS_PER_TILE * (run->plan->values[step->x].columns / step->groups) * step->stride;
+    return WINDOWS_PER_TILE * (run->plan->values[step->x].columns / step->convolve_sequence.groups) *
+           step->convolve_sequence.stride;
 }
 
 /* ---- Of images: rows are pixels, and each pixel of y has a window (window, channels) of x ----
@@ -140,7 +143,7 @@ static void convolve_block(const struct image_convolution *c, int64_t row)
     cpu_linear_block(c->run, &block, 0, cpu_linear_panels(c->run, c->step->weight),
                      windows + PLAN_ROW_BLOCK * c->depth);
     for (int64_t i = 0; i < count * c->columns; i++)
-        y[i] *= c->step->scale;
+        y[i] *= c->step->convolve_image.scale;
 }
 
 void cpu_convolve_image(const struct cpu_run *run, const struct plan_step *step)
@@ -150,7 +153,7 @@ void cpu_convolve_image(const struct cpu_run *run, const struct plan_step *step)
     struct image_convolution c = {
         .run = run,
         .step = step,
-        .window = &step->kernel,
+        .window = &step->convolve_image.window,
         .from = &run->batch->layouts[x->axis],
         .to = to,
         .x = floats_of(run, step->x),

@@ -145,8 +145,8 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
 /* E's columns are summed up from its floats. */
 static bool is_read_otherwise(const struct products *products, const struct plan_step *step, int weight)
 {
-    bool packed =
-        cpu_tiles_weight(step, weight) || (cpu_projects_weight(step, products->bf16, weight) && !step->sums_column);
+    bool packed = cpu_tiles_weight(step, weight) ||
+                  (cpu_projects_weight(step, products->bf16, weight) && !step->project_sequence.sums_column);
     return step->bias == weight || step->tail == weight || step->second_bias == weight ||
            (step->weight == weight && !packed);
 }
@@ -156,10 +156,12 @@ static int take_projection(struct backend_model *model, const struct plan *plan,
                            struct error *error)
 {
     const struct plan_weight *weight = &plan->weights[step->weight];
-    int64_t rows = weight->rows / step->groups, n = step->transposed ? weight->columns : rows;
-    return products_take_projection(&model->backend->products, step->groups, n,
-                                    step->transposed ? rows : weight->columns, step->transposed, weight->data,
-                                    &model->projections[step->weight], error);
+    int64_t rows = weight->rows / step->project_sequence.groups,
+            n = step->project_sequence.transposed ? weight->columns : rows;
+    return products_take_projection(&model->backend->products, step->project_sequence.groups, n,
+                                    step->project_sequence.transposed ? rows : weight->columns,
+                                    step->project_sequence.transposed, weight->data, &model->projections[step->weight],
+                                    error);
 }
 
 /* Takes a weight of linear tiles or of projections in bf16. What is shared, or steps read otherwise as well, stays in

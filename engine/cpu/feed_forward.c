@@ -22,7 +22,7 @@ static struct feed_forward feed_forward_of(const struct cpu_run *run, const stru
         .step = step,
         .residual = floats_of(run, step->z),
         .y = floats_of(run, step->y),
-        .hidden_element = run->products->bf16 && !step->gated ? ELEMENT_BF16 : ELEMENT_F32,
+        .hidden_element = run->products->bf16 && !step->feed_forward.gated ? ELEMENT_BF16 : ELEMENT_F32,
         .rows = rows_of(run, step->x),
         .in = columns_of(run, step->x),
         .hidden = run->plan->weights[step->second_weight].columns,
@@ -61,7 +61,7 @@ static void compute_hidden(const struct feed_forward *f, int64_t block, int64_t 
     const struct linear_block linear = {
         .weight = f->step->weight,
         .bias = f->step->bias,
-        .activation = f->step->gated ? ACTIVATION_NONE : f->step->activation,
+        .activation = f->step->feed_forward.gated ? ACTIVATION_NONE : f->step->feed_forward.activation,
         .rows = rows_of_block(f, block),
         .x = elements_of(f->run, f->step->x, block * PLAN_ROW_BLOCK * f->in),
         .y = hidden,
@@ -76,10 +76,10 @@ static void compute_hidden(const struct feed_forward *f, int64_t block, int64_t 
 static void gate_hidden(const struct feed_forward *f, int64_t block, float *hidden)
 {
     int64_t rows = rows_of_block(f, block);
-    for (int64_t r = 0; f->step->gated && r < rows; r++) {
+    for (int64_t r = 0; f->step->feed_forward.gated && r < rows; r++) {
         const float *gates = hidden + (2 * r + 1) * f->hidden;
         float *row = hidden + r * f->hidden;
-        f->run->vector->activate(f->hidden, f->step->activation, hidden + 2 * r * f->hidden, row);
+        f->run->vector->activate(f->hidden, f->step->feed_forward.activation, hidden + 2 * r * f->hidden, row);
         for (int64_t i = 0; i < f->hidden; i++)
             row[i] *= gates[i];
     }

@@ -59,7 +59,7 @@ void cpu_linear(const struct cpu_run *run, const struct plan_step *step)
         const struct linear_block block = {
             .weight = step->weight,
             .bias = step->bias,
-            .activation = step->activation,
+            .activation = step->linear.activation,
             .rows = least(PLAN_ROW_BLOCK, rows - row),
             .x = elements_of(run, step->x, row * depth),
             .residual = residual ? residual + row * columns : NULL,

@@ -65,11 +65,11 @@ static void add_block(const struct head_sequence *s, int64_t first, int64_t rows
 /* rows[r] = scale * softmax(query), or the raw query */
 static void load_queries(const struct head_sequence *s, int64_t first, int64_t rows)
 {
-    float scale = s->step->scale;
+    float scale = s->step->linear_attend.scale;
     for (int64_t r = 0; r < rows; r++) {
         float *row = s->rows + r * s->d;
         memcpy(row, s->queries + (first + r) * s->query_stride, (size_t)s->d * sizeof *row);
-        if (!s->step->raw_queries)
+        if (!s->step->linear_attend.raw_queries)
             s->run->vector->softmax(s->d, 1.0f, row);
         for (int64_t i = 0; i < s->d; i++)
             row[i] *= scale;
@@ -128,7 +128,7 @@ static void attend_all(const struct head_sequence *s)
  * inner[r] is the sum of row r's scores. */
 static void attend_chunk(const struct head_sequence *s, int64_t first, int64_t rows, float *inner)
 {
-    int64_t bucket = s->step->bucket;
+    int64_t bucket = s->step->linear_attend.bucket;
     products_multiply(s->run->products, &(struct product){
                                             .m = rows,
                                             .n = rows,
@@ -182,7 +182,7 @@ static void divide(const struct head_sequence *s, int64_t first, int64_t rows, c
 /* A chunk is whole buckets: one large one, whose rows see nothing of it, or small ones that fit a block together. */
 static void attend_causal(const struct head_sequence *s)
 {
-    int64_t bucket = s->step->bucket, chunk = bucket;
+    int64_t bucket = s->step->linear_attend.bucket, chunk = bucket;
     bool inner_scores = bucket < INNER_BUCKET;
     if (inner_scores)
         chunk = round_up(INNER_BUCKET, bucket);
@@ -228,7 +228,7 @@ static void place_scratch(struct head_sequence *s, float *scratch)
 int64_t cpu_linear_attend_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     (void)run; /* the step alone says it */
-    int64_t d = step->dim_head, e = step->dim_value;
+    int64_t d = step->linear_attend.dim_head, e = step->linear_attend.dim_value;
     return 2 * BLOCK_ROWS * d + BLOCK_ROWS * e + BLOCK_ROWS * BLOCK_ROWS + 2 * d * e + 3 * d;
 }
 
@@ -239,8 +239,10 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
     const struct layout *keys = layout_of(run, step->keys);
     int64_t query_columns = columns_of(run, step->x), key_columns = columns_of(run, step->keys);
     int64_t value_columns = columns_of(run, step->values), out_columns = columns_of(run, step->y);
-    int64_t d = step->dim_head, e = step->dim_value, value_column = (step->first_head + head) * e;
-    int64_t query = from->starts[item] + fold, key = keys->starts[item] + fold, column = (step->first_head + head) * d;
+    int64_t d = step->linear_attend.dim_head, e = step->linear_attend.dim_value,
+            value_column = (step->linear_attend.first_head + head) * e;
+    int64_t query = from->starts[item] + fold, key = keys->starts[item] + fold,
+            column = (step->linear_attend.first_head + head) * d;
     struct head_sequence s = {
         .run = run,
         .step = step,
@@ -249,13 +251,13 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
         .values = floats_of(run, step->values) + key * value_columns + value_column,
         .mask = step->z == PLAN_NONE ? NULL : ids_of(run, step->z) + key,
         .out = floats_of(run, step->y) + query * out_columns + head * e,
-        .query_stride = query_columns * step->fold,
-        .key_stride = key_columns * step->fold,
-        .value_stride = value_columns * step->fold,
-        .out_stride = out_columns * step->fold,
-        .mask_stride = step->fold,
-        .query_rows = (from->starts[item + 1] - from->starts[item]) / step->fold,
-        .key_rows = (keys->starts[item + 1] - keys->starts[item]) / step->fold,
+        .query_stride = query_columns * step->linear_attend.fold,
+        .key_stride = key_columns * step->linear_attend.fold,
+        .value_stride = value_columns * step->linear_attend.fold,
+        .out_stride = out_columns * step->linear_attend.fold,
+        .mask_stride = step->linear_attend.fold,
+        .query_rows = (from->starts[item + 1] - from->starts[item]) / step->linear_attend.fold,
+        .key_rows = (keys->starts[item + 1] - keys->starts[item]) / step->linear_attend.fold,
         .d = d,
         .e = e,
     };
@@ -265,12 +267,13 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
 
 void cpu_linear_attend(const struct cpu_run *run, const struct plan_step *step)
 {
-    int64_t tasks = run->batch->n_items * step->fold * step->heads;
+    int64_t tasks = run->batch->n_items * step->linear_attend.fold * step->linear_attend.heads;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         struct head_sequence s =
-            sequence_of(run, step, t / step->heads / step->fold, t / step->heads % step->fold, t % step->heads);
-        if (step->causal)
+            sequence_of(run, step, t / step->linear_attend.heads / step->linear_attend.fold,
+                        t / step->linear_attend.heads % step->linear_attend.fold, t % step->linear_attend.heads);
+        if (step->linear_attend.causal)
             attend_causal(&s);
         else
             attend_all(&s);

@@ -20,7 +20,7 @@ struct window_rows {
  * number, and where all are hidden, all count alike. */
 static void mean_of_slots(const struct window_rows *p, float *out)
 {
-    int64_t d = p->step->dim_head;
+    int64_t d = p->step->local_attend.dim_head;
     memset(out, 0, (size_t)d * sizeof *out);
     p->run->vector->sum_rows(p->n_keys, d, p->values, p->key_stride, out);
     for (int64_t i = 0; i < d; i++)
@@ -40,7 +40,7 @@ static int64_t load_mask(const struct window_rows *p, uint8_t *bytes)
 
 static void attend_piece(const struct window_rows *p)
 {
-    int64_t d = p->step->dim_head, first_visible = 0;
+    int64_t d = p->step->local_attend.dim_head, first_visible = 0;
     float *scratch = p->scratch + vector_packed_keys(p->n_keys, d, d);
     uint8_t *bytes = (uint8_t *)(scratch + vector_attend_scratch(d, d));
     struct vector_attend attend = {
@@ -52,7 +52,7 @@ static void attend_piece(const struct window_rows *p)
         .query_stride = p->query_stride,
         .packed = p->scratch,
         .scale = (float)pow((double)d, -0.5),
-        .causal = p->step->causal,
+        .causal = p->step->local_attend.causal,
         .first_position = p->first_seen - 1,
         .out = p->out,
         .out_stride = p->out_stride,
@@ -75,7 +75,7 @@ static void attend_piece(const struct window_rows *p)
         p->scratch);
     p->run->vector->attend(&attend);
     for (int64_t r = 0; r < p->rows; r++)
-        if (first_visible >= (p->step->causal ? p->first_seen + r : p->n_keys))
+        if (first_visible >= (p->step->local_attend.causal ? p->first_seen + r : p->n_keys))
             mean_of_slots(p, p->out + r * p->out_stride);
 }
 
@@ -85,11 +85,12 @@ static struct window_rows piece_of(const struct cpu_run *run, const struct plan_
 {
     const int32_t *mask = ids_of(run, step->z);
     const struct layout *layout = layout_of(run, step->x);
-    int64_t start = layout->starts[item], length = layout->starts[item + 1] - start, window = step->window;
-    int64_t own = position / window * window, around = step->causal ? 2 : 3;
+    int64_t start = layout->starts[item], length = layout->starts[item + 1] - start, window = step->local_attend.window;
+    int64_t own = position / window * window, around = step->local_attend.causal ? 2 : 3;
     int64_t first_key = most(0, own - window), end_key = least(length, own + (around - 1) * window);
     int64_t query_stride = columns_of(run, step->x), key_stride = columns_of(run, step->keys);
-    int64_t out_stride = columns_of(run, step->y), column = (step->first_head + head) * step->dim_head;
+    int64_t out_stride = columns_of(run, step->y),
+            column = (step->local_attend.first_head + head) * step->local_attend.dim_head;
     int64_t query = start + position, key = (start + first_key) * key_stride + column;
     return (struct window_rows){
         .run = run,
@@ -98,7 +99,7 @@ static struct window_rows piece_of(const struct cpu_run *run, const struct plan_
         .keys = floats_of(run, step->keys) + key,
         .values = floats_of(run, step->values) + key,
         .mask = mask ? mask + start + first_key : NULL,
-        .out = floats_of(run, step->y) + query * out_stride + head * step->dim_head,
+        .out = floats_of(run, step->y) + query * out_stride + head * step->local_attend.dim_head,
         .scratch = scratch_of(run),
         .query_stride = query_stride,
         .key_stride = key_stride,
@@ -113,13 +114,13 @@ static struct window_rows piece_of(const struct cpu_run *run, const struct plan_
 void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x);
-    int64_t tasks = layout->n_blocks * step->heads;
+    int64_t tasks = layout->n_blocks * step->local_attend.heads;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
-        const struct row_block *block = &layout->blocks[t / step->heads];
+        const struct row_block *block = &layout->blocks[t / step->local_attend.heads];
         int64_t first = block->first - layout->starts[block->item], end = first + block->rows;
         for (int64_t position = first; position < end;) {
-            struct window_rows piece = piece_of(run, step, block->item, position, end, t % step->heads);
+            struct window_rows piece = piece_of(run, step, block->item, position, end, t % step->local_attend.heads);
             attend_piece(&piece);
             position += piece.rows;
         }
@@ -128,7 +129,7 @@ void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
 
 int64_t cpu_local_attend_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    int64_t longest = run->plan->max_rows, d = step->dim_head;
-    int64_t keys = least(least(step->window, longest) * (step->causal ? 2 : 3), longest);
+    int64_t longest = run->plan->max_rows, d = step->local_attend.dim_head;
+    int64_t keys = least(least(step->local_attend.window, longest) * (step->local_attend.causal ? 2 : 3), longest);
     return vector_packed_keys(keys, d, d) + vector_attend_scratch(d, d) + keys / (int64_t)sizeof(float) + 1;
 }

@@ -9,14 +9,14 @@
 static void score(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block, int64_t head,
                   int64_t half, float *scores)
 {
-    const struct plan_weight *keys = &run->plan->weights[step->bias];
-    int64_t columns = columns_of(run, step->x), d = keys->columns, n = keys->rows / step->heads / 2;
+    const struct plan_weight *keys = &run->plan->weights[step->key_table];
+    int64_t columns = columns_of(run, step->x), d = keys->columns, n = keys->rows / step->retrieve.heads / 2;
     const float *x = floats_of(run, step->x);
     products_multiply(run->products, &(struct product){
                                          .m = block->rows,
                                          .n = n,
                                          .k = d,
-                                         .a = x + block->first * columns + (half * step->heads + head) * d,
+                                         .a = x + block->first * columns + (half * step->retrieve.heads + head) * d,
                                          .a_stride = columns,
                                          .b = keys->data + (head * n * 2 + half) * d,
                                          .b_stride = 2 * d,
@@ -50,15 +50,16 @@ static void add_best(const struct cpu_run *run, const struct plan_weight *values
 void cpu_retrieve(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x);
-    const struct plan_weight *values = &run->plan->weights[step->weight], *keys = &run->plan->weights[step->bias];
-    int64_t n = keys->rows / step->heads / 2, columns = values->columns;
+    const struct plan_weight *values = &run->plan->weights[step->value_table],
+                             *keys = &run->plan->weights[step->key_table];
+    int64_t n = keys->rows / step->retrieve.heads / 2, columns = values->columns;
     float *y = floats_of(run, step->y);
 #pragma omp parallel for num_threads(threads_for(run, layout->n_blocks)) schedule(dynamic)
     for (int64_t b = 0; b < layout->n_blocks; b++) {
         const struct row_block *block = &layout->blocks[b];
         float *first = scratch_of(run), *second = first + block->rows * n;
         memset(y + block->first * columns, 0, (size_t)(block->rows * columns) * sizeof *y);
-        for (int64_t head = 0; head < step->heads; head++) {
+        for (int64_t head = 0; head < step->retrieve.heads; head++) {
             score(run, step, block, head, 0, first);
             score(run, step, block, head, 1, second);
             for (int64_t r = 0; r < block->rows; r++)
@@ -69,5 +70,5 @@ void cpu_retrieve(const struct cpu_run *run, const struct plan_step *step)
 
 int64_t cpu_retrieve_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return 2 * PADDER_BLOCK_ROWS * (run->plan->weights[step->bias].rows / step->heads / 2);
+    return 2 * PADDER_BLOCK_ROWS * (run->plan->weights[step->key_table].rows / step->retrieve.heads / 2);
 }

@@ -39,10 +39,10 @@ static struct sequence_projection projection_of(const struct cpu_run *run, const
         .y = elements_of(run, step->y, 0),
         .columns = columns,
         .y_columns = plan->values[step->y].columns,
-        .group_columns = columns / step->groups,
-        .tiles = parts_of(columns / step->groups, TILE_COLUMNS) * step->groups,
+        .group_columns = columns / step->project_sequence.groups,
+        .tiles = parts_of(columns / step->project_sequence.groups, TILE_COLUMNS) * step->project_sequence.groups,
         .weight_columns = weight->columns,
-        .weight_rows = weight->rows / step->groups,
+        .weight_rows = weight->rows / step->project_sequence.groups,
         .k = rows_per_item_of(plan, step->y),
     };
 }
@@ -72,8 +72,9 @@ static void give_row(const struct sequence_projection *p, const struct target *t
 static void add_columns(const struct sequence_projection *p, const float *weight, int64_t rows,
                         const struct target *target)
 {
-    int64_t across = p->step->transposed ? 1 : p->weight_columns, along = p->step->transposed ? p->weight_columns : 1;
-    for (int64_t j = 0; p->step->sums_column && j < p->k; j += SUMS_AT_ONCE) {
+    int64_t across = p->step->project_sequence.transposed ? 1 : p->weight_columns,
+            along = p->step->project_sequence.transposed ? p->weight_columns : 1;
+    for (int64_t j = 0; p->step->project_sequence.sums_column && j < p->k; j += SUMS_AT_ONCE) {
         int64_t count = least(SUMS_AT_ONCE, p->k - j);
         double sums[SUMS_AT_ONCE] = {0};
         for (int64_t r = 0; r < rows; r++)
@@ -82,8 +83,9 @@ static void add_columns(const struct sequence_projection *p, const float *weight
         for (int64_t i = 0; i < count; i++)
             give_row(p, target, j + i, p->columns, 1, &(float){(float)sums[i]});
     }
-    for (int64_t j = 0; p->step->bias_column && j < p->k; j++)
-        give_row(p, target, j, p->columns + p->step->sums_column, 1, &(float){target->with_bias ? p->bias[j] : 0});
+    for (int64_t j = 0; p->step->project_sequence.bias_column && j < p->k; j++)
+        give_row(p, target, j, p->columns + p->step->project_sequence.sums_column, 1,
+                 &(float){target->with_bias ? p->bias[j] : 0});
 }
 
 /* A task: rows [first, first + rows) of an item through E, for one tile of columns and the features [k, k_end). */
@@ -93,7 +95,7 @@ struct project_task {
 
 static int64_t task_group(const struct sequence_projection *p, const struct project_task *task)
 {
-    return task->tile / (p->tiles / p->step->groups);
+    return task->tile / (p->tiles / p->step->project_sequence.groups);
 }
 
 static const void *task_rows(const struct sequence_projection *p, const struct project_task *task, int64_t column)
@@ -120,7 +122,7 @@ static void project_packed(const struct sequence_projection *p, const struct pro
                                    },
                                    scratch_of(p->run));
     for (int64_t j = 0; j < k; j++, sums += VECTOR_PANEL) {
-        for (int64_t c = 0; target->with_bias && p->bias && !p->step->bias_column && c < width; c++)
+        for (int64_t c = 0; target->with_bias && p->bias && !p->step->project_sequence.bias_column && c < width; c++)
             sums[c] += p->bias[first_k + j];
         give_row(p, target, task->k + j, column, width, sums);
     }
@@ -137,13 +139,13 @@ static void project_floats(const struct sequence_projection *p, const struct pro
                                             .k = task->rows,
                                             .a = weight,
                                             .a_stride = p->weight_columns,
-                                            .transpose_a = !p->step->transposed,
+                                            .transpose_a = !p->step->project_sequence.transposed,
                                             .b = task_rows(p, task, column),
                                             .b_stride = p->columns,
                                             .c = out + column,
                                             .c_stride = p->y_columns,
                                         });
-    for (int64_t j = 0; target->with_bias && p->bias && !p->step->bias_column && j < p->k; j++)
+    for (int64_t j = 0; target->with_bias && p->bias && !p->step->project_sequence.bias_column && j < p->k; j++)
         for (int64_t c = 0; c < width; c++)
             out[j * p->y_columns + column + c] += p->bias[task_group(p, task) * p->k + j];
 }
@@ -152,12 +154,12 @@ static void project_tile(const struct sequence_projection *p, const struct proje
                          const struct target *target)
 {
     int64_t group = task_group(p, task);
-    int64_t in_group = task->tile % (p->tiles / p->step->groups) * TILE_COLUMNS;
+    int64_t in_group = task->tile % (p->tiles / p->step->project_sequence.groups) * TILE_COLUMNS;
     int64_t column = group * p->group_columns + in_group, width = least(TILE_COLUMNS, p->group_columns - in_group);
     const float *weight = p->weight;
     if (weight) {
         weight += group * p->weight_rows * p->weight_columns;
-        weight += p->step->transposed ? task->first : task->first * p->weight_columns;
+        weight += p->step->project_sequence.transposed ? task->first : task->first * p->weight_columns;
     }
     if (p->packed)
         project_packed(p, task, column, width, target);

@@ -9,9 +9,9 @@
 /* y[r] = table[ids[r]] */
 void cpu_embed(const struct cpu_run *run, const struct plan_step *step)
 {
-    const int32_t *ids = ids_of(run, step->x);         /* (rows, 1) */
-    const float *table = weight_of(run, step->weight); /* (vocabulary, columns) */
-    float *y = floats_of(run, step->y);                /* (rows, columns) */
+    const int32_t *ids = ids_of(run, step->x);        /* (rows, 1) */
+    const float *table = weight_of(run, step->table); /* (vocabulary, columns) */
+    float *y = floats_of(run, step->y);               /* (rows, columns) */
     int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x);
 #pragma omp parallel for num_threads(threads_for(run, parts_of(rows, ROWS_PER_TASK)))
     for (int64_t r = 0; r < rows; r++)
@@ -28,11 +28,11 @@ static void add_position_row(int64_t columns, const float *x, const float *major
 void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x);
-    const float *x = floats_of(run, step->x);          /* (rows, columns) */
-    const float *major = weight_of(run, step->weight); /* (positions / period, columns) */
-    const float *minor = weight_of(run, step->bias);   /* (period, columns), or NULL */
-    float *y = floats_of(run, step->y);                /* (rows, columns) */
-    int64_t columns = columns_of(run, step->x), period = step->period;
+    const float *x = floats_of(run, step->x);               /* (rows, columns) */
+    const float *major = weight_of(run, step->table);       /* (positions / period, columns) */
+    const float *minor = weight_of(run, step->minor_table); /* (period, columns), or NULL */
+    float *y = floats_of(run, step->y);                     /* (rows, columns) */
+    int64_t columns = columns_of(run, step->x), period = step->add_positions.period;
 #pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
@@ -55,8 +55,8 @@ void cpu_layer_norm(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t first = t * ROWS_PER_TASK;
         run->vector->layer_norm(least(ROWS_PER_TASK, rows - first), columns, x + first * columns,
-                                weight_of(run, step->weight), weight_of(run, step->bias), step->epsilon, element,
-                                elements_of(run, step->y, first * columns));
+                                weight_of(run, step->weight), weight_of(run, step->bias), step->layer_norm.epsilon,
+                                element, elements_of(run, step->y, first * columns));
     }
 }
 
@@ -68,8 +68,8 @@ void cpu_activate(const struct cpu_run *run, const struct plan_step *step)
 #pragma omp parallel for num_threads(threads_for(run, tasks))
     for (int64_t t = 0; t < tasks; t++) {
         int64_t first = t * ROWS_PER_TASK;
-        run->vector->activate(least(ROWS_PER_TASK, rows - first) * columns, step->activation, x + first * columns,
-                              y + first * columns);
+        run->vector->activate(least(ROWS_PER_TASK, rows - first) * columns, step->activate.activation,
+                              x + first * columns, y + first * columns);
     }
 }
 
@@ -82,7 +82,7 @@ void cpu_add(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t first = t * ROWS_PER_TASK * columns;
         int64_t count = least(ROWS_PER_TASK, rows - t * ROWS_PER_TASK) * columns;
-        run->vector->add(count, x + first, z + first, step->scale, y + first);
+        run->vector->add(count, x + first, z + first, step->add.scale, y + first);
     }
 }
 
@@ -145,7 +145,7 @@ void cpu_gate(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < tasks; t++) {
         for (int64_t r = t * ROWS_PER_TASK; r < least((t + 1) * ROWS_PER_TASK, rows); r++) {
             const float *gates = x + r * 2 * columns + columns;
-            run->vector->activate(columns, step->activation, x + r * 2 * columns, y + r * columns);
+            run->vector->activate(columns, step->gate.activation, x + r * 2 * columns, y + r * columns);
             for (int64_t i = 0; i < columns; i++)
                 y[r * columns + i] *= gates[i];
         }
@@ -159,10 +159,10 @@ void cpu_gate(const struct cpu_run *run, const struct plan_step *step)
 static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
                       float *y)
 {
-    int64_t segment = columns / step->n_shifts;
+    int64_t segment = columns / step->shift_tokens.count;
     memcpy(y, x, (size_t)columns * sizeof *y);
-    for (int64_t s = 0; s < step->n_shifts; s++) {
-        int64_t shift = step->shifts[s], from = position - shift;
+    for (int64_t s = 0; s < step->shift_tokens.count; s++) {
+        int64_t shift = step->shift_tokens.by[s], from = position - shift;
         if (from < 0 || from >= length)
             memset(y + s * segment, 0, (size_t)segment * sizeof *y);
         else
@@ -203,10 +203,10 @@ static void rotate_row(int64_t columns, int64_t d, const float *x, const float *
 void cpu_rotate(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x);
-    const float *x = floats_of(run, step->x);          /* (rows, h * d), like y */
-    const float *table = weight_of(run, step->weight); /* (positions, d) */
+    const float *x = floats_of(run, step->x);         /* (rows, h * d), like y */
+    const float *table = weight_of(run, step->table); /* (positions, d) */
     float *y = floats_of(run, step->y);
-    int64_t columns = columns_of(run, step->x), d = run->plan->weights[step->weight].columns;
+    int64_t columns = columns_of(run, step->x), d = run->plan->weights[step->table].columns;
 #pragma omp parallel for num_threads(threads_for(run, layout->n_blocks))
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];

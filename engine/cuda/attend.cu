@@ -26,20 +26,20 @@ static struct attention<T> attention_of(const struct cuda_run *run, const struct
     a.query_starts = device_starts_of(run, step->x);
     a.key_starts = device_starts_of(run, step->keys);
     a.positions = run->axes[run->plan->values[step->x].axis].positions;
-    a.masks = step->mask == PLAN_NONE ? NULL : run->masks[step->mask];
+    a.masks = step->attend.mask == PLAN_NONE ? NULL : run->masks[step->attend.mask];
     a.query_columns = columns_of(run, step->x);
     a.key_columns = columns_of(run, step->keys);
     a.value_columns = columns_of(run, step->values);
     a.out_columns = columns_of(run, step->y);
-    a.heads = step->heads;
-    a.kv_heads = step->kv_heads;
+    a.heads = step->attend.heads;
+    a.kv_heads = step->attend.kv_heads;
     a.dim_head = a.query_columns / a.heads;
     a.dim_value = a.out_columns / a.heads;
-    a.key_room = step->key_room;
-    a.scale = step->scale;
-    a.masked_score = step->masked_score;
-    a.masked_byte = step->masked_byte;
-    a.causal = step->operation == OP_ATTEND && step->causal;
+    a.key_room = step->attend.key_room;
+    a.scale = step->attend.scale;
+    a.masked_score = step->attend.masked_score;
+    a.masked_byte = step->attend.masked_byte;
+    a.causal = step->operation == OP_ATTEND && step->attend.causal;
     a.packed = (a.dim_head | a.dim_value | a.key_columns | a.value_columns) % PACK<T> == 0;
     a.out = elements_of<T>(run, step->y);
     return a;
@@ -275,7 +275,7 @@ static int64_t keys_in_all(const struct plan *plan, const struct plan_step *step
 {
     const struct plan_axis *axis = &plan->axes[plan->values[step->keys].axis];
     int64_t keys = axis->input == PLAN_NONE ? axis->rows_per_item : axis->n ? axis->k : plan->max_rows;
-    return most(keys, step->key_room);
+    return most(keys, step->attend.key_room);
 }
 
 /* Rows of weights, and a row of each of them for one head's. */
@@ -355,8 +355,8 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
         int64_t width = width_of(run, step->x, item);
         int64_t positions = padder_length(run->plan, &run->batch->items[item], input) / width;
         const int64_t *starts = starts_of(run, step->keys) + item;
-        int64_t all = most((starts[1] - starts[0]) / width, step->key_room);
-        int64_t rows = positions * (call ? width : step->heads), at_once = run->scratch_floats / all / 2;
+        int64_t all = most((starts[1] - starts[0]) / width, step->attend.key_room);
+        int64_t rows = positions * (call ? width : step->attend.heads), at_once = run->scratch_floats / all / 2;
         for (int64_t first = 0; first < rows; first += at_once) {
             int64_t count = least(at_once, rows - first);
             if (call)

@@ -106,8 +106,9 @@ static int64_t windows_at_once(const struct plan *plan, int64_t stride)
 /* Windows as rows, then the sums of all windows. */
 int64_t cuda_convolve_sequence_scratch(const struct plan *plan, const struct plan_step *step)
 {
-    int64_t at_once = windows_at_once(plan, step->stride);
-    return (at_once * step->stride + windows_of(plan->max_rows, plan->max_items, step->stride)) *
+    int64_t at_once = windows_at_once(plan, step->convolve_sequence.stride);
+    return (at_once * step->convolve_sequence.stride +
+            windows_of(plan->max_rows, plan->max_items, step->convolve_sequence.stride)) *
            plan->values[step->x].columns;
 }
 
@@ -122,8 +123,8 @@ static struct convolution<T> convolution_of(const struct cuda_run *run, const st
     c.starts = device_starts_of(run, step->x);
     c.n_items = items_of(run);
     c.columns = columns_of(run, step->x);
-    c.d = c.columns / step->groups;
-    c.stride = step->stride;
+    c.d = c.columns / step->convolve_sequence.groups;
+    c.stride = step->convolve_sequence.stride;
     c.k = run->plan->axes[run->plan->values[step->y].axis].rows_per_item;
     c.shared = bias->rows * bias->columns == c.d;
     c.y = elements_of<T>(run, step->y);
@@ -192,12 +193,12 @@ template <typename T> void cuda_convolve_image(struct cuda_run *run, const struc
         const int64_t *to = starts_of(run, step->y) + item;
         const T *x = elements_of<T>(run, step->x) + starts_of(run, step->x)[item] * channels;
         struct image_windows w = {};
-        w.window = step->kernel;
+        w.window = step->convolve_image.window;
         w.image = padder_axis_image(run->plan, &run->batch->items[item], run->plan->values[step->x].axis);
         w.channels = channels;
         if (to[1] == to[0])
             continue;
-        w.width = plan_convolved(&step->kernel, w.image).width;
+        w.width = plan_convolved(&step->convolve_image.window, w.image).width;
         for (; w.first < to[1] - to[0]; w.first += IMAGE_ROWS) {
             struct linear<T> linear = {
             };
@@ -210,7 +211,8 @@ template <typename T> void cuda_convolve_image(struct cuda_run *run, const struc
             linear.out = elements_of<T>(run, step->y) + (to[0] + w.first) * columns;
             launch(run, gather_pixels<T>, linear.rows, 1, threads_for(linear.x_stride), w, x, (T *)run->scratch);
             cuda_linear_rows(run, &linear);
-            launch(run, scale_rows<T>, linear.rows, 1, threads_for(columns), columns, step->scale, linear.out);
+            launch(run, scale_rows<T>, linear.rows, 1, threads_for(columns), columns, step->convolve_image.scale,
+                   linear.out);
         }
     }
 }

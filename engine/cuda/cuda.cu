@@ -325,7 +325,7 @@ static size_t scratch_bytes(const struct backend_model *model)
 float *cuda_wanted_attention(const struct engine_item *item, const struct plan_step *step)
 {
     for (int i = 0; i < item->n_extras; i++)
-        if (item->extras[i].output == 1 + step->attention)
+        if (item->extras[i].output == 1 + step->attend.index)
             return item->extras[i].data;
     return NULL;
 }

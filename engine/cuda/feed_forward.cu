@@ -56,12 +56,13 @@ template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct 
         linear.x_stride = depth;
         linear.weight = step->weight;
         linear.bias = step->bias;
-        linear.activation = step->gated ? ACTIVATION_NONE : step->activation;
+        linear.activation = step->feed_forward.gated ? ACTIVATION_NONE : step->feed_forward.activation;
         linear.out = (T *)run->scratch;
         cuda_linear_rows(run, &linear);
-        if (step->gated)
+        if (step->feed_forward.gated)
             with_pack<T>(hidden, [&](auto n) {
-                launch_rows(run, gate_in_place<T, n.value>, linear.rows, hidden, step->activation, (T *)run->scratch);
+                launch_rows(run, gate_in_place<T, n.value>, linear.rows, hidden, step->feed_forward.activation,
+                            (T *)run->scratch);
             });
         feed_second(run, step, first, linear);
     }

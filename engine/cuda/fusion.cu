@@ -8,7 +8,7 @@
 
 static struct norm norm_of(const struct cuda_run *run, const struct plan_step *step)
 {
-    struct norm norm = {float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->epsilon};
+    struct norm norm = {float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->layer_norm.epsilon};
     return norm;
 }
 
@@ -78,14 +78,12 @@ static const int32_t *uploaded_ids(const struct cuda_run *run, int value)
 }
 
 template <typename T>
-static struct embedding<T> embedding_of(const struct cuda_run *run, const struct plan_step *embed,
-                                        const struct plan_step *positions) {
+static struct embedding<T> embedding_of(const struct cuda_run *run, const struct plan_step *embed) {
     struct embedding<T> e = {
     };
     e.ids = uploaded_ids(run, embed->x);
     e.places = places_of(run, embed->x);
-    e.table = weight_of<T>(run, embed->weight);
-    e.period = positions->period;
+    e.table = weight_of<T>(run, embed->table);
     e.columns = columns_of(run, embed->y);
     return e;
 }
@@ -95,9 +93,10 @@ template <typename T>
 static void launch_embedding(struct cuda_run *run, const struct plan_step *step, const struct plan_step *norm)
 {
     const struct plan_step *positions = step + 1;
-    struct embedding<T> e = embedding_of<T>(run, step, positions);
-    e.major = weight_of<T>(run, positions->weight);
-    e.minor = weight_of<T>(run, positions->bias);
+    struct embedding<T> e = embedding_of<T>(run, step);
+    e.major = weight_of<T>(run, positions->table);
+    e.minor = weight_of<T>(run, positions->minor_table);
+    e.period = positions->add_positions.period;
     struct norm how = {};
     if (norm)
         how = norm_of(run, norm);
@@ -119,7 +118,7 @@ template <typename T> static void run_embed_positions_norm(struct cuda_run *run,
 
 template <typename T> static void run_embed_sinusoids(struct cuda_run *run, const struct plan_step *step)
 {
-    launch_rows(run, embed_with_sinusoids<T>, rows_of(run, step->x), embedding_of<T>(run, step, step + 1),
+    launch_rows(run, embed_with_sinusoids<T>, rows_of(run, step->x), embedding_of<T>(run, step),
                 float_weight_of(run, step[1].weight), elements_of<T>(run, step[1].y));
 }
 
@@ -152,7 +151,7 @@ template <typename T> static void run_add_norm(struct cuda_run *run, const struc
     int64_t columns = columns_of(run, step->x);
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, add_and_norm<T, n.value>, rows_of(run, step->x), columns, elements_of<T>(run, step->x),
-                    elements_of<T>(run, step->z), step->scale, norm_of(run, step + 1),
+                    elements_of<T>(run, step->z), step->add.scale, norm_of(run, step + 1),
                     row_to_keep<T>(run, step, step + 1), elements_of<T>(run, step[1].y));
     });
 }
@@ -214,8 +213,7 @@ template <typename T> static void run_norm_shift(struct cuda_run *run, const str
 static bool is_read_behind(const struct plan *plan, int value, int step)
 {
     for (int i = step + 1; i < plan->n_steps; i++) {
-        const struct plan_step *reader = &plan->steps[i];
-        if (reader->x == value || reader->z == value || reader->keys == value || reader->values == value)
+        if (plan_reads_value(&plan->steps[i], value))
             return true;
     }
     return false;

@@ -64,7 +64,7 @@ static void linear_part(struct cuda_run *run, const struct plan_step *step, int6
     linear.x_stride = depth;
     linear.weight = step->weight;
     linear.bias = step->bias;
-    linear.activation = step->activation;
+    linear.activation = step->linear.activation;
     linear.residual = step->z == PLAN_NONE ? NULL : elements_of<T>(run, step->z) + first * columns;
     linear.out = elements_of<T>(run, step->y) + first * columns;
     cuda_linear_rows(run, &linear);

@@ -507,7 +507,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_
 /* Whole packs: contexts behind them begin at multiples of 16 bytes. */
 static int64_t query_floats(const struct plan *plan, const struct plan_step *step)
 {
-    return parts_of(plan->max_rows * step->heads * step->dim_head, PACK<float>) * PACK<float>;
+    return parts_of(plan->max_rows * step->linear_attend.heads * step->linear_attend.dim_head, PACK<float>) *
+           PACK<float>;
 }
 
 static int64_t walk_floats(int64_t d)
@@ -518,31 +519,32 @@ static int64_t walk_floats(int64_t d)
 /* Of a sequence, in scratch. */
 static int64_t context_floats(const struct plan_step *step)
 {
-    if (!step->causal)
-        return step->heads * step->dim_head * step->dim_value;
-    return step->dim_head > SHARED_FEATURES
-               ? step->heads * parts_of(step->dim_value, TILE) * walk_floats(step->dim_head)
+    if (!step->linear_attend.causal)
+        return step->linear_attend.heads * step->linear_attend.dim_head * step->linear_attend.dim_value;
+    return step->linear_attend.dim_head > SHARED_FEATURES
+               ? step->linear_attend.heads * parts_of(step->linear_attend.dim_value, TILE) *
+                     walk_floats(step->linear_attend.dim_head)
                : 0;
 }
 
 /* Sequences whose contexts are there at a time; at least one. */
 static int64_t sequences_at_once(const struct plan *plan, const struct plan_step *step)
 {
-    int64_t all = plan->max_items * step->fold, floats = context_floats(step);
+    int64_t all = plan->max_items * step->linear_attend.fold, floats = context_floats(step);
     return floats == 0 ? all : most(1, least(CONTEXTS_BYTES / (int64_t)sizeof(float) / floats, all));
 }
 
 static int64_t part_rows_of(const struct plan_step *step)
 {
-    return most(PART_KEYS, 4 * step->dim_value);
+    return most(PART_KEYS, 4 * step->linear_attend.dim_value);
 }
 
 /* Of all parts; see first_place. */
 static int64_t parts_floats(const struct plan *plan, const struct plan_step *step)
 {
-    return step->causal
-               ? 0
-               : 2 * plan->max_rows / part_rows_of(step) * step->heads * step->dim_head * (step->dim_value + 2);
+    return step->linear_attend.causal ? 0
+                                      : 2 * plan->max_rows / part_rows_of(step) * step->linear_attend.heads *
+                                            step->linear_attend.dim_head * (step->linear_attend.dim_value + 2);
 }
 
 int64_t cuda_linear_attend_scratch(const struct plan *plan, const struct plan_step *step)
@@ -562,12 +564,12 @@ static struct linear_attention<T> attention_of(const struct cuda_run *run, const
     a.n_items = items_of(run);
     a.key_columns = columns_of(run, step->keys);
     a.value_columns = columns_of(run, step->values);
-    a.heads = step->heads;
-    a.first_head = step->first_head;
-    a.d = step->dim_head;
-    a.e = step->dim_value;
-    a.fold = step->fold;
-    a.bucket = step->bucket;
+    a.heads = step->linear_attend.heads;
+    a.first_head = step->linear_attend.first_head;
+    a.d = step->linear_attend.dim_head;
+    a.e = step->linear_attend.dim_value;
+    a.fold = step->linear_attend.fold;
+    a.bucket = step->linear_attend.bucket;
     a.part_rows = part_rows_of(step);
     a.walk_floats = walk_floats(a.d);
     a.queries = run->scratch;
@@ -583,7 +585,7 @@ static void attend_sequences(struct cuda_run *run, const struct plan_step *step,
 {
     int64_t sequences = items_of(run) * a.fold;
     unsigned heads = (unsigned)a.heads, column_tiles = (unsigned)parts_of(a.e, TILE);
-    if (step->causal) {
+    if (step->linear_attend.causal) {
         size_t context = a.d > SHARED_FEATURES ? 0 : (size_t)a.walk_floats * sizeof(float);
         launch_shared(run, walk_sequence<T>, a.n_sequences * a.heads, dim3(column_tiles), THREADS,
                       sizeof(struct walk) + context, a);
@@ -600,10 +602,11 @@ static void attend_sequences(struct cuda_run *run, const struct plan_step *step,
 template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step)
 {
     struct linear_attention<T> a = attention_of<T>(run, step);
-    int64_t rows = rows_of(run, step->x), sequences = items_of(run) * step->fold;
+    int64_t rows = rows_of(run, step->x), sequences = items_of(run) * step->linear_attend.fold;
     int64_t at_once = sequences_at_once(run->plan, step);
     launch(run, soften_queries<T>, parts_of(rows * a.heads, THREADS / WARP), 1, THREADS, rows, columns_of(run, step->x),
-           elements_of<T>(run, step->x), a.heads, a.first_head, a.d, step->raw_queries, step->scale, run->scratch);
+           elements_of<T>(run, step->x), a.heads, a.first_head, a.d, step->linear_attend.raw_queries,
+           step->linear_attend.scale, run->scratch);
     for (; a.first_sequence < sequences; a.first_sequence += at_once) {
         a.n_sequences = least(at_once, sequences - a.first_sequence);
         attend_sequences(run, step, a);

@@ -108,11 +108,11 @@ template <typename T> void cuda_local_attend(struct cuda_run *run, const struct 
     a.starts = device_starts_of(run, step->x);
     a.query_columns = columns_of(run, step->x);
     a.key_columns = columns_of(run, step->keys);
-    a.heads = step->heads;
-    a.first_head = step->first_head;
-    a.d = step->dim_head;
-    a.window = step->window;
-    a.causal = step->causal;
+    a.heads = step->local_attend.heads;
+    a.first_head = step->local_attend.first_head;
+    a.d = step->local_attend.dim_head;
+    a.window = step->local_attend.window;
+    a.causal = step->local_attend.causal;
     a.out = elements_of<T>(run, step->y);
     with_pack<T>(a.d | a.key_columns | a.query_columns, [&](auto n) {
         launch(run, local_attend<T, n.value>, parts_of(rows, WARPS),

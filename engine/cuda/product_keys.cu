@@ -103,7 +103,7 @@ template <typename T> static __global__ void __launch_bounds__(WARP) retrieve(st
 
 static int64_t keys_of(const struct plan *plan, const struct plan_step *step)
 {
-    return plan->weights[step->bias].rows / step->heads / 2;
+    return plan->weights[step->key_table].rows / step->retrieve.heads / 2;
 }
 
 int64_t cuda_retrieve_scratch(const struct plan *plan, const struct plan_step *step)
@@ -117,12 +117,12 @@ template <typename T> void cuda_retrieve(struct cuda_run *run, const struct plan
     struct retrieval<T> t = {
     };
     t.x = elements_of<T>(run, step->x);
-    t.keys = weight_of<T>(run, step->bias);
-    t.values = weight_of<T>(run, step->weight);
+    t.keys = weight_of<T>(run, step->key_table);
+    t.values = weight_of<T>(run, step->value_table);
     t.columns = columns_of(run, step->x);
-    t.heads = step->heads;
+    t.heads = step->retrieve.heads;
     t.n = keys_of(run->plan, step);
-    t.d = run->plan->weights[step->bias].columns;
+    t.d = run->plan->weights[step->key_table].columns;
     t.y_columns = columns_of(run, step->y);
     t.scores = run->scratch;
     t.y = elements_of<T>(run, step->y);

@@ -137,8 +137,10 @@ bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step)
     bool apart = y->offset + y->bytes <= z->offset || z->offset + z->bytes <= y->offset;
     return apart && other->x == step->x && other->only.axis == step->only.axis &&
            other->only.least == step->only.least && other->only.most == step->only.most && f->rows == e->rows &&
-           f->columns == e->columns && other->groups == step->groups && other->transposed == step->transposed &&
-           other->sums_column == step->sums_column && other->bias_column == step->bias_column &&
+           f->columns == e->columns && other->project_sequence.groups == step->project_sequence.groups &&
+           other->project_sequence.transposed == step->project_sequence.transposed &&
+           other->project_sequence.sums_column == step->project_sequence.sums_column &&
+           other->project_sequence.bias_column == step->project_sequence.bias_column &&
            (other->bias == PLAN_NONE) == (step->bias == PLAN_NONE);
 }
 
@@ -170,15 +172,15 @@ static struct projection<T> projection_of(const struct cuda_run *run, const stru
     p.least = step->only.least;
     p.most = step->only.most;
     p.n_items = items_of(run);
-    p.across = step->transposed ? 1 : weight->columns;
-    p.along = step->transposed ? weight->columns : 1;
-    p.of_group = weight->rows / step->groups * weight->columns;
+    p.across = step->project_sequence.transposed ? 1 : weight->columns;
+    p.along = step->project_sequence.transposed ? weight->columns : 1;
+    p.of_group = weight->rows / step->project_sequence.groups * weight->columns;
     p.columns = columns_of(run, step->x);
-    p.group_columns = p.columns / step->groups;
+    p.group_columns = p.columns / step->project_sequence.groups;
     p.y_columns = columns_of(run, step->y);
     p.k = run->plan->axes[run->plan->values[step->y].axis].rows_per_item;
-    p.sums_column = step->sums_column;
-    p.bias_column = step->bias_column;
+    p.sums_column = step->project_sequence.sums_column;
+    p.bias_column = step->project_sequence.bias_column;
     p.part_rows = part_rows_of<T>(p.k, p.columns);
     return p;
 }
@@ -194,11 +196,11 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
         project_on_tensor_cores(run, step, &p);
     } else {
         dim3 others((unsigned)(p.count * parts_of(p.k, TILE)),
-                    (unsigned)(step->groups * parts_of(p.group_columns, TILE)));
+                    (unsigned)(step->project_sequence.groups * parts_of(p.group_columns, TILE)));
         launch_shared(run, project<T>, parts_at_most(rows, p.n_items, p.part_rows), others, THREADS,
                       sizeof(struct projection_tiles), p);
     }
-    if (rows > p.part_rows || step->sums_column || step->bias_column)
+    if (rows > p.part_rows || step->project_sequence.sums_column || step->project_sequence.bias_column)
         launch(run, finish_projection<T>, p.n_items * p.k, (unsigned)p.count, threads_for(p.columns), p);
 }
 

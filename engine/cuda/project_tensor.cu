@@ -142,7 +142,7 @@ static void launch_projection(struct cuda_run *run, const struct plan_step *step
     bool e_packed = (e_stride | p->of_group) % PACK<T> == 0 && (TURNED || p->k % PACK<T> == 0);
     bool x_packed = (p->columns | p->group_columns) % PACK<T> == 0;
     dim3 others((unsigned)(p->count * parts_of(p->k, TALL)),
-                (unsigned)(step->groups * parts_of(p->group_columns, WIDE)));
+                (unsigned)(step->project_sequence.groups * parts_of(p->group_columns, WIDE)));
     launch_shared(run, project_tensor<T, TALL, WIDE, TURNED>,
                   parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows), others, WARPS * WARP,
                   STAGES * sizeof(struct tile_stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
@@ -153,7 +153,8 @@ template <typename T, bool TURNED>
 static void choose_tile(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {
     int64_t parts = parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows);
-    int64_t blocks = p->count * parts * parts_of(p->k, 128) * step->groups * parts_of(p->group_columns, 128);
+    int64_t blocks =
+        p->count * parts * parts_of(p->k, 128) * step->project_sequence.groups * parts_of(p->group_columns, 128);
     if (p->group_columns <= 64 || blocks < resident_blocks<128> * run->processors)
         launch_projection<T, 64, 64, TURNED>(run, step, p);
     else
@@ -163,7 +164,7 @@ static void choose_tile(struct cuda_run *run, const struct plan_step *step, cons
 template <typename T>
 void project_on_tensor_cores(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {
-    if (step->transposed)
+    if (step->project_sequence.transposed)
         choose_tile<T, true>(run, step, p);
     else
         choose_tile<T, false>(run, step, p);

@@ -19,7 +19,7 @@ template <typename T> void cuda_embed(struct cuda_run *run, const struct plan_st
     int64_t columns = columns_of(run, step->y);
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, embed<T, n.value>, rows_of(run, step->x), ids_of(run, step->x), places_of(run, step->x),
-                    weight_of<T>(run, step->weight), columns, elements_of<T>(run, step->y));
+                    weight_of<T>(run, step->table), columns, elements_of<T>(run, step->y));
     });
 }
 
@@ -47,8 +47,8 @@ template <typename T> void cuda_add_positions(struct cuda_run *run, const struct
     int64_t columns = columns_of(run, step->x);
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, add_positions<T, n.value>, rows_of(run, step->x), elements_of<T>(run, step->x),
-                    places_of(run, step->x), weight_of<T>(run, step->weight), weight_of<T>(run, step->bias),
-                    step->period, columns, elements_of<T>(run, step->y));
+                    places_of(run, step->x), weight_of<T>(run, step->table), weight_of<T>(run, step->minor_table),
+                    step->add_positions.period, columns, elements_of<T>(run, step->y));
     });
 }
 
@@ -69,7 +69,7 @@ template <typename T> void cuda_layer_norm(struct cuda_run *run, const struct pl
 {
     int64_t columns = run->plan->weights[step->weight].columns; /* a group counts as a row */
     int64_t rows = rows_of(run, step->x) * (columns_of(run, step->x) / columns);
-    struct norm norm = {float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->epsilon};
+    struct norm norm = {float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->layer_norm.epsilon};
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, layer_norm<T, n.value>, rows, columns, elements_of<T>(run, step->x), norm,
                     elements_of<T>(run, step->y));
@@ -94,7 +94,7 @@ template <typename T> void cuda_activate(struct cuda_run *run, const struct plan
     int64_t columns = columns_of(run, step->x);
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, activate<T, n.value>, rows_of(run, step->x), columns, elements_of<T>(run, step->x),
-                    step->activation, elements_of<T>(run, step->y));
+                    step->activate.activation, elements_of<T>(run, step->y));
     });
 }
 
@@ -117,7 +117,7 @@ template <typename T> void cuda_add(struct cuda_run *run, const struct plan_step
     int64_t columns = columns_of(run, step->x);
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, add<T, n.value>, rows_of(run, step->x), columns, elements_of<T>(run, step->x),
-                    elements_of<T>(run, step->z), step->scale, elements_of<T>(run, step->y));
+                    elements_of<T>(run, step->z), step->add.scale, elements_of<T>(run, step->y));
     });
 }
 
@@ -199,7 +199,7 @@ template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_ste
     int64_t columns = columns_of(run, step->y);
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, gate<T, n.value>, rows_of(run, step->x), columns, elements_of<T>(run, step->x),
-                    step->activation, elements_of<T>(run, step->y));
+                    step->gate.activation, elements_of<T>(run, step->y));
     });
 }
 
@@ -228,7 +228,7 @@ static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, s
 template <typename T> void cuda_shift_tokens(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
-    with_pack<T>(columns | columns / step->n_shifts, [&](auto n) {
+    with_pack<T>(columns | columns / step->shift_tokens.count, [&](auto n) {
         launch_rows(run, shift_tokens<T, n.value>, rows_of(run, step->y), columns, elements_of<T>(run, step->x),
                     places_of(run, step->x), places_of(run, step->y), shifts_of(step), elements_of<T>(run, step->y));
     });
@@ -255,8 +255,8 @@ static __global__ void rotate(int64_t rows, int64_t columns, int64_t dim_head, c
 template <typename T> void cuda_rotate(struct cuda_run *run, const struct plan_step *step)
 {
     launch_rows(run, rotate<T>, rows_of(run, step->x), columns_of(run, step->x),
-                run->plan->weights[step->weight].columns, elements_of<T>(run, step->x), places_of(run, step->x),
-                float_weight_of(run, step->weight), elements_of<T>(run, step->y));
+                run->plan->weights[step->table].columns, elements_of<T>(run, step->x), places_of(run, step->x),
+                float_weight_of(run, step->table), elements_of<T>(run, step->y));
 }
 
 template <typename T, int N>

@@ -55,7 +55,8 @@ struct shifts {
 
 static inline struct shifts shifts_of(const struct plan_step *step)
 {
-    struct shifts shifts = {step->n_shifts, {step->shifts[0], step->shifts[1], step->shifts[2]}};
+    struct shifts shifts = {step->shift_tokens.count,
+                            {step->shift_tokens.by[0], step->shift_tokens.by[1], step->shift_tokens.by[2]}};
     return shifts;
 }
 

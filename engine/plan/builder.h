@@ -193,6 +193,9 @@ void plan_shape_output(struct plan_builder *builder, int count, const int64_t *s
 /* Appends a zeroed element to one of the plan's arrays, whose room is always the next power of two. NULL: failed. */
 void *plan_grow(struct plan_builder *builder, void *array, int *count, size_t size);
 
+/* A step of x alone: no other values, no weights, all items. */
+struct plan_step plan_step_of(enum operation operation, int x);
+
 static inline const struct plan_value *plan_value_at(const struct plan_builder *builder, int value)
 {
     return &builder->plan->values[value];

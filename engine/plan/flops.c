@@ -48,18 +48,18 @@ int64_t flops_of_linear(const struct plan *plan, const struct plan_step *step, i
 int64_t flops_of_feed_forward(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     const struct plan_weight *first = &plan->weights[step->weight], *second = &plan->weights[step->second_weight];
-    int64_t gate = step->gated ? flops_of_gated(step->activation) * second->columns : 0;
+    int64_t gate = step->feed_forward.gated ? flops_of_gated(step->feed_forward.activation) * second->columns : 0;
     return rows_of(plan, step->x, rows) * (2 * size_of(first) + gate + 2 * size_of(second));
 }
 
 int64_t flops_of_activation(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
-    return (step->activation == ACTIVATION_GELU ? GELU_FLOPS : 1) * elements(plan, step, rows);
+    return (step->activate.activation == ACTIVATION_GELU ? GELU_FLOPS : 1) * elements(plan, step, rows);
 }
 
 int64_t flops_of_gate(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
-    return flops_of_gated(step->activation) * elements(plan, step, rows) / 2;
+    return flops_of_gated(step->gate.activation) * elements(plan, step, rows) / 2;
 }
 
 int64_t flops_of_sinusoids(const struct plan *plan, const struct plan_step *step, int64_t rows)
@@ -85,7 +85,8 @@ int64_t flops_of_call_projection(const struct plan *plan, const struct plan_step
 int64_t flops_of_sequence_convolution(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     int64_t columns = plan->values[step->x].columns;
-    return 2 * rows_of(plan, step->y, rows) * columns * step->stride * (columns / step->groups);
+    return 2 * rows_of(plan, step->y, rows) * columns * step->convolve_sequence.stride *
+           (columns / step->convolve_sequence.groups);
 }
 
 int64_t flops_of_image_convolution(const struct plan *plan, const struct plan_step *step, int64_t rows)
@@ -109,20 +110,21 @@ int64_t flops_of_call_attention(const struct plan *plan, const struct plan_step 
 int64_t flops_of_linear_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     int64_t both = rows_of(plan, step->x, rows) + rows_of(plan, step->keys, rows);
-    return 2 * both * step->heads * step->dim_head * step->dim_value;
+    return 2 * both * step->linear_attend.heads * step->linear_attend.dim_head * step->linear_attend.dim_value;
 }
 
 int64_t flops_of_local_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
-    int64_t keys = step->window * (step->causal ? 2 : 3);
-    return 4 * rows_of(plan, step->x, rows) * step->heads * step->dim_head * keys;
+    int64_t columns = step->local_attend.heads * step->local_attend.dim_head;
+    int64_t keys = step->local_attend.window * (step->local_attend.causal ? 2 : 3);
+    return 4 * rows_of(plan, step->x, rows) * columns * keys;
 }
 
 /* Scores of all keys, then the best values of each head. */
 int64_t flops_of_retrieval(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
-    int64_t values = step->heads * PLAN_BEST_KEYS * plan->weights[step->weight].columns;
-    return 2 * rows_of(plan, step->x, rows) * (size_of(&plan->weights[step->bias]) + values);
+    int64_t values = step->retrieve.heads * PLAN_BEST_KEYS * plan->weights[step->value_table].columns;
+    return 2 * rows_of(plan, step->x, rows) * (size_of(&plan->weights[step->key_table]) + values);
 }
 
 int64_t flops_of_output(const struct plan *plan, const struct plan_step *step, int64_t rows)

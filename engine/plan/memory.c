@@ -23,10 +23,8 @@ static void find_lifetimes(struct plan *plan)
         extend_lifetime(plan, plan->inputs[i].value, 0); /* filled before the first step */
     for (int i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = &plan->steps[i];
-        extend_lifetime(plan, step->x, i);
-        extend_lifetime(plan, step->z, i);
-        extend_lifetime(plan, step->keys, i);
-        extend_lifetime(plan, step->values, i);
+        for (int r = 0; r < PLAN_READS; r++)
+            extend_lifetime(plan, step->reads[r], i);
         extend_lifetime(plan, step->y, i);
     }
 }

@@ -7,8 +7,8 @@
 static int64_t furthest_shift(const struct plan_step *step)
 {
     int64_t furthest = 0;
-    for (int64_t s = 0; s < step->n_shifts; s++)
-        furthest = llabs(step->shifts[s]) > furthest ? llabs(step->shifts[s]) : furthest;
+    for (int64_t s = 0; s < step->shift_tokens.count; s++)
+        furthest = llabs(step->shift_tokens.by[s]) > furthest ? llabs(step->shift_tokens.by[s]) : furthest;
     return furthest;
 }
 
@@ -34,7 +34,7 @@ const struct plan_operation plan_operations[] = {
                    .rows = ROWS_ALONE,
                    .adds_residual = true,
                    .flops = flops_of_linear,
-                   .print = print_activation},
+                   .print = print_linear},
 
     /* W (hidden, in), U (out, hidden); z (r, out) or none
      * gated: W (2*hidden, in), g[r] = x[r] Wᵀ + b, h[r, i] = activation(g[r, i]) * g[r, hidden + i] */
@@ -50,7 +50,7 @@ const struct plan_operation plan_operations[] = {
                      .formula = "y = activation(x)",
                      .rows = ROWS_ALONE,
                      .flops = flops_of_activation,
-                     .print = print_activation},
+                     .print = print_activate},
 
     [OP_ADD] = {.name = "add", .formula = "y = scale * (x + z)", .rows = ROWS_ALONE, .flops = flops_of_addition},
 
@@ -74,7 +74,7 @@ const struct plan_operation plan_operations[] = {
                              .formula = "y_b = E[:n_b]ᵀ x_b + e",
                              .rows = ROWS_TOGETHER,
                              .flops = flops_of_projection,
-                             .print = print_groups},
+                             .print = print_projection},
 
     /* W (d, d, s); groups of d columns; several W stand for one a group */
     [OP_CONVOLVE_SEQUENCE] = {.name = "convolve_sequence",
@@ -82,7 +82,7 @@ const struct plan_operation plan_operations[] = {
                                          "beyond n_b",
                               .rows = ROWS_TOGETHER,
                               .flops = flops_of_sequence_convolution,
-                              .print = print_groups},
+                              .print = print_sequence_convolution},
 
     /* X_b: x_b, then for each s the row t; E (k, n), e (k), t (d) or none; x call (n * w, d); y_b (w, d, k) is read as
      * (k * w, d) */
@@ -90,7 +90,7 @@ const struct plan_operation plan_operations[] = {
                          .formula = "y_b[s, c, j] = sum over p of E[j, p] X_b[p, s, c] + e[j]",
                          .rows = ROWS_TOGETHER,
                          .flops = flops_of_call_projection,
-                         .print = print_tail},
+                         .print = print_call_projection},
 
     /* x (r, heads*d); K (k, kv_heads*d), V (k, kv_heads*d'); y (r, heads*d'); causal: only keys j <= p; up to key_room
      * keys stand beyond K_b with score 0 and value 0; M (n, k) or none: an attention mask */
@@ -154,14 +154,14 @@ const struct plan_operation plan_operations[] = {
                                       "left])",
                            .rows = ROWS_TOGETHER,
                            .flops = flops_of_image_convolution,
-                           .print = print_convolution},
+                           .print = print_image_convolution},
 
     /* x (r, 2d); y (r, d) */
     [OP_GATE] = {.name = "gate",
                  .formula = "y[r, i] = activation(x[r, i]) * x[r, d + i]",
                  .rows = ROWS_ALONE,
                  .flops = flops_of_gate,
-                 .print = print_activation},
+                 .print = print_gate},
 
     [OP_GATHER_ROWS] = {.name = "gather_rows",
                         .formula = "y = the rows of x that y's axis has",

@@ -31,8 +31,8 @@ static bool join(struct plan_builder *builder, int second)
 {
     struct plan *plan = builder->plan;
     int gate = gate_before(plan, second), first = first_linear(plan, gate == PLAN_NONE ? second : gate);
-    if (first == PLAN_NONE || plan->steps[second].activation != ACTIVATION_NONE ||
-        (gate != PLAN_NONE && plan->steps[first].activation != ACTIVATION_NONE))
+    if (first == PLAN_NONE || plan->steps[second].linear.activation != ACTIVATION_NONE ||
+        (gate != PLAN_NONE && plan->steps[first].linear.activation != ACTIVATION_NONE))
         return false;
     const struct plan_step *inner = &plan->steps[first];
     struct plan_step joined = plan->steps[second];
@@ -42,8 +42,8 @@ static bool join(struct plan_builder *builder, int second)
     joined.second_bias = joined.bias;
     joined.weight = inner->weight;
     joined.bias = inner->bias;
-    joined.gated = gate != PLAN_NONE;
-    joined.activation = plan->steps[gate == PLAN_NONE ? first : gate].activation;
+    joined.feed_forward.gated = gate != PLAN_NONE;
+    joined.feed_forward.activation = gate == PLAN_NONE ? inner->linear.activation : plan->steps[gate].gate.activation;
     plan->steps[second] = joined;
     struct plan_flops flops = {.row = plan_step_flops(plan, &joined, 1)};
     struct plan_decision decision = {.before = flops, .after = flops, .least_rows = 1};

@@ -25,11 +25,11 @@ static bool fuse_activation(struct plan_builder *builder, int i)
 {
     struct plan_step *step = &builder->plan->steps[i];
     struct plan_step *linear = linear_before(builder->plan, i, step->x);
-    if (!linear || linear->activation != ACTIVATION_NONE)
+    if (!linear || linear->linear.activation != ACTIVATION_NONE)
         return false;
-    linear->activation = step->activation;
+    linear->linear.activation = step->activate.activation;
     linear->y = step->y;
-    decide(builder, linear, step->activation == ACTIVATION_GELU ? "gelu" : "relu", step->x);
+    decide(builder, linear, step->activate.activation == ACTIVATION_GELU ? "gelu" : "relu", step->x);
     return true;
 }
 
@@ -37,7 +37,7 @@ static bool fuse_add(struct plan_builder *builder, int i)
 {
     struct plan *plan = builder->plan;
     struct plan_step *step = &plan->steps[i];
-    if (step->scale != 1.0f || step->x == step->z)
+    if (step->add.scale != 1.0f || step->x == step->z)
         return false;
     int residual = step->z;
     struct plan_step *linear = linear_before(plan, i, step->x);

@@ -89,10 +89,8 @@ static int gather(struct narrowing *n, int value, int reach, int axis)
     if (n->gathered[value] != PLAN_NONE)
         return n->gathered[value];
     struct plan_value from = *plan_value_at(builder, value);
-    struct plan_step step = {.operation = OP_GATHER_ROWS, .x = value};
+    struct plan_step step = plan_step_of(OP_GATHER_ROWS, value);
     step.y = plan_new_value(builder, axis, from.columns);
-    step.z = step.keys = step.values = step.weight = step.bias = step.tail = PLAN_NONE;
-    step.second_weight = step.second_bias = step.mask = step.only.axis = PLAN_NONE;
     if (builder->failed)
         return PLAN_NONE;
     builder->plan->values[step.y].ids = from.ids;

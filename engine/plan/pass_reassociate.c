@@ -20,7 +20,7 @@ struct chain {
 
 static bool is_plain_linear(const struct plan_step *step)
 {
-    return step->operation == OP_LINEAR && step->activation == ACTIVATION_NONE && step->z == PLAN_NONE &&
+    return step->operation == OP_LINEAR && step->linear.activation == ACTIVATION_NONE && step->z == PLAN_NONE &&
            step->only.axis == PLAN_NONE;
 }
 
@@ -34,7 +34,7 @@ static bool find_chain(const struct plan *plan, int project, struct chain *chain
 {
     const struct plan_step *last = &plan->steps[project];
     *chain = (struct chain){.project = project, .mask = PLAN_NONE};
-    if (last->operation != OP_PROJECT_SEQUENCE || last->groups != 1 || last->only.axis != PLAN_NONE)
+    if (last->operation != OP_PROJECT_SEQUENCE || last->project_sequence.groups != 1 || last->only.axis != PLAN_NONE)
         return false;
     chain->linear = writer_for_one(plan, last->x);
     if (chain->linear != PLAN_NONE && plan->steps[chain->linear].operation == OP_MASK_ROWS) {
@@ -64,7 +64,7 @@ static struct source source_of(const struct plan *plan, const struct chain *chai
         .mask = chain->mask == PLAN_NONE ? PLAN_NONE : plan->steps[chain->mask].z,
         .weight = project->weight,
         .bias = project->bias,
-        .transposed = project->transposed,
+        .transposed = project->project_sequence.transposed,
         .has_bias = linear->bias != PLAN_NONE,
     };
 }
@@ -167,12 +167,13 @@ static void project_early(struct plan_builder *builder, struct chain *chain, str
         return;
     struct plan_step project = builder->plan->steps[chain->project];
     project.only = rewrite->early;
-    project.sums_column = rewrite->source.has_bias;
-    project.bias_column = project.bias != PLAN_NONE;
+    project.project_sequence.sums_column = rewrite->source.has_bias;
+    project.project_sequence.bias_column = project.bias != PLAN_NONE;
     project.x = rewrite->x;
     project.y = rewrite->projected =
         plan_new_value(builder, plan_value_at(builder, project.y)->axis,
-                       plan_value_at(builder, rewrite->x)->columns + project.sums_column + project.bias_column);
+                       plan_value_at(builder, rewrite->x)->columns + project.project_sequence.sums_column +
+                           project.project_sequence.bias_column);
     int place = early_place(builder->plan, chain, rewrite);
     plan_insert_step(builder, place, project);
     chain->linear += chain->linear >= place;

@@ -9,10 +9,9 @@
 int plan_count_readers(const struct plan *plan, int value)
 {
     int readers = 0;
-    for (int i = 0; i < plan->n_steps; i++) {
-        const struct plan_step *step = &plan->steps[i];
-        readers += (step->x == value) + (step->z == value) + (step->keys == value) + (step->values == value);
-    }
+    for (int i = 0; i < plan->n_steps; i++)
+        for (int r = 0; r < PLAN_READS; r++)
+            readers += plan->steps[i].reads[r] == value;
     return readers;
 }
 

@@ -103,42 +103,100 @@ struct plan_selection {
     int64_t least, most;
 };
 
+/* The values that a step reads and writes, its weights, and the parameters of its operation. PLAN_NONE: none. */
 struct plan_step {
     enum operation operation;
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
-    int x, y, z; /* values; z: the second of OP_ADD, OP_CONCATENATE and OP_APPEND_ROWS, the residual of OP_LINEAR and
-                    OP_FEED_FORWARD, a mask; PLAN_NONE where none */
-    int keys, values;               /* of the attends */
-    int weight, bias;               /* W, T, E, A, V or g; b, B, e, K */
-    int tail;                       /* a weight: t of OP_PROJECT_CALL */
-    int second_weight, second_bias; /* U and c of OP_FEED_FORWARD */
-    bool gated;                     /* OP_FEED_FORWARD */
-    int mask;                       /* of OP_ATTEND, OP_ATTEND_CALL: an input (not a value) that an item may give */
-    bool masked_byte;               /* where a byte of the mask is this, M is masked_score, else 0 */
-    float masked_score;
-    enum activation activation;
-    float scale;             /* OP_ATTEND, OP_ATTEND_CALL, OP_ADD, OP_CONVOLVE_IMAGE; c of OP_LINEAR_ATTEND */
-    float epsilon;           /* OP_LAYER_NORM */
-    int attention;           /* OP_ATTEND, OP_ATTEND_CALL: which one in order of execution */
-    bool causal;             /* of all attends but OP_ATTEND_CALL */
-    int64_t key_room;        /* OP_ATTEND, OP_ATTEND_CALL; 0: as many as there are keys */
-    int64_t groups;          /* OP_PROJECT_SEQUENCE, OP_CONVOLVE_SEQUENCE: of columns */
-    bool transposed;         /* OP_PROJECT_SEQUENCE: the weight is (groups * k, n), else (groups * n, k) */
-    bool sums_column;        /* OP_PROJECT_SEQUENCE of one group: y has a column of E's sums */
-    bool bias_column;        /* … and one of its biases */
-    int64_t stride;          /* OP_CONVOLVE_SEQUENCE: rows of a window */
-    int64_t heads, kv_heads; /* OP_ATTEND: head h reads keys and values of head h * kv_heads / heads; OP_ATTEND_CALL */
-    int64_t first_head;      /* OP_LINEAR_ATTEND, OP_LOCAL_ATTEND: of those in x, K and V; y has `heads` from it on */
-    int64_t dim_head;        /* of the same: d */
-    int64_t dim_value;       /* OP_LINEAR_ATTEND: d' */
-    bool raw_queries;        /* OP_LINEAR_ATTEND */
-    int64_t bucket, fold;    /* OP_LINEAR_ATTEND; both >= 1 */
-    struct plan_window kernel; /* OP_CONVOLVE_IMAGE */
-    int64_t window;            /* OP_LOCAL_ATTEND: divides the rows of every item */
-    int64_t period;            /* OP_ADD_POSITIONS */
-    int64_t n_shifts;          /* OP_SHIFT_TOKENS: 1, 0, -1 or 1, 0 */
-    int64_t shifts[3];
+    int y;                      /* written; none: the step writes items' results */
+    union {
+        int reads[4];
+        struct {
+            int x, z;         /* z: the second operand, a residual or a mask */
+            int keys, values; /* of the attends */
+        };
+    };
+    union {
+        int weights[5];
+        struct {
+            int weight, bias;               /* what the formula has first and second: W and b, g and b, E and e */
+            int second_weight, second_bias; /* OP_FEED_FORWARD: U and c */
+            int tail;                       /* OP_PROJECT_CALL: t */
+        };
+        struct {
+            int table, minor_table; /* OP_EMBED, OP_ADD_POSITIONS, OP_ROTATE: T; A and B */
+        };
+        struct {
+            int value_table, key_table; /* OP_RETRIEVE: V and K */
+        };
+    };
+    union { /* by operation */
+        struct {
+            int64_t period;
+        } add_positions;
+        struct {
+            float epsilon;
+        } layer_norm;
+        struct {
+            enum activation activation;
+        } linear;
+        struct {
+            enum activation activation;
+            bool gated;
+        } feed_forward;
+        struct {
+            enum activation activation;
+        } activate, gate;
+        struct {
+            float scale;
+        } add;
+        struct {
+            int64_t groups;   /* of columns */
+            bool transposed;  /* the weight is (groups * k, n), else (groups * n, k) */
+            bool sums_column; /* of one group: y has a column of E's sums */
+            bool bias_column; /* … and one of its biases */
+        } project_sequence;
+        struct {
+            int64_t groups; /* of columns */
+            int64_t stride; /* rows of a window */
+        } convolve_sequence;
+        struct {
+            int index;               /* which attention it is in order of execution */
+            int64_t heads, kv_heads; /* head h reads keys and values of head h * kv_heads / heads */
+            int64_t key_room;        /* 0: as many as there are keys */
+            float scale;
+            bool causal;        /* OP_ATTEND */
+            int mask;           /* an input (not a value) that an item may give */
+            bool masked_byte;   /* where a byte of the mask is this, M is masked_score, else 0 */
+            float masked_score; /* added to a score */
+        } attend;               /* and OP_ATTEND_CALL */
+        struct {
+            int64_t count; /* shifts are 1, 0, -1 or 1, 0 */
+            int64_t by[3];
+        } shift_tokens;
+        struct {
+            int64_t first_head, heads;   /* of those in x, K and V; y has `heads` from first_head on */
+            int64_t dim_head, dim_value; /* d and d' */
+            int64_t bucket, fold;        /* both >= 1 */
+            float scale;                 /* c */
+            bool causal, raw_queries;
+        } linear_attend;
+        struct {
+            int64_t first_head, heads, dim_head; /* as above */
+            int64_t window;                      /* divides the rows of every item */
+            bool causal;
+        } local_attend;
+        struct {
+            struct plan_window window;
+            float scale;
+        } convolve_image;
+        struct {
+            int64_t heads;
+        } retrieve;
+    };
 };
+
+#define PLAN_READS ((int)(sizeof((struct plan_step *)0)->reads / sizeof(int)))
+#define PLAN_WEIGHTS ((int)(sizeof((struct plan_step *)0)->weights / sizeof(int)))
 
 /* Floating point operations for an item of n rows: item + n * row. */
 struct plan_flops {
@@ -207,10 +265,20 @@ bool plan_may_lack(const struct plan *plan, int input);
 bool plan_window_fits(const struct plan_window *window, struct plan_image image);
 struct plan_image plan_convolved(const struct plan_window *window, struct plan_image image);
 
+static inline bool plan_reads_value(const struct plan_step *step, int value)
+{
+    bool reads = false;
+    for (int i = 0; i < PLAN_READS; i++)
+        reads |= step->reads[i] == value;
+    return reads;
+}
+
 static inline bool plan_reads_weight(const struct plan_step *step, int weight)
 {
-    return step->weight == weight || step->bias == weight || step->tail == weight || step->second_weight == weight ||
-           step->second_bias == weight;
+    bool reads = false;
+    for (int i = 0; i < PLAN_WEIGHTS; i++)
+        reads |= step->weights[i] == weight;
+    return reads;
 }
 
 /* Floating point operations of a step for one item of `rows` rows; a multiplication and an addition are two. */

@@ -2,81 +2,111 @@
 
 #include <inttypes.h>
 
-void print_activation(const struct plan *plan, const struct plan_step *step, FILE *out)
+static void print_function_of(enum activation activation, FILE *out)
+{
+    if (activation != ACTIVATION_NONE)
+        fprintf(out, ", %s", activation == ACTIVATION_GELU ? "gelu" : "relu");
+}
+
+void print_activate(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
     (void)plan;
-    if (step->activation != ACTIVATION_NONE)
-        fprintf(out, ", %s", step->activation == ACTIVATION_GELU ? "gelu" : "relu");
+    print_function_of(step->activate.activation, out);
+}
+
+void print_gate(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    (void)plan;
+    print_function_of(step->gate.activation, out);
+}
+
+void print_linear(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    (void)plan;
+    print_function_of(step->linear.activation, out);
 }
 
 void print_feed_forward(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
-    print_activation(plan, step, out);
-    if (step->gated)
+    (void)plan;
+    print_function_of(step->feed_forward.activation, out);
+    if (step->feed_forward.gated)
         fprintf(out, ", gated");
 }
 
-void print_groups(const struct plan *plan, const struct plan_step *step, FILE *out)
+static void print_groups(int64_t groups, FILE *out)
 {
-    (void)plan;
-    if (step->groups > 1)
-        fprintf(out, " groups %" PRId64, step->groups);
+    if (groups > 1)
+        fprintf(out, " groups %" PRId64, groups);
 }
 
-void print_tail(const struct plan *plan, const struct plan_step *step, FILE *out)
+void print_projection(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    (void)plan;
+    print_groups(step->project_sequence.groups, out);
+}
+
+void print_sequence_convolution(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    (void)plan;
+    print_groups(step->convolve_sequence.groups, out);
+}
+
+void print_call_projection(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
     if (step->tail != PLAN_NONE)
         fprintf(out, " with %s below", plan->weights[step->tail].name);
 }
 
-void print_convolution(const struct plan *plan, const struct plan_step *step, FILE *out)
+void print_image_convolution(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
     (void)plan;
-    const struct plan_window *window = &step->kernel;
+    const struct plan_window *window = &step->convolve_image.window;
     fprintf(out, " window %" PRId64 " x %" PRId64 " stride %" PRId64 " x %" PRId64, window->size[0], window->size[1],
             window->stride[0], window->stride[1]);
     fprintf(out, " padding %" PRId64 " + %" PRId64 " x %" PRId64 " + %" PRId64, window->before[0], window->after[0],
             window->before[1], window->after[1]);
-    if (step->scale != 1.0f)
-        fprintf(out, " scale %g", (double)step->scale);
+    if (step->convolve_image.scale != 1.0f)
+        fprintf(out, " scale %g", (double)step->convolve_image.scale);
 }
 
-static void print_causal(const struct plan_step *step, FILE *out)
+static void print_causal(bool causal, FILE *out)
 {
-    if (step->causal)
+    if (causal)
         fprintf(out, " causal");
 }
 
-static void print_heads(const struct plan_step *step, FILE *out)
+static void print_heads(int64_t first, int64_t count, FILE *out)
 {
-    fprintf(out, " heads %" PRId64 " to %" PRId64, step->first_head, step->first_head + step->heads - 1);
+    fprintf(out, " heads %" PRId64 " to %" PRId64, first, first + count - 1);
 }
 
 void print_attention(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
-    fprintf(out, " heads %" PRId64 " kv_heads %" PRId64 " scale %g", step->heads, step->kv_heads, (double)step->scale);
-    print_causal(step, out);
-    if (step->mask != PLAN_NONE)
-        fprintf(out, " mask %s", plan->inputs[step->mask].input.name);
+    fprintf(out, " heads %" PRId64 " kv_heads %" PRId64 " scale %g", step->attend.heads, step->attend.kv_heads,
+            (double)step->attend.scale);
+    print_causal(step->attend.causal, out);
+    if (step->attend.mask != PLAN_NONE)
+        fprintf(out, " mask %s", plan->inputs[step->attend.mask].input.name);
 }
 
 void print_linear_attention(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
     (void)plan;
-    print_heads(step, out);
-    if (step->causal)
-        fprintf(out, " bucket %" PRId64, step->bucket);
-    if (step->fold > 1)
-        fprintf(out, " fold %" PRId64, step->fold);
-    if (step->raw_queries)
+    print_heads(step->linear_attend.first_head, step->linear_attend.heads, out);
+    if (step->linear_attend.causal)
+        fprintf(out, " bucket %" PRId64, step->linear_attend.bucket);
+    if (step->linear_attend.fold > 1)
+        fprintf(out, " fold %" PRId64, step->linear_attend.fold);
+    if (step->linear_attend.raw_queries)
         fprintf(out, " raw queries");
-    print_causal(step, out);
+    print_causal(step->linear_attend.causal, out);
 }
 
 void print_local_attention(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
     (void)plan;
-    print_heads(step, out);
-    fprintf(out, " window %" PRId64, step->window);
-    print_causal(step, out);
+    print_heads(step->local_attend.first_head, step->local_attend.heads, out);
+    fprintf(out, " window %" PRId64, step->local_attend.window);
+    print_causal(step->local_attend.causal, out);
 }

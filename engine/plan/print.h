@@ -8,8 +8,8 @@
 
 typedef void print_function(const struct plan *plan, const struct plan_step *step, FILE *out);
 
-print_function print_activation, print_feed_forward; /* of a linear step, an activation or a gate */
-print_function print_groups, print_tail, print_convolution;
+print_function print_activate, print_gate, print_linear, print_feed_forward;
+print_function print_projection, print_call_projection, print_sequence_convolution, print_image_convolution;
 print_function print_attention, print_linear_attention, print_local_attention;
 
 #endif

@@ -18,25 +18,16 @@ static int new_step(struct plan_builder *builder, struct plan_step step, int axi
     return step.y;
 }
 
-static const struct plan_step no_step = {
-    .x = PLAN_NONE,
-    .y = PLAN_NONE,
-    .z = PLAN_NONE,
-    .keys = PLAN_NONE,
-    .values = PLAN_NONE,
-    .weight = PLAN_NONE,
-    .bias = PLAN_NONE,
-    .tail = PLAN_NONE,
-    .second_weight = PLAN_NONE,
-    .second_bias = PLAN_NONE,
-    .mask = PLAN_NONE,
-    .only = {.axis = PLAN_NONE},
-};
-
-static struct plan_step step_of(enum operation operation, int x)
+struct plan_step plan_step_of(enum operation operation, int x)
 {
-    struct plan_step step = no_step;
+    struct plan_step step;
+    memset(&step, 0, sizeof step);
     step.operation = operation;
+    step.only.axis = step.y = PLAN_NONE;
+    for (int i = 0; i < PLAN_READS; i++)
+        step.reads[i] = PLAN_NONE;
+    for (int i = 0; i < PLAN_WEIGHTS; i++)
+        step.weights[i] = PLAN_NONE;
     step.x = x;
     return step;
 }
@@ -54,26 +45,26 @@ int plan_embed(struct plan_builder *builder, int ids, int table)
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_step step = step_of(OP_EMBED, ids);
-    step.weight = table;
+    struct plan_step step = plan_step_of(OP_EMBED, ids);
+    step.table = table;
     return new_step(builder, step, plan_value_at(builder, ids)->axis, plan_weight_at(builder, table)->columns);
 }
 
 int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period)
 {
-    struct plan_step step = step_of(OP_ADD_POSITIONS, x);
-    step.weight = table;
-    step.bias = minor_table;
-    step.period = period;
+    struct plan_step step = plan_step_of(OP_ADD_POSITIONS, x);
+    step.table = table;
+    step.minor_table = minor_table;
+    step.add_positions.period = period;
     return same_shape(builder, step);
 }
 
 int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, float epsilon)
 {
-    struct plan_step step = step_of(OP_LAYER_NORM, x);
+    struct plan_step step = plan_step_of(OP_LAYER_NORM, x);
     step.weight = gain;
     step.bias = bias;
-    step.epsilon = epsilon;
+    step.layer_norm.epsilon = epsilon;
     return same_shape(builder, step);
 }
 
@@ -82,7 +73,7 @@ int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
     if (builder->failed)
         return PLAN_NONE;
     assert(plan_weight_at(builder, weight)->columns == plan_value_at(builder, x)->columns);
-    struct plan_step step = step_of(OP_LINEAR, x);
+    struct plan_step step = plan_step_of(OP_LINEAR, x);
     step.weight = weight;
     step.bias = bias;
     return new_step(builder, step, plan_value_at(builder, x)->axis, plan_weight_at(builder, weight)->rows);
@@ -90,21 +81,21 @@ int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
 
 int plan_activate(struct plan_builder *builder, int x, enum activation activation)
 {
-    struct plan_step step = step_of(OP_ACTIVATE, x);
-    step.activation = activation;
+    struct plan_step step = plan_step_of(OP_ACTIVATE, x);
+    step.activate.activation = activation;
     return same_shape(builder, step);
 }
 
 int plan_mask_rows(struct plan_builder *builder, int x, int mask)
 {
-    struct plan_step step = step_of(OP_MASK_ROWS, x);
+    struct plan_step step = plan_step_of(OP_MASK_ROWS, x);
     step.z = mask;
     return same_shape(builder, step);
 }
 
 int plan_add_sinusoids(struct plan_builder *builder, int x, int frequencies)
 {
-    struct plan_step step = step_of(OP_ADD_SINUSOIDS, x);
+    struct plan_step step = plan_step_of(OP_ADD_SINUSOIDS, x);
     step.weight = frequencies;
     return same_shape(builder, step);
 }
@@ -115,9 +106,9 @@ int plan_add(struct plan_builder *builder, int x, int z, float scale)
         return PLAN_NONE;
     assert(plan_value_at(builder, x)->axis == plan_value_at(builder, z)->axis);
     assert(plan_value_at(builder, x)->columns == plan_value_at(builder, z)->columns);
-    struct plan_step step = step_of(OP_ADD, x);
+    struct plan_step step = plan_step_of(OP_ADD, x);
     step.z = z;
-    step.scale = scale;
+    step.add.scale = scale;
     return same_shape(builder, step);
 }
 
@@ -126,11 +117,11 @@ int plan_project_sequence(struct plan_builder *builder, int x, struct plan_proje
     if (builder->failed)
         return PLAN_NONE;
     const struct plan_weight *weight = plan_weight_at(builder, projection.weight);
-    struct plan_step step = step_of(OP_PROJECT_SEQUENCE, x);
+    struct plan_step step = plan_step_of(OP_PROJECT_SEQUENCE, x);
     step.weight = projection.weight;
     step.bias = projection.bias;
-    step.groups = projection.groups;
-    step.transposed = projection.transposed;
+    step.project_sequence.groups = projection.groups;
+    step.project_sequence.transposed = projection.transposed;
     int64_t k = projection.transposed ? weight->rows / projection.groups : weight->columns;
     return new_step(builder, step, plan_fixed_axis(builder, k), plan_value_at(builder, x)->columns);
 }
@@ -140,11 +131,11 @@ int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int 
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_step step = step_of(OP_CONVOLVE_SEQUENCE, x);
+    struct plan_step step = plan_step_of(OP_CONVOLVE_SEQUENCE, x);
     step.weight = weight;
     step.bias = bias;
-    step.groups = groups;
-    step.stride = stride;
+    step.convolve_sequence.groups = groups;
+    step.convolve_sequence.stride = stride;
     return new_step(builder, step, plan_fixed_axis(builder, length / stride), plan_value_at(builder, x)->columns);
 }
 
@@ -153,7 +144,7 @@ int plan_project_call(struct plan_builder *builder, int x, int weight, int bias,
     if (builder->failed)
         return PLAN_NONE;
     const struct plan_weight *e = plan_weight_at(builder, weight);
-    struct plan_step step = step_of(OP_PROJECT_CALL, x);
+    struct plan_step step = plan_step_of(OP_PROJECT_CALL, x);
     step.weight = weight;
     step.bias = bias;
     step.tail = tail;
@@ -165,21 +156,20 @@ int plan_project_call(struct plan_builder *builder, int x, int weight, int bias,
 static struct plan_step attention_step(struct plan_builder *builder, enum operation operation, int queries, int keys,
                                        int values, struct plan_attention attention)
 {
-    struct plan_step step = no_step;
-    step.operation = operation;
-    step.attention = builder->plan->n_attentions++;
-    step.x = queries;
+    struct plan_step step = plan_step_of(operation, queries);
     step.keys = keys;
     step.values = values;
-    step.heads = attention.heads;
-    step.kv_heads = attention.kv_heads;
-    step.scale = attention.scale;
-    step.causal = attention.causal;
-    step.key_room = attention.key_room;
+    step.attend.index = builder->plan->n_attentions++;
+    step.attend.heads = attention.heads;
+    step.attend.kv_heads = attention.kv_heads;
+    step.attend.scale = attention.scale;
+    step.attend.causal = attention.causal;
+    step.attend.key_room = attention.key_room;
+    step.attend.mask = PLAN_NONE;
     if (attention.masked) {
-        step.mask = attention.mask;
-        step.masked_byte = attention.masked_byte;
-        step.masked_score = attention.masked_score;
+        step.attend.mask = attention.mask;
+        step.attend.masked_byte = attention.masked_byte;
+        step.attend.masked_score = attention.masked_score;
     }
     return step;
 }
@@ -203,43 +193,34 @@ int plan_attend_call(struct plan_builder *builder, int queries, int keys, int va
 
 int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, const int64_t *shifts)
 {
-    struct plan_step step = step_of(OP_SHIFT_TOKENS, x);
-    step.n_shifts = n_shifts;
-    memcpy(step.shifts, shifts, (size_t)n_shifts * sizeof *shifts);
+    struct plan_step step = plan_step_of(OP_SHIFT_TOKENS, x);
+    step.shift_tokens.count = n_shifts;
+    memcpy(step.shift_tokens.by, shifts, (size_t)n_shifts * sizeof *shifts);
     return same_shape(builder, step);
 }
 
 int plan_rotate(struct plan_builder *builder, int x, int table)
 {
-    struct plan_step step = step_of(OP_ROTATE, x);
-    step.weight = table;
+    struct plan_step step = plan_step_of(OP_ROTATE, x);
+    step.table = table;
     return same_shape(builder, step);
 }
 
-/* A step of OP_LINEAR_ATTEND or OP_LOCAL_ATTEND, for its caller to complete. */
-static struct plan_step attend_heads(enum operation operation, int queries, int keys, int values, int mask,
-                                     struct plan_head_range heads)
-{
-    struct plan_step step = no_step;
-    step.operation = operation;
-    step.x = queries;
-    step.keys = keys;
-    step.values = values;
-    step.z = mask;
-    step.first_head = heads.first_head;
-    step.heads = heads.heads;
-    step.dim_head = heads.dim_head;
-    return step;
-}
-
+/* A step of OP_LINEAR_ATTEND, for its caller to complete. */
 static struct plan_step linear_attend(int queries, int keys, int values, int mask, struct plan_head_range heads,
                                       int64_t fold)
 {
-    struct plan_step step = attend_heads(OP_LINEAR_ATTEND, queries, keys, values, mask, heads);
-    step.dim_value = heads.dim_head;
-    step.scale = 1.0f / sqrtf((float)heads.dim_head);
-    step.bucket = 1;
-    step.fold = fold;
+    struct plan_step step = plan_step_of(OP_LINEAR_ATTEND, queries);
+    step.keys = keys;
+    step.values = values;
+    step.z = mask;
+    step.linear_attend.first_head = heads.first_head;
+    step.linear_attend.heads = heads.heads;
+    step.linear_attend.dim_head = heads.dim_head;
+    step.linear_attend.dim_value = heads.dim_head;
+    step.linear_attend.scale = 1.0f / sqrtf((float)heads.dim_head);
+    step.linear_attend.bucket = 1;
+    step.linear_attend.fold = fold;
     return step;
 }
 
@@ -261,8 +242,8 @@ int plan_causal_linear_attend(struct plan_builder *builder, int queries, int key
     if (plan_value_at(builder, keys)->axis != axis || plan_value_at(builder, values)->axis != axis)
         return plan_fail(builder, "causal linear attention is within one sequence, and keys or values are another's");
     struct plan_step step = linear_attend(queries, keys, values, mask, heads, fold);
-    step.causal = true;
-    step.bucket = bucket;
+    step.linear_attend.causal = true;
+    step.linear_attend.bucket = bucket;
     return new_step(builder, step, axis, heads.heads * heads.dim_head);
 }
 
@@ -273,10 +254,10 @@ int plan_image_linear_attend(struct plan_builder *builder, int queries, int keys
         return PLAN_NONE;
     struct plan_head_range all = {0, heads, plan_value_at(builder, queries)->columns / heads};
     struct plan_step step = linear_attend(queries, keys, values, PLAN_NONE, all, 1);
-    step.dim_value = plan_value_at(builder, values)->columns / heads;
-    step.scale = 1.0f;
-    step.raw_queries = !softmax_queries;
-    return new_step(builder, step, plan_value_at(builder, queries)->axis, heads * step.dim_value);
+    step.linear_attend.dim_value = plan_value_at(builder, values)->columns / heads;
+    step.linear_attend.scale = 1.0f;
+    step.linear_attend.raw_queries = !softmax_queries;
+    return new_step(builder, step, plan_value_at(builder, queries)->axis, heads * step.linear_attend.dim_value);
 }
 
 int plan_local_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
@@ -284,9 +265,15 @@ int plan_local_attend(struct plan_builder *builder, int queries, int keys, int v
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_step step = attend_heads(OP_LOCAL_ATTEND, queries, keys, values, mask, heads);
-    step.causal = causal;
-    step.window = window;
+    struct plan_step step = plan_step_of(OP_LOCAL_ATTEND, queries);
+    step.keys = keys;
+    step.values = values;
+    step.z = mask;
+    step.local_attend.first_head = heads.first_head;
+    step.local_attend.heads = heads.heads;
+    step.local_attend.dim_head = heads.dim_head;
+    step.local_attend.window = window;
+    step.local_attend.causal = causal;
     return new_step(builder, step, plan_value_at(builder, queries)->axis, heads.heads * heads.dim_head);
 }
 
@@ -295,7 +282,7 @@ int plan_concatenate(struct plan_builder *builder, int x, int z)
     if (builder->failed)
         return PLAN_NONE;
     assert(plan_value_at(builder, x)->axis == plan_value_at(builder, z)->axis);
-    struct plan_step step = step_of(OP_CONCATENATE, x);
+    struct plan_step step = plan_step_of(OP_CONCATENATE, x);
     step.z = z;
     int64_t columns = plan_value_at(builder, x)->columns + plan_value_at(builder, z)->columns;
     return new_step(builder, step, plan_value_at(builder, x)->axis, columns);
@@ -306,7 +293,7 @@ int plan_append_rows(struct plan_builder *builder, int x, int z)
     if (builder->failed)
         return PLAN_NONE;
     assert(plan_value_at(builder, x)->columns == plan_value_at(builder, z)->columns);
-    struct plan_step step = step_of(OP_APPEND_ROWS, x);
+    struct plan_step step = plan_step_of(OP_APPEND_ROWS, x);
     step.z = z;
     int axis = plan_joined_axis(builder, plan_value_at(builder, x)->axis, plan_value_at(builder, z)->axis);
     return axis == PLAN_NONE ? PLAN_NONE : new_step(builder, step, axis, plan_value_at(builder, x)->columns);
@@ -319,11 +306,11 @@ int plan_convolve_image(struct plan_builder *builder, int x, struct plan_convolu
     const struct plan_window *window = &convolution.window;
     assert(plan_weight_at(builder, convolution.weight)->columns ==
            plan_value_at(builder, x)->columns * window->size[0] * window->size[1]);
-    struct plan_step step = step_of(OP_CONVOLVE_IMAGE, x);
+    struct plan_step step = plan_step_of(OP_CONVOLVE_IMAGE, x);
     step.weight = convolution.weight;
     step.bias = convolution.bias;
-    step.scale = convolution.scale;
-    step.kernel = *window;
+    step.convolve_image.scale = convolution.scale;
+    step.convolve_image.window = *window;
     int axis = plan_value_at(builder, x)->axis;
     if (!convolution.keeps_pixels)
         axis = plan_window_axis(builder, builder->plan->axes[axis].input, window);
@@ -335,8 +322,8 @@ int plan_gate(struct plan_builder *builder, int x, enum activation activation)
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_step step = step_of(OP_GATE, x);
-    step.activation = activation;
+    struct plan_step step = plan_step_of(OP_GATE, x);
+    step.gate.activation = activation;
     return new_step(builder, step, plan_value_at(builder, x)->axis, plan_value_at(builder, x)->columns / 2);
 }
 
@@ -345,10 +332,10 @@ int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int
     if (builder->failed)
         return PLAN_NONE;
     assert(plan_weight_at(builder, keys)->rows / heads / 2 >= PLAN_BEST_KEYS);
-    struct plan_step step = step_of(OP_RETRIEVE, x);
-    step.weight = values;
-    step.bias = keys;
-    step.heads = heads;
+    struct plan_step step = plan_step_of(OP_RETRIEVE, x);
+    step.value_table = values;
+    step.key_table = keys;
+    step.retrieve.heads = heads;
     return new_step(builder, step, plan_value_at(builder, x)->axis, plan_weight_at(builder, values)->columns);
 }
 
@@ -359,7 +346,7 @@ int plan_cut_padding(struct plan_builder *builder, int x)
     struct plan_axis axis = builder->plan->axes[plan_value_at(builder, x)->axis];
     if (axis.padded_rows == 0 && axis.row_multiple == 0)
         return x;
-    struct plan_step step = step_of(OP_CUT_PADDING, x);
+    struct plan_step step = plan_step_of(OP_CUT_PADDING, x);
     int y = new_step(builder, step, plan_unpadded_axis(builder, axis.input), plan_value_at(builder, x)->columns);
     if (y != PLAN_NONE)
         builder->plan->values[y].ids = plan_value_at(builder, x)->ids;
@@ -373,9 +360,7 @@ static void give(struct plan_builder *builder, enum operation operation, int hid
     struct plan_step *step = plan_grow(builder, &builder->plan->steps, &builder->plan->n_steps, sizeof *step);
     if (!step)
         return;
-    *step = no_step;
-    step->operation = operation;
-    step->x = hidden;
+    *step = plan_step_of(operation, hidden);
     step->weight = weight;
     step->bias = bias;
 }

@@ -200,9 +200,9 @@ static bool image_runs(const struct plan *plan, const struct engine_item *item)
         struct plan_image image = padder_image(plan, item, plan->axes[from].input);
         if (image.width == 0)
             continue;
-        if (!plan_window_fits(&step->kernel, image))
+        if (!plan_window_fits(&step->convolve_image.window, image))
             return false;
-        struct plan_image made = plan_convolved(&step->kernel, image);
+        struct plan_image made = plan_convolved(&step->convolve_image.window, image);
         if (from == to && made.height * made.width != image.height * image.width)
             return false;
     }
@@ -293,9 +293,10 @@ static void compare_attention(const struct plan *plan, const struct batch *batch
         const struct plan_step *attend = &plan->steps[step];
         int64_t width = padder_width(plan, &batch->items[i], 0);
         int64_t k = padder_axis_rows(plan, &batch->items[i], plan->values[attend->keys].axis) / width;
-        int64_t elements = padder_length(plan, &batch->items[i], 0) * (attend->key_room > k ? attend->key_room : k);
+        int64_t elements =
+            padder_length(plan, &batch->items[i], 0) * (attend->attend.key_room > k ? attend->attend.key_room : k);
         if (attend->operation == OP_ATTEND)
-            elements *= attend->heads;
+            elements *= attend->attend.heads;
         double *expected = calloc((size_t)elements, sizeof *expected);
         scalar_attention(plan, batch, values, step, i, expected);
         assert_close("attention", elements, batch->items[i].extras[0].data, expected);

@@ -77,10 +77,11 @@ static double weighted_sum(const struct scalar *scalar, int weight, int bias, in
     return sum;
 }
 
-static double linear_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+/* x[r] Wᵀ + b */
+static double product_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const double *x = scalar->values[step->x] + row * columns_of(scalar, step->x);
-    return activation_of(step->activation, weighted_sum(scalar, step->weight, step->bias, column, x));
+    return weighted_sum(scalar, step->weight, step->bias, column, x);
 }
 
 static double feed_forward_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -89,8 +90,8 @@ static double feed_forward_at(const struct scalar *scalar, const struct plan_ste
     int64_t hidden = scalar->plan->weights[step->second_weight].columns;
     double *h = calloc((size_t)hidden, sizeof *h);
     for (int64_t i = 0; i < hidden; i++) {
-        h[i] = activation_of(step->activation, weighted_sum(scalar, step->weight, step->bias, i, x));
-        h[i] *= step->gated ? weighted_sum(scalar, step->weight, step->bias, hidden + i, x) : 1;
+        h[i] = activation_of(step->feed_forward.activation, weighted_sum(scalar, step->weight, step->bias, i, x));
+        h[i] *= step->feed_forward.gated ? weighted_sum(scalar, step->weight, step->bias, hidden + i, x) : 1;
     }
     double y = weighted_sum(scalar, step->second_weight, step->second_bias, column, h);
     free(h);
@@ -106,7 +107,7 @@ static double layer_norm_at(const struct scalar *scalar, const struct plan_step 
         mean += x[i] / (double)n;
     for (int64_t i = 0; i < n; i++)
         variance += (x[i] - mean) * (x[i] - mean) / (double)n;
-    return (x[column % n] - mean) / sqrt(variance + (double)step->epsilon) *
+    return (x[column % n] - mean) / sqrt(variance + (double)step->layer_norm.epsilon) *
                weight_at(scalar, step->weight, 0, column % n) +
            weight_at(scalar, step->bias, 0, column % n);
 }
@@ -118,10 +119,11 @@ static double projected_column_at(const struct scalar *scalar, const struct plan
     const struct layout *from = layout_of(scalar, step->x);
     int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
     double sum = 0;
-    if (!step->sums_column || column > columns_of(scalar, step->x))
+    if (!step->project_sequence.sums_column || column > columns_of(scalar, step->x))
         return (double)scalar->plan->weights[step->bias].data[j];
     for (int64_t p = 0; p < from->starts[item + 1] - from->starts[item]; p++)
-        sum += step->transposed ? weight_at(scalar, step->weight, j, p) : weight_at(scalar, step->weight, p, j);
+        sum += step->project_sequence.transposed ? weight_at(scalar, step->weight, j, p)
+                                                 : weight_at(scalar, step->weight, p, j);
     return sum;
 }
 
@@ -130,16 +132,17 @@ static double project_at(const struct scalar *scalar, const struct plan_step *st
     const struct layout *from = layout_of(scalar, step->x);
     const struct plan_weight *weight = &scalar->plan->weights[step->weight];
     int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
-    int64_t columns = columns_of(scalar, step->x), group = column / (columns / step->groups);
-    int64_t rows = weight->rows / step->groups, k = step->transposed ? rows : weight->columns;
+    int64_t columns = columns_of(scalar, step->x), group = column / (columns / step->project_sequence.groups);
+    int64_t rows = weight->rows / step->project_sequence.groups,
+            k = step->project_sequence.transposed ? rows : weight->columns;
     if (column >= columns)
         return projected_column_at(scalar, step, row, column);
-    bool adds_bias = step->bias != PLAN_NONE && !step->bias_column;
+    bool adds_bias = step->bias != PLAN_NONE && !step->project_sequence.bias_column;
     double sum = adds_bias ? (double)scalar->plan->weights[step->bias].data[group * k + j] : 0;
     for (int64_t r = from->starts[item]; r < from->starts[item + 1]; r++) {
         int64_t p = r - from->starts[item];
-        double e = step->transposed ? weight_at(scalar, step->weight, group * rows + j, p)
-                                    : weight_at(scalar, step->weight, group * rows + p, j);
+        double e = step->project_sequence.transposed ? weight_at(scalar, step->weight, group * rows + j, p)
+                                                     : weight_at(scalar, step->weight, group * rows + p, j);
         sum += e * scalar->values[step->x][r * columns + column];
     }
     return sum;
@@ -152,13 +155,14 @@ static double convolve_at(const struct scalar *scalar, const struct plan_step *s
     const struct plan_weight *bias = &scalar->plan->weights[step->bias];
     const float *weight = scalar->plan->weights[step->weight].data;
     int64_t item = item_of(scalar, step->y, row), j = row - layout_of(scalar, step->y)->starts[item];
-    int64_t columns = columns_of(scalar, step->x), d = columns / step->groups, group = column / d, o = column % d;
+    int64_t columns = columns_of(scalar, step->x), d = columns / step->convolve_sequence.groups, group = column / d,
+            o = column % d;
     int64_t which = bias->rows * bias->columns > d ? group : 0;
     double sum = bias->data[which * d + o];
-    for (int64_t t = 0; t < step->stride; t++) {
-        int64_t r = from->starts[item] + j * step->stride + t;
+    for (int64_t t = 0; t < step->convolve_sequence.stride; t++) {
+        int64_t r = from->starts[item] + j * step->convolve_sequence.stride + t;
         for (int64_t i = 0; i < d && r < from->starts[item + 1]; i++)
-            sum += (double)weight[((which * d + o) * d + i) * step->stride + t] *
+            sum += (double)weight[((which * d + o) * d + i) * step->convolve_sequence.stride + t] *
                    scalar->values[step->x][r * columns + group * d + i];
     }
     return sum;
@@ -200,16 +204,16 @@ static int64_t keys_of(const struct scalar *scalar, const struct plan_step *step
 static double mask_score(const struct scalar *scalar, const struct plan_step *step, int64_t item, int64_t head,
                          int64_t position, int64_t key)
 {
-    if (step->mask == PLAN_NONE || !scalar->batch->items[item].inputs[step->mask].data)
+    if (step->attend.mask == PLAN_NONE || !scalar->batch->items[item].inputs[step->attend.mask].data)
         return 0;
-    const void *data = scalar->batch->items[item].inputs[step->mask].data;
-    int64_t columns = scalar->batch->items[item].inputs[step->mask].columns;
-    int64_t length = scalar->batch->items[item].inputs[step->mask].length;
-    int64_t mask = scalar->batch->items[item].inputs[step->mask].n_masks ? head : 0;
+    const void *data = scalar->batch->items[item].inputs[step->attend.mask].data;
+    int64_t columns = scalar->batch->items[item].inputs[step->attend.mask].columns;
+    int64_t length = scalar->batch->items[item].inputs[step->attend.mask].length;
+    int64_t mask = scalar->batch->items[item].inputs[step->attend.mask].n_masks ? head : 0;
     int64_t place = (mask * length + (length == 1 ? 0 : position)) * columns + key;
-    if (scalar->batch->items[item].inputs[step->mask].floats)
+    if (scalar->batch->items[item].inputs[step->attend.mask].floats)
         return ((const float *)data)[place];
-    return (((const uint8_t *)data)[place] != 0) == step->masked_byte ? (double)step->masked_score : 0;
+    return (((const uint8_t *)data)[place] != 0) == step->attend.masked_byte ? (double)step->attend.masked_score : 0;
 }
 
 /* One row of one head's softmax, k long. */
@@ -217,7 +221,8 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
                           double *weights)
 {
     int64_t columns = columns_of(scalar, step->x), key_columns = columns_of(scalar, step->keys), first;
-    int64_t dim_head = columns / step->heads, offset = head * step->kv_heads / step->heads * dim_head;
+    int64_t dim_head = columns / step->attend.heads,
+            offset = head * step->attend.kv_heads / step->attend.heads * dim_head;
     int64_t item = item_of(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
     int64_t width = width_of(scalar, step->x, item), place = padder_position(layout_of(scalar, step->x), item, row);
     int64_t position = place / width, sequence = place % width;
@@ -226,27 +231,27 @@ static void attention_row(const struct scalar *scalar, const struct plan_step *s
         for (int64_t d = 0; d < dim_head; d++)
             score += scalar->values[step->x][row * columns + head * dim_head + d] *
                      scalar->values[step->keys][(first + j * width + sequence) * key_columns + offset + d];
-        weights[j] =
-            (double)step->scale * score + mask_score(scalar, step, item, sequence * step->heads + head, position, j);
+        weights[j] = (double)step->attend.scale * score +
+                     mask_score(scalar, step, item, sequence * step->attend.heads + head, position, j);
     }
-    for (int64_t j = k; j < step->key_room; j++)
+    for (int64_t j = k; j < step->attend.key_room; j++)
         weights[j] = 0;
-    for (int64_t j = 0; step->causal && j < k; j++)
+    for (int64_t j = 0; step->attend.causal && j < k; j++)
         if (j > position)
             weights[j] = -INFINITY;
-    softmax(step->key_room > k && !step->causal ? step->key_room : k, 1, weights);
+    softmax(step->attend.key_room > k && !step->attend.causal ? step->attend.key_room : k, 1, weights);
 }
 
 /* A row of y: all columns of a head have its softmax in common. */
 static void attend_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y)
 {
-    int64_t value_columns = columns_of(scalar, step->values), dim_value = value_columns / step->kv_heads, first;
+    int64_t value_columns = columns_of(scalar, step->values), dim_value = value_columns / step->attend.kv_heads, first;
     int64_t item = item_of(scalar, step->x, row), k = keys_of(scalar, step, item, &first);
     int64_t width = width_of(scalar, step->x, item);
     first += (row - layout_of(scalar, step->x)->starts[item]) % width;
-    double *weights = calloc((size_t)(k + step->key_room), sizeof *weights);
-    for (int64_t head = 0; head < step->heads; head++) {
-        int64_t offset = head * step->kv_heads / step->heads * dim_value;
+    double *weights = calloc((size_t)(k + step->attend.key_room), sizeof *weights);
+    for (int64_t head = 0; head < step->attend.heads; head++) {
+        int64_t offset = head * step->attend.kv_heads / step->attend.heads * dim_value;
         attention_row(scalar, step, row, head, weights);
         for (int64_t c = 0; c < dim_value; c++) {
             double sum = 0;
@@ -265,12 +270,12 @@ static void mean_attention(const struct scalar *scalar, const struct plan_step *
     const struct layout *layout = layout_of(scalar, attend->x);
     int64_t width = width_of(scalar, attend->x, item), rows = (layout->starts[item + 1] - layout->starts[item]) / width;
     double *of_head = calloc((size_t)k, sizeof *of_head);
-    for (int64_t i = 0; i < width * rows * attend->heads; i++) {
-        int64_t place = i / attend->heads;
-        attention_row(scalar, attend, layout->starts[item] + place % rows * width + place / rows, i % attend->heads,
-                      of_head);
+    for (int64_t i = 0; i < width * rows * attend->attend.heads; i++) {
+        int64_t place = i / attend->attend.heads;
+        attention_row(scalar, attend, layout->starts[item] + place % rows * width + place / rows,
+                      i % attend->attend.heads, of_head);
         for (int64_t j = 0; j < k; j++)
-            weights[place * k + j] += of_head[j] / (double)attend->heads;
+            weights[place * k + j] += of_head[j] / (double)attend->attend.heads;
     }
     free(of_head);
 }
@@ -282,13 +287,13 @@ void scalar_attention(const struct plan *plan, const struct batch *batch, double
     const struct plan_step *attend = &plan->steps[step];
     const struct layout *layout = layout_of(&scalar, attend->x);
     int64_t first, k = keys_of(&scalar, attend, item, &first);
-    k = attend->key_room > k ? attend->key_room : k;
+    k = attend->attend.key_room > k ? attend->attend.key_room : k;
     if (attend->operation == OP_ATTEND_CALL) {
         mean_attention(&scalar, attend, item, k, weights);
         return;
     }
     int64_t own = padder_length(plan, &batch->items[item], plan->axes[plan->values[attend->x].axis].input);
-    for (int64_t head = 0; head < attend->heads; head++)
+    for (int64_t head = 0; head < attend->attend.heads; head++)
         for (int64_t r = layout->starts[item]; r < layout->starts[item] + own; r++, weights += k)
             attention_row(&scalar, attend, r, head, weights);
 }
@@ -296,8 +301,9 @@ void scalar_attention(const struct plan *plan, const struct batch *batch, double
 static double shift_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const struct layout *from = layout_of(scalar, step->x);
-    int64_t columns = columns_of(scalar, step->x), segment = column / (columns / step->n_shifts);
-    int64_t item = item_of(scalar, step->y, row), shift = segment < step->n_shifts ? step->shifts[segment] : 0;
+    int64_t columns = columns_of(scalar, step->x), segment = column / (columns / step->shift_tokens.count);
+    int64_t item = item_of(scalar, step->y, row),
+            shift = segment < step->shift_tokens.count ? step->shift_tokens.by[segment] : 0;
     int64_t position = padder_position(layout_of(scalar, step->y), item, row) - shift;
     if (position < 0 ||
         position >= padder_axis_rows(scalar->plan, &scalar->batch->items[item], scalar->plan->values[step->x].axis))
@@ -309,8 +315,10 @@ static double positions_at(const struct scalar *scalar, const struct plan_step *
 {
     int64_t position = padder_position(layout_of(scalar, step->x), item_of(scalar, step->x, row), row);
     double sum = scalar->values[step->x][row * columns_of(scalar, step->x) + column];
-    sum += weight_at(scalar, step->weight, position / step->period, column);
-    return sum + (step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, position % step->period, column));
+    sum += weight_at(scalar, step->table, position / step->add_positions.period, column);
+    return sum + (step->minor_table == PLAN_NONE
+                      ? 0
+                      : weight_at(scalar, step->minor_table, position % step->add_positions.period, column));
 }
 
 static double sinusoid_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -328,93 +336,92 @@ static bool mask_at(const struct scalar *scalar, int mask, int64_t row)
 
 static double rotated_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t columns = columns_of(scalar, step->x), d = scalar->plan->weights[step->weight].columns;
+    int64_t columns = columns_of(scalar, step->x), d = scalar->plan->weights[step->table].columns;
     int64_t position = padder_position(layout_of(scalar, step->x), item_of(scalar, step->x, row), row),
             i = column % d / 2;
     const double *x = scalar->values[step->x] + row * columns;
     double other = column % 2 ? x[column - 1] : -x[column + 1];
-    return x[column] * weight_at(scalar, step->weight, position, d / 2 + i) +
-           other * weight_at(scalar, step->weight, position, i);
+    return x[column] * weight_at(scalar, step->table, position, d / 2 + i) +
+           other * weight_at(scalar, step->table, position, i);
 }
 
-/* A feature of a head's row of x or K, whose heads have d of them, or of V. */
-static double feature_at(const struct scalar *scalar, const struct plan_step *step, int value, int64_t row,
-                         int64_t head, int64_t d, int64_t feature)
+/* A feature of a head's row, of a value whose heads have d of them. */
+static double feature_at(const struct scalar *scalar, int value, int64_t row, int64_t head, int64_t d, int64_t feature)
 {
-    return scalar->values[value][row * columns_of(scalar, value) + (step->first_head + head) * d + feature];
-}
-
-static double head_at(const struct scalar *scalar, const struct plan_step *step, int value, int64_t row, int64_t head,
-                      int64_t feature)
-{
-    return feature_at(scalar, step, value, row, head, step->dim_head, feature);
+    return scalar->values[value][row * columns_of(scalar, value) + head * d + feature];
 }
 
 /* Whether linear attention's row at `position` reads the key at `key`, both in the item. */
 static bool reads_key(const struct plan_step *step, int64_t position, int64_t key)
 {
-    if (position % step->fold != key % step->fold)
+    if (position % step->linear_attend.fold != key % step->linear_attend.fold)
         return false;
-    int64_t row = position / step->fold, from = key / step->fold;
-    return !step->causal || (step->bucket == 1 ? from <= row : from / step->bucket < row / step->bucket);
+    int64_t row = position / step->linear_attend.fold, from = key / step->linear_attend.fold;
+    return !step->linear_attend.causal ||
+           (step->linear_attend.bucket == 1 ? from <= row
+                                            : from / step->linear_attend.bucket < row / step->linear_attend.bucket);
 }
 
 /* Sums of exp(key's feature) and of that times the value's over what the row reads. */
 static void add_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column,
                      int64_t feature, double *weights, double *products)
 {
-    int64_t item = item_of(scalar, step->x, row), d = step->dim_value, head = column / d;
+    int64_t item = item_of(scalar, step->x, row), d = step->linear_attend.dim_value,
+            head = step->linear_attend.first_head + column / d;
     int64_t position = row - layout_of(scalar, step->x)->starts[item];
     const int64_t *keys = layout_of(scalar, step->keys)->starts + item;
     *weights = *products = 0;
     for (int64_t r = keys[0]; r < keys[1]; r++) {
         if (!mask_at(scalar, step->z, r) || !reads_key(step, position, r - keys[0]))
             continue;
-        double weight = exp(head_at(scalar, step, step->keys, r, head, feature));
+        double weight = exp(feature_at(scalar, step->keys, r, head, step->linear_attend.dim_head, feature));
         *weights += weight;
-        *products += weight * feature_at(scalar, step, step->values, r, head, d, column % d);
+        *products += weight * feature_at(scalar, step->values, r, head, d, column % d);
     }
 }
 
 static double linear_attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t d = step->dim_head, head = column / step->dim_value;
+    int64_t d = step->linear_attend.dim_head;
+    int64_t head = step->linear_attend.first_head + column / step->linear_attend.dim_value;
     double *query = calloc((size_t)d, sizeof *query), numerator = 0, denominator = 0, weights, products;
     for (int64_t i = 0; i < d; i++)
-        query[i] = head_at(scalar, step, step->x, row, head, i);
-    if (!step->raw_queries)
+        query[i] = feature_at(scalar, step->x, row, head, d, i);
+    if (!step->linear_attend.raw_queries)
         softmax(d, 1, query);
     for (int64_t i = 0; i < d; i++) {
         add_keys(scalar, step, row, column, i, &weights, &products);
-        double factor = query[i] * (double)step->scale;
-        numerator += step->causal ? factor * products : weights == 0 ? 0 : factor * products / weights;
+        double factor = query[i] * (double)step->linear_attend.scale;
+        numerator += step->linear_attend.causal ? factor * products : weights == 0 ? 0 : factor * products / weights;
         denominator += factor * weights;
     }
     free(query);
-    return step->causal ? numerator / fmax(denominator, (double)PLAN_CAUSAL_EPSILON) : numerator;
+    return step->linear_attend.causal ? numerator / fmax(denominator, (double)PLAN_CAUSAL_EPSILON) : numerator;
 }
 
 static double local_attend_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t d = step->dim_head, head = column / d, w = step->window, around = step->causal ? 2 : 3, visible = 0;
+    int64_t d = step->local_attend.dim_head, head = step->local_attend.first_head + column / d,
+            w = step->local_attend.window, around = step->local_attend.causal ? 2 : 3, visible = 0;
     const int64_t *starts = layout_of(scalar, step->x)->starts + item_of(scalar, step->x, row);
     int64_t first = starts[0] + ((row - starts[0]) / w - 1) * w;
     double *scores = calloc((size_t)(around * w), sizeof *scores), sum = 0;
     for (int64_t j = 0; j < around * w; j++) {
         int64_t key = first + j;
-        if (key < starts[0] || key >= starts[1] || (step->causal && key > row) || !mask_at(scalar, step->z, key)) {
+        if (key < starts[0] || key >= starts[1] || (step->local_attend.causal && key > row) ||
+            !mask_at(scalar, step->z, key)) {
             scores[j] = -INFINITY;
             continue;
         }
         visible++;
         for (int64_t i = 0; i < d; i++)
-            scores[j] += head_at(scalar, step, step->x, row, head, i) * head_at(scalar, step, step->keys, key, head, i);
+            scores[j] += feature_at(scalar, step->x, row, head, d, i) * feature_at(scalar, step->keys, key, head, d, i);
     }
     if (visible)
         softmax(around * w, 1 / sqrt((double)d), scores);
     for (int64_t j = 0; j < around * w; j++) {
         bool inside = first + j >= starts[0] && first + j < starts[1];
-        double value = inside ? head_at(scalar, step, step->values, first + j, head, column % d) : -1;
+        double value = inside ? feature_at(scalar, step->values, first + j, head, d, column % d) : -1;
         sum += visible ? scores[j] * value : value / (double)(around * w);
     }
     free(scores);
@@ -438,23 +445,24 @@ static void take_best(int64_t count, double *scores, int64_t *places, double *be
 static void best_keys(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t head,
                       int64_t half, int64_t *places, double *best)
 {
-    const struct plan_weight *keys = &scalar->plan->weights[step->bias];
-    int64_t d = keys->columns, n = keys->rows / step->heads / 2;
-    const double *x = scalar->values[step->x] + row * columns_of(scalar, step->x) + (half * step->heads + head) * d;
+    const struct plan_weight *keys = &scalar->plan->weights[step->key_table];
+    int64_t d = keys->columns, n = keys->rows / step->retrieve.heads / 2;
+    const double *x =
+        scalar->values[step->x] + row * columns_of(scalar, step->x) + (half * step->retrieve.heads + head) * d;
     double *scores = calloc((size_t)n, sizeof *scores);
     for (int64_t i = 0; i < n; i++)
         for (int64_t c = 0; c < d; c++)
-            scores[i] += x[c] * weight_at(scalar, step->bias, (head * n + i) * 2 + half, c);
+            scores[i] += x[c] * weight_at(scalar, step->key_table, (head * n + i) * 2 + half, c);
     take_best(n, scores, places, best);
     free(scores);
 }
 
 static double retrieve_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    int64_t n = scalar->plan->weights[step->bias].rows / step->heads / 2;
+    int64_t n = scalar->plan->weights[step->key_table].rows / step->retrieve.heads / 2;
     int64_t places[2][PLAN_BEST_KEYS], pairs[PLAN_BEST_KEYS];
     double best[2][PLAN_BEST_KEYS], sums[PLAN_BEST_KEYS * PLAN_BEST_KEYS], weights[PLAN_BEST_KEYS], y = 0;
-    for (int64_t head = 0; head < step->heads; head++) {
+    for (int64_t head = 0; head < step->retrieve.heads; head++) {
         for (int64_t half = 0; half < 2; half++)
             best_keys(scalar, step, row, head, half, places[half], best[half]);
         for (int64_t i = 0; i < PLAN_BEST_KEYS * PLAN_BEST_KEYS; i++)
@@ -463,7 +471,7 @@ static double retrieve_at(const struct scalar *scalar, const struct plan_step *s
         softmax(PLAN_BEST_KEYS, 1, weights);
         for (int64_t p = 0; p < PLAN_BEST_KEYS; p++) {
             int64_t value = places[0][pairs[p] / PLAN_BEST_KEYS] * n + places[1][pairs[p] % PLAN_BEST_KEYS];
-            y += weights[p] * weight_at(scalar, step->weight, value, column);
+            y += weights[p] * weight_at(scalar, step->value_table, value, column);
         }
     }
     return y;
@@ -489,7 +497,7 @@ static double appended_at(const struct scalar *scalar, const struct plan_step *s
 
 static double convolved_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
-    const struct plan_window *window = &step->kernel;
+    const struct plan_window *window = &step->convolve_image.window;
     int64_t item = item_of(scalar, step->y, row), in = columns_of(scalar, step->x);
     int64_t place = row - layout_of(scalar, step->y)->starts[item], first = layout_of(scalar, step->x)->starts[item];
     struct plan_image image = padder_image(scalar->plan, &scalar->batch->items[item],
@@ -504,14 +512,14 @@ static double convolved_at(const struct scalar *scalar, const struct plan_step *
                 sum += weight_at(scalar, step->weight, column, (u * window->size[1] + v) * in + c) *
                        scalar->values[step->x][(first + i * image.width + j) * in + c];
         }
-    return (double)step->scale * sum;
+    return (double)step->convolve_image.scale * sum;
 }
 
 static double gated_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t columns = columns_of(scalar, step->y);
     const double *x = scalar->values[step->x] + row * 2 * columns;
-    return activation_of(step->activation, x[column]) * x[columns + column];
+    return activation_of(step->gate.activation, x[column]) * x[columns + column];
 }
 
 static double gathered_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -536,17 +544,17 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     double residual = adds && step->z != PLAN_NONE ? scalar->values[step->z][place] : 0;
     switch (step->operation) {
     case OP_EMBED:
-        return weight_at(scalar, step->weight, id_at(scalar, step, row), column);
+        return weight_at(scalar, step->table, id_at(scalar, step, row), column);
     case OP_ADD_POSITIONS:
         return positions_at(scalar, step, row, column);
     case OP_LAYER_NORM:
         return layer_norm_at(scalar, step, row, column);
     case OP_LINEAR:
-        return linear_at(scalar, step, row, column) + residual;
+        return activation_of(step->linear.activation, product_at(scalar, step, row, column)) + residual;
     case OP_FEED_FORWARD:
         return feed_forward_at(scalar, step, row, column) + residual;
     case OP_ACTIVATE:
-        return activation_of(step->activation, scalar->values[step->x][place]);
+        return activation_of(step->activate.activation, scalar->values[step->x][place]);
     case OP_MASK_ROWS:
         return mask_at(scalar, step->z, row) ? scalar->values[step->x][place] : 0;
     case OP_ADD_SINUSOIDS:
@@ -554,7 +562,7 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     case OP_CONVOLVE_SEQUENCE:
         return convolve_at(scalar, step, row, column);
     case OP_ADD:
-        return (double)step->scale * (scalar->values[step->x][place] + residual);
+        return (double)step->add.scale * (scalar->values[step->x][place] + residual);
     case OP_PROJECT_SEQUENCE:
         return project_at(scalar, step, row, column);
     case OP_PROJECT_CALL:
@@ -693,7 +701,7 @@ void scalar_output(const struct plan *plan, const struct batch *batch, double **
         int64_t row = padder_row(layout_of(&scalar, step->x), item, wanted->rows ? wanted->rows[i] : i);
         for (int64_t c = 0; c < plan->output_columns; c++)
             output[c] = step->weight == PLAN_NONE ? values[step->x][row * plan->output_columns + c]
-                                                  : linear_at(&scalar, step, row, c);
+                                                  : product_at(&scalar, step, row, c);
         if (wanted->softmax)
             softmax(plan->output_columns, 1, output);
     }
