@@ -30,7 +30,8 @@ struct backend_functions {
     /* One prepare or unprepare at a time on a device, while other models run there. Makes the weights resident and
      * reserves the arena. The plan outlives the model. `shared`: other devices have the
      * same plan, and it stays as it is; else a backend may take over weights, or free those that it has copies of; on
-     * failure, too, the plan's weights are then lost. Owes unprepare. */
+     * failure, too, the plan's weights are then lost. Owes unprepare. backend_cpu's `error` says on success what the
+     * model does without, or is empty. */
     int (*prepare)(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error);
     void (*unprepare)(struct backend_model *model);
@@ -44,6 +45,10 @@ struct backend_functions {
     /* Bytes held besides these and plan->arena_bytes: scratch. Without what cannot be known, such as CUDA graphs, or is
      * none at first, such as room for attention masks. */
     size_t (*scratch_bytes)(const struct backend_model *model);
+
+    /* Called by a thread before its first batch: takes what a thread needs of the system to run batches, so that a
+     * start fails where there is not enough. NULL: nothing. */
+    int (*enter)(struct backend *backend, struct error *error);
 
     /* Runs the steps over a laid out batch and writes what its items want. A lane, 0 <= lane < lanes, is used by one
      * thread at a time; different lanes, and models, of a device by several at once. On failure nothing writes to the
@@ -78,7 +83,7 @@ typedef const struct backend_functions *backend_symbol(uint64_t abi);
 
 /* Changes with what program and plugin share: LINFORMERD_VERSION's bytes, operations, sizes of structures. A change
  * that leaves all of these as they are needs another BACKEND_REVISION. */
-#define BACKEND_REVISION 3
+#define BACKEND_REVISION 4
 static inline uint64_t backend_abi(void)
 {
     const uint64_t parts[] = {

@@ -456,6 +456,7 @@ static int place(struct placement *placement, struct error *notice, struct error
     }
     if (backend_cpu.prepare(devices->cpu, placement->plan, false, &placement->cpu, error) != 0)
         return -1;
+    placement->cpu_notice = *error;
     describe_cpu(placement);
     return 0;
 }
@@ -564,6 +565,19 @@ int placement_run(struct placement *placement, int lane, const struct batch *bat
     }
     atomic_fetch_add(&devices->standby_batches, 1);
     return run_on_cpu(placement, batch, error);
+}
+
+int placement_enter(struct placement *placement, int lane, struct error *error)
+{
+    struct devices *devices = placement->devices;
+    if (placement->n_replicas == 0)
+        return backend_cpu.enter(devices->cpu, error);
+    struct device *device = placement->replicas[lane % placement->n_replicas].device;
+    if (!device->functions->enter || !device_enter(devices, device))
+        return 0;
+    int status = device->functions->enter(device->backend, error);
+    device_leave(devices, device, NULL);
+    return status;
 }
 
 uint64_t placement_ready_lanes(const struct placement *placement)

@@ -44,6 +44,7 @@ struct placement {
     const char *device, *dtype, *kernels;
     bool batch_invariant;
     size_t weights_bytes, arena_bytes; /* of all replicas together, the arena with scratch */
+    struct error cpu_notice;           /* what the plan does without on the CPU; empty: nothing, or it is on devices */
 };
 
 /* On the devices; where one refuses, and "auto" chose them, on the CPU, and `notice` says why. On success
@@ -54,6 +55,9 @@ void placement_close(struct placement *placement);
 
 /* See model_ready_lanes and model_run. */
 uint64_t placement_ready_lanes(const struct placement *placement);
+
+/* The calling thread will run batches on the lane: see backend_functions.enter. */
+int placement_enter(struct placement *placement, int lane, struct error *error);
 int placement_run(struct placement *placement, int lane, const struct batch *batch, struct error *error);
 
 #endif

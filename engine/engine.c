@@ -6,8 +6,11 @@
 #include "engine/plan/builder.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define FLOPS_SIZES 40
 
 struct engine {
     struct devices *devices;
@@ -26,6 +29,8 @@ struct model {
     struct model_input inputs[ENGINE_MAX_INPUTS];
     char **outputs;
     struct model_info info;
+    double item_flops[FLOPS_SIZES]; /* of an item of 2^i rows, without the output */
+    double wanted_flops;            /* of one row that is wanted of the output */
 };
 
 static bool is_one_of(const char *text, const char *const *names)
@@ -155,6 +160,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->kernels = placement->kernels;
     info->prefix = model->prefix[0] ? model->prefix : NULL;
     info->notice = model->notice.message[0] ? model->notice.message : NULL;
+    info->cpu_notice = placement->cpu_notice.message[0] ? placement->cpu_notice.message : NULL;
     info->batch_invariant = placement->batch_invariant;
     info->padding = padding_name(plan->padding);
     info->pooling = config->pooling;
@@ -191,6 +197,24 @@ static int open_lanes(struct model *model, struct error *error)
     return 0;
 }
 
+/* For items of powers of two rows, as far as the plan takes them, and one step beyond. */
+static void count_flops(struct model *model)
+{
+    const struct plan *plan = model->plan;
+    for (int size = 0; size < FLOPS_SIZES; size++) {
+        int64_t rows = INT64_C(1) << size;
+        bool beyond = size > 0 && rows / 2 > plan->max_rows;
+        for (int i = 0; !beyond && i < plan->n_steps; i++)
+            if (plan->steps[i].operation != OP_GIVE_OUTPUT)
+                model->item_flops[size] += (double)plan_step_flops(plan, &plan->steps[i], rows);
+        if (beyond)
+            model->item_flops[size] = 2 * model->item_flops[size - 1];
+    }
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].operation == OP_GIVE_OUTPUT)
+            model->wanted_flops += (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
+}
+
 int engine_load(struct engine *engine, const struct model_config *config, const struct weights *weights,
                 void (*progress)(void *context, double fraction), void *context, struct model **model,
                 struct error *error)
@@ -218,6 +242,7 @@ int engine_load(struct engine *engine, const struct model_config *config, const 
         open_lanes(loaded, error) != 0)
         goto fail;
     fill_info(loaded, config, builder.all_elements);
+    count_flops(loaded);
     *model = loaded;
     return 0;
 fail:
@@ -546,6 +571,22 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
         tokens = rows > tokens ? rows : tokens;
     }
     return tokens;
+}
+
+double model_item_flops(const struct model *model, const struct engine_item *item)
+{
+    int64_t rows = model_item_tokens(model, item), wanted = item->output || item->top_k > 0 ? item->n_rows : 0;
+    int size = 0;
+    while (size < FLOPS_SIZES - 2 && rows >> (size + 1) > 0)
+        size++;
+    double least = ldexp(1, size), part = ((double)rows - least) / least;
+    return model->item_flops[size] + part * (model->item_flops[size + 1] - model->item_flops[size]) +
+           (double)wanted * model->wanted_flops;
+}
+
+int model_enter(struct model *model, int lane, struct error *error)
+{
+    return placement_enter(&model->placement, lane, error);
 }
 
 int model_run(struct model *model, int lane, const struct engine_item *items, int64_t n_items, struct error *error)

@@ -78,6 +78,8 @@ struct model_info {
     const char *kernels;     /* as engine_kernels, of its device */
     const char *prefix;      /* before all names of the file's tensors; NULL: they have the class's names */
     const char *notice;      /* why "auto" did not take the engine's device for this model; NULL: it did */
+    const char *cpu_notice;  /* why the CPU multiplies by some weights without oneDNN, though the engine has it; NULL:
+                                it does not, or the model is on other devices */
     bool batch_invariant;
     const char *padding;  /* "slice" … */
     enum pooling pooling; /* of config.json, like all that follows */
@@ -100,6 +102,15 @@ int model_output_shape(const struct model *model, const struct engine_item *item
 
 /* Rows that count towards max_batch_tokens. At least 1. */
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item);
+
+/* About how many floating point operations an item takes in a batch: for comparing items, and batches that ran. */
+double model_item_flops(const struct model *model, const struct engine_item *item);
+
+/* Gives the calling thread all that running batches on the lane takes of the system, above all its threads, and runs a
+ * batch of one short item there. A server does so before it is ready, on each thread and lane that will run batches.
+ * -1: there is too little, or the batch failed; without it libgomp would end the process later. `flops` is that item's.
+ */
+int model_warm_up(struct model *model, int lane, double *flops, struct error *error);
 
 /* Runs one batch on a lane, 0 <= lane < n_lanes: each item passed model_check, n_items <= max_batch_requests, and their
  * tokens sum to at most max_batch_tokens unless n_items == 1. Fails (-1) when the device does, and the CPU behind it;

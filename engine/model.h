@@ -8,4 +8,7 @@ struct model;
 
 const struct plan *model_plan(const struct model *model);
 
+/* See backend_functions.enter. */
+int model_enter(struct model *model, int lane, struct error *error);
+
 #endif

@@ -18,6 +18,7 @@
 #include "server/job_queue.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/pace.h"
 
 #include <assert.h>
 #include <math.h>
@@ -26,6 +27,7 @@
 #include <string.h>
 
 #define SECOND_NS INT64_C(1000000000)
+#define MILLISECOND_NS 1e6
 #define ALARM_STEP_NS INT64_C(1000000) /* each alarm walks all queues: not more often than this */
 #define RETRY_AFTER_MAX_S 3600
 #define LOOK_AHEAD 32 /* jobs that don't fit and are passed by while a batch is formed */
@@ -33,6 +35,7 @@
 struct queue {
     struct job_queue jobs; /* of one model */
     uint64_t ready_lanes;  /* of the model, as they were last looked at */
+    struct pace pace;      /* in FLOPs */
     double ns_per_token;   /* moving average over the model's batches; 0: none ran yet */
 };
 
@@ -41,6 +44,7 @@ struct part {
     struct job *job;
     int64_t first_item, n_items, job_item;
     int64_t tokens;
+    double flops;
 
     /* Found after the run: the first value that is not finite. */
     bool flawed;
@@ -53,6 +57,7 @@ struct batch {
     struct engine_item *items; /* (max_batch_requests) */
     struct part *parts;        /* (max_batch_requests) */
     int64_t n_items, n_parts, tokens;
+    double flops;
 };
 
 /* One of the engine's. */
@@ -61,6 +66,9 @@ struct lane {
     int number;
     pthread_t thread;
     struct batch batch;
+
+    enum { LANE_COLD, LANE_WARM, LANE_FAILED } state; /* guarded by the batcher's lock */
+    struct error error;                               /* of a lane that failed to warm up */
 
     pthread_cond_t work; /* woken, or closing */
     bool asleep;         /* guarded by the batcher's lock, like the next */
@@ -77,9 +85,10 @@ struct batcher {
     pthread_t deadline_thread;
     struct log_limit not_finite, failures; /* of what is logged about batches */
 
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t alarm; /* for the deadline thread: alarm_ns, ended or stopping changed. CLOCK_MONOTONIC */
-    struct queue *queues; /* (n_models) */
+    pthread_mutex_t lock;  /* guards what follows */
+    pthread_cond_t warmed; /* a lane is no longer cold */
+    pthread_cond_t alarm;  /* for the deadline thread: alarm_ns, ended or stopping changed. CLOCK_MONOTONIC */
+    struct queue *queues;  /* (n_models) */
     struct job_list ended;
     int64_t alarm_ns; /* no waiting job expires earlier */
     bool draining, closing, stopping;
@@ -141,21 +150,37 @@ static void lane_sleep(struct lane *lane)
 
 /* ---- Forming a batch ---- */
 
-/* Starts as many of the job's items as fit. The first item of a batch always does. */
-static void batch_take(struct lane *lane, struct job *job)
+/* Whether the batch may have one more item, of so many tokens and FLOPs. The first may be of any size. */
+static bool batch_has_room(const struct lane *lane, const struct pace *pace, int64_t tokens, double flops)
 {
     const struct batcher_options *options = &lane->batcher->options;
+    const struct batch *batch = &lane->batch;
+    if (batch->n_items == 0)
+        return true;
+    if (batch->n_items == options->max_batch_requests || batch->tokens + tokens > options->max_batch_tokens)
+        return false;
+    return options->max_batch_ms == 0 ||
+           pace_ns(pace, batch->flops + flops) <= (double)options->max_batch_ms * MILLISECOND_NS;
+}
+
+/* Starts as many of the job's items as fit. */
+static void batch_take(struct lane *lane, struct job *job)
+{
     struct batch *batch = &lane->batch;
+    const struct pace *pace = &lane->batcher->queues[job->model_index].pace;
     struct part part = {.job = job, .first_item = batch->n_items, .job_item = job->next_item};
-    while (part.job_item + part.n_items < job->n_items && batch->n_items < options->max_batch_requests) {
+    while (part.job_item + part.n_items < job->n_items) {
         const struct engine_item *item = &job->items[part.job_item + part.n_items];
         int64_t tokens = model_item_tokens(batch->model, item);
-        if (batch->n_items > 0 && batch->tokens + tokens > options->max_batch_tokens)
+        double flops = model_item_flops(batch->model, item);
+        if (!batch_has_room(lane, pace, tokens, flops))
             break;
         batch->items[batch->n_items++] = *item;
         batch->tokens += tokens;
+        batch->flops += flops;
         part.n_items++;
         part.tokens += tokens;
+        part.flops += flops;
     }
     if (part.n_items == 0)
         return;
@@ -169,13 +194,11 @@ static void batch_fill(struct lane *lane, int64_t model_index, struct job_list *
 {
     struct batcher *batcher = lane->batcher;
     struct batch *batch = &lane->batch;
-    const struct batcher_options *options = &batcher->options;
     int64_t now = clock_ns();
     int passed = 0;
     batch->model = batcher->models[model_index];
     for (struct job *job = batcher->queues[model_index].jobs.first, *next; job; job = next) {
-        bool full = batch->n_items == options->max_batch_requests || batch->tokens >= options->max_batch_tokens;
-        if (full || passed == LOOK_AHEAD)
+        if (!batch_has_room(lane, &batcher->queues[model_index].pace, 1, 0) || passed == LOOK_AHEAD)
             break;
         next = job->next;
         if (job->deadline_ns && now >= job->deadline_ns) {
@@ -194,6 +217,7 @@ static bool batch_form(struct lane *lane, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
     lane->batch.n_items = lane->batch.n_parts = lane->batch.tokens = 0;
+    lane->batch.flops = 0;
     for (int64_t i = 0; i < batcher->n_models; i++) {
         int64_t model_index = (lane->turn + i) % batcher->n_models;
         if (!batcher->queues[model_index].jobs.first || !lane_runs(lane, model_index))
@@ -216,6 +240,7 @@ static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
     batch->n_items -= part.n_items;
     batch->n_parts--;
     batch->tokens -= part.tokens;
+    batch->flops -= part.flops;
     for (int64_t i = index; i < batch->n_parts; i++)
         batch->parts[i].first_item -= part.n_items;
     part.job->running -= part.n_items;
@@ -280,6 +305,8 @@ static void batch_end(struct lane *lane, int64_t inference_ns, const struct erro
     struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
     double ns_per_token = (double)inference_ns / (double)batch->tokens;
     if (!failure)
+        pace_add(&own->pace, batch->flops, inference_ns);
+    if (!failure)
         own->ns_per_token = own->ns_per_token > 0 ? 0.8 * own->ns_per_token + 0.2 * ns_per_token : ns_per_token;
     int64_t now = clock_ns();
     for (int64_t i = 0; i < batch->n_parts; i++) {
@@ -327,12 +354,35 @@ static void batch_run(struct lane *lane)
     job_list_finish(&ended);
 }
 
+/* Each model that the lane runs. What a warm-up takes says little, but more than nothing, of how long batches take. */
+static int warm_up(struct lane *lane)
+{
+    struct batcher *batcher = lane->batcher;
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        const struct model_info *info = model_info(batcher->models[i]);
+        int number = lane->number - info->first_lane;
+        double flops;
+        if (number < 0 || number >= info->n_lanes)
+            continue;
+        int64_t start = clock_ns();
+        if (model_warm_up(batcher->models[i], number, &flops, &lane->error) != 0)
+            return error_prefix(&lane->error, "warming up %s", info->architecture);
+        pthread_mutex_lock(&batcher->lock);
+        pace_add(&batcher->queues[i].pace, flops, clock_ns() - start);
+        pthread_mutex_unlock(&batcher->lock);
+    }
+    return 0;
+}
+
 static void *lane_thread(void *argument)
 {
     struct lane *lane = argument;
     struct batcher *batcher = lane->batcher;
     struct job_list ended = {NULL, NULL};
+    int status = warm_up(lane);
     pthread_mutex_lock(&batcher->lock);
+    lane->state = status == 0 ? LANE_WARM : LANE_FAILED;
+    pthread_cond_signal(&batcher->warmed);
     for (;;) {
         look_at_devices(batcher);
         if (!batch_form(lane, &ended)) {
@@ -458,6 +508,7 @@ static struct batcher *batcher_new(struct model **models, int64_t n_models, cons
     pthread_mutex_init(&batcher->lock, NULL);
     for (int i = 0; i < batcher->n_lanes; i++)
         pthread_cond_init(&batcher->lanes[i].work, NULL);
+    pthread_cond_init(&batcher->warmed, NULL);
     pthread_cond_init(&batcher->alarm, &monotonic);
     pthread_condattr_destroy(&monotonic);
     return batcher;
@@ -467,6 +518,7 @@ static void batcher_destroy(struct batcher *batcher)
 {
     for (int i = 0; i < batcher->n_lanes; i++)
         pthread_cond_destroy(&batcher->lanes[i].work);
+    pthread_cond_destroy(&batcher->warmed);
     pthread_cond_destroy(&batcher->alarm);
     pthread_mutex_destroy(&batcher->lock);
     batcher_free(batcher);
@@ -481,16 +533,34 @@ static void deadline_thread_stop(struct batcher *batcher)
     pthread_join(batcher->deadline_thread, NULL);
 }
 
-static int lanes_start(struct batcher *batcher)
+static int lanes_start(struct batcher *batcher, struct error *error)
 {
     for (; batcher->n_started < batcher->n_lanes; batcher->n_started++) {
         struct lane *lane = &batcher->lanes[batcher->n_started];
         int status = pthread_create(&lane->thread, NULL, lane_thread, lane);
         if (status != 0)
-            return status;
+            return error_set(error, "batcher: no thread: %s", strerror(status));
         pthread_setname_np(lane->thread, "batches");
     }
     return 0;
+}
+
+/* Waits until all are warm, or all have tried. */
+static int lanes_wait(struct batcher *batcher, struct error *error)
+{
+    int status = 0;
+    pthread_mutex_lock(&batcher->lock);
+    for (int i = 0; i < batcher->n_lanes; i++) {
+        struct lane *lane = &batcher->lanes[i];
+        while (lane->state == LANE_COLD)
+            pthread_cond_wait(&batcher->warmed, &batcher->lock);
+        if (lane->state == LANE_FAILED && status == 0) {
+            *error = lane->error;
+            status = -1;
+        }
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return status;
 }
 
 /* They end when nothing waits. */
@@ -515,22 +585,18 @@ int batcher_open(struct model **models, int64_t n_models, const struct batcher_o
     if (!batcher)
         return error_set(error, "batcher: no memory for batches of %lld items", (long long)options->max_batch_requests);
     batcher->metrics = metrics;
-    int status = pthread_create(&batcher->deadline_thread, NULL, deadline_thread, batcher);
-    if (status != 0)
-        goto fail_deadline_thread;
+    int failure = pthread_create(&batcher->deadline_thread, NULL, deadline_thread, batcher);
+    if (failure != 0) {
+        batcher_destroy(batcher);
+        return error_set(error, "batcher: no thread: %s", strerror(failure));
+    }
     pthread_setname_np(batcher->deadline_thread, "deadlines");
-    status = lanes_start(batcher);
-    if (status != 0)
-        goto fail_lanes;
+    if (lanes_start(batcher, error) != 0 || lanes_wait(batcher, error) != 0) {
+        batcher_close(batcher);
+        return -1;
+    }
     *result = batcher;
     return 0;
-
-fail_lanes:
-    lanes_stop(batcher);
-    deadline_thread_stop(batcher);
-fail_deadline_thread:
-    batcher_destroy(batcher);
-    return error_set(error, "batcher: no thread: %s", strerror(status));
 }
 
 void batcher_drain(struct batcher *batcher)

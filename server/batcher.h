@@ -5,7 +5,7 @@
  * Fairness: jobs are served in the order of their arrival, each with as many items as the batch still has room for. The
  * job at the front may take a whole batch; if items of it are left, it goes behind all who wait, when the batch is
  * formed and again when it ends. So a small job waits for the batches that run, and for one or two batches of each
- * larger job ahead of it.
+ * larger job ahead of it. None of these is meant to take longer than max_batch_ms, but for an item that does alone.
  *
  * Threads: batcher_submit, batcher_cancel and the counters from any thread. `wanted` and `done` are called without the
  * batcher's lock held: `wanted` on a thread that runs batches, of a job that is split on several at once; `done`
@@ -24,11 +24,14 @@ struct batcher;
 struct batcher_options {
     int64_t max_batch_tokens;
     int64_t max_batch_requests;
+    int64_t max_batch_ms;       /* a batch of several items is meant to take no longer, by what earlier ones of the
+                                   model took; 0: however long it takes */
     int64_t max_queue_tokens;   /* waiting for one model: a backlog of one keeps nobody from another */
     int64_t max_queue_requests; /* waiting items, likewise */
 };
 
-/* Starts the threads. `models` (n_models of them) outlive the batcher. `metrics` may be NULL. */
+/* Starts the threads, and returns when each has warmed up every model that it runs (model_warm_up). `models` (n_models
+ * of them) outlive the batcher. `metrics` may be NULL. */
 struct metrics;
 int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
                  struct metrics *metrics, struct batcher **batcher, struct error *error);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAX_RECORDED 100000
 #define MAX_LANES 8
@@ -36,6 +37,9 @@ static struct {
     const struct model *gate_model; /* the one that it is for; NULL: all of them */
     bool running[MAX_LANES];        /* a batch is in model_run */
     bool failed[MAX_LANES];
+    int64_t ns_per_token;
+    int cold_lane; /* and one more; 0: none */
+    int64_t warm_ups;
     int64_t n_records;
     struct record records[MAX_RECORDED];
 } state;
@@ -91,6 +95,28 @@ void fake_gate_open(void)
 void fake_gate_pass(void)
 {
     gate_set(true, 1, NULL);
+}
+
+void fake_pace(int64_t ns_per_token)
+{
+    pthread_mutex_lock(&lock);
+    state.ns_per_token = ns_per_token;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_cold_lane(int lane)
+{
+    pthread_mutex_lock(&lock);
+    state.cold_lane = lane + 1;
+    pthread_mutex_unlock(&lock);
+}
+
+int64_t fake_warm_ups(void)
+{
+    pthread_mutex_lock(&lock);
+    int64_t count = state.warm_ups;
+    pthread_mutex_unlock(&lock);
+    return count;
 }
 
 void fake_gate_close_for(const struct model *model)
@@ -356,6 +382,35 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
     return item->inputs[0].length > 0 ? item->inputs[0].length : 1;
 }
 
+double model_item_flops(const struct model *model, const struct engine_item *item)
+{
+    return (double)model_item_tokens(model, item);
+}
+
+int model_warm_up(struct model *model, int lane, double *flops, struct error *error)
+{
+    pthread_mutex_lock(&lock);
+    bool cold = state.cold_lane == model->info.first_lane + lane + 1;
+    state.warm_ups++;
+    pthread_mutex_unlock(&lock);
+    *flops = 0;
+    return cold ? error_set(error, "the fake device is cold") : 0;
+}
+
+/* Returns when the batch that began at `start` has taken its time. */
+static void take_time(const struct timespec *start, int64_t ns)
+{
+    struct timespec end = *start;
+    end.tv_sec += ns / 1000000000;
+    end.tv_nsec += ns % 1000000000;
+    if (end.tv_nsec >= 1000000000) {
+        end.tv_sec++;
+        end.tv_nsec -= 1000000000;
+    }
+    while (ns > 0 && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) != 0)
+        ;
+}
+
 static float with_trouble(int32_t id, float value)
 {
     return id == FAKE_ID_NAN ? NAN : id == FAKE_ID_INFINITE ? INFINITY : value;
@@ -470,15 +525,20 @@ int model_run(struct model *model, int lane, const struct engine_item *items, in
         pthread_cond_wait(&changed, &lock);
     if (gate_stops(model))
         state.passes--;
+    int64_t ns_per_token = state.ns_per_token, tokens = 0;
     pthread_mutex_unlock(&lock);
 
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
     int status = 0;
     for (int64_t i = 0; i < n_items; i++) {
         run_item(model, &items[i]);
+        tokens += model_item_tokens(model, &items[i]);
         for (int64_t row = 0; row < items[i].inputs[0].length; row++)
             if (id_at(model, &items[i], row) == FAKE_ID_FAIL)
                 status = error_set(error, "the fake device failed");
     }
+    take_time(&start, tokens * ns_per_token);
     pthread_mutex_lock(&lock);
     state.running[model->info.first_lane + lane] = false;
     pthread_mutex_unlock(&lock);

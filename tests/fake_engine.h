@@ -37,6 +37,15 @@ void fake_gate_close(void);
 void fake_gate_open(void);
 void fake_gate_pass(void);
 
+/* A batch takes at least so long for each token, once it is through the gate; at first no time. An item of n tokens
+ * counts n FLOPs. */
+void fake_pace(int64_t ns_per_token);
+
+/* Warming up fails on this lane of the engine with "the fake device is cold"; -1, as at first: on none. Warm-ups are no
+ * batches: fake_warm_ups counts them. */
+void fake_cold_lane(int lane);
+int64_t fake_warm_ups(void);
+
 /* Closed for the batches of one model. */
 void fake_gate_close_for(const struct model *model);
 

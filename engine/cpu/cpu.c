@@ -3,6 +3,7 @@
 #include "engine/backend.h"
 #include "engine/cpu/elements.h"
 #include "engine/cpu/operations.h"
+#include "engine/cpu/team.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -190,7 +191,9 @@ static int take_weight(struct backend_model *model, struct plan *plan, int w, bo
     return 0;
 }
 
-static int take_weights(struct backend_model *model, struct plan *plan, bool shared, struct error *error)
+/* On success `notice` says why a weight does without oneDNN, if one does. */
+static int take_weights(struct backend_model *model, struct plan *plan, bool shared, struct error *notice,
+                        struct error *error)
 {
     model->packed = calloc((size_t)plan->n_weights + 1, sizeof(struct product_weight *));
     model->projections = calloc((size_t)plan->n_weights + 1, sizeof(struct product_weight *));
@@ -198,9 +201,13 @@ static int take_weights(struct backend_model *model, struct plan *plan, bool sha
         return error_set(error, "out of memory while preparing a model");
     model->run.packed = model->packed;
     model->run.projections = model->projections;
-    for (int w = 0; w < plan->n_weights; w++)
+    for (int w = 0; w < plan->n_weights; w++) {
+        error->message[0] = '\0';
         if (take_weight(model, plan, w, shared, error) != 0)
             return -1;
+        if (error->message[0])
+            error_set(notice, "%s: %s", plan->weights[w].name, error->message);
+    }
     return 0;
 }
 
@@ -267,10 +274,12 @@ static int prepare(struct backend *backend, struct plan *plan, bool shared, stru
         unprepare(prepared);
         return -1;
     }
-    if (choose_elements(prepared, plan, error) != 0 || take_weights(prepared, plan, shared, error) != 0) {
+    struct error notice = {""};
+    if (choose_elements(prepared, plan, error) != 0 || take_weights(prepared, plan, shared, &notice, error) != 0) {
         unprepare(prepared);
         return -1;
     }
+    *error = notice;
     count_flops(prepared);
     *model = prepared;
     return 0;
@@ -310,6 +319,19 @@ static double batch_flops(const struct backend_model *model, const struct batch 
            (double)round_up(batch->n_wanted, PLAN_ROW_BLOCK) * model->wanted_flops;
 }
 
+static int enter(struct backend *backend, struct error *error)
+{
+    return team_start(backend->threads, error);
+}
+
+/* A thread that never entered, the one of a device that failed, may find no others: it computes alone. */
+static int team_for(const struct backend_model *model, const struct batch *batch)
+{
+    struct error error;
+    bool alone = batch_flops(model, batch) < model->backend->flops_alone;
+    return alone || team_start(model->run.threads, &error) != 0 ? 1 : model->run.threads;
+}
+
 static int run_batch(struct backend_model *model, int lane, const struct batch *batch, struct error *error)
 {
     (void)lane; /* there is one */
@@ -317,8 +339,7 @@ static int run_batch(struct backend_model *model, int lane, const struct batch *
     run.batch = batch;
     atomic_store(&model->failed, false);
     omp_set_num_threads(1); /* what a provider of products does within a task it does alone */
-    if (batch_flops(model, batch) < model->backend->flops_alone)
-        run.threads = 1;
+    run.threads = team_for(model, batch);
     for (int i = 0; i < run.plan->n_inputs; i++)
         if (run.plan->inputs[i].value != PLAN_NONE)
             padder_gather(run.plan, batch, i, run.arena + run.plan->values[run.plan->inputs[i].value].offset);
@@ -339,5 +360,6 @@ const struct backend_functions backend_cpu = {
     .unprepare = unprepare,
     .weights_bytes = weights_bytes,
     .scratch_bytes = scratch_bytes,
+    .enter = enter,
     .run = run_batch,
 };

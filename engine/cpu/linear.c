@@ -15,10 +15,11 @@ int64_t cpu_linear_block_scratch(const struct cpu_run *run, int weight)
 void cpu_linear_block(const struct cpu_run *run, const struct linear_block *block, int64_t first, int64_t end,
                       float *scratch)
 {
-    int64_t columns = run->plan->weights[block->weight].rows, depth = run->plan->weights[block->weight].columns;
+    int64_t columns = run->plan->weights[block->weight].rows;
+    const struct product_weight *weight = run->packed[block->weight];
     struct product_tile tile = {
-        .weight = run->packed[block->weight],
-        .x = products_linear_rows(run->products, block->rows, depth, block->x_element, block->x, scratch),
+        .weight = weight,
+        .x = products_linear_rows(run->products, weight, block->rows, block->x_element, block->x, scratch),
         .finish =
             {
                 .rows = block->rows,

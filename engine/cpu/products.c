@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #define ALIGNMENT 64 /* bytes */
 
@@ -60,8 +62,61 @@ static bool are_batch_invariant(const struct products *products, const char *cor
     return strcmp(core_name, "SkylakeX") == 0 && !amx;
 }
 
+/* Address space that OpenBLAS 0.3.21 takes as it is loaded, and for each thread that multiplies; most of it is never
+ * touched. Measured. Where there is less it tries for ever, in its constructor or in a product. */
+#define OPENBLAS_LOAD_BYTES (INT64_C(304) << 20)
+#define OPENBLAS_BUFFER_BYTES (INT64_C(128) << 20)
+#define OPENBLAS_MOST_BUFFERS 128 /* of 256 that Debian's has room for */
+
+static int refuse_address_space(int64_t bytes, int threads, struct error *error)
+{
+    struct rlimit limit;
+    long long needed = bytes >> 20;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return error_set(error,
+                         "OpenBLAS needs %lld MiB of address space for %d threads (--threads), and the system has "
+                         "less: see vm.overcommit_memory",
+                         needed, threads);
+    return error_set(error,
+                     "OpenBLAS needs %lld MiB of address space for %d threads (--threads); the limit of it, RLIMIT_AS "
+                     "(ulimit -v), is %lld MiB for the whole process",
+                     needed, threads, (long long)(limit.rlim_cur >> 20));
+}
+
+/* Maps as much as OpenBLAS will, and gives it back. */
+static int check_address_space(int threads, struct error *error)
+{
+    void *loaded = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD);
+    int64_t bytes = OPENBLAS_BUFFER_BYTES * threads + (loaded ? 0 : OPENBLAS_LOAD_BYTES);
+    if (loaded)
+        dlclose(loaded);
+    void *room = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return refuse_address_space(bytes, threads, error);
+    munmap(room, (size_t)bytes);
+    return 0;
+}
+
+/* Lets OpenBLAS map a buffer for each thread now: it keeps them, and no product looks for one later. */
+static void reserve_buffers(const struct products *products, int count)
+{
+    void *buffers[OPENBLAS_MOST_BUFFERS];
+    void *(*take)(int);
+    void (*give)(void *);
+    if (!find_function(products, "blas_memory_alloc", &take) || !find_function(products, "blas_memory_free", &give))
+        return;
+    for (int i = 0; i < count; i++)
+        buffers[i] = take(0);
+    for (int i = 0; i < count; i++)
+        if (buffers[i])
+            give(buffers[i]);
+}
+
 static int open_openblas(enum instruction_set set, struct products *products, struct error *error)
 {
+    int buffers = products->threads < OPENBLAS_MOST_BUFFERS ? products->threads : OPENBLAS_MOST_BUFFERS;
+    if (check_address_space(buffers, error) != 0)
+        return -1;
     if (core_types[set])
         setenv("OPENBLAS_CORETYPE", core_types[set], 1);
     else
@@ -81,6 +136,7 @@ static int open_openblas(enum instruction_set set, struct products *products, st
         return error_set(error, "libopenblas.so.0 lacks a function of OpenBLAS: is it another library's file?");
     }
     set_threads(1);
+    reserve_buffers(products, buffers);
     describe(products, config(), core_name());
     products->batch_invariant = are_batch_invariant(products, core_name());
     return 0;
@@ -88,7 +144,7 @@ static int open_openblas(enum instruction_set set, struct products *products, st
 
 static int open_bf16(enum instruction_set set, const char *provider, struct products *products, struct error *error)
 {
-    bool wanted = provider && strcmp(provider, "onednn") == 0, refused = provider && strcmp(provider, "openblas") == 0;
+    bool wanted = products->needs_onednn, refused = provider && strcmp(provider, "openblas") == 0;
     products->vector = vector_functions_of_bf16();
     if (refused || !cpu_has_bf16() || set != SET_AVX512 || !products->vector)
         return error_set(error, "dtype bf16 on the CPU needs a processor with AVX512_BF16, the kernels \"avx512\" and "
@@ -101,7 +157,7 @@ static int open_bf16(enum instruction_set set, const char *provider, struct prod
 /* oneDNN's kernels for AVX-512 give a row the same bits whatever the number of rows; those for AVX2 do not. */
 static int open_f32(enum instruction_set set, const char *provider, struct products *products, struct error *error)
 {
-    bool wanted = provider && strcmp(provider, "onednn") == 0, refused = provider && strcmp(provider, "openblas") == 0;
+    bool wanted = products->needs_onednn, refused = provider && strcmp(provider, "openblas") == 0;
     products->vector = vector_functions_of(set);
     if (refused || (set != SET_AVX512 && !wanted))
         return 0;
@@ -117,10 +173,13 @@ int products_open(enum instruction_set set, const char *provider, bool bf16, int
     error->message[0] = '\0';
     products->bf16 = bf16;
     products->threads = threads;
+    products->needs_onednn = provider && strcmp(provider, "onednn") == 0;
     if ((bf16 ? open_bf16 : open_f32)(set, provider, products, error) != 0)
         return -1;
-    if (open_openblas(set, products, error) == 0)
+    struct error failure;
+    if (open_openblas(set, products, &failure) == 0)
         return 0;
+    *error = failure;
     onednn_close(products->onednn);
     return -1;
 }
@@ -135,6 +194,7 @@ void products_close(struct products *products)
 
 /* ---- Weights ---- */
 
+/* One of `packed` and `data` is set, unless there are no elements. */
 struct product_weight {
     int64_t columns, depth;
     const float *data;            /* OpenBLAS: (columns, depth); vector.h: words */
@@ -143,9 +203,10 @@ struct product_weight {
     struct onednn_weight *packed; /* oneDNN */
 };
 
-static bool has_own_tiles(const struct products *products)
+/* Tiles of vector.h. */
+static bool has_own_tiles(const struct products *products, const struct product_weight *weight)
 {
-    return products->bf16 && !products->onednn;
+    return products->bf16 && !weight->packed;
 }
 
 static int64_t words_of(int64_t elements)
@@ -161,22 +222,36 @@ static float *allocate_words(struct product_weight *weight, int64_t floats)
     return weight->owned;
 }
 
+/* By oneDNN. -1: there is none, or it cannot; then `error` says why. */
+static int pack_by_onednn(const struct products *products, struct product_weight *weight, const float *w,
+                          struct error *error)
+{
+    if (!products->onednn)
+        return -1;
+    return onednn_pack(products->onednn, weight->columns, weight->depth, w, &weight->packed, error);
+}
+
+static int pack_words(const struct products *products, struct product_weight *weight, const float *w,
+                      struct error *error)
+{
+    if (!allocate_words(weight, vector_packed_weight(weight->columns, weight->depth)))
+        return error_set(error, "out of memory while packing a weight");
+    products->vector->pack_weight(weight->columns, weight->depth, w, weight->owned);
+    return 0;
+}
+
 static int pack_weight(const struct products *products, struct product_weight *weight, float *w, bool owned,
                        struct error *error)
 {
-    int status = 0;
-    if (!products->onednn && !products->bf16) {
+    int status = pack_by_onednn(products, weight, w, error);
+    if (status != 0 && !products->needs_onednn && !products->bf16) {
         weight->data = w;
         weight->owned = owned ? w : NULL;
         weight->bytes = owned ? (size_t)(weight->columns * weight->depth) * sizeof *w : 0;
         return 0;
     }
-    if (products->onednn)
-        status = onednn_pack(products->onednn, weight->columns, weight->depth, w, &weight->packed, error);
-    else if (allocate_words(weight, vector_packed_weight(weight->columns, weight->depth)))
-        products->vector->pack_weight(weight->columns, weight->depth, w, weight->owned);
-    else
-        status = error_set(error, "out of memory while packing a weight");
+    if (status != 0 && !products->needs_onednn)
+        status = pack_words(products, weight, w, error);
     free(owned ? w : NULL);
     return status;
 }
@@ -185,6 +260,7 @@ int products_take_weight(const struct products *products, int64_t columns, int64
                          struct product_weight **taken, struct error *error)
 {
     struct product_weight *weight = malloc(sizeof *weight);
+    error->message[0] = '\0';
     if (!weight) {
         free(owned ? w : NULL);
         return error_set(error, "out of memory while taking over a weight");
@@ -259,7 +335,7 @@ _Static_assert(PRODUCTS_PANEL % VECTOR_PANEL == 0 && VECTOR_LINEAR_SCRATCH <= TI
 
 int64_t products_linear_scratch(const struct products *products, int64_t depth)
 {
-    int64_t floats = has_own_tiles(products) ? VECTOR_LINEAR_SCRATCH : TILE_FLOATS;
+    int64_t floats = products->bf16 && !products->onednn ? VECTOR_LINEAR_SCRATCH : TILE_FLOATS;
     if (products->onednn)
         floats += SCRATCHPAD_FLOATS;
     if (products->bf16)
@@ -268,10 +344,11 @@ int64_t products_linear_scratch(const struct products *products, int64_t depth)
 }
 
 /* Rows of an odd depth would begin within a word. */
-const void *products_linear_rows(const struct products *products, int64_t rows, int64_t depth, enum element element,
-                                 const void *x, float *scratch)
+const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
+                                 enum element element, const void *x, float *scratch)
 {
-    bool own = has_own_tiles(products);
+    bool own = has_own_tiles(products, weight);
+    int64_t depth = weight->depth;
     if (!products->bf16 || (element == ELEMENT_BF16 && !(own && depth % 2)))
         return x;
     float *copy = scratch + (own ? VECTOR_LINEAR_SCRATCH : TILE_FLOATS + SCRATCHPAD_FLOATS);
@@ -287,7 +364,7 @@ static int multiply_tile(const struct products *products, const struct product_t
                          float *scratch, int thread)
 {
     const struct product_weight *weight = tile->weight;
-    if (products->onednn)
+    if (weight->packed)
         return onednn_tile(products->onednn, weight->packed, tile->panel, tile->finish.rows, tile->x, scratch,
                            scratch + TILE_FLOATS, thread);
     int width = (int)columns, depth = (int)weight->depth;
@@ -301,7 +378,7 @@ int products_linear_tile(const struct products *products, const struct product_t
     int64_t first = tile->panel * PRODUCTS_PANEL, left = tile->weight->columns - first;
     int64_t columns = left < PRODUCTS_PANEL ? left : PRODUCTS_PANEL;
     struct vector_finish finish = vector_finish_columns(&tile->finish, first, columns);
-    if (has_own_tiles(products)) {
+    if (has_own_tiles(products, tile->weight)) {
         products->vector->linear(&(struct vector_linear){
             .depth = tile->weight->depth,
             .x = tile->x,

@@ -18,6 +18,7 @@ struct products {
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
     struct onednn *onednn; /* NULL: OpenBLAS computes linear tiles, too, or in bf16 `vector` does */
+    bool needs_onednn;     /* it was asked for by name: a weight that it cannot pack is an error */
     int threads;
     bool bf16;                             /* products with weights multiply bf16 by bf16 and add in float32 */
     const struct vector_functions *vector; /* of the instruction set; in bf16 those of AVX512_BF16 */
@@ -37,7 +38,8 @@ void products_close(struct products *products);
 struct product_weight;
 
 /* `owned`: takes over `w`, which malloc gave, also when it fails; else `w` stays the caller's, as it is, and outlives
- * the weight. On success products_free_weight is owed. */
+ * the weight. On success products_free_weight is owed. A weight that oneDNN cannot pack is multiplied without it,
+ * unless oneDNN was asked for by name: then `error` says why on success, too; else it is empty. */
 int products_take_weight(const struct products *products, int64_t columns, int64_t depth, float *w, bool owned,
                          struct product_weight **weight, struct error *error);
 void products_free_weight(const struct products *products, struct product_weight *weight); /* NULL is harmless */
@@ -52,11 +54,11 @@ int products_take_projection(const struct products *products, int64_t groups, in
 int64_t products_linear_scratch(const struct products *products, int64_t depth);
 int64_t products_project_scratch(const struct products *products, int64_t k);
 
-/* Rows of x (rows, depth), at most PLAN_ROW_BLOCK, for the tiles that follow; returns what a tile takes as x: x itself,
- * or a copy of other numbers in the scratch. Rows up to PLAN_ROW_BLOCK may be read: what they hold is of no account,
- * since a row of a product depends on no other. Elements are floats unless products are in bf16. */
-const void *products_linear_rows(const struct products *products, int64_t rows, int64_t depth, enum element element,
-                                 const void *x, float *scratch);
+/* Rows of x (rows, depth), at most PLAN_ROW_BLOCK, for the tiles of the weight that follow; returns what a tile takes
+ * as x: x itself, or a copy of other numbers in the scratch. Rows up to PLAN_ROW_BLOCK may be read: what they hold is
+ * of no account, since a row of a product depends on no other. Elements are floats unless products are in bf16. */
+const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
+                                 enum element element, const void *x, float *scratch);
 
 /* The tile of x wᵀ with columns from panel * PRODUCTS_PANEL on, at most PRODUCTS_PANEL of them, and what comes after.
  */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define ALIGNMENT 64 /* bytes */
+#define TRIED 16     /* rows and columns of the weight that is packed when the library is opened */
 
 /* The row counts that primitives are made for. Measured: their kernels give a row the same bits at each of them
  * (tests/unit/test_products.c holds them to it). */
@@ -95,6 +96,20 @@ static int create_streams(struct onednn *onednn, struct error *error)
     return status ? error_set(error, failure, "an engine", status) : 0;
 }
 
+/* A first small product: its code is generated, which some systems forbid. */
+static int try_to_pack(struct onednn *onednn, struct error *error)
+{
+    const float w[TRIED * TRIED] = {0};
+    struct onednn_weight *weight;
+    if (onednn_pack(onednn, TRIED, TRIED, w, &weight, error) != 0)
+        return error_set(error,
+                         "oneDNN cannot generate code here (%.100s): is memory that is both written and executed "
+                         "forbidden, as by systemd's MemoryDenyWriteExecute?",
+                         error->message);
+    onednn_free_weight(onednn, weight);
+    return 0;
+}
+
 int onednn_open(int threads, bool bf16, struct onednn **opened, struct error *error)
 {
     struct onednn *onednn = calloc(1, sizeof *onednn);
@@ -107,7 +122,7 @@ int onednn_open(int threads, bool bf16, struct onednn **opened, struct error *er
         free(onednn);
         return -1;
     }
-    if (find_functions(onednn, error) != 0 || create_streams(onednn, error) != 0) {
+    if (find_functions(onednn, error) != 0 || create_streams(onednn, error) != 0 || try_to_pack(onednn, error) != 0) {
         onednn_close(onednn);
         return -1;
     }

@@ -10,7 +10,8 @@
 struct onednn;
 struct onednn_weight;
 
-/* `threads` may run tiles at the same time. -1: the library is not there, or this build knows none. */
+/* `threads` may run tiles at the same time. -1: the library is not there, cannot generate code here, or this
+ * build knows none. */
 int onednn_open(int threads, bool bf16, struct onednn **onednn, struct error *error);
 void onednn_close(struct onednn *onednn);                    /* NULL is harmless */
 const char *onednn_description(const struct onednn *onednn); /* "oneDNN 2.6.3" */

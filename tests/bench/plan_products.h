@@ -162,7 +162,7 @@ static void run_linear_task(const struct plan_products *p, const struct lone_pro
     int64_t rows = lone_least(PLAN_ROW_BLOCK, product->rows - row);
     struct product_tile tile = {
         .weight = product->weight,
-        .x = products_linear_rows(&p->products, rows, product->depth, p->element,
+        .x = products_linear_rows(&p->products, product->weight, rows, p->element,
                                   p->x + row * product->depth * element_bytes(p->element), scratch),
         .finish = {.rows = rows,
                    .columns = product->columns,

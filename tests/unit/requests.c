@@ -151,10 +151,25 @@ void expect_refused(int64_t n_items, int64_t length, enum submit_status status)
 void open_bounded(int64_t tokens, int64_t requests, int64_t queue_tokens, int64_t queue_requests,
                   struct metrics *metrics)
 {
-    struct batcher_options options = {tokens, requests, queue_tokens, queue_requests};
+    struct batcher_options options = {.max_batch_tokens = tokens,
+                                      .max_batch_requests = requests,
+                                      .max_queue_tokens = queue_tokens,
+                                      .max_queue_requests = queue_requests};
     struct error error;
     fake_limits(tokens, requests);
     assert_int_equal(batcher_open(models, MODELS, &options, metrics, &batcher, &error), 0);
+}
+
+void open_timed(int64_t tokens, int64_t requests, int64_t max_batch_ms)
+{
+    struct batcher_options options = {.max_batch_tokens = tokens,
+                                      .max_batch_requests = requests,
+                                      .max_batch_ms = max_batch_ms,
+                                      .max_queue_tokens = MANY,
+                                      .max_queue_requests = MANY};
+    struct error error;
+    fake_limits(tokens, requests);
+    assert_int_equal(batcher_open(models, MODELS, &options, NULL, &batcher, &error), 0);
 }
 
 void open_with(int64_t tokens, int64_t requests)

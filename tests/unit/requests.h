@@ -34,6 +34,7 @@ int teardown(void **context);
 void open_with(int64_t tokens, int64_t requests);
 void open_bounded(int64_t tokens, int64_t requests, int64_t queue_tokens, int64_t queue_requests,
                   struct metrics *metrics);
+void open_timed(int64_t tokens, int64_t requests, int64_t max_batch_ms);
 
 /* Items of `length` rows each; every row of item i has the id first_id + i. `submit` is to model 0. */
 struct request *request_new(int64_t n_items, int64_t length, int32_t first_id);

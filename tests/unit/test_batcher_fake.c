@@ -3,9 +3,11 @@
 #include "server/clock.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/pace.h"
 #include "tests/fake_engine.h"
 #include "tests/unit/requests.h"
 
+#include <math.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -306,6 +308,119 @@ static void test_batch_of_unwanted_jobs_only(void **context)
     assert_int_equal(fake_batches(), 0);
 }
 
+/* ---- Time. The fake engine takes 2 ms a token, or longer on a busy machine: then fewer items fit. ---- */
+
+#define TOKEN_NS 2000000
+#define BATCH_MS 10
+#define BATCH_TOKENS 5
+
+/* One batch of one token, so that the pace is known. */
+static void run_one_token(void)
+{
+    fake_pace(TOKEN_NS);
+    expect(submit(1, 1, 1), JOB_OK);
+}
+
+static void test_a_batch_takes_no_longer_than_stated(void **context)
+{
+    (void)context;
+    open_timed(1000, 64, BATCH_MS);
+    run_one_token();
+    struct request *several = submit(12, 2, 10), *other = submit(12, 1, 100);
+    expect(several, JOB_OK);
+    expect(other, JOB_OK);
+    int64_t batches = fake_batches(), items = 0;
+    for (int64_t i = 1; i < batches; i++) {
+        int32_t ids[64];
+        int64_t n_items = fake_batch(i, NULL, ids, 64), tokens = 0;
+        for (int64_t item = 0; item < n_items; item++)
+            tokens += ids[item] < 100 ? 2 : 1;
+        assert_true(tokens <= BATCH_TOKENS || n_items == 1);
+        items += n_items;
+    }
+    assert_int_equal(items, 24);
+    assert_true(batches >= 1 + 36 / BATCH_TOKENS);
+}
+
+/* What waits behind a large job runs in the next batch, or the one after it. */
+static void test_a_small_job_waits_for_short_batches(void **context)
+{
+    (void)context;
+    open_timed(1000, 64, BATCH_MS);
+    run_one_token();
+    fake_gate_close();
+    struct request *large = submit(12, 4, 10);
+    fake_wait_for_batches(2);
+    struct request *small = submit(1, 1, 90);
+    fake_gate_open();
+    expect(small, JOB_OK);
+    expect(large, JOB_OK);
+    int64_t at = 0;
+    for (int64_t i = 2; i < fake_batches() && at == 0; i++) {
+        int32_t ids[64];
+        int64_t n_items = fake_batch(i, NULL, ids, 64);
+        for (int64_t item = 0; item < n_items; item++)
+            at = ids[item] == 90 ? i : at;
+    }
+    assert_in_range(at, 2, 3);
+    assert_true(fake_batches() >= 2 + 2);
+}
+
+static void test_a_long_item_is_a_batch_however_long_it_takes(void **context)
+{
+    (void)context;
+    open_timed(1000, 64, BATCH_MS);
+    run_one_token();
+    expect(submit(2, BATCH_TOKENS + 3, 10), JOB_OK);
+    expect_batch(1, 10, -1);
+    expect_batch(2, 11, -1);
+}
+
+/* An hour is never used up: tokens and items are the bounds. */
+static void test_time_alone_makes_no_small_batches(void **context)
+{
+    (void)context;
+    open_timed(4, 8, 3600000);
+    fake_pace(TOKEN_NS);
+    struct request *blocker = hold(1), *large = submit(8, 1, 10);
+    fake_gate_open();
+    expect(blocker, JOB_OK);
+    expect(large, JOB_OK);
+    expect_batch(1, 10, 11, 12, 13, -1);
+    expect_batch(2, 14, 15, 16, 17, -1);
+}
+
+static void test_pace_follows_large_batches(void **context)
+{
+    (void)context;
+    struct pace pace = {0};
+    assert_true(pace_ns(&pace, 1e9) == 0);
+    for (int i = 0; i < 100; i++) /* small ones, in which most time is not work */
+        pace_add(&pace, 1e6, 1000000);
+    assert_float_equal(pace_ns(&pace, 1e6), 1e6, 1);
+    pace_add(&pace, 1e9, 10000000);
+    assert_true(pace_ns(&pace, 1e9) < 2 * 1.5e7);
+    for (int i = 0; i < 20; i++)
+        pace_add(&pace, 1e9, 10000000);
+    assert_true(fabs(pace_ns(&pace, 1e9) / 1e7 - 1) < 0.01);
+}
+
+static void test_every_model_is_warmed_up(void **context)
+{
+    struct batcher_options options = {
+        .max_batch_tokens = 4, .max_batch_requests = 8, .max_queue_tokens = MANY, .max_queue_requests = MANY};
+    struct error error;
+    (void)context;
+    open_with(4, 8);
+    assert_int_equal(fake_warm_ups(), MODELS);
+    batcher_close(batcher);
+    batcher = NULL;
+    fake_cold_lane(0);
+    assert_int_equal(batcher_open(models, MODELS, &options, NULL, &batcher, &error), -1);
+    assert_string_equal(error.message, "warming up fake.LM: the fake device is cold");
+    assert_null(batcher);
+}
+
 /* ---- Bounds ---- */
 
 static void test_full_queue(void **context)
@@ -502,6 +617,12 @@ int main(void)
         TEST(test_cancel_of_a_running_job),
         TEST(test_unwanted_jobs_are_not_run),
         TEST(test_batch_of_unwanted_jobs_only),
+        TEST(test_a_batch_takes_no_longer_than_stated),
+        TEST(test_a_small_job_waits_for_short_batches),
+        TEST(test_a_long_item_is_a_batch_however_long_it_takes),
+        TEST(test_time_alone_makes_no_small_batches),
+        TEST(test_pace_follows_large_batches),
+        TEST(test_every_model_is_warmed_up),
         TEST(test_full_queue),
         TEST(test_job_beyond_the_bounds_enters_an_empty_queue),
         TEST(test_drain),

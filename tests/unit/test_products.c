@@ -47,7 +47,7 @@ static void multiply(const struct products *products, const struct product_weigh
     float *scratch = aligned_alloc(64, (size_t)(products_linear_scratch(products, depth) + 16) / 16 * 64);
     struct product_tile tile = {
         .weight = weight,
-        .x = products_linear_rows(products, rows, depth, ELEMENT_F32, x, scratch),
+        .x = products_linear_rows(products, weight, rows, ELEMENT_F32, x, scratch),
         .finish = {.rows = rows, .columns = columns, .y = y, .y_stride = columns},
     };
     for (; tile.panel * PRODUCTS_PANEL < columns; tile.panel++)
@@ -68,7 +68,7 @@ static void check_what_follows(const struct products *products, const struct pro
     products->vector->to_bf16(rows * depth, x, halves);
     struct product_tile tile = {
         .weight = weight,
-        .x = products_linear_rows(products, rows, depth, bf16 ? ELEMENT_BF16 : ELEMENT_F32,
+        .x = products_linear_rows(products, weight, rows, bf16 ? ELEMENT_BF16 : ELEMENT_F32,
                                   bf16 ? (const void *)halves : x, scratch),
         .finish = {.rows = rows,
                    .columns = columns,

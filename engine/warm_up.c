@@ -1,0 +1,105 @@
+/* A model's first batch, before a request comes: one short item of zeros. */
+#include "engine/engine.h"
+#include "engine/model.h"
+
+#include <stdlib.h>
+
+#define SIZES 64 /* that are tried: a class may need more than the shortest, as large kernels do */
+
+/* What the item points to. */
+struct warm_up {
+    struct engine_item item;
+    void *inputs[ENGINE_MAX_INPUTS];
+    float *output;
+};
+
+static void warm_up_free(struct warm_up *warm_up)
+{
+    for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
+        free(warm_up->inputs[i]);
+    free(warm_up->output);
+}
+
+/* Rows, positions or pixels along an edge; the `size`-th that is tried, from 1. */
+static int64_t length_of(const struct model_input *input, int64_t size)
+{
+    if (input->layout == LAYOUT_IMAGE)
+        return size;
+    int64_t length = (input->min_length + input->multiple - 1) / input->multiple * input->multiple;
+    return length + (size - 1) * input->multiple;
+}
+
+/* Lengths of the inputs that must be given; their data comes later. */
+static void set_lengths(const struct model_info *info, int64_t size, struct engine_item *item)
+{
+    for (int i = 0; i < info->n_inputs; i++) {
+        const struct model_input *input = &info->inputs[i];
+        if (input->optional)
+            continue;
+        item->inputs[i].length = input->like >= 0 ? item->inputs[input->like].length : length_of(input, size);
+        item->inputs[i].width = input->layout == LAYOUT_IMAGE ? item->inputs[i].length : 1;
+    }
+}
+
+static int allocate_inputs(const struct model_info *info, struct warm_up *warm_up, struct error *error)
+{
+    for (int i = 0; i < info->n_inputs; i++) {
+        if (info->inputs[i].optional)
+            continue;
+        size_t rows = (size_t)(warm_up->item.inputs[i].length * warm_up->item.inputs[i].width);
+        size_t columns = info->inputs[i].columns > 0 ? (size_t)info->inputs[i].columns : 1;
+        free(warm_up->inputs[i]);
+        warm_up->inputs[i] = calloc(rows * columns, sizeof(float)); /* of bytes, ids or floats */
+        if (!warm_up->inputs[i])
+            return error_set(error, "out of memory for a first batch of %zu rows", rows);
+        warm_up->item.inputs[i].data = warm_up->inputs[i];
+    }
+    return 0;
+}
+
+/* One row of the output is wanted; of an image all that there is. */
+static int allocate_output(const struct model *model, struct warm_up *warm_up, struct error *error)
+{
+    static const int32_t first = 0;
+    struct engine_item *item = &warm_up->item;
+    const struct model_info *info = model_info(model);
+    item->n_rows = 1;
+    item->rows = &first;
+    if (info->inputs[0].layout == LAYOUT_IMAGE) {
+        int64_t shape[ENGINE_MAX_RANK];
+        model_output_shape(model, item, 0, shape);
+        item->n_rows = shape[1] * shape[2];
+        item->rows = NULL;
+    }
+    warm_up->output = calloc((size_t)(item->n_rows * info->output_columns), sizeof(float));
+    item->output = warm_up->output;
+    return item->output ? 0 : error_set(error, "out of memory for a first batch");
+}
+
+/* The shortest item that the model takes. 1: none of those that were tried. */
+static int find_item(const struct model *model, struct warm_up *warm_up, struct error *error)
+{
+    for (int64_t size = 1; size <= SIZES; size++) {
+        set_lengths(model_info(model), size, &warm_up->item);
+        if (allocate_inputs(model_info(model), warm_up, error) != 0)
+            return -1;
+        if (model_check(model, &warm_up->item, error) == 0)
+            return allocate_output(model, warm_up, error);
+    }
+    return 1;
+}
+
+int model_warm_up(struct model *model, int lane, double *flops, struct error *error)
+{
+    struct warm_up warm_up = {.output = NULL};
+    *flops = 0;
+    if (model_enter(model, lane, error) != 0)
+        return -1;
+    int status = find_item(model, &warm_up, error);
+    if (status == 0) {
+        *flops = model_item_flops(model, &warm_up.item);
+        status = model_run(model, lane, &warm_up.item, 1, error);
+    }
+    warm_up_free(&warm_up);
+    return status < 0 ? -1 : 0;
+}
