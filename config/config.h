@@ -117,15 +117,16 @@ struct settings {
     size_t n_models;
     char *host;
     int64_t port;
-    char *device;           /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
-    char *dtype;            /* auto, f32, tf32, bf16, f16 */
-    char *kernels;          /* of the CPU engine: auto, avx512, avx2, baseline */
-    char *products;         /* of the CPU engine: auto, onednn, openblas */
-    int64_t threads;        /* of the CPU engine; 0: one a core this process may use */
-    int64_t cuda_tuning_ms; /* of the CUDA engine, for each model; 0: none */
-    int64_t http_threads;   /* of libmicrohttpd */
-    int64_t max_batch_tokens;
+    char *device;                  /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
+    char *dtype;                   /* auto, f32, tf32, bf16, f16 */
+    char *kernels;                 /* of the CPU engine: auto, avx512, avx2, baseline */
+    char *products;                /* of the CPU engine: auto, onednn, openblas */
+    int64_t threads;               /* of the CPU engine; 0: one a core this process may use */
+    int64_t cuda_tuning_ms;        /* of the CUDA engine, for each model; 0: none */
+    int64_t http_threads;          /* of libmicrohttpd */
+    int64_t max_batch_tokens;      /* 0: auto */
     int64_t max_batch_requests;    /* sequences in a batch */
+    int64_t max_batch_ms;          /* 0: however long it takes */
     int64_t max_client_batch_size; /* sequences in a request */
     int64_t max_queue_tokens;
     int64_t max_queue_requests;   /* sequences that wait */
@@ -133,7 +134,7 @@ struct settings {
     int64_t connection_timeout_s; /* without a byte */
     int64_t drain_delay_ms;       /* between the signal and the draining */
     int64_t max_connections;
-    int64_t payload_limit; /* bytes of one body */
+    int64_t payload_limit; /* bytes of one body; 0: auto */
     char *api_key;         /* NULL: none asked for */
     bool strict;           /* a body's key without a meaning is refused */
     bool auto_truncate;    /* the default of a request's `truncate` */
@@ -141,13 +142,13 @@ struct settings {
     enum log_level log_level;
 };
 
-enum settings_action { SETTINGS_SERVE, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_EXPLAIN };
+enum settings_action { SETTINGS_SERVE, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_EXPLAIN, SETTINGS_CHECK };
 
 /* Reads flags over environment (`environment` like environ: "LINFORMERD_PORT=8080") over the file of --config (JSON
  * object, keys like the flags with _ for -; `model` is a string or a list of strings) over defaults. An unknown flag,
  * key or LINFORMERD_ variable, a value out of range or not of its type is an error that names it and where it was said.
- * `explain` receives the folder of --explain (borrowed from argv) else NULL. --help and --version win over anything
- * else that is wrong. On success settings_free() is owed. */
+ * `explain` receives the folder of --explain (borrowed from argv), NULL when it has none. --help and --version win over
+ * anything else that is wrong. On success settings_free() is owed. */
 int settings_read(int argc, char **argv, char **environment, struct settings *settings, enum settings_action *action,
                   const char **explain, struct error *error);
 void settings_free(struct settings *settings);

@@ -25,13 +25,18 @@ static int apply_integer(const struct setting *setting, const char *value, int64
 {
     const char *digits = value + (*value == '-');
     char *end;
+    if (setting->word && strcmp(value, setting->word) == 0) {
+        *field = 0;
+        return 0;
+    }
     errno = 0;
     long long number = strtoll(value, &end, 10);
     bool is_integer = isdigit((unsigned char)*digits) && *end == '\0' && errno == 0;
     if (!is_integer || number < setting->minimum || number > setting->maximum) {
         char expected[96];
-        snprintf(expected, sizeof expected, "%s from %lld to %lld", setting->unit ? setting->unit : "a number",
-                 (long long)setting->minimum, (long long)setting->maximum);
+        snprintf(expected, sizeof expected, "%s%s%s from %lld to %lld", setting->word ? setting->word : "",
+                 setting->word ? " or " : "", setting->unit ? setting->unit : "a number", (long long)setting->minimum,
+                 (long long)setting->maximum);
         return refuse_value(setting, expected, value, error);
     }
     *field = number;
@@ -210,11 +215,13 @@ static int apply_member(const struct setting *setting, const json_t *value, stru
         return apply(setting, text_describe(value, text, sizeof text), settings, error);
     if (setting->kind == SETTING_BOOL && json_is_boolean(value))
         return apply(setting, json_is_true(value) ? "true" : "false", settings, error);
-    if (setting->kind != SETTING_INTEGER && setting->kind != SETTING_BOOL && json_is_string(value))
+    bool is_word = setting->word && json_is_string(value) && strcmp(json_string_value(value), setting->word) == 0;
+    if (is_word || (setting->kind != SETTING_INTEGER && setting->kind != SETTING_BOOL && json_is_string(value)))
         return apply(setting, json_string_value(value), settings, error);
-    const char *expected = setting->kind == SETTING_INTEGER ? "an integer"
-                           : setting->kind == SETTING_BOOL  ? "true or false"
-                                                            : "a string";
+    const char *expected = setting->word                      ? "an integer or \"auto\""
+                           : setting->kind == SETTING_INTEGER ? "an integer"
+                           : setting->kind == SETTING_BOOL    ? "true or false"
+                                                              : "a string";
     return refuse_value(setting, expected, text_describe(value, text, sizeof text), error);
 }
 
@@ -352,7 +359,10 @@ static int next_flag(struct flags *flags, struct error *error)
         return error_set(error, "--%s takes no value", setting->flag);
     if (setting->value_name && !flags->value) {
         const char *next = flags->at < flags->argc ? flags->argv[flags->at] : "--";
-        if (strncmp(next, "--", 2) == 0)
+        bool missing = strncmp(next, "--", 2) == 0;
+        if (missing && setting->kind == SETTING_EXPLAIN)
+            return 1;
+        if (missing)
             return error_set(error, "--%s needs a value, as in --%s=%s", setting->flag, setting->flag,
                              setting->value_name);
         flags->value = next;
@@ -373,17 +383,23 @@ static enum settings_action find_action(int argc, char **argv)
     return SETTINGS_SERVE;
 }
 
-/* The flags that don't end up in the settings: the file and --explain. Leaves alone what is not there. */
-static int read_side_flags(int argc, char **argv, const char **file, const char **explain, struct error *error)
+/* The flags that don't end up in the settings: the file, --explain and --check. Leaves alone what is not there. */
+static int read_side_flags(int argc, char **argv, const char **file, const char **explain, enum settings_action *action,
+                           struct error *error)
 {
     struct flags flags = {.argc = argc, .argv = argv, .at = 1};
     int result;
     while ((result = next_flag(&flags, error)) == 1) {
-        if (flags.setting->kind != SETTING_CONFIG && flags.setting->kind != SETTING_EXPLAIN)
+        enum setting_kind kind = flags.setting->kind;
+        if (kind == SETTING_CHECK && *action != SETTINGS_EXPLAIN)
+            *action = SETTINGS_CHECK;
+        if (kind != SETTING_CONFIG && kind != SETTING_EXPLAIN)
             continue;
-        if (*flags.value == '\0')
+        if (flags.value && *flags.value == '\0')
             return error_set(error, "--%s: the value is empty", flags.setting->flag);
-        *(flags.setting->kind == SETTING_CONFIG ? file : explain) = flags.value;
+        *(kind == SETTING_CONFIG ? file : explain) = flags.value;
+        if (kind == SETTING_EXPLAIN)
+            *action = SETTINGS_EXPLAIN;
     }
     return result;
 }
@@ -419,7 +435,7 @@ int settings_read(int argc, char **argv, char **environment, struct settings *se
     if (*action != SETTINGS_SERVE)
         return 0;
     const char *file = find_file(environment);
-    if (read_side_flags(argc, argv, &file, explain, error) != 0)
+    if (read_side_flags(argc, argv, &file, explain, action, error) != 0)
         return -1;
     if (apply_defaults(settings, error) != 0 || (file && apply_file(file, settings, error) != 0) ||
         apply_environment(environment, settings, error) != 0 || apply_flags(argc, argv, settings, error) != 0 ||
@@ -427,8 +443,6 @@ int settings_read(int argc, char **argv, char **environment, struct settings *se
         settings_free(settings);
         return -1;
     }
-    if (*explain)
-        *action = SETTINGS_EXPLAIN;
     return 0;
 }
 

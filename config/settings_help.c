@@ -30,7 +30,7 @@ static void write_words(FILE *out, const char *text, size_t *column)
 static void write_sources(FILE *out, const struct setting *setting)
 {
     char name[SETTING_NAME_BYTES];
-    bool counted = setting->unit && strcmp(setting->fallback, "0") != 0;
+    bool counted = setting->unit && !setting->word && strcmp(setting->fallback, "0") != 0;
     fprintf(out, "%*s", INDENT, "");
     if (setting->fallback)
         fprintf(out, "Default: %s%s%s. ", setting->fallback, counted ? " " : "", counted ? setting->unit : "");

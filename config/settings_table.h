@@ -13,7 +13,8 @@ enum setting_kind {
     SETTING_BOOL,    /* bool; `choices` are false and true. The flag alone means true */
     SETTING_MODELS,  /* settings.models */
     SETTING_CONFIG,
-    SETTING_EXPLAIN,
+    SETTING_EXPLAIN, /* its value may be missing */
+    SETTING_CHECK,
     SETTING_HELP,
     SETTING_VERSION,
 };
@@ -27,6 +28,7 @@ struct setting {
     const char *fallback;                /* as one would write it; NULL: none */
     int64_t minimum, maximum;            /* of SETTING_INTEGER */
     const char *unit;                    /* of SETTING_INTEGER, plural; NULL: a plain number */
+    const char *word;                    /* of SETTING_INTEGER: stands for 0, which is below the minimum; NULL: none */
     const char *const *choices;          /* ended by NULL; also for a SETTING_TEXT that is one of a few */
     bool (*is_valid)(const char *value); /* of SETTING_TEXT; NULL: anything that is not empty */
     const char *expected;                /* what is_valid accepts, for messages */

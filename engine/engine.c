@@ -16,6 +16,7 @@ struct engine {
     struct devices *devices;
     struct error notice; /* empty: none */
     int64_t max_batch_tokens, max_batch_requests;
+    size_t image_arena_bytes;
 };
 
 struct model {
@@ -51,6 +52,7 @@ int engine_open(const struct engine_options *options, struct engine **engine, st
         return error_set(error, "out of memory while opening the engine");
     opened->max_batch_tokens = options->max_batch_tokens;
     opened->max_batch_requests = options->max_batch_requests;
+    opened->image_arena_bytes = options->image_arena_bytes;
     if (devices_open(options, &opened->devices, &opened->notice, error) != 0) {
         free(opened);
         return -1;
@@ -113,6 +115,7 @@ static int build_plan(const struct engine *engine, const struct model_config *co
         class->build(builder, class->name, config);
     else
         builder->failed = true;
+    builder->image_arena_bytes = engine->image_arena_bytes;
     return plan_finish(builder, engine->max_batch_tokens, engine->max_batch_requests, plan);
 }
 

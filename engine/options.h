@@ -3,6 +3,7 @@
 #define ENGINE_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define ENGINE_MAX_DEVICES 32
@@ -33,6 +34,8 @@ struct engine_options {
     int64_t max_batch_tokens; /* >= 1; rows of all items of a batch; a longer item is a batch of its own, but an
                                  input without a longest length of its class's (own_limit) has no more */
     int64_t max_batch_requests; /* >= 1; items of a batch */
+    size_t image_arena_bytes;   /* an image larger than max_batch_tokens is a batch of its own, too, as far as this much
+                                   memory holds its activations, up to 512 x 512 pixels; 0: it is refused */
 
     /* Told when a device fails, and when it is back or still is not; NULL: nobody is. Called without locks, on threads
      * that run batches and on one of the engine's own; must be short, and may call model_ready_lanes alone. */

@@ -28,6 +28,8 @@ struct plan_builder {
     bool failed;
     bool as_built; /* plan_finish leaves the steps as the family built them: what its passes give is held against it */
 
+    size_t image_arena_bytes; /* for plan_enlarge_images; 0: images have max_rows pixels at most */
+
     void (*progress)(void *context, double fraction); /* of the weights' elements that are taken; NULL: nobody asks */
     void *progress_context;
     int64_t taken_elements, all_elements;

@@ -60,6 +60,8 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
         drop_unread_weights(builder->plan);
     if (!builder->failed && plan_place_values(builder->plan, max_rows, max_items, builder->error) != 0)
         builder->failed = true;
+    if (!builder->failed && plan_enlarge_images(builder->plan, builder->image_arena_bytes, builder->error) != 0)
+        builder->failed = true;
     free(builder->used);
     if (builder->failed) {
         plan_free(builder->plan);

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#define MOST_PIXELS (INT64_C(512) * 512) /* of an image whose size nobody stated */
+
 #define ALIGNMENT 64 /* bytes: a cache line, and the widest vector */
 
 static void extend_lifetime(struct plan *plan, int value, int step)
@@ -154,4 +156,18 @@ int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, st
     free(placed);
     free(in_place);
     return failed ? error_set(error, "out of memory while planning the arena") : 0;
+}
+
+int plan_enlarge_images(struct plan *plan, size_t arena_bytes, struct error *error)
+{
+    int64_t pixel_bytes = (int64_t)plan->arena_bytes / plan->max_rows + 1;
+    int64_t rows = (int64_t)arena_bytes / pixel_bytes / PLAN_ROW_BLOCK * PLAN_ROW_BLOCK;
+    rows = rows < MOST_PIXELS ? rows : MOST_PIXELS;
+    if (plan->inputs[0].input.layout != LAYOUT_IMAGE || rows <= plan->max_rows)
+        return 0;
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (!plan->inputs[i].input.own_limit)
+            plan->inputs[i].input.max_length = 0;
+    plan->arena_bytes = 0;
+    return plan_place_values(plan, rows, plan->max_items, error);
 }

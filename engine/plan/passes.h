@@ -21,6 +21,10 @@ void plan_block(struct plan_builder *builder);
  * ran out; `error` says so. */
 int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, struct error *error);
 
+/* Places the values of an image's plan again, for the largest image whose activations fit `arena_bytes`, at most 512 x
+ * 512 pixels, if that is larger. The class states no largest image. Other plans stay as they are. */
+int plan_enlarge_images(struct plan *plan, size_t arena_bytes, struct error *error);
+
 /* ---- What passes share (plan_steps.c) ---- */
 
 /* How often steps read the value. */

@@ -33,7 +33,7 @@ static void read_settings(int argc, char **argv, char **environment)
     }
     require((action == SETTINGS_EXPLAIN) == (explain != NULL));
     if (action == SETTINGS_SERVE)
-        require(settings.host && settings.port >= 0 && settings.port <= 65535 && settings.max_batch_tokens >= 1);
+        require(settings.host && settings.port >= 0 && settings.port <= 65535 && settings.max_batch_tokens >= 0);
     for (size_t i = 0; i < settings.n_models; i++)
         require(settings.models[i].path[0] != '\0');
     settings_free(&settings);
