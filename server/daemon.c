@@ -4,7 +4,9 @@
 #include "engine/engine.h"
 #include "server/batcher.h"
 #include "server/http.h"
+#include "server/limits.h"
 #include "server/log.h"
+#include "server/memory.h"
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/signals.h"
@@ -68,9 +70,11 @@ static void report_device(void *context, const struct engine_event *event)
         log_write(LOG_LEVEL_WARNING, "a device works again", "device", event->device, NULL);
 }
 
-static int open_engine(const struct settings *settings, struct waker *waker, struct engine **engine,
-                       struct error *error)
+/* Also gives max_batch_tokens its value. */
+static int open_engine(struct settings *settings, struct waker *waker, struct engine **engine, struct error *error)
 {
+    size_t image_arena_bytes = limits_image_arena(settings, memory_bytes(""));
+    limits_set_batch_tokens(settings);
     struct engine_options options = {
         .device = settings->device,
         .dtype = settings->dtype,
@@ -80,6 +84,7 @@ static int open_engine(const struct settings *settings, struct waker *waker, str
         .cuda_tuning_ms = settings->cuda_tuning_ms,
         .max_batch_tokens = settings->max_batch_tokens,
         .max_batch_requests = settings->max_batch_requests,
+        .image_arena_bytes = image_arena_bytes,
         .report = report_device,
         .report_context = waker,
     };
@@ -99,6 +104,7 @@ static int open_batcher(const struct settings *settings, const struct models *mo
     struct batcher_options options = {
         .max_batch_tokens = settings->max_batch_tokens,
         .max_batch_requests = settings->max_batch_requests,
+        .max_batch_ms = settings->max_batch_ms,
         .max_queue_tokens = settings->max_queue_tokens,
         .max_queue_requests = settings->max_queue_requests,
     };
@@ -132,9 +138,9 @@ static void serve_until_signal(const struct settings *settings, struct http *htt
 }
 
 /* Everything between the engine and the sockets. Requests that were accepted before the draining may still submit jobs,
- * so the batcher refuses nothing until the HTTP side is closed. */
-static int serve(const struct settings *settings, struct engine *engine, struct waker *waker, struct signals *signals,
-                 struct error *error)
+ * so the batcher refuses nothing until the HTTP side is closed. A check is over when the batcher has warmed up. */
+static int serve(struct settings *settings, bool check, struct engine *engine, struct waker *waker,
+                 struct signals *signals, struct error *error)
 {
     struct models models = {.count = 0};
     struct metrics *metrics = NULL;
@@ -143,6 +149,7 @@ static int serve(const struct settings *settings, struct engine *engine, struct 
     int status = models_open(&models, settings, engine, error);
     if (status != 0)
         goto close_models;
+    limits_set_payload(settings, models.engine_models, models.count, memory_bytes(""));
     metrics = metrics_open(models.names, models.count);
     status = metrics ? 0 : error_set(error, "out of memory");
     if (status != 0)
@@ -150,6 +157,10 @@ static int serve(const struct settings *settings, struct engine *engine, struct 
     status = open_batcher(settings, &models, metrics, &batcher, error);
     if (status != 0)
         goto close_metrics;
+    if (check) {
+        log_announce("checked: each model has run a batch", LOG_INTEGER("models", models.count), NULL);
+        goto close_batcher;
+    }
     waker_set(waker, batcher);
     struct http_options options = {
         .settings = settings,
@@ -175,8 +186,9 @@ close_models:
     return status;
 }
 
-static int run(const struct settings *settings, struct error *error)
+static int run(const struct settings *given, bool check, struct error *error)
 {
+    struct settings settings = *given; /* what says auto gets a value */
     struct waker waker = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct signals *signals = NULL;
     struct engine *engine = NULL;
@@ -187,10 +199,10 @@ static int run(const struct settings *settings, struct error *error)
     if (status != 0)
         goto close_signals;
     raise_descriptor_limit();
-    status = open_engine(settings, &waker, &engine, error);
+    status = open_engine(&settings, &waker, &engine, error);
     if (status != 0)
         goto close_signals;
-    status = serve(settings, engine, &waker, signals, error);
+    status = serve(&settings, check, engine, &waker, signals, error);
     engine_close(engine);
 close_signals:
     signals_close(signals);
@@ -200,7 +212,7 @@ close_signals:
 int daemon_serve(const struct settings *settings)
 {
     struct error error;
-    int status = run(settings, &error);
+    int status = run(settings, false, &error);
     if (status != 0)
         log_write(LOG_LEVEL_ERROR, "cannot start", "reason", error.message, NULL);
     else
@@ -209,15 +221,32 @@ int daemon_serve(const struct settings *settings)
     return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-int daemon_explain(const struct settings *settings, const char *folder)
+int daemon_check(const struct settings *settings)
 {
-    struct model_source given = {.name = NULL, .path = (char *)folder};
+    struct error error;
+    int status = run(settings, true, &error);
+    if (status != 0)
+        log_write(LOG_LEVEL_ERROR, "the check failed", "reason", error.message, NULL);
+    log_flush();
+    return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* What --explain is about. NULL: the built-in model. */
+static const struct model_source *explained(const struct settings *settings, const struct model_source *folder)
+{
+    return folder->path ? folder : settings->n_models > 0 ? &settings->models[0] : NULL;
+}
+
+int daemon_explain(const struct settings *given, const char *path)
+{
+    struct settings settings = *given;
+    struct model_source folder = {.name = NULL, .path = (char *)path};
     struct waker waker = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct engine *engine = NULL;
     struct error error;
-    int status = open_engine(settings, &waker, &engine, &error);
+    int status = open_engine(&settings, &waker, &engine, &error);
     if (status == 0) {
-        status = models_explain(&given, engine, stdout, &error);
+        status = models_explain(explained(given, &folder), engine, stdout, &error);
         engine_close(engine);
     }
     if (status != 0)

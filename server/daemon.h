@@ -10,7 +10,12 @@
  * for all of them. */
 int daemon_serve(const struct settings *settings);
 
-/* Prints the plan of the model in `folder` to stdout. Returns the exit status. */
-int daemon_explain(const struct settings *settings, const char *folder);
+/* Loads the models, runs a first batch of each, and ends. No port is opened. Returns the exit status; the outcome was
+ * logged. Signals are as in daemon_serve. */
+int daemon_check(const struct settings *settings);
+
+/* Prints the plan of the model in the folder `path` to stdout; NULL: of the first of the settings, or the built-in one.
+ * Returns the exit status. */
+int daemon_explain(const struct settings *settings, const char *path);
 
 #endif

@@ -75,6 +75,10 @@ int main(int argc, char **argv)
     case SETTINGS_EXPLAIN:
         status = daemon_explain(&settings, folder);
         break;
+    case SETTINGS_CHECK:
+        bound_spinning(argv);
+        status = daemon_check(&settings);
+        break;
     case SETTINGS_SERVE:
         bound_spinning(argv);
         status = daemon_serve(&settings);

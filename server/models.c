@@ -134,6 +134,9 @@ static void log_loaded(const struct source *source, const struct model *model, i
     if (info->prefix)
         log_write(LOG_LEVEL_INFO, "names of tensors have a prefix, which is taken off", "name", source->name, "prefix",
                   info->prefix, NULL);
+    if (info->cpu_notice)
+        log_write(LOG_LEVEL_WARNING, "products of a model run without oneDNN", "name", source->name, "reason",
+                  info->cpu_notice, NULL);
     log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture,
               LOG_INTEGER("parameters", info->parameters), LOG_INTEGER("weights_bytes", info->weights_bytes),
               LOG_INTEGER("arena_bytes", info->arena_bytes), "device", info->device, "dtype", info->dtype, "kernels",

@@ -105,6 +105,7 @@ static void write_model(struct writer *writer, const struct served_model *served
     key_string(writer, "device", info->device);
     key_string(writer, "dtype", info->dtype);
     key_bool(writer, "batch_invariant", info->batch_invariant);
+    key_string(writer, "notice", info->notice ? info->notice : info->cpu_notice);
     writer_text(writer, "}");
 }
 
@@ -156,7 +157,9 @@ static void write_settings(struct writer *writer, const struct request *request)
     key_integer(writer, "max_input_length", native_max_length(info));
     key_integer(writer, "max_batch_tokens", settings->max_batch_tokens);
     key_integer(writer, "max_batch_requests", settings->max_batch_requests);
+    key_integer(writer, "max_batch_ms", settings->max_batch_ms);
     key_integer(writer, "max_client_batch_size", settings->max_client_batch_size);
+    key_integer(writer, "payload_limit", settings->payload_limit);
     key_bool(writer, "auto_truncate", settings->auto_truncate || info->auto_truncate);
     key_integer(writer, "tokenization_workers", settings->http_threads);
     key_string(writer, "version", LINFORMERD_VERSION);
@@ -176,6 +179,7 @@ enum outcome native_info(struct request *request)
     key_string(writer, "device", engine_device(options->engine));
     key_string(writer, "dtype", engine_dtype(options->engine));
     key_string(writer, "kernels", engine_kernels(options->engine));
+    key_string(writer, "notice", engine_cpu_notice(options->engine));
     write_devices(writer, options->engine);
     key_bool(writer, "batch_invariant", invariant);
     writer_text(writer, ",\"models\":[");

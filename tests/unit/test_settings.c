@@ -81,15 +81,16 @@ static void has_defaults(void **state)
     assert_int_equal(settings->threads, 0);
     assert_int_equal(settings->cuda_tuning_ms, 3000);
     assert_int_equal(settings->http_threads, 2);
-    assert_int_equal(settings->max_batch_tokens, 16384);
+    assert_int_equal(settings->max_batch_tokens, 0);
     assert_int_equal(settings->max_batch_requests, 128);
+    assert_int_equal(settings->max_batch_ms, 50);
     assert_int_equal(settings->max_client_batch_size, 2048);
     assert_int_equal(settings->max_queue_tokens, 1048576);
     assert_int_equal(settings->max_queue_requests, 16384);
     assert_int_equal(settings->request_timeout_ms, 60000);
     assert_int_equal(settings->connection_timeout_s, 60);
     assert_int_equal(settings->max_connections, 16384);
-    assert_int_equal(settings->payload_limit, 33554432);
+    assert_int_equal(settings->payload_limit, 0);
     assert_null(settings->api_key);
     assert_int_equal(settings->log_format, LOG_FORMAT_TEXT);
     assert_int_equal(settings->log_level, LOG_LEVEL_INFO);
@@ -125,7 +126,7 @@ static void flag_beats_variable_beats_file_beats_default(void **state)
     assert_int_equal(reading.settings.port, 3);
     assert_int_equal(reading.settings.threads, 2);
     assert_int_equal(reading.settings.http_threads, 1);
-    assert_int_equal(reading.settings.max_batch_tokens, 16384);
+    assert_int_equal(reading.settings.max_batch_tokens, 0);
     assert_string_equal(reading.settings.api_key, "k");
     assert_int_equal(reading.settings.log_level, LOG_LEVEL_ERROR);
     assert_int_equal(reading.settings.n_models, 2);
