@@ -9,7 +9,8 @@
 
 `kwargs` are the arguments that the class was made with. export(model, kwargs, folder, **config) writes config.json and
 model.safetensors: all of it or nothing. `config` are config.json's optional keys: name, pooling, normalize, padding,
-tokenizer. Needs the library itself and numpy, nothing else of linformerd: copy this file next to your own.
+tokenizer, auto_truncate. Needs Python 3.8, the library itself and numpy, nothing else of linformerd: copy this file
+next to your own.
 
 Models: the classes of `linformer`, `linear-attention-transformer` and `linformer-pytorch`, LinearMultiheadAttention
 (github.com/kuixu/Linear-Multihead-Attention) and Keras' LinearMultiHeadAttention (github.com/dholland42/linformer),
@@ -25,12 +26,14 @@ the two are compared), what the library itself cannot run, what linformerd canno
 the model too before the folder gets its name; daemon="path/to/linformerd" is another one, daemon=False none."""
 
 import contextlib
+import importlib.metadata
 import inspect
 import json
 import math
 import numbers
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import struct
@@ -92,6 +95,12 @@ CHOICES = {
     "checkpoint_level": ["C0", "C1", "C2"],
 }
 
+TOKENIZERS = [None, {"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
+
+# From these versions on the libraries compute what linformerd does: linformer 0.2.2 has no bias behind its attention,
+# linear-attention-transformer 0.19.0 another eps in causal attention, linformer-pytorch 0.19.1 another mask.
+OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.2"}
+
 MOST_PIXELS = 65536  # of the images that are tried
 DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
@@ -133,6 +142,9 @@ def unwrap(model):
 
 def find_architecture(model):
     """As config.json names the class. The two that come as files are known by the class's name alone."""
+    if isinstance(model, dict):
+        refuse("a state_dict has tensors, but no class: make the model with its kwargs, call its load_state_dict(), and "
+               "export the model")
     cls, layers = type(model), getattr(model, "layers", None)
     files = {architecture.rpartition(".")[2]: architecture for architecture in (KUIXU, KERAS)}
     if cls.__name__ in files:
@@ -147,6 +159,8 @@ def find_architecture(model):
 
 def read_torch(architecture, model, kwargs):
     """kwargs as config.json has them, and the tensors by name, once the class made from these kwargs is this model."""
+    check_library(architecture)
+    check_quantised(architecture, model)
     if architecture == ATTENTION:
         kwargs = attention_kwargs(model, kwargs)
     kwargs, tensors = check_arguments(architecture, type(model), kwargs), torch_tensors(model)
@@ -154,6 +168,27 @@ def read_torch(architecture, model, kwargs):
     compare(made, model, architecture)
     compare_tensors(architecture, torch_tensors(made, keep_vars=True), tensors)
     return kwargs, tensors
+
+
+def check_library(architecture):
+    """Older versions compute something else under the same names, or lack an argument."""
+    package = architecture.partition(".")[0]
+    oldest = OLDEST.get(package, "0")
+    try:
+        version = importlib.metadata.version(package.replace("_", "-"))
+    except importlib.metadata.PackageNotFoundError:  # a copy of its files
+        return
+    numbers_of = lambda text: [int(number) for number in re.findall("[0-9]+", text)]
+    if numbers_of(version) < numbers_of(oldest):
+        refuse(f"{architecture}: {package} {version} is installed, linformerd serves models of {oldest} and later: "
+               "make the model with a newer one and load the state_dict there")
+
+
+def check_quantised(architecture, model):
+    for path, part in model.named_modules():
+        kind = f"{type(part).__module__}.{type(part).__qualname__}"
+        if re.search("quanti[sz]|[.]qat[.]|bitsandbytes", kind):
+            refuse(f"{architecture}: {path or 'the model'} is quantised ({kind}): export the model before that")
 
 
 def read_pair(models, kwargs):
@@ -165,7 +200,8 @@ def read_pair(models, kwargs):
         model, padding = unwrap(model)
         paddings.add(padding)
         if find_architecture(model) != LINEAR_LM:
-            refuse(f"{side}: a pair is made of two {LINEAR_LM}, not {find_architecture(model)}")
+            refuse(f"{side}: a pair is made of two {LINEAR_LM}, not {find_architecture(model)}. Of linformer-pytorch "
+                   "export a LinformerEncDec, whose encoder and decoder load the two state_dicts")
         found[side], side_tensors = read_torch(LINEAR_LM, model, kwargs[side])
         tensors.update({f"{side}.{name}": tensor for name, tensor in side_tensors.items()})
     return PAIR, found, tensors, "autopad" if "autopad" in paddings else None
@@ -308,19 +344,23 @@ def check_config(architecture, kwargs, config, tensors):
         if fault:
             refuse(f"{architecture}: {message}")
     vocabulary = sides[0].get("num_tokens", kwargs.get("enc_num_tokens", len(tensors.get("embedding/embeddings", []))))
+    tokenizer = config.get("tokenizer")
+    n_ids = 256 + (tokenizer.get("offset", 3) if tokenizer in TOKENIZERS[1:] else 0)
     for key, accepted, expected in (
         ("name", isinstance(config.get("name"), str) and "/" not in (config["name"] or "/"), "a name without a slash"),
         ("pooling", config.get("pooling") in ("mean", "cls", "last", "max"), "mean, cls, last or max"),
         ("normalize", isinstance(config.get("normalize"), bool), "true or false"),
         ("padding", padding in paddings, f"{' or '.join(paddings)} for {architecture} with these kwargs"),
-        ("tokenizer", config.get("tokenizer") in (None, {"type": "byte"}), '{"type": "byte"} or null'),
-        ("tokenizer", config.get("tokenizer") is None or vocabulary >= 259, "a vocabulary of 259 for the bytes"),
+        ("auto_truncate", isinstance(config.get("auto_truncate"), bool), "true or false"),
+        ("tokenizer", tokenizer in TOKENIZERS, '{"type": "byte"}, perhaps with "offset": 0, or null'),
+        ("tokenizer", not tokenizer or vocabulary >= n_ids, f"a vocabulary of {n_ids} for the bytes"),
     ):
         if key in config and not accepted:
             refuse(f"{key}: expected {expected}, found {config[key]!r}")
-    unknown = sorted(set(config) - {"name", "pooling", "normalize", "padding", "tokenizer"})
+    known = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_truncate"]
+    unknown = sorted(set(config) - set(known))
     if unknown:
-        refuse(f'unknown key "{unknown[0]}"; config.json has name, pooling, normalize, padding and tokenizer')
+        refuse(f'unknown key "{unknown[0]}"; expected one of {", ".join(known)}')
 
 
 # ---- What the classes make but do not run, or linformerd does not ----------------------------------------------------
@@ -344,7 +384,8 @@ def faults(architecture, kwargs, padding):
     elif name == "LinformerEncDec":
         encoder, decoder = (side_of(with_defaults(architecture, kwargs), prefix) for prefix in ("enc_", "dec_"))
         yield from pytorch_faults(encoder)
-        yield from pytorch_faults(decoder | {"decoder_mode": True, "causal": True})
+        decoder.update(decoder_mode=True, causal=True)
+        yield from pytorch_faults(decoder)
         yield encoder["input_size"] != decoder["input_size"], "enc_input_size and dec_input_size must be the same"
         yield ((encoder["emb_dim"] or encoder["channels"]) != decoder["channels"],
                "the encoder's width (enc_emb_dim, or enc_channels) must be dec_channels")
@@ -357,16 +398,28 @@ def faults(architecture, kwargs, padding):
         yield isinstance(sizes, list) and len(sizes) > 3, "output_shape: at most 3 sizes are served"
 
 
+class Arguments(dict):
+    """A class's arguments by name, with its defaults where kwargs leave them out."""
+
+    def __init__(self, architecture, values):
+        super().__init__(values)
+        self.architecture = architecture
+
+    def __missing__(self, name):
+        refuse(f"{self.architecture}: the class has no argument {name}: this version of the library is older than what "
+               "linformerd serves. Make the model with a newer one and load the state_dict there")
+
+
 def with_defaults(architecture, kwargs):
     package, _, name = architecture.partition(".")
     parameters = inspect.signature(getattr(sys.modules[package], name)).parameters
-    return {name: parameter.default for name, parameter in parameters.items()} | kwargs
+    return Arguments(architecture, {**{name: one.default for name, one in parameters.items()}, **kwargs})
 
 
 def side_of(arguments, prefix):
     """LinformerEncDec's for its encoder or its decoder, as LinformerLM has them."""
     side = {name[4:]: value for name, value in arguments.items() if name.startswith(prefix)}
-    return arguments | {"decoder_mode": False, "causal": False} | side
+    return Arguments(arguments.architecture, {**arguments, "decoder_mode": False, "causal": False, **side})
 
 
 def linear_faults(a, padding):
@@ -384,7 +437,7 @@ def linear_faults(a, padding):
         most = -(-most // window) * window
     heads = a["n_local_attn_heads"]
     local = any(heads) if isinstance(heads, list) else heads and a["depth"]
-    multiple = math.lcm(a["blindspot_size"] or 1 if a["causal"] else 1, window if local else 1)
+    multiple = int(numpy.lcm(a["blindspot_size"] or 1 if a["causal"] else 1, window if local else 1))
     yield (padding == "autopad" and (language_model or linformer and a["depth"]) and multiple > most,
            f"sequences are padded to multiples of {multiple}, beyond max_seq_len {most}")
 

@@ -8,8 +8,10 @@ cannot run is skipped by name. So are the two classes that are files and no pack
 KUIXU_PY and KERAS_PY: linear_multihead_attention.py of https://github.com/kuixu/Linear-Multihead-Attention and
 linformer/attention.py of https://github.com/dholland42/linformer."""
 import argparse
+import ast
 import contextlib
 import importlib.util
+import inspect
 import json
 import os
 import pathlib
@@ -433,9 +435,72 @@ def keys_of_config_json():
         ("padding: expected slice or exact for linformer.LinformerLM", {"padding": "zero"}),
         ("tokenizer: expected {", {"tokenizer": "byte"}),
         ("tokenizer: expected a vocabulary of 259", {"tokenizer": {"type": "byte"}}),
-        ('unknown key "poling"', {"poling": "mean"}),
+        ("tokenizer: expected {", {"tokenizer": {"type": "byte", "offset": 1}}),
+        ("auto_truncate: expected true", {"auto_truncate": "yes"}),
+        ('unknown key "poling"; expected one of name, pooling, .*, auto_truncate', {"poling": "mean"}),
     ):
         refused(pattern, lambda: export(model, kwargs, "no", daemon=False, **keys))
+    with tempfile.TemporaryDirectory() as folder:
+        keys = dict(tokenizer={"type": "byte", "offset": 0}, auto_truncate=True)
+        export(model, kwargs, f"{folder}/mine", daemon=OPTIONS.daemon, **keys)
+        config = json.loads(pathlib.Path(folder, "mine/config.json").read_text())
+        assert {key: config[key] for key in keys} == keys
+
+
+@test
+def what_is_no_model_of_a_class():
+    """Each with a message that says what to do instead."""
+    torch, lib, pytorch = module("torch"), module("linformer"), module("linformer_pytorch")
+    kwargs = dict(LINFORMER, num_tokens=50)
+    model = lib.LinformerLM(**kwargs)
+    refused("a state_dict has tensors, but no class", lambda: export(model.state_dict(), kwargs, "no"))
+    refused("a state_dict has tensors", lambda: export({"state_dict": model.state_dict(), "epoch": 3}, kwargs, "no"))
+    quantised = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})
+    refused(r"linformer.LinformerLM: linformer.net.*to_q is quantised \(torch.ao.nn.quantized.*before that",
+            lambda: export(quantised, kwargs, "no"))
+    sides = dict(PYTORCH, num_tokens=50)
+    pair = pytorch.LinformerLM(**sides, return_emb=True), pytorch.LinformerLM(**sides, decoder_mode=True, causal=True)
+    refused("enc: a pair is made of two .*, not linformer_pytorch.LinformerLM.*export a LinformerEncDec",
+            lambda: export(pair, {"enc": sides, "dec": sides}, "no"))
+
+
+@test
+def older_libraries():
+    """A version, or a copy of the files without one, whose class lacks an argument."""
+    lib, linear = module("linformer"), module("linear_attention_transformer")
+    kwargs = dict(LINFORMER, num_tokens=50)
+    with unittest.mock.patch.object(exporter.importlib.metadata, "version", return_value="0.1.10"):
+        refused("linformer 0.1.10 is installed, linformerd serves models of 0.2.3 and later",
+                lambda: export(lib.LinformerLM(**kwargs), kwargs, "no"))
+    signature = inspect.signature
+
+    def older(cls):
+        """Without the argument that version 0.19.0 brought."""
+        parameters = signature(cls).parameters.values()
+        return signature(cls).replace(parameters=[one for one in parameters if one.name != "shift_tokens"])
+
+    missing = exporter.importlib.metadata.PackageNotFoundError
+    with unittest.mock.patch.object(exporter.importlib.metadata, "version", side_effect=missing):
+        export(lib.LinformerLM(**kwargs), kwargs, "mine", daemon=False)
+        with unittest.mock.patch.object(exporter.inspect, "signature", older):
+            refused("LinearAttentionTransformer: the class has no argument shift_tokens: .* is older",
+                    lambda: export(linear.LinearAttentionTransformer(**LINEAR), LINEAR, "no"))
+
+
+@test
+def python_3_8_reads_it():
+    """Its grammar, and none of what later versions brought: | of dicts, math.lcm, str.removeprefix …"""
+    tree = ast.parse(pathlib.Path(exporter.__file__).read_text(), feature_version=(3, 8))
+    later = {"removeprefix", "removesuffix", "is_relative_to", "with_stem", "cache", "pairwise", "bit_count"}
+    for node in ast.walk(tree):
+        where = f"line {getattr(node, 'lineno', 0)}"
+        assert not (isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.BitOr)), where
+        of_math = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "math"
+        assert not (of_math and node.attr in ("lcm", "nextafter")), where
+        assert not (isinstance(node, ast.Attribute) and node.attr in later), where
+        assert not (isinstance(node, ast.keyword) and node.arg in ("strict", "slots", "root_dir")), where
+        generic = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+        assert not (generic and node.value.id in ("dict", "list", "tuple", "set", "type")), where
 
 
 def combinations():
