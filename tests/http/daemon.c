@@ -24,7 +24,8 @@ struct daemon {
     pid_t process;
     int port;
     FILE *log;
-    pthread_t reader; /* passes the log on, so that its pipe never fills */
+    bool log_unread;
+    pthread_t reader; /* passes the log on, so that its pipe never fills; none of a log that is unread */
 };
 
 /* ---- The process ---- */
@@ -39,12 +40,10 @@ static void *pass_log_on(void *argument)
     return NULL;
 }
 
-/* Reads the log up to the line that tells the port. */
-static int read_port(FILE *log)
+/* Reads the log up to the line that tells the port. 0: it ended before that. */
+static int read_port(FILE *log, char line[1024])
 {
-    char line[1024];
-
-    while (fgets(line, sizeof line, log)) {
+    while (fgets(line, 1024, log)) {
         char *address = strstr(line, "listening on http://"), *colon;
 
         fputs(line, stderr);
@@ -56,11 +55,16 @@ static int read_port(FILE *log)
     return 0;
 }
 
-static void run_daemon(int log, char **arguments)
+static void run_daemon(const struct daemon_options *options, int log, char **arguments)
 {
-    struct rlimit descriptors;
+    struct rlimit descriptors = {(rlim_t)options->descriptors, (rlim_t)options->descriptors};
 
-    if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+    signal(SIGHUP, SIG_DFL); /* whatever the tests run under */
+    if (options->ignored_signal)
+        signal(options->ignored_signal, SIG_IGN);
+    if (options->descriptors)
+        setrlimit(RLIMIT_NOFILE, &descriptors);
+    else if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
         descriptors.rlim_cur = descriptors.rlim_max;
         setrlimit(RLIMIT_NOFILE, &descriptors);
     }
@@ -75,8 +79,9 @@ static void run_daemon(int log, char **arguments)
     _exit(127);
 }
 
-struct daemon *daemon_start(const char *const *given)
+struct daemon *daemon_try(const struct daemon_options *options, char last_line[1024])
 {
+    const char *const *given = options->arguments;
     const char *binary = getenv("LINFORMERD");
     char *arguments[MAX_ARGUMENTS] = {(char *)(binary ? binary : "build/linformerd"), (char *)"--port", (char *)"0"};
     struct daemon *daemon = calloc(1, sizeof *daemon);
@@ -93,14 +98,38 @@ struct daemon *daemon_start(const char *const *given)
     daemon->process = fork();
     assert_true(daemon->process >= 0);
     if (daemon->process == 0)
-        run_daemon(pipes[1], arguments);
+        run_daemon(options, pipes[1], arguments);
     close(pipes[1]);
     daemon->log = fdopen(pipes[0], "r");
     assert_non_null(daemon->log);
-    daemon->port = read_port(daemon->log);
-    assert_true(daemon->port > 0);
-    assert_int_equal(pthread_create(&daemon->reader, NULL, pass_log_on, daemon), 0);
+    daemon->log_unread = options->log_unread;
+    daemon->port = read_port(daemon->log, last_line);
+    if (daemon->port == 0) {
+        int status;
+        assert_int_equal(waitpid(daemon->process, &status, 0), daemon->process);
+        fclose(daemon->log);
+        free(daemon);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 1);
+        return NULL;
+    }
+    if (!daemon->log_unread)
+        assert_int_equal(pthread_create(&daemon->reader, NULL, pass_log_on, daemon), 0);
     return daemon;
+}
+
+struct daemon *daemon_start(const char *const *arguments)
+{
+    char last_line[1024] = "";
+    struct daemon *daemon = daemon_try(&(struct daemon_options){.arguments = arguments}, last_line);
+    assert_non_null(daemon);
+    return daemon;
+}
+
+bool daemon_log_line(struct daemon *daemon, char *line, size_t size)
+{
+    assert_true(daemon->log_unread);
+    return fgets(line, (int)size, daemon->log) != NULL;
 }
 
 int daemon_port(const struct daemon *daemon)
@@ -122,9 +151,14 @@ void daemon_thaw(struct daemon *daemon)
     assert_int_equal(kill(daemon->process, SIGCONT), 0);
 }
 
+void daemon_signal(struct daemon *daemon, int number)
+{
+    assert_int_equal(kill(daemon->process, number), 0);
+}
+
 void daemon_terminate(struct daemon *daemon)
 {
-    assert_int_equal(kill(daemon->process, SIGTERM), 0);
+    daemon_signal(daemon, SIGTERM);
 }
 
 void daemon_join(struct daemon *daemon)
@@ -132,7 +166,8 @@ void daemon_join(struct daemon *daemon)
     int status;
 
     assert_int_equal(waitpid(daemon->process, &status, 0), daemon->process);
-    pthread_join(daemon->reader, NULL);
+    if (!daemon->log_unread)
+        pthread_join(daemon->reader, NULL);
     fclose(daemon->log);
     free(daemon);
     assert_true(WIFEXITED(status));

@@ -21,9 +21,25 @@ struct daemon;
 /* Starts it with --port 0 and `arguments`, ended with NULL; returns once it listens. NULL: no others. */
 struct daemon *daemon_start(const char *const *arguments);
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* What is unusual about a start. Zero is the usual. */
+struct daemon_options {
+    const char *const *arguments;
+    int descriptors;    /* the limit of open files */
+    int ignored_signal; /* as nohup does it */
+    bool log_unread;    /* after "listening on" the log is read by daemon_log_line alone */
+};
+
+/* The same. NULL: it ended with status 1 before it listened, and `last_line` is that of its log. */
+struct daemon *daemon_try(const struct daemon_options *options, char last_line[1024]);
+
+/* The next line of a log that is unread. False: the daemon has ended. */
+bool daemon_log_line(struct daemon *daemon, char *line, size_t size);
+
 int daemon_port(const struct daemon *daemon);
 void daemon_freeze(struct daemon *daemon); /* it stands still until daemon_thaw */
 void daemon_thaw(struct daemon *daemon);
+void daemon_signal(struct daemon *daemon, int number);
 void daemon_terminate(struct daemon *daemon); /* sends SIGTERM */
 void daemon_join(struct daemon *daemon);      /* it ends by itself, with status 0; frees */
 void daemon_stop(struct daemon *daemon);      /* both */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +73,7 @@ static void test_text(void **context)
     (void)context;
     log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
     capture_begin();
-    log_write(LOG_LEVEL_INFO, "model loaded", "name", "builtin", "parameters", "913000", NULL);
+    log_write(LOG_LEVEL_INFO, "model loaded", "name", "builtin", LOG_INTEGER("parameters", 913000), NULL);
     assert_string_equal(after_time(capture_end()), "INFO model loaded name=builtin parameters=913000\n");
     capture_begin();
     log_write(LOG_LEVEL_ERROR, "x", NULL);
@@ -108,6 +109,72 @@ static void test_json(void **context)
     expect_key(object, "name", "a\\b");
     expect_key(object, "path", "x\ny\x7f");
     json_decref(object);
+}
+
+static void test_json_numbers(void **context)
+{
+    (void)context;
+    log_configure(LOG_FORMAT_JSON, LOG_LEVEL_INFO);
+    capture_begin();
+    log_write(LOG_LEVEL_INFO, "m", LOG_INTEGER("least", INT64_MIN), "left out", NULL, LOG_DECIMAL("ms", 1.5),
+              LOG_DECIMAL("none", (double)NAN), "text", "7", NULL);
+    json_t *object = parsed(capture_end());
+    assert_int_equal(json_object_size(object), 7);
+    assert_true(json_integer_value(json_object_get(object, "least")) == INT64_MIN);
+    assert_true(json_real_value(json_object_get(object, "ms")) == 1.5);
+    assert_true(json_is_null(json_object_get(object, "none")));
+    expect_key(object, "text", "7");
+    json_decref(object);
+    log_configure(LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
+    capture_begin();
+    log_write(LOG_LEVEL_INFO, "m", LOG_INTEGER("n", -3), LOG_DECIMAL("ms", 0.0625), NULL);
+    assert_string_equal(after_time(capture_end()), "INFO m n=-3 ms=0.062\n");
+}
+
+/* A number is there as a whole or not at all, and JSON stays JSON. */
+static void test_numbers_at_the_end_of_a_line(void **context)
+{
+    (void)context;
+    char value[4100];
+    log_configure(LOG_FORMAT_JSON, LOG_LEVEL_INFO);
+    for (int length = 3900; length < 4090; length++) {
+        memset(value, 'x', (size_t)length);
+        value[length] = '\0';
+        capture_begin();
+        log_write(LOG_LEVEL_INFO, "m", "value", value, LOG_INTEGER("n", 1234567890123), NULL);
+        json_t *object = parsed(capture_end());
+        const json_t *number = json_object_get(object, "n");
+        assert_true(!number || json_integer_value(number) == 1234567890123);
+        json_decref(object);
+    }
+}
+
+/* However long the calls take: each is a line or counted by the next line. */
+static void test_limited_lines_are_counted(void **context)
+{
+    (void)context;
+    enum { CALLS = 100 };
+    struct log_limit limit = {0}, other = {0};
+    int64_t lines = 0, told = 0;
+    log_configure(LOG_FORMAT_JSON, LOG_LEVEL_INFO);
+    capture_begin();
+    for (int i = 0; i <= CALLS; i++) {
+        if (i == CALLS)
+            usleep(1100000);
+        log_write_limited(&limit, LOG_LEVEL_WARNING, "often", NULL);
+        log_write_limited(&limit, LOG_LEVEL_DEBUG, "not at this level", NULL);
+    }
+    log_write_limited(&other, LOG_LEVEL_WARNING, "another", NULL);
+    for (char *line = strtok(capture_end(), "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *object = parsed(line);
+        bool often = strcmp(json_string_value(json_object_get(object, "message")), "often") == 0;
+        assert_true(often || strstr(line, "another"));
+        lines++;
+        told += often ? 1 + json_integer_value(json_object_get(object, "left_out")) : 0;
+        json_decref(object);
+    }
+    assert_int_equal(told, CALLS + 1);
+    assert_true(lines >= 3 && lines < CALLS);
 }
 
 static void test_levels(void **context)
@@ -239,6 +306,9 @@ int main(void)
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_text_values_are_quoted_and_escaped),
         cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json_numbers),
+        cmocka_unit_test(test_numbers_at_the_end_of_a_line),
+        cmocka_unit_test(test_limited_lines_are_counted),
         cmocka_unit_test(test_levels),
         cmocka_unit_test(test_bytes_that_are_no_utf8),
         cmocka_unit_test(test_hidden_controls),

@@ -1,0 +1,201 @@
+/* The log of a daemon: what its lines say, and that a log which nobody reads holds up nothing. */
+#include "tests/http/daemon.h"
+
+#include <curl/curl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CASES "tests/reference/"
+
+enum { REQUESTS = 4000 }; /* their lines are more than a pipe and the ring hold */
+
+static struct daemon *start_unread(const char *const *arguments)
+{
+    char last_line[1024];
+    struct daemon *daemon = daemon_try(&(struct daemon_options){.arguments = arguments, .log_unread = true}, last_line);
+    assert_non_null(daemon);
+    return daemon;
+}
+
+static int64_t metric(const struct daemon *daemon, const char *name)
+{
+    struct answer answer = daemon_get(daemon, "/metrics");
+    char line[128];
+    snprintf(line, sizeof line, "\n%s ", name);
+    const char *found = strstr(answer.body, line);
+    assert_non_null(found);
+    int64_t value = atoll(found + strlen(line));
+    answer_free(&answer);
+    return value;
+}
+
+/* Reads on until a line holds `part`; its JSON is the test's. */
+static json_t *next_line_with(struct daemon *daemon, const char *part)
+{
+    char line[8192];
+    while (daemon_log_line(daemon, line, sizeof line)) {
+        json_t *object = json_loads(line, 0, NULL);
+        assert_non_null(object);
+        if (strstr(line, part))
+            return object;
+        json_decref(object);
+    }
+    fail_msg("the log ended before a line with \"%s\"", part);
+    return NULL;
+}
+
+static void a_log_that_is_not_read_holds_up_nothing(void **state)
+{
+    struct daemon *daemon = start_unread(ARGUMENTS("--log-level", "debug", "--log-format", "json"));
+    CURL *curl = curl_easy_init();
+    (void)state;
+    for (int i = 0; i < REQUESTS; i++) {
+        struct answer answer = daemon_call(daemon, &(struct call){.path = "/health", .curl = curl});
+        assert_int_equal(answer.status, 200);
+        answer_free(&answer);
+    }
+    curl_easy_cleanup(curl);
+    int64_t dropped = metric(daemon, "linformerd_log_lines_dropped_total");
+    assert_true(dropped > 0 && dropped < REQUESTS);
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+}
+
+static void lost_lines_are_told_once_there_is_room(void **state)
+{
+    struct daemon *daemon = start_unread(ARGUMENTS("--log-level", "debug", "--log-format", "json"));
+    CURL *curl = curl_easy_init();
+    (void)state;
+    for (int i = 0; i < REQUESTS; i++) {
+        struct answer answer = daemon_call(daemon, &(struct call){.path = "/health", .curl = curl});
+        answer_free(&answer);
+    }
+    curl_easy_cleanup(curl);
+    int64_t dropped = metric(daemon, "linformerd_log_lines_dropped_total");
+    json_t *line = next_line_with(daemon, "log lines were lost");
+    int64_t told = json_integer_value(json_object_get(line, "lines"));
+    assert_true(told >= dropped && told <= dropped + 1); /* the scrape's own line may be lost too */
+    assert_string_equal(json_string_value(json_object_get(line, "level")), "warning");
+    json_decref(line);
+    struct answer answer = daemon_get(daemon, "/no/longer/lost");
+    answer_free(&answer);
+    json_decref(next_line_with(daemon, "/no/longer/lost"));
+    daemon_terminate(daemon);
+    json_decref(next_line_with(daemon, "stopped"));
+    daemon_join(daemon);
+}
+
+/* A client that sends such rows without end fills no disk. */
+static void results_that_are_not_finite_are_told_now_and_then(void **state)
+{
+    static const char *const arguments[] = {"--model", CASES "linformer_encoder", "--log-format", "json", NULL};
+    struct daemon *daemon = start_unread(arguments);
+    struct answer info = daemon_get(daemon, "/info");
+    const json_t *input =
+        json_array_get(json_object_get(json_array_get(json_object_get(info.json, "models"), 0), "inputs"), 0);
+    int64_t columns = json_integer_value(json_object_get(input, "columns")), told = 0, lines = 0;
+    size_t size = (size_t)columns * 8 + 64;
+    char *body = calloc(1, size), line[8192];
+    CURL *curl = curl_easy_init();
+    struct timespec begin, end;
+    (void)state;
+    strcpy(body, "{\"embeddings\": [[");
+    for (int64_t i = 0; i < columns; i++)
+        strcat(body, i % 2 ? ",3e38" : i > 0 ? ",-3e38" : "-3e38");
+    strcat(body, "]]}");
+    answer_free(&info);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < 700; i++) {
+        struct answer answer = daemon_call(
+            daemon, &(struct call){
+                        .path = "/embed", .body = body, .headers = {"Content-Type: application/json"}, .curl = curl});
+        assert_int_equal(answer.status, 500);
+        answer_free(&answer);
+    }
+    daemon_terminate(daemon);
+    while (daemon_log_line(daemon, line, sizeof line)) {
+        json_t *object = json_loads(line, 0, NULL);
+        assert_non_null(object);
+        if (strstr(line, "a result is not finite")) {
+            lines++;
+            told += 1 + json_integer_value(json_object_get(object, "left_out"));
+        }
+        json_decref(object);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    daemon_join(daemon);
+    print_message("%lld lines for %lld of 700 results\n", (long long)lines, (long long)told);
+    assert_true(lines >= 1 && lines <= end.tv_sec - begin.tv_sec + 2);
+    assert_true(told <= 700 && told >= lines);
+    curl_easy_cleanup(curl);
+    free(body);
+}
+
+static void expect_text(const json_t *object, const char *key, const char *value)
+{
+    assert_non_null(json_string_value(json_object_get(object, key)));
+    assert_string_equal(json_string_value(json_object_get(object, key)), value);
+}
+
+static void the_line_of_a_request_says_all(void **state)
+{
+    static const char *const arguments[] = {"--log-level", "debug", "--log-format", "json", NULL};
+    struct daemon *daemon = start_unread(arguments);
+    struct answer answer =
+        daemon_call(daemon, &(struct call){.path = "/embed",
+                                           .body = "{\"inputs\": \"four\"}",
+                                           .headers = {"Content-Type: application/json", "x-request-id: mine-1"}});
+    (void)state;
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    json_t *line = next_line_with(daemon, "\"request\"");
+    expect_text(line, "request_id", "mine-1");
+    expect_text(line, "method", "POST");
+    expect_text(line, "path", "/embed");
+    expect_text(line, "model", "builtin");
+    assert_int_equal(strncmp(json_string_value(json_object_get(line, "client")), "127.0.0.1:", 10), 0);
+    assert_int_equal(json_integer_value(json_object_get(line, "status")), 200);
+    assert_int_equal(json_integer_value(json_object_get(line, "tokens")), 4);
+    assert_true(json_is_real(json_object_get(line, "ms")));
+    json_decref(line);
+    answer = daemon_call(daemon, &(struct call){.method = "DELETE", .path = "/no%0a%22such%22"});
+    assert_int_equal(answer.status, 404);
+    answer_free(&answer);
+    line = next_line_with(daemon, "\"request\"");
+    expect_text(line, "method", "DELETE");
+    expect_text(line, "path", "/no\n\"such\"");
+    assert_int_equal(json_integer_value(json_object_get(line, "status")), 404);
+    assert_null(json_object_get(line, "model"));
+    json_decref(line);
+    char path[201 + 400];
+    memset(path, 'p', sizeof path - 1);
+    path[0] = '/';
+    path[sizeof path - 1] = '\0';
+    int descriptor = raw_connect(daemon);
+    raw_send(descriptor, "GET ");
+    raw_send(descriptor, path);
+    raw_send(descriptor, " HTTP/1.0\r\n\r\n");
+    free(raw_read_all(descriptor));
+    close(descriptor);
+    line = next_line_with(daemon, "\"request\"");
+    size_t length = strlen(json_string_value(json_object_get(line, "path")));
+    assert_int_equal(length, 256);
+    json_decref(line);
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_log_that_is_not_read_holds_up_nothing),
+        cmocka_unit_test(lost_lines_are_told_once_there_is_room),
+        cmocka_unit_test(results_that_are_not_finite_are_told_now_and_then),
+        cmocka_unit_test(the_line_of_a_request_says_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
