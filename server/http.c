@@ -31,7 +31,7 @@
 #define DRAIN_PATIENCE_NS INT64_C(5000000000)   /* for bodies that are still coming in */
 #define ANSWER_PATIENCE_NS INT64_C(10000000000) /* for answers that are still being read */
 #define FINISH_PATIENCE_NS INT64_C(1000000000)  /* for what is said of health at the very end */
-#define SPARE_DESCRIPTORS_LEAST 2               /* a connection, and a file that a route reads */
+#define SPARE_DESCRIPTORS_LEAST 5               /* the listener's, a connection's, and a file's that a route reads */
 #define CONNECTION_MEMORY (32 * 1024)           /* headers must fit into it */
 
 struct http {
@@ -174,9 +174,8 @@ int http_open(const struct http_options *options, struct http **opened, struct e
     if (linger_open(&http->linger, error) != 0 ||
         connections_open(settings->max_connections, http->linger, &http->server.connections, error) != 0 ||
         workers_open((int)settings->http_threads, &http->server.workers, error) != 0 ||
-        open_loops(http, settings, error) != 0 || listener_open(&listener, &http->listener, error) != 0 ||
-        check_descriptors(error) != 0) {
-        stop_listening(http);
+        open_loops(http, settings, error) != 0 || check_descriptors(error) != 0 ||
+        listener_open(&listener, &http->listener, error) != 0) {
         close_loops(http);
         workers_close(http->server.workers);
         connections_close(http->server.connections);

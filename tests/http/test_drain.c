@@ -3,11 +3,13 @@
 
 #include <curl/curl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { CLIENTS = 16 };
@@ -139,6 +141,14 @@ static void a_repeated_signal_loses_nothing(void **state)
     daemon_join(daemon);
 }
 
+static void expect_header(const struct answer *answer, const char *name, const char *value)
+{
+    char *found = answer_header(answer, name);
+    assert_non_null(found);
+    assert_string_equal(found, value);
+    free(found);
+}
+
 /* A body is on its way and keeps the daemon draining, while others knock. */
 static void while_it_drains_it_says_so(void **state)
 {
@@ -164,7 +174,9 @@ static void while_it_drains_it_says_so(void **state)
     assert_non_null(text);
     free(text);
     expect_failure_answer(&answer, 503, "Unhealthy", "not ready");
-    expect_failure(daemon, "/embed", "{\"inputs\": \"new\"}", 503, "Unhealthy", "stop");
+    answer = daemon_post(daemon, "/embed", "{\"inputs\": \"new\"}");
+    expect_header(&answer, "Retry-After", "1");
+    expect_failure_answer(&answer, 503, "Unhealthy", "stop");
     answer = daemon_get(daemon, "/health/live");
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
@@ -174,6 +186,91 @@ static void while_it_drains_it_says_so(void **state)
     free(text);
     close(slow);
     daemon_join(daemon);
+}
+
+/* An hour's delay, which SIGINT ends. */
+static void during_the_delay_work_is_done(void **state)
+{
+    struct daemon *daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"));
+    struct answer answer;
+    (void)state;
+    daemon_terminate(daemon);
+    for (;;) { /* until the signal has arrived */
+        answer = daemon_get(daemon, "/health/ready");
+        if (answer.status == 503)
+            break;
+        answer_free(&answer);
+    }
+    expect_header(&answer, "Retry-After", "1");
+    expect_header(&answer, "Connection", "close");
+    answer_free(&answer);
+    for (int i = 0; i < 3; i++) {
+        answer = daemon_post(daemon, "/embed", "{\"inputs\": \"new\"}");
+        assert_int_equal(answer.status, 200);
+        expect_header(&answer, "Connection", "close");
+        answer_free(&answer);
+        answer = daemon_get(daemon, "/health/ready");
+        assert_int_equal(answer.status, 503);
+        answer_free(&answer);
+        daemon_terminate(daemon); /* again changes nothing */
+    }
+    answer = daemon_get(daemon, "/health/live");
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    daemon_signal(daemon, SIGINT);
+    daemon_join(daemon);
+}
+
+static void a_keyboard_skips_the_delay(void **state)
+{
+    struct daemon *daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"));
+    (void)state;
+    daemon_signal(daemon, SIGINT);
+    daemon_join(daemon);
+}
+
+/* A connection for each request, until nobody takes connections any more. Whoever takes longer than a second from
+ * connecting to asking may be refused. */
+static void *client_that_connects(void *argument)
+{
+    struct load *load = argument;
+    for (;;) {
+        struct timespec begin, end;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        struct answer answer = daemon_post(load->daemon, "/embed", "{\"inputs\": \"a text\"}");
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        bool over = answer.error == CURLE_COULDNT_CONNECT;
+        bool slow = (end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000 >= 900;
+        if (answer.status == 200)
+            atomic_fetch_add(&load->answered, 1);
+        else if (answer.status == 503 && !slow)
+            atomic_fetch_add(&load->refused, 1);
+        else if (!over && !slow) {
+            atomic_fetch_add(&load->lost, 1);
+            fprintf(stderr, "lost: status %ld, curl %d\n", answer.status, answer.error);
+        }
+        answer_free(&answer);
+        if (over)
+            return NULL;
+    }
+}
+
+static void a_delay_refuses_nobody(void **state)
+{
+    struct load load = {.daemon = daemon_start(ARGUMENTS("--drain-delay-ms", "3600000"))};
+    pthread_t threads[CLIENTS];
+    (void)state;
+    for (int i = 0; i < CLIENTS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, client_that_connects, &load), 0);
+    daemon_terminate(load.daemon);
+    while (atomic_load(&load.answered) < 20 * CLIENTS)
+        usleep(1000);
+    daemon_signal(load.daemon, SIGINT); /* ends the delay */
+    for (int i = 0; i < CLIENTS; i++)
+        pthread_join(threads[i], NULL);
+    daemon_join(load.daemon);
+    assert_int_equal(atomic_load(&load.lost), 0);
+    assert_int_equal(atomic_load(&load.refused), 0);
 }
 
 /* Answers of tens of megabytes, which no socket holds, to a client that reads a little and stops. */
@@ -208,9 +305,15 @@ static void who_does_not_read_is_not_waited_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(under_load_no_request_is_lost),   cmocka_unit_test(idle_connections_do_not_keep_it),
-        cmocka_unit_test(a_body_on_its_way_is_waited_for), cmocka_unit_test(while_it_drains_it_says_so),
-        cmocka_unit_test(a_repeated_signal_loses_nothing), cmocka_unit_test(who_does_not_read_is_not_waited_for),
+        cmocka_unit_test(under_load_no_request_is_lost),
+        cmocka_unit_test(idle_connections_do_not_keep_it),
+        cmocka_unit_test(a_body_on_its_way_is_waited_for),
+        cmocka_unit_test(while_it_drains_it_says_so),
+        cmocka_unit_test(during_the_delay_work_is_done),
+        cmocka_unit_test(a_keyboard_skips_the_delay),
+        cmocka_unit_test(a_delay_refuses_nobody),
+        cmocka_unit_test(a_repeated_signal_loses_nothing),
+        cmocka_unit_test(who_does_not_read_is_not_waited_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

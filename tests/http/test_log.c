@@ -189,12 +189,79 @@ static void the_line_of_a_request_says_all(void **state)
     daemon_join(daemon);
 }
 
+/* The header of the answer; the test frees it. */
+static char *id_of(const struct daemon *daemon, const struct call *call, long status)
+{
+    struct answer answer = daemon_call(daemon, call);
+    char *id = answer_header(&answer, "x-request-id");
+    assert_int_equal(answer.status, status);
+    assert_non_null(id);
+    answer_free(&answer);
+    return id;
+}
+
+static void every_answer_has_a_request_id(void **state)
+{
+    static const char trace[] = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    struct daemon *daemon = daemon_start(ARGUMENTS("--payload-limit", "1024"));
+    static const struct {
+        struct call call;
+        long status;
+        const char *id; /* NULL: one of the daemon's own */
+    } cases[] = {
+        {{.path = "/health", .headers = {"x-request-id: mine"}}, 200, "mine"},
+        {{.path = "/health", .headers = {trace}}, 200, "4bf92f3577b34da6a3ce929d0e0e4736"},
+        {{.path = "/health", .headers = {trace, "X-Request-Id: mine"}}, 200, "mine"},
+        {{.path = "/health", .headers = {"x-request-id: two words"}}, 200, NULL},
+        {{.path = "/nowhere", .headers = {"x-request-id: mine"}}, 404, "mine"},
+        {{.path = "/embed", .headers = {"x-request-id: mine"}}, 405, "mine"},
+        {{.path = "/embed", .body = "{", .headers = {"x-request-id: mine"}}, 415, "mine"},
+        {{.path = "/v1/embeddings", .body = "{}", .headers = {"Content-Type: application/json"}}, 400, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        char *id = id_of(daemon, &cases[i].call, cases[i].status), *next = NULL;
+        if (cases[i].id) {
+            assert_string_equal(id, cases[i].id);
+        } else {
+            next = id_of(daemon, &cases[i].call, cases[i].status);
+            assert_int_equal(strspn(id, "0123456789abcdef"), 32);
+            assert_string_not_equal(id, next);
+        }
+        free(id);
+        free(next);
+    }
+    daemon_stop(daemon);
+}
+
+/* A body that grows too large is answered past libmicrohttpd. */
+static void an_answer_in_the_middle_of_a_body_has_one_too(void **state)
+{
+    struct daemon *daemon = daemon_start(ARGUMENTS("--payload-limit", "1024"));
+    int descriptor = raw_connect(daemon);
+    char part[1100];
+    (void)state;
+    memset(part, ' ', sizeof part - 1);
+    part[sizeof part - 1] = '\0';
+    raw_send(descriptor, "POST /embed HTTP/1.1\r\nHost: x\r\nx-request-id: mine\r\nTransfer-Encoding: chunked\r\n\r\n"
+                         "44b\r\n");
+    raw_send(descriptor, part);
+    char *answer = raw_read_all(descriptor);
+    assert_int_equal(strncmp(answer, "HTTP/1.1 413", 12), 0);
+    assert_non_null(strstr(answer, "\r\nx-request-id: mine\r\n"));
+    free(answer);
+    close(descriptor);
+    daemon_stop(daemon);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_log_that_is_not_read_holds_up_nothing),
         cmocka_unit_test(lost_lines_are_told_once_there_is_room),
         cmocka_unit_test(results_that_are_not_finite_are_told_now_and_then),
+        cmocka_unit_test(every_answer_has_a_request_id),
+        cmocka_unit_test(an_answer_in_the_middle_of_a_body_has_one_too),
         cmocka_unit_test(the_line_of_a_request_says_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

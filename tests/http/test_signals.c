@@ -1,0 +1,151 @@
+/* What each signal does, and that SIGTERM ends a daemon that has no descriptors left. */
+#define _GNU_SOURCE
+#include "tests/http/daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct daemon *start(int ignored_signal)
+{
+    char last_line[1024];
+    struct daemon *daemon = daemon_try(&(struct daemon_options){.arguments = ARGUMENTS("--drain-delay-ms", "1"),
+                                                                .ignored_signal = ignored_signal,
+                                                                .log_unread = true},
+                                       last_line);
+    assert_non_null(daemon);
+    return daemon;
+}
+
+static bool logs(struct daemon *daemon, const char *part)
+{
+    char line[4096];
+    while (daemon_log_line(daemon, line, sizeof line)) {
+        if (strstr(line, part))
+            return true;
+    }
+    return false;
+}
+
+static void expect_service(const struct daemon *daemon)
+{
+    json_decref(daemon_post_json(daemon, "/embed", "{\"inputs\": \"still here\"}"));
+}
+
+static void those_that_drain(void **state)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGXCPU};
+    (void)state;
+    for (size_t i = 0; i < LENGTH(numbers); i++) {
+        struct daemon *daemon = start(0);
+        expect_service(daemon);
+        daemon_signal(daemon, numbers[i]);
+        assert_true(logs(daemon, "draining"));
+        assert_true(logs(daemon, "stopped"));
+        daemon_join(daemon);
+    }
+}
+
+static void those_that_do_nothing(void **state)
+{
+    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGXFSZ, SIGPIPE};
+    struct daemon *daemon = start(0);
+    (void)state;
+    for (size_t i = 0; i < LENGTH(numbers); i++) {
+        daemon_signal(daemon, numbers[i]);
+        expect_service(daemon);
+    }
+    assert_true(logs(daemon, "a signal that does nothing here"));
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+}
+
+static void nohup_is_heeded(void **state)
+{
+    struct daemon *daemon = start(SIGHUP);
+    (void)state;
+    daemon_signal(daemon, SIGHUP);
+    daemon_signal(daemon, SIGUSR1);
+    assert_true(logs(daemon, "does nothing")); /* so SIGHUP, which came before, was not waited for */
+    expect_service(daemon);
+    daemon_terminate(daemon);
+    daemon_join(daemon);
+}
+
+/* A library that is a pipe without a writer takes for ever to load. */
+static void a_start_that_hangs_in_a_library(void **state)
+{
+    const char *binary = getenv("LINFORMERD");
+    char folder[] = "/tmp/linformerd-signals-XXXXXX", library[64];
+    int status;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(library, sizeof library, "%s/libopenblas.so.0", folder);
+    assert_int_equal(mkfifo(library, 0600), 0);
+    pid_t process = fork();
+    assert_true(process >= 0);
+    if (process == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        setenv("LD_LIBRARY_PATH", folder, 1);
+        execl(binary ? binary : "build/linformerd", "linformerd", "--port", "0", "--device", "cpu", (char *)NULL);
+        _exit(127);
+    }
+    int writing = open(library, O_WRONLY); /* until the daemon opens it, and now waits for its first byte */
+    assert_true(writing >= 0);
+    assert_int_equal(kill(process, SIGTERM), 0);
+    assert_int_equal(waitpid(process, &status, 0), process);
+    close(writing);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 128 + SIGTERM);
+    remove(library);
+    rmdir(folder);
+}
+
+/* However few there are, the daemon says at its start that they do not do, or ends when it is told to. */
+static void few_descriptors(void **state)
+{
+    int refused = 0, started = 0;
+    (void)state;
+    for (int descriptors = 9; descriptors <= 17; descriptors++) {
+        char last_line[1024];
+        struct daemon *daemon =
+            daemon_try(&(struct daemon_options){.arguments = ARGUMENTS(NULL), .descriptors = descriptors}, last_line);
+        if (!daemon) {
+            refused++;
+            if (!strcasestr(last_line, "descriptor") && !strcasestr(last_line, "open files"))
+                fail_msg("with %d descriptors: %s", descriptors, last_line);
+            continue;
+        }
+        started++;
+        struct answer answer = daemon_get(daemon, "/health");
+        assert_int_equal(answer.status, 200);
+        answer_free(&answer);
+        int clients[12];
+        for (size_t i = 0; i < LENGTH(clients); i++) {
+            clients[i] = raw_connect(daemon);
+            raw_send(clients[i], "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Le");
+        }
+        daemon_terminate(daemon);
+        daemon_join(daemon);
+        for (size_t i = 0; i < LENGTH(clients); i++)
+            close(clients[i]);
+    }
+    print_message("%d refused, %d started\n", refused, started);
+    assert_true(refused > 0 && started > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(those_that_drain), cmocka_unit_test(those_that_do_nothing),
+        cmocka_unit_test(nohup_is_heeded),  cmocka_unit_test(a_start_that_hangs_in_a_library),
+        cmocka_unit_test(few_descriptors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
