@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static struct daemon *the_daemon;
@@ -54,6 +55,7 @@ static void expect_refused(const char *begin, const char *headers)
 
     snprintf(request, sizeof request, "%s%s\r\n%s", begin, headers, smuggled);
     raw_try_send(descriptor, request, strlen(request));
+    shutdown(descriptor, SHUT_WR); /* a daemon that goes on reading ends all the same */
     char *answer = raw_read_all(descriptor);
     if (!is_refused(answer))
         fail_msg("sent:\n%s\nfound:\n%s", request, answer);
@@ -134,6 +136,7 @@ static void bytes_behind_a_nul_are_not_overlooked(void **state)
             int descriptor = raw_connect(the_daemon);
 
             raw_try_send(descriptor, request, (size_t)length);
+            shutdown(descriptor, SHUT_WR);
             char *answer = raw_read_all(descriptor);
             assert_true(is_refused(answer));
             free(answer);
