@@ -141,12 +141,17 @@ static bool asks_route(const char *command, const struct route *route)
     return match.route == route;
 }
 
-/* A route's path as the page has it: {} is a model. */
+/* A route's path as the page has it: the first {} is a model, the second one its version. */
 static void page_path(const struct route *route, char path[128])
 {
-    const char *hole = strstr(route->path, "{}");
-    snprintf(path, 128, "%.*s%s%s", hole ? (int)(hole - route->path) : (int)strlen(route->path), route->path,
-             hole ? "{model}" : "", hole ? hole + 2 : "");
+    static const char *const names[] = {"{model}", "{version}"};
+    size_t length = 0;
+    int hole = 0;
+    for (const char *at = route->path; *at && length < 100; at++) {
+        bool is_hole = strncmp(at, "{}", 2) == 0;
+        length += (size_t)sprintf(path + length, is_hole ? "%s" : "%.1s", is_hole ? names[hole++ % 2] : at);
+        at += is_hole;
+    }
 }
 
 /* 1: the page names the route and has a request to it; 0: it lacks one of them, which is printed. */

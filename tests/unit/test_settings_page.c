@@ -120,6 +120,8 @@ static bool value_is_default(const json_t *value, const struct setting *setting)
 {
     if (setting->kind == SETTING_INTEGER)
         return json_is_integer(value) && json_integer_value(value) == atoll(setting->fallback);
+    if (setting->kind == SETTING_BOOL)
+        return json_is_boolean(value) && json_is_true(value) == (strcmp(setting->fallback, "true") == 0);
     return json_is_string(value) && strcmp(json_string_value(value), setting->fallback) == 0;
 }
 
