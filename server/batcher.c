@@ -52,7 +52,7 @@ struct part {
     struct flaw flaw;
 };
 
-struct batch {
+struct job_batch {
     struct model *model;
     struct engine_item *items; /* (max_batch_requests) */
     struct part *parts;        /* (max_batch_requests) */
@@ -65,7 +65,7 @@ struct lane {
     struct batcher *batcher;
     int number;
     pthread_t thread;
-    struct batch batch;
+    struct job_batch batch;
 
     enum { LANE_COLD, LANE_WARM, LANE_FAILED } state; /* guarded by the batcher's lock */
     struct error error;                               /* of a lane that failed to warm up */
@@ -154,7 +154,7 @@ static void lane_sleep(struct lane *lane)
 static bool batch_has_room(const struct lane *lane, const struct pace *pace, int64_t tokens, double flops)
 {
     const struct batcher_options *options = &lane->batcher->options;
-    const struct batch *batch = &lane->batch;
+    const struct job_batch *batch = &lane->batch;
     if (batch->n_items == 0)
         return true;
     if (batch->n_items == options->max_batch_requests || batch->tokens + tokens > options->max_batch_tokens)
@@ -166,7 +166,7 @@ static bool batch_has_room(const struct lane *lane, const struct pace *pace, int
 /* Starts as many of the job's items as fit. */
 static void batch_take(struct lane *lane, struct job *job)
 {
-    struct batch *batch = &lane->batch;
+    struct job_batch *batch = &lane->batch;
     const struct pace *pace = &lane->batcher->queues[job->model_index].pace;
     struct part part = {.job = job, .first_item = batch->n_items, .job_item = job->next_item};
     while (part.job_item + part.n_items < job->n_items) {
@@ -193,7 +193,7 @@ static void batch_take(struct lane *lane, struct job *job)
 static void batch_fill(struct lane *lane, int64_t model_index, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
-    struct batch *batch = &lane->batch;
+    struct job_batch *batch = &lane->batch;
     int64_t now = clock_ns();
     int passed = 0;
     batch->model = batcher->models[model_index];
@@ -232,7 +232,7 @@ static bool batch_form(struct lane *lane, struct job_list *ended)
 /* The lock is held. Takes a part out of the batch before it runs. */
 static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
 {
-    struct batch *batch = &lane->batch;
+    struct job_batch *batch = &lane->batch;
     struct part part = batch->parts[index];
     struct engine_item *items = &batch->items[part.first_item];
     memmove(items, items + part.n_items, sizeof *items * (size_t)(batch->n_items - part.first_item - part.n_items));
@@ -267,7 +267,7 @@ static void batch_ask_wanted(struct lane *lane)
 
 /* ---- Running it ---- */
 
-static void batch_look_at_results(struct batcher *batcher, struct batch *batch)
+static void batch_look_at_results(struct batcher *batcher, struct job_batch *batch)
 {
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct part *part = &batch->parts[i];
@@ -301,7 +301,7 @@ static void part_fail(struct part *part, const struct error *failure)
 static void batch_end(struct lane *lane, int64_t inference_ns, const struct error *failure, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
-    struct batch *batch = &lane->batch;
+    struct job_batch *batch = &lane->batch;
     struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
     double ns_per_token = (double)inference_ns / (double)batch->tokens;
     if (!failure)
@@ -329,7 +329,7 @@ static void batch_end(struct lane *lane, int64_t inference_ns, const struct erro
 static void batch_run(struct lane *lane)
 {
     struct batcher *batcher = lane->batcher;
-    struct batch *batch = &lane->batch;
+    struct job_batch *batch = &lane->batch;
     struct job_list ended = {NULL, NULL};
     struct error error = {""};
     int64_t start = clock_ns();

@@ -67,7 +67,7 @@ struct status_count {
     atomic_uint_fast64_t requests;
 };
 
-struct route {
+struct route_metrics {
     const char *_Atomic name;                   /* NULL: free */
     struct status_count statuses[MAX_STATUSES]; /* the last is LAST_STATUS */
     struct histogram total;
@@ -78,7 +78,7 @@ struct model_metrics {
     const char *name; /* NULL: no model */
     struct histogram queue, inference;
     struct histogram batch_items, batch_tokens, batch_time;
-    struct route routes[MAX_ROUTES]; /* the last is "other" */
+    struct route_metrics routes[MAX_ROUTES]; /* the last is "other" */
 };
 
 struct metrics {
@@ -124,10 +124,10 @@ static void histogram_record(struct histogram *histogram, const struct scale *sc
     atomic_fetch_add_explicit(&histogram->sum, value, memory_order_relaxed);
 }
 
-static struct route *route_of(struct model_metrics *model, const char *name)
+static struct route_metrics *route_of(struct model_metrics *model, const char *name)
 {
     for (int i = 0; i < MAX_ROUTES - 1; i++) {
-        struct route *route = &model->routes[i];
+        struct route_metrics *route = &model->routes[i];
         const char *known = atomic_load_explicit(&route->name, memory_order_acquire);
         if (!known && atomic_compare_exchange_strong(&route->name, &known, name))
             return route;
@@ -137,7 +137,7 @@ static struct route *route_of(struct model_metrics *model, const char *name)
     return &model->routes[MAX_ROUTES - 1];
 }
 
-static void count_status(struct route *route, int status)
+static void count_status(struct route_metrics *route, int status)
 {
     struct status_count *entry = &route->statuses[MAX_STATUSES - 1];
     status = status < FIRST_STATUS || status > LAST_STATUS ? LAST_STATUS : status;
@@ -155,7 +155,7 @@ void metrics_request(struct metrics *metrics, const char *route, int64_t model_i
                      int64_t queue_ns, int64_t inference_ns)
 {
     struct model_metrics *model = metrics_of(metrics, model_index);
-    struct route *entry = route_of(model, route);
+    struct route_metrics *entry = route_of(model, route);
     count_status(entry, status);
     histogram_record(&entry->total, &time_scale, total_ns);
     if (queue_ns > 0 || inference_ns > 0)
@@ -246,7 +246,7 @@ static uint64_t requests_of(const struct status_count *entry)
     return atomic_load_explicit(&entry->requests, memory_order_relaxed);
 }
 
-static bool route_seen(const struct route *route)
+static bool route_seen(const struct route_metrics *route)
 {
     uint64_t count = 0;
     if (!atomic_load_explicit(&route->name, memory_order_acquire))
@@ -256,7 +256,7 @@ static bool route_seen(const struct route *route)
     return count > 0;
 }
 
-static void write_route(FILE *out, const struct route *route, const char *model)
+static void write_route(FILE *out, const struct route_metrics *route, const char *model)
 {
     for (int i = 0; i < MAX_STATUSES; i++) {
         char status[32];
@@ -280,7 +280,7 @@ static void write_requests(FILE *out, const struct metrics *metrics)
                "Time from a request's start to its answer, by route and model.");
     for (int64_t i = 0; i <= metrics->n_models; i++)
         for (int j = 0; j < MAX_ROUTES; j++) {
-            const struct route *route = &metrics->models[i].routes[j];
+            const struct route_metrics *route = &metrics->models[i].routes[j];
             if (route_seen(route))
                 write_histogram(out, "linformerd_request_duration_seconds", &route->total, &time_scale, route->name,
                                 metrics->models[i].name);

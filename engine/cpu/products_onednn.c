@@ -19,13 +19,13 @@ static const int64_t row_counts[] = {16, 32, PLAN_ROW_BLOCK};
 enum { ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
 /* A primitive with what a thread hands it. The memory objects are the thread's own: their addresses change. */
-struct lane {
+struct thread_memory {
     dnnl_memory_t x, y, scratchpad;
 };
 
 struct primitive {
     dnnl_primitive_t primitive;
-    struct lane *lanes; /* one a thread */
+    struct thread_memory *of_threads; /* one a thread */
 };
 
 /* All panels of one width and depth run the same primitives, and keep them. */
@@ -135,13 +135,14 @@ int onednn_open(int threads, bool bf16, struct onednn **opened, struct error *er
 
 static void destroy_primitive(struct onednn *onednn, struct primitive *primitive)
 {
-    for (int i = 0; primitive->lanes && i < onednn->threads; i++) {
-        const dnnl_memory_t memories[] = {primitive->lanes[i].x, primitive->lanes[i].y, primitive->lanes[i].scratchpad};
+    for (int i = 0; primitive->of_threads && i < onednn->threads; i++) {
+        const dnnl_memory_t memories[] = {primitive->of_threads[i].x, primitive->of_threads[i].y,
+                                          primitive->of_threads[i].scratchpad};
         for (size_t m = 0; m < sizeof memories / sizeof *memories; m++)
             if (memories[m])
                 onednn->call.dnnl_memory_destroy(memories[m]);
     }
-    free(primitive->lanes);
+    free(primitive->of_threads);
     if (primitive->primitive)
         onednn->call.dnnl_primitive_destroy(primitive->primitive);
 }
@@ -174,20 +175,20 @@ const char *onednn_description(const struct onednn *onednn)
 
 /* ---- Primitives ---- */
 
-static int create_lanes(const struct onednn *onednn, struct primitive *primitive, const struct matrix *x,
-                        const struct matrix *y, const struct matrix *scratchpad)
+static int create_memories(const struct onednn *onednn, struct primitive *primitive, const struct matrix *x,
+                           const struct matrix *y, const struct matrix *scratchpad)
 {
     int status = 0;
-    primitive->lanes = calloc((size_t)onednn->threads, sizeof *primitive->lanes);
-    if (!primitive->lanes)
+    primitive->of_threads = calloc((size_t)onednn->threads, sizeof *primitive->of_threads);
+    if (!primitive->of_threads)
         return dnnl_out_of_memory;
     for (int i = 0; i < onednn->threads && status == 0; i++) {
-        struct lane *lane = &primitive->lanes[i];
-        status = create_memory(&onednn->call, &lane->x, x, onednn->engine, DNNL_MEMORY_NONE);
+        struct thread_memory *own = &primitive->of_threads[i];
+        status = create_memory(&onednn->call, &own->x, x, onednn->engine, DNNL_MEMORY_NONE);
         if (status == 0)
-            status = create_memory(&onednn->call, &lane->y, y, onednn->engine, DNNL_MEMORY_NONE);
+            status = create_memory(&onednn->call, &own->y, y, onednn->engine, DNNL_MEMORY_NONE);
         if (status == 0)
-            status = create_memory(&onednn->call, &lane->scratchpad, scratchpad, onednn->engine, DNNL_MEMORY_NONE);
+            status = create_memory(&onednn->call, &own->scratchpad, scratchpad, onednn->engine, DNNL_MEMORY_NONE);
     }
     return status;
 }
@@ -225,7 +226,7 @@ static int create_described(const struct onednn *onednn, dnnl_primitive_desc_t d
     if (status == 0)
         status = call->dnnl_primitive_create(&primitive->primitive, description);
     if (status == 0)
-        status = create_lanes(onednn, primitive, &operands->x, &operands->y, &operands->scratchpad);
+        status = create_memories(onednn, primitive, &operands->x, &operands->y, &operands->scratchpad);
     return status;
 }
 
@@ -412,18 +413,18 @@ int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight,
     while (row_counts[count] < rows)
         count++;
     const struct primitive *primitive = &shape->primitives[count];
-    const struct lane *lane = &primitive->lanes[thread];
+    const struct thread_memory *own = &primitive->of_threads[thread];
     dnnl_stream_t stream = onednn->streams[thread];
     void *source;
     memcpy(&source, &x, sizeof source); /* it is only read */
-    place_memory(call, lane->x, source, stream);
-    place_memory(call, lane->y, y, stream);
-    place_memory(call, lane->scratchpad, scratchpad, stream);
+    place_memory(call, own->x, source, stream);
+    place_memory(call, own->y, y, stream);
+    place_memory(call, own->scratchpad, scratchpad, stream);
     const dnnl_exec_arg_t arguments[] = {
-        {DNNL_ARG_SRC, lane->x},
+        {DNNL_ARG_SRC, own->x},
         {DNNL_ARG_WEIGHTS, weight->memories[panel]},
-        {DNNL_ARG_DST, lane->y},
-        {DNNL_ARG_SCRATCHPAD, lane->scratchpad},
+        {DNNL_ARG_DST, own->y},
+        {DNNL_ARG_SCRATCHPAD, own->scratchpad},
     };
     return call->dnnl_primitive_execute(primitive->primitive, stream, 4, arguments) == dnnl_success ? 0 : -1;
 }

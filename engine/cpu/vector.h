@@ -180,7 +180,7 @@ int64_t vector_packed_weight(int64_t columns, int64_t depth);
 int64_t vector_packed_keys(int64_t k, int64_t dim_head, int64_t dim_value);
 int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value);
 
-#define VECTOR_LANES 16      /* of the widest set */
+#define VECTOR_WIDTH 16      /* floats of a vector, in the widest set */
 #define VECTOR_GROUP_ROWS 24 /* whose scores of VECTOR_TILE_KEYS keys stand in attend's scratch at a time */
 #define VECTOR_TILE_KEYS 256 /* at most */
 #define VECTOR_TILE_ROWS 6

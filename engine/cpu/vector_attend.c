@@ -7,7 +7,7 @@
 #define GROUP_ROWS VECTOR_GROUP_ROWS
 #define TILE_KEYS (VECTOR_TILE_KEYS / 2 * WORD_ELEMENTS) /* as many bytes of them in either variant */
 
-_Static_assert(GROUP_ROWS % TILE_ROWS == 0 && TILE_KEYS % PANEL == 0 && LANES <= VECTOR_LANES, "tiles fit");
+_Static_assert(GROUP_ROWS % TILE_ROWS == 0 && TILE_KEYS % PANEL == 0 && WIDTH <= VECTOR_WIDTH, "tiles fit");
 
 /* Functions of their own: inlined into others, their sums no longer stay in registers. */
 static __attribute__((noinline)) void multiply_full_tile(const float *a, int64_t a_stride, int64_t depth,
@@ -64,7 +64,7 @@ struct group {
     float *queries;      /* words (GROUP_ROWS, dim_head) */
     int64_t dim_room;
     float maxima[GROUP_ROWS];
-    vector sums[GROUP_ROWS]; /* of the exponentials, lane by lane */
+    vector sums[GROUP_ROWS]; /* of the exponentials, vector by vector */
 };
 
 /* scores = scale * scores + mask */
@@ -113,9 +113,9 @@ static void raise_maximum(struct group *g, int64_t r, int64_t key, int64_t count
     for (int64_t j = seen < 0 ? 0 : seen; j < room; j++)
         scores[j] = -INFINITY;
     vector largest = all(before);
-    for (int64_t j = 0; j < room; j += LANES)
+    for (int64_t j = 0; j < room; j += WIDTH)
         largest = larger(load(scores + j), largest);
-    largest = largest_lane(largest);
+    largest = largest_across(largest);
     g->maxima[r] = largest[0];
     if (largest[0] == before || before == -INFINITY)
         return;
@@ -146,7 +146,7 @@ INLINE vector weight_of(vector x)
 void VARIANT(vector_weigh)(int64_t n, const float *x, float *y)
 {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + WIDTH <= n; i += WIDTH)
         store(y + i, weight_of(load(x + i)));
     if (i < n)
         store_part(y + i, weight_of(load_part(x + i, n - i, 0)), n - i);
@@ -164,11 +164,11 @@ static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
     float *weights = attend->weights && row < attend->weights_rows
                          ? attend->weights + row * (attend->k + attend->zero_keys) + key
                          : NULL;
-    for (int64_t j = 0; j < room; j += LANES) {
+    for (int64_t j = 0; j < room; j += WIDTH) {
         vector e = weight_of((load(scores + j) - maximum) * scale);
         store_words(scores + j / WORD_ELEMENTS, e);
         if (weights)
-            store_part(weights + j, e, least(LANES, count - j));
+            store_part(weights + j, e, least(WIDTH, count - j));
         sums += e;
     }
     g->sums[r] = sums;
@@ -180,12 +180,12 @@ static void finish_row(const struct group *g, int64_t r)
     const struct vector_attend *attend = g->attend;
     int64_t row = g->first + r, zeros = attend->causal ? 0 : attend->zero_keys;
     vector zero = exp_bounded(all(-g->maxima[r] * scale_of(attend))); /* a zero key's weight; there are none: unused */
-    float sum = sum_lanes(g->sums[r]);
+    float sum = sum_across(g->sums[r]);
     float inverse = 1.0f / (zeros > 0 ? sum + (float)zeros * zero[0] : sum), *from = g->out + r * g->dim_room;
     void *out = element_room(attend->out_element, attend->out, row * attend->out_stride);
-    for (int64_t i = 0; i < attend->dim_value; i += LANES)
+    for (int64_t i = 0; i < attend->dim_value; i += WIDTH)
         store_elements(attend->out_element, element_room(attend->out_element, out, i), load(from + i) * inverse,
-                       least(LANES, attend->dim_value - i));
+                       least(WIDTH, attend->dim_value - i));
     if (!attend->weights || row >= attend->weights_rows)
         return;
     float *weights = attend->weights + row * (attend->k + attend->zero_keys);
@@ -204,7 +204,7 @@ static void attend_group(struct group *g)
         int64_t count = least(TILE_KEYS, g->seen - key);
         for (int64_t j = 0; j < count; j += PANEL)
             multiply(g->rows, g->queries, dim_words, dim_words, attend->packed + (key + j) * dim_words,
-                     least(PANEL, whole_vectors(attend->k) - key - j) / LANES, g->scores + j, TILE_KEYS, false);
+                     least(PANEL, whole_vectors(attend->k) - key - j) / WIDTH, g->scores + j, TILE_KEYS, false);
         for (int64_t r = 0; r < g->rows; r++)
             raise_maximum(g, r, key, count);
         for (int64_t r = 0; r < g->rows; r++)
@@ -212,7 +212,7 @@ static void attend_group(struct group *g)
         for (int64_t i = 0; i < g->dim_room; i += PANEL) {
             int64_t width = least(PANEL, g->dim_room - i);
             multiply(g->rows, g->scores, TILE_KEYS, words_of(count),
-                     values + i * words_of(attend->k) + key / WORD_ELEMENTS * width, width / LANES, g->out + i,
+                     values + i * words_of(attend->k) + key / WORD_ELEMENTS * width, width / WIDTH, g->out + i,
                      g->dim_room, true);
         }
     }

@@ -6,19 +6,19 @@
 /* Two elements of a column are a word. */
 int64_t vector_packed_weight(int64_t columns, int64_t depth)
 {
-    return (depth + 1) / 2 * round_up(columns, VECTOR_LANES);
+    return (depth + 1) / 2 * round_up(columns, VECTOR_WIDTH);
 }
 
 /* Columns are rounded up to whole vectors. */
 int64_t vector_packed_keys(int64_t k, int64_t dim_head, int64_t dim_value)
 {
-    return dim_head * round_up(k, VECTOR_LANES) + k * round_up(dim_value, VECTOR_LANES);
+    return dim_head * round_up(k, VECTOR_WIDTH) + k * round_up(dim_value, VECTOR_WIDTH);
 }
 
 /* Scores, queries and output of a group. */
 int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value)
 {
-    return VECTOR_GROUP_ROWS * (VECTOR_TILE_KEYS + dim_head + round_up(dim_value, VECTOR_LANES));
+    return VECTOR_GROUP_ROWS * (VECTOR_TILE_KEYS + dim_head + round_up(dim_value, VECTOR_WIDTH));
 }
 
 static enum instruction_set best_set(void)

@@ -61,7 +61,7 @@ INLINE void prefetch_rows(const struct vector_finish *finish)
 static void linear_rows(const struct vector_linear *linear, const struct vector_finish *panel, const float *weight,
                         int64_t first, int64_t rows)
 {
-    int64_t words = words_of(linear->depth), wide = whole_vectors(panel->columns) / LANES;
+    int64_t words = words_of(linear->depth), wide = whole_vectors(panel->columns) / WIDTH;
     const float *x = linear->x + first * words;
     struct vector_finish finish = *panel;
     finish.rows = rows;
@@ -110,7 +110,7 @@ static void project_last_row(const struct vector_project *p, const float *packed
 void VARIANT(vector_project)(const struct vector_project *p)
 {
     const int64_t chunk = VECTOR_CHUNK_WORDS * WORD_ELEMENTS, whole = p->rows / WORD_ELEMENTS * WORD_ELEMENTS;
-    int64_t width = whole_vectors(p->columns), wide = width / LANES;
+    int64_t width = whole_vectors(p->columns), wide = width / WIDTH;
     memset(p->c, 0, (size_t)(p->k * PANEL) * sizeof *p->c);
     for (int64_t first = 0; first < p->rows; first += chunk) {
         int64_t rows = least(chunk, p->rows - first), words = (least(whole, first + rows) - first) / WORD_ELEMENTS;

@@ -1,4 +1,4 @@
-/* Rows: norms, activations, softmax. vector_lanes.h says how this is compiled. */
+/* Rows: norms, activations, softmax. vector_type.h says how this is compiled. */
 #include "engine/cpu/vector_words.h"
 
 /* ---- Functions of one variable ---- */
@@ -55,8 +55,8 @@ INLINE vector gelu_of(vector x)
 
 #define LARGEST_ANGLE 4194304.0f /* beyond it the C library's sines are taken */
 
-typedef double doubles __attribute__((vector_size(8 * LANES)));
-typedef int64_t long_integers __attribute__((vector_size(8 * LANES)));
+typedef double doubles __attribute__((vector_size(8 * WIDTH)));
+typedef int64_t long_integers __attribute__((vector_size(8 * WIDTH)));
 
 /* angle = r + q π/2, |r| <= π/4. Adding 1.5 * 2^52 rounds to an integer and leaves it in the low bits. */
 INLINE vector reduce_angle(vector angle, integers *q)
@@ -83,9 +83,9 @@ INLINE void sine_and_cosine(vector angle, vector *sine, vector *cosine)
 static void add_sinusoids(int64_t half, float position, const float *frequencies, const float *x, float *y)
 {
     int64_t i = 0;
-    for (; i + LANES <= half; i += LANES) {
+    for (; i + WIDTH <= half; i += WIDTH) {
         vector sine, cosine, angle = position * load(frequencies + i);
-        vector size = largest_lane(larger((vector)((bits)angle & 0x7fffffff), all(0)));
+        vector size = largest_across(larger((vector)((bits)angle & 0x7fffffff), all(0)));
         if (size[0] > LARGEST_ANGLE)
             break;
         sine_and_cosine(angle, &sine, &cosine);
@@ -117,7 +117,7 @@ INLINE vector activation_of(enum activation activation, vector x)
 static void activate(int64_t n, enum activation activation, const float *x, float *y)
 {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + WIDTH <= n; i += WIDTH)
         store(y + i, activation_of(activation, load(x + i)));
     if (i < n)
         store_part(y + i, activation_of(activation, load_part(x + i, n - i, 0)), n - i);
@@ -145,10 +145,10 @@ INLINE void finish_linear_as(const struct vector_finish *f, enum element element
     for (int64_t r = 0; r < f->rows; r++, x += f->x_stride) {
         const float *z = f->residual ? f->residual + r * f->residual_stride : NULL, *bias = f->bias;
         void *y = element_room(element, f->y, r * f->y_stride);
-        int64_t i = 0, left = f->columns % LANES;
-        for (; i + LANES <= f->columns; i += LANES)
+        int64_t i = 0, left = f->columns % WIDTH;
+        for (; i + WIDTH <= f->columns; i += WIDTH)
             store_elements(element, element_room(element, y, i),
-                           finish(load(x + i), bias ? bias + i : NULL, f->activation, z ? z + i : NULL, LANES), LANES);
+                           finish(load(x + i), bias ? bias + i : NULL, f->activation, z ? z + i : NULL, WIDTH), WIDTH);
         if (left > 0)
             store_elements(
                 element, element_room(element, y, i),
@@ -167,8 +167,8 @@ static void finish_linear(const struct vector_finish *finish)
 static void to_bf16(int64_t n, const float *x, uint16_t *y)
 {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        store_elements(ELEMENT_BF16, y + i, load(x + i), LANES);
+    for (; i + WIDTH <= n; i += WIDTH)
+        store_elements(ELEMENT_BF16, y + i, load(x + i), WIDTH);
     if (i < n)
         store_elements(ELEMENT_BF16, y + i, load_part(x + i, n - i, 0), n - i);
 }
@@ -178,15 +178,15 @@ INLINE float row_sum(int64_t n, const float *x)
 {
     vector sums[4] = {{0}};
     int64_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
+    for (; i + 4 * WIDTH <= n; i += 4 * WIDTH)
 #pragma GCC unroll 4
         for (int s = 0; s < 4; s++)
-            sums[s] += load(x + i + s * LANES);
-    for (; i + LANES <= n; i += LANES)
+            sums[s] += load(x + i + s * WIDTH);
+    for (; i + WIDTH <= n; i += WIDTH)
         sums[0] += load(x + i);
     if (i < n)
         sums[1] += load_part(x + i, n - i, 0);
-    return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    return sum_across((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
 /* The sum of (x - mean)² */
@@ -194,13 +194,13 @@ INLINE float row_square_distance(int64_t n, const float *x, float mean)
 {
     vector sums[4] = {{0}};
     int64_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
+    for (; i + 4 * WIDTH <= n; i += 4 * WIDTH)
 #pragma GCC unroll 4
         for (int s = 0; s < 4; s++) {
-            vector d = load(x + i + s * LANES) - mean;
+            vector d = load(x + i + s * WIDTH) - mean;
             sums[s] += d * d;
         }
-    for (; i + LANES <= n; i += LANES) {
+    for (; i + WIDTH <= n; i += WIDTH) {
         vector d = load(x + i) - mean;
         sums[0] += d * d;
     }
@@ -208,7 +208,7 @@ INLINE float row_square_distance(int64_t n, const float *x, float mean)
         vector d = load_part(x + i, n - i, mean) - mean;
         sums[1] += d * d;
     }
-    return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    return sum_across((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
 INLINE void layer_norm_as(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
@@ -219,9 +219,9 @@ INLINE void layer_norm_as(int64_t rows, int64_t columns, const float *x, const f
         float variance = row_square_distance(columns, x, mean) / (float)columns;
         float scale = 1.0f / sqrtf(variance + epsilon);
         int64_t i = 0;
-        for (; i + LANES <= columns; i += LANES)
+        for (; i + WIDTH <= columns; i += WIDTH)
             store_elements(element, element_room(element, y, i),
-                           (load(x + i) - mean) * scale * load(gain + i) + load(bias + i), LANES);
+                           (load(x + i) - mean) * scale * load(gain + i) + load(bias + i), WIDTH);
         if (i < columns)
             store_elements(element, element_room(element, y, i),
                            (load_part(x + i, columns - i, mean) - mean) * scale * load_part(gain + i, columns - i, 0) +
@@ -244,11 +244,11 @@ INLINE float row_maximum(int64_t n, const float *x)
 {
     vector largest = all(-INFINITY);
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + WIDTH <= n; i += WIDTH)
         largest = larger(load(x + i), largest);
     if (i < n)
         largest = larger(load_part(x + i, n - i, -INFINITY), largest);
-    largest = largest_lane(largest);
+    largest = largest_across(largest);
     return largest[0];
 }
 
@@ -257,7 +257,7 @@ static void softmax(int64_t n, float scale, float *x)
     float maximum = row_maximum(n, x);
     vector sums = {0};
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
+    for (; i + WIDTH <= n; i += WIDTH) {
         vector e = exp_bounded((load(x + i) - maximum) * scale);
         store(x + i, e);
         sums += e;
@@ -267,8 +267,8 @@ static void softmax(int64_t n, float scale, float *x)
         store_part(x + i, e, n - i);
         sums += e;
     }
-    float inverse = 1.0f / sum_lanes(sums);
-    for (i = 0; i + LANES <= n; i += LANES)
+    float inverse = 1.0f / sum_across(sums);
+    for (i = 0; i + WIDTH <= n; i += WIDTH)
         store(x + i, load(x + i) * inverse);
     for (; i < n; i++)
         x[i] *= inverse;
@@ -278,7 +278,7 @@ static void exp_rows(int64_t rows, int64_t columns, const float *x, int64_t x_st
 {
     for (int64_t r = 0; r < rows; r++, x += x_stride, y += columns) {
         int64_t i = 0;
-        for (; i + LANES <= columns; i += LANES)
+        for (; i + WIDTH <= columns; i += WIDTH)
             store(y + i, exp_of(load(x + i) - load(z + i)));
         if (i < columns)
             store_part(y + i, exp_of(load_part(x + i, columns - i, 0) - load_part(z + i, columns - i, 0)), columns - i);
@@ -289,7 +289,7 @@ static void maximum_rows(int64_t rows, int64_t columns, const float *x, int64_t 
 {
     for (int64_t r = 0; r < rows; r++, x += x_stride) {
         int64_t i = 0;
-        for (; i + LANES <= columns; i += LANES)
+        for (; i + WIDTH <= columns; i += WIDTH)
             store(y + i, larger(load(x + i), load(y + i)));
         for (; i < columns; i++)
             y[i] = x[i] > y[i] ? x[i] : y[i];

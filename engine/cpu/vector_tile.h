@@ -5,10 +5,10 @@
 #include "engine/cpu/vector_words.h"
 
 /* Registers: TILE_ROWS x TILE_VECTORS sums, TILE_VECTORS of b and one of a. */
-#if LANES == 16 || defined(__aarch64__)
+#if WIDTH == 16 || defined(__aarch64__)
 #define TILE_ROWS 6
 #define TILE_VECTORS 4
-#elif LANES == 8
+#elif WIDTH == 8
 #define TILE_ROWS 6
 #define TILE_VECTORS 2
 #else
@@ -16,11 +16,11 @@
 #define TILE_VECTORS 2
 #endif
 
-#define PANEL (TILE_VECTORS * LANES)
+#define PANEL (TILE_VECTORS * WIDTH)
 
 INLINE int64_t whole_vectors(int64_t n)
 {
-    return (n + LANES - 1) / LANES * LANES;
+    return (n + WIDTH - 1) / WIDTH * WIDTH;
 }
 
 /* c = a b, or c += a b when `add`: a (rows, depth) and b (depth, wide vectors) in words. */
@@ -32,12 +32,12 @@ INLINE void multiply_tile(const float *a, int64_t a_stride, int64_t depth, const
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int w = 0; w < wide; w++)
-            sums[r][w] = add ? load(c + r * c_stride + w * LANES) : all(0);
-    for (int64_t t = 0; t < depth; t++, b += wide * LANES) {
+            sums[r][w] = add ? load(c + r * c_stride + w * WIDTH) : all(0);
+    for (int64_t t = 0; t < depth; t++, b += wide * WIDTH) {
         vector of_b[TILE_VECTORS];
 #pragma GCC unroll 4
         for (int w = 0; w < wide; w++)
-            of_b[w] = load(b + w * LANES);
+            of_b[w] = load(b + w * WIDTH);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             vector of_a = all_word(a + r * a_stride + t);
@@ -50,7 +50,7 @@ INLINE void multiply_tile(const float *a, int64_t a_stride, int64_t depth, const
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
         for (int w = 0; w < wide; w++)
-            store(c + r * c_stride + w * LANES, sums[r][w]);
+            store(c + r * c_stride + w * WIDTH, sums[r][w]);
 }
 
 INLINE void multiply_rows(const float *a, int64_t a_stride, int64_t depth, const float *b, float *c, int64_t c_stride,
@@ -70,10 +70,10 @@ INLINE void multiply_rows(const float *a, int64_t a_stride, int64_t depth, const
 
 /* ---- Rows as a product's columns ---- */
 
-#if LANES == 16
+#if WIDTH == 16
 #define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif LANES == 8
+#elif WIDTH == 8
 #define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #else
@@ -81,27 +81,27 @@ INLINE void multiply_rows(const float *a, int64_t a_stride, int64_t depth, const
 #define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 2, 6, 3, 7)
 #endif
 
-/* (LANES, LANES) words of elements -> their transpose: interleaving halves turns the index's bits around, once for each
+/* (WIDTH, WIDTH) words of elements -> their transpose: interleaving halves turns the index's bits around, once for each
  * of them. */
 INLINE void transpose(enum element element, const void *from, int64_t from_stride, float *to, int64_t to_stride)
 {
-    vector rows[LANES], next[LANES];
+    vector rows[WIDTH], next[WIDTH];
 #pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++)
-        rows[i] = load_words(element, elements_at(element, from, i * from_stride), LANES * WORD_ELEMENTS);
+    for (int i = 0; i < WIDTH; i++)
+        rows[i] = load_words(element, elements_at(element, from, i * from_stride), WIDTH * WORD_ELEMENTS);
 #pragma GCC unroll 4
-    for (int round = 1; round < LANES; round *= 2) {
+    for (int round = 1; round < WIDTH; round *= 2) {
 #pragma GCC unroll 8
-        for (int i = 0; i < LANES / 2; i++) {
-            next[2 * i] = INTERLEAVE_LOW(rows[i], rows[i + LANES / 2]);
-            next[2 * i + 1] = INTERLEAVE_HIGH(rows[i], rows[i + LANES / 2]);
+        for (int i = 0; i < WIDTH / 2; i++) {
+            next[2 * i] = INTERLEAVE_LOW(rows[i], rows[i + WIDTH / 2]);
+            next[2 * i + 1] = INTERLEAVE_HIGH(rows[i], rows[i + WIDTH / 2]);
         }
 #pragma GCC unroll 16
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < WIDTH; i++)
             rows[i] = next[i];
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < WIDTH; i++)
         store(to + i * to_stride, rows[i]);
 }
 
@@ -110,9 +110,9 @@ INLINE void transpose(enum element element, const void *from, int64_t from_strid
 INLINE void pack_rows_as(enum element element, const void *rows, int64_t stride, int64_t count, int64_t depth,
                          int64_t width, float *panel)
 {
-    int64_t whole = count / LANES * LANES, t = 0;
-    for (; (t + LANES) * WORD_ELEMENTS <= depth; t += LANES)
-        for (int64_t j = 0; j < whole; j += LANES)
+    int64_t whole = count / WIDTH * WIDTH, t = 0;
+    for (; (t + WIDTH) * WORD_ELEMENTS <= depth; t += WIDTH)
+        for (int64_t j = 0; j < whole; j += WIDTH)
             transpose(element, elements_at(element, rows, j * stride + t * WORD_ELEMENTS), stride,
                       panel + t * width + j, width);
     for (int64_t j = 0; j < width; j++) {
@@ -142,9 +142,9 @@ INLINE void pack_columns_as(enum element element, const void *rows, int64_t stri
                             int64_t width, float *panel)
 {
     for (int64_t j = 0; j < depth; j += WORD_ELEMENTS, panel += width)
-        for (int64_t i = 0; i < width; i += LANES) {
+        for (int64_t i = 0; i < width; i += WIDTH) {
             vector words = {0};
-            int64_t left = count - i < LANES ? count - i : LANES;
+            int64_t left = count - i < WIDTH ? count - i : WIDTH;
             if (left > 0)
                 words = load_column_words(element, elements_at(element, rows, j * stride + i), stride, depth - j, left);
             store(panel + i, words);

@@ -5,7 +5,7 @@
 #ifndef ENGINE_CPU_VECTOR_WORDS_H
 #define ENGINE_CPU_VECTOR_WORDS_H
 
-#include "engine/cpu/vector_lanes.h"
+#include "engine/cpu/vector_type.h"
 
 #ifdef __AVX512BF16__
 #define WORD_ELEMENTS 2
@@ -13,7 +13,7 @@
 #define WORD_ELEMENTS 1
 #endif
 
-typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+typedef uint16_t halves __attribute__((vector_size(2 * WIDTH)));
 
 INLINE int64_t words_of(int64_t elements)
 {
@@ -49,13 +49,13 @@ INLINE vector from_halves(halves x)
     return (vector)(__builtin_convertvector(x, bits) << 16);
 }
 
-/* `count` elements, at most LANES of them; the lanes beyond are 0. */
+/* `count` elements, at most WIDTH of them; the others are 0. */
 INLINE vector load_elements(enum element element, const void *from, int64_t count)
 {
     if (element == ELEMENT_F32)
-        return count == LANES ? load(from) : load_part(from, count, 0);
+        return count == WIDTH ? load(from) : load_part(from, count, 0);
     halves x = {0};
-    if (count == LANES)
+    if (count == WIDTH)
         memcpy(&x, from, sizeof x);
     else
         memcpy(&x, from, (size_t)count * sizeof(uint16_t));
@@ -65,20 +65,20 @@ INLINE vector load_elements(enum element element, const void *from, int64_t coun
 INLINE void store_elements(enum element element, void *to, vector v, int64_t count)
 {
     if (element == ELEMENT_F32) {
-        if (count == LANES)
+        if (count == WIDTH)
             store(to, v);
         else
             store_part(to, v, count);
         return;
     }
     halves x = to_halves(v);
-    if (count == LANES)
+    if (count == WIDTH)
         memcpy(to, &x, sizeof x);
     else
         memcpy(to, &x, (size_t)count * sizeof(uint16_t));
 }
 
-/* The word in all lanes. Its bits are kept: as a float it may be no number. */
+/* A vector of the word. Its bits are kept: as a float it may be no number. */
 INLINE vector all_word(const float *word)
 {
 #ifdef __AVX512BF16__
@@ -100,21 +100,21 @@ INLINE vector multiply_words(vector a, vector b, vector c)
 #endif
 }
 
-/* LANES words of one row, from `count` elements, at most LANES * WORD_ELEMENTS of them; 0 beyond. */
+/* WIDTH words of one row, from `count` elements, at most WIDTH * WORD_ELEMENTS of them; 0 beyond. */
 INLINE vector load_words(enum element element, const void *from, int64_t count)
 {
 #ifdef __AVX512BF16__
     if (element == ELEMENT_BF16) {
         vector words = {0};
-        if (count == 2 * LANES)
+        if (count == 2 * WIDTH)
             memcpy(&words, from, sizeof words);
         else
             memcpy(&words, from, (size_t)count * sizeof(uint16_t));
         return words;
     }
-    vector low = load_elements(element, from, count < LANES ? count : LANES), high = {0};
-    if (count > LANES)
-        high = load_elements(element, elements_at(element, from, LANES), count - LANES);
+    vector low = load_elements(element, from, count < WIDTH ? count : WIDTH), high = {0};
+    if (count > WIDTH)
+        high = load_elements(element, elements_at(element, from, WIDTH), count - WIDTH);
     return (vector)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
 #else
     return load_elements(element, from, count);
@@ -124,7 +124,7 @@ INLINE vector load_words(enum element element, const void *from, int64_t count)
 /* `words` of a row of `count` elements -> to; 0 beyond. */
 INLINE void copy_words(enum element element, const void *from, int64_t count, float *to)
 {
-    const int64_t most = LANES * WORD_ELEMENTS;
+    const int64_t most = WIDTH * WORD_ELEMENTS;
     int64_t i = 0;
     for (; i + most <= count; i += most)
         store(to + i / WORD_ELEMENTS, load_words(element, elements_at(element, from, i), most));
@@ -148,10 +148,10 @@ INLINE vector load_column_words(enum element element, const void *from, int64_t 
 #endif
 }
 
-/* LANES floats, the exponentials of as many keys, as words at `to`. */
+/* WIDTH floats, the exponentials of as many keys, as words at `to`. */
 INLINE void store_words(float *to, vector v)
 {
-    store_elements(WORD_ELEMENTS == 2 ? ELEMENT_BF16 : ELEMENT_F32, to, v, LANES);
+    store_elements(WORD_ELEMENTS == 2 ? ELEMENT_BF16 : ELEMENT_F32, to, v, WIDTH);
 }
 
 #endif

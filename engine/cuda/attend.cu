@@ -151,15 +151,15 @@ static __device__ __forceinline__ void raise(struct state *state, int i, float m
 /* Over the SIDE threads that share rows. */
 static __device__ __forceinline__ float side_maximum(float x)
 {
-    for (int lanes = SIDE / 2; lanes > 0; lanes /= 2)
-        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, lanes));
+    for (int apart = SIDE / 2; apart > 0; apart /= 2)
+        x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, apart));
     return x;
 }
 
 static __device__ __forceinline__ float side_sum(float x)
 {
-    for (int lanes = SIDE / 2; lanes > 0; lanes /= 2)
-        x += __shfl_xor_sync(ALL_LANES, x, lanes);
+    for (int apart = SIDE / 2; apart > 0; apart /= 2)
+        x += __shfl_xor_sync(WHOLE_WARP, x, apart);
     return x;
 }
 
@@ -291,7 +291,7 @@ static __device__ void weigh_row(const struct attention<T> *a, const struct sequ
 {
     const T *query = a->queries + (s->query + position * s->width) * a->query_columns + head * a->dim_head;
     float maximum = -INFINITY, sum = 0;
-    for (int64_t j = lane(); j < all; j += WARP) {
+    for (int64_t j = warp_thread(); j < all; j += WARP) {
         const T *key = a->keys + (s->key + j * s->width) * a->key_columns + head * a->kv_heads / a->heads * a->dim_head;
         float score = 0;
         for (int64_t f = 0; j < s->keys && f < a->dim_head; f++)
@@ -301,12 +301,12 @@ static __device__ void weigh_row(const struct attention<T> *a, const struct sequ
         maximum = fmaxf(maximum, row[j]);
     }
     maximum = warp_maximum(maximum);
-    for (int64_t j = lane(); j < all; j += WARP) {
+    for (int64_t j = warp_thread(); j < all; j += WARP) {
         row[j] = expf(row[j] - maximum);
         sum += row[j];
     }
     sum = warp_sum(sum);
-    for (int64_t j = lane(); j < all; j += WARP)
+    for (int64_t j = warp_thread(); j < all; j += WARP)
         row[j] /= sum;
 }
 
@@ -335,10 +335,10 @@ static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t w
     weights += row * all;
     for (int64_t head = 0; head < a.heads; head++) {
         weigh_row(&a, &s, (first + row) % positions, head, all, of_head);
-        for (int64_t j = lane(); j < all; j += WARP) /* the lane's own elements */
+        for (int64_t j = warp_thread(); j < all; j += WARP) /* the lane's own elements */
             weights[j] = (head == 0 ? 0 : weights[j]) + of_head[j];
     }
-    for (int64_t j = lane(); j < all; j += WARP)
+    for (int64_t j = warp_thread(); j < all; j += WARP)
         weights[j] /= (float)a.heads;
 }
 

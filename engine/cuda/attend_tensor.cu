@@ -74,17 +74,18 @@ static __device__ void begin_rows(const struct attention<T> *a, const struct uni
 {
     int first = (int)(threadIdx.x / WARP) * 16 * TALL;
     __syncwarp(); /* the results before were read */
-    copy_rows<T, WIDE>(rows + first,
-                       a->queries + (u->s.query + (u->index + first) * u->s.width) * a->query_columns +
-                           u->head * a->dim_head,
-                       u->s.width * a->query_columns, u->rows - first, a->dim_head, a->packed, 16 * TALL, lane(), WARP);
+    copy_rows<T, WIDE>(
+        rows + first,
+        a->queries + (u->s.query + (u->index + first) * u->s.width) * a->query_columns + u->head * a->dim_head,
+        u->s.width * a->query_columns, u->rows - first, a->dim_head, a->packed, 16 * TALL, warp_thread(), WARP);
     copies_commit();
     copies_wait<0>();
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < TALL; i++) {
         for (int c = 0; c < WIDE / 16; c++)
-            load_matrices(state->queries[i][c], &rows[first + i * 16 + lane() % 16][c * 16 + lane() / 16 * 8]);
+            load_matrices(state->queries[i][c],
+                          &rows[first + i * 16 + warp_thread() % 16][c * 16 + warp_thread() / 16 * 8]);
         for (int n = 0; n < WIDE / 8; n++)
             for (int j = 0; j < 4; j++)
                 state->out[i][n][j] = 0;
@@ -113,7 +114,8 @@ static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[T
 #pragma unroll
         for (int n = 0; n < TILE / 8; n += 2) {
             uint32_t b[4]; /* keys n * 8 … + 15, features c * 16 … + 15 */
-            load_matrices(b, &keys[n * 8 + lane() / 16 * 8 + lane() % 8][c * 16 + lane() / 8 % 2 * 8]);
+            load_matrices(
+                b, &keys[n * 8 + warp_thread() / 16 * 8 + warp_thread() % 8][c * 16 + warp_thread() / 8 % 2 * 8]);
 #pragma unroll
             for (int i = 0; i < TALL; i++) {
                 multiply_add<T>(scores[i][n], queries[i][c], b[0], b[1]);
@@ -134,12 +136,13 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
     s.mask = a->masks ? a->masks[s.item] : score_mask(); /* read anew: it would take registers in the other tiles */
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        int64_t own = row + half * 8 + lane() / 4, position = own < u->rows ? position_of(a, &s, u->index + own) : 0;
+        int64_t own = row + half * 8 + warp_thread() / 4,
+                position = own < u->rows ? position_of(a, &s, u->index + own) : 0;
 #pragma unroll
         for (int n = 0; n < TILE / 8; n++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
-                int64_t key = first + n * 8 + lane() % 4 * 2 + j;
+                int64_t key = first + n * 8 + warp_thread() % 4 * 2 + j;
                 bool seen = key < s.keys && (!a->causal || key <= position);
                 float score = scores[n][half * 2 + j] * a->scale;
                 score = seen ? score + mask_score(a, &s, u->head, position, key) : -INFINITY;
@@ -183,8 +186,8 @@ static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float
 #pragma unroll
         for (int n = 0; n < TILE / 8; n++)
             most = fmaxf(most, fmaxf(scores[n][half * 2], scores[n][half * 2 + 1]));
-        most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 2));
+        most = fmaxf(most, __shfl_xor_sync(WHOLE_WARP, most, 1));
+        most = fmaxf(most, __shfl_xor_sync(WHOLE_WARP, most, 2));
         raise<WIDE>(out, half, most * scale, &maximum[half], &sum[half]);
         float base = base_of(maximum[half]);
 #pragma unroll
@@ -213,7 +216,7 @@ static __device__ __forceinline__ void add_values(const float (&weights)[TALL][T
 #pragma unroll
         for (int c = 0; c < WIDE / 8; c += 2) {
             uint32_t b[4]; /* keys n * 8 … + 15, features c * 8 … + 15 */
-            load_matrices_transposed(b, &values[n * 8 + lane() % 16][c * 8 + lane() / 16 * 8]);
+            load_matrices_transposed(b, &values[n * 8 + warp_thread() % 16][c * 8 + warp_thread() / 16 * 8]);
 #pragma unroll
             for (int i = 0; i < TALL; i++) {
                 multiply_add<T>(out[i][c], a[i], b[0], b[1]);
@@ -254,24 +257,24 @@ static __device__ void end_rows(const struct attention<T> *a, const struct unit 
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float sum = state->sum[i][half];
-            sum += __shfl_xor_sync(ALL_LANES, sum, 1);
-            sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+            sum += __shfl_xor_sync(WHOLE_WARP, sum, 1);
+            sum += __shfl_xor_sync(WHOLE_WARP, sum, 2);
             if (a->key_room > u->s.keys && !a->causal) { /* further keys with score 0 and value 0 */
                 raise<WIDE>(state->out[i], half, 0, &state->maximum[i][half], &sum);
                 sum += (float)(a->key_room - u->s.keys) * power_of_two(-state->maximum[i][half]);
             }
             float factor = 1.0f / sum;
-            T *row = rows[first + i * 16 + half * 8 + lane() / 4];
+            T *row = rows[first + i * 16 + half * 8 + warp_thread() / 4];
 #pragma unroll
             for (int n = 0; n < WIDE / 8; n++) {
                 uint32_t pair =
                     pair_of<T>(state->out[i][n][half * 2] * factor, state->out[i][n][half * 2 + 1] * factor);
-                *(uint32_t *)&row[n * 8 + lane() % 4 * 2] = pair;
+                *(uint32_t *)&row[n * 8 + warp_thread() % 4 * 2] = pair;
             }
         }
     __syncwarp();
     constexpr int packs = WIDE / PACK<T>;
-    for (int i = lane(); i < 16 * TALL * packs; i += WARP) {
+    for (int i = warp_thread(); i < 16 * TALL * packs; i += WARP) {
         int row = first + i / packs, c = i % packs * PACK<T>;
         T *out = a->out + (u->s.query + (u->index + row) * u->s.width) * a->out_columns + u->head * a->dim_value + c;
         if (row >= u->rows)

@@ -22,8 +22,8 @@ static __device__ __forceinline__ int64_t column_of(unsigned long long rank)
 /* Each lane gets it. */
 static __device__ __forceinline__ unsigned long long best_of_warp(unsigned long long rank)
 {
-    for (int lanes = WARP / 2; lanes > 0; lanes /= 2) {
-        unsigned long long other = __shfl_xor_sync(ALL_LANES, rank, lanes);
+    for (int apart = WARP / 2; apart > 0; apart /= 2) {
+        unsigned long long other = __shfl_xor_sync(WHOLE_WARP, rank, apart);
         rank = other > rank ? other : rank;
     }
     return rank;
@@ -34,7 +34,7 @@ template <typename Values>
 static __device__ unsigned long long next_best(Values x, int64_t count, unsigned long long last)
 {
     unsigned long long best = 0;
-    for (int64_t i = lane(); i < count; i += WARP) {
+    for (int64_t i = warp_thread(); i < count; i += WARP) {
         unsigned long long rank = rank_of(x(i), i);
         if (rank < last && rank > best)
             best = rank;

@@ -88,7 +88,7 @@ template <typename T> static __global__ void place_windows(int64_t rows, struct 
         return;
     bool there = window * c.stride < c.starts[item + 1] - c.starts[item];
     const float *sum = sums + (first_window(&c, item) + window) * c.columns;
-    for (int column = lane(); column < (int)c.columns; column += WARP)
+    for (int column = warp_thread(); column < (int)c.columns; column += WARP)
         c.y[row * c.columns + column] =
             of_float<T>((there ? sum[column] : 0) + c.bias[c.shared ? column % (int)c.d : column]);
 }

@@ -21,7 +21,7 @@ struct backend_model {
     struct cuda_launch *launches;
     struct device_weights weights;
     size_t scratch_bytes;
-    struct lane lanes[LANES];
+    struct cuda_lane lanes[LANES];
 };
 
 int cuda_fail(struct error *error, const char *what, cudaError_t status)

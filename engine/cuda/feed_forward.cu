@@ -17,7 +17,7 @@ static __global__ void gate_in_place(int64_t rows, int64_t columns, enum activat
 {
     int64_t row = warp_of_grid();
     g += row * 2 * columns;
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N) {
         float values[N], gates[N];
         load(values, g + c);
         load(gates, g + columns + c);

@@ -49,7 +49,7 @@ static __global__ void embed_with_positions(int64_t rows, struct embedding<T> e,
                      [=](const float(&values)[N], int64_t c) { store(y + c, values); });
         return;
     }
-    for (int64_t c = lane() * N; c < e.columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; c < e.columns; c += WARP * N) {
         float values[N];
         make(values, c);
         store(y + c, values);
@@ -64,7 +64,7 @@ static __global__ void embed_with_sinusoids(int64_t rows, struct embedding<T> e,
         return;
     float position = (float)position_of(e.places, row);
     const T *x = e.table + e.ids[row] * e.columns;
-    for (int64_t c = lane(); c < e.columns; c += WARP)
+    for (int64_t c = warp_thread(); c < e.columns; c += WARP)
         y[row * e.columns + c] = of_float<T>(sinusoid(position, frequencies, c, e.columns / 2) + to_float(x[c]));
 }
 

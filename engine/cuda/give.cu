@@ -46,7 +46,7 @@ template <typename T, int N>
 static __global__ void copy_hidden(int64_t rows, int64_t columns, const T *x, float *hidden)
 {
     int64_t row = warp_of_grid();
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N) {
         float values[N];
         load(values, x + row * columns + c);
         store(hidden + row * columns + c, values);
@@ -134,7 +134,7 @@ static __global__ void __launch_bounds__(POOL_WARPS *WARP)
     pool(int64_t columns, const T *x, const int64_t *starts, const struct device_item *items, float *pooled)
 {
     float *shares = (float *)dynamic_shared_memory; /* (POOL_WARPS, WARP) */
-    int64_t c = (int64_t)blockIdx.y * WARP + lane(), item = blockIdx.x, rows = items[item].own_rows;
+    int64_t c = (int64_t)blockIdx.y * WARP + warp_thread(), item = blockIdx.x, rows = items[item].own_rows;
     enum pooling pooling = items[item].pooling;
     const T *first = x + starts[item] * columns + c;
     float share = 0;
@@ -148,9 +148,9 @@ static __global__ void __launch_bounds__(POOL_WARPS *WARP)
         return;
     float result = to_float(x[(pooling == POOLING_LAST ? items[item].last : items[item].first) * columns + c]);
     for (int warp = 0; warp < POOL_WARPS && pooling == POOLING_MAX; warp++)
-        result = larger_of(result, shares[warp * WARP + lane()]);
+        result = larger_of(result, shares[warp * WARP + warp_thread()]);
     for (int warp = 1; warp < POOL_WARPS && pooling == POOLING_MEAN; warp++)
-        share += shares[warp * WARP + lane()];
+        share += shares[warp * WARP + warp_thread()];
     pooled[item * columns + c] = pooling == POOLING_MEAN ? share / (float)rows : result;
 }
 
@@ -197,7 +197,7 @@ template <typename T, typename To>
 static __global__ void gather(int64_t rows, const struct wanted_row *wanted, int64_t columns, const T *x, To *y)
 {
     int64_t row = warp_of_grid();
-    for (int64_t c = lane(); row < rows && c < columns; c += WARP)
+    for (int64_t c = warp_thread(); row < rows && c < columns; c += WARP)
         y[row * columns + c] = of_float<To>(to_float(x[wanted[row].row * columns + c]));
 }
 

@@ -10,14 +10,14 @@
 #include <stdint.h>
 
 #define WARP 32
-#define ALL_LANES 0xffffffffu
+#define WHOLE_WARP 0xffffffffu
 
 /* Of the block that runs, as many bytes as it was launched with; aligned to 128. */
 #ifndef dynamic_shared_memory
 extern __shared__ __align__(128) char dynamic_shared_memory[];
 #endif
 
-static __device__ __forceinline__ int lane()
+static __device__ __forceinline__ int warp_thread()
 {
     return (int)(threadIdx.x % WARP);
 }
@@ -37,15 +37,15 @@ static __device__ __forceinline__ int64_t thread_of_grid()
 /* Over the lanes of a warp; every lane gets it. */
 static __device__ __forceinline__ float warp_sum(float x)
 {
-    for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
-        x += __shfl_xor_sync(ALL_LANES, x, lanes);
+    for (int apart = WARP / 2; apart > 0; apart /= 2)
+        x += __shfl_xor_sync(WHOLE_WARP, x, apart);
     return x;
 }
 
 static __device__ __forceinline__ float warp_maximum(float x)
 {
-    for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
-        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, lanes));
+    for (int apart = WARP / 2; apart > 0; apart /= 2)
+        x = fmaxf(x, __shfl_xor_sync(WHOLE_WARP, x, apart));
     return x;
 }
 

@@ -1,7 +1,7 @@
 #include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"
 
-int lane_open(const struct plan *plan, struct lane *lane, struct error *error)
+int lane_open(const struct plan *plan, struct cuda_lane *lane, struct error *error)
 {
     if (shape_open(plan, &lane->shape, error) != 0 || upload_open(plan, &lane->upload, error) != 0 ||
         results_open(plan, &lane->results, error) != 0 || graphs_open(plan, &lane->graphs, error) != 0)
@@ -13,7 +13,7 @@ int lane_open(const struct plan *plan, struct lane *lane, struct error *error)
     return 0;
 }
 
-void lane_free(struct lane *lane)
+void lane_free(struct cuda_lane *lane)
 {
     cudaEvent_t events[] = {lane->is_up, lane->is_computed, lane->is_down};
     graphs_free(&lane->graphs);
@@ -26,7 +26,7 @@ void lane_free(struct lane *lane)
 }
 
 /* Whether all that is launched follows from the batch's class. */
-static bool is_repeatable(const struct plan *plan, enum cuda_dtype dtype, const struct lane *lane)
+static bool is_repeatable(const struct plan *plan, enum cuda_dtype dtype, const struct cuda_lane *lane)
 {
     if (!lane->results.fit)
         return false;
@@ -44,7 +44,7 @@ static void launch_steps(struct cuda_run *run)
 }
 
 /* Lays the batch out in the lane's memory and sends it. Other lanes' batches may be computed meanwhile. */
-static void send(struct lane *lane, const struct backend *backend, struct cuda_run *run)
+static void send(struct cuda_lane *lane, const struct backend *backend, struct cuda_run *run)
 {
     shape_of_batch(run->plan, run->batch, &lane->shape);
     cudaError_t filled = upload_fill(&lane->upload, run->plan, run->batch, &lane->shape);
@@ -66,7 +66,7 @@ static void send(struct lane *lane, const struct backend *backend, struct cuda_r
 }
 
 /* Behind what is computed already; its results are fetched while the next is. */
-static void submit(struct lane *lane, struct backend *backend, struct cuda_run *run)
+static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_run *run)
 {
     pthread_mutex_lock(&backend->submitting);
     if (goes_on(run))
@@ -98,7 +98,7 @@ static void drain(struct backend *backend, struct cuda_run *run)
     cudaGetLastError();
 }
 
-int lane_run(struct lane *lane, struct backend *backend, struct cuda_run run, const struct batch *batch,
+int lane_run(struct cuda_lane *lane, struct backend *backend, struct cuda_run run, const struct batch *batch,
              struct error *error)
 {
     run.batch = batch;

@@ -17,7 +17,7 @@
 
 #define LANES 2 /* of a model; a third would wait for the second */
 
-struct lane {
+struct cuda_lane {
     struct shape_class shape; /* of the batch at hand */
     struct upload upload;
     struct results results;
@@ -27,11 +27,11 @@ struct lane {
 };
 
 /* Whether it succeeds or not, lane_free is owed. */
-int lane_open(const struct plan *plan, struct lane *lane, struct error *error);
-void lane_free(struct lane *lane);
+int lane_open(const struct plan *plan, struct cuda_lane *lane, struct error *error);
+void lane_free(struct cuda_lane *lane);
 
 /* Runs the batch, as backend_functions.run. `run` has what is the model's. */
-int lane_run(struct lane *lane, struct backend *backend, struct cuda_run run, const struct batch *batch,
+int lane_run(struct cuda_lane *lane, struct backend *backend, struct cuda_run run, const struct batch *batch,
              struct error *error);
 
 #endif

@@ -8,7 +8,7 @@ static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bia
                                      const T *residual, T *y)
 {
     int64_t row = warp_of_grid();
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N) {
         float values[N], others[N] = {};
         load(values, y + row * columns + c);
         if (bias)

@@ -160,8 +160,8 @@ static __device__ __forceinline__ float share_of_sums(const tile_row *queries, c
 /* Of the threads that share a row; each gets it. */
 static __device__ __forceinline__ float sum_of_shares(float share)
 {
-    for (int lanes = SHARE / 2; lanes > 0; lanes /= 2)
-        share += __shfl_xor_sync(ALL_LANES, share, lanes);
+    for (int apart = SHARE / 2; apart > 0; apart /= 2)
+        share += __shfl_xor_sync(WHOLE_WARP, share, apart);
     return share;
 }
 
@@ -239,13 +239,13 @@ static __global__ void soften_queries(int64_t rows, int64_t columns, const T *qu
         return;
     const T *x = queries + row * columns + (first_head + head) * d;
     float *y = out + (row * heads + head) * d, maximum = -INFINITY, sum = 0;
-    for (int64_t i = lane(); i < d; i += WARP)
+    for (int64_t i = warp_thread(); i < d; i += WARP)
         maximum = fmaxf(maximum, to_float(x[i]));
     maximum = warp_maximum(maximum);
-    for (int64_t i = lane(); i < d; i += WARP)
+    for (int64_t i = warp_thread(); i < d; i += WARP)
         sum += expf(to_float(x[i]) - maximum);
     float factor = scale / warp_sum(sum);
-    for (int64_t i = lane(); i < d; i += WARP)
+    for (int64_t i = warp_thread(); i < d; i += WARP)
         y[i] = raw ? to_float(x[i]) * scale : expf(to_float(x[i]) - maximum) * factor;
 }
 

@@ -61,7 +61,7 @@ template <typename T, int N> static __device__ float product_of(const T *query, 
 template <typename T, int N>
 static __global__ void local_attend(struct local_attention<T> a, int64_t rows, int64_t n_items)
 {
-    int64_t row = warp_of_grid(), head = blockIdx.y, feature = (int64_t)blockIdx.z * VALUES + lane();
+    int64_t row = warp_of_grid(), head = blockIdx.y, feature = (int64_t)blockIdx.z * VALUES + warp_thread();
     if (row >= rows || row >= a.starts[n_items])
         return;
     struct neighbours n = neighbours_of(&a, item_of(a.starts, n_items, row), row);
@@ -71,7 +71,7 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
     float scale = 1.0f / sqrtf((float)a.d);
     float maximum = -INFINITY, sum = 0, results[VALUES / WARP] = {0};
     for (int64_t first = n.first; first < n.behind; first += WARP) {
-        int64_t key = first + lane(), count = n.behind - first < WARP ? n.behind - first : WARP;
+        int64_t key = first + warp_thread(), count = n.behind - first < WARP ? n.behind - first : WARP;
         float score = -INFINITY;
         if (key < n.behind && is_seen(&a, row, key))
             score = scale * product_of<T, N>(query, keys + key * a.key_columns, a.d);
@@ -84,7 +84,7 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
         for (int v = 0; v < VALUES / WARP; v++)
             results[v] *= factor;
         for (int j = 0; j < count; j++) {
-            float of_key = __shfl_sync(ALL_LANES, weight, j);
+            float of_key = __shfl_sync(WHOLE_WARP, weight, j);
             for (int v = 0; v < VALUES / WARP; v++)
                 if (feature + v * WARP < a.d)
                     results[v] += of_key * to_float(values[(first + j) * a.key_columns + feature + v * WARP]);

@@ -18,9 +18,9 @@ static __device__ __forceinline__ void each_pack(int64_t columns, float (&kept)[
 {
 #pragma unroll
     for (int p = 0; p < KEPT; p++)
-        if ((p * WARP + lane()) * N < columns)
-            work(kept[p], (p * WARP + lane()) * N);
-    for (int64_t c = (KEPT * WARP + lane()) * N; c < columns; c += WARP * N) {
+        if ((p * WARP + warp_thread()) * N < columns)
+            work(kept[p], (p * WARP + warp_thread()) * N);
+    for (int64_t c = (KEPT * WARP + warp_thread()) * N; c < columns; c += WARP * N) {
         float values[N];
         make(values, c);
         work(values, c);
@@ -36,8 +36,8 @@ static __device__ __forceinline__ void normalise(int64_t columns, struct norm no
     float kept[KEPT][N], sum = 0, squares = 0;
 #pragma unroll
     for (int p = 0; p < KEPT; p++)
-        if ((p * WARP + lane()) * N < columns)
-            make(kept[p], (p * WARP + lane()) * N);
+        if ((p * WARP + warp_thread()) * N < columns)
+            make(kept[p], (p * WARP + warp_thread()) * N);
     each_pack(columns, kept, make, [&](const float(&values)[N], int64_t c) {
         for (int i = 0; i < N; i++)
             sum += values[i];

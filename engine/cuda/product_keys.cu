@@ -43,7 +43,7 @@ static __device__ void find_keys(const struct retrieval<T> *t, const T *x, int64
         const float *of_half = scores + half * t->n;
         for (int best = 0; best < BEST; best++) {
             rank = next_best([=](int64_t i) { return of_half[i]; }, t->n, rank);
-            if (lane() == 0) {
+            if (warp_thread() == 0) {
                 found->scores[half][best] = of_half[column_of(rank)];
                 found->keys[half][best] = (int32_t)column_of(rank);
             }
@@ -63,12 +63,13 @@ static __device__ void find_pairs(struct found *found)
     unsigned long long rank = BEST_OF_ALL;
     for (int best = 0; best < BEST; best++) {
         rank = next_best([=](int64_t pair) { return pair_score(found, pair); }, BEST * BEST, rank);
-        if (lane() == 0)
+        if (warp_thread() == 0)
             found->pairs[best] = (int32_t)column_of(rank);
     }
     __syncthreads();
-    float best = pair_score(found, found->pairs[0]), power = expf(pair_score(found, found->pairs[lane()]) - best);
-    found->weights[lane()] = power / warp_sum(power);
+    float best = pair_score(found, found->pairs[0]),
+          power = expf(pair_score(found, found->pairs[warp_thread()]) - best);
+    found->weights[warp_thread()] = power / warp_sum(power);
     __syncthreads();
 }
 

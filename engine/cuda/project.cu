@@ -98,7 +98,7 @@ template <typename T> static __global__ void finish_projection(struct projection
     if (threadIdx.x >= WARP)
         return;
     float sum = 0;
-    for (int64_t r = lane(); p.sums_column && r < p.starts[item + 1] - p.starts[item]; r += WARP)
+    for (int64_t r = warp_thread(); p.sums_column && r < p.starts[item + 1] - p.starts[item]; r += WARP)
         sum += to_float(p.own.weight[r * p.across + j * p.along]);
     sum = warp_sum(sum);
     if (threadIdx.x == 0 && p.sums_column)

@@ -58,13 +58,13 @@ static __device__ void copy_stage(const struct projection<T> *p, const struct se
 template <typename T, int TALL>
 static __device__ __forceinline__ void load_e(uint32_t (&a)[4], const struct e_tile<T, TALL, false> *e, int j, int d)
 {
-    load_matrices_transposed(a, &e->of[d + lane() / 16 * 8 + lane() % 8][j + lane() / 8 % 2 * 8]);
+    load_matrices_transposed(a, &e->of[d + warp_thread() / 16 * 8 + warp_thread() % 8][j + warp_thread() / 8 % 2 * 8]);
 }
 
 template <typename T, int TALL>
 static __device__ __forceinline__ void load_e(uint32_t (&a)[4], const struct e_tile<T, TALL, true> *e, int j, int d)
 {
-    load_matrices(a, &e->of[j + lane() % 16][d + lane() / 16 * 8]);
+    load_matrices(a, &e->of[j + warp_thread() % 16][d + warp_thread() / 16 * 8]);
 }
 
 /* A warp has TALL / 2 by WIDE / 4 of the tile, from `row` and `column` on. */
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void multiply_stage(const struct tile_stage<T,
             load_e(a[i], &stage->e, row + i * 16, d);
 #pragma unroll
         for (int n = 0; n < WIDE / 64; n++)
-            load_matrices_transposed(b[n], &stage->x[d + lane() % 16][column + n * 16 + lane() / 16 * 8]);
+            load_matrices_transposed(b[n], &stage->x[d + warp_thread() % 16][column + n * 16 + warp_thread() / 16 * 8]);
 #pragma unroll
         for (int i = 0; i < TALL / 32; i++)
 #pragma unroll
@@ -100,8 +100,8 @@ static __device__ void write_sums(const struct projection<T> *p, const struct se
         for (int n = 0; n < WIDE / 32; n++)
 #pragma unroll
             for (int l = 0; l < 4; l++) {
-                int64_t j = place->j + row + i * 16 + l / 2 * 8 + lane() / 4;
-                int64_t c = place->column + column + n * 8 + lane() % 4 * 2 + l % 2;
+                int64_t j = place->j + row + i * 16 + l / 2 * 8 + warp_thread() / 4;
+                int64_t c = place->column + column + n * 8 + warp_thread() % 4 * 2 + l % 2;
                 if (j < p->k && c < p->group_columns)
                     write_sum(p, part, j, place->group * p->group_columns + c, sums[i][n][l]);
             }

@@ -10,7 +10,7 @@ static __global__ void embed(int64_t rows, const int32_t *ids, struct places pla
     if (row >= rows || !is_there(places, row))
         return;
     const T *x = table + ids[row] * columns;
-    for (int64_t c = lane() * N; c < columns; c += WARP * N)
+    for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, x + c);
 }
 
@@ -34,7 +34,7 @@ static __global__ void add_positions(int64_t rows, const T *x, struct places pla
     major += position / period * columns;
     if (minor)
         minor += position % period * columns;
-    for (int64_t c = lane() * N; c < columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; c < columns; c += WARP * N) {
         float sums[N];
         load(sums, x + row * columns + c);
         add_tables(sums, major, minor, c);
@@ -80,7 +80,7 @@ template <typename T, int N>
 static __global__ void activate(int64_t rows, int64_t columns, const T *x, enum activation activation, T *y)
 {
     int64_t row = warp_of_grid();
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N) {
         float values[N];
         load(values, x + row * columns + c);
         for (int i = 0; i < N; i++)
@@ -102,7 +102,7 @@ template <typename T, int N>
 static __global__ void add(int64_t rows, int64_t columns, const T *x, const T *z, float scale, T *y)
 {
     int64_t row = warp_of_grid();
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N) {
         float sums[N], others[N];
         load(sums, x + row * columns + c);
         load(others, z + row * columns + c);
@@ -126,7 +126,7 @@ template <typename T, int N>
 static __global__ void mask_rows(int64_t rows, int64_t columns, const T *x, const int32_t *mask, T *y)
 {
     int64_t row = warp_of_grid();
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N) {
         float values[N];
         load(values, x + row * columns + c);
         for (int i = 0; i < N; i++)
@@ -152,7 +152,7 @@ static __global__ void add_sinusoids(int64_t rows, int64_t columns, const T *x, 
     if (row >= rows || !is_there(places, row))
         return;
     float position = (float)position_of(places, row);
-    for (int64_t c = lane(); c < 2 * half; c += WARP)
+    for (int64_t c = warp_thread(); c < 2 * half; c += WARP)
         y[row * columns + c] = of_float<T>(sinusoid(position, frequencies, c, half) + to_float(x[row * columns + c]));
 }
 
@@ -166,7 +166,7 @@ template <typename T, int N>
 static __global__ void concatenate(int64_t rows, int64_t left, int64_t right, const T *x, const T *z, T *y)
 {
     int64_t row = warp_of_grid(), columns = left + right;
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N)
+    for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, c < left ? x + row * left + c : z + row * right + c - left);
 }
 
@@ -184,7 +184,7 @@ static __global__ void gate(int64_t rows, int64_t columns, const T *x, enum acti
 {
     int64_t row = warp_of_grid();
     x += row * 2 * columns;
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N) {
         float values[N], gates[N];
         load(values, x + c);
         load(gates, x + columns + c);
@@ -214,7 +214,7 @@ static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, s
     int64_t item = item_of(to, row);
     int64_t position = position_of(to, row), length = from.lengths[item];
     x += row_at(from, item, position) * columns;
-    for (int64_t c = lane() * N; c < columns; c += WARP * N) {
+    for (int64_t c = warp_thread() * N; c < columns; c += WARP * N) {
         int64_t shift = shift_of(shifts, columns, c);
         bool inside = position - shift >= 0 && position - shift < length;
         float values[N] = {};
@@ -245,7 +245,7 @@ static __global__ void rotate(int64_t rows, int64_t columns, int64_t dim_head, c
     const float *angles = table + position_of(places, row) * dim_head;
     x += row * columns;
     y += row * columns;
-    for (int64_t c = lane(); c < columns; c += WARP) {
+    for (int64_t c = warp_thread(); c < columns; c += WARP) {
         int64_t i = c % dim_head / 2;
         float other = c % 2 ? to_float(x[c - 1]) : -to_float(x[c + 1]);
         y[c] = of_float<T>(to_float(x[c]) * angles[dim_head / 2 + i] + other * angles[i]);
@@ -268,7 +268,7 @@ static __global__ void cut_padding(int64_t rows, int64_t columns, const T *x, st
         return;
     int64_t item = item_of(to, row);
     x += (from.starts[item] + row - to.starts[item]) * columns;
-    for (int64_t c = lane() * N; c < columns; c += WARP * N)
+    for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, x + c);
 }
 
@@ -301,7 +301,7 @@ static __global__ void append_rows(int64_t rows, int64_t columns, const T *x, co
     int64_t own = upper[item + 1] - upper[item];
     const T *from =
         position < own ? x + (upper[item] + position) * columns : z + (lower[item] + position - own) * columns;
-    for (int64_t c = lane() * N; c < columns; c += WARP * N)
+    for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, from + c);
 }
 
@@ -324,14 +324,14 @@ static __global__ void gather_rows(int64_t rows, int64_t columns, const T *x, st
         return;
     int64_t item = item_of(to, row);
     x += row_at(from, item, position_of(to, row)) * columns;
-    for (int64_t c = lane() * N; c < columns; c += WARP * N)
+    for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, x + c);
 }
 
 template <typename T, int N> static __global__ void copy_rows(int64_t rows, int64_t columns, const T *x, T *y)
 {
     int64_t row = warp_of_grid();
-    for (int64_t c = lane() * N; row < rows && c < columns; c += WARP * N)
+    for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, x + row * columns + c);
 }
 

@@ -26,7 +26,7 @@ static __device__ __forceinline__ float block_sum(float x, float *shares)
 {
     float sum = 0;
     x = warp_sum(x);
-    if (lane() == 0)
+    if (warp_thread() == 0)
         shares[threadIdx.x / WARP] = x;
     __syncthreads();
     for (int i = 0; i < WARPS; i++)
@@ -38,7 +38,7 @@ static __device__ __forceinline__ float block_sum(float x, float *shares)
 static __device__ __forceinline__ float block_maximum(float x, float *shares)
 {
     x = warp_maximum(x);
-    if (lane() == 0)
+    if (warp_thread() == 0)
         shares[threadIdx.x / WARP] = x;
     __syncthreads();
     for (int i = 0; i < WARPS; i++)
@@ -87,15 +87,15 @@ void cuda_softmax(struct cuda_run *run, const struct output_rows *output)
 /* The warp's best so far, best first, one a lane; 0 where there are fewer. Each lane comes with one more, or with 0. */
 static __device__ __forceinline__ void keep_best(unsigned long long *kept, unsigned long long rank, int count)
 {
-    unsigned long long worst = __shfl_sync(ALL_LANES, *kept, count - 1);
-    while (__any_sync(ALL_LANES, rank > worst)) {
+    unsigned long long worst = __shfl_sync(WHOLE_WARP, *kept, count - 1);
+    while (__any_sync(WHOLE_WARP, rank > worst)) {
         unsigned long long best = best_of_warp(rank),
-                           above = __shfl_sync(ALL_LANES, *kept, lane() > 0 ? lane() - 1 : 0);
+                           above = __shfl_sync(WHOLE_WARP, *kept, warp_thread() > 0 ? warp_thread() - 1 : 0);
         if (*kept < best)
-            *kept = lane() > 0 && above < best ? above : best;
+            *kept = warp_thread() > 0 && above < best ? above : best;
         if (rank == best)
             rank = 0;
-        worst = __shfl_sync(ALL_LANES, *kept, count - 1);
+        worst = __shfl_sync(WHOLE_WARP, *kept, count - 1);
     }
 }
 
@@ -103,10 +103,10 @@ static __device__ __forceinline__ void keep_best(unsigned long long *kept, unsig
 template <typename Value> static __device__ unsigned long long best_of_share(int64_t columns, Value value, int count)
 {
     unsigned long long kept = 0;
-    for (int64_t first = threadIdx.x - lane(); first < columns; first += AT_ONCE * THREADS) {
+    for (int64_t first = threadIdx.x - warp_thread(); first < columns; first += AT_ONCE * THREADS) {
         unsigned long long ranks[AT_ONCE];
         for (int i = 0; i < AT_ONCE; i++) {
-            int64_t column = first + i * THREADS + lane();
+            int64_t column = first + i * THREADS + warp_thread();
             ranks[i] = column < columns ? rank_of(value(column), column) : 0;
         }
         for (int i = 0; i < AT_ONCE; i++)
@@ -124,7 +124,7 @@ static __device__ void choose_few(int64_t columns, Value value, int count, unsig
     int better = 0;
     ranks[threadIdx.x] = rank;
     __syncthreads();
-    if (lane() >= count || rank == 0)
+    if (warp_thread() >= count || rank == 0)
         return;
     for (int warp = 0; warp < WARPS; warp++)
         for (int i = 0; i < count && ranks[warp * WARP + i] > rank; i++)
@@ -164,12 +164,12 @@ template <typename Work> static __device__ __forceinline__ void each_rank(int64_
 static __device__ void find_digit(struct selection *s, int wanted)
 {
     const int each = DIGITS / WARP;
-    int first = DIGITS - 1 - lane() * each, own = 0, before = 0;
+    int first = DIGITS - 1 - warp_thread() * each, own = 0, before = 0;
     for (int i = 0; i < each; i++)
         own += s->counts[first - i];
     for (int other = 0; other < WARP; other++) {
-        int count = __shfl_sync(ALL_LANES, own, other);
-        before += other < lane() ? count : 0;
+        int count = __shfl_sync(WHOLE_WARP, own, other);
+        before += other < warp_thread() ? count : 0;
     }
     if (before >= wanted || before + own < wanted)
         return;

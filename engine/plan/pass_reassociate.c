@@ -49,17 +49,17 @@ static bool find_chain(const struct plan *plan, int project, struct chain *chain
 }
 
 /* What chains that have Eᵀx in common agree in. */
-struct source {
+struct projected_source {
     int x, mask;      /* values */
     int weight, bias; /* of the projection */
     bool transposed;
     bool has_bias; /* the linear step */
 };
 
-static struct source source_of(const struct plan *plan, const struct chain *chain)
+static struct projected_source source_of(const struct plan *plan, const struct chain *chain)
 {
     const struct plan_step *linear = &plan->steps[chain->linear], *project = &plan->steps[chain->project];
-    return (struct source){
+    return (struct projected_source){
         .x = linear->x,
         .mask = chain->mask == PLAN_NONE ? PLAN_NONE : plan->steps[chain->mask].z,
         .weight = project->weight,
@@ -70,12 +70,12 @@ static struct source source_of(const struct plan *plan, const struct chain *chai
 }
 
 /* The next chain with this source whose projection is step `from` or behind it. */
-static bool next_chain(const struct plan *plan, int from, const struct source *source, struct chain *chain)
+static bool next_chain(const struct plan *plan, int from, const struct projected_source *source, struct chain *chain)
 {
     for (int i = from; i < plan->n_steps; i++) {
         if (!find_chain(plan, i, chain))
             continue;
-        struct source found = source_of(plan, chain);
+        struct projected_source found = source_of(plan, chain);
         if (found.x == source->x && found.mask == source->mask && found.weight == source->weight &&
             found.bias == source->bias && found.transposed == source->transposed && found.has_bias == source->has_bias)
             return true;
@@ -106,7 +106,8 @@ static int64_t least_rows(struct plan_flops before, struct plan_flops after)
 }
 
 /* All chains of the source from `first` on, in both orders. */
-static struct plan_decision count_flops(const struct plan *plan, struct chain first, const struct source *source)
+static struct plan_decision count_flops(const struct plan *plan, struct chain first,
+                                        const struct projected_source *source)
 {
     struct plan_decision decision = {.what = ""};
     int64_t k = plan->axes[plan->values[plan->steps[first.project].y].axis].rows_per_item;
@@ -124,7 +125,7 @@ static struct plan_decision count_flops(const struct plan *plan, struct chain fi
 /* ---- Rewriting ---- */
 
 struct rewrite {
-    struct source source;
+    struct projected_source source;
     struct plan_selection early, late; /* items whose sequence is projected before the linear step, and after it */
     bool both;                         /* there may be items of either kind */
     int x;                             /* the source's, masked */

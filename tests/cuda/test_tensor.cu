@@ -50,7 +50,7 @@ static void launch_warp(void (*kernel)(Parameters...), size_t shared_bytes, Argu
 
 template <typename T> static __global__ void multiply(const float *a, const float *b, float *d)
 {
-    int group = lane() / 4, thread = lane() % 4;
+    int group = warp_thread() / 4, thread = warp_thread() % 4;
     float ai[8], bi[4], ci[4];
     uint32_t fragment[4];
     for (int i = 0; i < 8; i++) {
@@ -103,16 +103,16 @@ static __global__ void load_and_copy(const uint16_t *matrices, uint32_t *plain, 
 {
     uint16_t(*rows)[8] = (uint16_t(*)[8])dynamic_shared_memory;
     uint32_t fragment[4];
-    copy_async(rows[lane()], matrices + lane() * 8, true);
+    copy_async(rows[warp_thread()], matrices + warp_thread() * 8, true);
     copies_commit();
     copies_wait<0>();
     __syncwarp();
-    load_matrices(fragment, rows[lane()]);
+    load_matrices(fragment, rows[warp_thread()]);
     for (int i = 0; i < 4; i++)
-        plain[lane() * 4 + i] = fragment[i];
-    load_matrices_transposed(fragment, rows[lane()]);
+        plain[warp_thread() * 4 + i] = fragment[i];
+    load_matrices_transposed(fragment, rows[warp_thread()]);
     for (int i = 0; i < 4; i++)
-        transposed[lane() * 4 + i] = fragment[i];
+        transposed[warp_thread() * 4 + i] = fragment[i];
 }
 
 /* Of matrix m a lane has row lane / 4, elements 2 (lane % 4) and the next; of its transpose the same. */
@@ -142,15 +142,15 @@ static void matrices_are_handed_out(void **)
 static __global__ void copy_groups(const uint4 *from, uint32_t *to)
 {
     uint4 *shared = (uint4 *)dynamic_shared_memory;
-    copy_async(&shared[lane()], from + lane(), true);
+    copy_async(&shared[warp_thread()], from + warp_thread(), true);
     copies_commit();
-    copy_async(&shared[WARP + lane()], from, false); /* zeros */
+    copy_async(&shared[WARP + warp_thread()], from, false); /* zeros */
     copies_commit();
     copies_wait<1>();
-    to[lane()] = shared[lane()].x; /* the thread's own */
+    to[warp_thread()] = shared[warp_thread()].x; /* the thread's own */
     copies_wait<0>();
     __syncwarp();
-    to[WARP + lane()] = shared[WARP + (lane() + 1) % WARP].y;
+    to[WARP + warp_thread()] = shared[WARP + (warp_thread() + 1) % WARP].y;
 }
 
 static void copies_land_group_by_group(void **)
@@ -173,9 +173,9 @@ static void copies_land_group_by_group(void **)
 
 template <typename T> static __global__ void round_all(const float *x, uint16_t *bits, uint32_t *pairs)
 {
-    T element = of_float<T>(x[lane()]);
-    memcpy(&bits[lane()], &element, sizeof element);
-    pairs[lane()] = pair_of<T>(x[lane()], x[(lane() + 1) % WARP]);
+    T element = of_float<T>(x[warp_thread()]);
+    memcpy(&bits[warp_thread()], &element, sizeof element);
+    pairs[warp_thread()] = pair_of<T>(x[warp_thread()], x[(warp_thread() + 1) % WARP]);
 }
 
 template <typename T> static void check_rounding(const float *x, const uint16_t *expected, int count)

@@ -3,8 +3,8 @@
  * baseline).
  * Written in GCC's vector extension, which clang has too and which compiles for any processor; intrinsics only where
  * neither finds the one instruction. */
-#ifndef ENGINE_CPU_VECTOR_LANES_H
-#define ENGINE_CPU_VECTOR_LANES_H
+#ifndef ENGINE_CPU_VECTOR_TYPE_H
+#define ENGINE_CPU_VECTOR_TYPE_H
 
 #include "engine/cpu/vector.h"
 #include "engine/plan/arithmetic.h"
@@ -17,20 +17,20 @@
 #endif
 
 #if defined(__AVX512F__)
-#define LANES 16
+#define WIDTH 16
 #elif defined(__AVX2__)
-#define LANES 8
+#define WIDTH 8
 #else
-#define LANES 4
+#define WIDTH 4
 #endif
 
 #define JOIN_NAMES(name, variant) name##_##variant
 #define JOIN(name, variant) JOIN_NAMES(name, variant)
 #define VARIANT(name) JOIN(name, VECTOR_VARIANT) /* vector_attend_avx512 … */
 
-typedef float vector __attribute__((vector_size(4 * LANES)));
-typedef int32_t integers __attribute__((vector_size(4 * LANES)));
-typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
+typedef float vector __attribute__((vector_size(4 * WIDTH)));
+typedef int32_t integers __attribute__((vector_size(4 * WIDTH)));
+typedef uint32_t bits __attribute__((vector_size(4 * WIDTH)));
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -51,7 +51,7 @@ INLINE vector all(float x)
     return x - (vector){0};
 }
 
-/* The last, incomplete vector of a row; the lanes beyond `count` are `rest`. */
+/* The last, incomplete vector of a row; behind `count` floats it has `rest`. */
 INLINE vector load_part(const float *from, int64_t count, float rest)
 {
     vector v = all(rest);
@@ -102,12 +102,12 @@ INLINE vector smaller(vector x, vector y)
 }
 
 #define SHUFFLE __builtin_shufflevector
-#if LANES == 16
+#if WIDTH == 16
 #define ROTATE_8(v) SHUFFLE(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
 #define ROTATE_4(v) SHUFFLE(v, v, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3)
 #define ROTATE_2(v) SHUFFLE(v, v, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1)
 #define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0)
-#elif LANES == 8
+#elif WIDTH == 8
 #define ROTATE_4(v) SHUFFLE(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
 #define ROTATE_2(v) SHUFFLE(v, v, 2, 3, 4, 5, 6, 7, 0, 1)
 #define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 4, 5, 6, 7, 0)
@@ -129,12 +129,12 @@ INLINE vector multiply_add(vector a, vector b, vector c)
 }
 
 /* Always in the same order. */
-INLINE float sum_lanes(vector v)
+INLINE float sum_across(vector v)
 {
-#if LANES > 8
+#if WIDTH > 8
     v += ROTATE_8(v);
 #endif
-#if LANES > 4
+#if WIDTH > 4
     v += ROTATE_4(v);
 #endif
     v += ROTATE_2(v);
@@ -142,13 +142,13 @@ INLINE float sum_lanes(vector v)
     return v[0];
 }
 
-/* In all lanes. v has no NaN. */
-INLINE vector largest_lane(vector v)
+/* A vector of the largest float of v, which has no NaN. */
+INLINE vector largest_across(vector v)
 {
-#if LANES > 8
+#if WIDTH > 8
     v = larger(v, ROTATE_8(v));
 #endif
-#if LANES > 4
+#if WIDTH > 4
     v = larger(v, ROTATE_4(v));
 #endif
     v = larger(v, ROTATE_2(v));
