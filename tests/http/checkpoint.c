@@ -111,6 +111,37 @@ struct checkpoint checkpoint_read(const char *case_name)
     return checkpoint;
 }
 
+static void make_tensor(struct checkpoint_tensor *tensor, const struct checkpoint_shape *shape, uint32_t *state)
+{
+    int64_t elements = 1;
+
+    for (int d = 0; d < shape->rank; d++)
+        elements *= shape->shape[d];
+    *tensor = (struct checkpoint_tensor){.name = strdup(shape->name),
+                                         .dtype = WEIGHTS_F32,
+                                         .rank = shape->rank,
+                                         .data = malloc((size_t)elements * sizeof(float)),
+                                         .bytes = (size_t)elements * sizeof(float)};
+    assert_true(tensor->name && tensor->data);
+    memcpy(tensor->shape, shape->shape, sizeof shape->shape);
+    for (int64_t i = 0; i < elements; i++) {
+        *state = *state * 1664525 + 1013904223; /* Numerical Recipes' generator */
+        ((float *)(void *)tensor->data)[i] = ((float)(*state >> 8) / 0x1p23f - 1) * 0.1f;
+    }
+}
+
+struct checkpoint checkpoint_random(const char *config, const struct checkpoint_shape *shapes, size_t count)
+{
+    struct checkpoint checkpoint = {
+        .tensors = calloc(count + 1, sizeof *checkpoint.tensors), .count = count, .config = strdup(config)};
+    uint32_t state = 1;
+
+    assert_true(checkpoint.tensors && checkpoint.config);
+    for (size_t i = 0; i < count; i++)
+        make_tensor(&checkpoint.tensors[i], &shapes[i], &state);
+    return checkpoint;
+}
+
 static void free_tensor(struct checkpoint_tensor *tensor)
 {
     free(tensor->name);

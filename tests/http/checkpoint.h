@@ -27,6 +27,14 @@ struct checkpoint {
 struct checkpoint checkpoint_read(const char *case_name);
 void checkpoint_free(struct checkpoint *checkpoint);
 
+/* A model that no case has: F32 tensors of numbers in ±0.1, the same for the same shapes. checkpoint_free is owed. */
+struct checkpoint_shape {
+    const char *name;
+    int rank;
+    int64_t shape[4];
+};
+struct checkpoint checkpoint_random(const char *config, const struct checkpoint_shape *shapes, size_t count);
+
 /* Makes `folder` with config.json and model.safetensors, which lacks its last `cut` bytes. */
 void checkpoint_write(const struct checkpoint *checkpoint, const char *folder, size_t cut);
 

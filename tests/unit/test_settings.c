@@ -227,6 +227,40 @@ static void a_model_s_name_has_no_slash(void **state)
     refuse(VARIABLES("LINFORMERD_MODEL="), "LINFORMERD_MODEL: expected a folder or NAME=FOLDER, found ''");
 }
 
+static void check_is_an_action(void **state)
+{
+    (void)state;
+    struct reading reading = ARGUMENTS("--check", "--threads=2");
+    accept(&reading);
+    assert_int_equal(reading.action, SETTINGS_CHECK);
+    assert_int_equal(reading.settings.threads, 2);
+    settings_free(&reading.settings);
+    refuse(ARGUMENTS("--check=1"), "--check takes no value");
+    refuse(VARIABLES("LINFORMERD_CHECK=1"), "unknown environment variable LINFORMERD_CHECK; linformerd --help lists "
+                                            "what there is");
+}
+
+static void auto_stands_for_no_value(void **state)
+{
+    (void)state;
+    struct reading reading = ARGUMENTS("--max-batch-tokens=5", "--max-batch-tokens", "auto");
+    reading.environment[0] = "LINFORMERD_PAYLOAD_LIMIT=auto";
+    accept(&reading);
+    assert_int_equal(reading.settings.max_batch_tokens, 0);
+    assert_int_equal(reading.settings.payload_limit, 0);
+    settings_free(&reading.settings);
+    char path[] = "/tmp/linformerd-settings-XXXXXX";
+    write_file(path, "{\"payload_limit\": \"auto\", \"max_batch_tokens\": 7}");
+    reading = ARGUMENTS("--config", path);
+    accept(&reading);
+    unlink(path);
+    assert_int_equal(reading.settings.max_batch_tokens, 7);
+    assert_int_equal(reading.settings.payload_limit, 0);
+    settings_free(&reading.settings);
+    refuse(ARGUMENTS("--port=auto"), "--port: expected a number from 0 to 65535, found 'auto'");
+    refuse_file("{\"payload_limit\": \"much\"}", "payload_limit: expected an integer or \"auto\", found '\"much\"'");
+}
+
 static void help_and_version_win(void **state)
 {
     (void)state;
@@ -253,7 +287,17 @@ static void explain_gives_the_folder(void **state)
     assert_string_equal(reading.explain, "dir");
     assert_int_equal(reading.settings.threads, 1);
     settings_free(&reading.settings);
-    refuse(ARGUMENTS("--explain"), "--explain needs a value, as in --explain=DIR");
+    reading = ARGUMENTS("--explain");
+    accept(&reading);
+    assert_int_equal(reading.action, SETTINGS_EXPLAIN);
+    assert_null(reading.explain);
+    settings_free(&reading.settings);
+    reading = ARGUMENTS("--explain", "--threads=2");
+    accept(&reading);
+    assert_int_equal(reading.action, SETTINGS_EXPLAIN);
+    assert_null(reading.explain);
+    assert_int_equal(reading.settings.threads, 2);
+    settings_free(&reading.settings);
     refuse(ARGUMENTS("--explain="), "--explain: the value is empty");
     refuse(VARIABLES("LINFORMERD_EXPLAIN=dir"),
            "unknown environment variable LINFORMERD_EXPLAIN; linformerd --help lists what there is");
@@ -271,7 +315,7 @@ static void refuses_values_and_says_where_they_stand(void **state)
     refuse(ARGUMENTS("--port", "-"), "--port: expected a number from 0 to 65535, found '-'");
     refuse(ARGUMENTS("--port", "99999999999999999999"),
            "--port: expected a number from 0 to 65535, found '99999999999999999999'");
-    refuse(ARGUMENTS("--max-batch-tokens", "0"), "--max-batch-tokens: expected tokens from 1 to 2147483647, found '0'");
+    refuse(ARGUMENTS("--max-batch-tokens", "0"), "--max-batch-tokens: expected auto or tokens from 1 to 2147483647, found '0'");
     refuse(VARIABLES("LINFORMERD_REQUEST_TIMEOUT_MS=1s"),
            "LINFORMERD_REQUEST_TIMEOUT_MS: expected milliseconds from 0 to 86400000, found '1s'");
     refuse(ARGUMENTS("--log-level=loud"), "--log-level: expected one of error, warning, info, debug, found 'loud'");
@@ -438,14 +482,17 @@ static void help_names_every_setting_within_100_columns(void **state)
         "--strict",
         "--auto-truncate",
         "--config FILE",
-        "--explain DIR",
+        "--explain [DIR]",
+        "--check",
+        "--max-batch-ms N",
         "--help",
         "--version",
         "LINFORMERD_MAX_BATCH_TOKENS",
         "LINFORMERD_MODEL",
         "LINFORMERD_CONFIG",
         "LINFORMERD_API_KEY",
-        "Default: 16384 tokens",
+        "Default: auto. Variable: LINFORMERD_MAX_BATCH_TOKENS",
+        "Default: 1048576 tokens",
         "Default: 127.0.0.1",
         "Default: 8080",
         "Example:",
@@ -476,6 +523,8 @@ int main(void)
         cmocka_unit_test(a_model_s_name_has_no_slash),
         cmocka_unit_test(help_and_version_win),
         cmocka_unit_test(explain_gives_the_folder),
+        cmocka_unit_test(check_is_an_action),
+        cmocka_unit_test(auto_stands_for_no_value),
         cmocka_unit_test(refuses_values_and_says_where_they_stand),
         cmocka_unit_test(knows_devices_by_their_form),
         cmocka_unit_test(refuses_unknown_names_and_suggests_near_ones),
