@@ -40,13 +40,16 @@ static void *pass_log_on(void *argument)
     return NULL;
 }
 
-/* Reads the log up to the line that tells the port. 0: it ended before that. */
-static int read_port(FILE *log, char line[1024])
+/* Reads the log up to the line that tells the port, and writes it to `said`. 0: it ended before that. */
+static int read_port(FILE *log, FILE *said)
 {
-    while (fgets(line, 1024, log)) {
+    char line[1024];
+
+    while (fgets(line, sizeof line, log)) {
         char *address = strstr(line, "listening on http://"), *colon;
 
         fputs(line, stderr);
+        fputs(line, said);
         if (!address)
             continue;
         colon = strrchr(address, ':'); /* behind an IPv6 address in brackets too */
@@ -74,12 +77,15 @@ static void run_daemon(const struct daemon_options *options, int log, char **arg
     setenv("LINFORMERD_CUDA_TUNING_MS", "0", 0); /* the shim's products take a CPU's time */
     setenv("LINFORMERD_DEVICE", "cpu", 0);       /* also where there is another; tests/run.sh's @cuda names it */
     dup2(log, STDERR_FILENO);
+    if (options->restrict_process)
+        options->restrict_process();
     execv(arguments[0], arguments);
     perror(arguments[0]);
     _exit(127);
 }
 
-struct daemon *daemon_try(const struct daemon_options *options, char last_line[1024])
+/* Its log is not read yet. */
+static struct daemon *launch(const struct daemon_options *options)
 {
     const char *const *given = options->arguments;
     const char *binary = getenv("LINFORMERD");
@@ -103,18 +109,42 @@ struct daemon *daemon_try(const struct daemon_options *options, char last_line[1
     daemon->log = fdopen(pipes[0], "r");
     assert_non_null(daemon->log);
     daemon->log_unread = options->log_unread;
-    daemon->port = read_port(daemon->log, last_line);
+    return daemon;
+}
+
+struct daemon *daemon_open(const struct daemon_options *options, char **said, int *status)
+{
+    struct daemon *daemon = launch(options);
+    size_t length;
+    FILE *text = open_memstream(said, &length);
+
+    assert_non_null(text);
+    daemon->port = read_port(daemon->log, text);
+    assert_int_equal(fclose(text), 0);
     if (daemon->port == 0) {
-        int status;
-        assert_int_equal(waitpid(daemon->process, &status, 0), daemon->process);
+        assert_int_equal(waitpid(daemon->process, status, 0), daemon->process);
         fclose(daemon->log);
         free(daemon);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 1);
         return NULL;
     }
     if (!daemon->log_unread)
         assert_int_equal(pthread_create(&daemon->reader, NULL, pass_log_on, daemon), 0);
+    return daemon;
+}
+
+struct daemon *daemon_try(const struct daemon_options *options, char last_line[1024])
+{
+    char *said;
+    int status;
+    struct daemon *daemon = daemon_open(options, &said, &status);
+
+    for (char *line = said; !daemon && *line; line += strcspn(line, "\n"), line += *line == '\n')
+        snprintf(last_line, 1024, "%.*s", (int)strcspn(line, "\n") + 1, line);
+    free(said);
+    if (!daemon) {
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 1);
+    }
     return daemon;
 }
 

@@ -25,10 +25,15 @@ struct daemon *daemon_start(const char *const *arguments);
 /* What is unusual about a start. Zero is the usual. */
 struct daemon_options {
     const char *const *arguments;
-    int descriptors;    /* the limit of open files */
-    int ignored_signal; /* as nohup does it */
-    bool log_unread;    /* after "listening on" the log is read by daemon_log_line alone */
+    int descriptors;                /* the limit of open files */
+    int ignored_signal;             /* as nohup does it */
+    void (*restrict_process)(void); /* called in the child, before the program is loaded; NULL: nothing */
+    bool log_unread;                /* after "listening on" the log is read by daemon_log_line alone */
 };
+
+/* The same. NULL: it ended before it listened, and *status is as waitpid has it; with "--check" it always does. *said
+ * is all that it wrote until then, which the test frees. */
+struct daemon *daemon_open(const struct daemon_options *options, char **said, int *status);
 
 /* The same. NULL: it ended with status 1 before it listened, and `last_line` is that of its log. */
 struct daemon *daemon_try(const struct daemon_options *options, char last_line[1024]);

@@ -1,0 +1,265 @@
+/* Starts: --check, --explain alone, and systems that give less than the daemon needs. What cannot be served is told
+ * before anyone is served, and nothing ends the process later. */
+#define _GNU_SOURCE /* setresuid */
+#include "tests/http/daemon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef PR_SET_MDWE /* Linux 6.3 */
+#define PR_SET_MDWE 65
+#define PR_MDWE_REFUSE_EXEC_GAIN 1
+#endif
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { SANITIZED = true };
+#else
+enum { SANITIZED = false };
+#endif
+
+/* ---- What is asked for ---- */
+
+/* Runs it to its end, and expects that exit status; what it wrote is the test's to free. */
+static char *run_to_end(const char *const *arguments, void (*restrict_process)(void), int expected)
+{
+    char *said;
+    int status;
+
+    assert_null(daemon_start_restricted(arguments, restrict_process, &said, &status));
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != expected)
+        fail_msg("expected exit status %d, found wait status %x: %s", expected, (unsigned)status, said);
+    return said;
+}
+
+static void expect_said(char *said, const char *part) /* frees it */
+{
+    if (!strstr(said, part))
+        fail_msg("\"%s\" is not in: %s", part, said);
+    free(said);
+}
+
+static void check_runs_a_batch_of_each_model(void **state)
+{
+    (void)state;
+    expect_said(run_to_end(ARGUMENTS("--check"), NULL, 0), "checked: each model has run a batch models=1");
+    expect_said(run_to_end(ARGUMENTS("--check", "--log-level", "error", "--max-batch-tokens", "512", "--model",
+                                     "tests/reference/linear_attention_image", "--model",
+                                     "tests/reference/linear_multihead_attention_default", "--model",
+                                     "tests/reference/linformer_pytorch_enc_dec", "--model",
+                                     "tests/reference/linear_attention_encoder_decoder"),
+                           NULL, 0),
+                "models=4");
+}
+
+static void check_says_what_is_wrong(void **state)
+{
+    (void)state;
+    expect_said(run_to_end(ARGUMENTS("--check", "--model", "tests/http"), NULL, 1), "the check failed");
+    expect_said(run_to_end(ARGUMENTS("--check", "--products", "onednn", "--kernels", "baseline"), NULL, 1),
+                "oneDNN is used with AVX-512 kernels alone");
+}
+
+/* stdout of the program, to its end. */
+static char *output_of(const char *arguments)
+{
+    const char *binary = getenv("LINFORMERD");
+    char command[512], *text = calloc(1, 1 << 16);
+    size_t length;
+
+    snprintf(command, sizeof command, "LINFORMERD_DEVICE=cpu %s %s", binary ? binary : "build/linformerd", arguments);
+    FILE *pipe = popen(command, "r");
+    assert_true(pipe && text);
+    length = fread(text, 1, (1 << 16) - 1, pipe);
+    text[length] = '\0';
+    assert_int_equal(pclose(pipe), 0);
+    return text;
+}
+
+static void explain_alone_shows_the_built_in_model(void **state)
+{
+    char *text = output_of("--explain"), *folder = output_of("--explain weights/builtin");
+
+    (void)state;
+    assert_non_null(strstr(text, "\narena_bytes "));
+    assert_string_equal(text, folder);
+    free(folder);
+    free(text);
+    text = output_of("--explain --model tests/reference/linformer_lm");
+    folder = output_of("--explain tests/reference/linformer_lm");
+    assert_string_equal(text, folder);
+    free(folder);
+    free(text);
+}
+
+/* ---- Too few threads ---- */
+
+static rlim_t most_processes;
+
+/* As a user that has no other process: the limit counts all of a user's, and does not hold for root. */
+static void limit_processes(void)
+{
+    struct rlimit limit = {most_processes, most_processes};
+    uid_t user = (uid_t)(1000000 + getpid());
+
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* which would start a process */
+    if (setrlimit(RLIMIT_NPROC, &limit) != 0 || setresgid(user, user, user) != 0 || setresuid(user, user, user) != 0)
+        _exit(125);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+}
+
+/* Many rows, so that all threads compute. */
+static void expect_served(const struct daemon *daemon)
+{
+    enum { IDS = 900 };
+    char body[64 + 4 * IDS] = "{\"inputs\": [";
+
+    for (int i = 0; i < IDS; i++)
+        sprintf(body + strlen(body), "%s%d", i ? "," : "", 3 + i % 200);
+    strcat(body, "]}");
+    json_decref(daemon_post_json(daemon, "/embed", body));
+}
+
+static void missing_threads_are_told_before_ready(void **state)
+{
+    int served = 0, refused = 0;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    for (most_processes = 2; most_processes <= 24; most_processes++) {
+        char *said;
+        int status = 0;
+        struct daemon *daemon = daemon_start_restricted(ARGUMENTS("--threads", "4", "--log-level", "error"),
+                                                        limit_processes, &said, &status);
+
+        if (daemon) {
+            expect_served(daemon);
+            daemon_stop(daemon);
+            served++;
+        } else {
+            if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(said, "libgomp") ||
+                !strstr(said, "cannot start"))
+                if (!SANITIZED) /* whose own threads fail in ways of their own */
+                    fail_msg("%lld processes, wait status %x: %s", (long long)most_processes, (unsigned)status, said);
+            refused++;
+        }
+        free(said);
+    }
+    print_message("%d limits served, %d refused\n", served, refused);
+    assert_true(served > 0 && refused > 0);
+}
+
+static void missing_threads_fail_a_check(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    most_processes = 30;
+    expect_said(run_to_end(ARGUMENTS("--check", "--threads", "40"), limit_processes, 1),
+                "40 threads that compute (--threads) cannot be started");
+    most_processes = 60;
+    expect_said(run_to_end(ARGUMENTS("--check", "--threads", "40"), limit_processes, 0), "models=1");
+}
+
+/* ---- Too little address space ---- */
+
+static rlim_t most_bytes;
+
+static void limit_address_space(void)
+{
+    struct rlimit limit = {most_bytes, most_bytes};
+
+    if (setrlimit(RLIMIT_AS, &limit) != 0)
+        _exit(125);
+}
+
+static void little_address_space_is_told(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip(); /* they map more than that */
+    most_bytes = (rlim_t)300 << 20;
+    char *said = run_to_end(ARGUMENTS("--check", "--threads", "2"), limit_address_space, 1);
+    assert_non_null(strstr(said, "the limit of it, RLIMIT_AS (ulimit -v), is 300 MiB"));
+    expect_said(said, "OpenBLAS needs ");
+    most_bytes = (rlim_t)2 << 30;
+    expect_said(run_to_end(ARGUMENTS("--check", "--threads", "2"), limit_address_space, 0), "models=1");
+}
+
+/* Whatever the limit, it ends, and by itself. */
+static void any_address_space_ends_a_check(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    for (most_bytes = (rlim_t)100 << 20; most_bytes <= (rlim_t)1100 << 20; most_bytes += (rlim_t)50 << 20) {
+        char *said;
+        int status;
+
+        assert_null(
+            daemon_start_restricted(ARGUMENTS("--check", "--threads", "4"), limit_address_space, &said, &status));
+        if (!WIFEXITED(status) || WEXITSTATUS(status) > 1 || strstr(said, "libgomp"))
+            fail_msg("%lld bytes, wait status %x: %s", (long long)most_bytes, (unsigned)status, said);
+        free(said);
+    }
+}
+
+/* ---- No memory that is written and executed ---- */
+
+static void refuse_generated_code(void)
+{
+    if (prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0)
+        _exit(125);
+}
+
+static void generated_code_is_done_without(void **state)
+{
+    char *said = run_to_end(ARGUMENTS("--check"), NULL, 0);
+    bool onednn = strstr(said, "oneDNN ") && !strstr(said, "without oneDNN");
+    int status;
+
+    (void)state;
+    free(said);
+    pid_t child = fork();
+    if (child == 0) {
+        refuse_generated_code();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WEXITSTATUS(status) != 0 || !onednn)
+        skip(); /* the kernel has no such rule, or the machine no use for it */
+    struct daemon *daemon = daemon_start_restricted(NULL, refuse_generated_code, &said, &status);
+    assert_non_null(daemon);
+    expect_said(said, "products run without oneDNN");
+    struct answer info = daemon_get(daemon, "/info");
+    const char *notice = json_string_value(json_object_get(info.json, "notice"));
+    const char *kernels = json_string_value(json_object_get(info.json, "kernels"));
+    assert_true(notice && strstr(notice, "oneDNN cannot generate code here"));
+    assert_true(kernels && !strstr(kernels, "oneDNN"));
+    answer_free(&info);
+    expect_served(daemon);
+    daemon_stop(daemon);
+    expect_said(run_to_end(ARGUMENTS("--check", "--products", "onednn"), refuse_generated_code, 1),
+                "oneDNN cannot generate code here");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(check_runs_a_batch_of_each_model),
+        cmocka_unit_test(check_says_what_is_wrong),
+        cmocka_unit_test(explain_alone_shows_the_built_in_model),
+        cmocka_unit_test(missing_threads_are_told_before_ready),
+        cmocka_unit_test(missing_threads_fail_a_check),
+        cmocka_unit_test(little_address_space_is_told),
+        cmocka_unit_test(any_address_space_ends_a_check),
+        cmocka_unit_test(generated_code_is_done_without),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
