@@ -4,7 +4,10 @@
 
 #include <stdlib.h>
 
-#define SIZES 64 /* that are tried: a class may need more than the shortest, as large kernels do */
+/* Sizes that are tried: a class may need more than the shortest. Of images each of so many heights and widths: with
+ * strides and paddings of two kinds a class may take few of them. */
+#define LENGTHS 64
+#define EDGES 32
 
 /* What the item points to. */
 struct warm_up {
@@ -20,13 +23,11 @@ static void warm_up_free(struct warm_up *warm_up)
     free(warm_up->output);
 }
 
-/* Rows, positions or pixels along an edge; the `size`-th that is tried, from 1. */
+/* Of the `size`-th that is tried, from 0. */
 static int64_t length_of(const struct model_input *input, int64_t size)
 {
-    if (input->layout == LAYOUT_IMAGE)
-        return size;
-    int64_t length = (input->min_length + input->multiple - 1) / input->multiple * input->multiple;
-    return length + (size - 1) * input->multiple;
+    int64_t least = (input->min_length + input->multiple - 1) / input->multiple * input->multiple;
+    return least + size * input->multiple;
 }
 
 /* Lengths of the inputs that must be given; their data comes later. */
@@ -34,10 +35,13 @@ static void set_lengths(const struct model_info *info, int64_t size, struct engi
 {
     for (int i = 0; i < info->n_inputs; i++) {
         const struct model_input *input = &info->inputs[i];
+        bool image = input->layout == LAYOUT_IMAGE;
         if (input->optional)
             continue;
-        item->inputs[i].length = input->like >= 0 ? item->inputs[input->like].length : length_of(input, size);
-        item->inputs[i].width = input->layout == LAYOUT_IMAGE ? item->inputs[i].length : 1;
+        item->inputs[i].width = image ? 1 + size % EDGES : 1;
+        item->inputs[i].length = input->like >= 0 ? item->inputs[input->like].length
+                                 : image          ? 1 + size / EDGES
+                                                  : length_of(input, size);
     }
 }
 
@@ -79,7 +83,8 @@ static int allocate_output(const struct model *model, struct warm_up *warm_up, s
 /* The shortest item that the model takes. 1: none of those that were tried. */
 static int find_item(const struct model *model, struct warm_up *warm_up, struct error *error)
 {
-    for (int64_t size = 1; size <= SIZES; size++) {
+    int64_t sizes = model_info(model)->inputs[0].layout == LAYOUT_IMAGE ? EDGES * EDGES : LENGTHS;
+    for (int64_t size = 0; size < sizes; size++) {
         set_lengths(model_info(model), size, &warm_up->item);
         if (allocate_inputs(model_info(model), warm_up, error) != 0)
             return -1;

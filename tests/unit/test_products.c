@@ -10,10 +10,19 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+#ifndef PR_SET_MDWE /* Linux 6.3: no memory that is written and then executed */
+#define PR_SET_MDWE 65
+#define PR_MDWE_REFUSE_EXEC_GAIN 1
+#endif
 
 #define SHAPES 40
 
@@ -185,6 +194,78 @@ static void own_tiles_multiply_bf16(void **state)
     check_provider("auto", true, 5e-3);
 }
 
+/* ---- oneDNN that fails for a weight: in a process of its own, which may not make code any more ---- */
+
+enum { TOLD = 42, WITHOUT_RULE = 77 }; /* no numbers of failed tests */
+
+/* Whether a weight of a new shape is taken, and multiplied right; the exit status. */
+static int take_without_code(const char *provider, bool bf16, double tolerance)
+{
+    enum { COLUMNS = 300, DEPTH = 77 };
+    struct products products;
+    struct product_weight *weight;
+    struct error error;
+    float *x = random_floats(PLAN_ROW_BLOCK * DEPTH), *w = random_floats(COLUMNS * DEPTH);
+    float *y = calloc(PLAN_ROW_BLOCK * COLUMNS, sizeof *y);
+    bool named = strcmp(provider, "onednn") == 0;
+    open_products(provider, bf16, &products);
+    if (!products.onednn || prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0)
+        return WITHOUT_RULE;
+    int status = products_take_weight(&products, COLUMNS, DEPTH, w, false, &weight, &error);
+    assert_non_null(strstr(error.message, "oneDNN: packing a weight failed"));
+    assert_int_equal(status, named ? -1 : 0);
+    if (!named) {
+        multiply(&products, weight, PLAN_ROW_BLOCK, COLUMNS, DEPTH, x, y, 0);
+        expect_near_sums(PLAN_ROW_BLOCK, COLUMNS, DEPTH, x, w, y, tolerance);
+        products_free_weight(&products, weight);
+    }
+    products_close(&products);
+    free(x);
+    free(w);
+    free(y);
+    return TOLD;
+}
+
+static void expect_without_code(const char *provider, bool bf16, double tolerance)
+{
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(take_without_code(provider, bf16,
+                                tolerance)); /* after a failed assertion cmocka goes on, and exits otherwise */
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == WITHOUT_RULE)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), TOLD);
+}
+
+static void openblas_takes_what_onednn_cannot(void **state)
+{
+    (void)state;
+    expect_without_code("auto", false, 1e-6);
+}
+
+static void own_tiles_take_what_onednn_cannot(void **state) /* where the processor has AMX */
+{
+    (void)state;
+    if (!cpu_has_bf16())
+        skip();
+    expect_without_code("auto", true, 5e-3);
+}
+
+static void onednn_by_name_has_no_substitute(void **state)
+{
+    enum instruction_set set;
+    struct error error;
+    (void)state;
+    if (!has_onednn() || instruction_set_choose("auto", &set, &error) != 0 || set != SET_AVX512)
+        skip();
+    expect_without_code("onednn", false, 1e-6);
+}
+
 /* Eᵀ x for some features and positions of E, and x in either element. */
 static void check_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed)
 {
@@ -323,6 +404,9 @@ int main(void)
         SEEDED(onednn_multiplies),
         SEEDED(onednn_multiplies_bf16),
         SEEDED(own_tiles_multiply_bf16),
+        SEEDED(openblas_takes_what_onednn_cannot),
+        SEEDED(own_tiles_take_what_onednn_cannot),
+        SEEDED(onednn_by_name_has_no_substitute),
         SEEDED(sequences_are_projected_in_bf16),
         SEEDED(positions_beyond_do_not_matter),
         SEEDED(numbers_become_the_nearest_bf16),

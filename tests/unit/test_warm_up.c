@@ -1,0 +1,90 @@
+/* A first batch of every reference case's model, and the work that items count. */
+#include "tests/unit/loaded.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CASES_FOLDER "tests/reference"
+#define FEWEST_CASES 82
+
+static const struct engine_options options = {
+    .device = "cpu", .dtype = "f32", .threads = 2, .max_batch_tokens = 256, .max_batch_requests = 4};
+
+static bool is_case(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, CASES_FOLDER "/%s/calls.safetensors", name);
+    FILE *file = fopen(path, "rb");
+    if (file)
+        fclose(file);
+    return file != NULL;
+}
+
+static void warm_up(const char *name)
+{
+    struct loaded loaded = {NULL, NULL};
+    struct error error = {""};
+    double flops = 0;
+    must(load_with(&options, "", name, NULL, &loaded, &error), &error);
+    if (model_warm_up(loaded.model, 0, &flops, &error) != 0)
+        fail_msg("%s: %s", name, error.message);
+    if (flops <= 0)
+        fail_msg("%s: no batch was run", name);
+    unload(&loaded);
+}
+
+static void every_model_runs_a_first_batch(void **state)
+{
+    DIR *folder = opendir(CASES_FOLDER);
+    int count = 0;
+    (void)state;
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (entry->d_name[0] == '.' || !is_case(entry->d_name))
+            continue;
+        warm_up(entry->d_name);
+        count++;
+    }
+    closedir(folder);
+    assert_true(count >= FEWEST_CASES);
+}
+
+/* By rows, and by the rows of the output that are wanted. */
+static void longer_items_count_more(void **state)
+{
+    struct loaded loaded = {NULL, NULL};
+    struct error error = {""};
+    double before = 0, one, all;
+    float output;
+    (void)state;
+    must(load_with(&options, "", "linformer_lm", NULL, &loaded, &error), &error);
+    int64_t most = model_info(loaded.model)->inputs[0].max_length;
+    for (int64_t length = 1; length <= most; length++) {
+        struct engine_item item = {.inputs[0].length = length};
+        double flops = model_item_flops(loaded.model, &item);
+        assert_true(flops > before);
+        before = flops;
+    }
+    struct engine_item item = {.inputs[0].length = most, .output = &output, .n_rows = 1};
+    one = model_item_flops(loaded.model, &item);
+    item.n_rows = most;
+    all = model_item_flops(loaded.model, &item);
+    assert_true(one > before && all > one);
+    unload(&loaded);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_model_runs_a_first_batch),
+        cmocka_unit_test(longer_items_count_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
