@@ -24,13 +24,21 @@ enum { SANITIZED = false };
 
 /* ---- What is asked for ---- */
 
+static struct daemon *start_restricted(const char *const *arguments, void (*restrict_process)(void), char **said,
+                                       int *status)
+{
+    struct daemon_options options = {.arguments = arguments, .restrict_process = restrict_process};
+
+    return daemon_open(&options, said, status);
+}
+
 /* Runs it to its end, and expects that exit status; what it wrote is the test's to free. */
 static char *run_to_end(const char *const *arguments, void (*restrict_process)(void), int expected)
 {
     char *said;
     int status;
 
-    assert_null(daemon_start_restricted(arguments, restrict_process, &said, &status));
+    assert_null(start_restricted(arguments, restrict_process, &said, &status));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != expected)
         fail_msg("expected exit status %d, found wait status %x: %s", expected, (unsigned)status, said);
     return said;
@@ -134,8 +142,8 @@ static void missing_threads_are_told_before_ready(void **state)
     for (most_processes = 2; most_processes <= 24; most_processes++) {
         char *said;
         int status = 0;
-        struct daemon *daemon = daemon_start_restricted(ARGUMENTS("--threads", "4", "--log-level", "error"),
-                                                        limit_processes, &said, &status);
+        struct daemon *daemon =
+            start_restricted(ARGUMENTS("--threads", "4", "--log-level", "error"), limit_processes, &said, &status);
 
         if (daemon) {
             expect_served(daemon);
@@ -201,8 +209,7 @@ static void any_address_space_ends_a_check(void **state)
         char *said;
         int status;
 
-        assert_null(
-            daemon_start_restricted(ARGUMENTS("--check", "--threads", "4"), limit_address_space, &said, &status));
+        assert_null(start_restricted(ARGUMENTS("--check", "--threads", "4"), limit_address_space, &said, &status));
         if (!WIFEXITED(status) || WEXITSTATUS(status) > 1 || strstr(said, "libgomp"))
             fail_msg("%lld bytes, wait status %x: %s", (long long)most_bytes, (unsigned)status, said);
         free(said);
@@ -233,7 +240,7 @@ static void generated_code_is_done_without(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     if (WEXITSTATUS(status) != 0 || !onednn)
         skip(); /* the kernel has no such rule, or the machine no use for it */
-    struct daemon *daemon = daemon_start_restricted(NULL, refuse_generated_code, &said, &status);
+    struct daemon *daemon = start_restricted(NULL, refuse_generated_code, &said, &status);
     assert_non_null(daemon);
     expect_said(said, "products run without oneDNN");
     struct answer info = daemon_get(daemon, "/info");
