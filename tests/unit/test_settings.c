@@ -315,7 +315,8 @@ static void refuses_values_and_says_where_they_stand(void **state)
     refuse(ARGUMENTS("--port", "-"), "--port: expected a number from 0 to 65535, found '-'");
     refuse(ARGUMENTS("--port", "99999999999999999999"),
            "--port: expected a number from 0 to 65535, found '99999999999999999999'");
-    refuse(ARGUMENTS("--max-batch-tokens", "0"), "--max-batch-tokens: expected auto or tokens from 1 to 2147483647, found '0'");
+    refuse(ARGUMENTS("--max-batch-tokens", "0"),
+           "--max-batch-tokens: expected auto or tokens from 1 to 2147483647, found '0'");
     refuse(VARIABLES("LINFORMERD_REQUEST_TIMEOUT_MS=1s"),
            "LINFORMERD_REQUEST_TIMEOUT_MS: expected milliseconds from 0 to 86400000, found '1s'");
     refuse(ARGUMENTS("--log-level=loud"), "--log-level: expected one of error, warning, info, debug, found 'loud'");
