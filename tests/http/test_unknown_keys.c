@@ -129,6 +129,28 @@ static void failures_name_them_too(void **state)
     expect_failure_answer(&answer, 422, "Validation", "`inputs` is missing");
 }
 
+/* Which clients send what is not read: the line of each request at debug level. */
+static void the_log_names_them(void **state)
+{
+    char line[1024] = "";
+    struct daemon *daemon =
+        daemon_try(&(struct daemon_options){.arguments = ARGUMENTS("--log-level", "debug", "--log-format", "json"),
+                                            .log_unread = true},
+                   line);
+    struct answer answer = daemon_post(daemon, "/embed", "{\"inputs\": \"a\", \"prompt_name\": \"q\", \"b c\": 1}");
+    json_t *object = NULL;
+
+    (void)state;
+    answer_free(&answer);
+    while (!object && daemon_log_line(daemon, line, sizeof line)) {
+        if (strstr(line, "/embed"))
+            object = json_loads(line, 0, NULL);
+    }
+    assert_string_equal(json_string_value(json_object_get(object, "ignored_keys")), "prompt_name, b%20c");
+    json_decref(object);
+    daemon_stop(daemon);
+}
+
 static void the_header_has_an_end(void **state)
 {
     char *body = malloc(400000);
@@ -252,6 +274,7 @@ int main(void)
         cmocka_unit_test(strict_refuses_them),
         cmocka_unit_test(what_means_nothing_anywhere_passes),
         cmocka_unit_test(failures_name_them_too),
+        cmocka_unit_test(the_log_names_them),
         cmocka_unit_test(the_header_has_an_end),
         cmocka_unit_test(truncate_is_honoured_on_every_route_of_texts),
         cmocka_unit_test(auto_truncate_is_its_default),
