@@ -1,5 +1,6 @@
 /* Keys of a body that have no meaning on its route: ignored and named, or refused with --strict. And the keys that have
  * one on every route that could honour them. */
+#include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
 #include <stdio.h>
@@ -233,6 +234,29 @@ static void auto_truncate_is_its_default(void **state)
     answer_free(&info);
 }
 
+/* The built-in model with "auto_truncate" in its config.json. */
+static void a_model_may_say_so_for_itself(void **state)
+{
+    struct checkpoint checkpoint = checkpoint_read("../../weights/builtin");
+    json_t *config = json_loads(checkpoint.config, 0, NULL);
+    char *folder = folder_make(), path[512];
+
+    (void)state;
+    json_object_set_new(config, "auto_truncate", json_true());
+    free(checkpoint.config);
+    checkpoint.config = json_dumps(config, 0);
+    json_decref(config);
+    snprintf(path, sizeof path, "%s/cut", folder);
+    checkpoint_write(&checkpoint, path, 0);
+    checkpoint_free(&checkpoint);
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder));
+    expect_cut(daemon, "", 200);
+    expect_cut(daemon, ", \"truncate\": false", 422);
+    daemon_stop(daemon);
+    folder_remove(folder);
+    free(folder);
+}
+
 static json_t *first_vector(const char *path, const char *body)
 {
     json_t *json = daemon_post_json(the_daemon, path, body);
@@ -278,6 +302,7 @@ int main(void)
         cmocka_unit_test(the_header_has_an_end),
         cmocka_unit_test(truncate_is_honoured_on_every_route_of_texts),
         cmocka_unit_test(auto_truncate_is_its_default),
+        cmocka_unit_test(a_model_may_say_so_for_itself),
         cmocka_unit_test(openai_takes_what_embed_takes),
     };
 
