@@ -32,7 +32,9 @@ run_one() {
     if grep -qs -e '-fsanitize=thread' "$build/flags"; then
         export OMP_NUM_THREADS=1 LINFORMERD_THREADS=1 # OpenMP's runtime is not instrumented
     fi
-    "${wrapper[@]}" timeout -k 10 "${TEST_TIMEOUT:-900}" "$program" "${arguments[@]}" >"$log.log" 2>&1 </dev/null || rc=$?
+    TIMEFORMAT='%R %U %S'
+    { time "${wrapper[@]}" timeout -k 10 "${TEST_TIMEOUT:-900}" "$program" "${arguments[@]}" >"$log.log" 2>&1 </dev/null; } \
+        2>"$log.time" || rc=$?
     awk -v rc="$rc" -v program="$1" -v count="$log.count" '
         /^1\.\.[0-9]+/                  { planned += substr($1, 4) }
         /^(not )?ok( |$).*# ?SKIP/      { skipped++; sub(/^.*# ?SKIP ?/, ""); why = why (why ? "; " : "") $0; next }
@@ -73,6 +75,16 @@ for program in "$@"; do
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     [ "$f" = 0 ] || { echo && echo "---- $program" && tail -n 60 "$log.log"; } || true
 done
+
+# Processor time does not depend on what else the machine does; that of daemons counts, since tests wait for their end.
+echo
+echo "The ten slowest, in seconds of processor time (and from start to end):"
+for program in "$@"; do
+    log=$logs/${program//\//_}
+    [ ! -s "$log.time" ] || awk -v program="$program" 'END { printf "%7.1f  (%.1f)  %s\n", $2 + $3, $1, program }' "$log.time"
+done | sort -rn >"$logs/times.txt"
+head -n 10 "$logs/times.txt"
+awk '{ all += $1 } END { printf "%7.1f  all programs\n", all }' "$logs/times.txt"
 echo
 echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

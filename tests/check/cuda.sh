@@ -1,16 +1,12 @@
 #!/bin/bash
-# cuda.sh: nvcc compiles the CUDA engine, which shows one symbol, and the test that has kernels of its own. Skipped by
-# name where there is no nvcc or no cuBLAS.
+# cuda.sh: nvcc compiles the CUDA engine, which shows one symbol, and the test that has kernels of its own; so does the
+# oldest toolkit that is supported, CUDA 12.4, in the folder CUDA_OLDEST (`make test-cuda` fetches it). For one device of
+# the oldest and one of the newest capability. Each is skipped by name where it is not there.
 set -euo pipefail
-failed=0
-engine=${BUILD:-build}/libengine_cuda.so
-tensor=${BUILD:-build}/tests/cuda/test_tensor_device.o
-cublas=${CUBLAS:-$(dirname "$(dirname "$(realpath "$(command -v nvcc || echo /none/none)")")")}
-missing=
-[ -e "$cublas/include/cublasLt.h" ] || missing="cuBLAS is not installed"
-command -v nvcc >/dev/null || missing="nvcc is not installed"
+build=${BUILD:-build} failed=0
+oldest=$(realpath -m "${CUDA_OLDEST:-$build/cuda-12.4}")
 
-# result NUMBER STATUS WHAT
+# result NUMBER STATUS WHAT: 0 is good; `missing` is a reason to skip.
 result() {
     if [ -n "$missing" ]; then
         echo "ok $1 # SKIP $missing"
@@ -22,12 +18,34 @@ result() {
     fi
 }
 
-echo 1..2
-status=0
-[ -n "$missing" ] || make --no-print-directory cuda || status=1
-[ -n "$missing" ] || [ "$(nm -D --defined-only "$engine" | awk '{ print $3 }')" = linformerd_backend ] || status=1
-result 1 $status "the CUDA engine compiles and shows linformerd_backend alone"
-status=0
-[ -n "$missing" ] || make --no-print-directory "$tensor" || status=1
-result 2 $status "test_tensor compiles for devices"
+# make_with FOLDER FILE ARGUMENT…: builds FOLDER/FILE.
+make_with() {
+    local folder=$1 file=$2
+    shift 2
+    [ -n "$missing" ] || env -u MAKEFLAGS -u MAKELEVEL make --no-print-directory BUILD="$folder" "$@" "$folder/$file" >&2
+}
+
+# shows_one_symbol ENGINE
+shows_one_symbol() { [ -n "$missing" ] || [ "$(nm -D --defined-only "$1" | awk '{ print $3 }')" = linformerd_backend ]; }
+
+# check_toolkit NUMBER NAME FOLDER ARGUMENT OF make…: tests NUMBER and NUMBER + 1
+check_toolkit() {
+    local number=$1 name=$2 folder=$3 archs status=0
+    shift 3
+    archs=$([ -n "$missing" ] || env "$@" engine/cuda/toolkit.sh archs)
+    archs=$(xargs -n 1 <<<"$archs" | sed -n '1p;$p' | sort -u | xargs)
+    make_with "$folder" libengine_cuda.so "$@" CUDA_ARCHS="$archs" && shows_one_symbol "$folder/libengine_cuda.so" || status=1
+    result "$number" $status "$name compiles the CUDA engine for $archs, and it shows linformerd_backend alone"
+    status=0
+    make_with "$folder" tests/cuda/test_tensor_device.o "$@" CUDA_ARCHS="$archs" || status=1
+    result $((number + 1)) $status "$name compiles test_tensor for devices"
+}
+
+echo 1..4
+missing=$(engine/cuda/toolkit.sh check || true)
+check_toolkit 1 nvcc "$build/check_cuda"
+
+missing=
+[ -x "$oldest/bin/nvcc" ] || missing="CUDA 12.4 is not in $oldest: 'make test-cuda' fetches it"
+check_toolkit 3 "CUDA 12.4" "$build/check_cuda_oldest" NVCC="$oldest/bin/nvcc" CUBLAS="$oldest"
 exit $failed

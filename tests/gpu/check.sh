@@ -1,9 +1,9 @@
 #!/bin/bash
 # check.sh [check] [bench] [ARGUMENT OF bench.py…]: the CUDA engine on a device; both without a word.
 #
-# For a machine with an NVIDIA GPU, its driver, gcc and the CUDA toolkit 13 with cuBLAS; it needs no network, no make and
-# none of the project's libraries: programs and libraries come along in build/gpu.tar.gz, which `make programs-gpu` makes
-# on any machine with Debian's packages (where these packages are, it is made here). The engine is compiled here.
+# For a machine with an NVIDIA GPU, its driver, gcc and the CUDA toolkit (12.4 or later) with cuBLAS. No network, no make,
+# none of the libraries of the project: programs and libraries come along in build/gpu.tar.gz. `make programs-gpu` makes it
+# on any machine with the packages of Debian; where these are, it is made here. The engine is compiled here.
 #   check  tests of operations, passes and reference cases on the device in every dtype, the reference cases through the
 #          daemon, the built-in model's accuracy, then compute-sanitizer
 #   bench  bench.py, beside the PyTorch of this machine's python3
@@ -73,25 +73,15 @@ run_for() {
 # ---- What is here ----
 
 find_device() {
+    local why
     device="no device: dry run with the shim"
     [ -z "$dry" ] || return 0
     export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin # behind what is there: nvcc, compute-sanitizer, nvidia-smi
-    command -v nvcc >/dev/null || die "no nvcc: the CUDA toolkit is missing"
+    why=$(engine/cuda/toolkit.sh check) || die "$why"
     device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | sed -n 1p) ||
         die "no GPU, or no driver for it"
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sed -n '1s/\.//p')
     [ "$capability" -ge 80 ] || die "compute capability $capability is below 80: such a device lacks bfloat16"
-}
-
-find_cublas() {
-    local folder
-    for folder in ${CUBLAS:-} "$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")" /usr/local/cuda \
-        $(python3 -c 'import sys; [print(f"{path}/nvidia/cu13") for path in sys.path if path]' 2>/dev/null); do
-        if [ -e "$folder/include/cublasLt.h" ] && compgen -G "$folder/lib*/libcublasLt.so.*" >/dev/null; then
-            realpath "$folder"
-            return
-        fi
-    done
 }
 
 # ---- Programs: built where their libraries are, else unpacked. The engine: always built here. ----
@@ -117,13 +107,11 @@ unpack_programs() {
 # and lib64.
 compile_engine() {
     local cublas library
-    cublas=$(find_cublas)
-    [ -n "$cublas" ] ||
-        die "cublasLt.h and libcublasLt.so are not in the toolkit; CUBLAS=FOLDER names the folder above include/"
+    cublas=$(engine/cuda/toolkit.sh cublas)
     say "nvcc for compute capability $capability"
     run_for "$(left)" "$log/nvcc.log" tests/gpu/compile.sh "$programs" "$capability" "$cublas" ||
         { tail -n 40 "$log/nvcc.log" && die "the engine or test_tensor does not compile"; }
-    for library in "$(dirname "$(compgen -G "$cublas/lib*/libcublasLt.so.*" | sed -n 1p)")"/lib{cublasLt,nvrtc}*.so.*; do
+    for library in "$(dirname "$(engine/cuda/toolkit.sh library)")"/lib{cublasLt,nvrtc}*.so.*; do
         [ ! -e "$library" ] || ln -s "$library" "$programs/"
     done
 }

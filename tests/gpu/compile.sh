@@ -26,7 +26,7 @@ make_tensor() {
 make_engine() {
     printf '%s\n' engine/cuda/*.cu | xargs -P "$(nproc)" -I SOURCE nvcc "${flags[@]}" -c -odir "$made" SOURCE
     nvcc "${flags[@]}" -shared -cudart static -Xlinker --exclude-libs,ALL -o "$made/libengine_cuda.so" "$made"/*.o \
-        -Xlinker "$(compgen -G "$cublas/lib*/libcublasLt.so*" | sed -n 1p)"
+        -Xlinker "$(CUBLAS=$cublas engine/cuda/toolkit.sh library)"
 }
 
 digest=$(digest)

@@ -27,7 +27,7 @@ if ! command -v python3 >/dev/null; then
     exit
 fi
 python3 tests/gpu/test_figures.py || failed=1
-echo 1..15
+echo 1..17
 
 # put PATH: an executable, from standard input.
 put() {
@@ -80,11 +80,13 @@ case $1 in *compute_cap*) echo 9.0 ;; *) echo "Made Up, 1, 2 MiB" ;; esac
 X
 put "$work/bin/nvcc" <<'X'
 echo "$*" >>"$WORK/nvcc"
+[ "$1" != --version ] || echo "release $(cat "$WORK/release"), V1"
 while [ $# -gt 0 ]; do
     [ "$1" != -o ] || cp "$WORK/passes" "$2"
     shift
 done
 X
+echo 12.4 >"$work/release"
 put "$work/bin/python3" <<X
 case "\$*" in
 *'import numpy, torch'*) exit 1 ;;
@@ -160,8 +162,17 @@ cmp "$work/flags_made" "$work/flags_here" >"$work/said" 2>&1 && [ -s "$work/flag
 result "compile.sh has the Makefile's flags" $?
 : >"$work/nvcc"
 check check
-[ "$(cat "$work/nvcc")" = --version ] && [ $status = 0 ]
+! grep -v '^--version$' "$work/nvcc" >"$work/said" && [ $status = 0 ]
 result "what was compiled from the same sources is taken again" $?
+
+echo 12.3 >"$work/release"
+check check
+grep -q "nvcc is of CUDA 12.3; expected 12.4 or later" "$work/said" && [ $status = 1 ]
+result "a toolkit that is too old is told as such" $?
+echo 12.4 >"$work/release"
+CUBLAS=$work check check
+grep -q "include/cublasLt.h is not in $work; CUBLAS=FOLDER names" "$work/said" && [ $status = 1 ]
+result "where cublasLt.h is missing CUBLAS is named" $?
 
 put "$work/last_program" <<<'echo "ok 1 - a"; echo "not ok 2 - b"; exit 1'
 check check

@@ -1,9 +1,9 @@
 #!/bin/bash
 # cuda.sh: builds docker/Dockerfile.cuda as it stands and runs its image on the CPU, without NVIDIA's images, archive or a
 # GPU: their places are taken by Ubuntu 24.04 from its archive, with this machine's CUDA toolkit in the one and a package
-# libcublas-13-0, made of this machine's cuBLAS, in the other. So each RUN line is executed, the engine compiled by nvcc
+# libcublas-VERSION, made of this machine's cuBLAS, in the other. So each RUN line is executed, the engine compiled by nvcc
 # with Ubuntu's compiler, and the engine's libraries found; what NVIDIA's images hold besides is not seen.
-# Root, podman, mmdebstrap, dpkg-dev, network, nvcc of CUDA 13 in TOOLKIT=FOLDER (/usr/local/cuda); CUBLAS=FOLDER above
+# Root, podman, mmdebstrap, dpkg-dev, network, nvcc in TOOLKIT=FOLDER (/usr/local/cuda); CUBLAS=FOLDER above
 # include/cublasLt.h, else the toolkit's. Not part of `make test`: it takes minutes and 4 GB. CACHE_DIR keeps the stand-ins.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -11,6 +11,7 @@ cache=${CACHE_DIR:-/var/tmp/linformerd-cuda-image}
 toolkit=$(realpath "${TOOLKIT:-/usr/local/cuda}")
 cublas=${CUBLAS:-$toolkit}
 cuda=$(sed -n 's/^ARG CUDA=//p' docker/Dockerfile.cuda)
+release=$(cut -d . -f 1,2 <<<"$cuda")
 devel=docker.io/nvidia/cuda:$cuda-devel-ubuntu24.04
 base=docker.io/nvidia/cuda:$cuda-base-ubuntu24.04
 image=localhost/linformerd-cuda-test
@@ -57,13 +58,13 @@ make_devel() {
 }
 
 make_base() {
-    local package=$work/package archive=$work/root/opt/archive folder=usr/local/cuda-13.0/targets/x86_64-linux/lib
+    local package=$work/package archive=$work/root/opt/archive folder=usr/local/cuda-$release/targets/x86_64-linux/lib
     ubuntu ''
     mkdir -p "$package/DEBIAN" "$package/$folder" "$archive"
-    printf '%s\n' 'Package: libcublas-13-0' 'Version: 13.0' 'Architecture: amd64' 'Maintainer: nobody <nobody@localhost>' \
-        'Description: stand-in' >"$package/DEBIAN/control"
+    printf '%s\n' "Package: libcublas-${release/./-}" "Version: $release" 'Architecture: amd64' \
+        'Maintainer: nobody <nobody@localhost>' 'Description: stand-in' >"$package/DEBIAN/control"
     cp "$cublas"/lib*/libcublasLt.so.* "$package/$folder/"
-    dpkg-deb -Znone -b "$package" "$archive/libcublas-13-0.deb"
+    dpkg-deb -Znone -b "$package" "$archive/libcublas.deb"
     (cd "$archive" && dpkg-scanpackages . >Packages)
     echo 'deb [trusted=yes] file:/opt/archive ./' >"$work/root/etc/apt/sources.list.d/archive.list"
     rm -rf "$package"

@@ -1,0 +1,21 @@
+# The loops that gain from wide registers are compiled once for each width, and the daemon chooses when it starts.
+# Other machines have the baseline only. vector_product.c is for bf16, and has one width.
+ifneq ($(filter x86_64-%,$(shell $(CC) -dumpmachine 2>/dev/null)),)
+VECTORS := avx512_bf16 avx512 avx2 baseline
+PRODUCT := engine/cpu/vector_product_avx512_bf16.c
+else
+VECTORS := baseline
+DEFINES := -DVECTOR_BASELINE_ONLY
+endif
+WIDE    := engine/cpu/vector_rows.c engine/cpu/vector_attend.c engine/cpu/vector_product.c
+# Names of objects, as those of sources have: vector_rows_avx2.c stands for vector_rows.c compiled for AVX2.
+WIDE_SOURCES := $(foreach wide,$(filter-out %_product.c,$(WIDE)),$(VECTORS:%=$(wide:.c=)_%.c)) $(PRODUCT)
+
+define compile-wide
+$(VECTORS:%=$(BUILD)/$(1)_%.o): $(BUILD)/$(1)_%.o: $(1).c $(BUILD)/flags
+	$$(compile) -O3 $$(MARCH) -DVECTOR_VARIANT=$$* -c -o $$@ $$<
+endef
+$(foreach wide,$(WIDE:.c=),$(eval $(call compile-wide,$(wide))))
+$(BUILD)/%_avx512_bf16.o: MARCH := -march=x86-64-v4 -mavx512bf16
+$(BUILD)/%_avx512.o: MARCH := -march=x86-64-v4
+$(BUILD)/%_avx2.o: MARCH := -march=x86-64-v3

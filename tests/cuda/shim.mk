@@ -1,0 +1,37 @@
+# The CUDA engine for the processor: g++ compiles the same kernels over tests/cuda/shim, and puts them beside its tests.
+SHIM       := $(BUILD)/tests/cuda/libengine_cuda.so $(BUILD)/tests/cuda/libcuda.so.1 $(BUILD)/tests/cuda/linformerd
+SHIM_OWN   := $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard tests/cuda/shim/*.cpp))
+SHIM_OF    := $(KERNELS:engine/cuda/%.cu=$(BUILD)/tests/cuda/shim/engine/%.o)
+BESIDE     := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
+
+# The thread sanitizer is not for the shim's own memory, and looks at the kernels'.
+SHIM_FLAGS  = -std=c++20 -Wall -Wextra -Werror=switch -Wno-missing-field-initializers -Wno-unknown-pragmas \
+              -fno-strict-aliasing $(CFLAGS) -fPIC -fvisibility=hidden -Itests/cuda/shim -I. $(WERROR) -MMD -MP
+ifeq ($(SANITIZE),thread)
+OWN_SANITIZER    := -DSHIM_TSAN
+KERNEL_SANITIZER := $(SANITIZER)
+else ifeq ($(SANITIZE),address)
+KERNEL_SANITIZER := $(SANITIZER) -fsanitize-sections=shared_memory
+KERNEL_SANITIZER += --param asan-use-after-return=0 # each fiber would map a stack for it
+OWN_SANITIZER    := $(KERNEL_SANITIZER)
+endif
+
+$(SHIM_OWN): $(BUILD)/%.o: %.cpp $(BUILD)/flags
+	$(say) $(CXX) $(SHIM_FLAGS) $(OWN_SANITIZER) -c -o $@ $<
+$(SHIM_OF): $(BUILD)/tests/cuda/shim/engine/%.o: engine/cuda/%.cu tests/cuda/shim/small_limits.h $(BUILD)/flags
+	$(say) $(CXX) $(SHIM_FLAGS) -include tests/cuda/shim/small_limits.h $(KERNEL_SANITIZER) -x c++ -c -o $@ $<
+$(BUILD)/tests/cuda/libengine_cuda.so: $(SHIM_OF) $(SHIM_OWN)
+	$(say) $(CXX) $(SANITIZER) -shared -o $@ $^
+$(BUILD)/tests/cuda/libcuda.so.1: $(BUILD)/flags # stands for the driver, which is looked for
+	$(say) $(CC) $(SANITIZER) -shared -Wl,-soname,libcuda.so.1 -o $@ -x c /dev/null
+$(BUILD)/tests/cuda/linformerd: $(BUILD)/server/main.o $(ARCHIVES) # the daemon, beside them
+	$(link) -o $@ $^ $(LDLIBS) $(BESIDE)
+
+# Tests with kernels of their own, of one piece with the shim.
+KERNEL_TESTS := $(BUILD)/tests/cuda/test_tensor $(BUILD)/tests/cuda/test_shim
+$(KERNEL_TESTS): $(BUILD)/%: %.cu $(SHIM_OWN) $(BUILD)/tests/filter.o
+	$(say) $(CXX) $(SHIM_FLAGS) $(KERNEL_SANITIZER) -MF $@.d -o $@ -x c++ $< -x none $(filter %.o,$^) -lcmocka $(BESIDE)
+
+# For a device: nvcc compiles the kernels of test_tensor, here to see whether it does, there with the cmocka of the archive.
+$(BUILD)/tests/cuda/test_tensor_device.o: tests/cuda/test_tensor.cu $(BUILD)/flags_cuda
+	$(nvcc) -MD -MP -c -o $@ $<

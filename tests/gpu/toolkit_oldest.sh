@@ -1,0 +1,45 @@
+#!/bin/bash
+# toolkit_oldest.sh FOLDER: puts the oldest CUDA toolkit that compiles the engine, 12.4 of Debian 13's non-free, into
+# FOLDER, and installs nothing: bin/nvcc and what it starts, headers, and the libraries that the engine is linked with.
+# apt-get, as any user; 1.2 GB to fetch, 0.6 GB kept. Its host compiler is this machine's gcc, which must be 13 or older.
+set -euo pipefail
+folder=$1
+[ ! -x "$folder/bin/nvcc" ] || exit 0
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/linformerd-cuda.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+# An apt of its own, whatever this machine's release is.
+mkdir -p "$work"/{lists/partial,cache/archives/partial,packages,root}
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main non-free" >"$work/sources"
+options=(-qq -o "Dir::Etc::sourcelist=$work/sources" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$work/lists"
+    -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=)
+apt-get "${options[@]}" update
+(cd "$work/packages" && apt-get "${options[@]}" download nvidia-cuda-toolkit nvidia-cuda-dev libcublaslt12 libcu++-dev)
+
+# Of 3 GB those files that are needed.
+for package in "$work"/packages/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -C "$work/root" -x --wildcards \
+        './usr/bin/*' './usr/lib/nvidia-cuda-toolkit/*' './usr/include/*' './usr/lib/*/libcudart_static.a' \
+        './usr/lib/*/libcudadevrt.a' './usr/lib/*/libcublasLt.so*' 2>/dev/null || true # a package lacks some of these
+    rm "$package"
+done
+
+# In the places that NVIDIA's own toolkit has.
+usr=$work/root/usr
+mkdir -p "$work/made/nvvm/bin" "$work/made/lib64" "$work/made/bin"
+mv "$usr/lib/nvidia-cuda-toolkit/bin"/{nvcc,crt} "$usr/bin"/{cudafe++,ptxas,fatbinary,nvlink,bin2c} "$work/made/bin/"
+mv "$usr/lib/nvidia-cuda-toolkit/bin/cicc" "$work/made/nvvm/bin/"
+mv "$usr/lib/nvidia-cuda-toolkit/libdevice" "$work/made/nvvm/"
+mv "$usr/include" "$work/made/"
+mv "$usr"/lib/*-linux-gnu/lib* "$work/made/lib64/"
+cat >"$work/made/bin/nvcc.profile" <<'X'
+TOP                = $(_HERE_)/..
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+PATH              += $(TOP)/nvvm/bin:$(_HERE_):
+INCLUDES          += "-I$(TOP)/include" $(_SPACE_)
+LIBRARIES         =+ $(_SPACE_) "-L$(TOP)/lib64"
+X
+rm -rf "$folder"
+mkdir -p "$(dirname "$folder")"
+mv "$work/made" "$folder"
+"$folder/bin/nvcc" --version | sed -n 's/^Cuda.*release/CUDA/p'

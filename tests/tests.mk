@@ -1,0 +1,150 @@
+# Tests, and the programs that measure. Each test program runs alone; tests/run.sh adds up what they count.
+# tests/README.md says where a test goes. Variables: T and TEST of `make quick`, COUNT and SEED of `make test-libraries`,
+# FUZZ_SECONDS, ARGS.
+FUZZ_SECONDS ?= 60
+CUDA_OLDEST  ?= $(BUILD)/cuda-12.4
+export CUDA_OLDEST
+
+include tests/cuda/shim.mk
+
+# ---- Programs: a source tests/FOLDER/test_NAME.c each
+TESTS     := $(wildcard tests/unit/test_*.c tests/reference/test_*.c tests/cuda/test_*.c tests/http/test_*.c)
+FUZZERS   := $(wildcard tests/fuzz/fuzz_*.c)
+programs   = $(patsubst %.c,$(BUILD)/%,$(1))
+HTTP      := $(call programs,$(filter tests/http/%,$(TESTS)))
+FAKES     := $(call programs,$(filter %_fake.c,$(TESTS)))
+ALLOCS    := $(call programs,$(filter %_alloc.c,$(TESTS)))
+SHIMMED   := $(call programs,$(filter tests/cuda/%,$(TESTS)))
+ORDINARY  := $(filter-out $(HTTP) $(FAKES) $(SHIMMED),$(call programs,$(TESTS)))
+BENCHES   := $(call programs,$(wildcard tests/bench/*.c))
+REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
+SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh tests/image/test_*.sh)
+CHECKS    := $(wildcard tests/check/*.sh)
+SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed health logits openai reference v2) # on the shim
+
+# What tests share is an archive as well: a program takes from it only what it names.
+comma     := ,
+HELPERS   := $(BUILD)/tests/unit.a $(BUILD)/tests/http.a
+WRAPPED   := $(shell grep -ohs '__wrap_[a-z_0-9]*' tests/unit/alloc_fail.[ch] | sed 's/__wrap_//' | sort -u)
+$(foreach helper,unit http,$(eval $(BUILD)/tests/$(helper).a: \
+    $(call objects,$(filter-out $(TESTS),$(wildcard tests/$(helper)/*.c)))))
+$(HTTP):     $(BUILD)/tests/http.a $(ARCHIVES) | $(BUILD)/linformerd
+$(ORDINARY) $(SHIMMED): $(BUILD)/tests/unit.a $(ARCHIVES)
+$(FAKES):    $(BUILD)/tests/fake_engine.o $(BUILD)/tests/unit.a $(filter-out %/engine.a,$(ARCHIVES))
+$(SHIMMED):  | $(SHIM)
+$(BUILD)/tests/cuda/test_faults_served: $(BUILD)/tests/http.a
+# private: not of what they need, too, such as the daemon.
+$(HTTP) $(BUILD)/tests/cuda/test_faults_served: private LDLIBS += -lcurl
+$(SHIMMED) $(BUILD)/tests/bench/worker: private LDLIBS += $(BESIDE)
+$(ALLOCS): private LDLIBS += $(patsubst %,-Wl$(comma)--wrap=%,$(WRAPPED))
+$(call programs,$(TESTS)): %: %.o $(BUILD)/tests/filter.o
+	$(link) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -lcmocka
+$(BENCHES): %: %.o $(BUILD)/tests/unit.a $(ARCHIVES)
+	$(link) -o $@ $^ $(LDLIBS)
+$(REPLAYS): $(BUILD)/tests/fuzz/replay_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/replay.o $(ARCHIVES)
+	$(link) -o $@ $^ $(LDLIBS)
+$(call programs,$(FUZZERS)): %: %.o $(ARCHIVES)
+	$(link) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+
+# ---- What runs in which build. tests/README.md says why.
+in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
+PLAIN     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
+# Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations.
+TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY)) $(filter %/test_operations_cuda,$(SHIMMED))
+CHECKED   := $(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS)
+# Under the thread sanitizer: what has several threads, and the kernels' threads. The kernels are templates over the
+# element type: float32 and bf16 suffice.
+CONCURRENT := $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED)) $(KERNEL_TESTS) $(HTTP) \
+              $(filter %/test_batcher% %/test_lanes%,$(FAKES) $(ORDINARY))
+unserved   = $(filter-out %@cuda,$(1))
+
+programs: all $(SHIM) $(call unserved,$(PLAIN)) $(BENCHES)
+programs-trusted: all $(SHIM) $(TRUSTED)
+programs-checked: all $(SHIM) $(CHECKED)
+programs-concurrent: all $(SHIM) $(CONCURRENT)
+programs-fuzz: $(call programs,$(FUZZERS))
+build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
+
+test: ## installs what tests need, builds, and runs what a change needs to be trusted
+	@docker/packages.sh build test
+	$(call build-in,programs)
+	$(call build-in,programs-trusted SANITIZE=address BUILD=$(BUILD)/asan)
+	@BUILD=$(BUILD) tests/run.sh $(CHECKS) $(call in,asan,$(TRUSTED)) $(PLAIN) $(SCRIPTS)
+
+test-all: ## the same with all sanitizers: every test that needs no network
+	@docker/packages.sh build test
+	$(call build-in,programs)
+	$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
+	$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
+	@BUILD=$(BUILD) tests/run.sh $(CHECKS) $(call in,tsan,$(CONCURRENT)) $(call in,asan,$(CHECKED)) $(PLAIN) $(SCRIPTS)
+
+# A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, check/style.sh.
+QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
+QUICK      := $(foreach t,$(filter-out %.sh,$(T)),$(BUILD)/tests/$(dir $(t))$(if $(filter replay_% test_%,$(notdir $(t))),,test_)$(notdir $(t)))
+quick: $(if $(T),$(patsubst %@cuda,%,$(QUICK)) $(if $(findstring @cuda,$(T)),$(SHIM)),programs) ## builds and runs T=unit/test_weights… alone, of it TEST='name*'; without T all plain programs
+	@BUILD=$(BUILD) TEST_FILTER='$(TEST)' tests/run.sh $(if $(T),$(QUICK) $(QUICK_FILES),$(PLAIN))
+
+check: ## checks that folders depend one way, and the style of sources, scripts and documents
+	@docker/packages.sh check
+	@BUILD=$(BUILD) tests/run.sh $(CHECKS)
+
+# ---- With the network, the first time
+test-clients: ## runs tritonclient and openai from PyPI against the daemon
+	@docker/packages.sh build clients
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/run.sh tests/clients/test_clients.sh
+
+test-libraries-short: ## runs 30 random models of the Python libraries on PyPI, and weights/export.py, against the daemon
+	@docker/packages.sh build clients
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) SHORT=1 tests/run.sh tests/libraries/test_libraries.sh
+
+test-libraries: ## the same with COUNT (300) models of all five libraries; SEED=… repeats a run
+	@docker/packages.sh build clients libraries
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/libraries/test_libraries.sh $(COUNT:%=--count=%) $(SEED:%=--seed=%) $(ARGS)
+
+test-cuda: ## compiles the CUDA engine with nvcc as it is installed, and with that of CUDA 12.4, which it fetches (1.2 GB)
+	tests/gpu/toolkit_oldest.sh $(CUDA_OLDEST)
+	@BUILD=$(BUILD) tests/run.sh tests/check/cuda.sh
+
+test-image: ## builds docker/Dockerfile and runs its image (root)
+	@docker/packages.sh image
+	@BUILD=$(BUILD) tests/run.sh tests/image/test_image.sh
+
+test-fresh: ## proves `make run` and `make test` on a bare Debian (root; SUITE=bookworm or trixie)
+	@docker/packages.sh fresh
+	tests/fresh/fresh.sh
+
+docs: ## writes the list of settings in docs/configuration.md from the settings table
+	@docker/packages.sh build test
+	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_settings_page
+	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_settings_page
+
+fuzz: ## fuzzes each target with clang for FUZZ_SECONDS (60)
+	@docker/packages.sh build fuzz
+	$(MAKE) --no-print-directory programs-fuzz SANITIZE=fuzzer BUILD=$(BUILD)/fuzz CC=clang
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(call in,fuzz,$(call programs,$(FUZZERS)))
+
+# ---- Measurements
+bench: ## measures beside PyTorch, FastAPI and others, writes tests/bench/BENCHMARKS.md; ARGS="PART…" (network)
+	@docker/packages.sh build test bench
+	@$(MAKE) --no-print-directory all $(BENCHES)
+	@BUILD=$(BUILD) python3 tests/bench/bench.py $(ARGS)
+
+bench-million: ## sends a sequence of a million rows; fails when time or memory a token grows with the length (3 GB)
+	@docker/packages.sh build test
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
+	@BUILD=$(BUILD) tests/bench/million.sh
+
+# On a device: the same programs beside the real engine instead of the shim's. They come along in an archive to a
+# machine that could not build them, and tests/gpu/check.sh runs them there.
+ON_DEVICE := $(filter-out %/test_fusion $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) \
+             $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
+IN_ARCHIVE := $(wordlist 1,2,$(SHIM)) $(BUILD)/tests/cuda/test_tensor $(ON_DEVICE)
+programs-gpu: $(BUILD)/gpu.tar.gz ## makes build/gpu.tar.gz, what tests/gpu/check.sh needs on a machine with a GPU
+$(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
+	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
+
+.PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all quick check \
+    test-clients test-libraries test-libraries-short test-cuda test-image test-fresh docs fuzz bench bench-million cuda
