@@ -124,7 +124,7 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = 86400,
      .unit = "seconds",
-     .help = "A connection without a byte for so long is closed."},
+     .help = "A connection is closed after so long without a byte."},
     {.group = "Network",
      .flag = "drain-delay-ms",
      .kind = SETTING_INTEGER,
@@ -156,10 +156,9 @@ const struct setting settings_table[] = {
      .fallback = "auto",
      .is_valid = is_device,
      .expected = "auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all",
-     .help =
-         "cpu; cuda, the first CUDA device; one or several by number, of which each has all models, or cuda:all; or "
-         "auto: cuda where there is one and the model fits, else cpu. Behind CUDA devices that fail stands the "
-         "CPU."},
+     .help = "auto: the first CUDA device if there is one and the model fits, else the CPU. cuda insists on the first "
+             "device. cuda:0,cuda:1 or cuda:all puts every model on each of them. If a device fails, the CPU runs its "
+             "batches."},
     {.group = "Computing",
      .flag = "dtype",
      .kind = SETTING_TEXT,
@@ -167,7 +166,7 @@ const struct setting settings_table[] = {
      .value_name = "DTYPE",
      .fallback = "auto",
      .choices = dtypes,
-     .help = "Numbers to compute with: f32, tf32 or f16 (CUDA), bf16; auto: bf16 on CUDA, f32 on the CPU."},
+     .help = "Numbers to compute with. auto: bf16 on CUDA, f32 on the CPU. tf32 and f16 need CUDA."},
     {.group = "Computing",
      .flag = "kernels",
      .kind = SETTING_TEXT,
@@ -175,7 +174,7 @@ const struct setting settings_table[] = {
      .value_name = "NAME",
      .fallback = "auto",
      .choices = kernels,
-     .help = "The CPU's instruction set: auto (the best that it has), avx512, avx2 or baseline."},
+     .help = "The CPU's instruction set. auto: the best that it has."},
     {.group = "Computing",
      .flag = "products",
      .kind = SETTING_TEXT,
@@ -183,8 +182,8 @@ const struct setting settings_table[] = {
      .value_name = "NAME",
      .fallback = "auto",
      .choices = products,
-     .help = "The CPU's library for products with weights: onednn, openblas, or auto (onednn where the processor has "
-             "AVX-512 and the library is there; in bf16, which else needs none, where it has AMX)."},
+     .help = "The CPU's library for products with weights. auto: oneDNN if it is installed and the CPU has AVX-512 "
+             "(for bf16: AMX)."},
     {.group = "Computing",
      .flag = "threads",
      .kind = SETTING_INTEGER,
@@ -204,8 +203,8 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 3600000,
      .unit = "milliseconds",
-     .help = "Time at most, for each model and CUDA device, in which cuBLASLt's algorithms are timed when the model is "
-             "loaded. 0 takes what cuBLASLt thinks best, the same at each start."},
+     .help = "Longest time in which cuBLASLt's algorithms are timed when a model is loaded onto a CUDA device. 0 takes "
+             "cuBLASLt's first choice, the same at each start."},
     {.group = "Batches and queues",
      .flag = "max-batch-tokens",
      .kind = SETTING_INTEGER,
@@ -279,7 +278,7 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 86400000,
      .unit = "milliseconds",
-     .help = "Time from the complete request to its answer; later it is answered with 504. 0 sets no limit."},
+     .help = "Longest time from the complete request to its answer. Then it is answered with 504. 0 sets no limit."},
     {.group = "Requests",
      .flag = "strict",
      .kind = SETTING_BOOL,
@@ -302,7 +301,7 @@ const struct setting settings_table[] = {
      .value_name = "FORMAT",
      .fallback = "text",
      .choices = log_formats,
-     .help = "text or json, one line for each event, to standard error."},
+     .help = "One line for each event, to standard error."},
     {.group = "Log",
      .flag = "log-level",
      .kind = SETTING_CHOICE,
@@ -310,12 +309,12 @@ const struct setting settings_table[] = {
      .value_name = "LEVEL",
      .fallback = "info",
      .choices = log_levels,
-     .help = "The least that is logged: error, warning, info or debug."},
+     .help = "Lines of this level and above are logged. debug has a line for each request."},
     {.group = "Other",
      .flag = "config",
      .kind = SETTING_CONFIG,
      .value_name = "FILE",
-     .help = "JSON file with settings, named like the flags with _ for -."},
+     .help = "JSON file with settings. Its keys are the flags' names with _ for -."},
     {.group = "Other", .flag = "help", .kind = SETTING_HELP, .help = "Print this text and exit. Also -h."},
     {.group = "Other", .flag = "version", .kind = SETTING_VERSION, .help = "Print the version and exit."},
 };

@@ -15,9 +15,9 @@ struct backend_functions {
     /* How many devices there are, at least 1; -1: none, or they cannot be asked. NULL: one. */
     int (*count)(struct error *error);
 
-    /* Device `index`, 0 <= index < count. Owes close. On success `error` may say what it does without: backend_cpu's
-     * says that, or is empty. After a run that failed a device may be of no use before all its
-     * models were unprepared, and it was closed and opened again: those who close it see to that. */
+    /* Device `index`, 0 <= index < count. Owes close. On success `error` may hold a warning, such as "oneDNN not
+     * found"; backend_cpu sets it, or empties it. After a run that failed, a device may be of no use until all its
+     * models were unprepared and it was closed and opened again. The caller sees to that. */
     int (*open)(const struct engine_options *options, int index, struct backend **backend, struct error *error);
     void (*close)(struct backend *backend);
     const char *(*kernels)(const struct backend *backend); /* for people; valid while the backend is */

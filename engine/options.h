@@ -13,9 +13,9 @@
 struct engine_event {
     const char *device;  /* "cuda:0" */
     const char *failure; /* why it failed, or could not be opened again; NULL: it works again */
-    int64_t pause_ms;    /* with a failure: so long until it is tried again; 0: it works, and refused a batch, the first
-                            of a model's. Later ones are only counted */
-    bool lasts;          /* once: it could not be opened again ENGINE_LASTING_ATTEMPTS times, so that perhaps only a new
+    int64_t pause_ms;    /* with a failure: delay before the next attempt. 0: the device works but refused a batch
+                            (reported once a model) */
+    bool lasts;          /* reported once: ENGINE_LASTING_ATTEMPTS attempts to open it failed. Perhaps only a new
                             process can */
 };
 #define ENGINE_LASTING_ATTEMPTS 5

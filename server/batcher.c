@@ -6,9 +6,9 @@
  * It is never held while a batch runs, nor while `wanted`, `done` or the log are called. A batch itself (`struct
  * batch`) is its lane's own.
  *
- * A lane sleeps when nothing waits that it can run; which that is changes when its device fails or comes back. Who adds
- * to a queue, or leaves something in one, be it to go to sleep, wakes a lane that sleeps and can run it, as does who
- * tells of a device that came back; where none does, all those lanes look at the queues again when their batches end.
+ * A lane sleeps when no queue holds work that it can run. What it can run changes when its device fails or comes back.
+ * A thread that adds work, or leaves work in a queue, wakes one sleeping lane that can run it. So does the thread that
+ * reports a device that came back. If no such lane sleeps, those that run look at the queues when their batches end.
  */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/batcher.h"

@@ -1,9 +1,9 @@
-/* Only the rows asked for: where no more than some rows of the last hidden state are wanted, the steps at the end that
- * compute each row for itself (or from keys of all rows) need no others. They are brought behind the rest, onto an axis
- * that has those rows alone; a step that reads neighbours needs them beside its own, so there is an
- * axis for each reach: with as many rows more on either side. What lies on a longer axis is gathered.
+/* Compute the last layers only for the requested rows. The steps at the end that compute each row alone, or from keys
+ * of all rows, are moved behind the others, onto an axis that has only the requested rows. A step that reads neighbours
+ * needs them too: each reach has an axis of its own, with as many more rows on either side. A step reads values of a
+ * longer axis through OP_GATHER_ROWS.
  *
- * How many rows an item has there is known with each batch: all of them where it wants its hidden state or a mean. */
+ * Each batch decides how many rows an item has there: all of them if it wants its hidden state or a mean. */
 #include "engine/plan/axes.h"
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
