@@ -26,12 +26,24 @@ static void write_words(FILE *out, const char *text, size_t *column)
     }
 }
 
+/* "auto, f32 or bf16" */
+static void write_choices(FILE *out, const char *const *choices)
+{
+    for (const char *const *choice = choices; *choice; choice++)
+        fprintf(out, "%s%s", choice == choices ? "" : choice[1] ? ", " : " or ", *choice);
+}
+
 /* The line below the explanation: "Default: 60 seconds. Variable: LINFORMERD_CONNECTION_TIMEOUT_S." */
 static void write_sources(FILE *out, const struct setting *setting)
 {
     char name[SETTING_NAME_BYTES];
     bool counted = setting->unit && !setting->word && strcmp(setting->fallback, "0") != 0;
     fprintf(out, "%*s", INDENT, "");
+    if (setting->choices) {
+        fputs("Values: ", out);
+        write_choices(out, setting->choices);
+        fprintf(out, ".\n%*s", INDENT, "");
+    }
     if (setting->fallback)
         fprintf(out, "Default: %s%s%s. ", setting->fallback, counted ? " " : "", counted ? setting->unit : "");
     fprintf(out, "Variable: %s.\n", setting_environment(setting, name));

@@ -156,9 +156,9 @@ const struct setting settings_table[] = {
      .fallback = "auto",
      .is_valid = is_device,
      .expected = "auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all",
-     .help = "auto: the first CUDA device if there is one and the model fits, else the CPU. cuda insists on the first "
-             "device. cuda:0,cuda:1 or cuda:all puts every model on each of them. If a device fails, the CPU runs its "
-             "batches."},
+     .help = "auto: the first CUDA device if there is one and the model fits, else the CPU. cpu: the CPU alone. cuda: "
+             "the first device, or no start. cuda:0,cuda:1 or cuda:all puts every model on each of them. If a device "
+             "fails, the CPU runs its batches."},
     {.group = "Computing",
      .flag = "dtype",
      .kind = SETTING_TEXT,

@@ -497,6 +497,7 @@ static void help_names_every_setting_within_100_columns(void **state)
         "Default: 127.0.0.1",
         "Default: 8080",
         "Example:",
+        "Values: auto, avx512, avx2 or baseline.",
         LINFORMERD_VERSION,
     };
     char *help = settings_help();
