@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -16,6 +17,28 @@ enum { FLOAT_TEXT = 17, BASE64_TEXT = 6, VECTOR_TEXT = 96 };
 static const char *inputs_key(const struct native_inputs *inputs)
 {
     return inputs->key ? inputs->key : "inputs";
+}
+
+static int check_count(struct request *request, int64_t count)
+{
+    int64_t limit = request->service->options.settings->max_client_batch_size;
+
+    if (count <= limit)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "the request has %" PRId64 " inputs, this server takes at most %" PRId64 " in one", count,
+                       limit);
+}
+
+/* Refuses too many inputs of a body that needs jansson before that makes an object of each. */
+static int check_elements(struct request *request, struct numbers_place place)
+{
+    const char *start, *end = request->body + request->body_length;
+    int64_t count = numbers_elements(request->body, request->body_length, place, &start);
+
+    if (count <= 1 || start == end || (*start != '"' && *start != '['))
+        return 0; /* one input, of numbers */
+    return check_count(request, count);
 }
 
 /* The body as JSON, without the numbers of its inputs where these can be read without. */
@@ -33,8 +56,12 @@ static json_t *parse_body(struct request *request, struct native_inputs *inputs)
             return body;
         request->failure.kind = FAILURE_NONE; /* what is wrong, and where, the whole body will tell */
     }
-    if (inputs)
+    if (inputs) {
         inputs->numbers.text = NULL;
+        place.other = NULL; /* `embeddings` may be one input, a list of rows */
+        if (check_elements(request, place) != 0)
+            return NULL;
+    }
     return request_json(request, text, length);
 }
 
@@ -167,6 +194,33 @@ static int text_item(struct request *request, const struct native_inputs *inputs
     return 0;
 }
 
+static int refuse_kind_of_id(struct request *request, const char *path, int64_t index, const char *kind)
+{
+    return failure_set(&request->failure, FAILURE_INVALID, "%s[%" PRId64 "] is %s, an integer id was expected", path,
+                       index, kind);
+}
+
+static int refuse_id(struct request *request, const char *path, int64_t index, int64_t id)
+{
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s[%" PRId64 "] is %" PRId64 "; ids of model \"%s\" are %sbelow %" PRId64, path, index, id,
+                       request_model_name(request), id < 0 ? "at least 0 and " : "", request->info->vocabulary);
+}
+
+static int refuse_float(struct request *request, const char *path, int64_t row, int64_t column, double value)
+{
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s[%" PRId64 "][%" PRId64 "] is %g, beyond what a 32 bit float holds", path, row, column,
+                       value);
+}
+
+static int refuse_columns(struct request *request, const char *path, int64_t row, int64_t found)
+{
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s[%" PRId64 "] has %" PRId64 " values, rows of model \"%s\" have %" PRId64, path, row, found,
+                       request_model_name(request), request->info->inputs[0].columns);
+}
+
 static int ids_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
                     struct engine_item *item)
 {
@@ -183,13 +237,9 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
         json_int_t id = json_integer_value(number);
 
         if (!json_is_integer(number))
-            return failure_set(&request->failure, FAILURE_INVALID, "%s[%" PRId64 "] is %s, an integer id was expected",
-                               path, skip + i, json_kind(number));
+            return refuse_kind_of_id(request, path, skip + i, json_kind(number));
         if (id < 0 || id >= request->info->vocabulary)
-            return failure_set(&request->failure, FAILURE_INVALID,
-                               "%s[%" PRId64 "] is %lld; ids of model \"%s\" are %sbelow %" PRId64, path, skip + i,
-                               (long long)id, request_model_name(request), id < 0 ? "at least 0 and " : "",
-                               request->info->vocabulary);
+            return refuse_id(request, path, skip + i, id);
         ids[i] = (int32_t)id;
     }
     item->inputs[0].data = ids;
@@ -209,9 +259,7 @@ static int read_row(struct request *request, const json_t *row, const char *path
                                json_kind(number));
         out[i] = (float)json_number_value(number);
         if (!isfinite(out[i]))
-            return failure_set(&request->failure, FAILURE_INVALID,
-                               "%s[%" PRId64 "][%" PRId64 "] is %g, beyond what a 32 bit float holds", path, index, i,
-                               json_number_value(number));
+            return refuse_float(request, path, index, i, json_number_value(number));
     }
     return 0;
 }
@@ -235,9 +283,7 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
                                "%s[%" PRId64 "] is %s, a list of %" PRId64 " floats was expected", path, skip + i,
                                json_kind(row), columns);
         if ((int64_t)json_array_size(row) != columns)
-            return failure_set(&request->failure, FAILURE_INVALID,
-                               "%s[%" PRId64 "] has %zu values, rows of model \"%s\" have %" PRId64, path, skip + i,
-                               json_array_size(row), request_model_name(request), columns);
+            return refuse_columns(request, path, skip + i, (int64_t)json_array_size(row));
     }
     rows = native_input_memory(request, length, (size_t)columns * sizeof *rows);
     if (!rows)
@@ -331,17 +377,12 @@ static int check_direction(struct request *request, const char *direction)
 static int items_from_json(struct request *request, const struct native_inputs *inputs)
 {
     json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
-    int64_t limit = request->service->options.settings->max_client_batch_size, count = 1;
     char path[NATIVE_PATH];
-    bool many;
+    bool many = strchr(native_item_path(inputs, 0, path), '[') != NULL;
+    int64_t count = many ? (int64_t)json_array_size(value) : 1;
 
-    many = strchr(native_item_path(inputs, 0, path), '[') != NULL;
-    if (many)
-        count = (int64_t)json_array_size(value);
-    if (count > limit)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "the request has %" PRId64 " inputs, this server takes at most %" PRId64 " in one", count,
-                           limit);
+    if (check_count(request, count) != 0)
+        return -1;
     request->job.items = native_input_memory(request, count, sizeof *request->job.items);
     if (!request->job.items)
         return -1;
@@ -368,46 +409,65 @@ static void *numbers_memory(struct request *request, const struct numbers *numbe
     return target->ends ? values : NULL;
 }
 
-/* Cuts the numbers, floats or ids of the same size, into items. False: one is longer than the model takes, and must not
- * be cut. */
-static bool place_items(struct request *request, const struct native_inputs *inputs, const int64_t *ends,
-                        const float *values, int64_t columns)
+/* Says what is wrong with the first wrong number of an item. `first` is its first number's index, of those that are
+ * kept, which begin with the item's row `skip`. */
+static int check_numbers(struct request *request, const struct native_inputs *inputs, const char *path,
+                         const struct numbers_target *target, int64_t first, int64_t skip, int64_t count)
 {
-    int64_t limit = native_max_length(request->info), start = 0;
-    bool left = inputs->truncation_direction && strcasecmp(inputs->truncation_direction, "left") == 0;
+    int64_t columns = target->ids ? 1 : request->info->inputs[0].columns, n = 0;
 
-    for (int64_t i = 0; i < request->job.n_items; start = ends[i++]) {
-        struct engine_item *item = &request->job.items[i];
-        int64_t length = (ends[i] - start) / columns, skip = 0;
-
-        if (length > limit && !inputs->truncate)
-            return false;
-        if (length > limit) {
-            skip = left ? length - limit : 0;
-            length = limit;
-        }
-        item->inputs[0].data = values + start + skip * columns;
-        item->inputs[0].length = length;
-    }
-    return true;
+    while (n < count && (target->ids ? target->ids[first + n] >= 0 : !isnan(target->floats[first + n])))
+        n++;
+    if (n == count)
+        return 0;
+    const char *text = numbers_at(&inputs->numbers, first + n);
+    if (!target->ids)
+        return refuse_float(request, path, skip + n / columns, n % columns, strtod(text, NULL));
+    if (strchr(".eE", text[1 + strspn(text + 1, "0123456789")]))
+        return refuse_kind_of_id(request, path, skip + n, "a float");
+    return refuse_id(request, path, skip + n, strtoll(text, NULL, 10));
 }
 
-/* 1: the items are made; 0: the numbers are not what the model takes, and JSON will tell why; -1: request->failure. */
+/* Cuts the numbers, floats or ids of the same size, into items. */
+static int place_items(struct request *request, const struct native_inputs *inputs, const struct numbers_target *target)
+{
+    int64_t columns = target->ids ? 1 : request->info->inputs[0].columns, start = 0;
+    char path[NATIVE_PATH];
+
+    for (int64_t i = 0; i < request->job.n_items; start = target->ends[i++]) {
+        struct engine_item *item = &request->job.items[i];
+        int64_t length = (target->ends[i] - start) / columns, skip;
+
+        native_item_path(inputs, i, path);
+        if (fit(request, inputs, path, &length, &skip) != 0)
+            return -1;
+        int64_t first = start + skip * columns;
+        if (*target->n_wrong > 0 && check_numbers(request, inputs, path, target, first, skip, length * columns) != 0)
+            return -1;
+        item->inputs[0].data = target->ids ? (const void *)(target->ids + first) : target->floats + first;
+        item->inputs[0].length = length;
+    }
+    return 0;
+}
+
+/* 1: the items are made; 0: the lists are nested as the model's are not, and JSON will tell how; -1: request->failure.
+ */
 static int items_from_numbers(struct request *request, const struct native_inputs *inputs)
 {
     const struct model_input *input = &request->info->inputs[0];
     const struct numbers *numbers = &inputs->numbers;
-    struct numbers_target target = {.item_depth = item_depth(inputs)};
+    int64_t n_wrong = 0;
+    struct numbers_list list;
+    struct numbers_target target = {.item_depth = item_depth(inputs), .n_wrong = &n_wrong, .list = &list};
+    int64_t n_items = target.item_depth > 1 ? numbers->lists[1] : 1;
     bool ids = input->kind == INPUT_IDS;
-    int64_t n_items;
-    void *values;
+    char path[NATIVE_PATH];
 
+    if (check_count(request, n_items) != 0)
+        return -1;
     if (target.item_depth < 1 || target.item_depth > 2)
         return 0;
-    n_items = numbers->lists[target.item_depth - 1];
-    if (n_items > request->service->options.settings->max_client_batch_size)
-        return 0;
-    values = numbers_memory(request, numbers, &target, n_items);
+    void *values = numbers_memory(request, numbers, &target, n_items);
     if (!values)
         return -1;
     target.ids = ids ? values : NULL;
@@ -415,8 +475,11 @@ static int items_from_numbers(struct request *request, const struct native_input
     target.below = request->info->vocabulary;
     target.sizes[numbers->depth - 1] = ids ? 0 : input->columns;
     request->job.n_items = n_items;
-    return numbers_read(numbers, &target) &&
-           place_items(request, inputs, target.ends, values, ids ? 1 : input->columns);
+    if (numbers_read(numbers, &target))
+        return place_items(request, inputs, &target) == 0 ? 1 : -1;
+    if (inputs->truncate)
+        return 0; /* the row may be cut off */
+    return refuse_columns(request, native_item_path(inputs, list.item, path), list.index, list.size);
 }
 
 /* Puts the lists that the body holds where the empty one stood for them. */

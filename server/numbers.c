@@ -34,7 +34,7 @@ static const char *skip_digits(const char *at, const char *end)
 }
 
 /* The end of the number that begins at `at`; NULL: it is none, or of a size that jansson may refuse, or long. */
-static const char *skip_number(const char *at, const char *end, bool *whole)
+static const char *skip_number(const char *at, const char *end)
 {
     const char *first = at, *start;
 
@@ -44,14 +44,12 @@ static const char *skip_number(const char *at, const char *end, bool *whole)
     if (at == start || at - start > WHOLE_DIGITS || (*start == '0' && at - start > 1))
         return NULL;
     if (at < end && *at == '.') {
-        *whole = false;
         start = ++at;
         at = skip_digits(at, end);
         if (at == start)
             return NULL;
     }
     if (at < end && (*at == 'e' || *at == 'E')) {
-        *whole = false;
         at++;
         at += at < end && (*at == '-' || *at == '+');
         start = at;
@@ -68,7 +66,6 @@ static bool measure(struct numbers *numbers, const char *end)
     const char *at = numbers->text;
     int depth = 0;
 
-    numbers->whole = true;
     for (;;) { /* a value is expected */
         at = skip_space(at, end);
         if (at < end && *at == '[') {
@@ -81,7 +78,7 @@ static bool measure(struct numbers *numbers, const char *end)
         if (numbers->depth && depth != numbers->depth)
             return false;
         numbers->depth = depth;
-        at = skip_number(at, end, &numbers->whole);
+        at = skip_number(at, end);
         if (!at)
             return false;
         numbers->count++;
@@ -159,6 +156,30 @@ size_t numbers_find(const char *body, size_t length, struct numbers_place place,
     return beside + 2 * n <= NUMBERS_REST ? n : 0;
 }
 
+int64_t numbers_elements(const char *body, size_t length, struct numbers_place place, const char **start)
+{
+    const char *end = body + length;
+    struct cursor cursor = {.at = body, .end = length < NUMBERS_REST ? end : body + NUMBERS_REST};
+    const char *value = find_value(&cursor, &place);
+    int64_t count = 1;
+    int depth = 1;
+
+    if (!value || value == end || *value != '[')
+        return 0;
+    *start = skip_space(value + 1, end);
+    for (const char *at = *start; at < end && depth > 0; at++) {
+        if (*at == '"')
+            at = string_end(at + 1, end);
+        else if (*at == '[' || *at == '{')
+            depth++;
+        else if (*at == ']' || *at == '}')
+            depth--;
+        else if (*at == ',')
+            count += depth == 1;
+    }
+    return *start < end && **start != ']' ? count : 0;
+}
+
 size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, size_t length, char rest[NUMBERS_REST])
 {
     const char *at = body;
@@ -186,7 +207,7 @@ static const char *read_id(const char *at, int64_t below, int32_t *id)
     for (at += negative; is_digit(*at); at++)
         value = value * 10 + (*at - '0');
     *id = (int32_t)value;
-    return value < (negative ? 1 : below) ? at : NULL;
+    return value < (negative ? 1 : below) && *at != '.' && *at != 'e' && *at != 'E' ? at : NULL;
 }
 
 static double power_of_ten(int exponent)
@@ -306,8 +327,24 @@ static const char *read_float(const char *at, float *value)
     return isfinite(*value) ? at : NULL;
 }
 
+/* The number at `at` becomes that of index n. Returns its end, or where it is found to be wrong. NULL: it is wrong, and
+ * ends the reading. */
+static const char *read_number(const char *at, const struct numbers_target *target, int64_t n)
+{
+    const char *end = target->ids ? read_id(at, target->below, &target->ids[n]) : read_float(at, &target->floats[n]);
+
+    if (end || !target->n_wrong)
+        return end;
+    ++*target->n_wrong;
+    if (target->ids)
+        target->ids[n] = -1;
+    else
+        target->floats[n] = NAN;
+    return at;
+}
+
 /* Reads an innermost list from behind its bracket on; *count grows. Returns where the closing bracket is; NULL: a
- * number is not as wanted. */
+ * number is wrong. */
 static const char *read_list(const char *at, const struct numbers_target *target, int64_t *count)
 {
     int64_t n = *count;
@@ -315,7 +352,7 @@ static const char *read_list(const char *at, const struct numbers_target *target
     do {
         while (*at != '-' && !is_digit(*at))
             at++;
-        at = target->ids ? read_id(at, target->below, &target->ids[n]) : read_float(at, &target->floats[n]);
+        at = read_number(at, target, n);
         if (!at)
             return NULL;
         n++;
@@ -333,8 +370,6 @@ bool numbers_read(const struct numbers *numbers, const struct numbers_target *ta
     int64_t count = 0, item = 0;
     int depth = 0;
 
-    if (target->ids && !numbers->whole)
-        return false;
     for (const char *at = numbers->text; at < end; at++) {
         if (*at == '[') {
             inside[++depth] = 0;
@@ -348,12 +383,29 @@ bool numbers_read(const struct numbers *numbers, const struct numbers_target *ta
             }
         }
         if (*at == ']') {
-            if (target->sizes[depth - 1] && target->sizes[depth - 1] != inside[depth])
+            if (target->sizes[depth - 1] && target->sizes[depth - 1] != inside[depth]) {
+                if (target->list)
+                    *target->list = (struct numbers_list){item, inside[depth - 1], inside[depth]};
                 return false;
+            }
             if (depth == target->item_depth)
                 target->ends[item++] = count;
             inside[--depth]++;
         }
     }
     return true;
+}
+
+const char *numbers_at(const struct numbers *numbers, int64_t index)
+{
+    const char *at = numbers->text;
+
+    for (;; index--) {
+        while (*at != '-' && !is_digit(*at))
+            at++;
+        if (index == 0)
+            return at;
+        while (*at != ',' && *at != ']')
+            at++;
+    }
 }

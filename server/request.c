@@ -11,6 +11,12 @@
  * request may never need as many. It takes milliseconds. */
 #define TRIM_BYTES (INT64_C(16) << 20)
 
+/* What the JSON of one body may take: so many times --payload-limit, and at least JSON_LEAST. Numbers of inputs do not
+ * become JSON objects. Texts take less than 5 bytes for each of theirs, lists of booleans some 11, lists within lists
+ * of one number each 60. */
+#define JSON_TIMES 16
+#define JSON_LEAST (INT64_C(64) << 20)
+
 struct block {
     struct block *next;
     max_align_t data[];
@@ -88,9 +94,19 @@ int request_charge(struct request *request, int64_t bytes)
     return 0;
 }
 
+static int64_t json_most(const struct request *request)
+{
+    int64_t most = budget_most(request->memory.budget);
+    int64_t times =
+        request->service->options.settings->payload_limit * JSON_TIMES; /* a payload is at most 2^40 bytes */
+
+    times = times > JSON_LEAST ? times : JSON_LEAST;
+    return most < times ? most : times;
+}
+
 json_t *request_json(struct request *request, const char *text, size_t length)
 {
-    int64_t bytes = json_body_memory(text, length), most = budget_most(request->memory.budget);
+    int64_t bytes = json_body_memory(text, length), most = json_most(request);
 
     if (bytes > most) {
         failure_set(&request->failure, FAILURE_TOO_LARGE,

@@ -67,8 +67,9 @@ void *request_memory(struct request *request, int64_t count, size_t size);
  * request->failure. */
 int request_charge(struct request *request, int64_t bytes);
 
-/* json_body_parse of `length` bytes of text, once the memory that it may take has been counted. A new reference, to be
- * given up before request_read_done. NULL: request->failure. */
+/* json_body_parse of `length` bytes of text, once the memory that it may take has been counted: at most 16 times
+ * --payload-limit, or 64 MiB where that is more. A new reference, to be given up before request_read_done. NULL:
+ * request->failure. */
 json_t *request_json(struct request *request, const char *text, size_t length);
 
 /* json_body_options of the request's body, or of an object in it. -1: request->failure. */
