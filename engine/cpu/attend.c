@@ -24,14 +24,14 @@ static struct vector_mask mask_of(const struct engine_item *item, const struct p
     struct vector_mask mask = {.stride = k, .byte = step->attend.masked_byte, .score = step->attend.masked_score};
     if (step->attend.mask == PLAN_NONE || !item->inputs[step->attend.mask].data)
         return mask;
-    int64_t length = item->inputs[step->attend.mask].length;
-    int64_t row = (item->inputs[step->attend.mask].n_masks ? number * length : 0) + (length == 1 ? 0 : position);
-    if (length == 1)
+    const struct engine_input *given = &item->inputs[step->attend.mask];
+    int64_t row = (given->n_masks ? number * given->length : 0) + (given->length == 1 ? 0 : position);
+    if (given->length == 1)
         mask.stride = 0;
-    if (item->inputs[step->attend.mask].floats)
-        mask.floats = (const float *)item->inputs[step->attend.mask].data + row * k;
+    if (given->floats)
+        mask.floats = (const float *)given->data + row * k;
     else
-        mask.bytes = (const uint8_t *)item->inputs[step->attend.mask].data + row * k;
+        mask.bytes = (const uint8_t *)given->data + row * k;
     return mask;
 }
 

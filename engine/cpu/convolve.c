@@ -4,19 +4,24 @@
 
 #include <string.h>
 
-/* ---- Along the sequence: windows of `stride` rows, which do not overlap, times W (d, d * stride) ---- */
+/* ---- Along the sequence ----
+ * Row j of y is made of rows [j * stride, (j + 1) * stride) of x: windows do not overlap. */
 
-#define WINDOWS_PER_TILE 16
+#define WINDOWS_PER_TILE 16 /* of one group of columns: a task */
 
 struct sequence_convolution {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const float *x, *weight, *bias;
-    float *y;
-    int64_t columns, d, stride, k, weights; /* weights: 1 for all groups, or one each */
+    const float *x;      /* (rows, columns); columns are groups of d */
+    const float *weight; /* (weights * d, d * stride), as nn.Conv1d has it: (out, in, stride) */
+    const float *bias;   /* (weights, d) */
+    float *y;            /* (items * k, columns) */
+    int64_t columns, d, stride, k;
+    int64_t weights; /* 1: all groups share it; else one for each group */
 };
 
-/* window[i * stride + t] = x[j * stride + t, i], as nn.Conv1d's weight (out, in, stride) lies; 0 beyond the rows. */
+/* out[i, t] = x[window * stride + t, i], (d, stride), for an item of `rows` rows. Behind its last row there are zeros.
+ */
 static void gather_rows(const struct sequence_convolution *c, const float *x, int64_t rows, int64_t window, float *out)
 {
     int64_t first = window * c->stride;
@@ -84,26 +89,29 @@ int64_t cpu_convolve_sequence_scratch(const struct cpu_run *run, const struct pl
            step->convolve_sequence.stride;
 }
 
-/* ---- Of images: rows are pixels, and each pixel of y has a window (window, channels) of x ----
- * A task is PLAN_ROW_BLOCK pixels of the batch, whichever images they belong to, like the rows of a linear step. */
+/* ---- Of images ----
+ * Rows are pixels. Each pixel of y has a window of x, (height, width, channels) of the kernel's size. A task is
+ * PLAN_ROW_BLOCK pixels of the batch, whichever images they belong to, like the rows of a linear step. */
 
 struct image_convolution {
     const struct cpu_run *run;
     const struct plan_step *step;
     const struct plan_window *window;
-    const struct layout *from, *to;
-    const float *x;
-    float *y;
+    const struct layout *from, *to; /* of x, of y */
+    const float *x;                 /* (pixels, channels) */
+    float *y;                       /* (rows, columns) */
     int from_axis;
-    int64_t channels, columns, depth, rows; /* of x, of y, of a gathered window; rows of y */
+    int64_t channels, columns, rows;
+    int64_t depth; /* floats of a window */
 };
 
-/* The window whose upper left corner is at (top, left) of the image, which may be outside. */
+/* Gathers the window whose upper left corner is at (top, left) of the image. What lies outside of the image is 0, and
+ * the corner may do so. */
 static void gather_window(const struct image_convolution *c, const float *image, struct plan_image size, int64_t top,
                           int64_t left, float *out)
 {
     int64_t height = c->window->size[0], width = c->window->size[1];
-    int64_t first = most(left, 0), end = least(left + width, size.width); /* columns inside of the image */
+    int64_t first = most(left, 0), end = least(left + width, size.width); /* columns inside the image */
     size_t pixel = (size_t)c->channels * sizeof *out;
     for (int64_t u = top; u < top + height; u++, out += width * c->channels) {
         if (u < 0 || u >= size.height || first >= end) {
@@ -117,7 +125,7 @@ static void gather_window(const struct image_convolution *c, const float *image,
     }
 }
 
-/* The windows of rows [first, first + count) of y. */
+/* Gathers the windows of rows [first, first + count) of y: out (count, depth). */
 static void gather_windows(const struct image_convolution *c, int64_t first, int64_t count, float *out)
 {
     const struct plan *plan = c->run->plan;

@@ -1,30 +1,40 @@
+/* y (k, columns) = Eᵀ x + e for each item, where E (n, k) is as long as the item and x is (n, columns).
+ *
+ * A task is an item and a tile of columns. In bf16, where this makes too few tasks, it is one part of the k rows of y.
+ * A sequence longer than CHUNK_ROWS is projected in chunks of rows, whose results are added in their order. So the way
+ * to compute an item depends on its own length alone. */
 #include "engine/cpu/project.h"
 
-#define TILE_COLUMNS 64     /* of a projection's task */
-#define PACKED_FEATURES 256 /* of k, that a task in bf16 takes at most */
-#define CHUNK_ROWS 8192     /* a longer sequence is projected in chunks, which are summed in their order */
-#define SUMS_AT_ONCE 64     /* of E's columns */
+#define TILE_COLUMNS 64 /* columns of x in a task */
+#define TASK_ROWS 256   /* rows of y that a task in bf16 computes at most */
+#define CHUNK_ROWS 8192 /* rows of x in a chunk */
+#define SUMS_AT_ONCE 64 /* columns of E that are summed side by side */
 
 _Static_assert(TILE_COLUMNS <= VECTOR_PANEL, "a tile is a panel");
 
-/* A projection step with its pointers. Columns are cut into tiles within their group. */
+/* A step with its pointers. A group of columns has an E and a bias of its own. Tiles are cut within groups. */
 struct sequence_projection {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const struct layout *from, *to;
-    const char *x;
+    const struct layout *from, *to; /* of x, of y */
+    const char *x;                  /* (rows, columns) */
+    char *y;                        /* (items * k, y_columns) */
     enum element x_element, y_element;
-    const float *weight, *bias; /* weight: NULL where E is packed alone */
-    const struct product_weight *packed;
-    char *y;
-    int64_t columns, y_columns, group_columns, tiles, weight_columns, weight_rows, k;
+    const float *weight;                 /* E of all groups: (groups * n, k), or transposed (groups * k, n) */
+    const struct product_weight *packed; /* the same in bf16; NULL: products are in float */
+    const float *bias;                   /* e: (groups, k), or NULL */
+    int64_t columns, y_columns, k;
+    int64_t groups, group_columns, tiles;
+    int64_t weight_columns, weight_rows; /* of a group's E, as it lies */
+    bool transposed;
+    bool sums_column, bias_column; /* y has a column of E's sums behind x's, and then one of biases */
 };
 
 static struct sequence_projection projection_of(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;
     const struct plan_weight *weight = &plan->weights[step->weight];
-    int64_t columns = plan->values[step->x].columns;
+    int64_t columns = plan->values[step->x].columns, groups = step->project_sequence.groups;
     return (struct sequence_projection){
         .run = run,
         .step = step,
@@ -39,24 +49,28 @@ static struct sequence_projection projection_of(const struct cpu_run *run, const
         .y = elements_of(run, step->y, 0),
         .columns = columns,
         .y_columns = plan->values[step->y].columns,
-        .group_columns = columns / step->project_sequence.groups,
-        .tiles = parts_of(columns / step->project_sequence.groups, TILE_COLUMNS) * step->project_sequence.groups,
-        .weight_columns = weight->columns,
-        .weight_rows = weight->rows / step->project_sequence.groups,
         .k = rows_per_item_of(plan, step->y),
+        .groups = groups,
+        .group_columns = columns / groups,
+        .tiles = parts_of(columns / groups, TILE_COLUMNS) * groups,
+        .weight_columns = weight->columns,
+        .weight_rows = weight->rows / groups,
+        .transposed = step->project_sequence.transposed,
+        .sums_column = step->project_sequence.sums_column,
+        .bias_column = step->project_sequence.bias_column,
     };
 }
 
-/* Where a projection, or a chunk's part of it, goes: (k, y_columns). */
+/* Where the result of an item or of a chunk goes: (k, y_columns). */
 struct target {
     char *out;
     enum element element;
-    bool with_bias;
+    bool with_bias; /* of a chunk's results the first alone has it */
 };
 
-/* Columns [column, column + width) of the target's row j. */
-static void give_row(const struct sequence_projection *p, const struct target *target, int64_t j, int64_t column,
-                     int64_t width, const float *row)
+/* Writes columns [column, column + width) of the target's row j. */
+static void write_row(const struct sequence_projection *p, const struct target *target, int64_t j, int64_t column,
+                      int64_t width, const float *row)
 {
     p->run->vector->finish_linear(&(struct vector_finish){
         .rows = 1,
@@ -67,35 +81,34 @@ static void give_row(const struct sequence_projection *p, const struct target *t
     });
 }
 
-/* The columns beyond x's: sums of E's rows [first, first + rows), and biases. `weight` is E's row, or column, `first`.
- */
+/* Writes y's columns behind those of x: for each row j of y the sum of E[p, j] over `rows` positions p, then e[j].
+ * `weight` points to E at the first of these positions. */
 static void add_columns(const struct sequence_projection *p, const float *weight, int64_t rows,
                         const struct target *target)
 {
-    int64_t across = p->step->project_sequence.transposed ? 1 : p->weight_columns,
-            along = p->step->project_sequence.transposed ? p->weight_columns : 1;
-    for (int64_t j = 0; p->step->project_sequence.sums_column && j < p->k; j += SUMS_AT_ONCE) {
+    int64_t along = p->transposed ? 1 : p->weight_columns;  /* floats from a position to the next */
+    int64_t across = p->transposed ? p->weight_columns : 1; /* … from j to the next */
+    for (int64_t j = 0; p->sums_column && j < p->k; j += SUMS_AT_ONCE) {
         int64_t count = least(SUMS_AT_ONCE, p->k - j);
         double sums[SUMS_AT_ONCE] = {0};
         for (int64_t r = 0; r < rows; r++)
             for (int64_t i = 0; i < count; i++)
-                sums[i] += (double)weight[r * across + (j + i) * along];
+                sums[i] += (double)weight[r * along + (j + i) * across];
         for (int64_t i = 0; i < count; i++)
-            give_row(p, target, j + i, p->columns, 1, &(float){(float)sums[i]});
+            write_row(p, target, j + i, p->columns, 1, &(float){(float)sums[i]});
     }
-    for (int64_t j = 0; p->step->project_sequence.bias_column && j < p->k; j++)
-        give_row(p, target, j, p->columns + p->step->project_sequence.sums_column, 1,
-                 &(float){target->with_bias ? p->bias[j] : 0});
+    for (int64_t j = 0; p->bias_column && j < p->k; j++)
+        write_row(p, target, j, p->columns + p->sums_column, 1, &(float){target->with_bias ? p->bias[j] : 0});
 }
 
-/* A task: rows [first, first + rows) of an item through E, for one tile of columns and the features [k, k_end). */
+/* A task: rows [first, first + rows) of an item, one tile of columns, and rows [k, k_end) of y. */
 struct project_task {
     int64_t item, first, rows, tile, k, k_end;
 };
 
 static int64_t task_group(const struct sequence_projection *p, const struct project_task *task)
 {
-    return task->tile / (p->tiles / p->step->project_sequence.groups);
+    return task->tile / (p->tiles / p->groups);
 }
 
 static const void *task_rows(const struct sequence_projection *p, const struct project_task *task, int64_t column)
@@ -103,7 +116,7 @@ static const void *task_rows(const struct sequence_projection *p, const struct p
     return p->x + ((p->from->starts[task->item] + task->first) * p->columns + column) * element_bytes(p->x_element);
 }
 
-/* In bf16. */
+/* For products in bf16. The result is computed in scratch, in float. */
 static void project_packed(const struct sequence_projection *p, const struct project_task *task, int64_t column,
                            int64_t width, const struct target *target)
 {
@@ -122,13 +135,13 @@ static void project_packed(const struct sequence_projection *p, const struct pro
                                    },
                                    scratch_of(p->run));
     for (int64_t j = 0; j < k; j++, sums += VECTOR_PANEL) {
-        for (int64_t c = 0; target->with_bias && p->bias && !p->step->project_sequence.bias_column && c < width; c++)
+        for (int64_t c = 0; target->with_bias && p->bias && !p->bias_column && c < width; c++)
             sums[c] += p->bias[first_k + j];
-        give_row(p, target, task->k + j, column, width, sums);
+        write_row(p, target, task->k + j, column, width, sums);
     }
 }
 
-/* In float32: `weight` is E's row, or column, `first`. */
+/* For products in float. `weight` points to E at the task's first position. */
 static void project_floats(const struct sequence_projection *p, const struct project_task *task, int64_t column,
                            int64_t width, const float *weight, const struct target *target)
 {
@@ -139,13 +152,13 @@ static void project_floats(const struct sequence_projection *p, const struct pro
                                             .k = task->rows,
                                             .a = weight,
                                             .a_stride = p->weight_columns,
-                                            .transpose_a = !p->step->project_sequence.transposed,
+                                            .transpose_a = !p->transposed,
                                             .b = task_rows(p, task, column),
                                             .b_stride = p->columns,
                                             .c = out + column,
                                             .c_stride = p->y_columns,
                                         });
-    for (int64_t j = 0; target->with_bias && p->bias && !p->step->project_sequence.bias_column && j < p->k; j++)
+    for (int64_t j = 0; target->with_bias && p->bias && !p->bias_column && j < p->k; j++)
         for (int64_t c = 0; c < width; c++)
             out[j * p->y_columns + column + c] += p->bias[task_group(p, task) * p->k + j];
 }
@@ -154,12 +167,12 @@ static void project_tile(const struct sequence_projection *p, const struct proje
                          const struct target *target)
 {
     int64_t group = task_group(p, task);
-    int64_t in_group = task->tile % (p->tiles / p->step->project_sequence.groups) * TILE_COLUMNS;
+    int64_t in_group = task->tile % (p->tiles / p->groups) * TILE_COLUMNS;
     int64_t column = group * p->group_columns + in_group, width = least(TILE_COLUMNS, p->group_columns - in_group);
     const float *weight = p->weight;
     if (weight) {
         weight += group * p->weight_rows * p->weight_columns;
-        weight += p->step->project_sequence.transposed ? task->first : task->first * p->weight_columns;
+        weight += p->transposed ? task->first : task->first * p->weight_columns;
     }
     if (p->packed)
         project_packed(p, task, column, width, target);
@@ -179,20 +192,20 @@ static char *result_of(const struct sequence_projection *p, int64_t item)
     return p->y + p->to->starts[item] * p->y_columns * element_bytes(p->y_element);
 }
 
-/* How many features a task takes: in bf16 only some, where else there are too few tasks; columns of x are packed by
- * each task for itself. Their bits are the same either way. */
-static int64_t features_a_task(const struct sequence_projection *p, int64_t tasks)
+/* Rows of y that a task computes. In bf16 these are all k rows, unless that leaves threads without a task: each task
+ * packs its columns of x again. The bits do not depend on it. */
+static int64_t rows_a_task(const struct sequence_projection *p, int64_t tasks)
 {
     int64_t parts = parts_of(p->run->threads, tasks > 0 ? tasks : 1);
     if (!p->packed)
         return p->k;
-    return least(PACKED_FEATURES, parts_of(p->k, parts));
+    return least(TASK_ROWS, parts_of(p->k, parts));
 }
 
-/* All items of at most a chunk. */
+/* All items of at most CHUNK_ROWS rows. */
 static void project_short(const struct sequence_projection *p)
 {
-    int64_t each = features_a_task(p, p->run->batch->n_items * p->tiles), parts = parts_of(p->k, each);
+    int64_t each = rows_a_task(p, p->run->batch->n_items * p->tiles), parts = parts_of(p->k, each);
     int64_t tasks = p->run->batch->n_items * p->tiles * parts;
 #pragma omp parallel for num_threads(threads_for(p->run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
@@ -210,11 +223,11 @@ static void project_short(const struct sequence_projection *p)
     }
 }
 
-/* One item of several chunks: each into scratch, then their sum. The first has the bias. */
+/* One item of several chunks. Each chunk goes to shared scratch, as (k, y_columns); then their sum goes to y. */
 static void project_long(const struct sequence_projection *p, int64_t item)
 {
     int64_t rows = item_rows(p, item), chunks = parts_of(rows, CHUNK_ROWS), size = p->k * p->y_columns;
-    int64_t each = features_a_task(p, chunks * p->tiles), parts = parts_of(p->k, each);
+    int64_t each = rows_a_task(p, chunks * p->tiles), parts = parts_of(p->k, each);
     int64_t tasks = chunks * p->tiles * parts;
     float *partial = p->run->shared;
 #pragma omp parallel for num_threads(p->run->threads) schedule(dynamic)
@@ -233,8 +246,8 @@ static void project_long(const struct sequence_projection *p, int64_t item)
     for (int64_t chunk = 1; chunk < chunks; chunk++)
         p->run->vector->add(size, partial, partial + chunk * size, 1.0f, partial);
     for (int64_t j = 0; j < p->k; j++)
-        give_row(p, &(struct target){result_of(p, item), p->y_element, false}, j, 0, p->y_columns,
-                 partial + j * p->y_columns);
+        write_row(p, &(struct target){result_of(p, item), p->y_element, false}, j, 0, p->y_columns,
+                  partial + j * p->y_columns);
 }
 
 void cpu_project_sequence(const struct cpu_run *run, const struct plan_step *step)
@@ -248,10 +261,10 @@ void cpu_project_sequence(const struct cpu_run *run, const struct plan_step *ste
 
 int64_t cpu_project_sequence_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return products_project_scratch(run->products, least(rows_per_item_of(run->plan, step->y), PACKED_FEATURES));
+    return products_project_scratch(run->products, least(rows_per_item_of(run->plan, step->y), TASK_ROWS));
 }
 
-/* A result for each chunk of the longest sequence. */
+/* A result for each chunk of the longest sequence: (chunks, k, y_columns). */
 int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;

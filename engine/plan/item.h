@@ -59,7 +59,7 @@ struct engine_extra {
  * its length * width. Where inputs[0] is an image, the output is too, perhaps of another size, and it is all that there
  * is: whole, without hidden, pooled, rows, softmax and top_k. */
 struct engine_item {
-    struct {
+    struct engine_input {
         const void *data; /* as model_input.kind says; NULL: not given (a mask: all ones) */
         int64_t length;   /* rows; with LAYOUT_CALL positions; with LAYOUT_IMAGE the height; of INPUT_ATTENTION_MASK
                              rows of one mask */
