@@ -1,5 +1,5 @@
-/* A value that products alone read is rounded to bf16 by the step that writes it, once, instead of by each product: the
- * numbers are the same, and half as many bytes are written and read. */
+/* Where products are in bf16, each product rounds its operands. If products alone read a value, the step that writes it
+ * rounds it once instead. The numbers are the same, and half as many bytes are written and read. */
 #include "engine/cpu/elements.h"
 #include "engine/cpu/operations.h"
 
@@ -16,7 +16,7 @@ enum element cpu_value_element(const struct plan *plan, bool bf16, int value)
             return ELEMENT_F32;
         written |= step->y == value;
     }
-    return written ? ELEMENT_BF16 : ELEMENT_F32; /* inputs are written by no step */
+    return written ? ELEMENT_BF16 : ELEMENT_F32; /* no step writes an input */
 }
 
 void cpu_choose_elements(const struct plan *plan, bool bf16, enum element *elements)

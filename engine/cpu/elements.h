@@ -1,21 +1,22 @@
-/* elements: which values of a plan stand in the arena as bf16 where products are in bf16. */
+/* elements: which values and weights of a plan are bf16 when products are in bf16. */
 #ifndef ENGINE_CPU_ELEMENTS_H
 #define ENGINE_CPU_ELEMENTS_H
 
 #include "engine/cpu/vector.h"
 
+/* Of a value in the arena. ELEMENT_F32 unless `bf16`: products are in bf16. */
 enum element cpu_value_element(const struct plan *plan, bool bf16, int value);
 
-/* Whether linear tiles multiply by the weight in this step. */
+/* Whether the step reads the weight by linear tiles. */
 bool cpu_tiles_weight(const struct plan_step *step, int weight);
 
-/* Whether it is packed for a projection in bf16. */
+/* Whether the step reads the weight as a projection packed in bf16. */
 bool cpu_projects_weight(const struct plan_step *step, bool bf16, int weight);
 
-/* Of one of the step's weights, as it reads it. */
+/* Of a weight, as the step reads it. */
 enum element cpu_weight_element(const struct plan_step *step, bool bf16, int weight);
 
-/* `elements` has room for all values; all are floats unless `bf16`. */
+/* The same for all values: `elements` has room for each. */
 void cpu_choose_elements(const struct plan *plan, bool bf16, enum element *elements);
 
 #endif

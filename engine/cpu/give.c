@@ -8,7 +8,7 @@
 #define ROWS_A_BLOCK 128   /* of mean pooling */
 #define CHANNELS_A_TASK 16 /* of an image: 64 bytes of each pixel */
 
-/* The item's rows without padding. */
+/* The item's rows of the last hidden state, without padding. */
 static int64_t own_rows(const struct cpu_run *run, int64_t item)
 {
     return padder_length(run->plan, &run->batch->items[item], run->plan->axes[run->plan->hidden_axis].input);
@@ -25,7 +25,8 @@ void cpu_give_hidden(const struct cpu_run *run, const struct plan_step *step)
                    (size_t)(own_rows(run, b) * columns) * sizeof *x);
 }
 
-/* Sums of blocks, and their sum: one chain over thousands of rows would lose digits. `block` has room for a row. */
+/* pooled (columns) = mean of x (rows, columns). Blocks are summed, then their sums: one chain of additions over
+ * thousands of rows would lose digits. `block` has room for a row. */
 static void pool_mean(int64_t rows, int64_t columns, const float *x, float *block, float *pooled)
 {
     memset(pooled, 0, (size_t)columns * sizeof *pooled);
@@ -41,7 +42,7 @@ static void pool_mean(int64_t rows, int64_t columns, const float *x, float *bloc
         pooled[i] /= (float)rows;
 }
 
-/* A NaN stays one, as in torch.max. */
+/* pooled (columns) = maximum of x (rows, columns). A NaN stays one, as in torch.max. */
 static void pool_max(int64_t rows, int64_t columns, const float *x, float *pooled)
 {
     memcpy(pooled, x, (size_t)columns * sizeof *pooled);
@@ -78,7 +79,7 @@ int64_t cpu_give_pooled_scratch(const struct cpu_run *run, const struct plan_ste
     return run->plan->values[step->x].columns; /* a block's sums */
 }
 
-/* ---- The class's output, for the wanted rows alone, PLAN_ROW_BLOCK at a time ---- */
+/* ---- The output of the model's class: the wanted rows alone, PLAN_ROW_BLOCK at a time ---- */
 
 int64_t cpu_give_output_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
@@ -88,6 +89,7 @@ int64_t cpu_give_output_scratch(const struct cpu_run *run, const struct plan_ste
     return PLAN_ROW_BLOCK * (plan->weights[step->weight].columns + plan->weights[step->weight].rows);
 }
 
+/* Brings a row (columns) of the output to its item, as the item wants it. The softmax is taken in place. */
 static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, int64_t columns, float *row)
 {
     const struct engine_item *item = &run->batch->items[wanted->item];
@@ -100,7 +102,7 @@ static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, 
         memcpy(item->output + wanted->index * columns, row, (size_t)columns * sizeof *row);
 }
 
-/* out (count, columns) = rows Wᵀ + b */
+/* out (count, columns) = rows (count, depth) Wᵀ + b; the threads share the panels of W. */
 static void output_layer(const struct cpu_run *run, const struct plan_step *step, int64_t count, const float *rows,
                          float *out)
 {
@@ -117,7 +119,7 @@ static void output_layer(const struct cpu_run *run, const struct plan_step *step
         cpu_linear_block(run, &block, p, p + 1, scratch_of(run));
 }
 
-/* Whether nobody asks for more than the rows themselves. */
+/* Whether all items want the rows as they are. */
 static bool wants_plain_rows(const struct batch *batch)
 {
     for (int64_t b = 0; b < batch->n_items; b++)
@@ -126,8 +128,8 @@ static bool wants_plain_rows(const struct batch *batch)
     return true;
 }
 
-/* Without an output layer results are rows of x: one loop over all of them, not one a block, which for a million rows
- * would wake the threads 16 384 times. */
+/* Without an output layer results are rows of x (rows, columns). One loop copies them all: a loop for each block would
+ * wake the threads 16 384 times for a million rows. */
 static void copy_rows(const struct cpu_run *run, const float *x, int64_t columns)
 {
     const struct batch *batch = run->batch;
@@ -162,9 +164,9 @@ void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* ---- An image, channels first ---- */
+/* ---- An image, channels first: (columns, pixels) ---- */
 
-/* Channels [channel, channel + CHANNELS_A_TASK) of (pixels, columns) into (columns, pixels). */
+/* x (pixels, columns) -> out (columns, pixels), for channels [channel, channel + CHANNELS_A_TASK). */
 static void turn_channels(const float *x, int64_t pixels, int64_t columns, int64_t channel, float *out)
 {
     int64_t end = least(channel + CHANNELS_A_TASK, columns);

@@ -1,30 +1,40 @@
+/* One head of one sequence, with queries Q (n, d), keys K (m, d) and values V (m, e), is
+ *
+ *     context (d, e) = softmax over the rows of K, transposed, times V
+ *     y (n, e)       = scale * softmax of each row of Q, times context
+ *
+ * The softmax over rows is taken apart: the context is summed up from exp(K - maximum), and divided at the end by the
+ * sums of these powers. The causal form sums up the context bucket by bucket. A row of y reads the context of earlier
+ * buckets, and is divided by its own denominator. */
 #include "engine/cpu/linear_attend.h"
 
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_ROWS 128
-#define INNER_BUCKET 64 /* smaller buckets are taken several at a time, with scores between their rows */
+#define BLOCK_ROWS 128  /* that are computed at a time */
+#define INNER_BUCKET 64 /* rows; smaller buckets are computed several at a time, with scores between their rows */
 
-/* One head of one sequence: row j of it stands j * fold rows below its first. d is the head's features, e its values'.
- */
+/* One head of one sequence, and the calling thread's scratch. Row j of a folded sequence stands j * fold rows below its
+ * first: the strides say so. */
 struct head_sequence {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const float *queries, *keys, *values;
-    const int32_t *mask; /* NULL: none */
-    float *out;
+    const float *queries; /* (query_rows, d) */
+    const float *keys;    /* (key_rows, d) */
+    const float *values;  /* (key_rows, e) */
+    const int32_t *mask;  /* (key_rows, 1), 0 for a masked row; NULL: none */
+    float *out;           /* (query_rows, e) */
     int64_t query_stride, key_stride, value_stride, out_stride, mask_stride;
     int64_t query_rows, key_rows, d, e;
-    float *rows;    /* (BLOCK_ROWS, d): a block of queries */
-    float *powers;  /* (BLOCK_ROWS, d): a block of exp(keys) */
-    float *scores;  /* (BLOCK_ROWS, BLOCK_ROWS) */
-    float *product; /* (BLOCK_ROWS, e) */
-    float *context; /* (d, e): sum of exp(key)ᵀ value */
-    float *partial; /* (d, e): of a block */
-    float *sums;    /* (d): of exp(keys) */
-    float *block_sums;
-    float *maxima; /* (d) */
+    float *rows;       /* (BLOCK_ROWS, d): a block of queries, as they are multiplied */
+    float *powers;     /* (BLOCK_ROWS, d): a block of exp(keys - maxima) */
+    float *scores;     /* (BLOCK_ROWS, BLOCK_ROWS) */
+    float *product;    /* (BLOCK_ROWS, e) */
+    float *context;    /* (d, e): sum over the keys so far of powersᵀ values */
+    float *partial;    /* (d, e): the same of one block */
+    float *sums;       /* (d): of the powers so far */
+    float *block_sums; /* (d): of one block's powers */
+    float *maxima;     /* (d): of each column of the keys */
 };
 
 static bool is_masked(const struct head_sequence *s, int64_t row)
@@ -32,7 +42,7 @@ static bool is_masked(const struct head_sequence *s, int64_t row)
     return s->mask && !s->mask[row * s->mask_stride];
 }
 
-/* powers[j] = exp(key - maxima), 0 for masked rows. */
+/* powers (rows, d) = exp(keys - maxima), and 0 in masked rows. */
 static void load_powers(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     s->run->vector->exp_rows(rows, s->d, s->keys + first * s->key_stride, s->key_stride, s->maxima, s->powers);
@@ -41,7 +51,8 @@ static void load_powers(const struct head_sequence *s, int64_t first, int64_t ro
             memset(s->powers + j * s->d, 0, (size_t)s->d * sizeof *s->powers);
 }
 
-/* context += powersᵀ values, sums += powers: a block's own sums first, so that long chains lose no digits. */
+/* Adds a block to context and sums. The block is summed up alone first: one long chain of additions would lose digits.
+ */
 static void add_block(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     products_multiply(s->run->products, &(struct product){
@@ -62,7 +73,7 @@ static void add_block(const struct head_sequence *s, int64_t first, int64_t rows
     s->run->vector->add(s->d, s->sums, s->block_sums, 1.0f, s->sums);
 }
 
-/* rows[r] = scale * softmax(query), or the raw query */
+/* rows (rows, d) = scale * softmax of each query, or of raw queries scale * query. */
 static void load_queries(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     float scale = s->step->linear_attend.scale;
@@ -76,7 +87,7 @@ static void load_queries(const struct head_sequence *s, int64_t first, int64_t r
     }
 }
 
-/* out = rows context */
+/* out (rows, e) = rows (rows, d) context (d, e) */
 static void read_context(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     products_multiply(s->run->products, &(struct product){
@@ -92,7 +103,8 @@ static void read_context(const struct head_sequence *s, int64_t first, int64_t r
                                         });
 }
 
-/* maxima = those of the keys; a run of rows that no mask interrupts at a time. */
+/* maxima = the largest of each column of the keys that are not masked. Rows between two masked ones are taken at once.
+ */
 static void raise_maxima(const struct head_sequence *s)
 {
     for (int64_t first = 0, end; first < s->key_rows; first = end + 1) {
@@ -102,8 +114,7 @@ static void raise_maxima(const struct head_sequence *s)
     }
 }
 
-/* The softmax over the sequence is taken apart: exp with the maximum off, and division by the sum at the end. A
- * sequence with all rows masked has sum 0, and gives 0. */
+/* Every query reads the context of all keys. Where all rows are masked the sums are 0, and so is the result. */
 static void attend_all(const struct head_sequence *s)
 {
     for (int64_t i = 0; i < s->d; i++)
@@ -124,8 +135,8 @@ static void attend_all(const struct head_sequence *s)
     }
 }
 
-/* Adds to the rows' out what rows of the same chunk give, buckets before their own (bucket 1: up to themselves).
- * inner[r] is the sum of row r's scores. */
+/* For rows of one chunk: adds to out what they read of earlier buckets of the same chunk. With bucket 1 a row reads
+ * itself, too. inner[r] becomes the sum of row r's scores, which belongs to its denominator. */
 static void attend_chunk(const struct head_sequence *s, int64_t first, int64_t rows, float *inner)
 {
     int64_t bucket = s->step->linear_attend.bucket;
@@ -166,7 +177,7 @@ static void attend_chunk(const struct head_sequence *s, int64_t first, int64_t r
     }
 }
 
-/* out /= max(row · sums + inner, epsilon); a NaN stays one. */
+/* out /= max(row · sums + inner, epsilon). A NaN stays one. */
 static void divide(const struct head_sequence *s, int64_t first, int64_t rows, const float *inner)
 {
     for (int64_t r = 0; r < rows; r++) {
@@ -179,7 +190,8 @@ static void divide(const struct head_sequence *s, int64_t first, int64_t rows, c
     }
 }
 
-/* A chunk is whole buckets: one large one, whose rows see nothing of it, or small ones that fit a block together. */
+/* Chunk after chunk: rows read the context, then the chunk is added to it. A chunk is one large bucket, whose rows read
+ * nothing of it, or several small ones that fit a block together. */
 static void attend_causal(const struct head_sequence *s)
 {
     int64_t bucket = s->step->linear_attend.bucket, chunk = bucket;
@@ -208,7 +220,7 @@ static void attend_causal(const struct head_sequence *s)
     }
 }
 
-/* Gives the sequence its pieces of a thread's scratch; context and sums begin with 0. */
+/* Gives the sequence its pieces of the scratch, with context and sums set to 0. */
 static void place_scratch(struct head_sequence *s, float *scratch)
 {
     int64_t d = s->d, e = s->e;

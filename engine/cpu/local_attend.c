@@ -1,51 +1,55 @@
+/* Sequences are cut into windows. A row sees the keys of its own window and of those beside it, or of the one before it
+ * where attention is causal. Rows of one window and one head are computed together. */
 #include "engine/cpu/local_attend.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Rows of one window and one head, with the keys that they look at. */
+/* Rows of one window and one head, with the keys that they see. */
 struct window_rows {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const float *queries, *keys, *values; /* first row of the piece, first key */
-    const int32_t *mask;                  /* of the first key; NULL: none */
-    float *out, *scratch;
+    const float *queries;       /* (rows, d) */
+    const float *keys, *values; /* (k, d): rows key_stride apart */
+    const int32_t *mask;        /* (k): 0 for a masked key; NULL: none */
+    float *out;                 /* (rows, d) */
+    float *scratch;
     int64_t query_stride, key_stride, out_stride;
-    int64_t rows, n_keys;
-    int64_t first_seen; /* keys up to the one of the piece's own first row */
-    int64_t slots;      /* keys of the windows, those outside the item included */
+    int64_t rows, k;
+    int64_t first_seen; /* keys up to and with that of the first row */
+    int64_t slots;      /* keys that the windows have room for; slots - k lie outside the item */
 };
 
-/* The mean of all keys of the row's windows, those outside the item being -1: the library fills hidden scores with one
- * number, and where all are hidden, all count alike. */
+/* For a row that sees no key: out (d) is the mean of all values of its windows, where those outside the item are -1.
+ * The library fills hidden scores with one number, so that all slots count alike when all are hidden. */
 static void mean_of_slots(const struct window_rows *p, float *out)
 {
     int64_t d = p->step->local_attend.dim_head;
     memset(out, 0, (size_t)d * sizeof *out);
-    p->run->vector->sum_rows(p->n_keys, d, p->values, p->key_stride, out);
+    p->run->vector->sum_rows(p->k, d, p->values, p->key_stride, out);
     for (int64_t i = 0; i < d; i++)
-        out[i] = (out[i] - (float)(p->slots - p->n_keys)) / (float)p->slots;
+        out[i] = (out[i] - (float)(p->slots - p->k)) / (float)p->slots;
 }
 
-/* The masked keys as bytes. Returns the first key that is not: n_keys where all are. */
+/* The mask as bytes. Returns the first key that is not masked, or k where all are. */
 static int64_t load_mask(const struct window_rows *p, uint8_t *bytes)
 {
-    int64_t first = p->n_keys;
-    for (int64_t j = p->n_keys - 1; j >= 0; j--) {
+    int64_t first = p->k;
+    for (int64_t j = p->k - 1; j >= 0; j--) {
         bytes[j] = p->mask[j] != 0;
         first = bytes[j] ? j : first;
     }
     return first;
 }
 
-static void attend_piece(const struct window_rows *p)
+static void attend_window(const struct window_rows *p)
 {
     int64_t d = p->step->local_attend.dim_head, first_visible = 0;
-    float *scratch = p->scratch + vector_packed_keys(p->n_keys, d, d);
+    float *scratch = p->scratch + vector_packed_keys(p->k, d, d);
     uint8_t *bytes = (uint8_t *)(scratch + vector_attend_scratch(d, d));
     struct vector_attend attend = {
         .rows = p->rows,
-        .k = p->n_keys,
+        .k = p->k,
         .dim_head = d,
         .dim_value = d,
         .queries = p->queries,
@@ -64,7 +68,7 @@ static void attend_piece(const struct window_rows *p)
     }
     p->run->vector->pack_keys(
         &(struct vector_keys){
-            .k = p->n_keys,
+            .k = p->k,
             .dim_head = d,
             .dim_value = d,
             .keys = p->keys,
@@ -75,13 +79,13 @@ static void attend_piece(const struct window_rows *p)
         p->scratch);
     p->run->vector->attend(&attend);
     for (int64_t r = 0; r < p->rows; r++)
-        if (first_visible >= (p->step->local_attend.causal ? p->first_seen + r : p->n_keys))
+        if (first_visible >= (p->step->local_attend.causal ? p->first_seen + r : p->k))
             mean_of_slots(p, p->out + r * p->out_stride);
 }
 
-/* The piece of an item that begins at `position` and ends with the window, or before `end`. */
-static struct window_rows piece_of(const struct cpu_run *run, const struct plan_step *step, int64_t item,
-                                   int64_t position, int64_t end, int64_t head)
+/* The rows of an item from `position` to the end of their window, or to `end`. */
+static struct window_rows rows_of_window(const struct cpu_run *run, const struct plan_step *step, int64_t item,
+                                         int64_t position, int64_t end, int64_t head)
 {
     const int32_t *mask = ids_of(run, step->z);
     const struct layout *layout = layout_of(run, step->x);
@@ -105,7 +109,7 @@ static struct window_rows piece_of(const struct cpu_run *run, const struct plan_
         .key_stride = key_stride,
         .out_stride = out_stride,
         .rows = least(own + window, end) - position,
-        .n_keys = end_key - first_key,
+        .k = end_key - first_key,
         .first_seen = position - first_key + 1,
         .slots = around * window,
     };
@@ -120,9 +124,10 @@ void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
         const struct row_block *block = &layout->blocks[t / step->local_attend.heads];
         int64_t first = block->first - layout->starts[block->item], end = first + block->rows;
         for (int64_t position = first; position < end;) {
-            struct window_rows piece = piece_of(run, step, block->item, position, end, t % step->local_attend.heads);
-            attend_piece(&piece);
-            position += piece.rows;
+            struct window_rows rows =
+                rows_of_window(run, step, block->item, position, end, t % step->local_attend.heads);
+            attend_window(&rows);
+            position += rows.rows;
         }
     }
 }

@@ -1,3 +1,6 @@
+/* A query has two halves. Each half has n keys in a head, and the BEST of these are kept. A pair of kept keys (i, j)
+ * has the sum of their scores, and stands for value i * n + j of the memory. The BEST pairs are weighed by a softmax.
+ */
 #include "engine/cpu/product_keys.h"
 #include "engine/cpu/top_k.h"
 
@@ -5,7 +8,8 @@
 
 #define BEST PLAN_BEST_KEYS
 
-/* A head's scores of one of the two halves for a block: scores[r, key] = x[r, half, head] · K[head, key, half]. */
+/* scores (rows, n) of one half and head for a block of rows: x (rows, d) K (n, d)ᵀ, where x (rows, 2, h, d) has the
+ * halves outside and K (h, n, 2, d) inside. */
 static void score(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block, int64_t head,
                   int64_t half, float *scores)
 {
@@ -26,7 +30,8 @@ static void score(const struct cpu_run *run, const struct plan_step *step, const
                                      });
 }
 
-/* y += softmax of the best sums, times their values. */
+/* For one row and head: y (columns) += softmax of the best sums, times their values. first, second (n): the halves'
+ * scores. */
 static void add_best(const struct cpu_run *run, const struct plan_weight *values, int64_t n, const float *first,
                      const float *second, float *y)
 {

@@ -1,4 +1,5 @@
-/* A heap of the best so far, the worst of them at its root, in the caller's arrays; then a heap sort. */
+/* The caller's arrays hold a heap of the best values so far, with the worst of them at its root. At the end it is
+ * sorted. */
 #include "engine/cpu/top_k.h"
 
 #include <math.h>
@@ -32,7 +33,7 @@ static void swap(struct heap *heap, int64_t a, int64_t b)
     heap->columns[b] = column;
 }
 
-/* Lets what stands at `place` sink until both below it are better. */
+/* Moves the value at `place` down until both values below it are better. */
 static void sink(struct heap *heap, int64_t place)
 {
     for (;;) {
@@ -63,7 +64,7 @@ void top_k(int64_t columns, const float *values, int64_t count, int32_t *top_col
         top_columns[0] = (int32_t)c;
         sink(&heap, 0);
     }
-    while (heap.count > 1) { /* the worst goes to the end */
+    while (heap.count > 1) { /* the worst that is left goes to the end */
         swap(&heap, 0, --heap.count);
         sink(&heap, 0);
     }
