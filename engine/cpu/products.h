@@ -1,6 +1,5 @@
-/* products: matrix products, cut into tiles whose shapes depend on the model and on the item alone. The daemon's
- * threads take tiles; a tile is computed by one thread, at the same bits wherever it lies. So results don't depend on
- * the batch.
+/* products: matrix products, cut into tiles. A tile's shape depends on the model and on the item alone, and one thread
+ * computes it, with the same bits wherever it lies. So results do not depend on the batch.
  *
  * In float32 OpenBLAS computes them all, unless oneDNN is there for those with weights: it keeps these packed, and has
  * kernels for AVX-512 alone that don't depend on the number of rows. In bf16 those with weights, and projections along

@@ -1,15 +1,20 @@
-/* Attention: two small products around a softmax, for a group of rows at a time. A group goes over the keys tile by
- * tile, so that its scores and a panel of keys stay in the first-level cache however many keys there are; sums and
- * output so far are scaled down when a later tile has a larger score, and divided by the sum at the end. What is done
- * to a row, and in which order, does not depend on the rows beside it. */
+/* Attention of one head: out = softmax(scale * queries keysᵀ + mask) values, as struct vector_attend describes it.
+ *
+ * A group of at most GROUP_ROWS query rows goes over the keys in tiles of TILE_KEYS. Its scores and a panel of keys
+ * then stay in the first-level cache, however many keys there are. For each tile:
+ *     1. multiply:       scores (rows, keys) = queries (rows, d) keys (keys, d)ᵀ
+ *     2. raise_maximum:  scale and mask; a row with a new maximum scales down its sum and its output so far
+ *     3. weigh:          scores become exp(score - maximum), and are added to the row's sum
+ *     4. multiply:       out (rows, e) += scores (rows, keys) values (keys, e)
+ * At the end finish_row divides out by the sum. The work on a row and its order do not depend on the rows beside it. */
 #include "engine/cpu/vector_tile.h"
 
 #define GROUP_ROWS VECTOR_GROUP_ROWS
-#define TILE_KEYS (VECTOR_TILE_KEYS / 2 * WORD_ELEMENTS) /* as many bytes of them in either variant */
+#define TILE_KEYS (VECTOR_TILE_KEYS / 2 * WORD_ELEMENTS) /* the same number of bytes in each variant */
 
 _Static_assert(GROUP_ROWS % TILE_ROWS == 0 && TILE_KEYS % PANEL == 0 && WIDTH <= VECTOR_WIDTH, "tiles fit");
 
-/* Functions of their own: inlined into others, their sums no longer stay in registers. */
+/* Not inlined: within other functions the sums would not stay in registers. */
 static __attribute__((noinline)) void multiply_full_tile(const float *a, int64_t a_stride, int64_t depth,
                                                          const float *b, float *c, int64_t c_stride, bool add,
                                                          int64_t wide)
@@ -23,8 +28,9 @@ static __attribute__((noinline)) void multiply_row(const float *a, int64_t depth
     multiply_rows(a, 0, depth, b, c, 0, add, 1, wide);
 }
 
-/* For any number of rows up to GROUP_ROWS, one panel wide. A few rows left over are computed one by one, more of them
- * with the rows of the group beyond them, whose results nobody reads. */
+/* c (rows, wide vectors) = a b, or += when `add`, for at most GROUP_ROWS rows and one panel. Up to TILE_ROWS / 2 rows
+ * that are left over are computed one by one. More of them are computed as a whole tile, and the rows behind are not
+ * used. */
 static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t depth, const float *b, int64_t wide,
                      float *c, int64_t c_stride, bool add)
 {
@@ -35,7 +41,8 @@ static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t dep
         multiply_row(a + r * a_stride, depth, b, c + r * c_stride, add, wide);
 }
 
-/* ---- Keys and values as the product reads them ---- */
+/* ---- Keys and values as the product reads them ----
+ * Panels of keys (d, PANEL keys), then panels of values (k, PANEL columns), all in words. */
 
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed)
 {
@@ -53,21 +60,21 @@ void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed)
 
 /* ---- The softmax, tile by tile ---- */
 
-/* A group of rows on its way over the keys. */
+/* A group of rows, and its state between two tiles. */
 struct group {
     const struct vector_attend *attend;
     int64_t first, rows; /* of the block */
-    int64_t room;        /* rows with those that a last tile computes beyond them */
-    int64_t seen;        /* keys that any of the rows sees */
+    int64_t room;        /* rows rounded up to whole tiles of the product */
+    int64_t seen;        /* keys that at least one of the rows sees */
     float *scores;       /* (GROUP_ROWS, TILE_KEYS); then their exponentials, as words */
     float *out;          /* (GROUP_ROWS, dim_room) */
     float *queries;      /* words (GROUP_ROWS, dim_head) */
-    int64_t dim_room;
+    int64_t dim_room;    /* dim_value rounded up to whole vectors */
     float maxima[GROUP_ROWS];
-    vector sums[GROUP_ROWS]; /* of the exponentials, vector by vector */
+    vector sums[GROUP_ROWS]; /* of the exponentials; a row's sum is that of its vector */
 };
 
-/* scores = scale * scores + mask */
+/* scores (count) = scale * scores + mask, for the keys from `key` on */
 static void add_mask(const struct vector_attend *attend, int64_t row, int64_t key, int64_t count, float *scores)
 {
     const struct vector_mask *mask = &attend->mask;
@@ -78,7 +85,7 @@ static void add_mask(const struct vector_attend *attend, int64_t row, int64_t ke
         scores[j] = attend->scale * scores[j] + ((mask->bytes[first + j] != 0) == mask->byte ? mask->score : 0);
 }
 
-/* What was summed up with the old maximum: output and weights. */
+/* Multiplies by `factor` what row r has summed up with its old maximum: sum, output and written weights. */
 static void scale_down(struct group *g, int64_t r, int64_t keys_before, float factor)
 {
     const struct vector_attend *attend = g->attend;
@@ -93,14 +100,14 @@ static void scale_down(struct group *g, int64_t r, int64_t keys_before, float fa
         weights[j] *= factor;
 }
 
-/* What exp is taken of: scores are scaled by a mask's addition already. */
+/* The factor of scores that weigh applies. With a mask add_mask has scaled them already. */
 static float scale_of(const struct vector_attend *attend)
 {
     return attend->mask.floats || attend->mask.bytes ? 1.0f : attend->scale;
 }
 
-/* Brings the row's maximum up to date with its scores of the keys [key, key + count); those that it does not see
- * become -infinity. NaNs are passed over: their exponentials bring them back. */
+/* Raises the row's maximum to its scores of the keys [key, key + count). Scores of keys that it does not see become
+ * -infinity. A NaN does not count as a maximum; its exponential is a NaN again. */
 static void raise_maximum(struct group *g, int64_t r, int64_t key, int64_t count)
 {
     const struct vector_attend *attend = g->attend;
@@ -127,9 +134,9 @@ static void raise_maximum(struct group *g, int64_t r, int64_t key, int64_t count
 INLINE vector weight_of(vector x)
 {
 #ifdef __AVX512BF16__
-    /* 2^n 2^f, |f| <= 1/2, with a minimax polynomial of degree 4 for 2^f, within a relative error of 3.6e-6, as the
-     * weight is rounded to 8 bits. x log2(e) is rounded, too: with it 6.5e-6 where the result is no subnormal, 4e-6
-     * from -20 on. 0 is 2^-150. */
+    /* 2^n 2^f with |f| <= 1/2. A minimax polynomial of degree 4 gives 2^f within a relative error of 3.6e-6, which is
+     * enough for a weight that is rounded to 8 bits. The rounding of x log2(e) adds to it: the error is at most 6.5e-6
+     * if the result is no subnormal, and 4e-6 from x = -20 on. 2^-150 is 0. */
     vector t = larger(all(-150), x * 1.44269504088896341f);
     vector n = (vector)_mm512_roundscale_ps((__m512)t, _MM_FROUND_TO_NEAREST_INT), f = t - n;
     vector p = all(0.009570090100169182f);
@@ -152,8 +159,8 @@ void VARIANT(vector_weigh)(int64_t n, const float *x, float *y)
         store_part(y + i, weight_of(load_part(x + i, n - i, 0)), n - i);
 }
 
-/* The row's scores become exp(scale * (score - maximum)), as words: behind one another they need no more room. A
- * maximum of -infinity, where nothing is seen yet, counts as 0: exp gives 0, not NaN. */
+/* The row's scores become exp(scale * (score - maximum)), in words. These need no more room than the scores, so they
+ * overwrite them. A row that has seen no key yet has the maximum -infinity; it counts as 0, so that exp gives 0. */
 static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
 {
     const struct vector_attend *attend = g->attend;
@@ -174,12 +181,12 @@ static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
     g->sums[r] = sums;
 }
 
-/* The row's output and weights, divided by its sum. A row that sees nothing is NaN, as a softmax of it is. */
+/* Writes the row's output, and its weights, divided by the sum. A row that sees no key is NaN, like its softmax. */
 static void finish_row(const struct group *g, int64_t r)
 {
     const struct vector_attend *attend = g->attend;
     int64_t row = g->first + r, zeros = attend->causal ? 0 : attend->zero_keys;
-    vector zero = exp_bounded(all(-g->maxima[r] * scale_of(attend))); /* a zero key's weight; there are none: unused */
+    vector zero = exp_bounded(all(-g->maxima[r] * scale_of(attend))); /* the weight of a key with score 0 */
     float sum = sum_across(g->sums[r]);
     float inverse = 1.0f / (zeros > 0 ? sum + (float)zeros * zero[0] : sum), *from = g->out + r * g->dim_room;
     void *out = element_room(attend->out_element, attend->out, row * attend->out_stride);
@@ -218,7 +225,7 @@ static void attend_group(struct group *g)
     }
 }
 
-/* Rows [first, first + GROUP_ROWS) of the block, as far as there are so many. */
+/* Starts with the block's rows from `first` on, at most GROUP_ROWS of them. */
 static void begin_group(struct group *g, int64_t first)
 {
     const struct vector_attend *attend = g->attend;

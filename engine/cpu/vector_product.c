@@ -1,12 +1,12 @@
-/* Products with weights in bf16, for the variant of AVX512_BF16 alone: blocks of rows through a weight, with what comes
- * after while the result is in the first-level cache, and projections along the sequence. */
+/* Products with weights in bf16, for the variant of AVX512_BF16 alone: blocks of rows through a weight, and projections
+ * along the sequence. Bias, activation and residual follow while the result is in the first-level cache. */
 #include "engine/cpu/vector_tile.h"
 
-#define SHORT_ROWS 4 /* of a smaller tile, for what is left of a block */
+#define SHORT_ROWS 4 /* rows of a smaller tile, for the last rows of a block */
 
 _Static_assert(TILE_ROWS == VECTOR_TILE_ROWS && PANEL == VECTOR_PANEL && WORD_ELEMENTS == 2, "as vector.h says");
 
-/* Functions of their own: inlined into others, their sums no longer stay in registers. */
+/* Not inlined: within other functions the sums would not stay in registers. */
 static __attribute__((noinline)) void multiply_full_tile(const float *a, int64_t a_stride, int64_t depth,
                                                          const float *b, float *c, int64_t c_stride, bool add,
                                                          int64_t wide)
@@ -42,8 +42,8 @@ void VARIANT(vector_pack_weight)(int64_t columns, int64_t depth, const float *w,
     }
 }
 
-/* Brings what comes after the product of these rows nearer, while that is computed: they lie far apart in memory.
- * Always inlined: GCC 12 takes a function that does nothing else for one without effect, and drops its calls. */
+/* Fetches residual and y of these rows into the cache while their product is computed. Always inlined: GCC 12 takes a
+ * function that only prefetches for one without effect, and drops its calls. */
 INLINE void prefetch_rows(const struct vector_finish *finish)
 {
     const int64_t line = 64;
@@ -57,7 +57,7 @@ INLINE void prefetch_rows(const struct vector_finish *finish)
     }
 }
 
-/* Rows [first, first + rows) of a block through one panel. */
+/* Rows [first, first + rows) of a block times one panel of the weight. */
 static void linear_rows(const struct vector_linear *linear, const struct vector_finish *panel, const float *weight,
                         int64_t first, int64_t rows)
 {
@@ -79,7 +79,7 @@ static void linear_rows(const struct vector_linear *linear, const struct vector_
     VARIANT(vector).finish_linear(&finish);
 }
 
-/* What is left of a block of 64 rows is 4, so tiles read no more than PLAN_ROW_BLOCK rows. */
+/* A block of 64 rows is ten tiles of 6 rows and a short one of 4, so tiles read no more than PLAN_ROW_BLOCK rows. */
 void VARIANT(vector_linear)(const struct vector_linear *linear)
 {
     const struct vector_finish *finish = &linear->finish;
@@ -93,7 +93,8 @@ void VARIANT(vector_linear)(const struct vector_linear *linear)
 
 _Static_assert(PLAN_ROW_BLOCK % TILE_ROWS <= SHORT_ROWS, "a block's last rows are a short tile");
 
-/* An odd last row of x: E's next one stands in the same words, and has nothing to do with it. */
+/* The last row of x, if their number is odd. A word of E holds two positions; the second of its last word does not
+ * belong to x, so it is set to 0. */
 static void project_last_row(const struct vector_project *p, const float *packed, int64_t wide, float *alone)
 {
     int64_t word = p->rows / WORD_ELEMENTS;
