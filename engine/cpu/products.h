@@ -1,10 +1,14 @@
 /* products: matrix products, cut into tiles. A tile's shape depends on the model and on the item alone, and one thread
  * computes it, with the same bits wherever it lies. So results do not depend on the batch.
  *
- * In float32 OpenBLAS computes them all, unless oneDNN is there for those with weights: it keeps these packed, and has
- * kernels for AVX-512 alone that don't depend on the number of rows. In bf16 those with weights, and projections along
- * the sequence, are vector.h's; but where the processor has AMX, which it doesn't use, oneDNN has those with weights.
- * products_open succeeded: products_close is owed, after all weights of it are freed. */
+ * Who computes a product:
+ *                                   float32                                 bf16
+ *     rows through a weight         oneDNN on AVX-512, else OpenBLAS        oneDNN with AMX, else vector.h
+ *     projection along a sequence   OpenBLAS                                vector.h
+ *     any other                     OpenBLAS                                OpenBLAS, in float32
+ * oneDNN keeps weights packed. Only its kernels for AVX-512 give a row the same bits for every number of rows.
+ *
+ * After products_open succeeded products_close is owed, once all weights are freed. */
 #ifndef ENGINE_CPU_PRODUCTS_H
 #define ENGINE_CPU_PRODUCTS_H
 
@@ -16,77 +20,78 @@ struct products {
     void *library;
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
-    struct onednn *onednn; /* NULL: OpenBLAS computes linear tiles, too, or in bf16 `vector` does */
-    bool needs_onednn;     /* it was asked for by name: a weight that it cannot pack is an error */
+    struct onednn *onednn; /* NULL: it computes nothing */
+    bool needs_onednn;     /* oneDNN was asked for by name: a weight that it cannot pack is an error */
     int threads;
-    bool bf16;                             /* products with weights multiply bf16 by bf16 and add in float32 */
-    const struct vector_functions *vector; /* of the instruction set; in bf16 those of AVX512_BF16 */
+    bool bf16;                             /* products with weights multiply bf16 and add in float32 */
+    const struct vector_functions *vector; /* for the instruction set; in bf16 those for AVX512_BF16 */
     bool batch_invariant;
     char description[160]; /* "OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3" */
 };
 
-/* Loads OpenBLAS with the kernels of the instruction set, and oneDNN. OpenBLAS reads its choice from the environment as
- * it is loaded, so this sets OPENBLAS_CORETYPE: call it before other threads exist. Once loaded the choice stays, even
- * after close. `provider`: "auto" (also NULL), "openblas" or "onednn". -1: a library that is needed is not there.
- * On success `error` says why "auto" does without oneDNN where it would take it; else it is empty. */
+/* Loads OpenBLAS with kernels for the instruction set, and oneDNN. OpenBLAS reads OPENBLAS_CORETYPE from the
+ * environment while it is loaded. This sets the variable, so call it before other threads exist. The choice stays after
+ * close. `provider` is "auto" (also NULL), "openblas" or "onednn". Returns -1 if a library that is needed is missing.
+ * On success `error` is empty, or says why "auto" does without oneDNN though it prefers it. */
 int products_open(enum instruction_set set, const char *provider, bool bf16, int threads, struct products *products,
                   struct error *error);
 void products_close(struct products *products);
 
-/* A weight w (columns, depth) as linear tiles read it. Any thread may read it. */
+/* A weight in the order in which products read it. Any thread may read it. */
 struct product_weight;
 
-/* `owned`: takes over `w`, which malloc gave, also when it fails; else `w` stays the caller's, as it is, and outlives
- * the weight. On success products_free_weight is owed. A weight that oneDNN cannot pack is multiplied without it,
- * unless oneDNN was asked for by name: then `error` says why on success, too; else it is empty. */
+/* A weight w (columns, depth) for linear tiles. If `owned`, `w` was allocated by malloc, and this takes it over, on
+ * failure too. Else `w` stays the caller's and must outlive the weight. On success products_free_weight is owed. A
+ * weight that oneDNN cannot pack is multiplied without it, and `error` says why; else `error` is empty on success. It
+ * is a failure if oneDNN was asked for by name. */
 int products_take_weight(const struct products *products, int64_t columns, int64_t depth, float *w, bool owned,
                          struct product_weight **weight, struct error *error);
 void products_free_weight(const struct products *products, struct product_weight *weight); /* NULL is harmless */
 size_t products_weight_bytes(const struct product_weight *weight); /* resident, besides a `w` of the caller's */
 
-/* A weight e, (groups * k, n) when transposed, else (groups * n, k), as products_project reads it; bf16 alone. `e`
- * stays the caller's. On success products_free_weight is owed. */
+/* A weight e for products_project, (groups * k, n) if transposed, else (groups * n, k). Products are in bf16. `e` stays
+ * the caller's. On success products_free_weight is owed. */
 int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
                              const float *e, struct product_weight **weight, struct error *error);
 
-/* Floats that a thread needs to compute linear tiles with a weight of that depth, and projections to k rows. */
+/* Floats of scratch that a thread needs: for linear tiles with a weight of that depth; for projections to k rows. */
 int64_t products_linear_scratch(const struct products *products, int64_t depth);
 int64_t products_project_scratch(const struct products *products, int64_t k);
 
-/* Rows of x (rows, depth), at most PLAN_ROW_BLOCK, for the tiles of the weight that follow; returns what a tile takes
- * as x: x itself, or a copy of other numbers in the scratch. Rows up to PLAN_ROW_BLOCK may be read: what they hold is
- * of no account, since a row of a product depends on no other. Elements are floats unless products are in bf16. */
+/* Prepares x (rows, depth) for tiles of the weight; rows <= PLAN_ROW_BLOCK. Returns the tiles' x: x itself, or a copy
+ * in the scratch with other elements. Rows up to PLAN_ROW_BLOCK may be read, whatever they hold: a row of a product
+ * does not depend on the others. Elements are floats unless products are in bf16. */
 const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                  enum element element, const void *x, float *scratch);
 
-/* The tile of x wᵀ with columns from panel * PRODUCTS_PANEL on, at most PRODUCTS_PANEL of them, and what comes after.
- */
+/* A tile: columns [panel * PRODUCTS_PANEL, (panel + 1) * PRODUCTS_PANEL) of x wᵀ, as far as w has them, with bias,
+ * activation and residual. */
 struct product_tile {
     const struct product_weight *weight;
     int64_t panel;
-    const void *x;
-    struct vector_finish finish; /* of all the weight's columns; its x is not looked at */
+    const void *x;               /* products_linear_rows returned it */
+    struct vector_finish finish; /* for all columns of the weight; its x is not read */
 };
 
-/* `thread` is the caller's, below products.threads. -1: the provider ran out of memory. */
+/* `thread` is the number of the calling thread, below products.threads. -1: the provider ran out of memory. */
 int products_linear_tile(const struct products *products, const struct product_tile *tile, float *scratch, int thread);
 
-/* Rows of one item, some columns of them, through E. */
+/* Some rows of one item, and some of their columns, through E (n, k). */
 struct product_projection {
     const struct product_weight *weight;
-    int64_t first_k, k;  /* features of E, those of groups behind one another */
-    int64_t first, rows; /* of E's n positions */
+    int64_t first_k, k;  /* columns of E; those of groups follow one another */
+    int64_t first, rows; /* positions: rows of E. `first` is even */
     int64_t columns;     /* at most VECTOR_PANEL */
     const void *x;       /* (rows, columns), a row every x_stride elements */
     int64_t x_stride;
     enum element x_element;
 };
 
-/* Where in the scratch the result is: (k, columns), a row every VECTOR_PANEL floats. `first` is even. */
+/* Returns the result, which is in the scratch: (k, columns), a row every VECTOR_PANEL floats. */
 float *products_project(const struct products *products, const struct product_projection *projection, float *scratch);
 
-/* c (m, n) = a b. a is (m, k), or (k, m) when transposed; b is (k, n), or (n, k). Strides in floats. Computed by the
- * calling thread. */
+/* c (m, n) = a b, computed by the calling thread. a is (m, k), or (k, m) if transposed. b is (k, n), or (n, k) if
+ * transposed. Strides count floats. */
 struct product {
     int64_t m, n, k;
     const float *a, *b;

@@ -1,8 +1,11 @@
-/* vector: the arithmetic that is not a matrix product of a library's, for one instruction set. vector_rows.c and
- * vector_attend.c are compiled once for each; vector_functions_of picks what the processor has. A further variant is
- * for AVX512_BF16: products, those of attention too, multiply bf16, and add in float; all else is as with AVX-512. Sums
- * have a fixed order per row, so a row's result does not depend on the rows beside it. Any thread; no state. Pointers
- * need no alignment. */
+/* vector: the engine's own arithmetic for one instruction set; libraries compute the other matrix products.
+ *
+ * vector_rows.c and vector_attend.c are compiled once for each set, and vector_functions_of picks one that the
+ * processor has. One more variant is for AVX512_BF16. Its products, those of attention too, multiply bf16 and add in
+ * float; all else is as with AVX-512.
+ *
+ * Each row is summed up in a fixed order, so its result does not depend on the rows beside it. Functions keep no state;
+ * any thread may call them. Pointers need no alignment. Letters and shapes are those of run.h. */
 #ifndef ENGINE_CPU_VECTOR_H
 #define ENGINE_CPU_VECTOR_H
 
@@ -10,7 +13,7 @@
 
 #include <stdint.h>
 
-/* What a matrix's elements are: float, or bf16, the upper half of one. */
+/* The type of a matrix's elements: float, or bf16, which is the upper half of a float. */
 enum element { ELEMENT_F32, ELEMENT_BF16 };
 
 static inline int64_t element_bytes(enum element element)
@@ -18,59 +21,60 @@ static inline int64_t element_bytes(enum element element)
     return element == ELEMENT_BF16 ? 2 : 4;
 }
 
-/* What an attention mask adds to a row block's scores, a row every `stride` elements. Both NULL: nothing. */
+/* What an attention mask adds to scores (rows, k). With both pointers NULL it adds nothing. */
 struct vector_mask {
-    const float *floats;
-    const uint8_t *bytes; /* adds `score` where (*bytes != 0) == byte */
+    const float *floats;  /* (rows, k), added as they are */
+    const uint8_t *bytes; /* (rows, k): `score` is added where (*bytes != 0) == byte */
     int64_t stride;
     bool byte;
     float score;
 };
 
-/* A head's keys and values, in the places that the engine has them. */
+/* The keys and values of one head, where the arena has them. */
 struct vector_keys {
     int64_t k, dim_head, dim_value;
-    const void *keys; /* k x dim_head, a row every key_stride elements */
+    const void *keys; /* (k, dim_head) */
     int64_t key_stride;
-    const void *values; /* k x dim_value */
+    const void *values; /* (k, dim_value) */
     int64_t value_stride;
     enum element key_element, value_element;
 };
 
-/* One head of a row block: out[r] = softmax(scale * queries[r] keysᵀ + mask[r]) values; scale >= 0. */
+/* One head of a block of rows: out[r] = softmax(scale * queries[r] keysᵀ + mask[r]) values. scale >= 0. */
 struct vector_attend {
     int64_t rows, k, dim_head, dim_value;
-    const void *queries; /* rows x dim_head, a row every query_stride elements */
+    const void *queries; /* (rows, dim_head) */
     int64_t query_stride;
     enum element query_element;
-    const float *packed; /* the keys and values, from pack_keys of the same set */
+    const float *packed; /* keys and values; pack_keys of the same set wrote them */
     float scale;
     struct vector_mask mask;
-    bool causal;            /* the row at position p sees the keys 0 … p */
-    int64_t first_position; /* of rows[0]; causal only */
-    int64_t zero_keys;      /* so many further keys have score 0 and value 0; none of them is seen when causal */
-    void *out;              /* rows x dim_value, a row every out_stride elements */
+    bool causal;            /* the row at position p sees the keys 0 … p alone */
+    int64_t first_position; /* of the first row; read if causal */
+    int64_t zero_keys;      /* further keys, with score 0 and value 0; a causal row sees none of them */
+    void *out;              /* (rows, dim_value) */
     int64_t out_stride;
     enum element out_element;
-    float *weights;       /* weights_rows x (k + zero_keys), the softmax's; NULL: not wanted */
-    int64_t weights_rows; /* the first rows; those beyond are padding */
+    float *weights;       /* (weights_rows, k + zero_keys): the softmax is written there; NULL: it is not wanted */
+    int64_t weights_rows; /* rows that have weights; the others are padding */
     float *scratch;       /* vector_attend_scratch floats */
 };
 
+/* What follows a product: y[r] = activation(x[r] + bias) + residual[r]. */
 struct vector_finish {
     int64_t rows, columns;
-    const float *x; /* a row every x_stride floats */
+    const float *x; /* (rows, columns) */
     int64_t x_stride;
-    const float *bias; /* NULL: none */
+    const float *bias; /* (columns); NULL: none */
     enum activation activation;
-    const float *residual; /* a row every residual_stride floats; NULL: none */
+    const float *residual; /* (rows, columns); NULL: none */
     int64_t residual_stride;
     enum element y_element;
-    void *y; /* a row every y_stride elements */
+    void *y; /* (rows, columns) */
     int64_t y_stride;
 };
 
-/* The same for some of its columns. */
+/* The same for columns [first, first + columns). */
 static inline struct vector_finish vector_finish_columns(const struct vector_finish *finish, int64_t first,
                                                          int64_t columns)
 {
@@ -86,104 +90,107 @@ static inline struct vector_finish vector_finish_columns(const struct vector_fin
     return part;
 }
 
-/* Columns of x wᵀ for a block of rows, and what comes after. Words are pairs of bf16 (vector_words.h); rows are padded
- * to whole words. */
+/* x wᵀ for a block of rows and some columns, and what follows. A word is a pair of bf16 (vector_words.h); a row has
+ * whole words. */
 struct vector_linear {
     int64_t depth;
-    const float *x;              /* words; rows up to PLAN_ROW_BLOCK may be read */
-    const float *weight;         /* from pack_weight, at a column that VECTOR_PANEL divides */
-    struct vector_finish finish; /* for all these rows and columns; its x is not looked at */
+    const float *x;              /* words (rows, depth); rows up to PLAN_ROW_BLOCK may be read */
+    const float *weight;         /* pack_weight wrote it; at a column that is a multiple of VECTOR_PANEL */
+    struct vector_finish finish; /* rows and columns to compute; its x is not read */
     float *scratch;              /* VECTOR_LINEAR_SCRATCH floats */
 };
 
 /* c = E[:rows]ᵀ x for some columns of x, at most VECTOR_PANEL. */
 struct vector_project {
     int64_t k, rows, columns;
-    const float *e; /* Eᵀ in words, k rows, of which VECTOR_TILE_ROWS - 1 more may be read */
+    const float *e; /* Eᵀ (k, rows) in words; VECTOR_TILE_ROWS - 1 rows behind may be read */
     int64_t e_stride;
-    const void *x; /* a row every x_stride elements */
+    const void *x; /* (rows, columns) */
     int64_t x_stride;
     enum element x_element;
-    float *c;       /* (k + VECTOR_TILE_ROWS - 1, VECTOR_PANEL) */
+    float *c;       /* (k, columns) in room for (k + VECTOR_TILE_ROWS - 1, VECTOR_PANEL) */
     float *scratch; /* VECTOR_PROJECT_SCRATCH floats and k + VECTOR_TILE_ROWS - 1 more */
 };
 
 struct vector_functions {
     const char *name;
 
-    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * gain + bias, the variance over `columns` (not columns - 1). In
-     * float, of rows of up to 4096, each is off by at most 4e-7 (|gain| X + |bias|), X being the row's largest |x|
-     * over sqrt(variance + epsilon): a row far from zero has few digits left when its mean is taken off. */
+    /* y[r] = (x[r] - mean) / sqrt(variance + epsilon) * gain + bias. The variance is the mean over all columns.
+     * In float, and for rows of up to 4096 columns, the error is at most 4e-7 (|gain| X + |bias|). X is the row's
+     * largest |x| over sqrt(variance + epsilon): a row far from zero loses digits when its mean is subtracted. */
     void (*layer_norm)(int64_t rows, int64_t columns, const float *x, const float *gain, const float *bias,
                        float epsilon, enum element y_element, void *y);
 
-    /* y = activation(x). GELU, x Φ(x), is within 4e-7 |x|, its erf within a relative error of 4e-7; in the variant for
-     * AVX512_BF16 within 1.1e-4 |x|. That is relative to x: where Φ is small, 1 + erf cancels, and relative to y the
-     * error has no bound. In place is fine. */
+    /* y = activation(x), also in place. GELU is x Φ(x). Its error is at most 4e-7 |x|, and that of its erf 4e-7
+     * relative; in the variant for AVX512_BF16 the error is at most 1.1e-4 |x|. Relative to y it has no bound: where
+     * Φ is small, 1 + erf cancels. */
     void (*activate)(int64_t n, enum activation activation, const float *x, float *y);
 
     /* y = scale * (x + z) */
     void (*add)(int64_t n, const float *x, const float *z, float scale, float *y);
 
-    /* After a product: y[r] = activation(x[r] + bias) + residual[r]. */
     void (*finish_linear)(const struct vector_finish *finish);
 
-    /* y = x as bf16, to the nearest, ties to even; a NaN stays one, a subnormal may become 0. */
+    /* y = x as bf16, rounded to the nearest, ties to even. A NaN stays one. A subnormal may become 0. */
     void (*to_bf16)(int64_t n, const float *x, uint16_t *y);
 
-    /* x = softmax(scale * x), exp within 2 ulp; scale >= 0. Any NaN makes all of it NaN. */
+    /* x = softmax(scale * x), scale >= 0, with exp within 2 ulp. One NaN makes all of it NaN. */
     void (*softmax)(int64_t n, float scale, float *x);
 
-    /* y = x + (sin(position * frequencies), cos(position * frequencies)), products in float; sines 1.2e-7 off at most.
-     */
+    /* y = x + (sin(position * frequencies), cos(position * frequencies)). x, y (2 * half), frequencies (half). Products
+     * are in float. Sines and cosines are at most 1.2e-7 off. */
     void (*add_sinusoids)(int64_t half, float position, const float *frequencies, const float *x, float *y);
 
-    /* y[r] = exp(x[r] - z): within 2 ulp; 0 below -87.3365, so no subnormals; infinity from 88.7229 on; NaN stays. x
-     * has a row every x_stride floats, y every `columns`. */
+    /* y[r] = exp(x[r] - z) within 2 ulp, y (rows, columns). Below -87.3365 it is 0, so there are no subnormals. From
+     * 88.7229 on it is infinity. A NaN stays one. */
     void (*exp_rows)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, const float *z, float *y);
 
-    /* y = the largest of y and all x[r]; NaNs in x are passed over. And y += the sum of all x[r], one by one. */
+    /* maximum_rows: y = the larger of y and every x[r]; NaNs in x are skipped. sum_rows: y += every x[r], row by row.
+     */
     void (*maximum_rows)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, float *y);
     void (*sum_rows)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, float *y);
 
-    /* Brings keys and values into the order that attend reads them in: once for all row blocks that look at them. */
+    /* Brings keys and values into attend's order, once for all blocks of rows that see them: vector_packed_keys floats.
+     */
     void (*pack_keys)(const struct vector_keys *keys, float *packed);
     void (*attend)(const struct vector_attend *attend);
 
-    /* y = exp(x), x <= 0, as attend takes it of scores: within 2 ulp and 0 below -87.3365; in the variant for
-     * AVX512_BF16 within a relative error of 6.5e-6, and subnormals below that. NaN stays. */
+    /* y = exp(x) for x <= 0, as attend computes it from scores. It is within 2 ulp, and 0 below -87.3365. In the
+     * variant for AVX512_BF16 the relative error is at most 6.5e-6, and there are subnormals. A NaN stays one. */
     void (*weigh)(int64_t n, const float *x, float *y);
 
-    /* Of the variant for AVX512_BF16; NULL in the others, where libraries multiply. Each element of a product is summed
-     * up along the depth in its order, whatever rows and columns are beside it. */
+    /* For AVX512_BF16 alone; NULL in the other variants, where libraries multiply. An element of a product is summed up
+     * along the depth in order, whatever rows and columns are beside it. */
     void (*to_words)(int64_t rows, int64_t depth, enum element element, const void *x, float *words);
     void (*pack_weight)(int64_t columns, int64_t depth, const float *w, float *packed);
     void (*linear)(const struct vector_linear *linear);
     void (*project)(const struct vector_project *project);
 };
 
-enum instruction_set { SET_BASELINE, SET_AVX2, SET_AVX512, SET_COUNT }; /* x86-64-v3 and -v4; each holds those before */
+/* AVX2 is x86-64-v3, AVX512 is x86-64-v4. Each includes the sets before it. */
+enum instruction_set { SET_BASELINE, SET_AVX2, SET_AVX512, SET_COUNT };
 
-/* The best set that the processor has, or the one named ("auto", "avx512", "avx2", "baseline"). -1: it has it not. */
+/* The set that is named: "avx512", "avx2", "baseline", or "auto" for the best that the processor has. -1: it lacks it.
+ */
 int instruction_set_choose(const char *name, enum instruction_set *set, struct error *error);
 
-/* Whether it multiplies pairs of bf16. */
+/* Whether the processor has AVX512_BF16, which multiplies pairs of bf16. */
 bool cpu_has_bf16(void);
 
 const struct vector_functions *vector_functions_of(enum instruction_set set); /* NULL: not in this build */
-const struct vector_functions *vector_functions_of_bf16(void);                /* the same; for cpu_has_bf16 alone */
+const struct vector_functions *vector_functions_of_bf16(void);                /* the same; call it if cpu_has_bf16 */
 
-/* Floats. pack_weight's; vectors of columns are whole. */
+/* Floats that pack_weight writes: columns are rounded up to whole vectors. */
 int64_t vector_packed_weight(int64_t columns, int64_t depth);
 
-/* Floats; enough for any set. */
+/* Floats that pack_keys writes, and of attend's scratch; enough for every set. */
 int64_t vector_packed_keys(int64_t k, int64_t dim_head, int64_t dim_value);
 int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value);
 
-#define VECTOR_WIDTH 16      /* floats of a vector, in the widest set */
-#define VECTOR_GROUP_ROWS 24 /* whose scores of VECTOR_TILE_KEYS keys stand in attend's scratch at a time */
-#define VECTOR_TILE_KEYS 256 /* at most */
-#define VECTOR_TILE_ROWS 6
+#define VECTOR_WIDTH 16        /* floats of a vector, in the widest set */
+#define VECTOR_GROUP_ROWS 24   /* query rows that attend computes together */
+#define VECTOR_TILE_KEYS 256   /* keys that it scores at a time, at most */
+#define VECTOR_TILE_ROWS 6     /* rows that a product computes together, at most */
 #define VECTOR_PANEL 64        /* columns that a product computes at a time */
 #define PRODUCTS_PANEL 256     /* columns of a linear tile (products.h), oneDNN's too */
 #define VECTOR_CHUNK_WORDS 256 /* of a projection's rows, packed at a time */
