@@ -1,4 +1,4 @@
-/* The CPU backend: OpenMP threads, one arena a model, the plan's steps in order. */
+/* The CPU backend: runs a plan's steps in order on OpenMP threads. A model has one arena and one piece of scratch. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "engine/backend.h"
 #include "engine/cpu/elements.h"
@@ -13,28 +13,27 @@
 
 #define ALIGNMENT 64 /* bytes */
 
-/* A batch of fewer operations than this, about a millisecond's, is run by one thread. All others would have to be woken
- * and waited for at each of its steps, and while they wait for the next one they hold cores that the server could use.
- */
+/* A batch of fewer operations, which take about a millisecond, is run by one thread. Several threads would have to be
+ * woken and awaited at each step, and would hold cores between steps that the server could use. */
 #define FLOPS_ALONE 1e8
 
 struct backend {
     struct products products;
     int threads;
-    double flops_alone; /* a batch of fewer is run by one thread */
+    double flops_alone; /* FLOPS_ALONE, or 0: every batch gets all threads */
     char description[208];
 };
 
 struct backend_model {
     struct backend *backend;
     struct cpu_run run;                  /* all but the batch */
-    struct product_weight **packed;      /* by weight; NULL: not of a linear step */
-    struct product_weight **projections; /* by weight; NULL: not of a projection in bf16 */
+    struct product_weight **packed;      /* by weight; NULL: no linear tiles read it */
+    struct product_weight **projections; /* by weight; NULL: no projection in bf16 reads it */
     enum element *elements;              /* by value */
     atomic_bool failed;
-    double row_flops;    /* about; of the steps that run on all rows */
-    double wanted_flops; /* of one row that is wanted of the output */
-    void *memory;        /* arena, then the threads' scratch, then the shared one */
+    double row_flops;    /* about; of one row, through the steps that run on all rows */
+    double wanted_flops; /* of one wanted row of the output */
+    void *memory;        /* arena, then the threads' scratch, then the shared scratch */
     size_t memory_bytes, scratch_bytes;
 };
 
@@ -125,8 +124,8 @@ static void unprepare(struct backend_model *model)
     free(model);
 }
 
-/* Maps arena and scratch: zeroed, so that surplus rows of the first batch hold numbers, and resident only as far as
- * batches reach. */
+/* Maps arena and scratch. The pages are zero, so that surplus rows of the first batch hold numbers. They become
+ * resident only as far as batches reach. */
 static int map_memory(struct backend_model *model, size_t arena_bytes, size_t thread_bytes)
 {
     if (__builtin_add_overflow(arena_bytes, model->scratch_bytes, &model->memory_bytes))
@@ -143,7 +142,7 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     return 0;
 }
 
-/* E's columns are summed up from its floats. */
+/* Whether the step reads the weight as floats. Sums of E's columns are made of its floats. */
 static bool is_read_otherwise(const struct products *products, const struct plan_step *step, int weight)
 {
     bool packed = cpu_tiles_weight(step, weight) ||
@@ -152,7 +151,7 @@ static bool is_read_otherwise(const struct products *products, const struct plan
            (step->weight == weight && !packed);
 }
 
-/* The weight for the projection `step`. */
+/* Packs step->weight for the projection `step`. */
 static int take_projection(struct backend_model *model, const struct plan *plan, const struct plan_step *step,
                            struct error *error)
 {
@@ -165,8 +164,8 @@ static int take_projection(struct backend_model *model, const struct plan *plan,
                                     error);
 }
 
-/* Takes a weight of linear tiles or of projections in bf16. What is shared, or steps read otherwise as well, stays in
- * the plan. */
+/* Packs a weight that linear tiles or projections in bf16 read. Its floats stay in the plan if other devices share the
+ * plan, or if a step reads them. */
 static int take_weight(struct backend_model *model, struct plan *plan, int w, bool shared, struct error *error)
 {
     const struct products *products = &model->backend->products;
@@ -221,7 +220,7 @@ static int choose_elements(struct backend_model *model, const struct plan *plan,
     return 0;
 }
 
-/* Scratch of the greediest step, for each thread and for all together; floats, whole cache lines. */
+/* Floats of scratch that the step with the largest need has: of each thread, and shared. Whole cache lines. */
 static void size_scratch(const struct cpu_run *run, int64_t *thread, int64_t *shared)
 {
     *thread = *shared = 0;
@@ -305,7 +304,7 @@ static size_t scratch_bytes(const struct backend_model *model)
     return model->scratch_bytes;
 }
 
-/* Products are computed in blocks of rows, the last one whole. */
+/* Products are computed in whole blocks of rows. */
 static double batch_flops(const struct backend_model *model, const struct batch *batch)
 {
     const struct plan *plan = model->run.plan;
@@ -338,7 +337,7 @@ static int run_batch(struct backend_model *model, int lane, const struct batch *
     struct cpu_run run = model->run;
     run.batch = batch;
     atomic_store(&model->failed, false);
-    omp_set_num_threads(1); /* what a provider of products does within a task it does alone */
+    omp_set_num_threads(1); /* libraries compute a product on the calling thread */
     run.threads = team_for(model, batch);
     for (int i = 0; i < run.plan->n_inputs; i++)
         if (run.plan->inputs[i].value != PLAN_NONE)

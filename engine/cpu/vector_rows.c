@@ -1,13 +1,13 @@
-/* Rows: norms, activations, softmax. vector_type.h says how this is compiled. */
+/* Arithmetic on rows: norms, activations, softmax. vector_type.h says how this is compiled; vector.h states errors. */
 #include "engine/cpu/vector_words.h"
 
 /* ---- Functions of one variable ---- */
 
 #ifdef __AVX512BF16__
 
-/* Φ(x) = 1/2 + x P(x²), a minimax fit of degree 6 on |x| <= 4, beyond which Φ is 0 or 1: x P(16) is more than 1/2
- * there. Φ is within 1.1e-4: where it is about as small, below -3, little of GELU's value is left. What x is off by, as
- * a sum of products of numbers with 8 bits, moves GELU further. */
+/* Φ(x) = 1/2 + x P(x²), where P is a minimax fit of degree 6 on |x| <= 4. Beyond 4, x P(16) is more than 1/2 and Φ is
+ * cut to 0 or 1. Φ is within 1.1e-4. Below -3 it is as small as that itself, and little of GELU's value is left. The
+ * error of x, a sum of products of numbers with 8 bits, moves GELU further. */
 INLINE vector gelu_of(vector x)
 {
     vector u = smaller(x * x, all(16));
@@ -23,8 +23,8 @@ INLINE vector gelu_of(vector x)
 
 #else
 
-/* erf(x) = x P(x²) / Q(x²), a minimax fit of degrees 5 and 5 on |x| <= 3.925, beyond which it is ±1 in float.
- * Relative error below 4e-7. */
+/* erf(x) = x P(x²) / Q(x²), a minimax fit of degrees 5 and 5 on |x| <= 3.925. Beyond, erf is ±1 in float. The relative
+ * error is below 4e-7. */
 INLINE vector error_function(vector x)
 {
     vector u = x * x;
@@ -51,14 +51,15 @@ INLINE vector gelu_of(vector x)
 
 #endif
 
-/* ---- Sines: angles are reduced in double precision, so that those of long sequences keep their digits ---- */
+/* ---- Sines ----
+ * Angles are reduced in double precision: those of long sequences have few digits behind the point. */
 
-#define LARGEST_ANGLE 4194304.0f /* beyond it the C library's sines are taken */
+#define LARGEST_ANGLE 4194304.0f /* radians; the C library computes sines of larger angles */
 
 typedef double doubles __attribute__((vector_size(8 * WIDTH)));
 typedef int64_t long_integers __attribute__((vector_size(8 * WIDTH)));
 
-/* angle = r + q π/2, |r| <= π/4. Adding 1.5 * 2^52 rounds to an integer and leaves it in the low bits. */
+/* angle = r + q π/2 with |r| <= π/4. Adding 1.5 * 2^52 rounds to an integer, which is then in the low bits. */
 INLINE vector reduce_angle(vector angle, integers *q)
 {
     const double rounder = 6755399441055744.0;
@@ -67,7 +68,8 @@ INLINE vector reduce_angle(vector angle, integers *q)
     return __builtin_convertvector(exact - (shifted - rounder) * 1.57079632679489662, vector);
 }
 
-/* Sine and cosine of |angle| <= LARGEST_ANGLE, 1.2e-7 off at most. The polynomials are those of Cephes' sinf, cosf. */
+/* Sine and cosine for |angle| <= LARGEST_ANGLE, at most 1.2e-7 off. The polynomials are those of Cephes' sinf and cosf.
+ */
 INLINE void sine_and_cosine(vector angle, vector *sine, vector *cosine)
 {
     integers q, swap;
@@ -173,7 +175,7 @@ static void to_bf16(int64_t n, const float *x, uint16_t *y)
         store_elements(ELEMENT_BF16, y + i, load_part(x + i, n - i, 0), n - i);
 }
 
-/* Four sums at a time, so that an addition need not wait for the one before; always in the same order. */
+/* Four sums at a time, so that an addition does not wait for the last one. The order is always the same. */
 INLINE float row_sum(int64_t n, const float *x)
 {
     vector sums[4] = {{0}};
@@ -239,7 +241,7 @@ static void layer_norm(int64_t rows, int64_t columns, const float *x, const floa
         layer_norm_as(rows, columns, x, gain, bias, epsilon, ELEMENT_BF16, y);
 }
 
-/* NaNs are passed over: softmax's exp brings them back. */
+/* Skips NaNs: their exponentials in softmax are NaN again. */
 INLINE float row_maximum(int64_t n, const float *x)
 {
     vector largest = all(-INFINITY);

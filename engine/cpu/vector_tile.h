@@ -1,10 +1,11 @@
-/* Products of words in registers: what attention, linear tiles and projections share. */
+/* vector_tile: products of words in registers. Attention, linear tiles and projections are made of them. */
 #ifndef ENGINE_CPU_VECTOR_TILE_H
 #define ENGINE_CPU_VECTOR_TILE_H
 
 #include "engine/cpu/vector_words.h"
 
-/* Registers: TILE_ROWS x TILE_VECTORS sums, TILE_VECTORS of b and one of a. */
+/* A tile has as many sums, TILE_ROWS by TILE_VECTORS, as registers have room for beside TILE_VECTORS of b and one of a.
+ */
 #if WIDTH == 16 || defined(__aarch64__)
 #define TILE_ROWS 6
 #define TILE_VECTORS 4
@@ -23,7 +24,7 @@ INLINE int64_t whole_vectors(int64_t n)
     return (n + WIDTH - 1) / WIDTH * WIDTH;
 }
 
-/* c = a b, or c += a b when `add`: a (rows, depth) and b (depth, wide vectors) in words. */
+/* c (rows, wide vectors) = a (rows, depth) b (depth, wide vectors), or += if `add`. a and b are words, c is floats. */
 INLINE void multiply_tile(const float *a, int64_t a_stride, int64_t depth, const float *b, float *c, int64_t c_stride,
                           bool add, int rows, int wide)
 {
@@ -81,8 +82,8 @@ INLINE void multiply_rows(const float *a, int64_t a_stride, int64_t depth, const
 #define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 2, 6, 3, 7)
 #endif
 
-/* (WIDTH, WIDTH) words of elements -> their transpose: interleaving halves turns the index's bits around, once for each
- * of them. */
+/* (WIDTH, WIDTH) words, made of elements -> their transpose. Each round interleaves rows i and i + WIDTH / 2, which
+ * rotates the bits of an element's index by one. After log2(WIDTH) rounds row and column have changed places. */
 INLINE void transpose(enum element element, const void *from, int64_t from_stride, float *to, int64_t to_stride)
 {
     vector rows[WIDTH], next[WIDTH];
@@ -105,8 +106,8 @@ INLINE void transpose(enum element element, const void *from, int64_t from_strid
         store(to + i * to_stride, rows[i]);
 }
 
-/* `count` rows of `depth` elements, a row every `stride` elements, as `width` columns of a product, those beyond
- * `count` being 0 -> words (depth, width). */
+/* rows (count, depth) -> words (depth, width): rows become columns of a product. Columns from `count` to `width` are 0.
+ */
 INLINE void pack_rows_as(enum element element, const void *rows, int64_t stride, int64_t count, int64_t depth,
                          int64_t width, float *panel)
 {
@@ -137,7 +138,7 @@ static inline void pack_rows(enum element element, const void *rows, int64_t str
         pack_rows_as(ELEMENT_BF16, rows, stride, count, depth, width, panel);
 }
 
-/* Columns of `depth` rows, of which `count` are there and those up to `width` are 0 -> words (depth, width). */
+/* rows (depth, count) -> words (depth, width). Columns from `count` to `width` are 0. */
 INLINE void pack_columns_as(enum element element, const void *rows, int64_t stride, int64_t depth, int64_t count,
                             int64_t width, float *panel)
 {

@@ -1,8 +1,8 @@
-/* Vectors of floats as wide as the instruction set that this is compiled for has them, and exp: what vector_rows.c and
- * vector_attend.c share. Both are compiled once for each set, with VECTOR_VARIANT naming it (avx512_bf16, avx512, avx2,
- * baseline).
- * Written in GCC's vector extension, which clang has too and which compiles for any processor; intrinsics only where
- * neither finds the one instruction. */
+/* vector_type: vectors of WIDTH floats, and exp. Sources that include it are compiled once for each instruction set.
+ * VECTOR_VARIANT names the set: avx512_bf16, avx512, avx2 or baseline.
+ *
+ * The code uses GCC's vector extension, which clang has too, and which compiles for any processor. Intrinsics stand
+ * only where neither compiler finds the one instruction. */
 #ifndef ENGINE_CPU_VECTOR_TYPE_H
 #define ENGINE_CPU_VECTOR_TYPE_H
 
@@ -46,12 +46,13 @@ INLINE void store(float *to, vector v)
     memcpy(to, &v, sizeof v);
 }
 
+/* A vector of WIDTH times x. */
 INLINE vector all(float x)
 {
     return x - (vector){0};
 }
 
-/* The last, incomplete vector of a row; behind `count` floats it has `rest`. */
+/* The last vector of a row: `count` floats, and `rest` in the other places. */
 INLINE vector load_part(const float *from, int64_t count, float rest)
 {
     vector v = all(rest);
@@ -64,7 +65,7 @@ INLINE void store_part(float *to, vector v, int64_t count)
     memcpy(to, &v, (size_t)count * sizeof(float));
 }
 
-/* `yes` where x < y, else `no`, also where either is NaN. */
+/* Place by place `yes` if x < y, else `no`. A NaN compares as not less. */
 INLINE vector where_less(vector x, vector y, vector yes, vector no)
 {
 #if defined(__AVX512F__)
@@ -77,7 +78,7 @@ INLINE vector where_less(vector x, vector y, vector yes, vector no)
 #endif
 }
 
-/* y where either is NaN. */
+/* Place by place the larger one; y if either is NaN. */
 INLINE vector larger(vector x, vector y)
 {
 #if defined(__AVX512F__)
@@ -89,7 +90,7 @@ INLINE vector larger(vector x, vector y)
 #endif
 }
 
-/* y where either is NaN. */
+/* Place by place the smaller one; y if either is NaN. */
 INLINE vector smaller(vector x, vector y)
 {
 #if defined(__AVX512F__)
@@ -116,7 +117,7 @@ INLINE vector smaller(vector x, vector y)
 #define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 0)
 #endif
 
-/* a b + c, rounded once where the processor can. */
+/* a b + c, rounded once if the processor can. */
 INLINE vector multiply_add(vector a, vector b, vector c)
 {
 #if defined(__AVX512F__)
@@ -128,7 +129,7 @@ INLINE vector multiply_add(vector a, vector b, vector c)
 #endif
 }
 
-/* Always in the same order. */
+/* The sum of the vector's floats, always in the same order. */
 INLINE float sum_across(vector v)
 {
 #if WIDTH > 8
@@ -157,8 +158,8 @@ INLINE vector largest_across(vector v)
 
 /* ---- exp ---- */
 
-/* 2^n * p for p in [0.7, 1.42] and integers n, which is e^x; 0 below 2^-126, so no subnormals. NaN stays. `shifted` is
- * n with 1.5 * 2^23 added, which leaves n in its low bits. */
+/* 2^n p, which is e^x, for p in [0.7, 1.42] and integers n. Below 2^-126 it is 0, so there are no subnormals. A NaN
+ * stays one. `shifted` is n + 1.5 * 2^23: its low bits are n. */
 INLINE vector scale_by_power(vector p, vector n, vector shifted, vector x)
 {
     const float least = -87.33654f;
@@ -175,9 +176,9 @@ INLINE vector scale_by_power(vector p, vector n, vector shifted, vector x)
 #endif
 }
 
-/* exp(x) for x <= 88.7228, see vector.h. x = n ln 2 + r, |r| <= ln 2 / 2; ln 2 in two parts, the first so short that
- * its multiples are exact. e^r = 1 + r q(r) with the minimax polynomial q of degree 5. Adding 1.5 * 2^23 rounds to an
- * integer. */
+/* exp(x) for x <= 88.7228; vector.h states the error. x = n ln 2 + r with |r| <= ln 2 / 2. ln 2 is subtracted in two
+ * parts, of which the first has so few bits that its multiples are exact. e^r = 1 + r q(r), where q is a minimax
+ * polynomial of degree 5. Adding 1.5 * 2^23 rounds to an integer. */
 INLINE vector exp_bounded(vector x)
 {
     const float rounder = 12582912.0f;
@@ -201,7 +202,7 @@ INLINE vector exp_of(vector x)
 
 extern const struct vector_functions VARIANT(vector);
 
-/* The parts of the table that are vector_attend.c's and vector_product.c's. */
+/* Functions of the table that are defined in vector_attend.c and vector_product.c. */
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed);
 void VARIANT(vector_attend)(const struct vector_attend *attend);
 void VARIANT(vector_weigh)(int64_t n, const float *x, float *y);

@@ -1,7 +1,6 @@
-/* Elements as they lie in memory, and words, which products read: 4 bytes that are one float or, in the variant for
- * AVX512_BF16, two bf16 that follow one another along the product's depth. Words are kept in arrays of floats, whose
- * values then mean nothing; strides count words. All else that reads and writes elements is the same in each variant.
- */
+/* vector_words: elements as they lie in memory, and words, which products read. A word has 4 bytes. It is one float, or
+ * in the variant for AVX512_BF16 two bf16 that follow one another along the product's depth. Words are kept in arrays
+ * of floats, though their values are no numbers then; strides count words. */
 #ifndef ENGINE_CPU_VECTOR_WORDS_H
 #define ENGINE_CPU_VECTOR_WORDS_H
 
@@ -20,7 +19,7 @@ INLINE int64_t words_of(int64_t elements)
     return (elements + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
 }
 
-/* The row's elements from `i` on. */
+/* The row from element i on, to read; then the same to write. */
 INLINE const void *elements_at(enum element element, const void *row, int64_t i)
 {
     return (const char *)row + i * element_bytes(element);
@@ -31,8 +30,7 @@ INLINE void *element_room(enum element element, void *row, int64_t i)
     return (char *)row + i * element_bytes(element);
 }
 
-/* To the nearest, ties to even; a NaN stays one. AVX512_BF16's instruction takes subnormals for 0, as its products do.
- */
+/* Rounds to the nearest, ties to even. A NaN stays one. AVX512_BF16 turns subnormals into 0, as its products do. */
 INLINE halves to_halves(vector x)
 {
 #ifdef __AVX512BF16__
@@ -49,7 +47,7 @@ INLINE vector from_halves(halves x)
     return (vector)(__builtin_convertvector(x, bits) << 16);
 }
 
-/* `count` elements, at most WIDTH of them; the others are 0. */
+/* The first `count` elements, count <= WIDTH; the other places are 0. */
 INLINE vector load_elements(enum element element, const void *from, int64_t count)
 {
     if (element == ELEMENT_F32)
@@ -78,7 +76,7 @@ INLINE void store_elements(enum element element, void *to, vector v, int64_t cou
         memcpy(to, &x, (size_t)count * sizeof(uint16_t));
 }
 
-/* A vector of the word. Its bits are kept: as a float it may be no number. */
+/* A vector of WIDTH times the word. Its bits are copied, for they may be no number. */
 INLINE vector all_word(const float *word)
 {
 #ifdef __AVX512BF16__
@@ -90,7 +88,7 @@ INLINE vector all_word(const float *word)
 #endif
 }
 
-/* a b + c; of pairs the sum of both products, and c. */
+/* a b + c; for pairs of bf16 the sum of both products, and c. */
 INLINE vector multiply_words(vector a, vector b, vector c)
 {
 #ifdef __AVX512BF16__
@@ -100,7 +98,7 @@ INLINE vector multiply_words(vector a, vector b, vector c)
 #endif
 }
 
-/* WIDTH words of one row, from `count` elements, at most WIDTH * WORD_ELEMENTS of them; 0 beyond. */
+/* WIDTH words from the first `count` elements of a row, count <= WIDTH * WORD_ELEMENTS; the rest is 0. */
 INLINE vector load_words(enum element element, const void *from, int64_t count)
 {
 #ifdef __AVX512BF16__
@@ -121,7 +119,7 @@ INLINE vector load_words(enum element element, const void *from, int64_t count)
 #endif
 }
 
-/* `words` of a row of `count` elements -> to; 0 beyond. */
+/* A row of `count` elements -> words_of(count) words. A last half word is 0. */
 INLINE void copy_words(enum element element, const void *from, int64_t count, float *to)
 {
     const int64_t most = WIDTH * WORD_ELEMENTS;
@@ -133,8 +131,8 @@ INLINE void copy_words(enum element element, const void *from, int64_t count, fl
                    words_of(count - i));
 }
 
-/* For each of `count` columns the word of WORD_ELEMENTS rows below one another, `stride` elements apart, of which there
- * are `rows`; what is missing is 0. */
+/* For each of `count` columns one word, from WORD_ELEMENTS rows that lie `stride` elements apart. If there are only
+ * `rows` of them, the rest is 0. */
 INLINE vector load_column_words(enum element element, const void *from, int64_t stride, int64_t rows, int64_t count)
 {
 #ifdef __AVX512BF16__
@@ -148,7 +146,7 @@ INLINE vector load_column_words(enum element element, const void *from, int64_t 
 #endif
 }
 
-/* WIDTH floats, the exponentials of as many keys, as words at `to`. */
+/* Writes WIDTH floats as words: the exponentials of WIDTH keys. */
 INLINE void store_words(float *to, vector v)
 {
     store_elements(WORD_ELEMENTS == 2 ? ELEMENT_BF16 : ELEMENT_F32, to, v, WIDTH);
