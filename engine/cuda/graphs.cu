@@ -26,7 +26,7 @@ void graphs_free(struct graphs *graphs)
     free(graphs->places);
 }
 
-/* The class's place; a class that has none gets that of the one not used for longest. */
+/* The class's place. A new class gets the place that was not used for the longest time. */
 static struct graph *find(struct graphs *graphs, const struct plan *plan, const struct shape_class *shape)
 {
     struct graph *oldest = &graphs->places[0];
@@ -46,7 +46,8 @@ static struct graph *find(struct graphs *graphs, const struct plan *plan, const 
     return oldest;
 }
 
-/* On failure place->exec stays NULL, and what failed is forgotten: launching shows whether the device still works. */
+/* On failure place->exec stays NULL, and the error is cleared: the launches that follow show whether the device works.
+ */
 static void capture(struct graph *place, struct cuda_run *run, cudaStream_t stream,
                     void (*launch_steps)(struct cuda_run *run))
 {
@@ -68,7 +69,7 @@ static void capture(struct graph *place, struct cuda_run *run, cudaStream_t stre
     }
 }
 
-/* An item wants an attention's softmax, which is copied to it step by step. */
+/* Whether an item wants the softmax of an attention: it is copied to the item step by step. */
 static bool wants_extras(const struct batch *batch)
 {
     for (int64_t i = 0; i < batch->n_items; i++)

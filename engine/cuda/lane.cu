@@ -25,7 +25,7 @@ void lane_free(struct cuda_lane *lane)
     shape_free(&lane->shape);
 }
 
-/* Whether all that is launched follows from the batch's class. */
+/* Whether all launches follow from the batch's class. */
 static bool is_repeatable(const struct plan *plan, enum cuda_dtype dtype, const struct cuda_lane *lane)
 {
     if (!lane->results.fit)
@@ -43,7 +43,7 @@ static void launch_steps(struct cuda_run *run)
         run->launches[i].run(run, &run->plan->steps[i]);
 }
 
-/* Lays the batch out in the lane's memory and sends it. Other lanes' batches may be computed meanwhile. */
+/* Lays out the batch in the lane's memory and copies it to the device. Batches of other lanes may run meanwhile. */
 static void send(struct cuda_lane *lane, const struct backend *backend, struct cuda_run *run)
 {
     shape_of_batch(run->plan, run->batch, &lane->shape);
@@ -65,7 +65,7 @@ static void send(struct cuda_lane *lane, const struct backend *backend, struct c
     note(run, cudaEventRecord(lane->is_up, backend->up));
 }
 
-/* Behind what is computed already; its results are fetched while the next is. */
+/* Queues the batch behind those that run. Its results are fetched while the next batch is computed. */
 static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_run *run)
 {
     pthread_mutex_lock(&backend->submitting);
@@ -78,7 +78,7 @@ static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_
     if (goes_on(run))
         note(run, cudaStreamWaitEvent(backend->down, lane->is_computed, 0));
     if (lane->results.fit)
-        results_hand_on(run); /* attention maps: what fits needs their memory */
+        results_hand_on(run); /* attention maps: results_fetch needs the memory that they lie in */
     if (goes_on(run))
         note(run, results_fetch(&lane->results, run->plan, run->batch, backend->down));
     if (goes_on(run))
@@ -86,8 +86,8 @@ static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_
     pthread_mutex_unlock(&backend->submitting);
 }
 
-/* After a failure or a refusal: until nothing can use the lane's memory any more. A device that fails meanwhile may
- * have had cuBLASLt refuse, so that counts as its failure. */
+/* After a failure or a refusal: waits until nothing uses the lane's memory any more. If the device fails meanwhile,
+ * this may be why cuBLASLt refused, and it counts as the device's failure. */
 static void drain(struct backend *backend, struct cuda_run *run)
 {
     pthread_mutex_lock(&backend->submitting);

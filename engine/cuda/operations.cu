@@ -1,5 +1,5 @@
-/* The device's kernels: one for each operation of the plan and type of elements. An operation that has no line here is
- * one that this engine does not have yet: models with it are refused, or run on the CPU. */
+/* The table of kernels: one for each operation of the plan and type of elements. A model whose plan has an operation
+ * without a row runs on the CPU, or is refused by the operation's name. */
 #include "engine/cuda/attend.h"
 #include "engine/cuda/convolve.h"
 #include "engine/cuda/feed_forward.h"

@@ -1,4 +1,12 @@
-/* run: what an operation on the device sees while a batch runs, and how it launches kernels. */
+/* run: what an operation on the device sees while a batch runs, how it launches kernels, and one row of the table of
+ * operations.
+ *
+ * Letters in the kernels of this folder, as in engine/plan/operations.h:
+ *     b  an item of the batch        r  a row of a matrix                   p  a row's position in its item
+ *     n  rows of a sequence          k  rows that they are projected to, which attention has as keys
+ *     h  heads                       d  features of a head's query or key   e  features of a head's value
+ *     x, z, y  a step's operands and its result                             T  the type of elements (element.h)
+ * A shape is (rows, columns), row-major. A stride is the distance between two rows, in elements. */
 #ifndef ENGINE_CUDA_RUN_H
 #define ENGINE_CUDA_RUN_H
 
@@ -16,13 +24,13 @@ struct upload;
 
 /* An attention mask of an item, on the device; see engine_item. */
 struct score_mask {
-    const void *data; /* NULL: the item gives none */
+    const void *data; /* (masks, length, keys); NULL: the item gives none */
     int64_t length;   /* rows of one mask; 1: one row for all positions */
-    int64_t each;     /* rows from one head's mask to the next; 0: one for all heads */
-    bool floats;
+    int64_t each;     /* rows from one head's mask to the next; 0: one mask for all heads */
+    bool floats;      /* else bytes */
 };
 
-/* An item as kernels need it. */
+/* What kernels need to know of an item. */
 struct device_item {
     int64_t own_rows;    /* of the last hidden state, without padding */
     int64_t first, last; /* the rows of its first and last position */
@@ -31,26 +39,25 @@ struct device_item {
     enum pooling pooling;
 };
 
-/* Where the rows of an axis lie, on the device; `starts` and `blocks` of padder.h. */
+/* Where the rows of an axis lie: tables on the device, as padder.h has them.
+ *
+ * Tables have as many entries as the batch's class (shape.h). Behind the batch's own entries stand items without rows,
+ * blocks without rows, and wanted rows that are row 0. */
 struct device_axis {
     const int64_t *starts;
-    const int64_t *lengths;   /* by item: its rows, also those that the axis leaves out */
-    const int32_t *positions; /* NULL: those in the item's rows */
+    const int64_t *lengths;   /* by item: its rows, with those that the axis leaves out */
+    const int32_t *positions; /* by row; NULL: a row's position is its number in the item */
     const struct row_block *blocks;
 };
 
-/* The tables have as many entries as the batch's class: items without rows, blocks without rows, and wanted rows that
- * are row 0 stand behind the batch's own. */
-
-/* For kernels that look for the places of rows. */
+/* The tables that a kernel needs to find items and positions of rows. */
 struct places {
     const int64_t *starts, *lengths;
     const int32_t *positions;
     int64_t n_items;
 };
 
-/* Whether some item has the row; else it is one of those that round the batch up to its class, and it has no item,
- * position or neighbours. */
+/* Whether an item has the row. Rows that round the batch up to its class have no item, position or neighbours. */
 static __device__ __forceinline__ bool is_there(struct places places, int64_t row)
 {
     return row < places.starts[places.n_items];
@@ -66,7 +73,7 @@ static __device__ __forceinline__ int64_t position_of(struct places places, int6
     return places.positions ? places.positions[row] : row - places.starts[item_of(places, row)];
 }
 
-/* The row at a position of an item, which has to be there; padder_row. */
+/* The row at a position of an item, like padder_row. The item must have that row. */
 static __device__ __forceinline__ int64_t row_at(struct places places, int64_t item, int64_t position)
 {
     int64_t row = places.starts[item], behind = places.starts[item + 1];
@@ -95,41 +102,41 @@ struct cuda_run {
     const struct plan *plan;
     const struct cuda_launch *launches; /* by step of the plan: fusion.h */
     const struct batch *batch;
-    const struct shape_class *shape; /* the batch's: what is launched depends on it, not on the batch's own counts */
+    const struct shape_class *shape; /* the batch's; launches depend on it, and not on the batch's own counts */
     struct cuda_products *products;
     cudaStream_t stream;
     char *arena;
     enum cuda_dtype dtype;
-    size_t shared_bytes;                   /* of shared memory that a block may ask for */
-    size_t shared_by_two;                  /* … where two blocks are to fit on a multiprocessor */
+    size_t shared_bytes;                   /* shared memory that a block may ask for */
+    size_t shared_by_two;                  /* the same if two blocks shall fit on a multiprocessor */
     int processors;                        /* multiprocessors of the device */
-    void *const *weights;                  /* by weight, in elements; an array of the host */
-    float *const *float_weights;           /* those that are read as floats */
-    const struct device_axis *axes;        /* by axis; an array of the host */
-    const struct device_item *items;       /* of the device, like the next two */
+    void *const *weights;                  /* by weight: its elements on the device; the array is the host's */
+    float *const *float_weights;           /* the same of weights that are read as floats */
+    const struct device_axis *axes;        /* by axis; the array is the host's */
+    const struct device_item *items;       /* on the device, like the next two */
     const struct wanted_row *wanted;       /* the batch's */
-    const struct score_mask *const *masks; /* by input, then by item; the first an array of the host */
-    float *scratch;                        /* for the step that runs */
+    const struct score_mask *const *masks; /* by input, then by item; the outer array is the host's */
+    float *scratch;                        /* of the step that runs */
     int64_t scratch_floats;
     const struct upload *upload;
-    struct results *results;     /* where OP_GIVE_… leave theirs */
-    bool is_repeatable;          /* what is launched follows from the class alone */
-    bool capturing;              /* into a graph: nothing is run, and nothing may be asked of the device */
-    bool choosing;               /* algorithms of products are chosen, and nothing else is launched */
-    double tuning_milliseconds;  /* while choosing: left to time them */
-    pthread_mutex_t *submitting; /* the device's; while choosing it is taken where it is needed, else it is held */
-    cudaError_t status;          /* the first that failed: what follows is not launched */
-    bool product_failed;         /* cuBLASLt failed: the device may have */
-    const char *refusal;         /* why the batch cannot run here, though the device works; NULL: it can */
+    struct results *results;     /* where OP_GIVE_… leave their results */
+    bool is_repeatable;          /* all launches follow from the class alone */
+    bool capturing;              /* launches go into a graph: nothing runs, and the device may not be asked */
+    bool choosing;               /* algorithms of products are chosen; nothing else is launched */
+    double tuning_milliseconds;  /* while choosing: the time that is left for measuring */
+    pthread_mutex_t *submitting; /* the device's. While choosing it is locked where needed; else it is held */
+    cudaError_t status;          /* the first failure; after it nothing is launched */
+    bool product_failed;         /* cuBLASLt failed; perhaps the device did */
+    const char *refusal;         /* why this batch cannot run on a device that works; NULL: it can */
 };
 
-/* Nothing has gone wrong yet. */
+/* Whether nothing has failed so far. */
 static inline bool goes_on(const struct cuda_run *run)
 {
     return run->status == cudaSuccess && !run->product_failed && !run->refusal;
 }
 
-/* The arena has room for floats, whatever the elements are. */
+/* A value. The arena has room for floats, so elements of 16 bits fit too. */
 template <typename T> static inline T *elements_of(const struct cuda_run *run, int value)
 {
     return (T *)(run->arena + run->plan->values[value].offset);
@@ -150,19 +157,19 @@ template <typename T> static inline const T *weight_of(const struct cuda_run *ru
     return weight == PLAN_NONE ? NULL : (const T *)run->weights[weight];
 }
 
-/* cuda_operation says which. */
+/* A weight that the step reads as floats: cuda_operation.floats. */
 static inline const float *float_weight_of(const struct cuda_run *run, int weight)
 {
     return weight == PLAN_NONE ? NULL : run->float_weights[weight];
 }
 
-/* Of the host: where the value's rows of an item begin. A step that asks cannot be part of a graph. */
+/* By item, on the host: where its rows of the value begin. A step that reads them cannot be part of a graph. */
 static inline const int64_t *starts_of(const struct cuda_run *run, int value)
 {
     return run->batch->layouts[run->plan->values[value].axis].starts;
 }
 
-/* Rows to be computed: the batch's, and some that nobody reads; so, too, items. */
+/* Rows and items to compute: the batch's, rounded up to its class. Nothing reads the results of the others. */
 static inline int64_t rows_of(const struct cuda_run *run, int value)
 {
     return run->shape->rows[run->plan->values[value].axis];
@@ -173,7 +180,7 @@ static inline int64_t items_of(const struct cuda_run *run)
     return run->shape->n_items;
 }
 
-/* Of the device. */
+/* The same on the device. */
 static inline const int64_t *device_starts_of(const struct cuda_run *run, int value)
 {
     return run->axes[run->plan->values[value].axis].starts;
@@ -193,7 +200,7 @@ static inline int64_t width_of(const struct cuda_run *run, int value, int64_t it
     return input == PLAN_NONE ? 1 : padder_width(run->plan, &run->batch->items[item], input);
 }
 
-/* Threads of a block that walks over so many columns: whole warps. */
+/* Threads for a block that goes over so many columns: whole warps. */
 static inline unsigned threads_for(int64_t columns)
 {
     return (unsigned)least(256, parts_of(columns, WARP) * WARP);
@@ -205,9 +212,9 @@ static inline void note(struct cuda_run *run, cudaError_t status)
         run->status = status;
 }
 
-#define SHARED_BYTES ((size_t)48 << 10) /* that a kernel has without asking for more */
+#define SHARED_BYTES ((size_t)48 << 10) /* shared memory that every kernel may have */
 
-/* The limit belongs to kernel and device, and what graphs have captured needs it as well: it only rises. */
+/* Lets the kernel have more. The limit belongs to kernel and device, and captured graphs rely on it: it only rises. */
 template <typename... Parameters> static cudaError_t allow_shared(void (*kernel)(Parameters...), size_t bytes)
 {
     cudaFuncAttributes attributes;
@@ -217,7 +224,8 @@ template <typename... Parameters> static cudaError_t allow_shared(void (*kernel)
     return status;
 }
 
-/* With so many bytes of dynamic_shared_memory. Nothing is launched over an empty grid. */
+/* Launches a kernel with so many bytes of dynamic_shared_memory, over a grid (blocks, others.x, others.y). An empty
+ * grid is no launch. */
 template <typename... Parameters, typename... Arguments>
 static void launch_shared(struct cuda_run *run, void (*kernel)(Parameters...), int64_t blocks, dim3 others,
                           unsigned threads, size_t shared_bytes, Arguments... arguments)
@@ -244,14 +252,14 @@ static void launch(struct cuda_run *run, void (*kernel)(Parameters...), int64_t 
 
 #define ROWS_A_BLOCK 8 /* of launch_rows */
 
-/* A kernel whose warps take a row each (warp_of_grid); it gets their number first. */
+/* Launches a kernel with one warp for each row (warp_of_grid). Its first argument is the number of rows. */
 template <typename... Parameters, typename... Arguments>
 static void launch_rows(struct cuda_run *run, void (*kernel)(Parameters...), int64_t rows, Arguments... arguments)
 {
     launch(run, kernel, parts_of(rows, ROWS_A_BLOCK), 1, ROWS_A_BLOCK * WARP, rows, arguments...);
 }
 
-/* Calls it with the elements that a lane takes at a time: a pack where all rows are of whole packs, else one. */
+/* Calls call(n), n being the elements that a thread takes at a time: a pack if rows are whole packs, else one. */
 template <typename T, typename Call> static void with_pack(int64_t columns, Call call)
 {
     if (columns % PACK<T> == 0)
@@ -263,27 +271,26 @@ template <typename T, typename Call> static void with_pack(int64_t columns, Call
 /* Which of a step's weights are read as floats; the others are elements. */
 enum float_weights { FLOAT_NONE, FLOAT_BIAS, FLOAT_ALL };
 
-/* One operation: how it runs, the floats of scratch that it needs at most (NULL: none), and its weights. A new one also
- * gets a line in operations.cu. */
+/* One row of the table in operations.cu. */
 struct cuda_operation {
-    void (*run)(struct cuda_run *run, const struct plan_step *step); /* NULL: there is none yet */
-    int64_t (*scratch)(const struct plan *plan, const struct plan_step *step);
+    void (*run)(struct cuda_run *run, const struct plan_step *step);
+    int64_t (*scratch)(const struct plan *plan, const struct plan_step *step); /* floats at most; NULL: none */
     enum float_weights floats;
-    bool by_item; /* it is launched for each item by its own counts, so that its plan makes no graphs */
+    bool by_item; /* it is launched item by item: a plan with it makes no graphs */
 };
 
 extern const struct cuda_operation *cuda_operation_of(enum cuda_dtype dtype, enum operation operation);
 
-/* The item's buffer for this attention's softmax; NULL: it does not want it. */
+/* The item's buffer for the softmax of this attention; NULL: the item does not want it. */
 float *cuda_wanted_attention(const struct engine_item *item, const struct plan_step *step);
 
-/* -1, with what CUDA says. */
+/* Sets `error` to what CUDA says, and returns -1. */
 int cuda_fail(struct error *error, const char *what, cudaError_t status);
 
-/* Device memory; cudaFree is owed. */
+/* Allocates device memory. On success cudaFree is owed; on failure *memory is NULL. */
 int cuda_take_memory(void **memory, size_t bytes, const char *what, struct error *error);
 
-/* cudaEventDestroy is owed; on failure it is NULL. */
+/* On success cudaEventDestroy is owed; on failure *event is NULL. */
 int cuda_open_event(cudaEvent_t *event, unsigned flags, struct error *error);
 
 #endif

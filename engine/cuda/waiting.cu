@@ -3,12 +3,12 @@
 #include <sched.h>
 #include <time.h>
 
-/* Nanoseconds before and behind the expected end in which the thread asks all the time: an eighth of what is expected,
- * within these. */
+/* Nanoseconds before and after the expected end in which the thread polls: an eighth of the expected time, within these
+ * bounds. */
 #define LEAST_AROUND 500000
 #define MOST_AROUND 2000000
 
-/* Nanoseconds from look to look before that: an end that comes early is seen so late. */
+/* Nanoseconds between two looks before that: an early end is seen at most this late. */
 #define PAUSE 150000
 
 static int64_t now_nanoseconds(void)

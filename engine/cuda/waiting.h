@@ -1,7 +1,8 @@
-/* waiting: how a lane's thread waits for its batch. One that sleeps until an interrupt wakes it learns of its results
- * 20 to 100 microseconds late, in virtual machines rather the latter; one that asks all the time keeps a core busy. So
- * a thread looks now and then while the end is far, asks all the time around the moment when the last batch of the
- * class had taken as long, and sleeps when that has passed. */
+/* waiting: how a lane's thread waits for its batch. A thread that sleeps until an interrupt wakes it learns of the end
+ * 20 microseconds late, in virtual machines up to 100. A thread that polls keeps a core busy.
+ *
+ * So the thread expects the batch to take as long as the last one of its class. It looks now and then while the end is
+ * far, polls around the expected end, and sleeps if the batch takes longer. */
 #ifndef ENGINE_CUDA_WAITING_H
 #define ENGINE_CUDA_WAITING_H
 
@@ -11,14 +12,14 @@
 
 #define KNOWN_CLASSES 128
 
-/* How long the last batch of a class took, from the end of its submission to its results, batches before it included;
- * by the class's hash: one with the same place takes it. */
+/* How long the last batch of a class took from submission to results, with the batches before it. A class has a place
+ * by its hash, and loses it to another class with the same place. */
 struct durations {
     uint64_t classes[KNOWN_CLASSES];
     int64_t nanoseconds[KNOWN_CLASSES]; /* 0: not known */
 };
 
-/* Waits for the event, of a batch of that class that was just submitted, and notes how long that took. */
+/* Waits for the event at the end of a batch of that class, which was just submitted, and notes how long it took. */
 cudaError_t wait_for_batch(struct durations *durations, uint64_t class_hash, cudaEvent_t event);
 
 #endif
