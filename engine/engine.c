@@ -568,7 +568,7 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
         tokens = rows > tokens ? rows : tokens;
     }
     for (int i = 0; i < plan->n_axes; i++) {
-        if (plan->axes[i].window.size[0] == 0 && !plan->axes[i].joined)
+        if (plan->axes[i].kind != AXIS_WINDOW && plan->axes[i].kind != AXIS_JOINED)
             continue;
         int64_t rows = padder_axis_rows(plan, item, i);
         tokens = rows > tokens ? rows : tokens;

@@ -19,7 +19,7 @@ struct explanation {
 
 static int64_t value_bytes(const struct explanation *e, int value)
 {
-    return plan_value_rows(e->plan, value, e->rows, 1) * e->plan->values[value].columns *
+    return plan_value_rows(e->plan, value, e->rows) * e->plan->values[value].columns *
            element_bytes(cpu_value_element(e->plan, e->bf16, value));
 }
 
@@ -41,8 +41,8 @@ static int64_t step_bytes(const struct explanation *e, const struct plan_step *s
 static void print_value(const struct explanation *e, const char *label, int value)
 {
     if (value != PLAN_NONE)
-        fprintf(e->out, " %s v%d (%" PRId64 ", %" PRId64 ")%s", label, value,
-                plan_value_rows(e->plan, value, e->rows, 1), e->plan->values[value].columns,
+        fprintf(e->out, " %s v%d (%" PRId64 ", %" PRId64 ")%s", label, value, plan_value_rows(e->plan, value, e->rows),
+                e->plan->values[value].columns,
                 cpu_value_element(e->plan, e->bf16, value) == ELEMENT_BF16 ? " bf16" : "");
 }
 
@@ -123,11 +123,11 @@ static int64_t request_bytes(const struct model *model, int64_t rows)
 {
     const struct plan *plan = model_plan(model);
     const struct model_info *info = model_info(model);
-    int64_t output_rows = plan_value_rows(plan, plan->steps[plan->n_steps - 1].x, rows, 1);
+    int64_t output_rows = plan_value_rows(plan, plan->steps[plan->n_steps - 1].x, rows);
     int64_t elements = output_rows * info->output_columns;
     for (int i = 0; i < plan->n_inputs; i++)
         if (plan->inputs[i].value != PLAN_NONE && !info->inputs[i].optional)
-            elements += plan_value_rows(plan, plan->inputs[i].value, rows, 1) * info->inputs[i].columns;
+            elements += plan_value_rows(plan, plan->inputs[i].value, rows) * info->inputs[i].columns;
     return elements * (int64_t)sizeof(float);
 }
 

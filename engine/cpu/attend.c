@@ -157,11 +157,9 @@ void cpu_attend(const struct cpu_run *run, const struct plan_step *step)
 int64_t cpu_attend_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;
-    const struct plan_axis *keys = &plan->axes[plan->values[step->keys].axis];
     int64_t d = plan->values[step->x].columns / step->attend.heads,
             e = plan->values[step->y].columns / step->attend.heads;
-    return vector_packed_keys(keys->input == PLAN_NONE ? keys->rows_per_item : plan->max_rows, d, e) +
-           vector_attend_scratch(d, e);
+    return vector_packed_keys(plan_most_sequence_rows(plan, step->keys), d, e) + vector_attend_scratch(d, e);
 }
 
 /* ---- OP_ATTEND_CALL: an item is w sequences side by side ----
@@ -256,6 +254,6 @@ void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
 int64_t cpu_attend_call_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;
-    int64_t k = plan->axes[plan->values[step->keys].axis].k, d = plan->values[step->x].columns / step->attend.heads;
+    int64_t k = plan_most_sequence_rows(plan, step->keys), d = plan->values[step->x].columns / step->attend.heads;
     return BLOCK_POSITIONS * most(k, step->attend.key_room) + vector_packed_keys(k, d, d) + vector_attend_scratch(d, d);
 }

@@ -273,9 +273,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 static int64_t keys_in_all(const struct plan *plan, const struct plan_step *step)
 {
-    const struct plan_axis *axis = &plan->axes[plan->values[step->keys].axis];
-    int64_t keys = axis->input == PLAN_NONE ? axis->rows_per_item : axis->n ? axis->k : plan->max_rows;
-    return most(keys, step->attend.key_room);
+    return most(plan_most_sequence_rows(plan, step->keys), step->attend.key_room);
 }
 
 /* Rows of weights, and a row of each of them for one head's. */

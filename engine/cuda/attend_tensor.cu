@@ -377,7 +377,7 @@ static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP,
 static int64_t fixed_keys(const struct cuda_run *run, const struct plan_step *step)
 {
     const struct plan_axis *axis = &run->plan->axes[run->plan->values[step->keys].axis];
-    return axis->input == PLAN_NONE ? axis->rows_per_item : 0;
+    return axis->kind == AXIS_FIXED ? axis->rows_per_item : 0;
 }
 
 /* False: the device's shared memory does not suffice. */

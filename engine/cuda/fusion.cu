@@ -289,8 +289,8 @@ template <typename T> static struct cuda_launch fuse_norm(const struct plan *pla
     if (!follows(plan, i + 1, OP_SHIFT_TOKENS))
         return launch;
     const struct plan_value *x = &plan->values[norm->x], *y = &plan->values[norm[1].y];
-    if (plan->weights[norm->weight].columns != x->columns || x->axis != y->axis || plan->axes[x->axis].wanted ||
-        overlap(x, y))
+    if (plan->weights[norm->weight].columns != x->columns || x->axis != y->axis ||
+        plan->axes[x->axis].kind == AXIS_WANTED || overlap(x, y))
         return launch;
     launch.run = run_norm_shift<T>;
     launch.steps = 2;

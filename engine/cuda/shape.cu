@@ -56,14 +56,6 @@ static int64_t round_count(int64_t count, int64_t most)
     return power < most ? power : most;
 }
 
-/* Rows of an axis in the largest batch; in one of `n_items` items where they are fixed. */
-static int64_t most_rows(const struct plan *plan, const struct plan_axis *axis, int64_t n_items)
-{
-    if (axis->input == PLAN_NONE)
-        return axis->rows_per_item * n_items;
-    return axis->n ? plan->max_rows / axis->n * axis->k : plan->max_rows;
-}
-
 bool shape_selects(const struct batch *batch, const struct plan_step *step, int64_t item)
 {
     if (step->only.axis == PLAN_NONE)
@@ -103,9 +95,9 @@ void shape_of_batch(const struct plan *plan, const struct batch *batch, struct s
     shape->n_wanted = shape_round_rows(batch->n_wanted, plan->max_rows);
     find_wants(plan, batch, shape);
     for (int i = 0; i < plan->n_axes; i++) {
-        int64_t most = most_rows(plan, &plan->axes[i], shape->n_items);
+        int64_t most = plan_most_rows(plan, i, shape->n_items);
         shape->rows[i] =
-            plan->axes[i].input == PLAN_NONE ? most : shape_round_rows(batch->layouts[i].starts[batch->n_items], most);
+            plan->axes[i].kind == AXIS_FIXED ? most : shape_round_rows(batch->layouts[i].starts[batch->n_items], most);
     }
     for (int i = 0; i < plan->n_steps; i++)
         shape->selected[i] = count_selected(batch, &plan->steps[i]);
@@ -119,10 +111,10 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
     shape->hidden = shape->pooled = shape->output = shape->softmax = true;
     for (int i = 0; i < plan->n_axes; i++) {
         const struct plan_axis *axis = &plan->axes[i];
-        int64_t most = most_rows(plan, axis, n_items);
-        shape->rows[i] = axis->input == PLAN_NONE
-                             ? most
-                             : shape_round_rows(axis->n ? (rows + axis->n - 1) / axis->n * axis->k : rows, most);
+        int64_t most = plan_most_rows(plan, i, n_items), own = rows;
+        if (axis->kind == AXIS_PROJECTED)
+            own = (rows + axis->projected.n - 1) / axis->projected.n * axis->projected.k;
+        shape->rows[i] = axis->kind == AXIS_FIXED ? most : shape_round_rows(own, most);
     }
     for (int i = 0; i < plan->n_steps; i++)
         shape->selected[i] = SELECTED_ALL;

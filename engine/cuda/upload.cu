@@ -46,7 +46,8 @@ static void lay_out(struct upload *upload, const struct plan *plan, const struct
         struct axis_places *axis = &upload->axes[i];
         axis->starts = place(upload, (n_items + 1) * sizeof(int64_t));
         axis->lengths = place(upload, n_items * sizeof(int64_t));
-        axis->positions = place(upload, plan->axes[i].wanted ? (size_t)shape->rows[i] * sizeof(int32_t) : 0);
+        axis->positions =
+            place(upload, plan->axes[i].kind == AXIS_WANTED ? (size_t)shape->rows[i] * sizeof(int32_t) : 0);
         axis->blocks = place(upload, (size_t)shape_blocks(shape, i) * sizeof(struct row_block));
     }
     upload->items = place(upload, n_items * sizeof(struct device_item));

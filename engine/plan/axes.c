@@ -1,63 +1,59 @@
 #include "engine/plan/axes.h"
 
+/* Appends an axis; PLAN_NONE: failed. */
+static int append(struct plan_builder *builder, struct plan_axis axis)
+{
+    struct plan_axis *place = plan_grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *place);
+    if (!place)
+        return PLAN_NONE;
+    *place = axis;
+    return builder->plan->n_axes - 1;
+}
+
 int plan_ragged_axis(struct plan_builder *builder, int input)
 {
-    struct plan_axis *axis = plan_grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *axis);
-    if (!axis)
-        return PLAN_NONE;
-    axis->input = input;
-    return builder->plan->n_axes - 1;
+    return append(builder, (struct plan_axis){.kind = AXIS_INPUT, .input = input, .padded = {0, 0}});
 }
 
 int plan_unpadded_axis(struct plan_builder *builder, int input)
 {
     const struct plan *plan = builder->plan;
     for (int i = 0; i < plan->n_axes; i++)
-        if (plan->axes[i].input == input && plan->axes[i].padded_rows == 0 && plan->axes[i].row_multiple == 0 &&
-            plan->axes[i].n == 0 && plan->axes[i].window.size[0] == 0 && !plan->axes[i].joined)
+        if (plan->axes[i].kind == AXIS_INPUT && plan->axes[i].input == input && plan->axes[i].padded.rows == 0 &&
+            plan->axes[i].padded.multiple == 0)
             return i;
     return plan_ragged_axis(builder, input);
 }
 
 int plan_fixed_axis(struct plan_builder *builder, int64_t rows_per_item)
 {
-    struct plan *plan = builder->plan;
+    const struct plan *plan = builder->plan;
     for (int i = 0; i < plan->n_axes; i++)
-        if (plan->axes[i].input == PLAN_NONE && plan->axes[i].rows_per_item == rows_per_item)
+        if (plan->axes[i].kind == AXIS_FIXED && plan->axes[i].rows_per_item == rows_per_item)
             return i;
-    struct plan_axis *axis = plan_grow(builder, &plan->axes, &plan->n_axes, sizeof *axis);
-    if (!axis)
-        return PLAN_NONE;
-    *axis = (struct plan_axis){.input = PLAN_NONE, .rows_per_item = rows_per_item};
-    return plan->n_axes - 1;
+    return append(builder, (struct plan_axis){.kind = AXIS_FIXED, .input = PLAN_NONE, .rows_per_item = rows_per_item});
 }
 
 int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int64_t n)
 {
-    struct plan_axis *axis = plan_grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *axis);
-    if (!axis)
-        return PLAN_NONE;
-    *axis = (struct plan_axis){.input = input, .k = k, .n = n};
-    return builder->plan->n_axes - 1;
+    return append(builder, (struct plan_axis){.kind = AXIS_PROJECTED, .input = input, .projected = {k, n}});
 }
 
 int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window)
 {
-    struct plan_axis *axis = plan_grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *axis);
-    if (!axis)
-        return PLAN_NONE;
-    *axis = (struct plan_axis){.input = input, .window = *window};
-    return builder->plan->n_axes - 1;
+    return append(builder, (struct plan_axis){.kind = AXIS_WINDOW, .input = input, .window = *window});
 }
 
 int plan_joined_axis(struct plan_builder *builder, int first, int second)
 {
-    struct plan_axis *axis = plan_grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *axis);
-    if (!axis)
-        return PLAN_NONE;
-    *axis =
-        (struct plan_axis){.input = builder->plan->axes[first].input, .joined = true, .first = first, .second = second};
-    return builder->plan->n_axes - 1;
+    int input = builder->plan->axes[first].input;
+    return append(builder, (struct plan_axis){.kind = AXIS_JOINED, .input = input, .joined = {first, second}});
+}
+
+int plan_wanted_axis(struct plan_builder *builder, int of, int64_t reach)
+{
+    int input = builder->plan->axes[of].input;
+    return append(builder, (struct plan_axis){.kind = AXIS_WANTED, .input = input, .wanted = {of, reach}});
 }
 
 int plan_new_value(struct plan_builder *builder, int axis, int64_t columns)

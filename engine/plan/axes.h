@@ -21,6 +21,9 @@ int plan_window_axis(struct plan_builder *builder, int input, const struct plan_
 /* The rows of two axes, one behind the other. */
 int plan_joined_axis(struct plan_builder *builder, int first, int second);
 
+/* Of the rows on axis `of`, an AXIS_INPUT, those that an item wants, and so many on either side. */
+int plan_wanted_axis(struct plan_builder *builder, int of, int64_t reach);
+
 int plan_new_value(struct plan_builder *builder, int axis, int64_t columns);
 
 #endif

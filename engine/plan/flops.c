@@ -4,7 +4,7 @@
 
 static int64_t rows_of(const struct plan *plan, int value, int64_t rows)
 {
-    return plan_value_rows(plan, value, rows, 1);
+    return plan_value_rows(plan, value, rows);
 }
 
 /* Elements of x. */
@@ -103,7 +103,7 @@ int64_t flops_of_attention(const struct plan *plan, const struct plan_step *step
 /* A position sees the keys of its own sequence. */
 int64_t flops_of_call_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
-    return 4 * elements(plan, step, rows) * plan->axes[plan->values[step->keys].axis].k;
+    return 4 * elements(plan, step, rows) * plan_most_sequence_rows(plan, step->keys);
 }
 
 /* A product with V and one with the queries. */

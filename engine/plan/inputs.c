@@ -113,13 +113,13 @@ void plan_call_layout(struct plan_builder *builder, int input_value)
 void plan_pad(struct plan_builder *builder, int input_value, int64_t rows)
 {
     if (!builder->failed)
-        builder->plan->axes[plan_value_at(builder, input_value)->axis].padded_rows = rows;
+        builder->plan->axes[plan_value_at(builder, input_value)->axis].padded.rows = rows;
 }
 
 void plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t multiple)
 {
     if (!builder->failed)
-        builder->plan->axes[plan_value_at(builder, input_value)->axis].row_multiple = multiple;
+        builder->plan->axes[plan_value_at(builder, input_value)->axis].padded.multiple = multiple;
 }
 
 void plan_require_multiple(struct plan_builder *builder, int input_value, int64_t multiple)

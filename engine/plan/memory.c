@@ -50,14 +50,7 @@ static void find_in_place(struct plan *plan, int *in_place)
 /* Bytes of a value in the largest batch; false: more than fits a size_t. */
 static bool size_value(const struct plan *plan, struct plan_value *value)
 {
-    int64_t rows, elements, bytes;
-    const struct plan_axis *axis = &plan->axes[value->axis];
-    if (axis->n && __builtin_mul_overflow(plan->max_rows / axis->n, axis->k, &rows))
-        return false;
-    if (axis->input != PLAN_NONE)
-        rows = axis->n ? rows : plan->max_rows;
-    else if (__builtin_mul_overflow(axis->rows_per_item, plan->max_items, &rows))
-        return false;
+    int64_t rows = plan_most_rows(plan, value->axis, plan->max_items), elements, bytes;
     if (__builtin_add_overflow(rows, PLAN_ROW_BLOCK - 1, &rows))
         return false;
     rows -= rows % PLAN_ROW_BLOCK;
@@ -109,11 +102,11 @@ static int largest_unplaced(const struct plan *plan, const bool *placed)
 static void limit_lengths(struct plan *plan)
 {
     for (int i = 0; i < plan->n_axes; i++)
-        if (plan->axes[i].row_multiple > plan->max_rows)
-            plan->max_rows = plan->axes[i].row_multiple;
+        if (plan->axes[i].kind == AXIS_INPUT && plan->axes[i].padded.multiple > plan->max_rows)
+            plan->max_rows = plan->axes[i].padded.multiple;
     for (int i = 0; i < plan->n_inputs; i++) {
         int value = plan->inputs[i].value;
-        int64_t multiple = value == PLAN_NONE ? 0 : plan->axes[plan->values[value].axis].row_multiple;
+        int64_t multiple = value == PLAN_NONE ? 0 : plan->axes[plan->values[value].axis].padded.multiple;
         if (plan->inputs[i].input.max_length == 0)
             plan->inputs[i].input.max_length = plan->max_rows - (multiple ? plan->max_rows % multiple : 0);
     }

@@ -5,14 +5,6 @@
 
 #define SQUARE 16
 
-/* Rows of an axis in the largest batch. An item longer than a batch is one of its own and no longer than max_rows. */
-static int64_t axis_rows(const struct plan *plan, const struct plan_axis *axis)
-{
-    if (axis->input == PLAN_NONE)
-        return axis->rows_per_item * plan->max_items;
-    return axis->n ? plan->max_rows / axis->n * axis->k : plan->max_rows;
-}
-
 int padder_open(const struct plan *plan, struct batch *batch, struct error *error)
 {
     memset(batch, 0, sizeof *batch);
@@ -24,12 +16,12 @@ int padder_open(const struct plan *plan, struct batch *batch, struct error *erro
         goto fail;
     for (int i = 0; i < plan->n_axes; i++) {
         struct layout *layout = &batch->layouts[i];
-        int64_t most_blocks = axis_rows(plan, &plan->axes[i]) / PADDER_BLOCK_ROWS + plan->max_items + 1;
+        int64_t most_blocks = plan_most_rows(plan, i, plan->max_items) / PADDER_BLOCK_ROWS + plan->max_items + 1;
         layout->starts = calloc((size_t)plan->max_items + 1, sizeof *layout->starts);
         layout->blocks = calloc((size_t)most_blocks, sizeof *layout->blocks);
         if (!layout->starts || !layout->blocks)
             goto fail;
-        if (plan->axes[i].wanted) {
+        if (plan->axes[i].kind == AXIS_WANTED) {
             layout->positions = calloc((size_t)plan->max_rows, sizeof *layout->positions);
             if (!layout->positions)
                 goto fail;
@@ -90,26 +82,32 @@ struct plan_image padder_axis_image(const struct plan *plan, const struct engine
 {
     const struct plan_axis *pixels = &plan->axes[axis];
     struct plan_image image = padder_image(plan, item, pixels->input);
-    return pixels->window.size[0] ? plan_convolved(&pixels->window, image) : image;
+    return pixels->kind == AXIS_WINDOW ? plan_convolved(&pixels->window, image) : image;
+}
+
+/* The rows that padding makes of an item's. */
+static int64_t pad(const struct plan_axis *axis, int64_t rows)
+{
+    int64_t multiple = axis->padded.multiple;
+    if (axis->padded.rows)
+        return axis->padded.rows;
+    return multiple ? (rows + multiple - 1) / multiple * multiple : rows;
+}
+
+/* `context` is an item. */
+static struct plan_given give_item(const struct plan *plan, const struct plan_axis *axis, const void *context)
+{
+    struct plan_given given = {.rows = padder_length(plan, context, axis->input)};
+    if (axis->kind == AXIS_INPUT)
+        given.rows = pad(axis, given.rows);
+    else
+        given.image = padder_image(plan, context, axis->input);
+    return given;
 }
 
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis)
 {
-    const struct plan_axis *rows = &plan->axes[axis];
-    if (rows->input == PLAN_NONE)
-        return rows->rows_per_item;
-    if (rows->padded_rows)
-        return rows->padded_rows;
-    if (rows->joined)
-        return padder_axis_rows(plan, item, rows->first) + padder_axis_rows(plan, item, rows->second);
-    int64_t given = padder_length(plan, item, rows->input);
-    if (rows->window.size[0] && given > 0) {
-        struct plan_image image = padder_axis_image(plan, item, axis);
-        return image.height * image.width;
-    }
-    if (rows->row_multiple)
-        return (given + rows->row_multiple - 1) / rows->row_multiple * rows->row_multiple;
-    return rows->n ? given / rows->n * rows->k : given;
+    return plan_axis_rows(plan, axis, give_item, item);
 }
 
 static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows)
@@ -165,7 +163,7 @@ static void lay_out_wanted_axis(const struct plan *plan, struct batch *batch, in
     int64_t first = index == 0 ? 0 : layout->starts[index], count = 0;
     bool every = wants_all_rows(item);
     if (!every)
-        mark_wanted(batch, item, own, plan->axes[axis].reach, all);
+        mark_wanted(batch, item, own, plan->axes[axis].wanted.reach, all);
     for (int64_t p = 0; p < all; p++)
         if (every || batch->marks[p])
             layout->positions[first + count++] = (int32_t)p;
@@ -197,7 +195,7 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
     for (int a = 0; a < plan->n_axes; a++) {
         batch->layouts[a].n_blocks = 0;
         for (int64_t i = 0; i < n_items; i++)
-            if (plan->axes[a].wanted)
+            if (plan->axes[a].kind == AXIS_WANTED)
                 lay_out_wanted_axis(plan, batch, a, i);
             else
                 lay_out_axis(&batch->layouts[a], i, padder_axis_rows(plan, &items[i], a));
@@ -234,7 +232,7 @@ void padder_gather(const struct plan *plan, const struct batch *batch, int index
         char *out = (char *)rows + (size_t)layout->starts[i] * row_bytes;
         int64_t length = padder_length(plan, item, index), all = layout->starts[i + 1] - layout->starts[i];
         if (plan->inputs[index].input.kind == INPUT_MASK) {
-            gather_mask(data, length, all, plan->axes[value->axis].row_multiple == 0, (int32_t *)out);
+            gather_mask(data, length, all, plan->axes[value->axis].padded.multiple == 0, (int32_t *)out);
             continue;
         }
         enum input_layout order = plan->inputs[index].input.layout;

@@ -110,23 +110,18 @@ static void append_narrow(struct narrowing *n, int index, int reach, int axis)
 }
 
 /* The steps of one reach, on an axis of their own. */
-static void append_reach(struct narrowing *n, int reach, struct plan_axis whole)
+static void append_reach(struct narrowing *n, int reach, int whole)
 {
-    struct plan *plan = n->builder->plan;
-    struct plan_axis *axis = plan_grow(n->builder, &plan->axes, &plan->n_axes, sizeof *axis);
-    if (!axis)
+    int axis = plan_wanted_axis(n->builder, whole, reach);
+    if (axis == PLAN_NONE)
         return;
-    *axis = whole;
-    axis->wanted = true;
-    axis->reach = reach;
-    int index = plan->n_axes - 1;
     for (int v = 0; v < n->n_values; v++)
         n->gathered[v] = PLAN_NONE;
     for (int i = 0; i < n->n_steps && !n->builder->failed; i++)
         if (n->narrow[i] && step_reach(n, i) == reach)
-            append_narrow(n, i, reach, index);
+            append_narrow(n, i, reach, axis);
     if (reach == 0)
-        plan->hidden_axis = index;
+        n->builder->plan->hidden_axis = axis;
 }
 
 static void decide(struct narrowing *n)
@@ -146,7 +141,7 @@ static void decide(struct narrowing *n)
 static void narrow(struct narrowing *n)
 {
     struct plan *plan = n->builder->plan;
-    struct plan_axis whole = plan->axes[plan->hidden_axis];
+    int whole = plan->hidden_axis;
     decide(n);
     plan->n_steps = 0;
     for (int i = 0; i < n->n_steps; i++)
@@ -170,8 +165,7 @@ static bool has_wanted_rows(const struct plan *plan, const struct plan_axis *axi
     for (int i = 0; i < plan->n_steps; i++)
         if (plan->steps[i].operation == OP_GIVE_IMAGE)
             return false;
-    return axis->input != PLAN_NONE && axis->n == 0 && !axis->joined && axis->window.size[0] == 0 &&
-           plan->inputs[axis->input].input.layout == LAYOUT_SEQUENCE;
+    return axis->kind == AXIS_INPUT && plan->inputs[axis->input].input.layout == LAYOUT_SEQUENCE;
 }
 
 void plan_narrow(struct plan_builder *builder)

@@ -89,14 +89,13 @@ static bool next_chain(const struct plan *plan, int from, const struct projected
 static struct plan_selection rows_of_items(const struct plan *plan, int axis)
 {
     const struct plan_axis *rows = &plan->axes[axis];
-    const struct plan_input *input = &plan->inputs[rows->input];
-    if (rows->joined || rows->window.size[0] != 0)
-        return (struct plan_selection){axis, 1, INT64_MAX};
-    if (rows->padded_rows)
-        return (struct plan_selection){axis, rows->padded_rows, rows->padded_rows};
-    if (plan->padding == PADDING_EXACT && input->input.own_limit)
-        return (struct plan_selection){axis, input->input.max_length, input->input.max_length};
-    return (struct plan_selection){axis, 1, INT64_MAX};
+    int64_t exactly = 0;
+    if (rows->kind == AXIS_INPUT) {
+        const struct model_input *input = &plan->inputs[rows->input].input;
+        bool exact = plan->padding == PADDING_EXACT && input->own_limit;
+        exactly = rows->padded.rows ? rows->padded.rows : exact ? input->max_length : 0;
+    }
+    return exactly ? (struct plan_selection){axis, exactly, exactly} : (struct plan_selection){axis, 1, INT64_MAX};
 }
 
 /* From how many rows on `after` is fewer than `before`; INT64_MAX: never. */

@@ -33,35 +33,74 @@ struct plan_image plan_convolved(const struct plan_window *window, struct plan_i
     return (struct plan_image){height / window->stride[0] + 1, width / window->stride[1] + 1};
 }
 
-/* Of a square image, or of pixels side by side. */
-static int64_t convolved_rows(const struct plan *plan, const struct plan_axis *axis, int64_t rows)
+/* 0 where the window does not fit. */
+static int64_t convolved_rows(const struct plan_window *window, struct plan_image image)
 {
-    struct plan_image image = {1, rows};
-    if (plan->inputs[axis->input].input.layout == LAYOUT_IMAGE)
-        image.height = image.width = (int64_t)sqrt((double)rows);
-    if (!plan_window_fits(&axis->window, image))
+    if (!plan_window_fits(window, image))
         return 0;
-    image = plan_convolved(&axis->window, image);
+    image = plan_convolved(window, image);
     return image.height * image.width;
 }
 
-static int64_t axis_rows(const struct plan *plan, int index, int64_t rows, int64_t items)
+int64_t plan_axis_rows(const struct plan *plan, int axis, plan_giver *giver, const void *context)
 {
-    const struct plan_axis *axis = &plan->axes[index];
-    if (axis->input == PLAN_NONE)
-        return axis->rows_per_item * items;
-    if (axis->joined)
-        return axis_rows(plan, axis->first, rows, items) + axis_rows(plan, axis->second, rows, items);
-    if (plan_may_lack(plan, axis->input))
-        return 0;
-    if (axis->window.size[0])
-        return convolved_rows(plan, axis, rows);
-    return axis->n ? rows / axis->n * axis->k : rows;
+    const struct plan_axis *of = &plan->axes[axis];
+    struct plan_given given = {.rows = 0};
+    if (of->kind == AXIS_INPUT || of->kind == AXIS_PROJECTED || of->kind == AXIS_WINDOW)
+        given = giver(plan, of, context);
+    switch (of->kind) {
+    case AXIS_FIXED:
+        return of->rows_per_item;
+    case AXIS_INPUT:
+        return given.rows;
+    case AXIS_PROJECTED:
+        return given.rows / of->projected.n * of->projected.k;
+    case AXIS_WINDOW:
+        return given.rows == 0 ? 0 : convolved_rows(&of->window, given.image);
+    case AXIS_JOINED:
+        return plan_axis_rows(plan, of->joined.first, giver, context) +
+               plan_axis_rows(plan, of->joined.second, giver, context);
+    case AXIS_WANTED:
+        return plan_axis_rows(plan, of->wanted.of, giver, context);
+    }
+    return 0;
 }
 
-int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items)
+/* `context` is a number of rows. */
+static struct plan_given give_rows(const struct plan *plan, const struct plan_axis *axis, const void *context)
 {
-    return axis_rows(plan, plan->values[value].axis, rows, items);
+    struct plan_given given = {.rows = *(const int64_t *)context};
+    if (plan_may_lack(plan, axis->input))
+        return (struct plan_given){.rows = 0};
+    given.image = (struct plan_image){1, given.rows};
+    if (plan->inputs[axis->input].input.layout == LAYOUT_IMAGE)
+        given.image.height = given.image.width = (int64_t)sqrt((double)given.rows);
+    return given;
+}
+
+int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows)
+{
+    return plan_axis_rows(plan, plan->values[value].axis, give_rows, &rows);
+}
+
+/* An item longer than a batch is one of its own and no longer than max_rows. */
+int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items)
+{
+    const struct plan_axis *of = &plan->axes[axis];
+    int64_t rows = plan->max_rows;
+    if (of->kind == AXIS_FIXED && __builtin_mul_overflow(of->rows_per_item, n_items, &rows))
+        return INT64_MAX;
+    if (of->kind == AXIS_PROJECTED && __builtin_mul_overflow(rows / of->projected.n, of->projected.k, &rows))
+        return INT64_MAX;
+    return rows;
+}
+
+int64_t plan_most_sequence_rows(const struct plan *plan, int value)
+{
+    const struct plan_axis *axis = &plan->axes[plan->values[value].axis];
+    if (axis->kind == AXIS_FIXED)
+        return axis->rows_per_item;
+    return axis->kind == AXIS_PROJECTED ? axis->projected.k : plan->max_rows;
 }
 
 bool plan_may_lack(const struct plan *plan, int input)

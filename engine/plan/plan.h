@@ -66,17 +66,36 @@ struct plan_window {
     int64_t before[2], after[2]; /* rows and columns of zeros around the image: top and left, bottom and right */
 };
 
+enum plan_axis_kind {
+    AXIS_FIXED,     /* as many rows for each item */
+    AXIS_INPUT,     /* the rows of an input, perhaps padded */
+    AXIS_PROJECTED, /* k rows for each n of an input's */
+    AXIS_WINDOW,    /* the pixels that a window makes of an input's image */
+    AXIS_JOINED,    /* an item's rows on two axes, one behind the other */
+    AXIS_WANTED,    /* those rows of another axis that the item wants of the last hidden state, and their neighbours */
+};
+
 struct plan_axis {
-    int input;                 /* ragged like this input; PLAN_NONE: fixed */
-    int64_t rows_per_item;     /* of a fixed axis */
-    int64_t padded_rows;       /* of a ragged axis: every item is brought to so many rows with zeros; 0: none is */
-    int64_t row_multiple;      /* of a ragged axis: … to the next multiple of so many, masked; 0: none is */
-    int64_t k, n;              /* of a ragged axis: k rows for each n of the input's; 0: one for each */
-    struct plan_window window; /* of a ragged axis: the pixels that it makes of the input's image, if any */
-    bool joined;               /* an item's rows are those on two axes, one behind the other: */
-    int first, second;
-    bool wanted;   /* of a ragged axis: only those rows that the item wants of the last hidden state */
-    int64_t reach; /* … and so many on either side, where there are */
+    enum plan_axis_kind kind;
+    int input; /* whose rows they come from; AXIS_FIXED: PLAN_NONE */
+    union {    /* by kind */
+        int64_t rows_per_item;
+        struct {
+            int64_t rows;     /* every item is brought to so many with zeros; 0: none is */
+            int64_t multiple; /* … to the next multiple of so many, masked; 0: none is */
+        } padded;             /* AXIS_INPUT */
+        struct {
+            int64_t k, n;
+        } projected;
+        struct plan_window window;
+        struct {
+            int first, second; /* axes */
+        } joined;
+        struct {
+            int of;        /* an AXIS_INPUT */
+            int64_t reach; /* so many rows on either side, where there are */
+        } wanted;
+    };
 };
 
 struct plan_value {
@@ -254,9 +273,27 @@ void plan_free(struct plan *plan); /* NULL is harmless */
 /* "linear" … */
 const char *operation_name(enum operation operation);
 
-/* Rows of a value in a batch with `rows` rows of every input and `items` items. What need not be given, and nothing
- * stands for, is not. Images are square. */
-int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows, int64_t items);
+/* What one item has of an input: its rows, and these as an image (of height 1 where they are none). */
+struct plan_given {
+    int64_t rows;
+    struct plan_image image;
+};
+
+/* Tells what an item has of axis->input; of an AXIS_INPUT with what padding adds. */
+typedef struct plan_given plan_giver(const struct plan *plan, const struct plan_axis *axis, const void *context);
+
+/* Rows of an axis for one item. */
+int64_t plan_axis_rows(const struct plan *plan, int axis, plan_giver *giver, const void *context);
+
+/* The same for a value and an item with `rows` rows of every input, padding included. What need not be given, and
+ * nothing stands for, is not. Images are square. */
+int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows);
+
+/* Rows of an axis in the largest batch of n_items items; INT64_MAX: more than that. */
+int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items);
+
+/* Rows of one sequence on the value's axis, at most. */
+int64_t plan_most_sequence_rows(const struct plan *plan, int value);
 
 /* Whether an item may go without the input and its rows: nothing stands for them. */
 bool plan_may_lack(const struct plan *plan, int input);

@@ -344,7 +344,7 @@ int plan_cut_padding(struct plan_builder *builder, int x)
     if (builder->failed)
         return PLAN_NONE;
     struct plan_axis axis = builder->plan->axes[plan_value_at(builder, x)->axis];
-    if (axis.padded_rows == 0 && axis.row_multiple == 0)
+    if (axis.kind != AXIS_INPUT || (axis.padded.rows == 0 && axis.padded.multiple == 0))
         return x;
     struct plan_step step = plan_step_of(OP_CUT_PADDING, x);
     int y = new_step(builder, step, plan_unpadded_axis(builder, axis.input), plan_value_at(builder, x)->columns);

@@ -72,7 +72,7 @@ static void count_products(struct plan_products *p, const struct plan *plan, int
 {
     for (int i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = &plan->steps[i];
-        int64_t columns = plan->values[step->x].columns, rows = plan_value_rows(plan, step->x, length * batch, batch);
+        int64_t columns = plan->values[step->x].columns, rows = plan_value_rows(plan, step->x, length) * batch;
         const struct plan_weight *weight = step->weight == PLAN_NONE ? NULL : &plan->weights[step->weight];
         if (plan_step_flops(plan, step, length) == 0)
             continue; /* it is for items of other lengths */
@@ -82,7 +82,7 @@ static void count_products(struct plan_products *p, const struct plan *plan, int
             count_product(p, false, rows, plan->weights[step->second_weight].columns,
                           plan->weights[step->second_weight].rows, 1);
         if (step->operation == OP_PROJECT_SEQUENCE)
-            count_product(p, true, length, plan_value_rows(plan, step->y, length, 1), columns, batch);
+            count_product(p, true, length, plan_value_rows(plan, step->y, length), columns, batch);
     }
 }
 
