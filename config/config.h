@@ -136,6 +136,7 @@ struct settings {
     int64_t max_connections;
     int64_t payload_limit; /* bytes of one body; 0: auto */
     char *api_key;         /* NULL: none asked for */
+    bool protect_metrics;  /* they need the key too */
     bool strict;           /* a body's key without a meaning is refused */
     bool auto_truncate;    /* the default of a request's `truncate` */
     enum log_format log_format;

@@ -93,8 +93,15 @@ const struct setting settings_table[] = {
      .is_valid = is_key,
      .expected = "visible ASCII characters without spaces",
      .secret = true,
-     .help = "Key that requests must bring. Prefer the variable or the file: other users of the machine can read a "
-             "command line."},
+     .help = "Key that requests must bring, but for health, GET / and /metrics. Prefer the variable or the file: other "
+             "users of the machine can read a command line."},
+    {.group = "Network",
+     .flag = "protect-metrics",
+     .kind = SETTING_BOOL,
+     AT(protect_metrics),
+     .fallback = "false",
+     .choices = switches,
+     .help = "Ask for the key of --api-key on /metrics too. Without this flag /metrics is open to everyone."},
     {.group = "Network",
      .flag = "http-threads",
      .kind = SETTING_INTEGER,

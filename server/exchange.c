@@ -64,11 +64,44 @@ int connection_descriptor(struct MHD_Connection *connection)
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
 
+static const struct sockaddr *connection_address(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+
+    return info ? info->client_addr : NULL;
+}
+
+/* A number for its client, without the port: the address, or the first half of one of IPv6, whose second half clients
+ * choose as they like. IPv4 that came to [::] is IPv4. */
+static uint64_t connection_peer(struct MHD_Connection *connection)
+{
+    const struct sockaddr *address = connection_address(connection);
+    uint64_t peer = 0;
+
+    if (address && address->sa_family == AF_INET) {
+        memcpy(&peer, &((const struct sockaddr_in *)address)->sin_addr, 4);
+    } else if (address && address->sa_family == AF_INET6) {
+        const struct in6_addr *ipv6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+        bool mapped = IN6_IS_ADDR_V4MAPPED(ipv6);
+
+        memcpy(&peer, ipv6->s6_addr + (mapped ? 12 : 0), mapped ? 4 : 8);
+    }
+    return peer;
+}
+
 /* ---- Between threads ---- */
 
 static bool is_large(int64_t bytes)
 {
     return bytes > LARGE_BYTES;
+}
+
+/* A worker runs it; peers take turns. */
+static void exchange_hand_on(struct exchange *exchange, void (*run)(struct task *task))
+{
+    exchange->task.run = run;
+    exchange->task.peer = connection_peer(exchange->connection);
+    workers_add(exchange->server->workers, &exchange->task);
 }
 
 static void exchange_suspend(struct exchange *exchange)
@@ -181,8 +214,7 @@ static void job_done(struct job *job)
     struct exchange *exchange = job_exchange(job);
 
     if (job->status == JOB_OK && is_large(exchange->request.answer_bytes)) {
-        exchange->task.run = task_answer;
-        workers_add(exchange->server->workers, &exchange->task);
+        exchange_hand_on(exchange, task_answer);
     } else {
         exchange_resume(exchange, STAGE_ANSWER);
     }
@@ -275,9 +307,8 @@ static bool exchange_complete(struct exchange *exchange)
         exchange->request.job.deadline_ns = exchange->complete_ns + timeout_ms * 1000000;
     if (!is_large((int64_t)exchange->body.length) && exchange->coding == CODING_NONE)
         return exchange_read(exchange);
-    exchange->task.run = task_read;
     exchange_suspend(exchange);
-    workers_add(exchange->server->workers, &exchange->task);
+    exchange_hand_on(exchange, task_read);
     return false;
 }
 
@@ -451,8 +482,7 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
 /* "192.0.2.1:40000", "[2001:db8::1]:40000" */
 static void client_text(struct MHD_Connection *connection, char *text, size_t size)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *address = info ? info->client_addr : NULL;
+    const struct sockaddr *address = connection_address(connection);
     char host[INET6_ADDRSTRLEN] = "";
     if (address && address->sa_family == AF_INET) {
         const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)address;

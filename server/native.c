@@ -13,7 +13,7 @@ static const struct route routes[] = {
     {"GET", "/health/live", .open = true, .read = native_live},
     {"GET", "/health/ready", .open = true, .read = native_ready},
     {"GET", "/info", .read = native_info},
-    {"GET", "/metrics", .open = true, .read = native_metrics}, /* as there: a scraper has no key */
+    {"GET", "/metrics", .metrics = true, .read = native_metrics},
 };
 
 static void write_failure(struct writer *writer, const struct failure *failure)

@@ -9,6 +9,10 @@
 /* Bytes of answer that one token may take: {"id":258,"text":"\u0000","special":false,"start":12345678,"stop":…}. */
 #define TOKEN_TEXT 96
 
+/* Tokens that one answer of /tokenize tells at most, or those of the model's longest input where that is more. They
+ * take some 75 bytes of text each. text-embeddings-inference takes bodies of at most 2 MB. */
+#define TOKENIZE_MOST (INT64_C(1) << 20)
+
 struct tokenize_body {
     const char *model;
     json_t *inputs;
@@ -81,6 +85,20 @@ static void write_tokens(struct writer *writer, int offset, const char *text, si
     writer_text(writer, "]");
 }
 
+/* Whether the tokens of all texts are few enough for one answer. */
+static int check_tokens(struct request *request, int64_t tokens)
+{
+    int64_t most = native_max_length(request->info);
+
+    most = most > TOKENIZE_MOST ? most : TOKENIZE_MOST;
+    if (tokens > most)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "inputs has %" PRId64 " tokens, this route tells at most %" PRId64
+                           " in one answer: send less at once",
+                           tokens, most);
+    return request_charge(request, tokens * TOKEN_TEXT);
+}
+
 static int tokenize(struct request *request, json_t *inputs)
 {
     struct writer *writer = &request->answer;
@@ -103,7 +121,7 @@ static int tokenize(struct request *request, json_t *inputs)
                                json_kind(text));
         tokens += byte_tokenizer_count(offset, json_string_value(text), json_string_length(text));
     }
-    if (request_charge(request, tokens * TOKEN_TEXT))
+    if (check_tokens(request, tokens) != 0)
         return -1;
     writer_text(writer, "[");
     for (size_t i = 0; i < count; i++) {

@@ -19,6 +19,11 @@ static bool equal_in_constant_time(const char *key, const char *given, size_t gi
     return difference == 0;
 }
 
+static bool needs_key(const struct route *route, const struct settings *settings)
+{
+    return route->metrics ? settings->protect_metrics : !route->open;
+}
+
 static int check_key(struct request *request)
 {
     const char *key = request->service->options.settings->api_key;
@@ -84,7 +89,7 @@ int refusal_of_headers(const struct route_match *match, struct request *request,
     if (!match->route)
         return failure_set(&request->failure, FAILURE_METHOD, "the method is %.20s, one of %s was expected", method,
                            match->allow);
-    if (!match->route->open && check_key(request))
+    if (needs_key(match->route, request->service->options.settings) && check_key(request) != 0)
         return -1;
     return check_body_headers(match->route, request);
 }

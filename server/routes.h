@@ -21,8 +21,9 @@ struct route {
     const char *method;
     const char *path; /* a segment may be {}, any one that is not empty: request->parameters, in their order */
     enum route_body body;
-    bool open; /* needs no API key */
-    bool work; /* is refused before the models are ready and while the server drains */
+    bool open;    /* needs no API key */
+    bool metrics; /* needs one with --protect-metrics alone: scrapers often have none */
+    bool work;    /* is refused before the models are ready and while the server drains */
     enum outcome (*read)(struct request *request);
     int (*answer)(struct request *request); /* after the job was run; -1: request->failure */
 };

@@ -96,6 +96,29 @@ static void health_and_metrics_need_none(void **state)
     }
 }
 
+static long metrics_status(struct daemon *daemon, const char *authorization)
+{
+    struct answer answer = daemon_call(daemon, &(struct call){.path = "/metrics", .headers = {authorization}});
+    long status = answer.status;
+
+    answer_free(&answer);
+    return status;
+}
+
+static void metrics_can_be_protected(void **state)
+{
+    struct daemon *daemon = daemon_start(ARGUMENTS("--api-key", "a-long-secret", "--protect-metrics"));
+
+    (void)state;
+    assert_int_equal(metrics_status(daemon, NULL), 401);
+    assert_int_equal(metrics_status(daemon, "Authorization: Bearer wrong"), 401);
+    assert_int_equal(metrics_status(daemon, "Authorization: Bearer a-long-secret"), 200);
+    struct answer answer = daemon_get(daemon, "/health");
+    assert_int_equal(answer.status, 200);
+    answer_free(&answer);
+    daemon_stop(daemon);
+}
+
 /* The body is announced and never sent. */
 static void the_key_is_looked_at_before_the_body(void **state)
 {
@@ -117,6 +140,7 @@ int main(void)
         cmocka_unit_test(anything_else_does_not),
         cmocka_unit_test(the_front_page_keeps_the_models_to_itself),
         cmocka_unit_test(health_and_metrics_need_none),
+        cmocka_unit_test(metrics_can_be_protected),
         cmocka_unit_test(the_key_is_looked_at_before_the_body),
     };
 

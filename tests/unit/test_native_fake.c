@@ -257,7 +257,8 @@ static void expect_alike(const struct request *a, const struct request *b)
 static void lists_are_read_alike(void **state)
 {
     static const struct {
-        const char *path, *body; /* I: inputs, E: embeddings, D: data, L: a list too long for the model */
+        const char *path, *body; /* I: inputs, E: embeddings, D: data, L: a list too long for the model, M: the same,
+                                    wrong at its end */
     } cases[] = {
         {"/embed", "{\"model\": \"ids\", I: [[1, 2, 3], [4]]}"},
         {"/embed", "{\"model\": \"ids\", I: [1, 2, 3]}"},
@@ -275,6 +276,16 @@ static void lists_are_read_alike(void **state)
         {"/embed", "{\"model\": \"ids\", I: [1, [2]]}"},
         {"/embed", "{\"model\": \"ids\", I: []}"},
         {"/embed", "{\"model\": \"ids\", I: [[1],[1],[1],[1],[1],[1],[1],[1],[1]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[[1]],[1],[1],[1],[1],[1],[1],[1],[1]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [\"a,\\\"\",[1],[1],[1],[1],[1],[1],[1],{}]}"},
+        {"/embed", "{\"model\": \"ids\", I: [1,1,1,1,1,1,1,1,{}]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1], L, [1000]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1], [1000], L]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1], [5, 1e1]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1], [5, -12.5, -3]]}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1], [5, -123456789012]]}"},
+        {"/embed_all", "{\"model\": \"ids\", I: [[1], M], \"truncate\": true}"},
+        {"/embed_all", "{\"model\": \"ids\", I: [[1], M], \"truncate\": true, \"truncation_direction\": \"left\"}"},
         {"/embed", "{\"model\": \"ids\", I: [1], \"normalise\": true}"},
         {"/embed", "{\"model\": \"ids\", I: [1], E: [[1, 2, 3, 4]]}"},
         {"/embed", "{\"model\": \"ids\", E: [[1, 2, 3, 4]]}"},
@@ -286,6 +297,10 @@ static void lists_are_read_alike(void **state)
         {"/embed", "{\"model\": \"rows\", E: [[[1, 2, 3, 4]], [[0.12345678806304932, 5, 6, 7], [1, 2, 3, 4]]]}"},
         {"/embed", "{\"model\": \"rows\", E: [[1, 2, 3, 4], [5, 6, 7]]}"},
         {"/embed", "{\"model\": \"rows\", E: [[1, 2, 3, 4], [5, 6, 7, 1e39]]}"},
+        {"/embed", "{\"model\": \"rows\", E: [[[1, 2, 3, 4]], [[5, 6, 7, 8], [5, -1e39, 7, 8]]]}"},
+        {"/embed", "{\"model\": \"rows\", E: [[[1, 2, 3, 4]], [[5, 6, 7, 8], [5, 6, 7, 8, 9], [1]]]}"},
+        {"/embed", "{\"model\": \"rows\", E: [[[1]],[[1]],[[1]],[[1]],[[1]],[[1]],[[1]],[[1]],[[1]]]}"},
+        {"/embed", "{\"model\": \"rows\", E: [[[[1]]],[[1]],[[1]],[[1]],[[1]],[[1]],[[1]],[[1]],[[1]]]}"},
         {"/embed", "{\"model\": \"rows\", E: [1, 2, 3, 4]}"},
         {"/v2/models/ids/infer", V2("[2, 2]", "INT64", "[[1, 2], [3, 4]]")},
         {"/v2/models/ids/infer", V2("[2, 2]", "INT32", "[1, 2, 3, 999]")},
@@ -330,6 +345,8 @@ static void lists_are_read_alike(void **state)
                     out += sprintf(out, escaped ? "\"d\\u0061ta\"" : "\"data\"");
                 else if (*in == 'L')
                     out += sprintf(out, "%s", list);
+                else if (*in == 'M')
+                    out += sprintf(out, "%.*s, 1000]", (int)strlen(list) - 1, list);
                 else
                     *out++ = *in;
             }
@@ -342,6 +359,91 @@ static void lists_are_read_alike(void **state)
         request_close(&requests[0]);
         request_close(&requests[1]);
     }
+}
+
+/* The body repeats `part` so often. It is refused as a short one would be, with less memory than its bytes take. */
+static void expect_refused_cheaply(const char *begin, const char *part, const char *end, const char *message)
+{
+    enum { COUNT = 100000 };
+    int64_t limit = native_service.results.limit;
+    struct writer body = {0};
+
+    writer_text(&body, begin);
+    for (int i = 0; i < COUNT; i++)
+        writer_format(&body, "%s%s", i ? "," : "", part);
+    writer_text(&body, end);
+    writer_bytes(&body, "", 1);
+    native_service.results.limit =
+        (int64_t)body.length * 3; /* a number takes at most 4 bytes, and a comma follows it */
+    expect_failure("/embed", body.data, FAILURE_INVALID, message);
+    assert_int_equal(native_service.results.used, 0);
+    native_service.results.limit = limit;
+    writer_free(&body);
+}
+
+static void long_lists_are_refused_without_an_object_for_each_number(void **state)
+{
+    static const char too_many[] = "the request has 100000 inputs, this server takes at most 8 in one";
+
+    (void)state;
+    expect_refused_cheaply("{\"model\": \"ids\", \"inputs\": [", "[1]", "]}", too_many);
+    expect_refused_cheaply("{\"inputs\": [", "[[1]]", "]}", too_many);
+    expect_refused_cheaply("{\"inputs\": [", "[]", "]}", too_many);
+    expect_refused_cheaply("{\"inputs\": [", "\"a\"", "], \"truncate\": true}", too_many);
+    expect_refused_cheaply("{\"model\": \"rows\", \"embeddings\": [", "[[1]]", "]}", too_many);
+    expect_refused_cheaply("{\"model\": \"ids\", \"inputs\": [", "1", "]}",
+                           "inputs has 100000 tokens, model \"ids\" takes at most 64: shorten it, or set truncate to "
+                           "true");
+    expect_refused_cheaply("{\"model\": \"ids\", \"truncate\": true, \"inputs\": [[2],[", "5000", "]]}",
+                           "inputs[1][0] is 5000; ids of model \"ids\" are below 1000");
+    expect_refused_cheaply(
+        "{\"model\": \"ids\", \"inputs\": [[2],[3.5,", "5", "]]}",
+        "inputs[1] has 100001 tokens, model \"ids\" takes at most 64: shorten it, or set truncate to "
+        "true");
+    expect_refused_cheaply("{\"model\": \"rows\", \"embeddings\": [", "[1,2,3]", "]}",
+                           "embeddings[0] has 3 values, rows of model \"rows\" have 4");
+}
+
+/* What jansson is needed for has a bound of its own, whatever memory there is. */
+static void json_is_bounded_by_the_payload(void **state)
+{
+    enum { COUNT = 500000 };
+    char *body = malloc(3 * COUNT + 64), *end = body + sprintf(body, "{\"inputs\": \"a\", \"ignored\": [[]");
+
+    (void)state;
+    assert_non_null(body);
+    for (int i = 1; i < COUNT; i++)
+        end += sprintf(end, ",[]");
+    strcpy(end, "]}");
+    expect_failure(
+        "/embed", body, FAILURE_TOO_LARGE,
+        "the body's JSON would take 120000724 bytes of memory, this server gives a request 67108864: send less "
+        "at once");
+    free(body);
+}
+
+static void tokenize_has_a_bound(void **state)
+{
+    enum { MOST = 1 << 20 };
+    char *body = malloc(MOST + 64);
+    struct request request;
+
+    (void)state;
+    assert_non_null(body);
+    for (int more = 0; more < 2; more++) {
+        int at = sprintf(body, "{\"inputs\": [\"");
+        memset(body + at, 'x', MOST - 1);
+        strcpy(body + at + MOST - 1, more ? "\", \"yz\"]}" : "\", \"y\"]}");
+        if (more) {
+            expect_failure(
+                "/tokenize", body, FAILURE_INVALID,
+                "inputs has 1048577 tokens, this route tells at most 1048576 in one answer: send less at once");
+            continue;
+        }
+        assert_int_equal(native_call("/tokenize", body, strlen(body), &request), 0);
+        request_close(&request);
+    }
+    free(body);
 }
 
 /* However long the numbers are: what is counted for the answer is never less than the answer. */
@@ -498,6 +600,9 @@ int main(void)
         cmocka_unit_test(texts_may_hold_nul),
         cmocka_unit_test(truncated_texts_cost_what_is_kept),
         cmocka_unit_test(lists_are_read_alike),
+        cmocka_unit_test(long_lists_are_refused_without_an_object_for_each_number),
+        cmocka_unit_test(json_is_bounded_by_the_payload),
+        cmocka_unit_test(tokenize_has_a_bound),
         cmocka_unit_test(answers_are_no_longer_than_counted),
         cmocka_unit_test(positions_are_computed_once),
         cmocka_unit_test(counts_do_not_overflow),
