@@ -409,16 +409,17 @@ static void json_is_bounded_by_the_payload(void **state)
 {
     enum { COUNT = 500000 };
     char *body = malloc(3 * COUNT + 64), *end = body + sprintf(body, "{\"inputs\": \"a\", \"ignored\": [[]");
+    char message[256];
 
     (void)state;
     assert_non_null(body);
     for (int i = 1; i < COUNT; i++)
         end += sprintf(end, ",[]");
     strcpy(end, "]}");
-    expect_failure(
-        "/embed", body, FAILURE_TOO_LARGE,
-        "the body's JSON would take 120000724 bytes of memory, this server gives a request 67108864: send less "
-        "at once");
+    snprintf(message, sizeof message,
+             "the body's JSON would take %lld bytes of memory, this server gives a request 67108864: send less at once",
+             (long long)json_body_memory(body, strlen(body)));
+    expect_failure("/embed", body, FAILURE_TOO_LARGE, message);
     free(body);
 }
 

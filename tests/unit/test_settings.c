@@ -478,6 +478,7 @@ static void help_names_every_setting_within_100_columns(void **state)
         "--max-connections N",
         "--payload-limit N",
         "--api-key KEY",
+        "--protect-metrics",
         "--log-format FORMAT",
         "--log-level LEVEL",
         "--strict",
