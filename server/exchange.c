@@ -13,6 +13,7 @@
 #include "server/framing.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/peer.h"
 #include "server/refusal.h"
 #include "server/reply.h"
 
@@ -71,24 +72,6 @@ static const struct sockaddr *connection_address(struct MHD_Connection *connecti
     return info ? info->client_addr : NULL;
 }
 
-/* A number for its client, without the port: the address, or the first half of one of IPv6, whose second half clients
- * choose as they like. IPv4 that came to [::] is IPv4. */
-static uint64_t connection_peer(struct MHD_Connection *connection)
-{
-    const struct sockaddr *address = connection_address(connection);
-    uint64_t peer = 0;
-
-    if (address && address->sa_family == AF_INET) {
-        memcpy(&peer, &((const struct sockaddr_in *)address)->sin_addr, 4);
-    } else if (address && address->sa_family == AF_INET6) {
-        const struct in6_addr *ipv6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
-        bool mapped = IN6_IS_ADDR_V4MAPPED(ipv6);
-
-        memcpy(&peer, ipv6->s6_addr + (mapped ? 12 : 0), mapped ? 4 : 8);
-    }
-    return peer;
-}
-
 /* ---- Between threads ---- */
 
 static bool is_large(int64_t bytes)
@@ -100,7 +83,7 @@ static bool is_large(int64_t bytes)
 static void exchange_hand_on(struct exchange *exchange, void (*run)(struct task *task))
 {
     exchange->task.run = run;
-    exchange->task.peer = connection_peer(exchange->connection);
+    exchange->task.peer = peer_of(connection_address(exchange->connection));
     workers_add(exchange->server->workers, &exchange->task);
 }
 

@@ -1,11 +1,14 @@
-/* In which order a worker begins the tasks of several peers. */
+/* In which order a worker begins the tasks of several peers, and which addresses are one peer. */
+#include "server/peer.h"
 #include "server/workers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
+#include <arpa/inet.h>
 #include <cmocka.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,11 +119,37 @@ static void many_tasks_of_one_peer_delay_another_by_one(void **state)
     assert_int_equal(strlen(order), 2 * (MOST + 1));
 }
 
+static uint64_t peer(int family, const char *host, uint16_t port)
+{
+    struct sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    void *address = family == AF_INET ? (void *)&ipv4.sin_addr : &ipv6.sin6_addr;
+
+    assert_int_equal(inet_pton(family, host, address), 1);
+    return peer_of(family == AF_INET ? (struct sockaddr *)&ipv4 : (struct sockaddr *)&ipv6);
+}
+
+static void a_peer_is_an_address_without_its_port(void **state)
+{
+    uint64_t one = peer(AF_INET, "192.0.2.1", 1000), six = peer(AF_INET6, "2001:db8:0:1::1", 1000);
+
+    (void)state;
+    assert_true(one == peer(AF_INET, "192.0.2.1", 2000));
+    assert_true(one == peer(AF_INET6, "::ffff:192.0.2.1", 3000));
+    assert_true(one != peer(AF_INET, "192.0.2.2", 1000));
+    assert_true(peer(AF_INET6, "::ffff:192.0.2.1", 1) != peer(AF_INET6, "::ffff:192.0.2.2", 1));
+    assert_true(six == peer(AF_INET6, "2001:db8:0:1:ffff::2", 2000));
+    assert_true(six != peer(AF_INET6, "2001:db8:0:2::1", 1000));
+    assert_true(six != one);
+    assert_true(peer_of(NULL) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_peer_is_served_in_order),
         cmocka_unit_test(peers_take_turns),
+        cmocka_unit_test(a_peer_is_an_address_without_its_port),
         cmocka_unit_test(many_tasks_of_one_peer_delay_another_by_one),
     };
 
