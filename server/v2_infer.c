@@ -76,8 +76,9 @@ static int read_json(struct v2_reader *reader, const json_t *json)
 }
 
 /* Reads the JSON without the numbers in it, where these can be read without. False: all of it is to be read. Failures
- * but those of memory are of that kind: they happen again, and then say where. */
-static bool read_numbers(struct v2_reader *reader, size_t length, json_t **json, int *result)
+ * but those of memory are of that kind: they happen again, and then say where. *why is such a failure, FAILURE_NONE
+ * where it said nothing. */
+static bool read_numbers(struct v2_reader *reader, size_t length, json_t **json, int *result, struct failure *why)
 {
     struct numbers_place place = {.key = "data", .depth = 3}; /* of the object, its list `inputs`, an entry of that */
     struct request *request = reader->request;
@@ -99,6 +100,7 @@ static bool read_numbers(struct v2_reader *reader, size_t length, json_t **json,
         return true;
     json_decref(*json);
     *json = NULL;
+    *why = request->failure;
     request->failure.kind = FAILURE_NONE;
     *reader->call = (struct v2_call){0};
 all:
@@ -148,6 +150,7 @@ static int64_t json_length(struct request *request)
 enum outcome v2_infer_read(struct request *request)
 {
     struct v2_reader reader = {.request = request};
+    struct failure why = {.kind = FAILURE_NONE};
     json_t *json = NULL;
     int64_t length;
     int result;
@@ -162,8 +165,10 @@ enum outcome v2_infer_read(struct request *request)
     reader.n_bytes = (int64_t)request->body_length - length;
     if (length == 0 && reader.n_bytes > 0) {
         result = read_raw(&reader);
-    } else if (!read_numbers(&reader, (size_t)length, &json, &result)) {
+    } else if (!read_numbers(&reader, (size_t)length, &json, &result, &why)) {
         json = request_json(request, request->body, (size_t)length);
+        if (request->failure.kind == FAILURE_TOO_LARGE && why.kind != FAILURE_NONE)
+            request->failure = why; /* all of it would take too much memory, and is wrong in any case */
         result = json ? read_json(&reader, json) : -1;
     }
     if (result == 0)

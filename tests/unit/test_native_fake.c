@@ -362,7 +362,8 @@ static void lists_are_read_alike(void **state)
 }
 
 /* The body repeats `part` so often. It is refused as a short one would be, with less memory than its bytes take. */
-static void expect_refused_cheaply(const char *begin, const char *part, const char *end, const char *message)
+static void expect_refused_cheaply(const char *path, const char *begin, const char *part, const char *end,
+                                   const char *message)
 {
     enum { COUNT = 100000 };
     int64_t limit = native_service.results.limit;
@@ -375,7 +376,7 @@ static void expect_refused_cheaply(const char *begin, const char *part, const ch
     writer_bytes(&body, "", 1);
     native_service.results.limit =
         (int64_t)body.length * 3; /* a number takes at most 4 bytes, and a comma follows it */
-    expect_failure("/embed", body.data, FAILURE_INVALID, message);
+    expect_failure(path, body.data, FAILURE_INVALID, message);
     assert_int_equal(native_service.results.used, 0);
     native_service.results.limit = limit;
     writer_free(&body);
@@ -386,22 +387,27 @@ static void long_lists_are_refused_without_an_object_for_each_number(void **stat
     static const char too_many[] = "the request has 100000 inputs, this server takes at most 8 in one";
 
     (void)state;
-    expect_refused_cheaply("{\"model\": \"ids\", \"inputs\": [", "[1]", "]}", too_many);
-    expect_refused_cheaply("{\"inputs\": [", "[[1]]", "]}", too_many);
-    expect_refused_cheaply("{\"inputs\": [", "[]", "]}", too_many);
-    expect_refused_cheaply("{\"inputs\": [", "\"a\"", "], \"truncate\": true}", too_many);
-    expect_refused_cheaply("{\"model\": \"rows\", \"embeddings\": [", "[[1]]", "]}", too_many);
-    expect_refused_cheaply("{\"model\": \"ids\", \"inputs\": [", "1", "]}",
+    expect_refused_cheaply("/embed", "{\"model\": \"ids\", \"inputs\": [", "[1]", "]}", too_many);
+    expect_refused_cheaply("/embed", "{\"inputs\": [", "[[1]]", "]}", too_many);
+    expect_refused_cheaply("/embed", "{\"inputs\": [", "[]", "]}", too_many);
+    expect_refused_cheaply("/embed", "{\"inputs\": [", "\"a\"", "], \"truncate\": true}", too_many);
+    expect_refused_cheaply("/embed", "{\"model\": \"rows\", \"embeddings\": [", "[[1]]", "]}", too_many);
+    expect_refused_cheaply("/embed", "{\"model\": \"ids\", \"inputs\": [", "1", "]}",
                            "inputs has 100000 tokens, model \"ids\" takes at most 64: shorten it, or set truncate to "
                            "true");
-    expect_refused_cheaply("{\"model\": \"ids\", \"truncate\": true, \"inputs\": [[2],[", "5000", "]]}",
+    expect_refused_cheaply("/embed", "{\"model\": \"ids\", \"truncate\": true, \"inputs\": [[2],[", "5000", "]]}",
                            "inputs[1][0] is 5000; ids of model \"ids\" are below 1000");
     expect_refused_cheaply(
-        "{\"model\": \"ids\", \"inputs\": [[2],[3.5,", "5", "]]}",
+        "/embed", "{\"model\": \"ids\", \"inputs\": [[2],[3.5,", "5", "]]}",
         "inputs[1] has 100001 tokens, model \"ids\" takes at most 64: shorten it, or set truncate to "
         "true");
-    expect_refused_cheaply("{\"model\": \"rows\", \"embeddings\": [", "[1,2,3]", "]}",
+    expect_refused_cheaply("/embed", "{\"model\": \"rows\", \"embeddings\": [", "[1,2,3]", "]}",
                            "embeddings[0] has 3 values, rows of model \"rows\" have 4");
+    expect_refused_cheaply("/v1/embeddings", "{\"model\": \"ids\", \"input\": [", "[1]", "]}", too_many);
+    expect_refused_cheaply(
+        "/v2/models/ids/infer",
+        "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"INT64\", \"shape\": [100000, 1], \"data\": [", "[1]", "]}]}",
+        "the batch has 100000 items, 1 to 8 were expected");
 }
 
 /* What jansson is needed for has a bound of its own, whatever memory there is. */
