@@ -16,6 +16,8 @@
 #define PROGRESS_AFTER_NS INT64_C(1000000000) /* a bar only for loads that take longer than this */
 #define PROGRESS_EVERY_NS INT64_C(100000000)
 #define PROGRESS_WIDTH 40
+#define WEIGHTS_FILE "model.safetensors"
+#define WEIGHTS_INDEX "model.safetensors.index.json" /* of a checkpoint in several files */
 
 struct source {
     char *name;
@@ -86,6 +88,16 @@ static int source_open(const struct model_source *given, struct source *source, 
     return status == 0 ? source_name(source, given, error) : -1;
 }
 
+static bool has_file(const char *folder, const char *name)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
+        return false;
+    bool found = access(path, F_OK) == 0;
+    free(path);
+    return found;
+}
+
 static int source_open_weights(const struct model_source *given, struct source *source, struct error *error)
 {
     struct weights_builtin builtin = weights_builtin();
@@ -93,7 +105,8 @@ static int source_open_weights(const struct model_source *given, struct source *
     if (!given)
         return weights_open_memory(builtin.model, builtin.model_size, "the built-in model.safetensors",
                                    &source->weights, error);
-    if (asprintf(&path, "%s/model.safetensors", given->path) < 0)
+    bool whole = has_file(given->path, WEIGHTS_FILE) || !has_file(given->path, WEIGHTS_INDEX);
+    if (asprintf(&path, "%s/%s", given->path, whole ? WEIGHTS_FILE : WEIGHTS_INDEX) < 0)
         return error_set(error, "%s: out of memory", given->path);
     int status = weights_open(path, &source->weights, error);
     free(path);

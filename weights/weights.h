@@ -43,7 +43,10 @@ struct weights_tensor {
  * weights_open succeeded: weights_close is owed; it failed: nothing is. */
 struct weights;
 
-/* Reads the header and checks every offset, shape and product in it against the file's size; then reads the rest. So a
+/* A file of which the path ends in .index.json is an index, as of model.safetensors.index.json: the tensors are those of
+ * the files that it names, which lie beside it. All of them are read like any other.
+ *
+ * Reads the header and checks every offset, shape and product in it against the file's size; then reads the rest. So a
  * large file with a wrong header is refused at once. The file is read, not mapped: a mapped file that somebody cuts or
  * copies over raises SIGBUS, and the daemon would end without a word. Until weights_close() this costs the file's size
  * in memory. */

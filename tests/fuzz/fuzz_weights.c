@@ -1,7 +1,9 @@
 /* Any bytes as a safetensors file. What begins with a JSON text lacks the length in front of it: that is put there, so
  * that a fuzzer need not guess it, and what follows the first line break is the data.
+ * The same bytes are read as an index of several files, too.
  * What is accepted must be usable: every tensor within the bytes, together all of the data, found under its name,
  * convertible. */
+#include "weights/shards.h"
 #include "weights/weights.h"
 
 #include <stdlib.h>
@@ -53,8 +55,25 @@ static void open_file(const uint8_t *data, size_t size)
     weights_close(weights);
 }
 
+static void parse_index(const char *text, size_t size)
+{
+    struct error error = {""};
+    struct shards shards;
+    if (shards_parse(text, size, &shards, &error) != 0) {
+        require(error.message[0] != '\0' && !shards.index && !shards.files);
+        return;
+    }
+    require(shards.n_files >= 1 && shards.n_files <= json_object_size(shards.weight_map));
+    for (size_t i = 0; i < shards.n_files; i++) {
+        require(shards.files[i][0] != '\0' && shards.files[i][0] != '.' && !strchr(shards.files[i], '/'));
+        require(i == 0 || strcmp(shards.files[i - 1], shards.files[i]) < 0);
+    }
+    shards_free(&shards);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    parse_index((const char *)data, size);
     if (size < 2 || data[0] != '{' || data[1] == 0) {
         open_file(data, size);
         return 0;

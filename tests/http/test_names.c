@@ -1,5 +1,6 @@
-/* Checkpoints whose tensors have other names than the class's: behind a wrapper's prefix, as an older library called
- * them, and beside tensors that config.json says to ignore. What they compute is still the library's. */
+/* Checkpoints in several files, and those whose tensors have other names than the class's: behind a wrapper's prefix,
+ * as an older library called them, and beside tensors that config.json says to ignore. What they compute is still the
+ * library's. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>
@@ -84,6 +85,67 @@ static void compare_case(const struct daemon *daemon, const char *name)
         infer_body_free(&body);
     }
     weights_close(calls);
+}
+
+/* Makes of folder/model.safetensors a file of its own among several. */
+static void rename_part(const char *folder, int number)
+{
+    char from[600], to[600];
+
+    snprintf(from, sizeof from, "%s/model.safetensors", folder);
+    snprintf(to, sizeof to, "%s/model-%05d-of-00002.safetensors", folder, number);
+    assert_int_equal(rename(from, to), 0);
+}
+
+/* Every other tensor in one file, the rest in a second. */
+static void write_parts(const char *case_name, const char *folder)
+{
+    json_t *map = json_object(), *index = json_pack("{s:{s:i}, s:o}", "metadata", "total_size", 1, "weight_map", map);
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/%s", folder, case_name);
+    for (int part = 0; part < 2; part++) {
+        struct checkpoint checkpoint = checkpoint_read(case_name);
+        size_t kept = 0;
+
+        for (size_t i = 0; i < checkpoint.count; i++) {
+            struct checkpoint_tensor swapped = checkpoint.tensors[kept];
+
+            if (i % 2 != (size_t)part)
+                continue;
+            checkpoint.tensors[kept++] = checkpoint.tensors[i];
+            checkpoint.tensors[i] = swapped;
+        }
+        for (size_t i = 0; i < kept; i++)
+            json_object_set_new(
+                map, checkpoint.tensors[i].name,
+                json_string(part ? "model-00002-of-00002.safetensors" : "model-00001-of-00002.safetensors"));
+        size_t count = checkpoint.count;
+        checkpoint.count = kept;
+        checkpoint_write(&checkpoint, path, 0);
+        checkpoint.count = count;
+        checkpoint_free(&checkpoint);
+        rename_part(path, part + 1);
+    }
+    strcat(path, "/model.safetensors.index.json");
+    assert_int_equal(json_dump_file(index, path, 0), 0);
+    json_decref(index);
+}
+
+static void a_checkpoint_may_lie_in_several_files(void **state)
+{
+    static const char *const names[] = {"linear_attention_lm_causal", "linformer_encoder", "keras_default"};
+    char *folder = folder_make();
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(names); i++)
+        write_parts(names[i], folder);
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", folder, "--max-batch-tokens", "512"));
+    for (size_t i = 0; i < LENGTH(names); i++)
+        compare_case(daemon, names[i]);
+    daemon_stop(daemon);
+    folder_remove(folder);
+    free(folder);
 }
 
 static void renamed_cases_give_the_same(void **state)
@@ -174,6 +236,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renamed_cases_give_the_same),
+        cmocka_unit_test(a_checkpoint_may_lie_in_several_files),
         cmocka_unit_test(what_is_not_one_prefix_is_refused),
         cmocka_unit_test(a_prefix_is_logged),
     };

@@ -386,6 +386,128 @@ static void opens_files(void **state)
     free(bytes);
 }
 
+/* ---- Several files ---- */
+
+#define A_FILE "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
+#define BC_FILE                                                       \
+    "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}," \
+    "\"c\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[1,4]},"  \
+    "\"__metadata__\":{\"d\":\"c\"}}"
+#define INDEX(map) "{\"metadata\": {\"total_size\": 6}, \"weight_map\": " map "}"
+
+static char folder[] = "/tmp/linformerd-weights-XXXXXX";
+
+static void write_in_folder(const char *name, const void *bytes, size_t size)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int make_folder(void **state)
+{
+    size_t size;
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    unsigned char *file = build_file(A_FILE, strlen(A_FILE), 2, &size);
+    write_in_folder("one.safetensors", file, size);
+    write_in_folder("copy.safetensors", file, size);
+    free(file);
+    file = build_file(BC_FILE, strlen(BC_FILE), 4, &size);
+    write_in_folder("two.safetensors", file, size);
+    free(file);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    static const char *const names[] = {"one.safetensors", "copy.safetensors", "two.safetensors", "m.index.json"};
+    char path[128];
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    return rmdir(folder);
+}
+
+static int open_index(const char *index, struct weights **weights, struct error *error)
+{
+    char path[128];
+    write_in_folder("m.index.json", index, strlen(index));
+    snprintf(path, sizeof path, "%s/m.index.json", folder);
+    return weights_open(path, weights, error);
+}
+
+static void an_index_joins_its_files(void **state)
+{
+    (void)state;
+    struct weights *weights;
+    struct error error;
+    if (open_index(INDEX("{\"c\": \"two.safetensors\", \"a\": \"one.safetensors\", \"b\": \"two.safetensors\"}"),
+                   &weights, &error) != 0)
+        fail_msg("%s", error.message);
+    assert_int_equal(weights_count(weights), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const struct weights_tensor *tensor = weights_at(weights, i);
+        assert_int_equal(weights_index(weights, tensor), i);
+        assert_ptr_equal(weights_find(weights, tensor->name), tensor);
+    }
+    const struct weights_tensor *c = weights_find(weights, "c");
+    assert_int_equal(c->bytes, 3);
+    assert_memory_equal(c->data, "\1\2\3", 3);
+    assert_memory_equal(weights_find(weights, "a")->data, "\0\1", 2);
+    assert_ptr_equal(weights_find(weights, "d"), c);
+    assert_null(weights_find(weights, "e"));
+    assert_non_null(strstr(weights_origin(weights), "m.index.json"));
+    weights_close(weights);
+}
+
+static void refuse_index(const char *index, const char *expected)
+{
+    struct weights *weights = NULL;
+    struct error error;
+    assert_int_equal(open_index(index, &weights, &error), -1);
+    assert_null(weights);
+    if (strncmp(error.message, folder, strlen(folder)) != 0 || !strstr(error.message, expected))
+        fail_msg("'%s' is not in '%s'", expected, error.message);
+}
+
+static void refuses_an_index_that_is_not_true(void **state)
+{
+    (void)state;
+    refuse_index("", "is no JSON");
+    refuse_index("[]", "expected an object \"weight_map\"");
+    refuse_index("{}", "expected an object \"weight_map\"");
+    refuse_index(INDEX("{}"), "expected an object \"weight_map\"");
+    refuse_index(INDEX("{\"a\": 1}"), "weight_map: the value of 'a' is no name of a file beside this one");
+    refuse_index(INDEX("{\"a\": \"\"}"), "the value of 'a' is no name of a file");
+    refuse_index(INDEX("{\"a\": \"../one.safetensors\"}"), "the value of 'a' is no name of a file");
+    refuse_index(INDEX("{\"a\": \"/etc/passwd\"}"), "the value of 'a' is no name of a file");
+    refuse_index(INDEX("{\"a\": \"none.safetensors\"}"), "m.index.json: none.safetensors: cannot be opened");
+    refuse_index(INDEX("{\"a\": \"m.index.json\"}"), "m.index.json: m.index.json: ");
+    refuse_index(INDEX("{\"a\": \"two.safetensors\"}"), "weight_map: tensor 'a' is not in two.safetensors");
+    refuse_index(INDEX("{\"a\": \"one.safetensors\", \"b\": \"one.safetensors\"}"), "'b' is not in one.safetensors");
+    refuse_index(INDEX("{\"a\": \"one.safetensors\", \"b\": \"copy.safetensors\"}"), "'b' is not in copy.safetensors");
+}
+
+static void refuses_a_tensor_in_two_files(void **state)
+{
+    (void)state;
+    static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                                 "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}";
+    size_t size;
+    unsigned char *file = build_file(header, strlen(header), 2, &size);
+    write_in_folder("copy.safetensors", file, size);
+    free(file);
+    refuse_index(INDEX("{\"x\": \"copy.safetensors\", \"a\": \"one.safetensors\"}"),
+                 "tensor 'a' is both in copy.safetensors and in one.safetensors");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -404,6 +526,9 @@ int main(void)
         cmocka_unit_test(finds_each_of_many_names),
         cmocka_unit_test(a_large_file_with_a_wrong_header_is_not_read),
         cmocka_unit_test(opens_files),
+        cmocka_unit_test(an_index_joins_its_files),
+        cmocka_unit_test(refuses_an_index_that_is_not_true),
+        cmocka_unit_test(refuses_a_tensor_in_two_files),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
