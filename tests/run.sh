@@ -15,13 +15,14 @@ run_one() {
     *.sh) ;;
     *) build=${program%/tests/*} ;;
     esac
+    build=$(realpath -m "$build")
     case $program in
     *@cuda) # of tests/http: the daemon on the CUDA engine that the shim runs
         program=${program%@cuda}
-        export LINFORMERD=$PWD/$build/tests/cuda/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
+        export LINFORMERD=$build/tests/cuda/linformerd LINFORMERD_DEVICE=cuda LINFORMERD_DTYPE=f32
         export SHIM_SEED=${SHIM_SEED:-1} # threads and streams go on at random
         ;;
-    *) export LINFORMERD=$PWD/$build/linformerd ;;
+    *) export LINFORMERD=$build/linformerd ;;
     esac
     case $program in
     */fuzz/replay_*) arguments=("tests/fuzz/corpus/${program##*/replay_}") ;;
@@ -76,15 +77,20 @@ for program in "$@"; do
     [ "$f" = 0 ] || { echo && echo "---- $program" && tail -n 60 "$log.log"; } || true
 done
 
-# Processor time does not depend on what else the machine does; that of daemons counts, since tests wait for their end.
-echo
-echo "The ten slowest, in seconds of processor time (and from start to end):"
-for program in "$@"; do
-    log=$logs/${program//\//_}
-    [ ! -s "$log.time" ] || awk -v program="$program" 'END { printf "%7.1f  (%.1f)  %s\n", $2 + $3, $1, program }' "$log.time"
-done | sort -rn >"$logs/times.txt"
-head -n 10 "$logs/times.txt"
-awk '{ all += $1 } END { printf "%7.1f  all programs\n", all }' "$logs/times.txt"
+# Processor time does not depend on what else the machine does. That of daemons counts: tests wait for their end.
+if [ $# = 1 ]; then
+    cat "$logs/${1//\//_}.log"
+else
+    echo
+    echo "The ten slowest, in seconds of processor time (and from start to end):"
+    for program in "$@"; do
+        log=$logs/${program//\//_}
+        [ ! -s "$log.time" ] ||
+            awk -v program="$program" 'END { printf "%7.1f  (%.1f)  %s\n", $2 + $3, $1, program }' "$log.time"
+    done | sort -rn >"$logs/times.txt"
+    head -n 10 "$logs/times.txt"
+    awk '{ all += $1 } END { printf "%7.1f  all programs\n", all }' "$logs/times.txt"
+fi
 echo
 echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
