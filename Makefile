@@ -47,7 +47,7 @@ sources_in  = $(sort $(shell find $(1) -name '*.[cS]'))
 objects     = $(patsubst %,$(BUILD)/%.o,$(basename $(1)))
 ARCHIVES   := $(ROOMS:%=$(BUILD)/%.a)
 
-all: $(BUILD)/linformerd ## builds build/linformerd
+all: $(BUILD)/linformerd ## [CI] builds build/linformerd
 $(BUILD)/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
 	$(link) -o $@ $^ $(LDLIBS)
 
@@ -76,12 +76,12 @@ $(BUILD)/flags: FORCE
 keep        = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 
 # ---- For users
-run: ## installs what is missing, builds, and serves the built-in model on 127.0.0.1:8080; ARGS="…" are passed on
+run: ## [by hand, last 2026-11-20, by test-fresh] installs what is missing, builds, and serves the built-in model on 127.0.0.1:8080; ARGS="…" are passed on
 	@docker/packages.sh build
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)
 
-install: all ## puts the daemon into DESTDIR PREFIX/bin, and the CUDA engine, where it is built, into PREFIX/lib/linformerd
+install: all ## [CI, in the image] puts the daemon into DESTDIR PREFIX/bin, and the CUDA engine, where it is built, into PREFIX/lib/linformerd
 	install -D -m 755 $(BUILD)/linformerd $(DESTDIR)$(PREFIX)/bin/linformerd
 	[ ! -e $(BUILD)/libengine_cuda.so ] || \
 	    install -D -m 755 $(BUILD)/libengine_cuda.so $(DESTDIR)$(PREFIX)/lib/linformerd/libengine_cuda.so
@@ -93,7 +93,7 @@ format: ## formats the sources with clang-format
 clean: ## removes everything built
 	rm -rf $(BUILD)
 
-help: ## shows this
+help: ## shows this. [CI]: .ci/run runs it, or its tests; else when it was last run
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(filter %akefile %.mk,$(MAKEFILE_LIST))
 
 FORCE:

@@ -65,13 +65,13 @@ programs-concurrent: all $(SHIM) $(CONCURRENT)
 programs-fuzz: $(call programs,$(FUZZERS))
 build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
-test: ## installs what tests need, builds, and runs what a change needs to be trusted
+test: ## [CI] installs what tests need, builds, and runs what a change needs to be trusted
 	@docker/packages.sh build test
 	$(call build-in,programs)
 	$(call build-in,programs-trusted SANITIZE=address BUILD=$(BUILD)/asan)
 	@BUILD=$(BUILD) tests/run.sh $(CHECKS) $(call in,asan,$(TRUSTED)) $(PLAIN) $(SCRIPTS)
 
-test-all: ## the same with all sanitizers: every test that needs no network
+test-all: ## [CI] the same with all sanitizers: every test that needs no network
 	@docker/packages.sh build test
 	$(call build-in,programs)
 	$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
@@ -81,58 +81,58 @@ test-all: ## the same with all sanitizers: every test that needs no network
 # A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
 QUICK      := $(foreach t,$(filter-out %.sh,$(T)),$(BUILD)/tests/$(dir $(t))$(if $(filter replay_% test_%,$(notdir $(t))),,test_)$(notdir $(t)))
-quick: $(if $(T),$(patsubst %@cuda,%,$(QUICK)) $(if $(findstring @cuda,$(T)),$(SHIM)),programs) ## builds and runs T=unit/test_weights… alone, of it TEST='name*'; without T all plain programs
+quick: $(if $(T),$(patsubst %@cuda,%,$(QUICK)) $(if $(findstring @cuda,$(T)),$(SHIM)),programs) ## [CI] builds and runs T="unit/test_weights …", of these TEST='name*'; without T all plain programs
 	@BUILD=$(BUILD) TEST_FILTER='$(TEST)' tests/run.sh $(if $(T),$(QUICK) $(QUICK_FILES),$(PLAIN))
 
-check: ## checks that folders depend one way, and the style of sources, scripts and documents
+check: ## [CI] checks that folders depend one way, and the style of sources, scripts and documents
 	@docker/packages.sh check
 	@BUILD=$(BUILD) tests/run.sh $(CHECKS)
 
 # ---- With the network, the first time
-test-clients: ## runs tritonclient and openai from PyPI against the daemon
+test-clients: ## [CI] runs tritonclient and openai from PyPI against the daemon
 	@docker/packages.sh build clients
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/run.sh tests/clients/test_clients.sh
 
-test-libraries-short: ## runs 30 random models of the Python libraries on PyPI, and weights/export.py, against the daemon
+test-libraries-short: ## [CI] runs 30 random models of the Python libraries on PyPI, and weights/export.py, against the daemon
 	@docker/packages.sh build clients
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) SHORT=1 tests/run.sh tests/libraries/test_libraries.sh
 
-test-libraries: ## the same with COUNT (300) models of all five libraries; SEED=… repeats a run
+test-libraries: ## [by hand, last 2026-11-21] the same with COUNT (300) models of all five libraries; SEED=… repeats a run
 	@docker/packages.sh build clients libraries
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/libraries/test_libraries.sh $(COUNT:%=--count=%) $(SEED:%=--seed=%) $(ARGS)
 
-test-cuda: ## compiles the CUDA engine with nvcc as it is installed, and with that of CUDA 12.4, which it fetches (1.2 GB)
+test-cuda: ## [by hand, last 2026-11-22] compiles the CUDA engine with nvcc as it is installed, and with that of CUDA 12.4, which it fetches (1.2 GB)
 	tests/gpu/toolkit_oldest.sh $(CUDA_OLDEST)
 	@BUILD=$(BUILD) tests/run.sh tests/check/cuda.sh
 
-test-image: ## builds docker/Dockerfile and runs its image (root)
+test-image: ## [CI] builds docker/Dockerfile and runs its image (root)
 	@docker/packages.sh image
 	@BUILD=$(BUILD) tests/run.sh tests/image/test_image.sh
 
-test-fresh: ## proves `make run` and `make test` on a bare Debian (root; SUITE=bookworm or trixie)
+test-fresh: ## [by hand, last 2026-11-20] proves `make run` and `make test` on a bare Debian (root; SUITE=bookworm or trixie)
 	@docker/packages.sh fresh
 	tests/fresh/fresh.sh
 
-docs: ## writes the list of settings in docs/configuration.md from the settings table
+docs: ## [CI] writes the list of settings in docs/configuration.md from the settings table
 	@docker/packages.sh build test
 	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_settings_page
 	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_settings_page
 
-fuzz: ## fuzzes each target with clang for FUZZ_SECONDS (60)
+fuzz: ## [by hand, last 2026-11-20] fuzzes each target with clang for FUZZ_SECONDS (60)
 	@docker/packages.sh build fuzz
 	$(MAKE) --no-print-directory programs-fuzz SANITIZE=fuzzer BUILD=$(BUILD)/fuzz CC=clang
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(call in,fuzz,$(call programs,$(FUZZERS)))
 
 # ---- Measurements
-bench: ## measures beside PyTorch, FastAPI and others, writes tests/bench/BENCHMARKS.md; ARGS="PART…" (network)
+bench: ## [by hand, last 2026-11-22] measures beside PyTorch, FastAPI and others, writes tests/bench/BENCHMARKS.md; ARGS="PART…" (network)
 	@docker/packages.sh build test bench
 	@$(MAKE) --no-print-directory all $(BENCHES)
 	@BUILD=$(BUILD) python3 tests/bench/bench.py $(ARGS)
 
-bench-million: ## sends a sequence of a million rows; fails when time or memory a token grows with the length (3 GB)
+bench-million: ## [by hand, last 2026-11-22] sends a sequence of a million rows; fails when time or memory a token grows with the length (3 GB)
 	@docker/packages.sh build test
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/bench/long_model
 	@BUILD=$(BUILD) tests/bench/million.sh
@@ -142,7 +142,7 @@ bench-million: ## sends a sequence of a million rows; fails when time or memory 
 ON_DEVICE := $(filter-out %/test_fusion $(BUILD)/tests/cuda/test_faults_%,$(SHIMMED)) \
              $(BUILD)/tests/http/test_reference $(BUILD)/tests/bench/worker $(BUILD)/linformerd
 IN_ARCHIVE := $(wordlist 1,2,$(SHIM)) $(BUILD)/tests/cuda/test_tensor $(ON_DEVICE)
-programs-gpu: $(BUILD)/gpu.tar.gz ## makes build/gpu.tar.gz, what tests/gpu/check.sh needs on a machine with a GPU
+programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu/check.sh needs on a machine with a GPU
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 

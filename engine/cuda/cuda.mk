@@ -19,7 +19,7 @@ for_device  = $(COMPILER) -std=c++20 -O3 $(GPU_CODE) -I. -Xcompiler -idirafter,$
               -Xcompiler -fPIC,-fvisibility=hidden,-Werror=switch
 nvcc        = $(say) $(for_device)
 
-cuda: $(BUILD)/libengine_cuda.so ## builds build/libengine_cuda.so, the CUDA engine, with nvcc (CUDA 12.4 or later)
+cuda: $(BUILD)/libengine_cuda.so ## [CI, where nvcc and cuBLAS are; by hand, last 2026-11-22] builds build/libengine_cuda.so with nvcc (CUDA 12.4 or later)
 $(KERNELS:%.cu=$(BUILD)/%.o): $(BUILD)/%.o: %.cu $(BUILD)/flags_cuda
 	$(nvcc) -MD -MP -c -o $@ $<
 # It looks for cuBLAS where it was linked with it, too: a toolkit's folder need not be one of the system's.
