@@ -56,9 +56,9 @@ if [ "${1:-}" = --one ]; then
     exit 0
 fi
 
-rm -rf "$logs"
 mkdir -p "$logs"
 logs=$(realpath "$logs")
+for program in "$@"; do rm -f "$logs/${program//\//_}".*; done
 export LOGS=$logs
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export OMP_WAIT_POLICY=passive # several programs share the cores: their threads sleep while they wait

@@ -58,6 +58,8 @@ CONCURRENT := $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED)) $(KERNEL_T
               $(filter %/test_batcher% %/test_lanes%,$(FAKES) $(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
+REST      := $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
+
 programs: all $(SHIM) $(call unserved,$(PLAIN)) $(BENCHES)
 programs-trusted: all $(SHIM) $(TRUSTED)
 programs-checked: all $(SHIM) $(CHECKED)
@@ -65,18 +67,23 @@ programs-concurrent: all $(SHIM) $(CONCURRENT)
 programs-fuzz: $(call programs,$(FUZZERS))
 build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
+# Long programs come first, so that all cores end together.
+LONG      := %/test_operations_cuda %/test_operations_bf16 %/test_operations_tf32 %/test_operations_f16 %/test_long \
+             %/test_embed@cuda %/test_execution %/test_passes_cuda %/test_faults_products %/test_cases_cuda
+long-first = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
+
 test: ## [CI] installs what tests need, builds, and runs what a change needs to be trusted
 	@docker/packages.sh build test
 	$(call build-in,programs)
 	$(call build-in,programs-trusted SANITIZE=address BUILD=$(BUILD)/asan)
-	@BUILD=$(BUILD) tests/run.sh $(CHECKS) $(call in,asan,$(TRUSTED)) $(PLAIN) $(SCRIPTS)
+	@BUILD=$(BUILD) tests/run.sh $(CHECKS) $(call long-first,$(call in,asan,$(TRUSTED)) $(PLAIN)) $(SCRIPTS)
 
-test-all: ## [CI] the same with all sanitizers: every test that needs no network
-	@docker/packages.sh build test
-	$(call build-in,programs)
+test-all: test ## [CI] that, then all programs with the sanitizers: every test that needs no network
+	@$(MAKE) --no-print-directory test-rest
+test-rest:
 	$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
 	$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
-	@BUILD=$(BUILD) tests/run.sh $(CHECKS) $(call in,tsan,$(CONCURRENT)) $(call in,asan,$(CHECKED)) $(PLAIN) $(SCRIPTS)
+	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(REST))
 
 # A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, check/style.sh.
 QUICK_FILES := $(filter %.sh,$(T:%=tests/%))
@@ -146,5 +153,5 @@ programs-gpu: $(BUILD)/gpu.tar.gz ## [CI] makes build/gpu.tar.gz, what tests/gpu
 $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
-.PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all quick check \
+.PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
     test-clients test-libraries test-libraries-short test-cuda test-image test-fresh docs fuzz bench bench-million cuda
