@@ -11,7 +11,6 @@ int run_operations(void);
 #include "tests/unit/test_operations.c"
 #undef main
 #include "tests/cuda/faults.h"
-#define ONE_WITH_ADDRESSES
 #include "tests/cuda/schedules.h"
 
 static const struct {

@@ -3,7 +3,6 @@
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"
-#define ONE_WITH_ADDRESSES
 #include "tests/cuda/schedules.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
