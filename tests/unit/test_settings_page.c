@@ -25,7 +25,10 @@
 static void write_values(FILE *out, const struct setting *setting)
 {
     if (setting->kind == SETTING_INTEGER) {
-        fprintf(out, " Values: %lld to %lld", (long long)setting->minimum, (long long)setting->maximum);
+        fprintf(out, " Values: ");
+        if (setting->word)
+            fprintf(out, "`%s`, ", setting->word);
+        fprintf(out, "%lld to %lld", (long long)setting->minimum, (long long)setting->maximum);
         fprintf(out, setting->unit ? " %s." : ".", setting->unit);
     } else if (setting->choices) {
         fputs(" Values:", out);
@@ -118,7 +121,7 @@ static void page_has_the_settings_of_the_table(void **state)
 
 static bool value_is_default(const json_t *value, const struct setting *setting)
 {
-    if (setting->kind == SETTING_INTEGER)
+    if (setting->kind == SETTING_INTEGER && !(setting->word && strcmp(setting->word, setting->fallback) == 0))
         return json_is_integer(value) && json_integer_value(value) == atoll(setting->fallback);
     if (setting->kind == SETTING_BOOL)
         return json_is_boolean(value) && json_is_true(value) == (strcmp(setting->fallback, "true") == 0);
