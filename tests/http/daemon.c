@@ -71,7 +71,7 @@ static void run_daemon(const struct daemon_options *options, int log, char **arg
         descriptors.rlim_cur = descriptors.rlim_max;
         setrlimit(RLIMIT_NOFILE, &descriptors);
     }
-    prctl(PR_SET_PDEATHSIG, SIGTERM);                      /* a test that fails leaves no daemon behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);                      /* a test that fails leaves no daemon behind */
     setenv("LINFORMERD_REQUEST_TIMEOUT_MS", "3600000", 1); /* a slow machine is no failure; a flag says otherwise */
     setenv("LINFORMERD_CONNECTION_TIMEOUT_S", "3600", 1);
     setenv("LINFORMERD_CUDA_TUNING_MS", "0", 0); /* the shim's products take a CPU's time */
