@@ -43,8 +43,8 @@ struct weights_tensor {
  * weights_open succeeded: weights_close is owed; it failed: nothing is. */
 struct weights;
 
-/* A file of which the path ends in .index.json is an index, as of model.safetensors.index.json: the tensors are those of
- * the files that it names, which lie beside it. All of them are read like any other.
+/* A file of which the path ends in .index.json is an index, as of model.safetensors.index.json: the tensors are those
+ * of the files that it names, which lie beside it. All of them are read like any other.
  *
  * Reads the header and checks every offset, shape and product in it against the file's size; then reads the rest. So a
  * large file with a wrong header is refused at once. The file is read, not mapped: a mapped file that somebody cuts or

@@ -3,7 +3,7 @@
  * The same bytes are read as an index of several files, too.
  * What is accepted must be usable: every tensor within the bytes, together all of the data, found under its name,
  * convertible. */
-#include "weights/shards.h"
+#include "weights/shard_index.h"
 #include "weights/weights.h"
 
 #include <stdlib.h>
@@ -58,17 +58,17 @@ static void open_file(const uint8_t *data, size_t size)
 static void parse_index(const char *text, size_t size)
 {
     struct error error = {""};
-    struct shards shards;
-    if (shards_parse(text, size, &shards, &error) != 0) {
-        require(error.message[0] != '\0' && !shards.index && !shards.files);
+    struct shard_index index;
+    if (shard_index_parse(text, size, &index, &error) != 0) {
+        require(error.message[0] != '\0' && !index.json && !index.files);
         return;
     }
-    require(shards.n_files >= 1 && shards.n_files <= json_object_size(shards.weight_map));
-    for (size_t i = 0; i < shards.n_files; i++) {
-        require(shards.files[i][0] != '\0' && shards.files[i][0] != '.' && !strchr(shards.files[i], '/'));
-        require(i == 0 || strcmp(shards.files[i - 1], shards.files[i]) < 0);
+    require(index.n_files >= 1 && index.n_files <= json_object_size(index.weight_map));
+    for (size_t i = 0; i < index.n_files; i++) {
+        require(index.files[i][0] != '\0' && index.files[i][0] != '.' && !strchr(index.files[i], '/'));
+        require(i == 0 || strcmp(index.files[i - 1], index.files[i]) < 0);
     }
-    shards_free(&shards);
+    shard_index_free(&index);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -492,7 +492,6 @@ static void refuses_an_index_that_is_not_true(void **state)
     refuse_index(INDEX("{\"a\": \"m.index.json\"}"), "m.index.json: m.index.json: ");
     refuse_index(INDEX("{\"a\": \"two.safetensors\"}"), "weight_map: tensor 'a' is not in two.safetensors");
     refuse_index(INDEX("{\"a\": \"one.safetensors\", \"b\": \"one.safetensors\"}"), "'b' is not in one.safetensors");
-    refuse_index(INDEX("{\"a\": \"one.safetensors\", \"b\": \"copy.safetensors\"}"), "'b' is not in copy.safetensors");
 }
 
 static void refuses_a_tensor_in_two_files(void **state)

@@ -1,4 +1,4 @@
-#include "weights/shards.h"
+#include "weights/shard_index.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,46 +21,46 @@ static size_t sort_once(const char **names, size_t count)
     return kept;
 }
 
-static int read_files(struct shards *shards, struct error *error)
+static int read_files(struct shard_index *index, struct error *error)
 {
     const char *tensor;
     json_t *file;
-    shards->files = calloc(json_object_size(shards->weight_map), sizeof *shards->files);
-    if (!shards->files)
-        return error_set(error, "out of memory for %zu names", json_object_size(shards->weight_map));
-    json_object_foreach ((json_t *)shards->weight_map, tensor, file) {
+    index->files = calloc(json_object_size(index->weight_map), sizeof *index->files);
+    if (!index->files)
+        return error_set(error, "out of memory for %zu names", json_object_size(index->weight_map));
+    json_object_foreach ((json_t *)index->weight_map, tensor, file) {
         const char *name = json_string_value(file);
         if (!name || name[0] == '\0' || name[0] == '.' || strchr(name, '/'))
             return error_set(error, "weight_map: the value of '" SHOWN "' is no name of a file beside this one",
                              tensor);
-        shards->files[shards->n_files++] = name;
+        index->files[index->n_files++] = name;
     }
-    shards->n_files = sort_once(shards->files, shards->n_files);
+    index->n_files = sort_once(index->files, index->n_files);
     return 0;
 }
 
-int shards_parse(const char *text, size_t length, struct shards *shards, struct error *error)
+int shard_index_parse(const char *text, size_t length, struct shard_index *index, struct error *error)
 {
     json_error_t reason = {0};
-    *shards = (struct shards){.index = json_loadb(text, length, JSON_REJECT_DUPLICATES, &reason)};
-    if (!shards->index && (reason.text[0] == '\0' || json_error_code(&reason) == json_error_out_of_memory))
+    *index = (struct shard_index){.json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &reason)};
+    if (!index->json && (reason.text[0] == '\0' || json_error_code(&reason) == json_error_out_of_memory))
         return error_set(error, "out of memory for an index of %zu bytes", length);
-    if (!shards->index)
+    if (!index->json)
         return error_set(error, "is no JSON: %s, line %d, column %d", reason.text, reason.line, reason.column);
-    shards->weight_map = json_object_get(shards->index, "weight_map");
+    index->weight_map = json_object_get(index->json, "weight_map");
     int status = 0;
-    if (!json_is_object(shards->weight_map) || json_object_size(shards->weight_map) == 0)
+    if (!json_is_object(index->weight_map) || json_object_size(index->weight_map) == 0)
         status = error_set(error, "expected an object \"weight_map\" of tensors' names and the files that hold them");
     else
-        status = read_files(shards, error);
+        status = read_files(index, error);
     if (status != 0)
-        shards_free(shards);
+        shard_index_free(index);
     return status;
 }
 
-void shards_free(struct shards *shards)
+void shard_index_free(struct shard_index *index)
 {
-    free(shards->files);
-    json_decref(shards->index);
-    *shards = (struct shards){0};
+    free(index->files);
+    json_decref(index->json);
+    *index = (struct shard_index){0};
 }
