@@ -7,7 +7,7 @@ folder=$1 capability=$2 cublas=$3
 made=$folder/../gpu_made # beside it: FOLDER is unpacked anew
 flags=(-std=c++20 -O3 -gencode "arch=compute_$capability,code=sm_$capability"
     -gencode "arch=compute_$capability,code=compute_$capability" -I. -Xcompiler "-idirafter,$cublas/include"
-    -Xcompiler "-fPIC,-fvisibility=hidden")
+    -Xcompiler "-fPIC,-fvisibility=hidden,-Werror=switch")
 
 # Of all that a source may include, and of how it is compiled.
 digest() {
