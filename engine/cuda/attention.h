@@ -1,29 +1,31 @@
-/* attention: what the kernels of attend.cu and attend_tensor.cu share. */
+/* attention: an attention step with its pointers on the device. The kernels of attend.cu and attend_tensor.cu share it.
+ */
 #ifndef ENGINE_CUDA_ATTENTION_H
 #define ENGINE_CUDA_ATTENTION_H
 
 #include "engine/cuda/run.h"
 
 template <typename T> struct attention {
-    const T *queries, *keys, *values;
-    const int64_t *query_starts, *key_starts;
-    const int32_t *positions;       /* of query rows; NULL: those in the sequence */
-    const struct score_mask *masks; /* by item; NULL: none */
+    const T *queries;                         /* (rows, query_columns) */
+    const T *keys, *values;                   /* (rows of keys, key_columns), (…, value_columns) */
+    const int64_t *query_starts, *key_starts; /* by item */
+    const int32_t *positions;                 /* of query rows; NULL: a row's number in its sequence */
+    const struct score_mask *masks;           /* by item; NULL: none */
     int64_t query_columns, key_columns, value_columns, out_columns;
     int64_t heads, kv_heads, dim_head, dim_value, key_room;
     float scale, masked_score;
     bool causal, masked_byte;
-    bool packed; /* rows of a head begin at multiples of 16 bytes and are as long */
-    T *out;
+    bool packed; /* rows of a head begin and end at multiples of 16 bytes */
+    T *out;      /* (rows, out_columns) */
 };
 
-/* The sequences of a call lie side by side: position p of sequence s is row p * width + s. For all others width is 1.
- */
+/* One sequence of an item. The sequences of a call lie side by side: position p of sequence s is row p * width + s. All
+ * other items have one sequence, and width 1. */
 struct sequence {
-    int64_t item, number, width; /* number: of the sequence in the item */
-    int64_t query, key;          /* rows of position 0 */
-    int64_t keys;
-    struct score_mask mask; /* of the item */
+    int64_t item, number, width; /* number: which sequence of the item */
+    int64_t query, key;          /* the rows of position 0 */
+    int64_t keys;                /* how many */
+    struct score_mask mask;      /* of the item */
 };
 
 template <typename T>
@@ -62,13 +64,14 @@ static __device__ float mask_score(const struct attention<T> *a, const struct se
     return (((const uint8_t *)mask->data)[row * s->keys + key] != 0) == a->masked_byte ? a->masked_score : 0;
 }
 
-/* exp(x - maximum), where minus infinity as the maximum of scores that are all minus infinity gives 0. */
+/* exp(x - maximum). If the maximum is minus infinity, all scores are, and the result is 0. */
 static __device__ __forceinline__ float power_of(float x, float maximum)
 {
     return maximum == -INFINITY ? 0 : expf(x - maximum);
 }
 
-/* OP_ATTEND for elements of 16 bits; false: heads are too wide for it or for the device, and nothing was launched. */
+/* OP_ATTEND for elements of 16 bits. Returns false, and launches nothing, if heads are too wide for it or the device.
+ */
 template <typename T>
 bool attend_on_tensor_cores(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *attention);
 

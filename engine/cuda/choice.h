@@ -1,15 +1,16 @@
-/* choice: which of many values are the best. A value with its column is one number, its rank: NaNs come first, ties go
- * by column. The next best is the best of those below the last one, so nothing is marked or moved. */
+/* choice: the best of many values. A value and its column make one number, the rank. A NaN has the highest rank, and of
+ * equal values the first column. The next best value is the one with the highest rank below the last one, so values
+ * need not be marked or moved. */
 #ifndef ENGINE_CUDA_CHOICE_H
 #define ENGINE_CUDA_CHOICE_H
 
 #include "engine/cuda/gpu.h"
 
-#define BEST_OF_ALL 0xffffffffffffffffull /* below it are all ranks */
+#define BEST_OF_ALL 0xffffffffffffffffull /* above all ranks */
 
 static __device__ __forceinline__ unsigned long long rank_of(float value, int64_t column)
 {
-    uint32_t bits = __float_as_uint(value + 0.0f); /* -0 is 0 */
+    uint32_t bits = __float_as_uint(value + 0.0f); /* -0 becomes 0 */
     uint32_t order = isnan(value) ? 0xffffffffu : bits >> 31 ? ~bits : bits | 0x80000000u;
     return (unsigned long long)order << 32 | (0xfffffffeu - (uint32_t)column);
 }
@@ -19,7 +20,7 @@ static __device__ __forceinline__ int64_t column_of(unsigned long long rank)
     return 0xfffffffeu - (uint32_t)rank;
 }
 
-/* Each lane gets it. */
+/* The highest rank in the warp; each thread gets it. */
 static __device__ __forceinline__ unsigned long long best_of_warp(unsigned long long rank)
 {
     for (int apart = WARP / 2; apart > 0; apart /= 2) {
@@ -29,7 +30,7 @@ static __device__ __forceinline__ unsigned long long best_of_warp(unsigned long 
     return rank;
 }
 
-/* The best rank below `last` of x[0] … x[count - 1]. The whole warp takes part, and each lane gets it. */
+/* The highest rank below `last` of x(0) … x(count - 1). The whole warp takes part, and each thread gets it. */
 template <typename Values>
 static __device__ unsigned long long next_best(Values x, int64_t count, unsigned long long last)
 {

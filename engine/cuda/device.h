@@ -1,4 +1,4 @@
-/* device: a device as its models share it. */
+/* device: a device, which its models share. */
 #ifndef ENGINE_CUDA_DEVICE_H
 #define ENGINE_CUDA_DEVICE_H
 
@@ -8,17 +8,17 @@
 
 struct backend {
     int device;
-    bool failed; /* a call of the runtime did: closing ends with a reset. Threads set it side by side */
-    cudaStream_t up, compute, down; /* copies to the device, kernels, copies to the host: side by side */
-    cudaStream_t loading;           /* weights: no batch waits behind them */
-    cudaStream_t capturing;         /* nothing runs on it */
-    pthread_mutex_t submitting;     /* a batch's kernels are launched without another's between them */
-    struct cuda_products *products; /* of whoever is submitting */
+    bool failed; /* a call of the runtime failed, so closing ends with a reset. Several threads set it: use atomics */
+    cudaStream_t up, compute, down; /* copies to the device, kernels, copies to the host; they run side by side */
+    cudaStream_t loading;           /* uploads of weights, which no batch waits for */
+    cudaStream_t capturing;         /* graphs are captured on it; nothing runs on it */
+    pthread_mutex_t submitting;     /* held while a batch's kernels are launched, one batch after the other */
+    struct cuda_products *products; /* guarded by `submitting` */
     int64_t tuning_ms;              /* for each model */
     enum cuda_dtype dtype;
     int processors;
-    size_t shared_bytes;  /* that a block may ask for */
-    size_t shared_by_two; /* … where two blocks are to fit on a multiprocessor */
+    size_t shared_bytes;  /* shared memory that a block may ask for */
+    size_t shared_by_two; /* the same if two blocks shall fit on a multiprocessor */
     char description[320];
 };
 

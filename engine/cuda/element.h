@@ -1,4 +1,4 @@
-/* element: what activations and weights are stored as: float, bfloat16 or half precision. Kernels are templates over
+/* element: the type of stored activations and weights: float, bfloat16 or half precision. Kernels are templates over
  * it, and compute in float. */
 #ifndef ENGINE_CUDA_ELEMENT_H
 #define ENGINE_CUDA_ELEMENT_H
@@ -12,7 +12,7 @@
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 
-/* What products are computed in; CUDA_TF32 stores floats as CUDA_F32 does. */
+/* The type that products are computed in. CUDA_TF32 stores floats, as CUDA_F32 does. */
 enum cuda_dtype { CUDA_F32, CUDA_TF32, CUDA_BF16, CUDA_F16 };
 
 static __device__ __forceinline__ float to_float(float x)
@@ -30,7 +30,7 @@ static __device__ __forceinline__ float to_float(f16 x)
     return __half2float(x);
 }
 
-/* To the nearest, of two as near to the even one. */
+/* Rounds to the nearest, ties to even. */
 template <typename T> static __device__ __forceinline__ T of_float(float x);
 
 template <> __device__ __forceinline__ float of_float<float>(float x)
@@ -51,13 +51,13 @@ template <> __device__ __forceinline__ f16 of_float<f16>(float x)
 /* Elements that 16 bytes hold: 4 or 8. */
 template <typename T> constexpr int PACK = 16 / (int)sizeof(T);
 
-/* An operation for each of them. */
+/* Instantiates an operation for each type of elements. Each operation needs it once, or the engine does not load. */
 #define FOR_ELEMENTS(operation)                                                          \
     template void operation<float>(struct cuda_run * run, const struct plan_step *step); \
     template void operation<bf16>(struct cuda_run * run, const struct plan_step *step);  \
     template void operation<f16>(struct cuda_run * run, const struct plan_step *step);
 
-/* N elements side by side: one, or whole packs, which then begin at a multiple of 16 bytes. */
+/* Loads N elements as floats. N is 1 or whole packs; packs begin at a multiple of 16 bytes. */
 template <int N, typename T> static __device__ __forceinline__ void load(float (&x)[N], const T *from)
 {
     if constexpr (N % PACK<T> == 0)
@@ -73,7 +73,7 @@ template <int N, typename T> static __device__ __forceinline__ void load(float (
             x[i] = to_float(from[i]);
 }
 
-/* As it is. */
+/* Copies N elements. */
 template <int N, typename T> static __device__ __forceinline__ void copy(T *to, const T *from)
 {
     if constexpr (N == PACK<T>)

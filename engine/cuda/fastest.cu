@@ -2,12 +2,12 @@
 
 #include <time.h>
 
-#define LEAST_MILLISECONDS 0.4f    /* of a measurement: events are some microseconds apart from what they stand for */
-#define MOST_REPETITIONS 128       /* in one; more would wait for room in the stream's queue */
-#define MEASUREMENTS 3             /* of which the shortest counts: whatever disturbs one makes it longer */
-#define HOPELESS 1.3f              /* times the fastest one's time: not measured again */
-#define CLEARLY_FASTER 0.97f       /* times the other's time, */
-#define MILLISECONDS_FASTER 0.001f /* and by so much: else it is chance, and would be another the next time */
+#define LEAST_MILLISECONDS 0.4f    /* of a measurement: events are some microseconds late */
+#define MOST_REPETITIONS 128       /* in a measurement: more would wait for room in the stream's queue */
+#define MEASUREMENTS 3             /* the shortest counts: every disturbance makes one longer */
+#define HOPELESS 1.3f              /* an algorithm that takes this times the least is not measured again */
+#define CLEARLY_FASTER 0.97f       /* a faster one takes less than this times the other's time … */
+#define MILLISECONDS_FASTER 0.001f /* … and so much less; a smaller difference may be chance */
 #define CYCLES_TO_LAUNCH 10000     /* 5 microseconds at 2 GHz */
 
 int stopwatch_open(struct stopwatch *watch, struct error *error)
@@ -41,8 +41,8 @@ static __global__ void let_time_pass(int64_t cycles)
         ;
 }
 
-/* A small product takes the device less time than its launch takes the host. In graphs that does not matter; so that it
- * does not here, the stream is held up until all are launched. */
+/* A small product takes the device less time than its launch takes the host. In graphs this does not matter. Here the
+ * stream is held up until all products are launched, so that it does not matter either. */
 static void hold_up(struct cuda_run *run, int launches)
 {
     struct cuda_run now = *run;
@@ -51,7 +51,7 @@ static void hold_up(struct cuda_run *run, int launches)
     note(run, now.status);
 }
 
-/* Milliseconds of so many, one behind the other. Negative: the algorithm does not run, or the device failed. */
+/* Milliseconds of so many launches one behind the other. Negative: the algorithm does not run, or the device failed. */
 static float measure(struct cuda_run *run, struct stopwatch *watch, int repetitions, int number,
                      const launch_algorithm &launch)
 {
@@ -71,8 +71,8 @@ static float measure(struct cuda_run *run, struct stopwatch *watch, int repetiti
     return runs && goes_on(run) ? milliseconds : -1;
 }
 
-/* Milliseconds of one, where the fastest so far takes `least` (0: there is none), and so many repetitions last long
- * enough for that. Negative: as measure. */
+/* Milliseconds of one launch. The fastest algorithm so far takes `least`, or 0 if there is none. *repetitions is raised
+ * until a measurement lasts long enough. Negative: as measure. */
 static float time_of(struct cuda_run *run, struct stopwatch *watch, float least, int *repetitions, int number,
                      const launch_algorithm &launch)
 {
@@ -97,8 +97,8 @@ static bool is_clearly_faster(float milliseconds, float others)
     return milliseconds < others * CLEARLY_FASTER && milliseconds < others - MILLISECONDS_FASTER;
 }
 
-/* Whether the first is, after all: a device that was idle takes a while to raise its clocks, in which it was measured.
- */
+/* Whether the first algorithm is as fast as the fastest, when measured again. It was measured first, perhaps while the
+ * device was still raising its clocks. */
 static bool is_as_fast(struct cuda_run *run, struct stopwatch *watch, float least, int *repetitions,
                        const launch_algorithm &launch)
 {

@@ -1,4 +1,4 @@
-/* fastest: which of several algorithms takes the least time on the device. */
+/* fastest: measures which of several algorithms takes the least time on the device. */
 #ifndef ENGINE_CUDA_FASTEST_H
 #define ENGINE_CUDA_FASTEST_H
 
@@ -14,15 +14,15 @@ struct stopwatch {
 int stopwatch_open(struct stopwatch *watch, struct error *error);
 void stopwatch_free(struct stopwatch *watch);
 
-/* Launches the algorithm of that number on the run's stream; false: it does not run. */
+/* Launches the algorithm with that number on the run's stream. Returns false if it does not run. */
 typedef std::function<bool(int)> launch_algorithm;
 
-/* Which of `count` is the fastest, as far as run->tuning_milliseconds last, out of which the time is taken; the first
- * where nothing is timed, and where none is clearly faster. -1: none of those tried runs, or the device failed, which
- * run->status says.
+/* Returns the fastest of `count` algorithms, or the first if none is clearly faster. Measuring ends when
+ * run->tuning_milliseconds are used up; the time taken is subtracted from them. Without any time the first is returned.
+ * -1: no algorithm that was tried runs, or the device failed, which run->status says.
  *
- * run->submitting is held while they are launched, and not while they run: the stream keeps them, and the memory that
- * they share, apart from batches, which are submitted behind them. One thread of a device at a time. */
+ * run->submitting is held while algorithms are launched, but not while they run. Batches are submitted to the same
+ * stream behind them, so the memory that they share is safe. One thread for each device at a time. */
 int find_fastest(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch);
 
 #endif

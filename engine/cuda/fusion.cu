@@ -12,7 +12,7 @@ static struct norm norm_of(const struct cuda_run *run, const struct plan_step *s
     return norm;
 }
 
-/* Where the step that norms leaves what it reads; NULL: nowhere. */
+/* Where the norm's operand is written, because other steps read it; NULL: nowhere. */
 template <typename T>
 static T *row_to_keep(const struct cuda_run *run, const struct plan_step *first, const struct plan_step *last)
 {
@@ -24,11 +24,12 @@ static T *row_to_keep(const struct cuda_run *run, const struct plan_step *first,
 template <typename T> struct embedding {
     const int32_t *ids;
     struct places places;
-    const T *table, *major, *minor; /* the last two of positions, as add_positions has them */
+    const T *table;         /* (vocabulary, columns) */
+    const T *major, *minor; /* tables of positions, as OP_ADD_POSITIONS has them */
     int64_t period, columns;
 };
 
-/* Without a norm the sums are what is given. */
+/* y is the norm of the sums, or without a norm the sums themselves. */
 template <typename T, int N>
 static __global__ void embed_with_positions(int64_t rows, struct embedding<T> e, struct norm norm, T *sums, T *y)
 {
@@ -68,7 +69,7 @@ static __global__ void embed_with_sinusoids(int64_t rows, struct embedding<T> e,
         y[row * e.columns + c] = of_float<T>(sinusoid(position, frequencies, c, e.columns / 2) + to_float(x[c]));
 }
 
-/* Ids are read where they were copied to: their place in the arena may be that of what is written. */
+/* The uploaded ids. Those in the arena may lie where this kernel writes. */
 static const int32_t *uploaded_ids(const struct cuda_run *run, int value)
 {
     int input = 0;
@@ -88,7 +89,7 @@ static struct embedding<T> embedding_of(const struct cuda_run *run, const struct
     return e;
 }
 
-/* `norm` NULL: there is none. */
+/* `norm` is NULL if no norm follows. */
 template <typename T>
 static void launch_embedding(struct cuda_run *run, const struct plan_step *step, const struct plan_step *norm)
 {
@@ -124,7 +125,7 @@ template <typename T> static void run_embed_sinusoids(struct cuda_run *run, cons
 
 /* ---- A sum and its norm ---- */
 
-/* y may be x or z. */
+/* y may lie where x or z does. */
 template <typename T, int N>
 static __global__ void add_and_norm(int64_t rows, int64_t columns, const T *x, const T *z, float scale,
                                     struct norm norm, T *sums, T *y)
@@ -158,7 +159,8 @@ template <typename T> static void run_add_norm(struct cuda_run *run, const struc
 
 /* ---- A norm whose rows are shifted ---- */
 
-/* Part of a row, in one segment, to where it goes; and zeros to its place in the row's own, where none comes. */
+/* Writes part of a row, which lies in one segment, to the row `shift` further on. If no row is shifted to its own
+ * place, it writes zeros there. */
 template <typename T, int N>
 static __device__ __forceinline__ void shift_pack(const float (&values)[N], int64_t columns, int64_t shift,
                                                   int64_t position, int64_t length, T *y)
@@ -170,7 +172,7 @@ static __device__ __forceinline__ void shift_pack(const float (&values)[N], int6
         store(y, zeros);
 }
 
-/* A warp norms a row and hands its segments to the rows that they go to. */
+/* A warp normalises a row and writes its segments to the rows that they are shifted to. */
 template <typename T, int N>
 static __global__ void norm_and_shift(int64_t rows, int64_t columns, const T *x, struct places places, struct norm norm,
                                       struct shifts shifts, T *normed, T *y)
@@ -208,7 +210,7 @@ template <typename T> static void run_norm_shift(struct cuda_run *run, const str
     });
 }
 
-/* ---- What is fused ---- */
+/* ---- Finding steps to fuse ---- */
 
 static bool is_read_behind(const struct plan *plan, int value, int step)
 {
@@ -232,21 +234,22 @@ static bool overlap(const struct plan_value *a, const struct plan_value *b)
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
-/* Whether the step is that operation, on rows that the one before it gives. */
+/* Whether the step is that operation, with the result of the step before it as x. */
 static bool follows(const struct plan *plan, int step, enum operation operation)
 {
     return step < plan->n_steps && plan->steps[step].operation == operation &&
            plan->steps[step].x == plan->steps[step - 1].y;
 }
 
-/* … of whole rows. */
+/* The same for a layer norm of whole rows. */
 static bool norm_follows(const struct plan *plan, int step)
 {
     return follows(plan, step, OP_LAYER_NORM) &&
            plan->weights[plan->steps[step].weight].columns == plan->values[plan->steps[step].x].columns;
 }
 
-/* A warp is done with reading its row of a value when it writes that of another in the same place, row by row. */
+/* Whether a fused kernel may write the one value while it reads the other. In the same place and with as many columns
+ * it may: a warp has read its row before it writes it. */
 static bool may_write_over(const struct plan *plan, int written, int read)
 {
     const struct plan_value *y = &plan->values[written], *x = &plan->values[read];
@@ -281,7 +284,7 @@ template <typename T> static struct cuda_launch fuse_add(const struct plan *plan
     return launch;
 }
 
-/* Rows go to others', so that none may be in another's place; all of the item's have to be there. */
+/* A row is written to other rows, so x and y may not overlap, and y must have all rows of the item. */
 template <typename T> static struct cuda_launch fuse_norm(const struct plan *plan, int i)
 {
     struct cuda_launch launch = {};

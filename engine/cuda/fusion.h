@@ -1,25 +1,25 @@
-/* fusion: neighbouring steps of a plan that one kernel does, so that what the first gives need not be read again, and
- * not be written where nobody else reads it. What is fused is found once, when a model is prepared: the plan, and the
- * places of its values, stay as they are.
+/* fusion: neighbouring steps of a plan that one kernel computes. The first step's result is then not read again, and it
+ * is written only if another step reads it, too. Fused steps are found once, when a model is prepared. The plan and the
+ * places of its values stay the same.
  *
- *                                                 passes over the rows, one by one and fused
+ *                                                 passes over the rows, step by step and fused
  *     embed, add_positions or add_sinusoids           4    2
- *     embed, add_positions, layer_norm                6    3, or 2 where nothing but the norm reads the sum
+ *     embed, add_positions, layer_norm                6    3, or 2 if the norm alone reads the sum
  *     add, layer_norm                                 5    4, or 3
  *     layer_norm, shift_tokens                        4    2
  *
- * Two projections of the same x along the sequence, which differ in nothing but weights, are a launch, too: each alone
- * has too few blocks for a large device where the batch is small.
+ * Two projections of the same x along the sequence that differ in their weights alone are one launch, too. With a small
+ * batch each of them has too few blocks for a large device.
  *
- * A product that adds a residual, with a layer norm behind it, is not among them: cuBLASLt adds the residual where it
- * writes (its C), so that the two read the residual, write the sum, read it and write the norm. A kernel that added and
- * normalised would save the one reading of the sum, and have the product written and read for it. */
+ * A product that adds a residual is not fused with the layer norm behind it. cuBLASLt adds the residual while it writes
+ * (its C), so product and norm read the residual, write the sum, read it and write the norm. A kernel that adds and
+ * normalises would save one reading of the sum, but the product would have to be written and read for it. */
 #ifndef ENGINE_CUDA_FUSION_H
 #define ENGINE_CUDA_FUSION_H
 
 #include "engine/cuda/run.h"
 
-/* By step of the plan; free is owed. NULL: no memory. */
+/* How each step of the plan is launched, by step. free is owed. NULL: out of memory. */
 struct cuda_launch *fusion_find(const struct plan *plan, enum cuda_dtype dtype);
 
 #endif

@@ -1,7 +1,10 @@
-/* gpu: what kernels share. A kernel is a static function (shared memory of static functions is checked for overruns by
- * the address sanitizer in tests; templates have dynamic_shared_memory instead), is launched through run.h's launch,
- * and is written for blocks of whole warps. Between lanes there are full-warp shuffles alone, so that every lane of a
- * warp that shuffles takes part. */
+/* gpu: what kernels share. Rules for a kernel:
+ *     - It is a static function, and run.h's launch launches it.
+ *     - Its blocks are whole warps.
+ *     - Threads of a warp exchange values by full-warp shuffles alone, so every thread of the warp takes part.
+ *     - Shared memory of a template is dynamic_shared_memory. The tests' address sanitizer finds overruns of that, and
+ * of
+ *       __shared__ variables in functions that are no templates. */
 #ifndef ENGINE_CUDA_GPU_H
 #define ENGINE_CUDA_GPU_H
 
@@ -12,29 +15,30 @@
 #define WARP 32
 #define WHOLE_WARP 0xffffffffu
 
-/* Of the block that runs, as many bytes as it was launched with; aligned to 128. */
+/* The block's shared memory: as many bytes as it was launched with, aligned to 128. */
 #ifndef dynamic_shared_memory
 extern __shared__ __align__(128) char dynamic_shared_memory[];
 #endif
 
+/* The number of the thread in its warp. */
 static __device__ __forceinline__ int warp_thread()
 {
     return (int)(threadIdx.x % WARP);
 }
 
-/* Which warp of the grid's x dimension. */
+/* The number of the warp in the grid's x dimension. */
 static __device__ __forceinline__ int64_t warp_of_grid()
 {
     return (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
 }
 
-/* Which thread of it. */
+/* The number of the thread in it. */
 static __device__ __forceinline__ int64_t thread_of_grid()
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* Over the lanes of a warp; every lane gets it. */
+/* Sum and maximum over the threads of a warp; every thread gets them. */
 static __device__ __forceinline__ float warp_sum(float x)
 {
     for (int apart = WARP / 2; apart > 0; apart /= 2)
@@ -49,7 +53,7 @@ static __device__ __forceinline__ float warp_maximum(float x)
     return x;
 }
 
-/* The item whose rows [starts[b], starts[b + 1]) hold the row. */
+/* The item b whose rows [starts[b], starts[b + 1]) the row is among. */
 static __device__ __forceinline__ int64_t item_of(const int64_t *starts, int64_t n_items, int64_t row)
 {
     int64_t item = 0, behind = n_items;

@@ -1,18 +1,18 @@
-/* norm: the layer norm of a row by a warp, whatever its values are made of and wherever they go. */
+/* norm: the layer norm of one row, by a warp. The caller says how values are made and where they go. */
 #ifndef ENGINE_CUDA_NORM_H
 #define ENGINE_CUDA_NORM_H
 
 #include "engine/cuda/element.h"
 #include "engine/cuda/gpu.h"
 
-#define KEPT 4 /* packs that a lane keeps in registers */
+#define KEPT 4 /* packs that a thread keeps in registers */
 
 struct norm {
     const float *gain, *bias; /* (columns) */
     float epsilon;
 };
 
-/* Calls work(values, column) for the lane's packs of a row; its first KEPT are in `kept`, `make` makes the others. */
+/* Calls work(values, column) for the thread's packs of a row. The first KEPT are in `kept`; make() makes the others. */
 template <int N, typename Make, typename Work>
 static __device__ __forceinline__ void each_pack(int64_t columns, float (&kept)[KEPT][N], Make make, Work work)
 {
@@ -27,9 +27,10 @@ static __device__ __forceinline__ void each_pack(int64_t columns, float (&kept)[
     }
 }
 
-/* make(values, column) makes a pack of the row, of those not kept anew for each of three passes; give(values, column)
- * takes what has become of it, after all of the row is made. The row itself is left in `row`; NULL: nowhere.
- * The variance about the mean in a pass of its own: the difference of sums of squares would lose digits. */
+/* Three passes over the row: sum, variance, result. make(values, column) makes a pack of the row. It is called for each
+ * pass again, unless the pack is kept. give(values, column) gets the normalised pack, after all packs were made once.
+ * The row itself is written to `row`, unless that is NULL. The variance has a pass of its own: a difference of sums of
+ * squares would lose digits. */
 template <int N, typename T, typename Make, typename Give>
 static __device__ __forceinline__ void normalise(int64_t columns, struct norm norm, Make make, T *row, Give give)
 {

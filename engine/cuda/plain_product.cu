@@ -1,7 +1,7 @@
 #include "engine/cuda/plain_product.h"
 #include "engine/cuda/rows.h"
 
-#define TILE 16 /* of out, rows and columns, and of the depth that is there at a time; a thread for each element */
+#define TILE 16 /* rows and columns of out in a block, and depth at a time. A thread has one element of out */
 #define THREADS (TILE * TILE)
 
 struct product_tiles {
@@ -15,7 +15,7 @@ static __device__ __forceinline__ float element_of(const void *matrix, int64_t s
     return to_float(((const T *)matrix)[transposed ? column * stride + row : row * stride + column]);
 }
 
-/* What comes after the sum, but for what is added. */
+/* Bias and GELU; `add` follows in the kernel. */
 template <typename T>
 static __device__ __forceinline__ float finished(const struct cuda_product &p, int64_t column, float sum)
 {
@@ -60,7 +60,7 @@ template <typename To> static __global__ void finish_product(struct cuda_product
     *out = of_float<To>(finished<To>(p, column, to_float(*out)));
 }
 
-/* Calls it with an element of the run's and one of out's. */
+/* Calls call(element of the run's type, element of out's type). */
 template <typename Call>
 static void with_types(const struct cuda_run *run, const struct cuda_product *product, Call call)
 {

@@ -1,11 +1,11 @@
-/* product: a product of matrices that is to be computed. */
+/* product: the description of a product of matrices. */
 #ifndef ENGINE_CUDA_PRODUCT_H
 #define ENGINE_CUDA_PRODUCT_H
 
 #include <stdint.h>
 
-/* out = gelu(A B + bias + add) or without gelu; all row by row, a row every so many elements. out (rows, columns),
- * A (rows, depth), B (depth, columns); a transposed one lies as (columns, rows). */
+/* out = A B + bias + add, or gelu of that. out (rows, columns), A (rows, depth), B (depth, columns). A transposed
+ * matrix lies in memory as its transpose. */
 struct cuda_product {
     int64_t rows, columns, depth;
     const void *a;
@@ -15,7 +15,7 @@ struct cuda_product {
     int64_t b_stride;
     bool transpose_b;
     const void *bias; /* (columns); NULL: none */
-    const void *add;  /* (rows, columns), a row every out_stride elements; NULL: nothing */
+    const void *add;  /* (rows, columns), with out_stride; NULL: nothing */
     bool gelu;        /* by its tanh approximation */
     bool float_out;   /* out, bias and add are floats, whatever the elements are */
     void *out;

@@ -68,21 +68,21 @@ template <typename T> static __device__ struct sequence_part find_part(const str
     return part_of(p, item, index - first_part(p, item));
 }
 
-/* Where the item's parts have their places in parts, if it has several: with more than part_rows rows it begins so
- * many rows before the next one that there is room. */
+/* The place of an item's first part in `parts`, if it has several. It has more than part_rows rows then, so that the
+ * next item begins far enough behind for all parts to have room. */
 template <typename T> static __device__ __forceinline__ int64_t first_place(const struct projection<T> *p, int64_t item)
 {
     return 2 * p->starts[item] / p->part_rows;
 }
 
-/* What is added to a column; not where the bias has a column of its own. */
+/* What is added to an element of y: nothing if the bias has a column of its own. */
 template <typename T>
 static __device__ __forceinline__ float bias_of(const struct projection<T> *p, int64_t j, int64_t column)
 {
     return p->own.bias && !p->bias_column ? p->own.bias[column / p->group_columns * p->k + j] : 0;
 }
 
-/* Where an item has one part the sum goes to y, with its bias; else to the part's. */
+/* Writes the sum of a part: with its bias to y if it is the item's only part, else to the parts. */
 template <typename T>
 static __device__ __forceinline__ void write_sum(const struct projection<T> *p, const struct sequence_part *part,
                                                  int64_t j, int64_t column, float sum)
@@ -93,7 +93,8 @@ static __device__ __forceinline__ void write_sum(const struct projection<T> *p, 
         p->own.parts[((first_place(p, part->item) + part->number) * p->k + j) * p->columns + column] = sum;
 }
 
-/* Where a block of this number has its tile of `tall` rows of y: those of the first come before the second's. */
+/* The first row of y of the block with this number, for tiles of `tall` rows. Blocks of the second projection follow
+ * those of the first; for them p->own becomes the second. */
 template <typename T>
 static __device__ __forceinline__ int64_t take_tile(struct projection<T> *p, int64_t number, int64_t tall)
 {
@@ -109,7 +110,7 @@ static inline int64_t parts_at_most(int64_t rows, int64_t n_items, int64_t part_
     return rows / part_rows + n_items;
 }
 
-/* The products alone, on tensor cores. */
+/* Launches the products on tensor cores, without finish_projection. */
 template <typename T>
 void project_on_tensor_cores(struct cuda_run *run, const struct plan_step *step,
                              const struct projection<T> *projection);

@@ -5,7 +5,7 @@
 
 #define ALIGNMENT 256 /* bytes */
 #ifndef RESULTS_BYTES
-#define RESULTS_BYTES ((size_t)64 << 20) /* at most: more is copied in halves of it */
+#define RESULTS_BYTES ((size_t)64 << 20) /* at most; larger results go through its halves */
 #endif
 #ifndef PIECES
 #define PIECES 4096 /* in a half */
@@ -23,7 +23,7 @@ static size_t place(size_t *used, int64_t rows, int64_t columns, bool wanted)
     return offset;
 }
 
-/* Returns the bytes that all of it takes. */
+/* Sets the offsets, and returns the bytes of all results. */
 static size_t lay_out(struct results *results, const struct plan *plan, const struct shape_class *shape)
 {
     size_t used = 0;
@@ -89,7 +89,7 @@ void results_lay_out(struct results *results, const struct plan *plan, const str
 
 /* ---- To the host ---- */
 
-/* Elements [first, first + count) of what lies at the offset. */
+/* Copies elements [first, first + count) of the array at the offset. */
 static cudaError_t fetch(const struct results *results, size_t offset, int64_t first, int64_t count,
                          cudaStream_t stream)
 {
@@ -100,7 +100,7 @@ static cudaError_t fetch(const struct results *results, size_t offset, int64_t f
                            cudaMemcpyDeviceToHost, stream);
 }
 
-/* The hidden rows of each run of items that want them. */
+/* Copies the hidden rows, in one copy for each run of items that want them. */
 static cudaError_t fetch_hidden(const struct results *results, const struct plan *plan, const struct batch *batch,
                                 cudaStream_t stream)
 {
@@ -115,7 +115,7 @@ static cudaError_t fetch_hidden(const struct results *results, const struct plan
     return status;
 }
 
-/* The wanted rows of each run of items that want them in the one way or the other. */
+/* Copies wanted rows or their best columns, in one copy for each run of items that want the same. */
 static cudaError_t fetch_rows(const struct results *results, const struct batch *batch, cudaStream_t stream)
 {
     cudaError_t status = cudaSuccess;
@@ -192,9 +192,9 @@ void results_deliver(const struct results *results, const struct plan *plan, con
         deliver_row(results, &batch->items[batch->wanted[r].item], r, batch->wanted[r].index);
 }
 
-/* ---- By way of the halves ---- */
+/* ---- Through the halves ---- */
 
-/* Of a batch that failed nothing: the half is as good as empty. */
+/* Copies the half's pieces to the items, and empties it. If the batch failed nothing is copied. */
 static void hand_on(struct cuda_run *run, struct results_half *half)
 {
     const char *from = half->host;
@@ -230,7 +230,7 @@ void results_copy(struct cuda_run *run, void *to, const void *from, int64_t byte
 void results_hand_on(struct cuda_run *run)
 {
     struct results *results = run->results;
-    if (!results) /* the batch did not get so far */
+    if (!results) /* the batch failed before it had any */
         return;
     hand_on(run, &results->halves[1 - results->filling]);
     hand_on(run, &results->halves[results->filling]);

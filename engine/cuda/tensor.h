@@ -1,6 +1,6 @@
-/* tensor: the instructions of tensor cores and of copies into shared memory, a function each; the whole warp takes part
- * in all but the copies. Fragments: which elements of a matrix a lane holds, is in tests/cuda/shim/tensor_model.h,
- * which has the same functions for the CPU. */
+/* tensor: instructions of tensor cores and of copies into shared memory, one function each. The whole warp takes part
+ * in all but the copies. A fragment is the part of a matrix that one thread holds. Which elements these are is
+ * described in tests/cuda/shim/tensor_model.h, which has the same functions for the CPU. */
 #ifndef ENGINE_CUDA_TENSOR_H
 #define ENGINE_CUDA_TENSOR_H
 
@@ -9,7 +9,7 @@
 
 #ifdef __CUDACC__
 
-/* Two elements as a register holds them, the first in its lower half; each is to the nearest, as of_float is. */
+/* Two elements in a register, the first in its lower half. Each is rounded like of_float. */
 template <typename T> static __device__ __forceinline__ uint32_t pair_of(float lower, float upper);
 
 template <> __device__ __forceinline__ uint32_t pair_of<bf16>(float lower, float upper)
@@ -26,7 +26,7 @@ template <> __device__ __forceinline__ uint32_t pair_of<f16>(float lower, float 
     return bits;
 }
 
-/* d += A B: A (16, 16), B (16, 8) of 16 bits, d in float. */
+/* d += A B. A (16, 16) and B (16, 8) have elements of 16 bits, d (16, 8) is float. */
 template <typename T>
 static __device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
@@ -48,7 +48,7 @@ __device__ __forceinline__ void multiply_add<f16>(float (&d)[4], const uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Four matrices (8, 8) of 16 bits in shared memory: lane i has the address of row i % 8 of matrix i / 8. */
+/* Loads four matrices (8, 8) of 16 bits from shared memory. Thread i gives the address of row i % 8 of matrix i / 8. */
 static __device__ __forceinline__ void load_matrices(uint32_t (&fragment)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&fragm
                  : "memory");
 }
 
-/* 16 bytes into shared memory, without waiting: zeros, and `from` is not read, where nothing is there. */
+/* Starts a copy of 16 bytes to shared memory. If not `there` it writes zeros and does not read `from`. */
 static __device__ __forceinline__ void copy_async(void *to, const void *from, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
@@ -74,19 +74,20 @@ static __device__ __forceinline__ void copy_async(void *to, const void *from, bo
                  : "memory");
 }
 
-/* The thread's copies since the last time are a group. */
+/* Makes a group of the thread's copies since the last group. */
 static __device__ __forceinline__ void copies_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until all but the newest PENDING of the thread's groups are there; for other threads a barrier has to follow. */
+/* Waits until all but the newest PENDING of the thread's groups have arrived. Other threads see them after a barrier.
+ */
 template <int PENDING> static __device__ __forceinline__ void copies_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-/* Of few digits less than exp2f, and fast; numbers too small to be normal are 0. */
+/* 2^x, fast, with a few bits less than exp2f. Subnormal results are 0. */
 static __device__ __forceinline__ float power_of_two(float x)
 {
     float y;
@@ -98,9 +99,9 @@ static __device__ __forceinline__ float power_of_two(float x)
 #include <tensor_model.h>
 #endif
 
-#define PAD 8 /* elements behind a row in shared memory: rows of a fragment are in banks of their own */
+#define PAD 8 /* elements behind a row in shared memory, so that rows of a fragment lie in different banks */
 
-/* `count` rows of WIDE elements into shared memory; zeros where x, (there, columns), has none. */
+/* Copies `count` rows of WIDE elements to shared memory. x is (there, columns); the rest is zeros. */
 template <typename T, int WIDE>
 static __device__ void copy_rows(T (*to)[WIDE + PAD], const T *x, int64_t stride, int64_t there, int64_t columns,
                                  bool packed, int count, int thread, int threads)

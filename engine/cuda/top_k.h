@@ -1,22 +1,22 @@
-/* top_k: the best of rows of floats, and their softmax; a block takes a row. */
+/* top_k: softmax and best columns of rows of floats. A block computes a row. */
 #ifndef ENGINE_CUDA_TOP_K_H
 #define ENGINE_CUDA_TOP_K_H
 
 #include "engine/cuda/run.h"
 
-/* Rows of `columns` floats of a model's output, whose items are those of `wanted`. */
+/* Rows of a model's output. */
 struct output_rows {
     int64_t rows, columns;
-    const struct wanted_row *wanted;
-    float *x;
+    const struct wanted_row *wanted; /* (rows): which item each row belongs to */
+    float *x;                        /* (rows, columns) */
 };
 
-/* In place, of rows that want it; but not where cuda_top_k finds the few best without. Any NaN makes all of a row NaN.
- */
+/* Softmax in place, for rows whose item wants it. Rows of which cuda_top_k finds a few best are left to it. One NaN
+ * makes all of a row NaN. */
 void cuda_softmax(struct cuda_run *run, const struct output_rows *output);
 
-/* The best of each row, as many as its item wants, best first: values and columns, `room` of them a row. NaNs are the
- * best, ties go by column, as on the CPU. Behind cuda_softmax. */
+/* Writes the best of each row, as many as its item wants, best first: values and columns (rows, room). A NaN is better
+ * than any number, and of equal values the first column is, as on the CPU. Call it after cuda_softmax. */
 void cuda_top_k(struct cuda_run *run, const struct output_rows *output, int64_t room, float *values, int32_t *columns);
 
 #endif

@@ -11,7 +11,7 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The offset of so many bytes more. */
+/* Gives so many bytes a place, and returns its offset. */
 static size_t place(struct upload *upload, size_t bytes)
 {
     size_t offset = upload->used;
@@ -37,7 +37,7 @@ static void free_masks(struct mask_room *room)
     memset(room, 0, sizeof *room);
 }
 
-/* All but the masks themselves. */
+/* Places all but the masks themselves. */
 static void lay_out(struct upload *upload, const struct plan *plan, const struct shape_class *shape)
 {
     size_t n_items = (size_t)shape->n_items;
@@ -93,7 +93,7 @@ void upload_free(struct upload *upload)
 
 /* ---- Filling ---- */
 
-/* `used` bytes of what has room for `all`: the rest is zeros. */
+/* Copies `used` bytes to a place of `all` bytes, and fills it up with zeros. */
 static void fill(struct upload *upload, size_t offset, const void *data, size_t used, size_t all)
 {
     if (used > 0)
@@ -143,8 +143,7 @@ static void fill_items(struct upload *upload, const struct plan *plan, const str
          (size_t)shape->n_wanted * sizeof *batch->wanted);
 }
 
-/* Bytes of the mask that the item gives; 0: none. A mask came in a request, so the product is that of a tensor that is
- * in memory. */
+/* Bytes of the mask that the item gives; 0: none. The mask lies in memory already, so its size does not overflow. */
 static size_t mask_bytes(const struct engine_item *item, int input)
 {
     int64_t rows = most(1, item->inputs[input].n_masks) * item->inputs[input].length;
@@ -153,7 +152,7 @@ static size_t mask_bytes(const struct engine_item *item, int input)
     return (size_t)(rows * item->inputs[input].columns) * (item->inputs[input].floats ? sizeof(float) : 1);
 }
 
-/* On failure it has none. */
+/* On failure the room is empty. */
 static cudaError_t take_room(struct mask_room *room, size_t bytes)
 {
     cudaError_t status = cudaMalloc((void **)&room->device, bytes);
@@ -166,8 +165,8 @@ static cudaError_t take_room(struct mask_room *room, size_t bytes)
     return status;
 }
 
-/* Room for the masks of the batch: what there was before or twice that, so that it seldom grows, or, where there is not
- * so much memory, just enough. */
+/* Makes room for the batch's masks. It at least doubles, so that it seldom grows. If there is not so much memory it
+ * grows just enough. */
 static cudaError_t make_room(struct mask_room *room, const struct plan *plan, const struct batch *batch)
 {
     size_t bytes = 0, doubled = 2 * room->bytes;
@@ -184,7 +183,7 @@ static cudaError_t make_room(struct mask_room *room, const struct plan *plan, co
     return take_room(room, bytes);
 }
 
-/* The items' masks of the scores, in whatever shape each of them has. */
+/* Fills the items' masks. Each item's mask may have another shape. */
 static void fill_masks(struct upload *upload, const struct batch *batch, const struct shape_class *shape, int input)
 {
     struct score_mask *masks = (struct score_mask *)(upload->host + upload->masks[input]);
@@ -272,7 +271,7 @@ static void place_rows(const struct upload *upload, struct cuda_run *run, int in
            (const From *)(upload->device + upload->rows[input]), elements_of<T>(run, value));
 }
 
-/* Ids and masks stay as they are. */
+/* Rows of floats are rounded to elements. Ids and masks are copied. */
 void upload_place_inputs(const struct upload *upload, struct cuda_run *run)
 {
     for (int i = 0; i < run->plan->n_inputs; i++) {

@@ -3,14 +3,14 @@
 #include <stdlib.h>
 
 #ifndef STAGED
-#define STAGED ((int64_t)4 << 20) /* floats that are on the device at a time to be rounded */
+#define STAGED ((int64_t)4 << 20) /* floats that are rounded at a time, on the device */
 #endif
 #define THREADS 256
 #define LEAST_INFINITE_F16 65520.0f /* rounds to infinity */
 
 enum reading { AS_ELEMENTS = 1, AS_FLOATS = 2 };
 
-/* How the step's weight is read, 0 where the step has not got it. */
+/* How the step reads the weight, as a set of enum reading. 0: it does not. */
 static int reading_of(const struct plan_step *step, int weight)
 {
     enum float_weights floats = cuda_operation_of(CUDA_F32, step->operation)->floats;
@@ -37,7 +37,7 @@ template <typename T> static __global__ void round_floats(int64_t count, const f
         elements[i] = of_float<T>(floats[i]);
 }
 
-/* What is infinite in the file may be so here. */
+/* Refuses weights that f16 cannot hold. Those that are infinite in the file stay so. */
 static int check_range(const struct plan_weight *weight, struct error *error)
 {
     for (int64_t i = 0; i < weight->rows * weight->columns; i++)
