@@ -55,13 +55,6 @@ static void softmax(int64_t n, double scale, double *x)
         x[i] /= sum;
 }
 
-static int32_t id_at(const struct scalar *scalar, const struct plan_step *step, int64_t row)
-{
-    int64_t item = item_of(scalar, step->x, row);
-    const int32_t *ids = scalar->batch->items[item].inputs[0].data;
-    return ids[padder_position(layout_of(scalar, step->x), item, row)];
-}
-
 static double activation_of(enum activation activation, double x)
 {
     if (activation == ACTIVATION_GELU)
@@ -544,7 +537,7 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     double residual = adds && step->z != PLAN_NONE ? scalar->values[step->z][place] : 0;
     switch (step->operation) {
     case OP_EMBED:
-        return weight_at(scalar, step->table, id_at(scalar, step, row), column);
+        return weight_at(scalar, step->table, (int64_t)scalar->values[step->x][row], column);
     case OP_ADD_POSITIONS:
         return positions_at(scalar, step, row, column);
     case OP_LAYER_NORM:

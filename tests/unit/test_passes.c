@@ -1,6 +1,6 @@
-/* The passes that rewrite plans: random plans, as a family might build them, give what they give without the passes in
- * double precision; and an item's results are the same bits whatever else is asked of it and whoever is beside it. SEED
- * chooses the plans. */
+/* The passes that rewrite plans. Random plans, as a family might build them, give what they give without the passes in
+ * double precision. An item's results are the same bits whatever else is asked of it and whichever items are beside it.
+ * Every operation is drawn, but for those that not_drawn names with the reason. SEED chooses the plans. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/unit/loaded.h"
@@ -25,13 +25,14 @@ static const struct backend_functions *functions;
 
 #define PLANS 40
 #define MAX_ITEMS 5
-#define MAX_ROWS 512
+#define MAX_ROWS 1024 /* of joined axes, too */
 #define MAX_LENGTH 90
 #define COLUMNS 24     /* of x */
 #define VOCABULARY 37  /* of the output layer */
 #define TOLERANCE 2e-5 /* of the largest value */
 
 static uint64_t seed;
+static bool is_in_a_plan[OP_COUNT]; /* with its passes, or as it was built */
 
 /* ---- Random plans. Both builds of one draw the same random numbers. ---- */
 
@@ -40,6 +41,7 @@ struct maker {
     int pool; /* the weight that all others are parts of */
     int mask; /* a value */
     int64_t length;
+    bool nines; /* an item's rows are a multiple of nine */
 };
 
 static bool one_in(int64_t n)
@@ -121,6 +123,78 @@ static int attention(struct maker *maker, int x)
     return linear(maker, out, columns, COLUMNS);
 }
 
+/* ---- Operations that the layers below do not have: each from x to a value of as many columns ---- */
+
+static int rotate(struct maker *maker, int x)
+{
+    return plan_rotate(maker->builder, x, weight(maker, MAX_LENGTH, one_in(2) ? COLUMNS : COLUMNS / 2));
+}
+
+static int add_positions(struct maker *maker, int x)
+{
+    if (one_in(2))
+        return plan_add_positions(maker->builder, x, weight(maker, MAX_LENGTH, COLUMNS), PLAN_NONE, 1);
+    int major = weight(maker, MAX_LENGTH / 9, COLUMNS), minor = weight(maker, 9, COLUMNS);
+    return plan_add_positions(maker->builder, x, major, minor, 9);
+}
+
+static int add_sinusoids(struct maker *maker, int x)
+{
+    return plan_add_sinusoids(maker->builder, x, weight(maker, 1, COLUMNS / 2));
+}
+
+/* The mask as ids. */
+static int embed(struct maker *maker, int x)
+{
+    return plan_add(maker->builder, x, plan_embed(maker->builder, maker->mask, weight(maker, 2, COLUMNS)), 1.0f);
+}
+
+static int concatenate(struct maker *maker, int x)
+{
+    int both = plan_concatenate(maker->builder, x, norm(maker, x));
+    return linear(maker, both, 2 * COLUMNS, COLUMNS);
+}
+
+static int convolve_sequence(struct maker *maker, int x)
+{
+    int64_t heads = random_size(1, 3), stride = random_size(2, 5);
+    int64_t groups = one_in(2) ? heads : 1, d = COLUMNS / groups;
+    int kernel = weight(maker, d, d * stride), bias = weight(maker, 1, d);
+    int keys = plan_convolve_sequence(maker->builder, x, kernel, bias, groups, stride, maker->length);
+    return plan_attend(maker->builder, x, keys, keys,
+                       (struct plan_attention){.heads = heads, .kv_heads = heads, .scale = 0.5f});
+}
+
+/* Keys of the sequence, twice. */
+static int append_rows(struct maker *maker, int x)
+{
+    int keys = plan_append_rows(maker->builder, x, norm(maker, x));
+    return plan_attend(maker->builder, x, keys, keys,
+                       (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.5f});
+}
+
+/* Windows divide the rows of an item: all are so long where they are padded. */
+static int local_attend(struct maker *maker, int x)
+{
+    struct plan_head_range all = {0, 2, COLUMNS / 2};
+    return maker->nines ? plan_local_attend(maker->builder, x, x, x, maker->mask, all, one_in(2) ? 9 : 3, one_in(2))
+                        : x;
+}
+
+static int (*const drawn[])(struct maker *maker, int x) = {
+    rotate, add_positions, add_sinusoids, embed, concatenate, convolve_sequence, append_rows, local_attend,
+};
+
+#define N_DRAWN (sizeof drawn / sizeof *drawn)
+
+static const char *const not_drawn[OP_COUNT] = {
+    [OP_PROJECT_CALL] = "calls are given whole: test_calls.c",
+    [OP_ATTEND_CALL] = "calls are given whole: test_calls.c",
+    [OP_CONVOLVE_IMAGE] = "images are given whole: test_images.c",
+    [OP_GIVE_IMAGE] = "images are given whole: test_images.c",
+    [OP_RETRIEVE] = "it chooses among keys, so that rounding may change a result by much: test_operations.c",
+};
+
 static int feed_forward(struct maker *maker, int x)
 {
     int64_t hidden = random_size(1, 300);
@@ -137,6 +211,8 @@ static int block_input(struct maker *maker, int x)
 {
     static const int64_t shifts[] = {1, 0, -1};
     x = one_in(4) ? x : norm(maker, x);
+    if (one_in(2))
+        x = drawn[random_size(0, N_DRAWN - 1)](maker, x);
     return one_in(3) ? plan_shift_tokens(maker->builder, x, random_size(2, 3), shifts) : x;
 }
 
@@ -155,10 +231,11 @@ static int layers(struct maker *maker, int x)
     return one_in(2) ? norm(maker, x) : x;
 }
 
-static void build(struct plan_builder *builder)
+/* Consecutive numbers take turns with the operations of `drawn` and with kinds of padding. */
+static void build(struct plan_builder *builder, uint64_t number)
 {
     struct maker maker = {.builder = builder, .length = MAX_LENGTH};
-    int64_t padding = random_size(0, 5);
+    uint64_t padding = number % 6;
     maker.pool = plan_matrix(builder, 64, 1024, "pool");
     int x = plan_input_rows(builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
     maker.mask = plan_input_mask(builder, "mask", x);
@@ -168,7 +245,10 @@ static void build(struct plan_builder *builder)
         plan_pad_to_multiple(builder, x, 9);
     else if (padding == 2)
         builder->plan->padding = PADDING_EXACT;
-    x = layers(&maker, x);
+    maker.nines = padding <= 2;
+    x = layers(&maker, drawn[number % N_DRAWN](&maker, x));
+    if (number / 6 % 2)
+        x = plan_cut_padding(builder, x);
     bool has_logits = one_in(2);
     plan_give(builder, x, has_logits ? weight(&maker, VOCABULARY, COLUMNS) : PLAN_NONE,
               has_logits ? some_bias(&maker, VOCABULARY) : PLAN_NONE, has_logits);
@@ -193,9 +273,11 @@ static struct plan *make_plan(struct bench *bench, uint64_t plan_seed, bool as_b
     random_seed(plan_seed);
     assert_int_equal(plan_begin(&builder, bench->weights, &bench->error), 0);
     builder.as_built = as_built;
-    build(&builder);
+    build(&builder, plan_seed);
     if (plan_finish(&builder, MAX_ROWS, MAX_ITEMS, &plan) != 0)
         fail_msg("%s", bench->error.message);
+    for (int i = 0; i < plan->n_steps; i++)
+        is_in_a_plan[plan->steps[i].operation] = true;
     return plan;
 }
 
@@ -386,6 +468,20 @@ static void rewritten_plans_give_the_same(void **state)
     }
 }
 
+/* Runs behind the test above. */
+static void every_operation_is_drawn(void **state)
+{
+    (void)state;
+    for (int i = 0; i < OP_COUNT; i++) {
+        const char *name = operation_name((enum operation)i);
+        if (!is_in_a_plan[i] && !not_drawn[i])
+            fail_msg("no plan has the operation %s: draw it in tests/unit/test_passes.c, or say in not_drawn why not",
+                     name);
+        if (is_in_a_plan[i] && not_drawn[i])
+            fail_msg("the operation %s is drawn, though not_drawn names it", name);
+    }
+}
+
 /* Of products with weights, and of gates between them: epilogues count as nothing. */
 static int64_t product_flops(const struct plan *plan, int64_t rows)
 {
@@ -430,6 +526,7 @@ int main(void)
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rewritten_plans_give_the_same),
+        cmocka_unit_test(every_operation_is_drawn),
         cmocka_unit_test(decisions_count_what_they_save),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
