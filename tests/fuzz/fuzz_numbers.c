@@ -37,7 +37,8 @@ struct expected {
     int64_t *ends, *lists;
     int64_t count, n_ends, columns;
     int item_depth;
-    bool ids, floats; /* all are, in lists of `columns` */
+    int64_t wrong_ids, wrong_floats;
+    bool ragged; /* not all lists have `columns` */
 };
 
 static void walk(struct expected *expected, const json_t *list, int depth)
@@ -48,7 +49,7 @@ static void walk(struct expected *expected, const json_t *list, int depth)
     if (innermost) {
         expected->columns = expected->columns ? expected->columns : (int64_t)json_array_size(list);
         if (expected->columns != (int64_t)json_array_size(list))
-            expected->ids = expected->floats = false;
+            expected->ragged = true;
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *value = json_array_get(list, i);
@@ -57,9 +58,9 @@ static void walk(struct expected *expected, const json_t *list, int depth)
             walk(expected, value, depth + 1);
             continue;
         }
-        expected->ids = expected->ids && json_is_integer(value) && json_integer_value(value) >= 0 &&
-                        json_integer_value(value) < BELOW;
-        expected->floats = expected->floats && isfinite((float)json_number_value(value));
+        bool id = json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < BELOW;
+        expected->wrong_ids += !id;
+        expected->wrong_floats += !isfinite((float)json_number_value(value));
         expected->values[expected->count++] = json_number_value(value);
     }
     if (depth == expected->item_depth)
@@ -70,7 +71,7 @@ static void compare(const struct numbers *numbers, const json_t *list, int item_
 {
     size_t count = (size_t)numbers->count;
     int64_t lists[NUMBERS_DEPTH] = {0};
-    struct expected expected = {.item_depth = item_depth, .lists = lists, .ids = true, .floats = true};
+    struct expected expected = {.item_depth = item_depth, .lists = lists};
     struct numbers_target target = {.below = BELOW, .item_depth = item_depth};
     int32_t *values = malloc(count * sizeof *values);
 
@@ -84,7 +85,8 @@ static void compare(const struct numbers *numbers, const json_t *list, int item_
     expect(memcmp(lists, numbers->lists, sizeof lists) == 0, "other lists than counted");
 
     bool read = numbers_read(numbers, &target);
-    expect(read == (ids ? expected.ids : expected.floats), "numbers are right for one and wrong for the other");
+    int64_t wrong = ids ? expected.wrong_ids : expected.wrong_floats, n_wrong = 0;
+    expect(read == (wrong == 0 && !expected.ragged), "numbers are right for one and wrong for the other");
     for (size_t i = 0; read && i < count; i++) {
         float wanted = (float)expected.values[i];
 
@@ -93,6 +95,13 @@ static void compare(const struct numbers *numbers, const json_t *list, int item_
     }
     if (read)
         expect(memcmp(target.ends, expected.ends, (size_t)expected.n_ends * sizeof *target.ends) == 0, "other ends");
+    target.n_wrong = &n_wrong;
+    read = numbers_read(numbers, &target);
+    expect(read == !expected.ragged && (!read || n_wrong == wrong), "more or fewer wrong numbers");
+    if (read)
+        expect(memcmp(target.ends, expected.ends, (size_t)expected.n_ends * sizeof *target.ends) == 0, "other ends");
+    for (size_t i = 0; i < count; i += count / 4 + 1)
+        expect(strtod(numbers_at(numbers, (int64_t)i), NULL) == expected.values[i], "another number's text");
     free(expected.values);
     free(expected.ends);
     free(target.ends);
