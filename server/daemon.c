@@ -2,12 +2,13 @@
 #include "server/daemon.h"
 
 #include "engine/engine.h"
-#include "server/batcher.h"
-#include "server/http.h"
+#include "server/common/log.h"
+#include "server/common/memory.h"
+#include "server/common/metrics.h"
+#include "server/dialects/dialects.h"
+#include "server/http/http.h"
+#include "server/jobs/batcher.h"
 #include "server/limits.h"
-#include "server/log.h"
-#include "server/memory.h"
-#include "server/metrics.h"
 #include "server/models.h"
 #include "server/signals.h"
 
@@ -162,10 +163,11 @@ static int serve(struct settings *settings, bool check, struct engine *engine, s
         goto close_batcher;
     }
     waker_set(waker, batcher);
-    struct http_options options = {
+    struct service_options options = {
         .settings = settings,
         .models = models.served,
         .n_models = models.count,
+        .dialects = all_dialects,
         .engine = engine,
         .batcher = batcher,
         .metrics = metrics,

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* environ */
+#include "server/common/log.h"
 #include "server/daemon.h"
-#include "server/log.h"
 
 #include <limits.h>
 #include <stdio.h>

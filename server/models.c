@@ -2,9 +2,9 @@
 #define _GNU_SOURCE /* asprintf */
 #include "server/models.h"
 
-#include "server/clock.h"
-#include "server/http.h"
-#include "server/log.h"
+#include "server/common/clock.h"
+#include "server/common/log.h"
+#include "server/http/http.h"
 #include "weights/weights.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@ struct source;
 struct models {
     struct model_folders folders;
     struct source *sources;       /* (count) their names stay; their files are closed once they are loaded */
-    struct served_model *served;  /* (count), for http_open */
+    struct served_model *served;  /* (count), for service_options */
     const char **names;           /* (count) */
     struct model **engine_models; /* (count), the same for the batcher */
     int64_t count;

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/signals.h"
 
-#include "server/clock.h"
-#include "server/log.h"
+#include "server/common/clock.h"
+#include "server/common/log.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* text: how fast numbers are read from JSON bodies, and written into answers.
  *
  *     text [COUNT]    numbers in each of the large ones (2000000) */
-#include "server/writer.h"
+#include "server/text/writer.h"
 #include "tests/fake_engine.c" /* in the engine's place */
 #include "tests/http/native_call.h"
 #include "tests/unit/tensors.h"
@@ -30,7 +30,7 @@ static void time_read(const char *name, const char *path, const char *body, size
 {
     struct route_match match;
     double best = 1e9;
-    routes_find("POST", path, &match);
+    routes_find(all_dialects, "POST", path, &match);
     for (int run = 0; run < runs; run++) {
         struct request request;
         request_open(&request, &native_service, body, length);

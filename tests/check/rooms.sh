@@ -61,7 +61,7 @@ engine/families/linformer.c engine/plan/builder.h
 engine/explain.c engine/cpu/cpu.h
 weights/parse.c config/config.h
 config/text.c text.h'
-bad='engine/plan/plan.c server/batcher.h
+bad='engine/plan/plan.c server/jobs/batcher.h
 config/error.c weights/weights.h
 weights/parse.c engine/engine.h
 server/main.c engine/plan/plan.h

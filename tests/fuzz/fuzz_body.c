@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (!native_models[0].model)
         native_open();
-    routes_find("POST", paths[(data[0] - '0') % (sizeof paths / sizeof paths[0])], &match);
+    routes_find(all_dialects, "POST", paths[(data[0] - '0') % (sizeof paths / sizeof paths[0])], &match);
     request_open(&request, &native_service, (const char *)data + 1, size - 1);
     request.header = native_no_header;
     call(&match, &request);

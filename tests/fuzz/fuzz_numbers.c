@@ -1,6 +1,6 @@
 /* Lists of numbers that are read without jansson, against jansson: a body is JSON exactly when the one with empty lists
  * in their places is, and then they are what stands in these places, with the same lists and the same numbers. */
-#include "server/numbers.h"
+#include "server/text/numbers.h"
 
 #include <jansson.h>
 #include <math.h>

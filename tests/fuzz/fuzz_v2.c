@@ -1,7 +1,7 @@
 /* Calls of /v2: the first byte chooses a model, the rest of the first line is Inference-Header-Content-Length ("-":
  * not sent), what follows is the body. Whatever comes, the engine is given memory that is all there, each answer is
  * JSON with as many bytes behind it as it says, and memory that was counted is given back. */
-#include "server/routes.h"
+#include "server/dialects/dialects.h"
 #include "tests/fake_engine.c" /* in the engine's place */
 
 #include <stdio.h>
@@ -149,7 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!models[0].model)
         open_models();
     snprintf(header_length, sizeof header_length, "%.*s", (int)(line - data - 1), (const char *)data + 1);
-    routes_find("POST", paths[data[0] % 3], &match);
+    routes_find(all_dialects, "POST", paths[data[0] % 3], &match);
     request_open(&request, &service, (const char *)line + 1, size - (size_t)(line + 1 - data));
     request.header = header;
     memcpy(request.parameters, match.parameters, sizeof request.parameters);

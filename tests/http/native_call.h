@@ -3,7 +3,7 @@
 #ifndef TESTS_HTTP_NATIVE_CALL_H
 #define TESTS_HTTP_NATIVE_CALL_H
 
-#include "server/routes.h"
+#include "server/dialects/dialects.h"
 #include "tests/fake_engine.h"
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static inline int native_call(const char *path, const char *body, size_t length,
     struct route_match match;
     struct error error;
 
-    routes_find("POST", path, &match);
+    routes_find(all_dialects, "POST", path, &match);
     request_open(request, &native_service, body, length);
     memcpy(request->parameters, match.parameters, sizeof request->parameters);
     request->header = native_no_header;

@@ -2,9 +2,9 @@
  *
  * The daemon is the one of the page's last command that starts one, `linformerd …`; without such a command it is one
  * with the built-in model. It listens on a free port, which takes the place of localhost:8080. */
-#include "server/native.h"
-#include "server/openai.h"
-#include "server/v2.h"
+#include "server/dialects/native.h"
+#include "server/dialects/openai.h"
+#include "server/dialects/v2.h"
 #include "tests/http/daemon.h"
 #include "tests/http/document.h"
 
@@ -137,7 +137,7 @@ static bool asks_route(const char *command, const struct route *route)
         return false;
     url += strlen(ADDRESS);
     snprintf(path, sizeof path, "%.*s", (int)strcspn(url, " \n'\"?"), url);
-    routes_find(posts ? "POST" : "GET", path, &match);
+    routes_find(all_dialects, posts ? "POST" : "GET", path, &match);
     return match.route == route;
 }
 

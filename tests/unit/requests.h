@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_REQUESTS_H
 #define TESTS_UNIT_REQUESTS_H
 
-#include "server/batcher.h"
+#include "server/jobs/batcher.h"
 #include "tests/fake_engine.h"
 
 #define MAX_ITEMS 24

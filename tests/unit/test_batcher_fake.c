@@ -1,9 +1,9 @@
 /* The batcher over an engine that can be held, on one lane; test_lanes_fake.c has several. Nothing here waits for a
  * length of time: a test closes the gate, knows what waits behind it, and lets batches through one by one. */
-#include "server/clock.h"
-#include "server/log.h"
-#include "server/metrics.h"
-#include "server/pace.h"
+#include "server/common/clock.h"
+#include "server/common/log.h"
+#include "server/common/metrics.h"
+#include "server/jobs/pace.h"
 #include "tests/fake_engine.h"
 #include "tests/unit/requests.h"
 

@@ -1,5 +1,5 @@
 /* gzip and deflate: which is asked for, and that bytes come back. */
-#include "server/coding.h"
+#include "server/http/coding.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Who is broken off when a budget is full: the slow ones, those that hold most first. */
-#include "server/connections.h"
+#include "server/http/connections.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

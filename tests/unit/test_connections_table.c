@@ -1,6 +1,6 @@
 /* How many connections the table believes to be open, when libmicrohttpd loses some: seen by who is still admitted. The
  * descriptors are numbers here, never used: each connection is busy, so that none has to go. */
-#include "server/connections.h"
+#include "server/http/connections.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Which path and method find which route. */
-#include "server/routes.h"
+#include "server/dialects/dialects.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@ static void expect_route(const char *method, const char *path, const char *found
 {
     struct route_match match;
 
-    routes_find(method, path, &match);
+    routes_find(all_dialects, method, path, &match);
     assert_non_null(match.dialect);
     assert_int_equal(match.route != NULL, found != NULL);
     if (found)
@@ -40,11 +40,11 @@ static void methods_are_listed(void **state)
     expect_route("HEAD", "/health", "/health");
     expect_route("HEAD", "/embed", NULL);
     expect_route("post", "/embed", NULL);
-    routes_find("BREW", "/health", &match);
+    routes_find(all_dialects, "BREW", "/health", &match);
     assert_true(match.path_known);
     assert_null(match.route);
     assert_string_equal(match.allow, "GET, HEAD, OPTIONS");
-    routes_find("GET", "/nothing", &match);
+    routes_find(all_dialects, "GET", "/nothing", &match);
     assert_false(match.path_known);
     assert_string_equal(match.allow, "");
 }
@@ -56,7 +56,7 @@ static void failures_have_the_native_shape(void **state)
     struct writer writer = {0};
 
     (void)state;
-    routes_find("GET", "/nothing", &match);
+    routes_find(all_dialects, "GET", "/nothing", &match);
     failure_set(&failure, FAILURE_INVALID, "a \"%s\"", "quote");
     match.dialect->write_failure(&writer, &failure);
     writer_bytes(&writer, "", 1);

@@ -1,5 +1,5 @@
 /* The list of ignored keys: what a header may hold, each name once, and an end. */
-#include "server/ignored_keys.h"
+#include "server/text/ignored_keys.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

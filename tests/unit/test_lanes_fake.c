@@ -1,7 +1,7 @@
 /* The batcher on an engine with several lanes, whose devices fail and come back, and with many submitters at once.
  * Nothing here waits for a length of time; see test_batcher_fake.c. LINFORMERD_TEST_SEED repeats a random run. */
-#include "server/clock.h"
-#include "server/log.h"
+#include "server/common/clock.h"
+#include "server/common/log.h"
 #include "tests/fake_engine.h"
 #include "tests/unit/requests.h"
 

@@ -1,5 +1,5 @@
 /* The listener of a process that has no descriptors left. */
-#include "server/listener.h"
+#include "server/http/listener.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

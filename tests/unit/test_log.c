@@ -1,5 +1,5 @@
 /* Each test sends stderr into a pipe while it logs, and reads what came out. */
-#include "server/log.h"
+#include "server/common/log.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* The thread that writes the log. Each test sends stderr into a pipe or file of its own. Lines are "N…\n" with N
  * counting up, so that the reader sees what is missing. */
-#include "server/log_writer.h"
+#include "server/common/log_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* What control groups allow, in trees of files as the kernel shows them. */
-#include "server/memory.h"
+#include "server/common/memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* memmem */
-#include "server/metrics.h"
+#include "server/common/metrics.h"
 
 #include "config/config.h"
 

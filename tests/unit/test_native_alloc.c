@@ -1,5 +1,5 @@
 /* Decoding and encoding of each route with every allocation failing once: a failure that says so, and nothing left. */
-#include "server/json_body.h"
+#include "server/text/json_body.h"
 #include "tests/fake_engine.c" /* in the engine's place */
 #include "tests/http/native_call.h"
 #include "tests/unit/alloc_fail.h"

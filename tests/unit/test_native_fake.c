@@ -1,5 +1,5 @@
 /* The native routes on a fake engine, whose results a test can foretell. */
-#include "server/native.h"
+#include "server/dialects/native.h"
 #include "tests/http/native_call.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* What answers are written with: floats, integers, strings and base64. */
-#include "server/float_text.h"
-#include "server/writer.h"
+#include "server/text/float_text.h"
+#include "server/text/writer.h"
 
 #include <math.h>
 #include <setjmp.h>

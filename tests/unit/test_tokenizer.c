@@ -1,5 +1,5 @@
 /* The byte tokenizer: ids of bytes, and the one text that is more. */
-#include "server/byte_tokenizer.h"
+#include "server/dialects/byte_tokenizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

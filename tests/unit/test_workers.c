@@ -1,6 +1,6 @@
 /* In which order a worker begins the tasks of several peers, and which addresses are one peer. */
-#include "server/peer.h"
-#include "server/workers.h"
+#include "server/http/peer.h"
+#include "server/http/workers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

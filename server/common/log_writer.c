@@ -1,0 +1,209 @@
+/* log_writer: the ring holds records, each a header and a line. The thread takes one record at a time and writes it
+ * without the lock. It is never joined: it may wait for a reader for ever. */
+#define _GNU_SOURCE /* pthread_setname_np */
+#include "server/common/log_writer.h"
+
+#include "server/common/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+_Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe keeps a line whole that is written at once");
+
+struct record {
+    size_t length; /* of the line behind it */
+    int64_t tells; /* 0: an ordinary line; else how many lost lines this line tells of */
+};
+
+static struct {
+    pthread_mutex_t lock; /* guards all of it; never held during a write */
+    pthread_cond_t filled;
+    pthread_cond_t written;
+    log_writer_lost_line *lost_line; /* NULL: not started */
+    bool writing;                    /* a line is on its way */
+    bool failing;                    /* the last line could not be written */
+    int64_t lost;                    /* in all */
+    int64_t untold;                  /* of these no line has told yet */
+    size_t first, used;              /* bytes; both records and lines wrap around */
+    char bytes[LOG_RING_BYTES];
+} ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
+
+/* ---- The ring; the lock is held. ---- */
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static void ring_append(const void *bytes, size_t count)
+{
+    size_t at = (ring.first + ring.used) % LOG_RING_BYTES;
+    size_t before_wrap = smaller(count, LOG_RING_BYTES - at);
+    memcpy(ring.bytes + at, bytes, before_wrap);
+    memcpy(ring.bytes, (const char *)bytes + before_wrap, count - before_wrap);
+    ring.used += count;
+}
+
+static void ring_remove(void *bytes, size_t count)
+{
+    size_t before_wrap = smaller(count, LOG_RING_BYTES - ring.first);
+    memcpy(bytes, ring.bytes + ring.first, before_wrap);
+    memcpy((char *)bytes + before_wrap, ring.bytes, count - before_wrap);
+    ring.first = (ring.first + count) % LOG_RING_BYTES;
+    ring.used -= count;
+}
+
+static bool ring_put(const char *line, struct record record)
+{
+    if (sizeof record + record.length > LOG_RING_BYTES - ring.used)
+        return false;
+    ring_append(&record, sizeof record);
+    ring_append(line, record.length);
+    return true;
+}
+
+static void ring_lose(int64_t lines)
+{
+    ring.lost += lines;
+    ring.untold += lines;
+}
+
+/* Puts in the line that tells of lost ones, once there is room for another line too. It stands where they would stand.
+ */
+static void ring_tell(void)
+{
+    char line[LOG_LINE_BYTES];
+    if (ring.untold == 0 || LOG_RING_BYTES - ring.used < 2 * (sizeof(struct record) + LOG_LINE_BYTES))
+        return;
+    size_t length = ring.lost_line(ring.untold, line);
+    ring_put(line, (struct record){.length = length, .tells = ring.untold});
+    ring.untold = 0;
+}
+
+/* ---- Writing; the lock is not held. ---- */
+
+static bool write_all(const char *bytes, size_t count, size_t *written)
+{
+    for (*written = 0; *written < count;) {
+        ssize_t part = write(STDERR_FILENO, bytes + *written, count - *written);
+        if (part > 0) {
+            *written += (size_t)part;
+        } else if (part < 0 && errno == EAGAIN) { /* another process made the terminal or pipe non-blocking */
+            struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+            poll(&room, 1, -1);
+        } else if (part == 0 || errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* `torn`: the line before this one ended in its middle, as on a disk that is full. */
+static bool write_line(const char *line, size_t length, bool *torn)
+{
+    size_t written = 0;
+    if (*torn && !write_all("\n", 1, &written))
+        return false;
+    *torn = false;
+    if (write_all(line, length, &written))
+        return true;
+    *torn = written > 0;
+    return false;
+}
+
+static void *writer_thread(void *unused)
+{
+    char line[LOG_LINE_BYTES];
+    bool torn = false;
+    (void)unused;
+    pthread_mutex_lock(&ring.lock);
+    for (;;) {
+        struct record record;
+        if (ring.used == 0 && !ring.failing)
+            ring_tell();
+        if (ring.used == 0) {
+            pthread_cond_broadcast(&ring.written);
+            pthread_cond_wait(&ring.filled, &ring.lock);
+            continue;
+        }
+        ring_remove(&record, sizeof record);
+        ring_remove(line, record.length);
+        ring.writing = true;
+        pthread_mutex_unlock(&ring.lock);
+        bool success = write_line(line, record.length, &torn);
+        pthread_mutex_lock(&ring.lock);
+        ring.writing = false;
+        ring.failing = !success;
+        if (!success && record.tells > 0)
+            ring.untold += record.tells;
+        else if (!success)
+            ring_lose(1);
+    }
+    return NULL;
+}
+
+/* ---- For all threads ---- */
+
+int log_writer_start(log_writer_lost_line *lost_line, struct error *error)
+{
+    pthread_condattr_t attributes;
+    pthread_t thread;
+    assert(!ring.lost_line);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&ring.written, &attributes);
+    pthread_condattr_destroy(&attributes);
+    ring.lost_line = lost_line;
+    int status = pthread_create(&thread, NULL, writer_thread, NULL);
+    if (status != 0) {
+        ring.lost_line = NULL;
+        return error_set(error, "no thread for the log: %s", strerror(status));
+    }
+    pthread_setname_np(thread, "log");
+    pthread_detach(thread);
+    return 0;
+}
+
+void log_writer_put(const char *line, size_t length)
+{
+    assert(length <= LOG_LINE_BYTES);
+    pthread_mutex_lock(&ring.lock);
+    bool started = ring.lost_line != NULL;
+    if (started) {
+        ring_tell();
+        if (ring.untold > 0 || !ring_put(line, (struct record){.length = length}))
+            ring_lose(1);
+        pthread_cond_signal(&ring.filled);
+    }
+    pthread_mutex_unlock(&ring.lock);
+    size_t written;
+    if (!started && !write_all(line, length, &written)) {
+        pthread_mutex_lock(&ring.lock);
+        ring_lose(1);
+        pthread_mutex_unlock(&ring.lock);
+    }
+}
+
+void log_writer_flush(int64_t patience_ns)
+{
+    int64_t until_ns = clock_ns() + patience_ns;
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    pthread_mutex_lock(&ring.lock);
+    while (ring.lost_line && (ring.used > 0 || ring.writing) &&
+           pthread_cond_timedwait(&ring.written, &ring.lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&ring.lock);
+}
+
+int64_t log_writer_lost(void)
+{
+    pthread_mutex_lock(&ring.lock);
+    int64_t lost = ring.lost;
+    pthread_mutex_unlock(&ring.lock);
+    return lost;
+}

@@ -1,0 +1,440 @@
+/* Everything is counted in memory that is laid out when the metrics open, with relaxed atomics. Each model has a small
+ * table of routes, and requests of no model have one. A route claims a place there when it is first seen, by one
+ * compare-and-swap of its pointer, and a status does so within its route. Routes that find no place are counted as
+ * route "other", statuses as 599. Errors are the requests with a status of 400 and more, told apart when the text is
+ * written. */
+#include "server/common/metrics.h"
+
+#include "config/config.h"
+#include "server/common/failure.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_BUCKETS 18
+#define MAX_ROUTES 64
+#define FIRST_STATUS 100
+#define LAST_STATUS 599
+#define MAX_STATUSES 24 /* failure.c has fewer */
+
+/* Upper bounds, ascending: the value as it is recorded and the label as it is shown. The last one, +Inf, is implied. */
+struct bound {
+    int64_t value;
+    const char *label;
+};
+
+static const struct bound nanosecond_bounds[] = {
+    {500000, "0.0005"},  {1000000, "0.001"},  {2500000, "0.0025"}, {5000000, "0.005"},
+    {10000000, "0.01"},  {25000000, "0.025"}, {50000000, "0.05"},  {100000000, "0.1"},
+    {250000000, "0.25"}, {500000000, "0.5"},  {1000000000, "1"},   {2500000000, "2.5"},
+    {5000000000, "5"},   {10000000000, "10"}, {30000000000, "30"}, {60000000000, "60"},
+};
+static const struct bound item_bounds[] = {
+    {1, "1"},   {2, "2"},     {4, "4"},     {8, "8"},     {16, "16"},     {32, "32"},
+    {64, "64"}, {128, "128"}, {256, "256"}, {512, "512"}, {1024, "1024"}, {2048, "2048"},
+};
+static const struct bound token_bounds[] = {
+    {16, "16"},       {32, "32"},       {64, "64"},       {128, "128"},   {256, "256"},
+    {512, "512"},     {1024, "1024"},   {2048, "2048"},   {4096, "4096"}, {8192, "8192"},
+    {16384, "16384"}, {32768, "32768"}, {65536, "65536"},
+};
+
+struct scale {
+    const struct bound *bounds;
+    int n_bounds;
+    bool seconds; /* recorded in nanoseconds, shown in seconds */
+};
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
+_Static_assert(COUNT(nanosecond_bounds) < MAX_BUCKETS, "a bucket a bound, and +Inf");
+_Static_assert(COUNT(item_bounds) < MAX_BUCKETS && COUNT(token_bounds) < MAX_BUCKETS, "likewise");
+
+static const struct scale time_scale = {nanosecond_bounds, COUNT(nanosecond_bounds), true};
+static const struct scale item_scale = {item_bounds, COUNT(item_bounds), false};
+static const struct scale token_scale = {token_bounds, COUNT(token_bounds), false};
+
+/* The count is the buckets' sum, so that the two can't disagree in a scrape. */
+struct histogram {
+    atomic_uint_fast64_t buckets[MAX_BUCKETS];
+    atomic_int_fast64_t sum;
+};
+
+struct status_count {
+    _Atomic int status; /* 0: free */
+    atomic_uint_fast64_t requests;
+};
+
+struct route_metrics {
+    const char *_Atomic name;                   /* NULL: free */
+    struct status_count statuses[MAX_STATUSES]; /* the last is LAST_STATUS */
+    struct histogram total;
+};
+
+/* What is counted for one model, or for requests of none. */
+struct model_metrics {
+    const char *name; /* NULL: no model */
+    struct histogram queue, inference;
+    struct histogram batch_items, batch_tokens, batch_time;
+    struct route_metrics routes[MAX_ROUTES]; /* the last is "other" */
+};
+
+struct metrics {
+    int64_t n_models;
+    struct model_metrics models[]; /* (n_models + 1) the last is for requests of no model */
+};
+
+struct metrics *metrics_open(const char *const *names, int64_t n_models)
+{
+    size_t count = (size_t)n_models + 1;
+    struct metrics *metrics = calloc(1, sizeof *metrics + count * sizeof metrics->models[0]);
+    if (!metrics)
+        return NULL;
+    metrics->n_models = n_models;
+    for (size_t i = 0; i < count; i++) {
+        struct model_metrics *model = &metrics->models[i];
+        model->name = i < count - 1 ? names[i] : NULL;
+        atomic_store(&model->routes[MAX_ROUTES - 1].name, "other");
+        for (int j = 0; j < MAX_ROUTES; j++)
+            atomic_store(&model->routes[j].statuses[MAX_STATUSES - 1].status, LAST_STATUS);
+    }
+    return metrics;
+}
+
+void metrics_close(struct metrics *metrics)
+{
+    free(metrics);
+}
+
+static struct model_metrics *metrics_of(struct metrics *metrics, int64_t model_index)
+{
+    assert(model_index >= METRICS_NO_MODEL && model_index < metrics->n_models);
+    return &metrics->models[model_index == METRICS_NO_MODEL ? metrics->n_models : model_index];
+}
+
+static void histogram_record(struct histogram *histogram, const struct scale *scale, int64_t value)
+{
+    int bucket = 0;
+    value = value < 0 ? 0 : value;
+    while (bucket < scale->n_bounds && value > scale->bounds[bucket].value)
+        bucket++;
+    atomic_fetch_add_explicit(&histogram->buckets[bucket], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&histogram->sum, value, memory_order_relaxed);
+}
+
+static struct route_metrics *route_of(struct model_metrics *model, const char *name)
+{
+    for (int i = 0; i < MAX_ROUTES - 1; i++) {
+        struct route_metrics *route = &model->routes[i];
+        const char *known = atomic_load_explicit(&route->name, memory_order_acquire);
+        if (!known && atomic_compare_exchange_strong(&route->name, &known, name))
+            return route;
+        if (known == name || strcmp(known, name) == 0)
+            return route;
+    }
+    return &model->routes[MAX_ROUTES - 1];
+}
+
+static void count_status(struct route_metrics *route, int status)
+{
+    struct status_count *entry = &route->statuses[MAX_STATUSES - 1];
+    status = status < FIRST_STATUS || status > LAST_STATUS ? LAST_STATUS : status;
+    for (int i = 0; i < MAX_STATUSES - 1 && status != LAST_STATUS; i++) {
+        int known = 0;
+        if (atomic_compare_exchange_strong(&route->statuses[i].status, &known, status) || known == status) {
+            entry = &route->statuses[i];
+            break;
+        }
+    }
+    atomic_fetch_add_explicit(&entry->requests, 1, memory_order_relaxed);
+}
+
+void metrics_request(struct metrics *metrics, const char *route, int64_t model_index, int status, int64_t total_ns,
+                     int64_t queue_ns, int64_t inference_ns)
+{
+    struct model_metrics *model = metrics_of(metrics, model_index);
+    struct route_metrics *entry = route_of(model, route);
+    count_status(entry, status);
+    histogram_record(&entry->total, &time_scale, total_ns);
+    if (queue_ns > 0 || inference_ns > 0)
+        histogram_record(&model->queue, &time_scale, queue_ns);
+    if (inference_ns > 0)
+        histogram_record(&model->inference, &time_scale, inference_ns);
+}
+
+void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, int64_t tokens, int64_t inference_ns)
+{
+    struct model_metrics *model = metrics_of(metrics, model_index);
+    histogram_record(&model->batch_items, &item_scale, items);
+    histogram_record(&model->batch_tokens, &token_scale, tokens);
+    histogram_record(&model->batch_time, &time_scale, inference_ns);
+}
+
+/* ---- The text ---- */
+
+static void write_head(FILE *out, const char *name, const char *type, const char *help)
+{
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void write_label(FILE *out, const char *value)
+{
+    for (; *value; value++) {
+        if (*value == '\n')
+            fputs("\\n", out);
+        else if (*value == '"' || *value == '\\')
+            fprintf(out, "\\%c", *value);
+        else
+            fputc(*value, out);
+    }
+}
+
+/* NULL: no such label. `last` is a label as it is written. */
+struct labels {
+    const char *route, *model, *last;
+};
+
+/* name_suffix{route="…",model="…",last}, or without braces where there is no label. */
+static void write_sample(FILE *out, const char *name, const char *suffix, const struct labels *labels)
+{
+    const char *separator = "{";
+    fprintf(out, "%s%s", name, suffix);
+    if (labels->route) {
+        fprintf(out, "%sroute=\"", separator);
+        write_label(out, labels->route);
+        fputc('"', out);
+        separator = ",";
+    }
+    if (labels->model) {
+        fprintf(out, "%smodel=\"", separator);
+        write_label(out, labels->model);
+        fputc('"', out);
+        separator = ",";
+    }
+    if (labels->last) {
+        fprintf(out, "%s%s", separator, labels->last);
+        separator = ",";
+    }
+    fputs(*separator == ',' ? "} " : " ", out);
+}
+
+static void write_histogram(FILE *out, const char *name, const struct histogram *histogram, const struct scale *scale,
+                            const char *route, const char *model)
+{
+    uint64_t count = 0;
+    for (int bucket = 0; bucket <= scale->n_bounds; bucket++) {
+        char bound[32];
+        snprintf(bound, sizeof bound, "le=\"%s\"", bucket < scale->n_bounds ? scale->bounds[bucket].label : "+Inf");
+        count += atomic_load_explicit(&histogram->buckets[bucket], memory_order_relaxed);
+        write_sample(out, name, "_bucket", &(struct labels){route, model, bound});
+        fprintf(out, "%llu\n", (unsigned long long)count);
+    }
+    long long sum = atomic_load_explicit(&histogram->sum, memory_order_relaxed);
+    write_sample(out, name, "_sum", &(struct labels){route, model, NULL});
+    if (scale->seconds)
+        fprintf(out, "%lld.%09lld\n", sum / 1000000000, sum % 1000000000);
+    else
+        fprintf(out, "%lld\n", sum);
+    write_sample(out, name, "_count", &(struct labels){route, model, NULL});
+    fprintf(out, "%llu\n", (unsigned long long)count);
+}
+
+static uint64_t requests_of(const struct status_count *entry)
+{
+    return atomic_load_explicit(&entry->requests, memory_order_relaxed);
+}
+
+static bool route_seen(const struct route_metrics *route)
+{
+    uint64_t count = 0;
+    if (!atomic_load_explicit(&route->name, memory_order_acquire))
+        return false;
+    for (int i = 0; i < MAX_STATUSES; i++)
+        count += requests_of(&route->statuses[i]);
+    return count > 0;
+}
+
+static void write_route(FILE *out, const struct route_metrics *route, const char *model)
+{
+    for (int i = 0; i < MAX_STATUSES; i++) {
+        char status[32];
+        uint64_t count = requests_of(&route->statuses[i]);
+        if (!count)
+            continue;
+        snprintf(status, sizeof status, "status=\"%d\"", atomic_load(&route->statuses[i].status));
+        write_sample(out, "linformerd_requests", "_total", &(struct labels){route->name, model, status});
+        fprintf(out, "%llu\n", (unsigned long long)count);
+    }
+}
+
+static void write_requests(FILE *out, const struct metrics *metrics)
+{
+    write_head(out, "linformerd_requests_total", "counter",
+               "Answered requests, by route, HTTP status, and the model where the request reached one.");
+    for (int64_t i = 0; i <= metrics->n_models; i++)
+        for (int j = 0; j < MAX_ROUTES; j++)
+            write_route(out, &metrics->models[i].routes[j], metrics->models[i].name);
+    write_head(out, "linformerd_request_duration_seconds", "histogram",
+               "Time from a request's start to its answer, by route and model.");
+    for (int64_t i = 0; i <= metrics->n_models; i++)
+        for (int j = 0; j < MAX_ROUTES; j++) {
+            const struct route_metrics *route = &metrics->models[i].routes[j];
+            if (route_seen(route))
+                write_histogram(out, "linformerd_request_duration_seconds", &route->total, &time_scale, route->name,
+                                metrics->models[i].name);
+        }
+}
+
+static uint64_t count_errors(const struct metrics *metrics, int status)
+{
+    uint64_t count = 0;
+    for (int64_t i = 0; i <= metrics->n_models; i++)
+        for (int j = 0; j < MAX_ROUTES; j++)
+            for (int k = 0; k < MAX_STATUSES; k++) {
+                const struct status_count *entry = &metrics->models[i].routes[j].statuses[k];
+                if (atomic_load_explicit(&entry->status, memory_order_relaxed) == status)
+                    count += requests_of(entry);
+            }
+    return count;
+}
+
+/* The usual ones are written at zero too: a rate needs a first value. */
+static void write_errors(FILE *out, const struct metrics *metrics)
+{
+    static const int usual[] = {400, 401, 404, 405, 413, 415, 422, 429, 500, 503, 504};
+    write_head(out, "linformerd_errors_total", "counter", "Requests answered with an error, by error_type and status.");
+    int next_usual = 0;
+    for (int status = 400; status <= LAST_STATUS; status++) {
+        uint64_t count = count_errors(metrics, status);
+        bool is_usual = next_usual < COUNT(usual) && usual[next_usual] == status;
+        next_usual += is_usual;
+        if (count || is_usual)
+            fprintf(out, "linformerd_errors_total{error_type=\"%s\",status=\"%d\"} %llu\n", failure_type_of(status),
+                    status, (unsigned long long)count);
+    }
+}
+
+static void write_gauge(FILE *out, const char *name, const char *help, int64_t value)
+{
+    write_head(out, name, "gauge", help);
+    fprintf(out, "%s %lld\n", name, (long long)value);
+}
+
+static void write_queues(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues)
+{
+    write_head(out, "linformerd_queue_requests", "gauge", "Sequences that wait for a batch.");
+    for (int64_t i = 0; i < metrics->n_models; i++) {
+        write_sample(out, "linformerd_queue_requests", "", &(struct labels){.model = metrics->models[i].name});
+        fprintf(out, "%lld\n", (long long)queues[i].requests);
+    }
+    write_head(out, "linformerd_queue_tokens", "gauge", "Tokens of the sequences that wait for a batch.");
+    for (int64_t i = 0; i < metrics->n_models; i++) {
+        write_sample(out, "linformerd_queue_tokens", "", &(struct labels){.model = metrics->models[i].name});
+        fprintf(out, "%lld\n", (long long)queues[i].tokens);
+    }
+}
+
+static void write_gauges(FILE *out, const struct metrics_now *now)
+{
+    write_gauge(out, "linformerd_connections", "Open client connections.", now->connections);
+    write_gauge(out, "linformerd_resident_memory_bytes", "Resident memory.", now->resident_bytes);
+    write_head(out, "linformerd_uptime_seconds", "gauge", "Time since the daemon started.");
+    fprintf(out, "linformerd_uptime_seconds %.3f\n", now->uptime_s);
+    write_head(out, "linformerd_build_info", "gauge", "Always 1; the label says which build this is.");
+    fprintf(out, "linformerd_build_info{version=\"%s\"} 1\n", LINFORMERD_VERSION);
+}
+
+/* Of each device: whether it works, or what has happened to it. */
+static void write_device_values(FILE *out, const struct metrics_now *now, const char *name, const char *type,
+                                int64_t (*value_of)(const struct engine_device *device), const char *help)
+{
+    write_head(out, name, type, help);
+    for (int i = 0; i < now->n_devices; i++) {
+        fprintf(out, "%s{device=\"", name);
+        write_label(out, now->devices[i].name);
+        fprintf(out, "\"} %lld\n", (long long)value_of(&now->devices[i]));
+    }
+}
+
+static int64_t device_up(const struct engine_device *device)
+{
+    return device->works;
+}
+
+static int64_t device_faults(const struct engine_device *device)
+{
+    return device->faults;
+}
+
+static int64_t device_recoveries(const struct engine_device *device)
+{
+    return device->recoveries;
+}
+
+static void write_counter(FILE *out, const char *name, const char *help, int64_t value)
+{
+    write_head(out, name, "counter", help);
+    fprintf(out, "%s %lld\n", name, (long long)value);
+}
+
+static void write_devices(FILE *out, const struct metrics_now *now)
+{
+    write_device_values(out, now, "linformerd_device_up", "gauge", device_up,
+                        "1: the device works; 0: it failed and is not back yet.");
+    write_device_values(out, now, "linformerd_device_faults_total", "counter", device_faults,
+                        "Batches that failed on the device.");
+    write_device_values(out, now, "linformerd_device_recoveries_total", "counter", device_recoveries,
+                        "Times that the device worked again after it had failed.");
+    write_counter(out, "linformerd_rerun_batches_total",
+                  "Batches that failed on a device, or that it could not run, and that ran again on the CPU.",
+                  now->batches.reruns);
+    write_counter(out, "linformerd_standby_batches_total",
+                  "Batches that ran on the CPU in place of a device, those that ran again included.",
+                  now->batches.standby_batches);
+}
+
+/* One histogram a model; `offset` is where it is in struct model_metrics. */
+static void write_series(FILE *out, const struct metrics *metrics, const char *name, size_t offset,
+                         const struct scale *scale, const char *help)
+{
+    write_head(out, name, "histogram", help);
+    for (int64_t i = 0; i < metrics->n_models; i++) {
+        const struct model_metrics *model = &metrics->models[i];
+        write_histogram(out, name, (const struct histogram *)((const char *)model + offset), scale, NULL, model->name);
+    }
+}
+
+char *metrics_text(const struct metrics *metrics, const struct metrics_now *now, size_t *length)
+{
+    char *text = NULL;
+    FILE *out = open_memstream(&text, length);
+    if (!out)
+        return NULL;
+    write_requests(out, metrics);
+    write_series(out, metrics, "linformerd_request_queue_duration_seconds", offsetof(struct model_metrics, queue),
+                 &time_scale, "Time that a request's sequences waited for their first batch.");
+    write_series(out, metrics, "linformerd_request_inference_duration_seconds",
+                 offsetof(struct model_metrics, inference), &time_scale,
+                 "Time in the batches that held sequences of a request.");
+    write_errors(out, metrics);
+    write_series(out, metrics, "linformerd_batch_items", offsetof(struct model_metrics, batch_items), &item_scale,
+                 "Sequences in a batch.");
+    write_series(out, metrics, "linformerd_batch_tokens", offsetof(struct model_metrics, batch_tokens), &token_scale,
+                 "Tokens in a batch.");
+    write_series(out, metrics, "linformerd_batch_duration_seconds", offsetof(struct model_metrics, batch_time),
+                 &time_scale, "Time to run a batch.");
+    write_devices(out, now);
+    write_queues(out, metrics, now->queues);
+    write_gauges(out, now);
+    write_counter(out, "linformerd_log_lines_dropped_total",
+                  "Log lines that could not be written, or for which there was no room.", now->log_lines_dropped);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    if (failed) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

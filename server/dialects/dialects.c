@@ -1,0 +1,7 @@
+#include "server/dialects/dialects.h"
+
+#include "server/dialects/native.h"
+#include "server/dialects/openai.h"
+#include "server/dialects/v2.h"
+
+const struct dialect *const all_dialects[] = {&openai_dialect, &v2_dialect, &native_dialect, NULL};

@@ -1,0 +1,34 @@
+/* native: the table of routes, and the shape of errors that text-embeddings-inference has. */
+#include "server/dialects/native.h"
+
+static const struct route routes[] = {
+    {"POST", "/", BODY_JSON, .work = true, .read = native_embed_read, .answer = native_embed_answer},
+    {"POST", "/embed", BODY_JSON, .work = true, .read = native_embed_read, .answer = native_embed_answer},
+    {"POST", "/embed_all", BODY_JSON, .work = true, .read = native_embed_all_read, .answer = native_embed_all_answer},
+    {"POST", "/logits", BODY_JSON, .work = true, .read = native_logits_read, .answer = native_logits_answer},
+    {"POST", "/tokenize", BODY_JSON, .work = true, .read = native_tokenize},
+    {"POST", "/decode", BODY_JSON, .work = true, .read = native_decode},
+    {"GET", "/", .open = true, .read = native_index},
+    {"GET", "/health", .open = true, .read = native_ready},
+    {"GET", "/health/live", .open = true, .read = native_live},
+    {"GET", "/health/ready", .open = true, .read = native_ready},
+    {"GET", "/info", .read = native_info},
+    {"GET", "/metrics", .metrics = true, .read = native_metrics},
+};
+
+static void write_failure(struct writer *writer, const struct failure *failure)
+{
+    writer_text(writer, "{\"error\":");
+    writer_string0(writer, failure->error.message);
+    writer_text(writer, ",\"error_type\":");
+    writer_string0(writer, failure_type(failure->kind));
+    writer_text(writer, "}");
+}
+
+const struct dialect native_dialect = {
+    .routes = routes,
+    .n_routes = sizeof routes / sizeof routes[0],
+    .invalid_status = 422,
+    .write_failure = write_failure,
+    .out_of_memory = "{\"error\":\"out of memory\",\"error_type\":\"Backend\"}",
+};

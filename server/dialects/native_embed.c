@@ -1,0 +1,191 @@
+/* native_embed: /embed, one vector an input, and /embed_all, one a token. */
+#include "server/dialects/native.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* How vectors are written: what the answer needs after the JSON is gone. */
+struct vector_form {
+    bool normalize, base64;
+    int64_t dimensions;
+};
+
+static const struct option embed_options[] = {NATIVE_INPUT_OPTIONS, NATIVE_VECTOR_OPTIONS};
+
+static const struct option embed_all_options[] = {NATIVE_INPUT_OPTIONS};
+
+/* Memory for a vector of each item. form->dimensions 0 becomes all that there are. */
+static int want_pooled(struct request *request, enum pooling pooling, struct vector_form *form)
+{
+    struct job *job = &request->job;
+    int64_t columns = request->info->hidden_columns, floats = 0;
+
+    if (form->dimensions > columns)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, form->dimensions,
+                           request_model_name(request), columns);
+    if (form->dimensions == 0)
+        form->dimensions = columns;
+    if (native_count_floats(request, job->n_items, columns, &floats) != 0)
+        return -1;
+    request->answer_bytes = native_text_bytes(floats, job->n_items, form->base64);
+    if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof(float)) != 0)
+        return -1;
+    float *results = request_memory(request, floats, sizeof *results);
+    if (!results)
+        return -1;
+    for (int64_t i = 0; i < job->n_items; i++) {
+        job->items[i].pooled = results + i * columns;
+        job->items[i].pooling = pooling;
+    }
+    return 0;
+}
+
+int native_vectors_want(struct request *request, struct native_vectors *vectors)
+{
+    int pooling = vectors->pooling ? pooling_from_name(vectors->pooling) : (int)request->info->pooling;
+    struct vector_form *form = request_memory(request, 1, sizeof *form);
+
+    request->options = form;
+    if (!form || native_items(request, &vectors->inputs) != 0 ||
+        native_encoding(request, &vectors->inputs, &form->base64) != 0)
+        return -1;
+    if (pooling < 0)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "pooling is \"%.100s\", one of mean, cls, last, max was expected", vectors->pooling);
+    form->normalize = vectors->normalize;
+    form->dimensions = vectors->dimensions;
+    if (want_pooled(request, (enum pooling)pooling, form) != 0)
+        return -1;
+    return native_check(request, &vectors->inputs);
+}
+
+enum outcome native_embed_read(struct request *request)
+{
+    struct native_vectors body = {.dimensions = 0};
+    json_t *json = native_body(request, &body.inputs);
+    enum outcome outcome = OUTCOME_FAILED;
+
+    if (!json)
+        return OUTCOME_FAILED;
+    body.normalize = request->info->normalize;
+    if (request_options(request, json, embed_options, sizeof embed_options / sizeof embed_options[0], &body) == 0 &&
+        native_vectors_want(request, &body) == 0)
+        outcome = OUTCOME_RUN;
+    json_decref(json);
+    return outcome;
+}
+
+static void normalize(float *vector, int64_t count)
+{
+    double sum = 0, norm;
+
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)vector[i] * vector[i];
+    norm = sqrt(sum);
+    if (norm < 1e-12) /* as torch.nn.functional.normalize: a vector of zeros stays one */
+        norm = 1e-12;
+    for (int64_t i = 0; i < count; i++)
+        vector[i] = (float)(vector[i] / norm);
+}
+
+static void write_vector(struct writer *writer, const float *vector, int64_t count, bool base64)
+{
+    if (base64)
+        writer_base64(writer, vector, count);
+    else
+        writer_floats(writer, vector, count);
+}
+
+void native_vector_write(struct request *request, int64_t item)
+{
+    const struct vector_form *form = request->options;
+    float *vector = request->job.items[item].pooled;
+
+    if (form->normalize)
+        normalize(vector, form->dimensions);
+    write_vector(&request->answer, vector, form->dimensions, form->base64);
+}
+
+int native_embed_answer(struct request *request)
+{
+    struct writer *writer = &request->answer;
+
+    writer_reserve(writer, (size_t)request->answer_bytes);
+    writer_text(writer, "[");
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        if (i > 0)
+            writer_text(writer, ",");
+        native_vector_write(request, i);
+    }
+    writer_text(writer, "]");
+    return 0;
+}
+
+/* (length, hidden_columns) for each item. */
+static int want_hidden(struct request *request, bool base64)
+{
+    struct job *job = &request->job;
+    int64_t columns = request->info->hidden_columns, floats = 0, rows = 0;
+    float *results;
+
+    for (int64_t i = 0; i < job->n_items; i++) {
+        rows += job->items[i].inputs[0].length;
+        if (native_count_floats(request, job->items[i].inputs[0].length, columns, &floats))
+            return -1;
+    }
+    request->answer_bytes = native_text_bytes(floats, rows, base64);
+    if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof *results))
+        return -1;
+    results = request_memory(request, floats, sizeof *results);
+    if (!results)
+        return -1;
+    for (int64_t i = 0; i < job->n_items; i++) {
+        job->items[i].hidden = results;
+        results += job->items[i].inputs[0].length * columns;
+    }
+    return 0;
+}
+
+enum outcome native_embed_all_read(struct request *request)
+{
+    struct native_inputs body = {0};
+    json_t *json = native_body(request, &body);
+    bool *base64;
+    enum outcome outcome = OUTCOME_FAILED;
+
+    if (!json)
+        return OUTCOME_FAILED;
+    request->options = base64 = request_memory(request, 1, sizeof *base64);
+    if (base64 &&
+        request_options(request, json, embed_all_options, sizeof embed_all_options / sizeof embed_all_options[0],
+                        &body) == 0 &&
+        native_items(request, &body) == 0 && native_encoding(request, &body, base64) == 0 &&
+        want_hidden(request, *base64) == 0 && native_check(request, &body) == 0)
+        outcome = OUTCOME_RUN;
+    json_decref(json);
+    return outcome;
+}
+
+int native_embed_all_answer(struct request *request)
+{
+    const bool *base64 = request->options;
+    struct writer *writer = &request->answer;
+    int64_t columns = request->info->hidden_columns;
+
+    writer_reserve(writer, (size_t)request->answer_bytes);
+    writer_text(writer, "[");
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        const struct engine_item *item = &request->job.items[i];
+
+        writer_text(writer, i > 0 ? ",[" : "[");
+        for (int64_t row = 0; row < item->inputs[0].length; row++) {
+            if (row > 0)
+                writer_text(writer, ",");
+            write_vector(writer, item->hidden + row * columns, columns, *base64);
+        }
+        writer_text(writer, "]");
+    }
+    writer_text(writer, "]");
+    return 0;
+}

@@ -1,0 +1,72 @@
+/* native_index: GET /, a page for whoever opens the server's address in a browser, and 200 for probes of that path. */
+#include "server/dialects/native.h"
+
+#include <string.h>
+
+/* Text from outside as HTML has it. */
+static void write_escaped(struct writer *writer, const char *text)
+{
+    for (; *text; text++) {
+        switch (*text) {
+        case '&':
+            writer_text(writer, "&amp;");
+            break;
+        case '<':
+            writer_text(writer, "&lt;");
+            break;
+        case '>':
+            writer_text(writer, "&gt;");
+            break;
+        default:
+            writer_bytes(writer, text, 1);
+        }
+    }
+}
+
+static void write_models(struct writer *writer, const struct service_options *options)
+{
+    writer_text(writer, "<h2>Models</h2>\n");
+    if (options->settings->api_key) { /* this page needs none */
+        writer_text(writer, "<p>/info lists them and needs the API key.</p>\n");
+        return;
+    }
+    writer_text(writer, "<ul>\n");
+    for (int64_t i = 0; i < options->n_models; i++) {
+        writer_text(writer, "<li>");
+        write_escaped(writer, options->models[i].name);
+        writer_text(writer, ": ");
+        write_escaped(writer, model_info(options->models[i].model)->architecture);
+        writer_text(writer, "\n");
+    }
+    writer_text(writer, "</ul>\n");
+}
+
+/* Links are relative: a proxy may serve this page at another path. */
+static void write_routes(struct writer *writer, const struct dialect *const *dialects)
+{
+    const struct route *route;
+
+    writer_text(writer, "<h2>Routes</h2>\n<ul>\n");
+    for (size_t i = 0; (route = routes_at(dialects, i)); i++) {
+        bool is_link = strcmp(route->method, "GET") == 0 && !strstr(route->path, "{}") && route->path[1];
+
+        if (is_link)
+            writer_format(writer, "<li>%s <a href=\"%s\">%s</a>\n", route->method, route->path + 1, route->path);
+        else
+            writer_format(writer, "<li>%s %s\n", route->method, route->path);
+    }
+    writer_text(writer, "</ul>\n");
+}
+
+enum outcome native_index(struct request *request)
+{
+    struct writer *writer = &request->answer;
+
+    writer_text(writer, "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>linformerd</title>\n"
+                        "<h1>linformerd " LINFORMERD_VERSION "</h1>\n"
+                        "<p>An inference server for Linformer transformers.</p>\n");
+    write_models(writer, &request->service->options);
+    write_routes(writer, request->service->options.dialects);
+    request->answer_type = "text/html; charset=utf-8";
+    return OUTCOME_ANSWERED;
+}

@@ -1,0 +1,237 @@
+/* native_info: /health, /info and /metrics. None of them waits for a model. */
+#include "server/common/clock.h"
+#include "server/common/log.h"
+#include "server/common/metrics.h"
+#include "server/dialects/native.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum outcome native_live(struct request *request)
+{
+    writer_text(&request->answer, "{\"status\":\"ok\"}");
+    return OUTCOME_ANSWERED;
+}
+
+/* Whether a device has failed and is not back yet: its batches run on the CPU, or on the others. */
+static bool degraded(const struct engine *engine)
+{
+    struct engine_device devices[ENGINE_MAX_DEVICES];
+    int count = engine_devices(engine, devices, ENGINE_MAX_DEVICES);
+    bool works = true;
+
+    for (int i = 0; i < count; i++)
+        works = works && devices[i].works;
+    return !works;
+}
+
+enum outcome native_ready(struct request *request)
+{
+    if (atomic_load(&request->service->ready)) {
+        if (!degraded(request->service->options.engine))
+            return native_live(request);
+        writer_text(&request->answer, "{\"status\":\"degraded\"}");
+        return OUTCOME_ANSWERED;
+    }
+    failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is not ready: it starts, or it is about to stop");
+    return OUTCOME_FAILED;
+}
+
+/* "key":value after a comma. */
+static void key_integer(struct writer *writer, const char *key, int64_t value)
+{
+    writer_format(writer, ",\"%s\":", key);
+    writer_integer(writer, value);
+}
+
+static void key_string(struct writer *writer, const char *key, const char *value)
+{
+    writer_format(writer, ",\"%s\":", key);
+    writer_string0(writer, value);
+}
+
+static void key_bool(struct writer *writer, const char *key, bool value)
+{
+    writer_format(writer, ",\"%s\":%s", key, value ? "true" : "false");
+}
+
+static const char *const kinds[] = {[INPUT_IDS] = "ids",
+                                    [INPUT_ROWS] = "floats",
+                                    [INPUT_MASK] = "mask",
+                                    [INPUT_ATTENTION_MASK] = "attention_mask",
+                                    [INPUT_IGNORED] = "ignored"};
+
+static void write_input(struct writer *writer, const struct model_input *input)
+{
+    writer_text(writer, "{\"name\":");
+    writer_string0(writer, input->name);
+    key_string(writer, "kind", kinds[input->kind]);
+    if (input->kind == INPUT_ROWS)
+        key_integer(writer, "columns", input->columns);
+    key_integer(writer, "max_length", input->max_length);
+    key_bool(writer, "optional", input->optional);
+    writer_text(writer, "}");
+}
+
+static void write_model(struct writer *writer, const struct served_model *served)
+{
+    const struct model_info *info = model_info(served->model);
+
+    writer_text(writer, "{\"name\":");
+    writer_string0(writer, served->name);
+    key_string(writer, "architecture", info->architecture);
+    writer_text(writer, ",\"inputs\":[");
+    for (int i = 0; i < info->n_inputs; i++) {
+        if (i > 0)
+            writer_text(writer, ",");
+        write_input(writer, &info->inputs[i]);
+    }
+    writer_text(writer, "]");
+    key_integer(writer, "vocabulary", info->vocabulary);
+    key_integer(writer, "hidden_columns", info->hidden_columns);
+    key_integer(writer, "output_columns", info->output_columns);
+    key_bool(writer, "has_logits", info->has_logits);
+    key_integer(writer, "parameters", info->parameters);
+    key_integer(writer, "weights_bytes", (int64_t)info->weights_bytes);
+    key_integer(writer, "arena_bytes", (int64_t)info->arena_bytes);
+    key_string(writer, "padding", info->padding);
+    key_string(writer, "pooling", pooling_name(info->pooling));
+    key_bool(writer, "normalize", info->normalize);
+    key_bool(writer, "auto_truncate", info->auto_truncate);
+    key_string(writer, "tokenizer", info->tokenizer == TOKENIZER_BYTE ? "byte" : NULL);
+    if (info->tokenizer == TOKENIZER_BYTE)
+        key_integer(writer, "tokenizer_offset", info->byte_offset);
+    key_string(writer, "device", info->device);
+    key_string(writer, "dtype", info->dtype);
+    key_bool(writer, "batch_invariant", info->batch_invariant);
+    key_string(writer, "notice", info->notice ? info->notice : info->cpu_notice);
+    writer_text(writer, "}");
+}
+
+static void write_devices(struct writer *writer, const struct engine *engine)
+{
+    struct engine_device devices[ENGINE_MAX_DEVICES];
+    int count = engine_devices(engine, devices, ENGINE_MAX_DEVICES);
+
+    writer_text(writer, ",\"devices\":[");
+    for (int i = 0; i < count; i++) {
+        writer_text(writer, i > 0 ? ",{\"name\":" : "{\"name\":");
+        writer_string0(writer, devices[i].name);
+        key_string(writer, "kernels", devices[i].kernels);
+        key_string(writer, "state", devices[i].works ? "ok" : "failed");
+        writer_text(writer, "}");
+    }
+    writer_text(writer, "]");
+}
+
+/* A precision as text-embeddings-inference names it. */
+static const char *long_dtype(const char *dtype)
+{
+    static const struct {
+        const char *brief, *full;
+    } names[] = {{"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(dtype, names[i].brief) == 0)
+            return names[i].full;
+    }
+    return dtype;
+}
+
+/* The keys that text-embeddings-inference has, said of the first model. */
+static void write_settings(struct writer *writer, const struct request *request)
+{
+    const struct service_options *options = &request->service->options;
+    const struct settings *settings = options->settings;
+    const struct model_info *info = model_info(options->models[0].model);
+
+    writer_text(writer, "{\"model_id\":");
+    writer_string0(writer, options->models[0].name);
+    key_string(writer, "model_sha", NULL);
+    key_string(writer, "model_dtype", long_dtype(info->dtype));
+    writer_text(writer, ",\"model_type\":{\"embedding\":{\"pooling\":");
+    writer_string0(writer, pooling_name(info->pooling));
+    writer_text(writer, "}}");
+    key_integer(writer, "max_concurrent_requests", settings->max_queue_requests);
+    key_integer(writer, "max_input_length", native_max_length(info));
+    key_integer(writer, "max_batch_tokens", settings->max_batch_tokens);
+    key_integer(writer, "max_batch_requests", settings->max_batch_requests);
+    key_integer(writer, "max_batch_ms", settings->max_batch_ms);
+    key_integer(writer, "max_client_batch_size", settings->max_client_batch_size);
+    key_integer(writer, "payload_limit", settings->payload_limit);
+    key_bool(writer, "auto_truncate", settings->auto_truncate || info->auto_truncate);
+    key_integer(writer, "tokenization_workers", settings->http_threads);
+    key_string(writer, "version", LINFORMERD_VERSION);
+    key_string(writer, "sha", NULL);
+    key_string(writer, "docker_label", NULL);
+}
+
+enum outcome native_info(struct request *request)
+{
+    const struct service_options *options = &request->service->options;
+    struct writer *writer = &request->answer;
+    bool invariant = true;
+
+    for (int64_t i = 0; i < options->n_models; i++)
+        invariant = invariant && model_info(options->models[i].model)->batch_invariant;
+    write_settings(writer, request);
+    key_string(writer, "device", engine_device(options->engine));
+    key_string(writer, "dtype", engine_dtype(options->engine));
+    key_string(writer, "kernels", engine_kernels(options->engine));
+    key_string(writer, "notice", engine_cpu_notice(options->engine));
+    write_devices(writer, options->engine);
+    key_bool(writer, "batch_invariant", invariant);
+    writer_text(writer, ",\"models\":[");
+    for (int64_t i = 0; i < options->n_models; i++) {
+        if (i > 0)
+            writer_text(writer, ",");
+        write_model(writer, &options->models[i]);
+    }
+    writer_text(writer, "]}");
+    return OUTCOME_ANSWERED;
+}
+
+/* 0 where /proc is not there to be read. */
+static int64_t resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    long long pages = 0;
+
+    if (!file)
+        return 0;
+    if (fscanf(file, "%*s %lld", &pages) != 1)
+        pages = 0;
+    fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+enum outcome native_metrics(struct request *request)
+{
+    struct service *service = request->service;
+    const struct engine *engine = service->options.engine;
+    struct metrics_now now = {
+        .n_devices = engine_devices(engine, now.devices, ENGINE_MAX_DEVICES),
+        .batches = engine_counts(engine),
+        .connections = atomic_load(&service->connections),
+        .log_lines_dropped = log_lines_dropped(),
+        .resident_bytes = resident_bytes(),
+        .uptime_s = (double)(clock_ns() - service->opened_ns) / 1e9,
+    };
+    size_t length = 0;
+    int64_t n_models = service->options.n_models;
+    struct metrics_queue *queues = request_memory(request, n_models, sizeof *queues);
+    if (!queues)
+        return OUTCOME_FAILED;
+    for (int64_t i = 0; i < n_models; i++)
+        batcher_depth(service->options.batcher, i, &queues[i].requests, &queues[i].tokens);
+    now.queues = queues;
+    char *text = metrics_text(service->options.metrics, &now, &length);
+    if (!text) {
+        failure_memory(&request->failure);
+        return OUTCOME_FAILED;
+    }
+    request->answer = (struct writer){.data = text, .length = length, .capacity = length};
+    request->answer_type = "text/plain; version=0.0.4; charset=utf-8";
+    return OUTCOME_ANSWERED;
+}

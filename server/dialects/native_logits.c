@@ -1,0 +1,324 @@
+/* native_logits: /logits, the model's output on the rows asked for, whole or the best few of each. */
+#include "server/dialects/byte_tokenizer.h"
+#include "server/dialects/native.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct logits_body {
+    struct native_inputs inputs; /* first: the table's offsets count from here */
+    json_t *positions;
+    int64_t top_k;
+    bool softmax;
+};
+
+/* What the answer needs after the JSON is gone. */
+struct logits_plan {
+    bool base64;
+    const int32_t *positions; /* in every item, as the answer has them; NULL: all, or the last */
+    int64_t n_positions;
+    bool last;
+    const int32_t *rows; /* (n_rows) the positions, each once: what is computed */
+    int64_t n_rows;
+    const int32_t *places; /* (n_positions) where each is in `rows`; NULL: none is repeated */
+};
+
+static const struct option options[] = {
+    NATIVE_INPUT_OPTIONS,
+    {"positions", OPTION_JSON, offsetof(struct logits_body, positions)},
+    {"top_k", OPTION_INTEGER, offsetof(struct logits_body, top_k)},
+    {"softmax", OPTION_BOOL, offsetof(struct logits_body, softmax)},
+};
+
+static int read_positions(struct request *request, const json_t *positions, struct logits_plan *plan)
+{
+    const char *word = json_word(positions);
+    int32_t *rows;
+
+    if (json_is_string(positions) && !word)
+        return failure_set(&request->failure, FAILURE_INVALID, "positions holds a NUL character");
+    if (!positions || (word && strcmp(word, "all") == 0))
+        return 0;
+    if (word && strcmp(word, "last") == 0) {
+        plan->last = true;
+        return 0;
+    }
+    if (word || !json_is_array(positions))
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "positions is %s%.50s%s, \"all\", \"last\" or a list of positions was expected",
+                           word ? "\"" : "", word ? word : json_kind(positions), word ? "\"" : "");
+    plan->n_positions = (int64_t)json_array_size(positions);
+    if (plan->n_positions == 0)
+        return failure_set(&request->failure, FAILURE_INVALID, "positions is empty, at least one was expected");
+    if (request_charge(request, plan->n_positions * (int64_t)sizeof *rows))
+        return -1;
+    plan->positions = rows = request_memory(request, plan->n_positions, sizeof *rows);
+    if (!rows)
+        return -1;
+    for (int64_t i = 0; i < plan->n_positions; i++) {
+        const json_t *number = json_array_get(positions, (size_t)i);
+        json_int_t position = json_integer_value(number);
+
+        if (!json_is_integer(number))
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "positions[%" PRId64 "] is %s, an integer was expected", i, json_kind(number));
+        if (position < 0 || position > INT32_MAX)
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "positions[%" PRId64 "] is %lld; positions count from 0 to an input's last token", i,
+                               (long long)position);
+        rows[i] = (int32_t)position;
+    }
+    return 0;
+}
+
+/* Every position against the length of every input. */
+static int check_positions(struct request *request, const struct logits_body *body, const struct logits_plan *plan)
+{
+    int64_t furthest = 0;
+    char path[NATIVE_PATH];
+
+    for (int64_t i = 1; i < plan->n_positions; i++)
+        furthest = plan->positions[i] > plan->positions[furthest] ? i : furthest;
+    for (int64_t i = 0; plan->positions && i < request->job.n_items; i++) {
+        int64_t length = request->job.items[i].inputs[0].length;
+
+        if (plan->positions[furthest] >= length)
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "positions[%" PRId64 "] is %d, but %s has %" PRId64 " tokens", furthest,
+                               (int)plan->positions[furthest], native_item_path(&body->inputs, i, path), length);
+    }
+    return 0;
+}
+
+/* Each position once, in the order of their first mention. They were checked: each is below every item's length. */
+static int find_rows(struct request *request, struct logits_plan *plan)
+{
+    int64_t length = request->job.items[0].inputs[0].length, n_rows = 0;
+    int32_t *rows, *places, *found;
+
+    if (!plan->positions)
+        return 0;
+    if (request_charge(request, (2 * plan->n_positions + length) * (int64_t)sizeof *rows))
+        return -1;
+    rows = request_memory(request, plan->n_positions, sizeof *rows);
+    places = request_memory(request, plan->n_positions, sizeof *places);
+    found = request_memory(request, length, sizeof *found); /* 1 + place of a position; 0: not mentioned yet */
+    if (!rows || !places || !found)
+        return -1;
+    for (int64_t i = 0; i < plan->n_positions; i++) {
+        int32_t position = plan->positions[i];
+
+        if (!found[position]) {
+            rows[n_rows++] = position;
+            found[position] = (int32_t)n_rows;
+        }
+        places[i] = found[position] - 1;
+    }
+    plan->rows = rows;
+    plan->n_rows = n_rows;
+    plan->places = n_rows < plan->n_positions ? places : NULL;
+    return 0;
+}
+
+static int64_t item_rows(const struct engine_item *item, const struct logits_plan *plan)
+{
+    return plan->rows ? plan->n_rows : plan->last ? 1 : item->inputs[0].length;
+}
+
+/* Rows of the answer: positions may be repeated. */
+static int64_t answer_rows(const struct engine_item *item, const struct logits_plan *plan)
+{
+    return plan->positions ? plan->n_positions : item_rows(item, plan);
+}
+
+/* Bytes of text at most: of an id with its comma; of its token, "\\u0000" or "[MASK]", with one; of a position and of
+ * what is around an item's lists. */
+enum { ID_TEXT = 11, TOKEN_TEXT = 10, POSITION_TEXT = 12, ITEM_TEXT = 64 };
+
+/* Counts what all items give and what the answer takes. -1: request->failure. */
+static int charge_output(struct request *request, const struct logits_plan *plan, int64_t columns, bool best,
+                         int64_t *floats)
+{
+    struct job *job = &request->job;
+    int64_t written = 0, rows = 0;
+
+    *floats = 0;
+    for (int64_t i = 0; i < job->n_items; i++) {
+        if (native_count_floats(request, item_rows(&job->items[i], plan), columns, floats) ||
+            native_count_floats(request, answer_rows(&job->items[i], plan), columns, &written))
+            return -1;
+        rows += answer_rows(&job->items[i], plan);
+    }
+    request->answer_bytes =
+        native_text_bytes(written, rows, plan->base64) + rows * POSITION_TEXT + job->n_items * ITEM_TEXT;
+    if (best)
+        request->answer_bytes += written * (ID_TEXT + TOKEN_TEXT);
+    return request_charge(request,
+                          request->answer_bytes + *floats * (int64_t)(sizeof(float) + (best ? sizeof(int32_t) : 0)));
+}
+
+/* Memory for the output of all items, or for the best of it. */
+static int want_output(struct request *request, const struct logits_body *body, const struct logits_plan *plan)
+{
+    struct job *job = &request->job;
+    int64_t columns = body->top_k ? body->top_k : request->info->output_columns, floats;
+    float *values;
+    int32_t *best = NULL;
+
+    if (charge_output(request, plan, columns, body->top_k > 0, &floats))
+        return -1;
+    values = request_memory(request, floats, sizeof *values);
+    if (body->top_k)
+        best = request_memory(request, floats, sizeof *best);
+    if (!values || (body->top_k && !best))
+        return -1;
+    for (int64_t i = 0; i < job->n_items; i++) {
+        struct engine_item *item = &job->items[i];
+
+        item->softmax = body->softmax;
+        item->top_k = body->top_k;
+        item->n_rows = item_rows(item, plan);
+        item->rows = plan->rows;
+        if (body->top_k) {
+            item->top_values = values;
+            item->top_columns = best;
+            best += item->n_rows * columns;
+        } else {
+            item->output = values;
+        }
+        values += item->n_rows * columns;
+    }
+    return 0;
+}
+
+/* The last row of each item. */
+static int want_last(struct request *request)
+{
+    int32_t *rows = request_memory(request, request->job.n_items, sizeof *rows);
+
+    if (!rows)
+        return -1;
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        rows[i] = (int32_t)(request->job.items[i].inputs[0].length - 1);
+        request->job.items[i].rows = &rows[i];
+    }
+    return 0;
+}
+
+static int read_body(struct request *request, struct logits_body *body, struct logits_plan *plan)
+{
+    if (!request->info->has_logits)
+        return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" has no logits: %s has no output layer",
+                           request_model_name(request), request->info->architecture);
+    if (request_options(request, body->inputs.body, options, sizeof options / sizeof options[0], body) ||
+        read_positions(request, body->positions, plan) || native_items(request, &body->inputs) ||
+        native_encoding(request, &body->inputs, &plan->base64) || check_positions(request, body, plan))
+        return -1;
+    if (body->top_k > request->info->vocabulary)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "top_k is %" PRId64 ", the vocabulary of model \"%s\" has %" PRId64, body->top_k,
+                           request_model_name(request), request->info->vocabulary);
+    if (find_rows(request, plan) || want_output(request, body, plan) || (plan->last && want_last(request)))
+        return -1;
+    return native_check(request, &body->inputs);
+}
+
+enum outcome native_logits_read(struct request *request)
+{
+    struct logits_body body = {0};
+    json_t *json = native_body(request, &body.inputs);
+    struct logits_plan *plan;
+    enum outcome outcome = OUTCOME_FAILED;
+
+    if (!json)
+        return OUTCOME_FAILED;
+    request->options = plan = request_memory(request, 1, sizeof *plan);
+    if (plan && read_body(request, &body, plan) == 0)
+        outcome = OUTCOME_RUN;
+    json_decref(json);
+    return outcome;
+}
+
+/* Where the answer's row is among the item's rows. */
+static int64_t place_of(const struct logits_plan *plan, int64_t row)
+{
+    return plan->places ? plan->places[row] : row;
+}
+
+static void write_positions(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item)
+{
+    writer_text(writer, "\"positions\":[");
+    for (int64_t row = 0; row < answer_rows(item, plan); row++) {
+        if (row > 0)
+            writer_text(writer, ",");
+        writer_integer(writer, item->rows ? item->rows[place_of(plan, row)] : row);
+    }
+    writer_text(writer, "]");
+}
+
+/* The ids of the best columns, or the text of each, which `tokenizer` makes. NULL: the ids. */
+static void write_best(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item,
+                       const struct model_info *tokenizer)
+{
+    char bytes[BYTE_TOKENIZER_BYTES];
+
+    for (int64_t row = 0; row < answer_rows(item, plan); row++) {
+        const int32_t *ids = item->top_columns + place_of(plan, row) * item->top_k;
+
+        for (int64_t i = 0; i < item->top_k; i++) {
+            writer_text(writer, i > 0 ? "," : row > 0 ? "],[" : "[");
+            if (tokenizer)
+                writer_string(writer, bytes, (size_t)byte_tokenizer_bytes(tokenizer->byte_offset, ids[i], bytes));
+            else
+                writer_integer(writer, ids[i]);
+        }
+    }
+    writer_text(writer, "]");
+}
+
+static void write_values(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item,
+                         const float *values, int64_t columns)
+{
+    writer_text(writer, ",\"logits\":[");
+    for (int64_t row = 0; row < answer_rows(item, plan); row++) {
+        const float *first = values + place_of(plan, row) * columns;
+
+        if (row > 0)
+            writer_text(writer, ",");
+        if (plan->base64)
+            writer_base64(writer, first, columns);
+        else
+            writer_floats(writer, first, columns);
+    }
+    writer_text(writer, "]");
+}
+
+int native_logits_answer(struct request *request)
+{
+    const struct logits_plan *plan = request->options;
+    struct writer *writer = &request->answer;
+
+    writer_reserve(writer, (size_t)request->answer_bytes);
+    writer_text(writer, "[");
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        const struct engine_item *item = &request->job.items[i];
+
+        writer_text(writer, i > 0 ? ",{" : "{");
+        write_positions(writer, plan, item);
+        if (item->top_k) {
+            writer_text(writer, ",\"tokens\":[");
+            write_best(writer, plan, item, NULL);
+            if (request->info->tokenizer == TOKENIZER_BYTE) {
+                writer_text(writer, "],\"text\":[");
+                write_best(writer, plan, item, request->info);
+            }
+            writer_text(writer, "]");
+            write_values(writer, plan, item, item->top_values, item->top_k);
+        } else {
+            write_values(writer, plan, item, item->output, request->info->output_columns);
+        }
+        writer_text(writer, "}");
+    }
+    writer_text(writer, "]");
+    return 0;
+}

@@ -1,0 +1,193 @@
+/* v2_inputs: from `inputs` to the items of a job. Every count is looked at before memory is taken for it. */
+#include "server/dialects/v2_call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct option input_options[] = {
+    {"name", OPTION_STRING, offsetof(struct v2_entry, name)},
+    {"shape", OPTION_LIST, offsetof(struct v2_entry, shape)},
+    {"datatype", OPTION_STRING, offsetof(struct v2_entry, datatype)},
+    {"parameters", OPTION_OBJECT, offsetof(struct v2_entry, parameters)},
+    {"data", OPTION_LIST, offsetof(struct v2_entry, data)},
+};
+
+static int input_index(struct v2_reader *reader, const char *name)
+{
+    const struct model_info *info = reader->request->info;
+    char names[160] = "";
+
+    for (int i = 0; i < info->n_inputs; i++) {
+        size_t length = strlen(names);
+
+        if (strcmp(info->inputs[i].name, name) == 0)
+            return i;
+        snprintf(names + length, sizeof names - length, "%s\"%s\"", i > 0 ? ", " : "", info->inputs[i].name);
+    }
+    return failure_set(&reader->request->failure, FAILURE_INVALID, "input \"%.100s\" is unknown; model \"%s\" has %s",
+                       name, request_model_name(reader->request), names);
+}
+
+static int read_shape(struct v2_reader *reader, const struct v2_entry *entry, struct v2_shape *shape)
+{
+    struct failure *failure = &reader->request->failure;
+
+    if (!entry->shape)
+        return failure_set(failure, FAILURE_INVALID, "input \"%.100s\" has no shape", entry->name);
+    if (json_array_size(entry->shape) > V2_MAX_RANK)
+        return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": shape has %zu dimensions, at most %d are taken",
+                           entry->name, json_array_size(entry->shape), V2_MAX_RANK);
+    shape->rank = (int)json_array_size(entry->shape);
+    for (int d = 0; d < shape->rank; d++) {
+        const json_t *size = json_array_get(entry->shape, (size_t)d);
+
+        shape->sizes[d] = json_integer_value(size);
+        if (!json_is_integer(size) || shape->sizes[d] < 0)
+            return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": shape[%d] is no integer of 0 or more",
+                               entry->name, d);
+    }
+    return 0;
+}
+
+/* Where the values are: in `data`, or in the next binary_data_size bytes. */
+static int read_source(struct v2_reader *reader, const struct v2_entry *entry, struct v2_tensor *tensor)
+{
+    struct failure *failure = &reader->request->failure;
+    const json_t *size = json_object_get(entry->parameters, "binary_data_size");
+
+    if (json_object_get(entry->parameters, "shared_memory_region"))
+        return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": shared memory is not supported", entry->name);
+    if (entry->data && size)
+        return failure_set(failure, FAILURE_INVALID,
+                           "input \"%.100s\": both data and binary_data_size are given, one was expected", entry->name);
+    if (!entry->data && !size)
+        return failure_set(failure, FAILURE_INVALID,
+                           "input \"%.100s\": neither data nor parameter binary_data_size is given", entry->name);
+    tensor->data = entry->data;
+    if (entry->data && reader->n_read < reader->n_numbers && json_array_size(entry->data) == 0)
+        tensor->numbers = &reader->numbers[reader->n_read++];
+    if (entry->data)
+        return 0;
+    if (!json_is_integer(size) || json_integer_value(size) < 0)
+        return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": binary_data_size is no integer of 0 or more",
+                           entry->name);
+    if (json_integer_value(size) > reader->n_bytes)
+        return failure_set(failure, FAILURE_INVALID,
+                           "input \"%.100s\": binary_data_size is %lld, but %" PRId64
+                           " %s left behind the JSON, as Inference-Header-Content-Length says",
+                           entry->name, (long long)json_integer_value(size), reader->n_bytes,
+                           reader->n_bytes == 1 ? "byte is" : "bytes are");
+    tensor->bytes = reader->bytes;
+    tensor->n_bytes = json_integer_value(size);
+    reader->bytes += tensor->n_bytes;
+    reader->n_bytes -= tensor->n_bytes;
+    return 0;
+}
+
+static int read_input(struct v2_reader *reader, size_t position, const json_t *json)
+{
+    struct request *request = reader->request;
+    struct v2_entry entry;
+    int index;
+
+    if (v2_read_entry(reader, "inputs", position, json, input_options, COUNT(input_options), &entry))
+        return -1;
+    index = input_index(reader, entry.name);
+    if (index < 0)
+        return -1;
+    struct v2_tensor *tensor = &reader->tensors[index];
+    if (tensor->name)
+        return failure_set(&request->failure, FAILURE_INVALID, "input \"%s\" is given twice", entry.name);
+    if (!entry.datatype)
+        return failure_set(&request->failure, FAILURE_INVALID, "input \"%s\" has no datatype", entry.name);
+    tensor->name = entry.name;
+    tensor->datatype = entry.datatype;
+    if (read_shape(reader, &entry, &tensor->shape) || read_source(reader, &entry, tensor) ||
+        v2_tensor_check(request, tensor, &request->info->inputs[index]))
+        return -1;
+    reader->values[index] = v2_tensor_values(request, tensor, &request->info->inputs[index]);
+    return reader->values[index] ? 0 : -1;
+}
+
+int v2_read_inputs(struct v2_reader *reader, const json_t *list)
+{
+    struct failure *failure = &reader->request->failure;
+
+    if (!list)
+        return failure_set(failure, FAILURE_INVALID, "inputs is missing, a list was expected");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (read_input(reader, i, json_array_get(list, i)))
+            return -1;
+    }
+    if (reader->n_bytes > 0)
+        return failure_set(failure, FAILURE_INVALID, "%" PRId64 " %s left behind those of the inputs", reader->n_bytes,
+                           reader->n_bytes == 1 ? "byte is" : "bytes are");
+    return 0;
+}
+
+/* How many items the call has: the batch dimension that all inputs share, or one where a call must stay whole. */
+static int count_items(struct v2_reader *reader, int64_t *count)
+{
+    struct request *request = reader->request;
+    const struct model_info *info = request->info;
+    int64_t limit = request->service->options.settings->max_client_batch_size;
+    const struct v2_tensor *first = NULL;
+
+    *count = 1;
+    if (info->inputs[0].layout == LAYOUT_CALL)
+        return 0;
+    for (int i = 0; i < info->n_inputs; i++) {
+        const struct v2_tensor *tensor = &reader->tensors[i];
+
+        if (!tensor->name || info->inputs[i].kind == INPUT_IGNORED)
+            continue;
+        first = first ? first : tensor;
+        *count = tensor->shape.sizes[0];
+        if (*count != first->shape.sizes[0])
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "input \"%s\" has a batch of %" PRId64 ", input \"%s\" one of %" PRId64, tensor->name,
+                               *count, first->name, first->shape.sizes[0]);
+    }
+    if (*count >= 1 && *count <= limit)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "the batch has %" PRId64 " items, 1 to %" PRId64 " were expected", *count, limit);
+}
+
+static void fill_item(const struct v2_reader *reader, int64_t number)
+{
+    const struct model_info *info = reader->request->info;
+    struct engine_item *item = &reader->request->job.items[number];
+
+    for (int i = 0; i < info->n_inputs; i++) {
+        const struct v2_tensor *tensor = &reader->tensors[i];
+        const char *values = reader->values[i];
+
+        if (!values)
+            continue;
+        if (info->inputs[i].kind != INPUT_IGNORED)
+            values += number * v2_elements(&tensor->shape, 1) * v2_value_bytes(tensor);
+        v2_input_place(tensor, &info->inputs[i], values, item, i);
+    }
+}
+
+int v2_make_items(struct v2_reader *reader)
+{
+    struct request *request = reader->request;
+    struct job *job = &request->job;
+
+    if (count_items(reader, &job->n_items))
+        return -1;
+    job->items = request_memory(request, job->n_items, sizeof *job->items);
+    if (!job->items)
+        return -1;
+    for (int64_t b = 0; b < job->n_items; b++) {
+        struct error error;
+
+        fill_item(reader, b);
+        if (model_check(request_engine_model(request), &job->items[b], &error))
+            return failure_set(&request->failure, FAILURE_INVALID, "%s", error.message);
+    }
+    return 0;
+}

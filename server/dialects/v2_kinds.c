@@ -1,0 +1,129 @@
+/* v2_kinds: what each kind of input is to the protocol, in one table: datatypes, shape, and how a tensor becomes the
+ * inputs of items. */
+#include "server/dialects/v2.h"
+
+#include <string.h>
+
+struct kind {
+    const char *datatypes[2]; /* metadata names the first; the second may be NULL */
+    struct v2_shape (*shape)(const struct model_input *input, int rank);
+    void (*place)(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
+                  struct engine_item *item, int index);
+};
+
+/* The sizes of a length: -1, but for a model that takes one only. */
+static int64_t length_size(const struct model_input *input)
+{
+    return input->min_length == input->max_length ? input->max_length : -1;
+}
+
+/* A batch of sequences; with LAYOUT_CALL sequences side by side. */
+static struct v2_shape list_shape(const struct model_input *input, int rank)
+{
+    (void)rank;
+    if (input->layout == LAYOUT_CALL)
+        return (struct v2_shape){2, {length_size(input), -1}};
+    return (struct v2_shape){2, {-1, length_size(input)}};
+}
+
+/* A batch of images, or of pixels in as many dimensions as the tensor has. */
+static struct v2_shape channels_shape(const struct model_input *input, int rank)
+{
+    struct v2_shape shape = {rank < 2 || rank > V2_MAX_RANK ? 3 : rank, {-1, input->columns}};
+
+    if (input->layout == LAYOUT_IMAGE)
+        shape.rank = 4;
+    for (int d = 2; d < shape.rank; d++)
+        shape.sizes[d] = -1;
+    return shape;
+}
+
+static struct v2_shape rows_shape(const struct model_input *input, int rank)
+{
+    if (input->layout == LAYOUT_IMAGE || input->layout == LAYOUT_CHANNELS)
+        return channels_shape(input, rank);
+    struct v2_shape shape = list_shape(input, rank);
+
+    shape.sizes[shape.rank++] = input->columns;
+    return shape;
+}
+
+static void place_rows(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
+                       struct engine_item *item, int index)
+{
+    const int64_t *sizes = tensor->shape.sizes;
+
+    item->inputs[index].data = values;
+    switch (input->layout) {
+    case LAYOUT_SEQUENCE:
+        item->inputs[index].length = sizes[1];
+        break;
+    case LAYOUT_CALL:
+        item->inputs[index].length = sizes[0];
+        item->inputs[index].width = sizes[1];
+        break;
+    case LAYOUT_IMAGE:
+        item->inputs[index].length = sizes[2];
+        item->inputs[index].width = sizes[3];
+        break;
+    case LAYOUT_CHANNELS:
+        item->inputs[index].length = v2_elements(&tensor->shape, 2);
+        break;
+    }
+}
+
+/* One for each item of the batch. Where the engine takes several for a call: one for all, or so many of them. */
+static struct v2_shape attention_mask_shape(const struct model_input *input, int rank)
+{
+    int64_t columns = input->columns > 0 ? input->columns : -1;
+
+    if (input->n_masks > 0 && rank != 3)
+        return (struct v2_shape){2, {-1, columns}};
+    return (struct v2_shape){3, {-1, -1, columns}};
+}
+
+static void place_attention_mask(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
+                                 struct engine_item *item, int index)
+{
+    const struct v2_shape *shape = &tensor->shape;
+
+    item->inputs[index].data = values;
+    item->inputs[index].length = shape->sizes[shape->rank - 2];
+    item->inputs[index].columns = shape->sizes[shape->rank - 1];
+    item->inputs[index].n_masks = input->n_masks > 0 && shape->rank == 3 ? shape->sizes[0] : 0;
+    item->inputs[index].floats = strcmp(tensor->datatype, "FP32") == 0;
+}
+
+static void place_ignored(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
+                          struct engine_item *item, int index)
+{
+    (void)tensor;
+    (void)input;
+    item->inputs[index].data = values;
+}
+
+static const struct kind kinds[] = {
+    [INPUT_IDS] = {{"INT64", "INT32"}, list_shape, place_rows},
+    [INPUT_ROWS] = {{"FP32", NULL}, rows_shape, place_rows},
+    [INPUT_MASK] = {{"BOOL", NULL}, list_shape, place_rows},
+    [INPUT_ATTENTION_MASK] = {{"BOOL", "FP32"}, attention_mask_shape, place_attention_mask},
+    [INPUT_IGNORED] = {{"BOOL", NULL}, list_shape, place_ignored},
+};
+
+const char *v2_input_datatype(const struct model_input *input, int index)
+{
+    if (index > 1 || (index == 1 && input->kind == INPUT_ATTENTION_MASK && !input->takes_floats))
+        return NULL;
+    return kinds[input->kind].datatypes[index];
+}
+
+struct v2_shape v2_input_shape(const struct model_input *input, int rank)
+{
+    return kinds[input->kind].shape(input, rank);
+}
+
+void v2_input_place(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
+                    struct engine_item *item, int index)
+{
+    kinds[input->kind].place(tensor, input, values, item, index);
+}

@@ -1,0 +1,316 @@
+/* connections: a table by descriptor, and a list of the idle ones, the longest idle first. One lock guards all of it.
+ * A descriptor in the table is open: connections_closed comes before libmicrohttpd closes it, but where memory is out
+ * as it is added; then its number may be admitted again before connections_lost, and is the later one's. One that is on
+ * its way into its event loop counts as idle: a burst of them must neither hide who is idle longest nor pass the limit.
+ */
+#define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
+#include "server/http/connections.h"
+
+#include "server/common/clock.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+enum {
+    SPARE_DESCRIPTORS = 768, /* for all that is no connection: models, epoll, lingering */
+    HIGHER_DESCRIPTORS = 4096,
+    NONE = -1,
+};
+/* When all ends: for new connections, whose client connected in order to say something and may not have got round to
+ * it. */
+#define START_PATIENCE_NS INT64_C(1000000000)
+
+/* Slow is who takes longer than this for the memory that he holds, and a second. Nobody is hurt as long as there is
+ * memory for all. */
+#define SLOW_BYTES_PER_S (INT64_C(4) << 20)
+#define SECOND_NS INT64_C(1000000000)
+
+enum slot_state { SLOT_FREE, SLOT_IDLE, SLOT_BUSY, SLOT_EVICTED };
+
+struct slot {
+    int previous, next; /* in the idle list */
+    unsigned char state;
+    bool unread;
+    bool silent; /* no request came yet */
+    int64_t admission;
+    int64_t admitted_ns;
+    struct share *share; /* what its client holds up; NULL: nothing */
+    int64_t held_ns;     /* since when */
+};
+
+struct connections {
+    struct linger_room *room;
+    int64_t limit;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int64_t admissions;     /* so far */
+    int64_t count, evicted; /* admitted and not closed; of these shut down by us */
+    int first_idle, last_idle;
+    int n_slots;
+    struct slot slots[];
+};
+
+int connections_open(int64_t limit, struct linger_room *room, struct connections **opened, struct error *error)
+{
+    struct connections *connections;
+    struct rlimit descriptors;
+    pthread_condattr_t attributes;
+
+    if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur != RLIM_INFINITY &&
+        (int64_t)descriptors.rlim_cur - SPARE_DESCRIPTORS < limit)
+        limit = (int64_t)descriptors.rlim_cur - SPARE_DESCRIPTORS;
+    if (limit < 1)
+        limit = 1;
+    connections = calloc(1, sizeof *connections + (size_t)(limit + HIGHER_DESCRIPTORS) * sizeof connections->slots[0]);
+    if (!connections)
+        return error_set(error, "out of memory");
+    connections->room = room;
+    connections->limit = limit;
+    connections->n_slots = (int)(limit + HIGHER_DESCRIPTORS);
+    connections->first_idle = connections->last_idle = NONE;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&connections->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&connections->lock, NULL);
+    *opened = connections;
+    return 0;
+}
+
+void connections_close(struct connections *connections)
+{
+    if (!connections)
+        return;
+    pthread_cond_destroy(&connections->changed);
+    pthread_mutex_destroy(&connections->lock);
+    free(connections);
+}
+
+int64_t connections_limit(const struct connections *connections)
+{
+    return connections->limit;
+}
+
+/* ---- The idle list; the lock is held. ---- */
+
+static void idle_append(struct connections *connections, int fd)
+{
+    struct slot *slot = &connections->slots[fd];
+
+    slot->previous = connections->last_idle;
+    slot->next = NONE;
+    *(slot->previous == NONE ? &connections->first_idle : &connections->slots[slot->previous].next) = fd;
+    connections->last_idle = fd;
+    slot->state = SLOT_IDLE;
+}
+
+/* Leaves the slot in another state, in the list or not as it was. */
+static void idle_remove(struct connections *connections, int fd, enum slot_state state)
+{
+    struct slot *slot = &connections->slots[fd];
+
+    if (slot->state == SLOT_IDLE) {
+        *(slot->previous == NONE ? &connections->first_idle : &connections->slots[slot->previous].next) = slot->next;
+        *(slot->next == NONE ? &connections->last_idle : &connections->slots[slot->next].previous) = slot->previous;
+    }
+    slot->state = (unsigned char)state;
+}
+
+/* ---- The life of a connection ---- */
+
+/* The lock is held. */
+static void release(struct connections *connections, int fd)
+{
+    connections->evicted -= connections->slots[fd].state == SLOT_EVICTED;
+    idle_remove(connections, fd, SLOT_FREE);
+    connections->count--;
+    pthread_cond_broadcast(&connections->changed);
+}
+
+int64_t connections_admit(struct connections *connections, int fd)
+{
+    bool admitted = fd < connections->n_slots;
+    int64_t admission = 0;
+
+    pthread_mutex_lock(&connections->lock);
+    if (admitted && connections->slots[fd].state != SLOT_FREE)
+        release(connections, fd); /* was lost, and connections_lost is still on its way */
+    if (admitted && connections->count - connections->evicted >= connections->limit) {
+        int oldest = connections->first_idle;
+
+        admitted = oldest != NONE;
+        if (admitted) {
+            idle_remove(connections, oldest, SLOT_EVICTED);
+            connections->evicted++;
+            shutdown(oldest, SHUT_RDWR); /* its event loop notices and closes it */
+        }
+    }
+    if (admitted) {
+        admission = ++connections->admissions;
+        connections->count++;
+        connections->slots[fd] = (struct slot){.silent = true, .admission = admission, .admitted_ns = clock_ns()};
+        idle_append(connections, fd);
+    }
+    pthread_mutex_unlock(&connections->lock);
+    return admission;
+}
+
+void connections_lost(struct connections *connections, int fd, int64_t admission)
+{
+    pthread_mutex_lock(&connections->lock);
+    if (connections->slots[fd].state != SLOT_FREE && connections->slots[fd].admission == admission)
+        release(connections, fd);
+    pthread_mutex_unlock(&connections->lock);
+}
+
+void connections_busy(struct connections *connections, int fd)
+{
+    pthread_mutex_lock(&connections->lock);
+    if (connections->slots[fd].state == SLOT_IDLE)
+        idle_remove(connections, fd, SLOT_BUSY);
+    pthread_mutex_unlock(&connections->lock);
+}
+
+void connections_idle(struct connections *connections, int fd)
+{
+    pthread_mutex_lock(&connections->lock);
+    if (connections->slots[fd].silent) {
+        connections->slots[fd].silent = false;
+        pthread_cond_broadcast(&connections->changed);
+    }
+    if (connections->slots[fd].state == SLOT_IDLE)
+        idle_remove(connections, fd, SLOT_BUSY);
+    if (connections->slots[fd].state == SLOT_BUSY)
+        idle_append(connections, fd);
+    pthread_mutex_unlock(&connections->lock);
+}
+
+void connections_unread(struct connections *connections, int fd)
+{
+    pthread_mutex_lock(&connections->lock);
+    connections->slots[fd].unread = true;
+    pthread_mutex_unlock(&connections->lock);
+}
+
+void connections_holds(struct connections *connections, int fd, struct share *share)
+{
+    pthread_mutex_lock(&connections->lock);
+    connections->slots[fd].share = share;
+    connections->slots[fd].held_ns = clock_ns();
+    pthread_mutex_unlock(&connections->lock);
+}
+
+/* What of the budget a slow client holds with this connection; 0: nothing, or he is not slow. The lock is held. */
+static int64_t held_slowly(const struct slot *slot, const struct budget *budget, int64_t now)
+{
+    int64_t bytes;
+
+    if (slot->state == SLOT_FREE || slot->state == SLOT_EVICTED || !slot->share || slot->share->budget != budget)
+        return 0;
+    bytes = atomic_load(&slot->share->bytes);
+    return (now - slot->held_ns) / SECOND_NS > bytes / SLOW_BYTES_PER_S ? bytes : 0;
+}
+
+bool connections_make_room(struct connections *connections, struct budget *budget, int64_t bytes)
+{
+    int64_t now = clock_ns(), held = 0, freed = 0;
+
+    pthread_mutex_lock(&connections->lock);
+    for (int fd = 0; fd < connections->n_slots; fd++)
+        held += held_slowly(&connections->slots[fd], budget, now);
+    while (held >= bytes && freed < bytes) {
+        int64_t most = 0, found = NONE;
+
+        for (int fd = 0; fd < connections->n_slots; fd++) {
+            int64_t here = held_slowly(&connections->slots[fd], budget, now);
+
+            if (here > most) {
+                most = here;
+                found = fd;
+            }
+        }
+        if (found == NONE)
+            break;
+        idle_remove(connections, (int)found, SLOT_EVICTED);
+        connections->evicted++;
+        freed += share_end(connections->slots[found].share); /* the memory itself goes when its event loop notices */
+        shutdown((int)found, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&connections->lock);
+    return bytes > 0 && freed >= bytes;
+}
+
+void connections_closed(struct connections *connections, int fd)
+{
+    int waiting = 0, copy = -1;
+
+    pthread_mutex_lock(&connections->lock);
+    bool evicted = connections->slots[fd].state == SLOT_EVICTED;
+    if (!evicted && (connections->slots[fd].unread || (ioctl(fd, FIONREAD, &waiting) == 0 && waiting > 0)))
+        copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    release(connections, fd);
+    pthread_mutex_unlock(&connections->lock);
+    if (copy >= 0)
+        linger_add(connections->room, copy);
+}
+
+/* Until when a client that has just connected is waited for; 0: there is none. The lock is held. */
+static int64_t patience_until(const struct connections *connections)
+{
+    int64_t now = clock_ns(), until = 0;
+
+    for (int fd = 0; fd < connections->n_slots; fd++) {
+        const struct slot *slot = &connections->slots[fd];
+        int64_t patience = slot->admitted_ns + START_PATIENCE_NS;
+
+        if (slot->state == SLOT_IDLE && slot->silent && patience > now && patience > until)
+            until = patience;
+    }
+    return until;
+}
+
+/* The lock is held. */
+static void shut_all(struct connections *connections, int how)
+{
+    for (int fd = 0; fd < connections->n_slots; fd++) {
+        if (connections->slots[fd].state != SLOT_FREE)
+            shutdown(fd, how);
+    }
+}
+
+/* The lock is held. False: it is later than `until_ns`. */
+static bool wait_until(struct connections *connections, int64_t until_ns)
+{
+    struct timespec until = {.tv_sec = until_ns / SECOND_NS, .tv_nsec = until_ns % SECOND_NS};
+
+    return pthread_cond_timedwait(&connections->changed, &connections->lock, &until) == 0;
+}
+
+void connections_settle(struct connections *connections)
+{
+    int64_t last_ns = clock_ns() + 2 * START_PATIENCE_NS, until_ns;
+
+    pthread_mutex_lock(&connections->lock);
+    while ((until_ns = patience_until(connections)) != 0 && clock_ns() < last_ns)
+        wait_until(connections, until_ns);
+    pthread_mutex_unlock(&connections->lock);
+}
+
+void connections_finish(struct connections *connections, int64_t patience_ns)
+{
+    connections_settle(connections);
+    pthread_mutex_lock(&connections->lock);
+    shut_all(connections, SHUT_RD); /* what has arrived can still be read, then the stream ends */
+    int64_t last_ns = clock_ns() + patience_ns;
+    while (connections->count > 0 && wait_until(connections, last_ns))
+        ;
+    shut_all(connections, SHUT_RDWR);
+    while (connections->count > 0)
+        pthread_cond_wait(&connections->changed, &connections->lock);
+    pthread_mutex_unlock(&connections->lock);
+}

@@ -1,0 +1,320 @@
+/* event_loop: the lock guards the inbox. The eventfd is written under it, so a thread that puts something in does not
+ * touch the loop once the loop can see it.
+ *
+ * Clients that leave. libmicrohttpd 0.9.75 and 1.0.1 watch a socket edge-triggered, and stop reading after a read that
+ * did not fill their buffer. When a client's last bytes and its end arrive together, that read takes the bytes, no
+ * further edge comes, and the end stays unread until the connection times out. So each socket is also in `leaving`, an
+ * epoll set of its own that waits for nothing but that end (EPOLLRDHUP). It costs nothing while all clients stay.
+ * For each socket that it reports, shutdown(SHUT_RD) makes the kernel send a new edge, and libmicrohttpd reads on. That
+ * takes nothing away from a client that closed its sending half alone: what arrived can still be read, and its answer
+ * can still be written.
+ * `leaving` is level-triggered. It reports a socket until that is closed, so a second lost edge is followed by another
+ * shutdown. LEAVING_PAUSE_NS bounds how often, since a client that waits for its answer is reported all that time. */
+#define _GNU_SOURCE /* pthread_setname_np, EPOLLRDHUP */
+#include "server/http/event_loop.h"
+
+#include "server/common/clock.h"
+#include "server/common/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { LEAVING_AT_ONCE = 1024 };
+#define LEAVING_PAUSE_NS INT64_C(100000000)
+
+struct arrival {
+    struct arrival *next;
+    int descriptor;
+    int64_t number;
+    socklen_t length;
+    struct sockaddr_storage address;
+};
+
+struct inbox {
+    struct arrival *arrivals, **arrivals_end;
+    struct resumption *resumptions, **resumptions_end;
+    bool closing;
+};
+
+struct event_loop {
+    struct event_loop_options options;
+    struct MHD_Daemon *daemon;
+    pthread_t thread;
+
+    /* The thread's own. */
+    int leaving;               /* an epoll set of all its sockets, for EPOLLRDHUP alone */
+    int64_t look_ns;           /* when `leaving` is looked at again */
+    struct epoll_event *ended; /* (LEAVING_AT_ONCE) */
+
+    pthread_mutex_t lock;
+    struct inbox inbox;
+    int wake;   /* an eventfd: readable while `woken` */
+    bool woken; /* the inbox holds something new */
+};
+
+static void log_message(void *context, const char *format, va_list arguments)
+{
+    char message[512];
+    size_t length;
+
+    (void)context;
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    vsnprintf(message, sizeof message, format, arguments);
+    length = strlen(message);
+    while (length > 0 && message[length - 1] == '\n')
+        message[--length] = '\0';
+    log_write(LOG_LEVEL_DEBUG, "libmicrohttpd", "message", message, NULL);
+}
+
+/* ---- The inbox ---- */
+
+static void inbox_clear(struct inbox *inbox)
+{
+    *inbox = (struct inbox){.closing = inbox->closing};
+    inbox->arrivals_end = &inbox->arrivals;
+    inbox->resumptions_end = &inbox->resumptions;
+}
+
+/* The lock is held. */
+static void wake(struct event_loop *loop)
+{
+    uint64_t one = 1;
+
+    while (!loop->woken && write(loop->wake, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    loop->woken = true;
+}
+
+static struct inbox take_inbox(struct event_loop *loop)
+{
+    uint64_t count;
+
+    pthread_mutex_lock(&loop->lock);
+    struct inbox taken = loop->inbox;
+    inbox_clear(&loop->inbox);
+    while (loop->woken && read(loop->wake, &count, sizeof count) < 0 && errno == EINTR)
+        ;
+    loop->woken = false;
+    pthread_mutex_unlock(&loop->lock);
+    return taken;
+}
+
+void event_loop_add(struct event_loop *loop, int descriptor, int64_t number, const struct sockaddr *address,
+                    socklen_t length)
+{
+    struct arrival *arrival = malloc(sizeof *arrival);
+
+    if (!arrival || length > sizeof arrival->address) {
+        free(arrival);
+        close(descriptor);
+        loop->options.lost(loop->options.context, descriptor, number);
+        return;
+    }
+    *arrival = (struct arrival){.descriptor = descriptor, .number = number, .length = length};
+    memcpy(&arrival->address, address, length);
+    pthread_mutex_lock(&loop->lock);
+    *loop->inbox.arrivals_end = arrival;
+    loop->inbox.arrivals_end = &arrival->next;
+    wake(loop);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+void event_loop_resume(struct event_loop *loop, struct resumption *resumption)
+{
+    resumption->next = NULL;
+    pthread_mutex_lock(&loop->lock);
+    *loop->inbox.resumptions_end = resumption;
+    loop->inbox.resumptions_end = &resumption->next;
+    wake(loop);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+/* ---- The thread ---- */
+
+static void add_arrivals(struct event_loop *loop, struct arrival *first)
+{
+    for (struct arrival *arrival = first, *next; arrival; arrival = next) {
+        next = arrival->next;
+        if (MHD_add_connection(loop->daemon, arrival->descriptor, (struct sockaddr *)&arrival->address,
+                               arrival->length) != MHD_YES)
+            loop->options.lost(loop->options.context, arrival->descriptor, arrival->number);
+        free(arrival);
+    }
+}
+
+static void resume_connections(struct resumption *first)
+{
+    for (struct resumption *resumption = first, *next; resumption; resumption = next) {
+        next = resumption->next;
+        MHD_resume_connection(resumption->connection);
+    }
+}
+
+/* Makes libmicrohttpd read the end of those clients who have left. */
+static void end_leaving(struct event_loop *loop)
+{
+    int64_t now = clock_ns();
+
+    if (now < loop->look_ns)
+        return;
+    int count = epoll_wait(loop->leaving, loop->ended, LEAVING_AT_ONCE, 0);
+    for (int i = 0; i < count; i++)
+        shutdown(loop->ended[i].data.fd, SHUT_RD);
+    loop->look_ns = count > 0 ? now + LEAVING_PAUSE_NS : 0;
+}
+
+/* How long to wait at most. Cuts it to the time at which `leaving` is looked at again, where that is set. */
+static int wait_ms(const struct event_loop *loop)
+{
+    MHD_UNSIGNED_LONG_LONG milliseconds;
+    int timeout_ms = -1;
+
+    if (MHD_get_timeout(loop->daemon, &milliseconds) == MHD_YES)
+        timeout_ms = milliseconds < INT_MAX ? (int)milliseconds : INT_MAX;
+    if (loop->look_ns > 0) {
+        int64_t left_ms = (loop->look_ns - clock_ns()) / 1000000 + 1;
+
+        left_ms = left_ms > 0 ? left_ms : 0;
+        timeout_ms = timeout_ms < 0 || left_ms < timeout_ms ? (int)left_ms : timeout_ms;
+    }
+    return timeout_ms;
+}
+
+static void wait_for_events(struct event_loop *loop)
+{
+    struct pollfd polled[] = {
+        {.fd = MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN},
+        {.fd = loop->wake, .events = POLLIN},
+        {.fd = loop->look_ns > 0 ? -1 : loop->leaving, .events = POLLIN}, /* -1: poll skips it */
+    };
+    int timeout_ms = wait_ms(loop);
+
+    if (timeout_ms != 0)
+        poll(polled, sizeof polled / sizeof polled[0], timeout_ms);
+}
+
+static void *run_loop(void *argument)
+{
+    struct event_loop *loop = argument;
+
+    for (;;) {
+        wait_for_events(loop);
+        struct inbox inbox = take_inbox(loop);
+        if (inbox.closing)
+            break;
+        add_arrivals(loop, inbox.arrivals);
+        resume_connections(inbox.resumptions);
+        MHD_run(loop->daemon);
+        end_leaving(loop);
+    }
+    return NULL;
+}
+
+/* A socket leaves `leaving` here and not by being closed: a copy of it may linger, and its number may be another
+ * connection's by then. */
+static void connection_changed(void *argument, struct MHD_Connection *connection, void **socket_context,
+                               enum MHD_ConnectionNotificationCode code)
+{
+    struct event_loop *loop = argument;
+    int descriptor = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    struct epoll_event event = {.events = EPOLLRDHUP, .data.fd = descriptor};
+    bool started = code == MHD_CONNECTION_NOTIFY_STARTED;
+
+    /* Without memory for it, the end of this client is noticed when its connection times out. */
+    epoll_ctl(loop->leaving, started ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, descriptor, &event);
+    loop->options.changed(loop, connection, socket_context, code);
+}
+
+/* ---- Opening and closing ---- */
+
+static struct MHD_Daemon *start_daemon(struct event_loop *loop)
+{
+    const struct event_loop_options *options = &loop->options;
+
+    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+                            NULL, NULL, options->handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
+                            MHD_OPTION_NOTIFY_COMPLETED, options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
+                            connection_changed, loop, MHD_OPTION_CONNECTION_LIMIT, options->max_connections,
+                            MHD_OPTION_CONNECTION_TIMEOUT, options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            options->connection_memory, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+}
+
+int event_loop_open(const struct event_loop_options *options, struct event_loop **opened, struct error *error)
+{
+    struct event_loop *loop = calloc(1, sizeof *loop);
+    if (!loop)
+        return error_set(error, "out of memory");
+    loop->options = *options;
+    inbox_clear(&loop->inbox);
+    loop->ended = calloc(LEAVING_AT_ONCE, sizeof *loop->ended);
+    if (!loop->ended) {
+        error_set(error, "out of memory");
+        goto fail_ended;
+    }
+    loop->wake = eventfd(0, EFD_CLOEXEC);
+    if (loop->wake < 0) {
+        error_set(error, "eventfd: %s", strerror(errno));
+        goto fail_wake;
+    }
+    loop->leaving = epoll_create1(EPOLL_CLOEXEC);
+    if (loop->leaving < 0) {
+        error_set(error, "epoll_create1: %s", strerror(errno));
+        goto fail_leaving;
+    }
+    loop->daemon = start_daemon(loop);
+    if (!loop->daemon) {
+        error_set(error, "libmicrohttpd does not start: it lacks epoll, or descriptors are out");
+        goto fail_daemon;
+    }
+    pthread_mutex_init(&loop->lock, NULL);
+    int status = pthread_create(&loop->thread, NULL, run_loop, loop);
+    if (status != 0) {
+        error_set(error, "cannot start a thread: %s", strerror(status));
+        goto fail_thread;
+    }
+    pthread_setname_np(loop->thread, "http");
+    *opened = loop;
+    return 0;
+
+fail_thread:
+    pthread_mutex_destroy(&loop->lock);
+    MHD_stop_daemon(loop->daemon);
+fail_daemon:
+    close(loop->leaving);
+fail_leaving:
+    close(loop->wake);
+fail_wake:
+    free(loop->ended);
+fail_ended:
+    free(loop);
+    return -1;
+}
+
+void *event_loop_context(const struct event_loop *loop)
+{
+    return loop->options.context;
+}
+
+void event_loop_close(struct event_loop *loop)
+{
+    pthread_mutex_lock(&loop->lock);
+    loop->inbox.closing = true;
+    wake(loop);
+    pthread_mutex_unlock(&loop->lock);
+    pthread_join(loop->thread, NULL);
+    MHD_stop_daemon(loop->daemon);
+    pthread_mutex_destroy(&loop->lock);
+    close(loop->leaving);
+    close(loop->wake);
+    free(loop->ended);
+    free(loop);
+}

@@ -1,0 +1,114 @@
+/* framing: the one check of header lines, for every route and every refusal (RFC 9112, sections 2.2, 5 and 6).
+ *
+ * libmicrohttpd before 1.0 reports a line that is continued on the next one, as `A: b` and ` c`, under the name `Ac`.
+ * It ends a value at a NUL, and takes a line feed alone for the end of a line. Neither shows in names and values. But
+ * they are parts of the one buffer that the request was received in, where each header's end is two bytes before the
+ * next name: a CR and an LF, which became NULs. So the places are compared. libmicrohttpd 1.0 and later keeps its
+ * headers otherwise, and refuses such lines itself with MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets. */
+#include "server/http/framing.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+
+enum { LINE_END = 2 /* bytes: CR LF */ };
+
+struct framing {
+    struct failure *failure;
+    const char *end; /* of the line before; NULL: places tell nothing */
+    const char *length, *coding;
+};
+
+static int refuse(struct framing *framing, const char *what)
+{
+    return failure_set(framing->failure, FAILURE_MALFORMED, "%s", what);
+}
+
+/* A token of RFC 9110, section 5.6.2: never empty, without spaces. */
+static bool is_name(const char *name, size_t length)
+{
+    static const char allowed[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+    return length > 0 && strspn(name, allowed) == length;
+}
+
+static bool has_control(const char *value, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if (((unsigned char)value[i] < ' ' && value[i] != '\t') || value[i] == '\x7f')
+            return true;
+    }
+    return false;
+}
+
+static int check_length(struct framing *framing, const char *value, size_t length)
+{
+    if (framing->length)
+        return refuse(framing, "several Content-Length headers are given, one was expected");
+    if (length == 0 || strspn(value, "0123456789") != length)
+        return failure_set(framing->failure, FAILURE_MALFORMED,
+                           "Content-Length is \"%.40s\", digits and nothing else were expected", value);
+    framing->length = value;
+    return 0;
+}
+
+static int check_coding(struct framing *framing, const char *value)
+{
+    if (framing->coding)
+        return refuse(framing, "several Transfer-Encoding headers are given, one was expected");
+    if (strcasecmp(value, "chunked") != 0)
+        return failure_set(framing->failure, FAILURE_MALFORMED,
+                           "Transfer-Encoding is \"%.100s\", only \"chunked\" is understood", value);
+    framing->coding = value;
+    return 0;
+}
+
+static int check_line(struct framing *framing, const char *name, size_t name_length, const char *value,
+                      size_t value_length)
+{
+    if (!is_name(name, name_length))
+        return failure_set(framing->failure, FAILURE_MALFORMED,
+                           "\"%.40s\" is no name of a header: it is empty, or holds a space or a separator", name);
+    if (framing->end && name != framing->end + LINE_END)
+        return refuse(framing, "a header holds a NUL, is continued on a second line, or does not end in CR LF");
+    if (has_control(value, value_length))
+        return failure_set(framing->failure, FAILURE_MALFORMED, "header %.40s holds a control character", name);
+    if (framing->end)
+        framing->end = value + value_length;
+    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0)
+        return check_length(framing, value, value_length);
+    if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0)
+        return check_coding(framing, value);
+    return 0;
+}
+
+static enum MHD_Result on_header(void *context, enum MHD_ValueKind kind, const char *name, size_t name_length,
+                                 const char *value, size_t value_length)
+{
+    (void)kind;
+    return check_line(context, name, name_length, value ? value : "", value_length) == 0 ? MHD_YES : MHD_NO;
+}
+
+/* Where the headers' end lies in the buffer that begins with the method. */
+static const char *headers_end(struct MHD_Connection *connection, const char *method)
+{
+    return method + MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
+}
+
+int framing_check(struct MHD_Connection *connection, const char *method, const char *version, struct failure *failure)
+{
+    bool places = strncmp(MHD_get_version(), "0.", 2) == 0;
+    struct framing framing = {.failure = failure, .end = places ? version + strlen(version) : NULL};
+
+    failure->kind = FAILURE_NONE;
+    MHD_get_connection_values_n(connection, MHD_HEADER_KIND, on_header, &framing);
+    if (failure->kind != FAILURE_NONE)
+        return -1;
+    if (places && headers_end(connection, method) != framing.end + 2 * LINE_END)
+        return refuse(&framing, "the last header holds a NUL, is continued on a second line, or does not end in CR LF");
+    if (framing.coding && framing.length)
+        return refuse(&framing, "both Transfer-Encoding and Content-Length are given, one was expected");
+    if (framing.coding && strcmp(version, MHD_HTTP_VERSION_1_1) != 0)
+        return refuse(&framing, "Transfer-Encoding is given, which only HTTP/1.1 has");
+    return 0;
+}

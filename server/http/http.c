@@ -1,0 +1,234 @@
+/* http: opening, draining and closing. The listener deals new connections out to the event loops in turn.
+ *
+ * Closing goes from the outside in: what was accepted is answered, then nobody new connects, then each connection ends
+ * by itself, and only then do the event loops stop, for libmicrohttpd aborts when it stops with one suspended. */
+#include "server/http/http.h"
+
+#include "server/common/clock.h"
+#include "server/common/memory.h"
+#include "server/http/event_loop.h"
+#include "server/http/exchange.h"
+#include "server/http/listener.h"
+#include "server/text/json_body.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Bodies that are being received take as much memory as this many of the largest, at least BODIES_LEAST, and no more
+ * than a quarter of all, unless one would not fit. */
+#define BODIES_AT_ONCE 8
+#define BODIES_LEAST (INT64_C(64) << 20)
+#define BODIES_RESERVE (INT64_C(8) << 20) /* for those of at most BODY_SMALL */
+#define BODY_SMALL (INT64_C(64) << 10)
+#define RESULTS_LEAST (INT64_C(64) << 20)
+#define RESULTS_RESERVE 8 /* this part of it, for requests of at most REQUEST_SMALL */
+#define REQUEST_SMALL (INT64_C(1) << 20)
+#define DRAIN_PATIENCE_NS INT64_C(5000000000)   /* for bodies that are still coming in */
+#define ANSWER_PATIENCE_NS INT64_C(10000000000) /* for answers that are still being read */
+#define FINISH_PATIENCE_NS INT64_C(1000000000)  /* for what is said of health at the very end */
+#define SPARE_DESCRIPTORS_LEAST 5               /* the listener's, a connection's, and a file's that a route reads */
+#define CONNECTION_MEMORY (32 * 1024)           /* headers must fit into it */
+
+struct http {
+    struct server server;
+    struct linger_room *linger;
+    struct listener *listener; /* NULL: closed already */
+    bool unready;              /* http_unready was called */
+    int next_loop;             /* the listener's thread only */
+    int n_loops;
+    struct event_loop *loops[];
+};
+
+/* ---- Connections ---- */
+
+static void connection_accepted(void *context, int fd, const struct sockaddr *address, socklen_t length)
+{
+    struct http *http = context;
+    int64_t admission = connections_admit(http->server.connections, fd);
+
+    if (!admission) {
+        close(fd);
+        return;
+    }
+    http->next_loop = (http->next_loop + 1) % http->n_loops;
+    event_loop_add(http->loops[http->next_loop], fd, admission, address, length);
+}
+
+static void connection_lost(void *context, int fd, int64_t admission)
+{
+    struct server *server = context;
+
+    connections_lost(server->connections, fd, admission);
+}
+
+static void connection_changed(void *loop, struct MHD_Connection *connection, void **socket_context,
+                               enum MHD_ConnectionNotificationCode code)
+{
+    struct server *server = event_loop_context(loop);
+
+    (void)socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        atomic_fetch_add(&server->service.connections, 1);
+    } else {
+        atomic_fetch_sub(&server->service.connections, 1);
+        connections_closed(server->connections, connection_descriptor(connection));
+    }
+}
+
+/* ---- Opening and closing ---- */
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool make_room(struct budget *budget, int64_t bytes)
+{
+    const struct server *server = budget->context;
+
+    return connections_make_room(server->connections, budget, bytes);
+}
+
+static void init_server(struct server *server, const struct service_options *options)
+{
+    int64_t bodies, payload = options->settings->payload_limit, part = memory_bytes("") / 4;
+    struct budget *results = &server->service.results;
+
+    server->service.options = *options;
+    server->service.opened_ns = clock_ns();
+    server->service.opened_s = (int64_t)time(NULL);
+    request_id_source_init(&server->service.ids);
+    results->limit = larger(part, RESULTS_LEAST);
+    results->reserve = results->limit / RESULTS_RESERVE;
+    results->small = REQUEST_SMALL;
+    bodies = larger(payload * BODIES_AT_ONCE, BODIES_LEAST); /* a payload is at most 2^40 bytes */
+    server->bodies.limit = larger(bodies < part ? bodies : part, payload + BODIES_RESERVE);
+    server->bodies.reserve = BODIES_RESERVE;
+    server->bodies.small = BODY_SMALL;
+    results->make_room = server->bodies.make_room = make_room;
+    results->context = server->bodies.context = server;
+    gate_init(&server->gate);
+}
+
+static int open_loops(struct http *http, const struct settings *settings, struct error *error)
+{
+    struct event_loop_options options = {
+        .handle = exchange_handle,
+        .completed = exchange_completed,
+        .changed = connection_changed,
+        .lost = connection_lost,
+        .context = &http->server,
+        .max_connections = (unsigned int)(connections_limit(http->server.connections) * 2 + 1024), /* ours counts */
+        .timeout_s = (unsigned int)settings->connection_timeout_s,
+        .connection_memory = CONNECTION_MEMORY,
+    };
+
+    for (; http->n_loops < settings->http_threads; http->n_loops++) {
+        if (event_loop_open(&options, &http->loops[http->n_loops], error))
+            return -1;
+    }
+    return 0;
+}
+
+/* A daemon without a descriptor for a client's connection would be ready and answer nobody. */
+static int check_descriptors(struct error *error)
+{
+    int spare[SPARE_DESCRIPTORS_LEAST], opened = 0;
+    while (opened < SPARE_DESCRIPTORS_LEAST && (spare[opened] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        opened++;
+    bool enough = opened == SPARE_DESCRIPTORS_LEAST;
+    int reason = errno;
+    while (opened > 0)
+        close(spare[--opened]);
+    return enough ? 0 : error_set(error, "no descriptor is left for connections: %s (ulimit -n)", strerror(reason));
+}
+
+static void close_loops(struct http *http)
+{
+    while (http->n_loops > 0)
+        event_loop_close(http->loops[--http->n_loops]);
+}
+
+static void stop_listening(struct http *http)
+{
+    if (http->listener)
+        listener_close(http->listener);
+    http->listener = NULL;
+}
+
+int http_open(const struct service_options *options, struct http **opened, struct error *error)
+{
+    const struct settings *settings = options->settings;
+    struct http *http = calloc(1, sizeof *http + (size_t)settings->http_threads * sizeof http->loops[0]);
+    if (!http)
+        return error_set(error, "out of memory");
+    struct listener_options listener = {
+        .host = settings->host, .port = (int)settings->port, .accepted = connection_accepted, .context = http};
+    json_body_init();
+    init_server(&http->server, options);
+    if (linger_open(&http->linger, error) != 0 ||
+        connections_open(settings->max_connections, http->linger, &http->server.connections, error) != 0 ||
+        workers_open((int)settings->http_threads, &http->server.workers, error) != 0 ||
+        open_loops(http, settings, error) != 0 || check_descriptors(error) != 0 ||
+        listener_open(&listener, &http->listener, error) != 0) {
+        close_loops(http);
+        workers_close(http->server.workers);
+        connections_close(http->server.connections);
+        linger_close(http->linger);
+        gate_destroy(&http->server.gate);
+        free(http);
+        return -1;
+    }
+    *opened = http;
+    return 0;
+}
+
+int http_port(const struct http *http)
+{
+    return listener_port(http->listener);
+}
+
+void http_ready(struct http *http)
+{
+    gate_open(&http->server.gate);
+    atomic_store(&http->server.service.ready, true);
+}
+
+void http_unready(struct http *http)
+{
+    http->unready = true;
+    atomic_store(&http->server.service.ready, false);
+    gate_begin_closing(&http->server.gate);
+}
+
+/* Without http_unready clients had no time to go elsewhere: a 503 tells them more than a refused connection. */
+void http_drain(struct http *http)
+{
+    atomic_store(&http->server.service.ready, false);
+    if (http->unready && http->listener) {
+        stop_listening(http);
+        connections_settle(http->server.connections);
+    }
+    gate_drain(&http->server.gate);
+}
+
+void http_close(struct http *http)
+{
+    if (!http)
+        return;
+    http_drain(http);
+    gate_shut(&http->server.gate, DRAIN_PATIENCE_NS, ANSWER_PATIENCE_NS);
+    stop_listening(http);
+    connections_finish(http->server.connections, FINISH_PATIENCE_NS);
+    close_loops(http);
+    workers_close(http->server.workers);
+    connections_close(http->server.connections);
+    linger_close(http->linger);
+    gate_destroy(&http->server.gate);
+    free(http);
+}

@@ -1,0 +1,152 @@
+/* linger: reads and drops what clients still send. The lock guards what linger_add leaves for the thread. */
+#include "server/http/linger.h"
+
+#include "server/common/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ROOM = 256 };
+#define STAY_NS INT64_C(2000000000) /* of one connection at most */
+
+struct linger_room {
+    pthread_t thread;
+    int wake; /* an eventfd: something was added, or closing */
+
+    pthread_mutex_t lock; /* guards the next three */
+    int added[ROOM];
+    int n_added;
+    bool closing;
+
+    /* The thread's own. */
+    struct pollfd inside[ROOM + 1]; /* the first is `wake` */
+    int64_t until_ns[ROOM + 1];
+    int n_inside;
+};
+
+/* Whether the client has nothing more to say. */
+static bool finished(int fd)
+{
+    char dropped[16384];
+
+    for (int i = 0; i < 16; i++) { /* one client does not keep the others waiting */
+        ssize_t length = recv(fd, dropped, sizeof dropped, MSG_DONTWAIT);
+
+        if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR))
+            return true;
+        if (length < 0)
+            return false;
+    }
+    return false;
+}
+
+static bool take_added(struct linger_room *room)
+{
+    uint64_t count;
+    bool closing;
+
+    if (read(room->wake, &count, sizeof count) < 0 && errno != EAGAIN)
+        return false;
+    pthread_mutex_lock(&room->lock);
+    while (room->n_added > 0) {
+        int fd = room->added[--room->n_added];
+
+        if (room->n_inside == ROOM) {
+            close(fd);
+            continue;
+        }
+        room->n_inside++;
+        room->inside[room->n_inside] = (struct pollfd){.fd = fd, .events = POLLIN};
+        room->until_ns[room->n_inside] = clock_ns() + STAY_NS;
+    }
+    closing = room->closing;
+    pthread_mutex_unlock(&room->lock);
+    return closing;
+}
+
+static void *linger_thread(void *argument)
+{
+    struct linger_room *room = argument;
+    bool closing = false;
+
+    room->inside[0] = (struct pollfd){.fd = room->wake, .events = POLLIN};
+    while (!closing || room->n_inside > 0) {
+        poll(room->inside, (nfds_t)room->n_inside + 1, room->n_inside > 0 ? 100 : -1);
+        for (int i = room->n_inside; i > 0; i--) {
+            if (!(room->inside[i].revents && finished(room->inside[i].fd)) && clock_ns() < room->until_ns[i])
+                continue;
+            close(room->inside[i].fd);
+            room->inside[i] = room->inside[room->n_inside];
+            room->until_ns[i] = room->until_ns[room->n_inside--];
+        }
+        closing = take_added(room) || closing;
+    }
+    return NULL;
+}
+
+int linger_open(struct linger_room **opened, struct error *error)
+{
+    struct linger_room *room = calloc(1, sizeof *room);
+    int status;
+
+    if (!room)
+        return error_set(error, "out of memory");
+    room->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (room->wake < 0) {
+        free(room);
+        return error_set(error, "eventfd: %s", strerror(errno));
+    }
+    pthread_mutex_init(&room->lock, NULL);
+    status = pthread_create(&room->thread, NULL, linger_thread, room);
+    if (status) {
+        pthread_mutex_destroy(&room->lock);
+        close(room->wake);
+        free(room);
+        return error_set(error, "cannot start a thread: %s", strerror(status));
+    }
+    *opened = room;
+    return 0;
+}
+
+static void wake(struct linger_room *room)
+{
+    uint64_t one = 1;
+
+    while (write(room->wake, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+void linger_add(struct linger_room *room, int fd)
+{
+    bool full;
+
+    pthread_mutex_lock(&room->lock);
+    full = room->n_added == ROOM;
+    if (!full)
+        room->added[room->n_added++] = fd;
+    pthread_mutex_unlock(&room->lock);
+    if (full)
+        close(fd);
+    else
+        wake(room);
+}
+
+void linger_close(struct linger_room *room)
+{
+    if (!room)
+        return;
+    pthread_mutex_lock(&room->lock);
+    room->closing = true;
+    pthread_mutex_unlock(&room->lock);
+    wake(room);
+    pthread_join(room->thread, NULL);
+    close(room->wake);
+    pthread_mutex_destroy(&room->lock);
+    free(room);
+}

@@ -1,0 +1,263 @@
+/* listener: the sockets that clients connect to. */
+#define _GNU_SOURCE /* accept4 */
+#include "server/http/listener.h"
+
+#include "server/common/log.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    MAX_SOCKETS = 8,
+    BACKLOG = 4096,        /* the kernel cuts it to net.core.somaxconn */
+    PORT_ATTEMPTS = 16,    /* a free port of the first address may be taken on the next one */
+    HANDSHAKE_PAUSE = 100, /* milliseconds that the last handshakes get */
+    RESOURCE_PAUSE = 20,   /* milliseconds, when the process or the system is out of descriptors or memory */
+};
+
+struct listener {
+    struct listener_options options;
+    struct pollfd polled[MAX_SOCKETS + 1]; /* the last is `stop` */
+    int n_sockets;
+    int port;
+    int stop;               /* an eventfd: readable once the thread is to end */
+    struct log_limit limit; /* of what is said when connections cannot be taken */
+    pthread_t thread;
+};
+
+static int address_port(int fd)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+
+    if (getsockname(fd, (struct sockaddr *)&address, &length))
+        return 0;
+    if (address.ss_family == AF_INET6)
+        return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+    return ntohs(((struct sockaddr_in *)&address)->sin_port);
+}
+
+/* -1: errno says why. */
+static int listen_on(const struct addrinfo *info, int port)
+{
+    struct sockaddr_storage address;
+    int one = 1, zero = 0, fd;
+
+    memcpy(&address, info->ai_addr, info->ai_addrlen);
+    if (info->ai_family == AF_INET6)
+        ((struct sockaddr_in6 *)&address)->sin6_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in *)&address)->sin_port = htons((uint16_t)port);
+    fd = socket(info->ai_family, info->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, info->ai_protocol);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (info->ai_family == AF_INET6) /* "::" takes IPv4 too, whatever the system's default */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (bind(fd, (struct sockaddr *)&address, info->ai_addrlen) || listen(fd, BACKLOG)) {
+        int reason = errno;
+
+        close(fd);
+        errno = reason;
+        return -1;
+    }
+    return fd;
+}
+
+static void close_sockets(struct listener *listener)
+{
+    while (listener->n_sockets > 0)
+        close(listener->polled[--listener->n_sockets].fd);
+}
+
+/* A resolver may give an address twice: "::1 localhost" in a hosts file also makes it 127.0.0.1. */
+static bool repeated(const struct addrinfo *addresses, const struct addrinfo *info)
+{
+    for (const struct addrinfo *earlier = addresses; earlier != info; earlier = earlier->ai_next) {
+        if (earlier->ai_addrlen == info->ai_addrlen && memcmp(earlier->ai_addr, info->ai_addr, info->ai_addrlen) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* All addresses of the host on one port. An address that the machine lacks is no reason to fail where another is fine:
+ * "localhost" names ::1 on machines without IPv6. */
+static int listen_everywhere(struct listener *listener, const struct addrinfo *addresses)
+{
+    int reason = 0;
+
+    listener->port = listener->options.port;
+    for (const struct addrinfo *info = addresses; info && listener->n_sockets < MAX_SOCKETS; info = info->ai_next) {
+        int fd;
+
+        if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) || repeated(addresses, info))
+            continue;
+        fd = listen_on(info, listener->port);
+        if (fd < 0 && errno == EADDRINUSE)
+            return -1;
+        if (fd < 0) {
+            reason = errno;
+            continue;
+        }
+        listener->polled[listener->n_sockets++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        listener->port = address_port(fd);
+    }
+    errno = reason;
+    return listener->n_sockets > 0 ? 0 : -1;
+}
+
+static int open_sockets(struct listener *listener, struct error *error)
+{
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM}, *addresses;
+    const char *host = listener->options.host;
+    char bare[256];
+    size_t length = strlen(host);
+    int status;
+
+    if (length > 2 && length < sizeof bare && host[0] == '[' && host[length - 1] == ']') { /* as in a URL */
+        memcpy(bare, host + 1, length - 2);
+        bare[length - 2] = '\0';
+        host = bare;
+    }
+    status = getaddrinfo(host, NULL, &hints, &addresses);
+    if (status)
+        return error_set(error, "host %s: %s", host, status == EAI_SYSTEM ? strerror(errno) : gai_strerror(status));
+    for (int attempt = 1;; attempt++) {
+        status = listen_everywhere(listener, addresses);
+        if (status == 0 || errno != EADDRINUSE || listener->options.port != 0 || attempt == PORT_ATTEMPTS)
+            break;
+        close_sockets(listener);
+    }
+    if (status) {
+        error_set(error, "cannot listen on %s port %d: %s", host, listener->options.port, strerror(errno));
+        close_sockets(listener);
+    }
+    freeaddrinfo(addresses);
+    return status;
+}
+
+/* Takes all that wait. False: some are left, since descriptors or memory are out. */
+static bool accept_waiting(struct listener *listener, int socket)
+{
+    for (;;) {
+        struct sockaddr_storage address;
+        socklen_t length = sizeof address;
+        int fd = accept4(socket, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd >= 0) {
+            listener->options.accepted(listener->options.context, fd, (struct sockaddr *)&address, length);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            log_write_limited(&listener->limit, LOG_LEVEL_WARNING, "cannot take a connection", "reason",
+                              strerror(errno), NULL);
+            return false;
+        } else if (errno != ECONNABORTED && errno != EINTR) {
+            return true; /* none waits */
+        }
+    }
+}
+
+/* Drops each SYN, so that no handshake begins any more, while those that have begun can end and be taken: to close a
+ * socket resets a client that is connected to it and not taken yet, and that client may have sent its request. One
+ * whose SYN is dropped sends it again a second later and is refused. Where the kernel has no filters, a few may be
+ * reset. */
+static void stop_handshakes(int socket)
+{
+    enum { FLAGS_OFFSET = 13, SYN = 2 }; /* in the TCP header, where the filter's data begins */
+    struct sock_filter instructions[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS_OFFSET),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    struct sock_fprog program = {.len = sizeof instructions / sizeof instructions[0], .filter = instructions};
+
+    setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+/* Takes what still comes until nothing has come for a while, or no more can be taken. */
+static void take_the_last(struct listener *listener)
+{
+    bool takes = true;
+    for (int i = 0; i < listener->n_sockets; i++)
+        stop_handshakes(listener->polled[i].fd);
+    do {
+        for (int i = 0; i < listener->n_sockets; i++)
+            takes = accept_waiting(listener, listener->polled[i].fd) && takes;
+    } while (takes && poll(listener->polled, (nfds_t)listener->n_sockets, HANDSHAKE_PAUSE) > 0);
+}
+
+static void *listen_thread(void *argument)
+{
+    struct listener *listener = argument;
+    struct pollfd *stop = &listener->polled[listener->n_sockets];
+
+    *stop = (struct pollfd){.fd = listener->stop, .events = POLLIN};
+    while (!stop->revents) {
+        if (poll(listener->polled, (nfds_t)listener->n_sockets + 1, -1) < 0)
+            continue;
+        for (int i = 0; i < listener->n_sockets; i++) {
+            if (listener->polled[i].revents && !accept_waiting(listener, listener->polled[i].fd))
+                poll(stop, 1, RESOURCE_PAUSE); /* the socket stays readable: without this the loop would spin */
+        }
+    }
+    take_the_last(listener);
+    return NULL;
+}
+
+int listener_open(const struct listener_options *options, struct listener **opened, struct error *error)
+{
+    struct listener *listener = calloc(1, sizeof *listener);
+    int status;
+
+    if (!listener)
+        return error_set(error, "out of memory");
+    listener->options = *options;
+    if (open_sockets(listener, error))
+        goto fail_sockets;
+    listener->stop = eventfd(0, EFD_CLOEXEC);
+    if (listener->stop < 0) {
+        error_set(error, "eventfd: %s", strerror(errno));
+        goto fail_stop;
+    }
+    status = pthread_create(&listener->thread, NULL, listen_thread, listener);
+    if (status) {
+        error_set(error, "cannot start a thread: %s", strerror(status));
+        goto fail_thread;
+    }
+    *opened = listener;
+    return 0;
+
+fail_thread:
+    close(listener->stop);
+fail_stop:
+    close_sockets(listener);
+fail_sockets:
+    free(listener);
+    return -1;
+}
+
+int listener_port(const struct listener *listener)
+{
+    return listener->port;
+}
+
+void listener_close(struct listener *listener)
+{
+    uint64_t one = 1;
+
+    while (write(listener->stop, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    pthread_join(listener->thread, NULL);
+    close_sockets(listener);
+    close(listener->stop);
+    free(listener);
+}

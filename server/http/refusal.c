@@ -1,0 +1,102 @@
+/* refusal: what is wrong with a request before its body was read. */
+#include "server/http/refusal.h"
+
+#include "server/http/coding.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* The time depends on the length of what was sent, not on how much of it is right. */
+static bool equal_in_constant_time(const char *key, const char *given, size_t given_length)
+{
+    size_t key_length = strlen(key);
+    unsigned char difference = key_length != given_length;
+
+    for (size_t i = 0; i < given_length; i++)
+        difference |= (unsigned char)(key[key_length ? i % key_length : 0] ^ given[i]);
+    return difference == 0;
+}
+
+static bool needs_key(const struct route *route, const struct settings *settings)
+{
+    return route->metrics ? settings->protect_metrics : !route->open;
+}
+
+static int check_key(struct request *request)
+{
+    const char *key = request->service->options.settings->api_key;
+    const char *given = request->header(request, "Authorization");
+    size_t length;
+
+    if (!key)
+        return 0;
+    if (!given || strncasecmp(given, "Bearer ", 7) != 0)
+        return failure_set(&request->failure, FAILURE_KEY, "an API key is needed: \"Authorization: Bearer KEY\"");
+    given += 7;
+    given += strspn(given, " ");
+    length = strlen(given);
+    while (length > 0 && (given[length - 1] == ' ' || given[length - 1] == '\t'))
+        length--;
+    if (!equal_in_constant_time(key, given, length))
+        return failure_set(&request->failure, FAILURE_KEY, "the API key is not the right one");
+    return 0;
+}
+
+static bool is_json(const char *media_type)
+{
+    size_t length = strcspn(media_type, "; \t");
+
+    return (length == 16 && strncasecmp(media_type, "application/json", 16) == 0) ||
+           (length > 5 && strncasecmp(media_type + length - 5, "+json", 5) == 0);
+}
+
+static int check_body_headers(const struct route *route, struct request *request)
+{
+    const char *type = request->header(request, "Content-Type");
+    const char *encoding = request->header(request, "Content-Encoding");
+    const char *length = request->header(request, "Content-Length");
+    const struct settings *settings = request->service->options.settings;
+
+    if (route->body == BODY_JSON && encoding && strcasecmp(encoding, "identity") != 0)
+        return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
+                           "Content-Encoding is \"%.100s\", a body that is not compressed was expected", encoding);
+    if (route->body == BODY_ANY && coding_of(encoding) == CODING_UNKNOWN)
+        return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
+                           "Content-Encoding is \"%.100s\", gzip, deflate or none was expected", encoding);
+    if (route->body == BODY_JSON && type && *type && !is_json(type))
+        return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
+                           "Content-Type is \"%.100s\", application/json was expected", type);
+    if (length && strtoull(length, NULL, 10) > (unsigned long long)settings->payload_limit)
+        return refusal_too_large(&request->failure, settings);
+    return 0;
+}
+
+int refusal_too_large(struct failure *failure, const struct settings *settings)
+{
+    return failure_set(failure, FAILURE_TOO_LARGE,
+                       "the body is larger than the %lld bytes that this server takes (--payload-limit)",
+                       (long long)settings->payload_limit);
+}
+
+int refusal_of_headers(const struct route_match *match, struct request *request, const char *method)
+{
+    if (!match->route && strcmp(method, "OPTIONS") == 0 && match->path_known)
+        return 0;
+    if (!match->path_known)
+        return failure_set(&request->failure, FAILURE_NOT_FOUND, "there is no such path here");
+    if (!match->route)
+        return failure_set(&request->failure, FAILURE_METHOD, "the method is %.20s, one of %s was expected", method,
+                           match->allow);
+    if (needs_key(match->route, request->service->options.settings) && check_key(request) != 0)
+        return -1;
+    return check_body_headers(match->route, request);
+}
+
+bool refusal_has_body(const struct request *request)
+{
+    const char *length = request->header(request, "Content-Length");
+
+    return request->header(request, "Transfer-Encoding") || (length && strtoull(length, NULL, 10) > 0);
+}

@@ -1,0 +1,120 @@
+/* reply: status, headers and bytes of an answer. */
+#include "server/http/reply.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* Makes the answer say the failure, where there is one. */
+static void write_failure(struct reply *reply, const struct route_match *match, struct request *request)
+{
+    if (request->failure.kind != FAILURE_NONE) {
+        writer_free(&request->answer);
+        request->answer_type = "application/json";
+        match->dialect->write_failure(&request->answer, &request->failure);
+    }
+    reply->status = dialect_status(match->dialect, request->failure.kind);
+    if (request->answer.failed)
+        reply->status = failure_status(FAILURE_BACKEND);
+    else if (request->failure.kind == FAILURE_NONE && !match->route)
+        reply->status = MHD_HTTP_NO_CONTENT; /* OPTIONS */
+}
+
+static void add_number(struct MHD_Response *response, const char *name, int64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    MHD_add_response_header(response, name, text);
+}
+
+/* As text-embeddings-inference names them, in whole milliseconds. */
+static void add_times(struct MHD_Response *response, const struct reply *reply, const struct job *job)
+{
+    int64_t queue_ns = job->started_ns ? job->started_ns - job->submitted_ns : 0;
+
+    add_number(response, "x-total-time", reply->total_ns / 1000000);
+    add_number(response, "x-queue-time", queue_ns / 1000000);
+    add_number(response, "x-inference-time", job->inference_ns / 1000000);
+    add_number(response, "x-compute-tokens", job->tokens);
+}
+
+/* Whether the same request may work later. */
+static bool says_later(const struct reply *reply)
+{
+    return reply->status == MHD_HTTP_TOO_MANY_REQUESTS || reply->status == MHD_HTTP_SERVICE_UNAVAILABLE;
+}
+
+static int64_t later_s(const struct reply *reply)
+{
+    return reply->retry_after_s > 0 ? reply->retry_after_s : 1;
+}
+
+static void add_headers(struct MHD_Response *response, const struct reply *reply, const struct route_match *match,
+                        const struct request *request)
+{
+    if (reply->status != MHD_HTTP_NO_CONTENT)
+        MHD_add_response_header(response, "Content-Type", request->answer_type);
+    if (reply->status == MHD_HTTP_OK && request->answer_encoding)
+        MHD_add_response_header(response, "Content-Encoding", request->answer_encoding);
+    if (reply->status == MHD_HTTP_OK && request->answer_header > 0)
+        add_number(response, "Inference-Header-Content-Length", (int64_t)request->answer_header);
+    if (reply->status == MHD_HTTP_OK && match->route->work)
+        add_times(response, reply, &request->job);
+    if (request->ignored.list[0])
+        MHD_add_response_header(response, "x-ignored-keys", request->ignored.list);
+    if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED || reply->status == MHD_HTTP_NO_CONTENT)
+        MHD_add_response_header(response, "Allow", match->allow);
+    if (reply->status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+    if (says_later(reply))
+        add_number(response, "Retry-After", later_s(reply));
+    MHD_add_response_header(response, "x-request-id", request->id.text);
+    if (reply->close)
+        MHD_add_response_header(response, "Connection", "close");
+}
+
+enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
+                           struct request *request)
+{
+    struct MHD_Response *response;
+    enum MHD_Result result;
+
+    write_failure(reply, match, request);
+    if (request->answer.failed) {
+        const char *text = match->dialect->out_of_memory;
+
+        response = MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
+    } else {
+        response = MHD_create_response_from_buffer(request->answer.length, request->answer.data, MHD_RESPMEM_MUST_FREE);
+        if (response)
+            request->answer = (struct writer){0}; /* it is the response's now */
+    }
+    if (!response)
+        return MHD_NO;
+    add_headers(response, reply, match, request);
+    result = MHD_queue_response(connection, (unsigned int)reply->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+void reply_send_raw(struct reply *reply, int descriptor, const struct route_match *match, struct request *request)
+{
+    struct writer text = {0};
+    const struct writer *answer = &request->answer;
+
+    write_failure(reply, match, request);
+    writer_format(&text,
+                  "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nx-request-id: %s\r\n"
+                  "Connection: close\r\n",
+                  reply->status, MHD_get_reason_phrase_for((unsigned int)reply->status), request->answer_type,
+                  answer->length, request->id.text);
+    if (says_later(reply))
+        writer_format(&text, "Retry-After: %lld\r\n", (long long)later_s(reply));
+    writer_text(&text, "\r\n");
+    writer_bytes(&text, answer->data, answer->length);
+    /* A few hundred bytes after which nothing follows: they fit the socket's buffer, or the client reads nothing. */
+    if (!text.failed && !answer->failed)
+        (void)!send(descriptor, text.data, text.length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    writer_free(&text);
+}

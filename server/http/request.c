@@ -1,0 +1,170 @@
+/* request: memory and model of one request. */
+#include "server/http/request.h"
+
+#include <malloc.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* After JSON of this much memory is gone, the allocator gives its pages back: they lie between others, and the next
+ * request may never need as many. It takes milliseconds. */
+#define TRIM_BYTES (INT64_C(16) << 20)
+
+/* What the JSON of one body may take: so many times --payload-limit, and at least JSON_LEAST. Numbers of inputs do not
+ * become JSON objects. Texts take less than 5 bytes for each of theirs, lists of booleans some 11, lists within lists
+ * of one number each 60. */
+#define JSON_TIMES 16
+#define JSON_LEAST (INT64_C(64) << 20)
+
+struct block {
+    struct block *next;
+    max_align_t data[];
+};
+
+void request_open(struct request *request, struct service *service, const char *body, size_t body_length)
+{
+    memset(request, 0, sizeof *request);
+    request->service = service;
+    request->body = body;
+    request->body_length = body_length;
+    request->memory.budget = &service->results;
+    request->ignored.strict = service->options.settings->strict;
+    request->answer_type = "application/json";
+}
+
+static void free_blocks(struct request *request)
+{
+    for (struct block *block = request->blocks, *next; block; block = next) {
+        next = block->next;
+        free(block);
+    }
+    request->blocks = NULL;
+}
+
+void request_close(struct request *request)
+{
+    free_blocks(request);
+    writer_free(&request->answer);
+    share_end(&request->memory);
+}
+
+void request_answered(struct request *request)
+{
+    int64_t held = atomic_load(&request->memory.bytes), kept;
+
+    free_blocks(request);
+    writer_shrink(&request->answer);
+    kept = (int64_t)request->answer.capacity;
+    if (kept < held)
+        share_give(&request->memory, held - kept);
+}
+
+void *request_memory(struct request *request, int64_t count, size_t size)
+{
+    size_t bytes;
+
+    if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes) ||
+        __builtin_add_overflow(bytes, sizeof(struct block), &bytes)) {
+        failure_memory(&request->failure);
+        return NULL;
+    }
+    struct block *block = calloc(1, bytes);
+    if (!block) {
+        failure_memory(&request->failure);
+        return NULL;
+    }
+    block->next = request->blocks;
+    request->blocks = block;
+    return block->data;
+}
+
+int request_charge(struct request *request, int64_t bytes)
+{
+    int64_t held = atomic_load(&request->memory.bytes), most = budget_most(request->memory.budget);
+
+    if (bytes > most - held)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "the request would take %lld bytes of memory, this server gives one %lld: send fewer "
+                           "inputs at once, or ask for less of each",
+                           (long long)bytes + held, (long long)most);
+    if (!share_take(&request->memory, bytes))
+        return failure_set(&request->failure, FAILURE_OVERLOADED,
+                           "other requests take the memory that this one needs; try again later");
+    return 0;
+}
+
+static int64_t json_most(const struct request *request)
+{
+    int64_t most = budget_most(request->memory.budget);
+    int64_t times =
+        request->service->options.settings->payload_limit * JSON_TIMES; /* a payload is at most 2^40 bytes */
+
+    times = times > JSON_LEAST ? times : JSON_LEAST;
+    return most < times ? most : times;
+}
+
+json_t *request_json(struct request *request, const char *text, size_t length)
+{
+    int64_t bytes = json_body_memory(text, length), most = json_most(request);
+
+    if (bytes > most) {
+        failure_set(&request->failure, FAILURE_TOO_LARGE,
+                    "the body's JSON would take %lld bytes of memory, this server gives a request %lld: send less at "
+                    "once",
+                    (long long)bytes, (long long)most);
+        return NULL;
+    }
+    if (request_charge(request, bytes))
+        return NULL;
+    request->json_bytes += bytes;
+    return json_body_parse(text, length, &request->failure);
+}
+
+int request_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out)
+{
+    return json_body_options(json, table, count, out, &request->ignored, &request->failure);
+}
+
+void request_read_done(struct request *request)
+{
+    share_give(&request->memory, request->json_bytes);
+    if (request->json_bytes >= TRIM_BYTES)
+        malloc_trim(0);
+    request->json_bytes = 0;
+}
+
+int request_model(struct request *request, const char *name)
+{
+    const struct service_options *options = &request->service->options;
+    char names[256] = "", quoted[128];
+
+    for (int64_t i = 0; i < options->n_models; i++) {
+        if (!name || strcmp(options->models[i].name, name) == 0) {
+            request->model_index = i;
+            request->info = model_info(options->models[i].model);
+            return 0;
+        }
+    }
+    for (int64_t i = 0; i < options->n_models; i++) {
+        snprintf(quoted, sizeof quoted, "\"%s\"", options->models[i].name);
+        text_list_add(names, sizeof names, quoted);
+    }
+    return failure_set(&request->failure, FAILURE_NO_MODEL, "there is no model \"%.100s\" here, only %s",
+                       name ? name : "", names);
+}
+
+const struct model *request_engine_model(const struct request *request)
+{
+    return request->service->options.models[request->model_index].model;
+}
+
+const char *request_model_name(const struct request *request)
+{
+    return request->service->options.models[request->model_index].name;
+}
+
+bool request_auto_truncate(const struct request *request)
+{
+    return request->service->options.settings->auto_truncate || request->info->auto_truncate;
+}

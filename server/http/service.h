@@ -1,0 +1,39 @@
+/* service: what all requests share. The daemon fills in the options; http_open makes the rest. */
+#ifndef SERVER_HTTP_SERVICE_H
+#define SERVER_HTTP_SERVICE_H
+
+#include "engine/engine.h"
+#include "server/common/budget.h"
+#include "server/http/request_id.h"
+
+struct batcher;
+struct dialect;
+struct metrics;
+
+struct served_model {
+    const char *name;
+    struct model *model;
+};
+
+/* All of it outlives the server. The order of the models is that of batcher_open. */
+struct service_options {
+    const struct settings *settings;
+    const struct served_model *models;
+    int64_t n_models;
+    const struct dialect *const *dialects; /* ended by NULL; the last one answers for unknown paths */
+    struct engine *engine;
+    struct batcher *batcher;
+    struct metrics *metrics;
+};
+
+struct service {
+    struct service_options options;
+    struct request_id_source ids;
+    struct budget results; /* memory of requests: their JSON while it is read, inputs, results, answers until sent */
+    int64_t opened_ns;     /* CLOCK_MONOTONIC */
+    int64_t opened_s;      /* since 1970 */
+    _Atomic int64_t connections;
+    _Atomic bool ready; /* work is taken */
+};
+
+#endif

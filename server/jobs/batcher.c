@@ -1,0 +1,703 @@
+/* A thread for each lane, and one more. A lane's thread forms a batch, runs it, looks at the results and ends the jobs
+ * that are complete. The deadline thread ends what expires or is cancelled while it waits, so that nobody's answer
+ * waits for a long batch.
+ *
+ * One lock guards the queues, the counters and the batcher's fields of every job that was submitted and has not ended.
+ * It is never held while a batch runs, nor while `wanted`, `done` or the log are called. A batch itself (`struct
+ * batch`) is its lane's own.
+ *
+ * A lane sleeps when no queue holds work that it can run. What it can run changes when its device fails or comes back.
+ * A thread that adds work, or leaves work in a queue, wakes one sleeping lane that can run it. So does the thread that
+ * reports a device that came back. If no such lane sleeps, those that run look at the queues when their batches end.
+ */
+#define _GNU_SOURCE /* pthread_setname_np */
+#include "server/jobs/batcher.h"
+
+#include "server/common/clock.h"
+#include "server/common/log.h"
+#include "server/common/metrics.h"
+#include "server/jobs/finite.h"
+#include "server/jobs/job_queue.h"
+#include "server/jobs/pace.h"
+
+#include <assert.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND_NS INT64_C(1000000000)
+#define MILLISECOND_NS 1e6
+#define ALARM_STEP_NS INT64_C(1000000) /* each alarm walks all queues: not more often than this */
+#define RETRY_AFTER_MAX_S 3600
+#define LOOK_AHEAD 32 /* jobs that don't fit and are passed by while a batch is formed */
+
+struct queue {
+    struct job_queue jobs; /* of one model */
+    uint64_t ready_lanes;  /* of the model, as they were last looked at */
+    struct pace pace;      /* in FLOPs */
+    double ns_per_token;   /* moving average over the model's batches; 0: none ran yet */
+};
+
+/* What one job has in the batch: batch items first_item … first_item + n_items - 1 are its items from job_item on. */
+struct part {
+    struct job *job;
+    int64_t first_item, n_items, job_item;
+    int64_t tokens;
+    double flops;
+
+    /* Found after the run: the first value that is not finite. */
+    bool flawed;
+    int64_t flawed_item; /* of the job */
+    struct flaw flaw;
+};
+
+struct job_batch {
+    struct model *model;
+    struct engine_item *items; /* (max_batch_requests) */
+    struct part *parts;        /* (max_batch_requests) */
+    int64_t n_items, n_parts, tokens;
+    double flops;
+};
+
+/* One of the engine's. */
+struct lane {
+    struct batcher *batcher;
+    int number;
+    pthread_t thread;
+    struct job_batch batch;
+
+    enum { LANE_COLD, LANE_WARM, LANE_FAILED } state; /* guarded by the batcher's lock */
+    struct error error;                               /* of a lane that failed to warm up */
+
+    pthread_cond_t work; /* woken, or closing */
+    bool asleep;         /* guarded by the batcher's lock, like the next */
+    int64_t turn;        /* the model whose queue is looked at first */
+};
+
+struct batcher {
+    struct batcher_options options;
+    struct model **models;
+    int64_t n_models;
+    struct metrics *metrics;
+    struct lane *lanes; /* (n_lanes) */
+    int n_lanes, n_started;
+    pthread_t deadline_thread;
+    struct log_limit not_finite, failures; /* of what is logged about batches */
+
+    pthread_mutex_t lock;  /* guards what follows */
+    pthread_cond_t warmed; /* a lane is no longer cold */
+    pthread_cond_t alarm;  /* for the deadline thread: alarm_ns, ended or stopping changed. CLOCK_MONOTONIC */
+    struct queue *queues;  /* (n_models) */
+    struct job_list ended;
+    int64_t alarm_ns; /* no waiting job expires earlier */
+    bool draining, closing, stopping;
+};
+
+static struct job_queue *queue_of(struct batcher *batcher, const struct job *job)
+{
+    return &batcher->queues[job->model_index].jobs;
+}
+
+/* ---- Lanes. The lock is held. ---- */
+
+/* A lane looks once, forms its batch by what it saw, and wakes others by the same: so there is one who can run what it
+ * leaves, whatever becomes of the devices meanwhile. */
+static void look_at_devices(struct batcher *batcher)
+{
+    for (int64_t i = 0; i < batcher->n_models; i++)
+        batcher->queues[i].ready_lanes = model_ready_lanes(batcher->models[i]);
+}
+
+/* Whether the lane is the model's and has a device that works; without, it runs what is left at the end: by then the
+ * others may have ended. */
+static bool lane_runs(const struct lane *lane, int64_t model_index)
+{
+    const struct batcher *batcher = lane->batcher;
+    const struct model_info *info = model_info(batcher->models[model_index]);
+    int number = lane->number - info->first_lane;
+    return number >= 0 && number < info->n_lanes &&
+           (batcher->closing || batcher->queues[model_index].ready_lanes >> number & 1);
+}
+
+/* The first that sleeps and can run it. */
+static void wake_lane(struct batcher *batcher, int64_t model_index)
+{
+    for (int i = 0; i < batcher->n_lanes; i++) {
+        struct lane *lane = &batcher->lanes[i];
+        if (!lane->asleep || !lane_runs(lane, model_index))
+            continue;
+        lane->asleep = false;
+        pthread_cond_signal(&lane->work);
+        return;
+    }
+}
+
+/* For what a lane leaves to others. */
+static void wake_lanes(struct batcher *batcher)
+{
+    for (int64_t i = 0; batcher->n_lanes > 1 && i < batcher->n_models; i++)
+        if (batcher->queues[i].jobs.first)
+            wake_lane(batcher, i);
+}
+
+static void lane_sleep(struct lane *lane)
+{
+    lane->asleep = true;
+    while (lane->asleep)
+        pthread_cond_wait(&lane->work, &lane->batcher->lock);
+}
+
+/* ---- Forming a batch ---- */
+
+/* Whether the batch may have one more item, of so many tokens and FLOPs. The first may be of any size. */
+static bool batch_has_room(const struct lane *lane, const struct pace *pace, int64_t tokens, double flops)
+{
+    const struct batcher_options *options = &lane->batcher->options;
+    const struct job_batch *batch = &lane->batch;
+    if (batch->n_items == 0)
+        return true;
+    if (batch->n_items == options->max_batch_requests || batch->tokens + tokens > options->max_batch_tokens)
+        return false;
+    return options->max_batch_ms == 0 ||
+           pace_ns(pace, batch->flops + flops) <= (double)options->max_batch_ms * MILLISECOND_NS;
+}
+
+/* Starts as many of the job's items as fit. */
+static void batch_take(struct lane *lane, struct job *job)
+{
+    struct job_batch *batch = &lane->batch;
+    const struct pace *pace = &lane->batcher->queues[job->model_index].pace;
+    struct part part = {.job = job, .first_item = batch->n_items, .job_item = job->next_item};
+    while (part.job_item + part.n_items < job->n_items) {
+        const struct engine_item *item = &job->items[part.job_item + part.n_items];
+        int64_t tokens = model_item_tokens(batch->model, item);
+        double flops = model_item_flops(batch->model, item);
+        if (!batch_has_room(lane, pace, tokens, flops))
+            break;
+        batch->items[batch->n_items++] = *item;
+        batch->tokens += tokens;
+        batch->flops += flops;
+        part.n_items++;
+        part.tokens += tokens;
+        part.flops += flops;
+    }
+    if (part.n_items == 0)
+        return;
+    job_queue_start(queue_of(lane->batcher, job), job, part.n_items, part.tokens);
+    batch->parts[batch->n_parts++] = part;
+}
+
+/* Fills the batch from one model's queue. Jobs that expired meanwhile leave it. The one at the front has had its turn.
+ */
+static void batch_fill(struct lane *lane, int64_t model_index, struct job_list *ended)
+{
+    struct batcher *batcher = lane->batcher;
+    struct job_batch *batch = &lane->batch;
+    int64_t now = clock_ns();
+    int passed = 0;
+    batch->model = batcher->models[model_index];
+    for (struct job *job = batcher->queues[model_index].jobs.first, *next; job; job = next) {
+        if (!batch_has_room(lane, &batcher->queues[model_index].pace, 1, 0) || passed == LOOK_AHEAD)
+            break;
+        next = job->next;
+        if (job->deadline_ns && now >= job->deadline_ns) {
+            job_expire(queue_of(batcher, job), job, ended);
+            continue;
+        }
+        batch_take(lane, job);
+        passed += job_waits(job);
+    }
+    if (batch->n_parts > 0)
+        job_queue_go_behind(queue_of(batcher, batch->parts[0].job), batch->parts[0].job);
+}
+
+/* The lock is held. False: nothing waits that the lane can run. */
+static bool batch_form(struct lane *lane, struct job_list *ended)
+{
+    struct batcher *batcher = lane->batcher;
+    lane->batch.n_items = lane->batch.n_parts = lane->batch.tokens = 0;
+    lane->batch.flops = 0;
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        int64_t model_index = (lane->turn + i) % batcher->n_models;
+        if (!batcher->queues[model_index].jobs.first || !lane_runs(lane, model_index))
+            continue;
+        lane->turn = (model_index + 1) % batcher->n_models;
+        batch_fill(lane, model_index, ended);
+        return true;
+    }
+    return false;
+}
+
+/* The lock is held. Takes a part out of the batch before it runs. */
+static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
+{
+    struct job_batch *batch = &lane->batch;
+    struct part part = batch->parts[index];
+    struct engine_item *items = &batch->items[part.first_item];
+    memmove(items, items + part.n_items, sizeof *items * (size_t)(batch->n_items - part.first_item - part.n_items));
+    memmove(&batch->parts[index], &batch->parts[index + 1], sizeof part * (size_t)(batch->n_parts - index - 1));
+    batch->n_items -= part.n_items;
+    batch->n_parts--;
+    batch->tokens -= part.tokens;
+    batch->flops -= part.flops;
+    for (int64_t i = index; i < batch->n_parts; i++)
+        batch->parts[i].first_item -= part.n_items;
+    part.job->running -= part.n_items;
+    job_cancel(queue_of(lane->batcher, part.job), part.job);
+    if (part.job->running == 0)
+        job_end(part.job, ended);
+}
+
+/* Drops the jobs that nobody waits for. */
+static void batch_ask_wanted(struct lane *lane)
+{
+    struct batcher *batcher = lane->batcher;
+    struct job_list ended = {NULL, NULL};
+    for (int64_t i = lane->batch.n_parts - 1; i >= 0; i--) {
+        struct job *job = lane->batch.parts[i].job;
+        if (!job->wanted || job->wanted(job))
+            continue;
+        pthread_mutex_lock(&batcher->lock);
+        batch_drop(lane, i, &ended);
+        pthread_mutex_unlock(&batcher->lock);
+    }
+    job_list_finish(&ended);
+}
+
+/* ---- Running it ---- */
+
+static void batch_look_at_results(struct batcher *batcher, struct job_batch *batch)
+{
+    for (int64_t i = 0; i < batch->n_parts; i++) {
+        struct part *part = &batch->parts[i];
+        for (int64_t item = 0; item < part->n_items && !part->flawed; item++) {
+            part->flawed = !item_is_finite(batch->model, &batch->items[part->first_item + item], &part->flaw);
+            part->flawed_item = part->job_item + item;
+        }
+        if (part->flawed)
+            log_write_limited(&batcher->not_finite, LOG_LEVEL_WARNING, "a result is not finite", "architecture",
+                              model_info(batch->model)->architecture, "output", part->flaw.output, NULL);
+    }
+}
+
+static void part_fail(struct part *part, const struct error *failure)
+{
+    struct job *job = part->job;
+    if (job->status != JOB_OK || (!failure && !part->flawed))
+        return;
+    if (failure) {
+        job->status = JOB_FAILED;
+        job->error = *failure;
+        return;
+    }
+    job->status = JOB_NOT_FINITE;
+    error_set(&job->error, "sequence %lld: row %lld of %s holds NaN or an infinity", (long long)part->flawed_item,
+              (long long)part->flaw.row, part->flaw.output);
+}
+
+/* The lock is held. `failure` is NULL when the batch ran. The first part's job was at the front of its queue: that was
+ * its turn, and what is left of it goes to the back. Others keep their place. */
+static void batch_end(struct lane *lane, int64_t inference_ns, const struct error *failure, struct job_list *ended)
+{
+    struct batcher *batcher = lane->batcher;
+    struct job_batch *batch = &lane->batch;
+    struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
+    double ns_per_token = (double)inference_ns / (double)batch->tokens;
+    if (!failure)
+        pace_add(&own->pace, batch->flops, inference_ns);
+    if (!failure)
+        own->ns_per_token = own->ns_per_token > 0 ? 0.8 * own->ns_per_token + 0.2 * ns_per_token : ns_per_token;
+    int64_t now = clock_ns();
+    for (int64_t i = 0; i < batch->n_parts; i++) {
+        struct job *job = batch->parts[i].job;
+        job->inference_ns += inference_ns;
+        part_fail(&batch->parts[i], failure);
+        if (job->status == JOB_OK && job->deadline_ns && now >= job->deadline_ns)
+            job_expire(queue_of(batcher, job), job, ended);
+        job->running -= batch->parts[i].n_items;
+        if (job->status != JOB_OK)
+            job_queue_leave(queue_of(batcher, job), job);
+        if (i == 0)
+            job_queue_go_behind(queue_of(batcher, job), job);
+        if (!job_waits(job) && job->running == 0)
+            job_end(job, ended);
+    }
+}
+
+/* The lock is not held. */
+static void batch_run(struct lane *lane)
+{
+    struct batcher *batcher = lane->batcher;
+    struct job_batch *batch = &lane->batch;
+    struct job_list ended = {NULL, NULL};
+    struct error error = {""};
+    int64_t start = clock_ns();
+    for (int64_t i = 0; i < batch->n_parts; i++)
+        if (batch->parts[i].job_item == 0)
+            batch->parts[i].job->started_ns = start;
+    int model_lane = lane->number - model_info(batch->model)->first_lane;
+    bool failed = model_run(batch->model, model_lane, batch->items, batch->n_items, &error) != 0;
+    int64_t inference_ns = clock_ns() - start;
+    if (failed) {
+        log_write_limited(&batcher->failures, LOG_LEVEL_ERROR, "a batch failed", "architecture",
+                          model_info(batch->model)->architecture, "reason", error.message, NULL);
+    } else {
+        batch_look_at_results(batcher, batch);
+        if (batcher->metrics)
+            metrics_batch(batcher->metrics, batch->parts[0].job->model_index, batch->n_items, batch->tokens,
+                          inference_ns);
+    }
+    pthread_mutex_lock(&batcher->lock);
+    batch_end(lane, inference_ns, failed ? &error : NULL, &ended);
+    pthread_mutex_unlock(&batcher->lock);
+    job_list_finish(&ended);
+}
+
+/* Each model that the lane runs. What a warm-up takes says little, but more than nothing, of how long batches take. */
+static int warm_up(struct lane *lane)
+{
+    struct batcher *batcher = lane->batcher;
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        const struct model_info *info = model_info(batcher->models[i]);
+        int number = lane->number - info->first_lane;
+        double flops;
+        if (number < 0 || number >= info->n_lanes)
+            continue;
+        int64_t start = clock_ns();
+        if (model_warm_up(batcher->models[i], number, &flops, &lane->error) != 0)
+            return error_prefix(&lane->error, "warming up %s", info->architecture);
+        pthread_mutex_lock(&batcher->lock);
+        pace_add(&batcher->queues[i].pace, flops, clock_ns() - start);
+        pthread_mutex_unlock(&batcher->lock);
+    }
+    return 0;
+}
+
+static void *lane_thread(void *argument)
+{
+    struct lane *lane = argument;
+    struct batcher *batcher = lane->batcher;
+    struct job_list ended = {NULL, NULL};
+    int status = warm_up(lane);
+    pthread_mutex_lock(&batcher->lock);
+    lane->state = status == 0 ? LANE_WARM : LANE_FAILED;
+    pthread_cond_signal(&batcher->warmed);
+    for (;;) {
+        look_at_devices(batcher);
+        if (!batch_form(lane, &ended)) {
+            if (batcher->closing)
+                break;
+            wake_lanes(batcher);
+            lane_sleep(lane);
+            continue;
+        }
+        wake_lanes(batcher);
+        pthread_mutex_unlock(&batcher->lock);
+        job_list_finish(&ended);
+        batch_ask_wanted(lane);
+        if (lane->batch.n_items > 0)
+            batch_run(lane);
+        pthread_mutex_lock(&batcher->lock);
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return NULL;
+}
+
+/* ---- Deadlines ---- */
+
+/* The lock is held. Ends what has expired and sets the next alarm. */
+static void expire_waiting(struct batcher *batcher, int64_t now)
+{
+    int64_t earliest = INT64_MAX;
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        for (struct job *job = batcher->queues[i].jobs.first, *next; job; job = next) {
+            next = job->next;
+            if (job->deadline_ns && now >= job->deadline_ns)
+                job_expire(queue_of(batcher, job), job, &batcher->ended);
+            else if (job->deadline_ns && job->deadline_ns < earliest)
+                earliest = job->deadline_ns;
+        }
+    }
+    batcher->alarm_ns = earliest < now + ALARM_STEP_NS ? now + ALARM_STEP_NS : earliest;
+}
+
+static void *deadline_thread(void *argument)
+{
+    struct batcher *batcher = argument;
+    pthread_mutex_lock(&batcher->lock);
+    for (;;) {
+        int64_t now = clock_ns();
+        if (now >= batcher->alarm_ns)
+            expire_waiting(batcher, now);
+        struct job_list ended = batcher->ended;
+        if (ended.first) {
+            batcher->ended = (struct job_list){NULL, NULL};
+            pthread_mutex_unlock(&batcher->lock);
+            job_list_finish(&ended);
+            pthread_mutex_lock(&batcher->lock);
+        } else if (batcher->stopping) {
+            break;
+        } else if (batcher->alarm_ns == INT64_MAX) {
+            pthread_cond_wait(&batcher->alarm, &batcher->lock);
+        } else {
+            struct timespec until = {batcher->alarm_ns / SECOND_NS, batcher->alarm_ns % SECOND_NS};
+            pthread_cond_timedwait(&batcher->alarm, &batcher->lock, &until);
+        }
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return NULL;
+}
+
+/* ---- Opening and closing ---- */
+
+static void batcher_free(struct batcher *batcher)
+{
+    free(batcher->models);
+    free(batcher->queues);
+    for (int i = 0; batcher->lanes && i < batcher->n_lanes; i++) {
+        free(batcher->lanes[i].batch.items);
+        free(batcher->lanes[i].batch.parts);
+    }
+    free(batcher->lanes);
+    free(batcher);
+}
+
+static bool lanes_new(struct batcher *batcher)
+{
+    size_t n_items = (size_t)batcher->options.max_batch_requests;
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        const struct model_info *info = model_info(batcher->models[i]);
+        int behind = info->first_lane + info->n_lanes;
+        batcher->n_lanes = behind > batcher->n_lanes ? behind : batcher->n_lanes;
+    }
+    batcher->lanes = calloc((size_t)batcher->n_lanes, sizeof *batcher->lanes);
+    for (int i = 0; batcher->lanes && i < batcher->n_lanes; i++) {
+        struct lane *lane = &batcher->lanes[i];
+        *lane = (struct lane){.batcher = batcher, .number = i};
+        lane->batch.items = calloc(n_items, sizeof *lane->batch.items);
+        lane->batch.parts = calloc(n_items, sizeof *lane->batch.parts);
+        if (!lane->batch.items || !lane->batch.parts)
+            return false;
+    }
+    return batcher->lanes != NULL;
+}
+
+static struct batcher *batcher_new(struct model **models, int64_t n_models, const struct batcher_options *options)
+{
+    struct batcher *batcher = calloc(1, sizeof *batcher);
+    if (!batcher)
+        return NULL;
+    batcher->models = calloc((size_t)n_models, sizeof *batcher->models);
+    batcher->queues = calloc((size_t)n_models, sizeof *batcher->queues);
+    batcher->options = *options;
+    if (!batcher->models || !batcher->queues) {
+        batcher_free(batcher);
+        return NULL;
+    }
+    memcpy(batcher->models, models, (size_t)n_models * sizeof *models);
+    batcher->n_models = n_models;
+    if (!lanes_new(batcher)) {
+        batcher_free(batcher);
+        return NULL;
+    }
+    batcher->alarm_ns = INT64_MAX;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&batcher->lock, NULL);
+    for (int i = 0; i < batcher->n_lanes; i++)
+        pthread_cond_init(&batcher->lanes[i].work, NULL);
+    pthread_cond_init(&batcher->warmed, NULL);
+    pthread_cond_init(&batcher->alarm, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return batcher;
+}
+
+static void batcher_destroy(struct batcher *batcher)
+{
+    for (int i = 0; i < batcher->n_lanes; i++)
+        pthread_cond_destroy(&batcher->lanes[i].work);
+    pthread_cond_destroy(&batcher->warmed);
+    pthread_cond_destroy(&batcher->alarm);
+    pthread_mutex_destroy(&batcher->lock);
+    batcher_free(batcher);
+}
+
+static void deadline_thread_stop(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->stopping = true;
+    pthread_cond_signal(&batcher->alarm);
+    pthread_mutex_unlock(&batcher->lock);
+    pthread_join(batcher->deadline_thread, NULL);
+}
+
+static int lanes_start(struct batcher *batcher, struct error *error)
+{
+    for (; batcher->n_started < batcher->n_lanes; batcher->n_started++) {
+        struct lane *lane = &batcher->lanes[batcher->n_started];
+        int status = pthread_create(&lane->thread, NULL, lane_thread, lane);
+        if (status != 0)
+            return error_set(error, "batcher: no thread: %s", strerror(status));
+        pthread_setname_np(lane->thread, "batches");
+    }
+    return 0;
+}
+
+/* Waits until all are warm, or all have tried. */
+static int lanes_wait(struct batcher *batcher, struct error *error)
+{
+    int status = 0;
+    pthread_mutex_lock(&batcher->lock);
+    for (int i = 0; i < batcher->n_lanes; i++) {
+        struct lane *lane = &batcher->lanes[i];
+        while (lane->state == LANE_COLD)
+            pthread_cond_wait(&batcher->warmed, &batcher->lock);
+        if (lane->state == LANE_FAILED && status == 0) {
+            *error = lane->error;
+            status = -1;
+        }
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return status;
+}
+
+/* They end when nothing waits. */
+static void lanes_stop(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->draining = batcher->closing = true;
+    for (int i = 0; i < batcher->n_started; i++) {
+        batcher->lanes[i].asleep = false;
+        pthread_cond_signal(&batcher->lanes[i].work);
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    for (int i = 0; i < batcher->n_started; i++)
+        pthread_join(batcher->lanes[i].thread, NULL);
+}
+
+int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
+                 struct metrics *metrics, struct batcher **result, struct error *error)
+{
+    assert(n_models >= 1 && options->max_batch_tokens >= 1 && options->max_batch_requests >= 1);
+    struct batcher *batcher = batcher_new(models, n_models, options);
+    if (!batcher)
+        return error_set(error, "batcher: no memory for batches of %lld items", (long long)options->max_batch_requests);
+    batcher->metrics = metrics;
+    int failure = pthread_create(&batcher->deadline_thread, NULL, deadline_thread, batcher);
+    if (failure != 0) {
+        batcher_destroy(batcher);
+        return error_set(error, "batcher: no thread: %s", strerror(failure));
+    }
+    pthread_setname_np(batcher->deadline_thread, "deadlines");
+    if (lanes_start(batcher, error) != 0 || lanes_wait(batcher, error) != 0) {
+        batcher_close(batcher);
+        return -1;
+    }
+    *result = batcher;
+    return 0;
+}
+
+void batcher_drain(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->draining = true;
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+void batcher_close(struct batcher *batcher)
+{
+    if (!batcher)
+        return;
+    lanes_stop(batcher);
+    deadline_thread_stop(batcher);
+    batcher_destroy(batcher);
+}
+
+void batcher_wake(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    look_at_devices(batcher);
+    wake_lanes(batcher);
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+/* ---- For the submitters ---- */
+
+/* The lock is held. A job larger than a bound could otherwise never be admitted. */
+static bool fits_queue(const struct batcher *batcher, const struct job *job)
+{
+    const struct batcher_options *options = &batcher->options;
+    const struct job_queue *queue = &batcher->queues[job->model_index].jobs;
+    return queue->waiting_requests == 0 || (job->n_items <= options->max_queue_requests - queue->waiting_requests &&
+                                            job->tokens <= options->max_queue_tokens - queue->waiting_tokens);
+}
+
+enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job)
+{
+    assert(model_index >= 0 && model_index < batcher->n_models && job->n_items >= 1 && job->done);
+    job->tokens = 0;
+    for (int64_t i = 0; i < job->n_items; i++)
+        job->tokens += model_item_tokens(batcher->models[model_index], &job->items[i]);
+    job->status = JOB_OK;
+    job->error.message[0] = '\0';
+    job->started_ns = job->finished_ns = job->inference_ns = 0;
+    job->model_index = model_index;
+    job->next_item = job->running = 0;
+    job->waiting_tokens = job->tokens;
+    job->submitted_ns = clock_ns();
+
+    enum submit_status status = SUBMIT_OK;
+    pthread_mutex_lock(&batcher->lock);
+    if (batcher->draining) {
+        status = SUBMIT_DRAINING;
+    } else if (!fits_queue(batcher, job)) {
+        status = SUBMIT_FULL;
+    } else {
+        struct queue *queue = &batcher->queues[model_index];
+        job_queue_add(&queue->jobs, job);
+        queue->ready_lanes = model_ready_lanes(batcher->models[model_index]);
+        wake_lane(batcher, model_index);
+        if (job->deadline_ns && job->deadline_ns < batcher->alarm_ns) {
+            batcher->alarm_ns = job->deadline_ns;
+            pthread_cond_signal(&batcher->alarm);
+        }
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return status;
+}
+
+void batcher_cancel(struct batcher *batcher, struct job *job)
+{
+    pthread_mutex_lock(&batcher->lock);
+    if (job->finished_ns == 0) {
+        job_cancel(queue_of(batcher, job), job);
+        if (job->running == 0) {
+            job_end(job, &batcher->ended);
+            pthread_cond_signal(&batcher->alarm);
+        }
+    }
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *requests, int64_t *tokens)
+{
+    pthread_mutex_lock(&batcher->lock);
+    *requests = batcher->queues[model_index].jobs.waiting_requests;
+    *tokens = batcher->queues[model_index].jobs.waiting_tokens;
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
+{
+    pthread_mutex_lock(&batcher->lock);
+    const struct queue *queue = &batcher->queues[model_index];
+    int64_t sharing = 0; /* the models that take turns now */
+    for (int64_t i = 0; i < batcher->n_models; i++)
+        sharing += batcher->queues[i].jobs.first != NULL;
+    double ns = queue->ns_per_token * (double)(queue->jobs.waiting_tokens * sharing);
+    double seconds = ceil(ns / model_info(batcher->models[model_index])->n_lanes / (double)SECOND_NS);
+    pthread_mutex_unlock(&batcher->lock);
+    return seconds < 1 ? 1 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int64_t)seconds;
+}

@@ -1,0 +1,69 @@
+#include "server/jobs/finite.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BLOCK 64 /* floats that are looked at before a branch */
+
+/* Index of the first value that is NaN or infinite; -1: none. Blocks without a branch inside: the compiler makes vector
+ * instructions of them. */
+static int64_t find_not_finite(const float *values, int64_t count)
+{
+    int64_t start = 0;
+    for (; start + BLOCK <= count; start += BLOCK) {
+        uint32_t bits[BLOCK], found = 0;
+        memcpy(bits, values + start, sizeof bits);
+        for (int i = 0; i < BLOCK; i++)
+            found |= (bits[i] & 0x7f800000u) == 0x7f800000u;
+        if (found)
+            break;
+    }
+    for (; start < count; start++)
+        if (!isfinite(values[start]))
+            return start;
+    return -1;
+}
+
+/* `values`: (rows, columns), or NULL: it was not asked for. */
+static bool is_finite(const char *name, const float *values, int64_t rows, int64_t columns, struct flaw *flaw)
+{
+    int64_t index = values ? find_not_finite(values, rows * columns) : -1;
+    if (index >= 0)
+        *flaw = (struct flaw){.output = name, .row = index / columns};
+    return index < 0;
+}
+
+static bool extras_are_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw)
+{
+    for (int i = 0; i < item->n_extras; i++) {
+        int64_t shape[ENGINE_MAX_RANK], elements = 1;
+        int output = item->extras[i].output, rank = model_output_shape(model, item, output, shape);
+        for (int d = 0; d < rank; d++)
+            elements *= shape[d];
+        int64_t columns = shape[rank - 1];
+        if (!is_finite(model_info(model)->outputs[output], item->extras[i].data, elements / columns, columns, flaw))
+            return false;
+    }
+    return true;
+}
+
+static bool output_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw)
+{
+    const struct model_info *info = model_info(model);
+    bool finite = item->top_k > 0
+                      ? is_finite("the output's best values", item->top_values, item->n_rows, item->top_k, flaw)
+                  : info->inputs[0].layout == LAYOUT_IMAGE /* a row is a channel */
+                      ? is_finite("the output", item->output, info->output_columns, item->n_rows, flaw)
+                      : is_finite("the output", item->output, item->n_rows, info->output_columns, flaw);
+    if (!finite && item->rows)
+        flaw->row = item->rows[flaw->row];
+    return finite;
+}
+
+bool item_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw)
+{
+    int64_t columns = model_info(model)->hidden_columns;
+    return extras_are_finite(model, item, flaw) &&
+           is_finite("the last hidden state", item->hidden, item->inputs[0].length, columns, flaw) &&
+           is_finite("the pooled vector", item->pooled, 1, columns, flaw) && output_is_finite(model, item, flaw);
+}

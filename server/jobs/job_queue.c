@@ -1,0 +1,101 @@
+#include "server/jobs/job_queue.h"
+
+#include "server/common/clock.h"
+
+#include <assert.h>
+
+bool job_waits(const struct job *job)
+{
+    return job->next_item < job->n_items;
+}
+
+static void append(struct job_queue *queue, struct job *job)
+{
+    job->next = NULL;
+    job->previous = queue->last;
+    *(queue->last ? &queue->last->next : &queue->first) = job;
+    queue->last = job;
+}
+
+static void take_out(struct job_queue *queue, struct job *job)
+{
+    *(job->previous ? &job->previous->next : &queue->first) = job->next;
+    *(job->next ? &job->next->previous : &queue->last) = job->previous;
+    job->next = job->previous = NULL;
+}
+
+void job_queue_add(struct job_queue *queue, struct job *job)
+{
+    append(queue, job);
+    queue->waiting_requests += job->n_items;
+    queue->waiting_tokens += job->tokens;
+}
+
+void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, int64_t tokens)
+{
+    job->next_item += n_items;
+    job->waiting_tokens -= tokens;
+    job->running += n_items;
+    queue->waiting_requests -= n_items;
+    queue->waiting_tokens -= tokens;
+    if (!job_waits(job))
+        take_out(queue, job);
+}
+
+void job_queue_go_behind(struct job_queue *queue, struct job *job)
+{
+    if (!job_waits(job))
+        return;
+    take_out(queue, job);
+    append(queue, job);
+}
+
+void job_queue_leave(struct job_queue *queue, struct job *job)
+{
+    if (!job_waits(job))
+        return;
+    take_out(queue, job);
+    queue->waiting_requests -= job->n_items - job->next_item;
+    queue->waiting_tokens -= job->waiting_tokens;
+    job->next_item = job->n_items;
+    job->waiting_tokens = 0;
+}
+
+/* The message is written while next_item still says how far the job came. */
+void job_expire(struct job_queue *queue, struct job *job, struct job_list *ended)
+{
+    job->status = JOB_EXPIRED;
+    error_set(&job->error, "the request's time was over when %lld of its %lld sequences had been started",
+              (long long)job->next_item, (long long)job->n_items);
+    job_queue_leave(queue, job);
+    if (job->running == 0)
+        job_end(job, ended);
+}
+
+void job_cancel(struct job_queue *queue, struct job *job)
+{
+    if (job->status == JOB_OK) {
+        job->status = JOB_CANCELLED;
+        error_set(&job->error, "the request was cancelled");
+    }
+    job_queue_leave(queue, job);
+}
+
+void job_end(struct job *job, struct job_list *ended)
+{
+    assert(job->running == 0);
+    job->finished_ns = clock_ns();
+    job->next = NULL;
+    *(ended->last ? &ended->last->next : &ended->first) = job;
+    ended->last = job;
+}
+
+void job_list_finish(struct job_list *ended)
+{
+    for (struct job *job = ended->first, *next; job; job = next) {
+        next = job->next;
+        job->next = NULL;
+        job->done(job);
+    }
+    ended->first = ended->last = NULL;
+}

@@ -1,0 +1,204 @@
+/* float_text: the shortest decimal that reads back to the same float, and of these the nearest one.
+ *
+ * The method is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020), for 32 bits. All reals that
+ * round to the float lie between the midpoints to its neighbours, both of which belong to them when the mantissa is
+ * even. With the power of ten that is at most as large as that interval is wide, one multiple of it at least lies
+ * inside, and at most one of the next power. So of the float and its two bounds the quotients by that power decide;
+ * they are computed exactly enough with 64 bits of the power's inverse, a bit for what was lost included. */
+#include "server/text/float_text.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are written as characters, the lowest byte first");
+
+enum { LEAST_POWER = -31, POWERS = 77 };
+
+/* floor(log10(2^q)), floor(log10(3/4 * 2^q)) and floor(log2(10^e)), right for all q and e here. */
+static int log10_of_2(int q)
+{
+    return q * 1262611 >> 22;
+}
+
+static int log10_of_3_4(int q)
+{
+    return (q * 1262611 - 524031) >> 22;
+}
+
+static int log2_of_10(int e)
+{
+    return e * 1741647 >> 19;
+}
+
+/* The first 64 bits of 10^e, and one unit of the last more: with r = log2_of_10(e) - 63, floor(10^e / 2^r) + 1. */
+static uint64_t power_of_ten(int e)
+{
+    static const uint64_t powers[POWERS] = {
+        0x81CEB32C4B43FCF5, 0xA2425FF75E14FC32, 0xCAD2F7F5359A3B3F, 0xFD87B5F28300CA0E, 0x9E74D1B791E07E49,
+        0xC612062576589DDB, 0xF79687AED3EEC552, 0x9ABE14CD44753B53, 0xC16D9A0095928A28, 0xF1C90080BAF72CB2,
+        0x971DA05074DA7BEF, 0xBCE5086492111AEB, 0xEC1E4A7DB69561A6, 0x9392EE8E921D5D08, 0xB877AA3236A4B44A,
+        0xE69594BEC44DE15C, 0x901D7CF73AB0ACDA, 0xB424DC35095CD810, 0xE12E13424BB40E14, 0x8CBCCC096F5088CC,
+        0xAFEBFF0BCB24AAFF, 0xDBE6FECEBDEDD5BF, 0x89705F4136B4A598, 0xABCC77118461CEFD, 0xD6BF94D5E57A42BD,
+        0x8637BD05AF6C69B6, 0xA7C5AC471B478424, 0xD1B71758E219652C, 0x83126E978D4FDF3C, 0xA3D70A3D70A3D70B,
+        0xCCCCCCCCCCCCCCCD, 0x8000000000000001, 0xA000000000000001, 0xC800000000000001, 0xFA00000000000001,
+        0x9C40000000000001, 0xC350000000000001, 0xF424000000000001, 0x9896800000000001, 0xBEBC200000000001,
+        0xEE6B280000000001, 0x9502F90000000001, 0xBA43B74000000001, 0xE8D4A51000000001, 0x9184E72A00000001,
+        0xB5E620F480000001, 0xE35FA931A0000001, 0x8E1BC9BF04000001, 0xB1A2BC2EC5000001, 0xDE0B6B3A76400001,
+        0x8AC7230489E80001, 0xAD78EBC5AC620001, 0xD8D726B7177A8001, 0x878678326EAC9001, 0xA968163F0A57B401,
+        0xD3C21BCECCEDA101, 0x84595161401484A1, 0xA56FA5B99019A5C9, 0xCECB8F27F4200F3B, 0x813F3978F8940985,
+        0xA18F07D736B90BE6, 0xC9F2C9CD04674EDF, 0xFC6F7C4045812297, 0x9DC5ADA82B70B59E, 0xC5371912364CE306,
+        0xF684DF56C3E01BC7, 0x9A130B963A6C115D, 0xC097CE7BC90715B4, 0xF0BDC21ABB48DB21, 0x96769950B50D88F5,
+        0xBC143FA4E250EB32, 0xEB194F8E1AE525FE, 0x92EFD1B8D0CF37BF, 0xB7ABC627050305AE, 0xE596B7B0C643C71A,
+        0x8F7E32CE7BEA5C70, 0xB35DBF821AE4F38C,
+    };
+
+    assert(e >= LEAST_POWER && e < LEAST_POWER + POWERS);
+    return powers[e - LEAST_POWER];
+}
+
+/* power * factor / 2^64, its last bit set when anything was cut off. The power is too large by less than one unit, and
+ * so the product by less than 2^32: a one in the upper half of what is cut off may be that alone. */
+static uint32_t multiply(uint64_t power, uint32_t factor)
+{
+    unsigned __int128 product = (unsigned __int128)power * factor;
+
+    return (uint32_t)(product >> 64) | ((uint32_t)(product >> 32) > 1);
+}
+
+/* The decimal digits * 10^exponent for a float > 0. Digits may end in zeros. */
+static uint32_t shortest(uint32_t bits, int *exponent)
+{
+    uint32_t fraction = bits & 0x7FFFFF, biased = bits >> 23;
+    uint32_t mantissa = biased ? fraction | 0x800000 : fraction; /* the float is mantissa * 2^q */
+    int q = (int)(biased ? biased : 1) - 150;
+    bool narrow = fraction == 0 && biased > 1; /* a power of two: the lower neighbour is at half the distance */
+    uint32_t odd = mantissa & 1;               /* the bounds themselves round elsewhere */
+    int k = narrow ? log10_of_3_4(q) : log10_of_2(q);
+    int shift = q + log2_of_10(-k) + 1;
+    uint64_t power = power_of_ten(-k);
+    /* Four times the float and its bounds over 10^k. */
+    uint32_t middle = multiply(power, 4 * mantissa << shift);
+    uint32_t lower = multiply(power, (4 * mantissa - (narrow ? 1 : 2)) << shift) + odd;
+    uint32_t upper = multiply(power, (4 * mantissa + 2) << shift) - odd;
+    uint32_t below = middle / 4, tens = below / 10;
+    bool below_in = lower <= 4 * below, above_in = 4 * (below + 1) <= upper;
+    bool tens_in = lower <= 40 * tens, tens_above_in = 40 * (tens + 1) <= upper;
+    /* Where both are inside: the nearer one, the even one when neither is. */
+    bool above_nearer = middle > 4 * below + 2 || (middle == 4 * below + 2 && below % 2 == 1);
+    uint32_t near = below + (below_in != above_in ? above_in : above_nearer);
+    /* No branches but one: which way they go is as random as the digits. */
+    bool brief = below >= 10 && tens_in != tens_above_in;
+
+    *exponent = k + brief;
+    return brief ? tens + tens_above_in : near;
+}
+
+/* The digits of a number below 10^8, one a byte, the first one lowest. */
+static uint64_t eight_digits(uint32_t number)
+{
+    /* Halves of 4 digits, quarters of 2, eighths of 1, all in the lanes of one word. */
+    uint64_t fours = number / 10000 | (uint64_t)(number % 10000) << 32;
+    uint64_t hundreds = (fours * 10486 >> 20) & 0x0000007F0000007F;
+    uint64_t twos = hundreds | (fours - hundreds * 100) << 16;
+    uint64_t tens = (twos * 103 >> 10) & 0x000F000F000F000F;
+
+    return tens | (twos - tens * 10) << 8;
+}
+
+/* Nine digits, the first of them not 0: eight as one word of characters, and the last one. */
+struct digits {
+    uint64_t eight;
+    char ninth;
+    int count;    /* without zeros at the end */
+    int exponent; /* of the first one */
+};
+
+static struct digits digits_of(uint32_t bits)
+{
+    struct digits digits = {.ninth = '0'};
+    int exponent, leading;
+    uint32_t decimal = shortest(bits, &exponent);
+    uint64_t word;
+
+    if (decimal >= 100000000) {
+        digits.ninth = (char)('0' + decimal % 10);
+        decimal /= 10;
+        exponent++;
+    }
+    word = eight_digits(decimal);
+    leading = __builtin_ctzll(word) / 8;
+    word >>= 8 * leading;
+    digits.eight = word | 0x3030303030303030;
+    digits.count = digits.ninth != '0' ? 9 : 8 - __builtin_clzll(word) / 8;
+    digits.exponent = exponent + 7 - leading;
+    return digits;
+}
+
+static char *write_scientific(char *at, const struct digits *digits)
+{
+    int exponent = digits->exponent;
+
+    memcpy(at + 1, &digits->eight, 8);
+    at[9] = digits->ninth;
+    at[0] = at[1];
+    at[1] = '.';
+    at += digits->count > 2 ? digits->count + 1 : 3; /* one digit behind the point at least: a 0 is there */
+    *at++ = 'e';
+    *at++ = exponent < 0 ? '-' : '+';
+    exponent = exponent < 0 ? -exponent : exponent;
+    *at++ = (char)('0' + exponent / 10);
+    *at++ = (char)('0' + exponent % 10);
+    return at;
+}
+
+/* With the exponent in [-5, 8]. */
+static char *write_plain(char *at, const struct digits *digits)
+{
+    int exponent = digits->exponent;
+    uint64_t behind;
+
+    if (exponent < 0) {
+        memcpy(at, "0.000000", 8);
+        at += 1 - exponent;
+        memcpy(at, &digits->eight, 8);
+        at[8] = digits->ninth;
+        return at + digits->count;
+    }
+    memcpy(at, &digits->eight, 8);
+    at[8] = digits->ninth;
+    at += exponent + 1;
+    *at++ = '.';
+    if (digits->count <= exponent + 1) {
+        *at = '0';
+        return at + 1;
+    }
+    behind = exponent < 7 ? digits->eight >> 8 * (exponent + 1) : 0;
+    memcpy(at, &behind, 8);
+    at[7 - exponent] = digits->ninth;
+    return at + digits->count - exponent - 1;
+}
+
+size_t write_f32(char out[F32_TEXT], float value)
+{
+    struct digits digits;
+    uint32_t bits;
+    char *at = out;
+
+    memcpy(&bits, &value, sizeof bits);
+    assert((bits & 0x7F800000) != 0x7F800000); /* finite */
+    *at = '-';
+    at += bits >> 31;
+    bits &= 0x7FFFFFFF;
+    if (bits == 0) {
+        memcpy(at, "0.0", 3);
+        return (size_t)(at + 3 - out);
+    }
+    digits = digits_of(bits);
+    if (digits.exponent >= 9 || digits.exponent < -5)
+        at = write_scientific(at, &digits);
+    else
+        at = write_plain(at, &digits);
+    return (size_t)(at - out);
+}

@@ -1,0 +1,236 @@
+/* json_body: from bytes to a JSON object and its options. */
+#include "server/text/json_body.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local bool memory_failed; /* in jansson, since it was last set to false */
+
+static void *allocate(size_t size)
+{
+    void *block = malloc(size);
+
+    memory_failed = memory_failed || !block;
+    return block;
+}
+
+static void release(void *block)
+{
+    free(block);
+}
+
+void json_body_init(void)
+{
+    json_set_alloc_funcs(allocate, release);
+}
+
+const char *json_kind(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "a list";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+        return "an integer";
+    case JSON_REAL:
+        return "a float";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "a boolean";
+    default:
+        return "null";
+    }
+}
+
+const char *json_word(const json_t *value)
+{
+    const char *text = json_string_value(value);
+
+    return text && strlen(text) == json_string_length(value) ? text : NULL;
+}
+
+static int not_json(const json_error_t *error, struct failure *failure)
+{
+    const char *what = error->text;
+
+    switch (json_error_code(error)) {
+    case json_error_null_byte_in_key:
+        what = "a NUL character in a key is not taken";
+        break;
+    case json_error_numeric_overflow: /* it is JSON, but no number that this server has */
+        return failure_set(failure, FAILURE_INVALID, "line %d column %d: a number is out of range: %s", error->line,
+                           error->column, what);
+    case json_error_stack_overflow:
+        what = "it is nested too deeply";
+        break;
+    default:
+        break;
+    }
+    if (error->line < 0)
+        return failure_set(failure, FAILURE_MALFORMED, "the body is not JSON: %s", what);
+    return failure_set(failure, FAILURE_MALFORMED, "the body is not JSON: line %d column %d: %s", error->line,
+                       error->column, what);
+}
+
+/* What jansson allocates on a 64 bit machine with glibc's malloc, rounded up. Tables that grow are counted with the old
+ * one, which goes only once its contents are in the new one. */
+enum {
+    OBJECT_MEMORY = 224, /* and its first eight buckets */
+    LIST_MEMORY = 128,   /* and its first eight elements */
+    VALUE_MEMORY = 56,   /* a number, and its place in a list */
+    MEMBER_MEMORY = 128, /* a key and its buckets, without its text */
+    STRING_MEMORY = 80,  /* more than a number, without its text */
+    LONGEST_COPIES = 3,  /* of the longest string, while it is read */
+};
+
+/* `at` is behind the opening quote; returns where the closing one is, or the end. */
+static const char *string_end(const char *at, const char *end)
+{
+    while (at < end && *at != '"')
+        at += *at == '\\' && end - at > 1 ? 2 : 1;
+    return at;
+}
+
+int64_t json_body_memory(const char *text, size_t length)
+{
+    int64_t memory = VALUE_MEMORY, longest = 0;
+
+    for (const char *at = text, *end = text + length; at < end; at++) {
+        const char *start = at + 1;
+
+        switch (*at) {
+        case '{': /* like a list, it may hold one value more than there are commas */
+            memory += OBJECT_MEMORY + VALUE_MEMORY;
+            break;
+        case '[':
+            memory += LIST_MEMORY + VALUE_MEMORY;
+            break;
+        case ',':
+            memory += VALUE_MEMORY;
+            break;
+        case ':':
+            memory += MEMBER_MEMORY;
+            break;
+        case '"':
+            at = string_end(start, end);
+            memory += STRING_MEMORY + (at - start);
+            longest = at - start > longest ? at - start : longest;
+            break;
+        }
+    }
+    return memory + LONGEST_COPIES * longest;
+}
+
+json_t *json_body_parse(const char *body, size_t length, struct failure *failure)
+{
+    json_error_t error;
+    json_t *json;
+
+    if (length == 0) {
+        failure_set(failure, FAILURE_MALFORMED, "the body is empty, a JSON object was expected");
+        return NULL;
+    }
+    memory_failed = false;
+    json = json_loadb(body, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    if (memory_failed) {
+        failure_memory(failure);
+        json_decref(json);
+        return NULL;
+    }
+    if (!json) {
+        not_json(&error, failure);
+        return NULL;
+    }
+    if (!json_is_object(json)) {
+        failure_set(failure, FAILURE_INVALID, "the body is %s, a JSON object was expected", json_kind(json));
+        json_decref(json);
+        return NULL;
+    }
+    return json;
+}
+
+static int unknown_option(const char *key, const struct option *table, size_t count, struct failure *failure)
+{
+    char names[256] = "";
+
+    for (size_t i = 0; i < count; i++) {
+        if (table[i].type != OPTION_IGNORED)
+            text_list_add(names, sizeof names, table[i].name);
+    }
+    return failure_set(failure, FAILURE_INVALID, "unknown key \"%.100s\"; known are %s", key, names);
+}
+
+static int read_option(const struct option *option, json_t *value, void *out, struct failure *failure)
+{
+    void *field = (char *)out + option->offset;
+
+    switch (option->type) {
+    case OPTION_BOOL:
+        if (!json_is_boolean(value))
+            return failure_set(failure, FAILURE_INVALID, "%s is %s, true or false was expected", option->name,
+                               json_kind(value));
+        *(bool *)field = json_is_true(value);
+        return 0;
+    case OPTION_STRING:
+        if (!json_is_string(value))
+            return failure_set(failure, FAILURE_INVALID, "%s is %s, a string was expected", option->name,
+                               json_kind(value));
+        if (!json_word(value))
+            return failure_set(failure, FAILURE_INVALID, "%s holds a NUL character", option->name);
+        *(const char **)field = json_string_value(value);
+        return 0;
+    case OPTION_INTEGER:
+        if (!json_is_integer(value))
+            return failure_set(failure, FAILURE_INVALID, "%s is %s, an integer was expected", option->name,
+                               json_kind(value));
+        if (json_integer_value(value) < 1)
+            return failure_set(failure, FAILURE_INVALID, "%s is %lld, at least 1 was expected", option->name,
+                               (long long)json_integer_value(value));
+        *(int64_t *)field = json_integer_value(value);
+        return 0;
+    case OPTION_OBJECT:
+        if (!json_is_object(value))
+            return failure_set(failure, FAILURE_INVALID, "%s is %s, an object was expected", option->name,
+                               json_kind(value));
+        *(json_t **)field = value;
+        return 0;
+    case OPTION_LIST:
+        if (!json_is_array(value))
+            return failure_set(failure, FAILURE_INVALID, "%s is %s, a list was expected", option->name,
+                               json_kind(value));
+        *(json_t **)field = value;
+        return 0;
+    case OPTION_JSON:
+        *(json_t **)field = value;
+        return 0;
+    case OPTION_IGNORED:
+        return 0;
+    }
+    return 0;
+}
+
+int json_body_options(const json_t *body, const struct option *table, size_t count, void *out,
+                      struct ignored_keys *ignored, struct failure *failure)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach ((json_t *)body, key, value) {
+        size_t i = 0;
+
+        if (json_is_null(value))
+            continue;
+        while (i < count && strcmp(table[i].name, key) != 0)
+            i++;
+        if (i == count && ignored->strict)
+            return unknown_option(key, table, count, failure);
+        if (i == count)
+            ignored_keys_add(ignored, key);
+        else if (read_option(&table[i], value, out, failure) != 0)
+            return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,411 @@
+/* numbers: a list is looked at twice, once for its grammar and its counts, once for its values. */
+#include "server/text/numbers.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LONGEST_NUMBER = 64, /* characters of a number that strtod reads */
+    WHOLE_DIGITS = 18,   /* that fit 64 bits whatever they are */
+    EXPONENT_DIGITS = 2, /* with digits for a number of 10^WHOLE_DIGITS this is no infinity */
+};
+
+static bool is_digit(char character)
+{
+    return character >= '0' && character <= '9';
+}
+
+static const char *skip_space(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r'))
+        at++;
+    return at;
+}
+
+/* ---- Finding one ---- */
+
+static const char *skip_digits(const char *at, const char *end)
+{
+    while (at < end && is_digit(*at))
+        at++;
+    return at;
+}
+
+/* The end of the number that begins at `at`; NULL: it is none, or of a size that jansson may refuse, or long. */
+static const char *skip_number(const char *at, const char *end)
+{
+    const char *first = at, *start;
+
+    at += at < end && *at == '-';
+    start = at;
+    at = skip_digits(at, end);
+    if (at == start || at - start > WHOLE_DIGITS || (*start == '0' && at - start > 1))
+        return NULL;
+    if (at < end && *at == '.') {
+        start = ++at;
+        at = skip_digits(at, end);
+        if (at == start)
+            return NULL;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        at += at < end && (*at == '-' || *at == '+');
+        start = at;
+        at = skip_digits(at, end);
+        if (at == start || at - start > EXPONENT_DIGITS)
+            return NULL;
+    }
+    return at - first < LONGEST_NUMBER ? at : NULL;
+}
+
+/* Reads the grammar of the list at numbers->text, and counts. */
+static bool measure(struct numbers *numbers, const char *end)
+{
+    const char *at = numbers->text;
+    int depth = 0;
+
+    for (;;) { /* a value is expected */
+        at = skip_space(at, end);
+        if (at < end && *at == '[') {
+            if (depth == NUMBERS_DEPTH || (numbers->depth && depth == numbers->depth))
+                return false;
+            numbers->lists[depth++]++;
+            at++;
+            continue;
+        }
+        if (numbers->depth && depth != numbers->depth)
+            return false;
+        numbers->depth = depth;
+        at = skip_number(at, end);
+        if (!at)
+            return false;
+        numbers->count++;
+        for (at = skip_space(at, end); at < end && *at == ']'; at = skip_space(at, end)) {
+            at++;
+            if (--depth == 0) {
+                numbers->length = (size_t)(at - numbers->text);
+                return true;
+            }
+        }
+        if (at == end || *at++ != ',')
+            return false;
+    }
+}
+
+/* `at` is behind the opening quote; returns where the closing one is, or the end. */
+static const char *string_end(const char *at, const char *end)
+{
+    while (at < end && *at != '"')
+        at += *at == '\\' && end - at > 1 ? 2 : 1;
+    return at;
+}
+
+static bool is_key(const char *key, const char *start, const char *end)
+{
+    return key && strlen(key) == (size_t)(end - start) && memcmp(key, start, (size_t)(end - start)) == 0;
+}
+
+/* Where find_value is in a body. */
+struct cursor {
+    const char *at, *end;
+    int depth;
+};
+
+/* The value of the next member that is looked for; NULL: none is seen. What comes before it need not be JSON: it stays
+ * in the rest. */
+static const char *find_value(struct cursor *cursor, const struct numbers_place *place)
+{
+    const char *at = cursor->at, *end = cursor->end, *value = NULL;
+
+    for (; !value && at < end; at++) {
+        if (*at == '{' || *at == '[') {
+            cursor->depth++;
+        } else if (*at == '}' || *at == ']') {
+            cursor->depth--;
+        } else if (*at == '"') {
+            const char *start = at + 1, *colon;
+
+            at = string_end(start, end);
+            colon = at < end ? skip_space(at + 1, end) : end;
+            if (cursor->depth == place->depth && colon < end && *colon == ':' &&
+                (is_key(place->key, start, at) || is_key(place->other, start, at)))
+                value = skip_space(colon + 1, end);
+        }
+    }
+    return value;
+}
+
+size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most)
+{
+    const char *end = body + length, *value;
+    size_t n = 0, beside = length;
+    struct cursor cursor = {.at = body, .end = length < NUMBERS_REST ? end : body + NUMBERS_REST};
+
+    while (n < most && (value = find_value(&cursor, &place)) != NULL) {
+        struct numbers *found = &numbers[n++];
+
+        *found = (struct numbers){.text = value};
+        if (value == end || *value != '[' || !measure(found, end))
+            return 0;
+        beside -= found->length;
+        cursor.at = value + found->length;
+        cursor.end = (size_t)(end - cursor.end) < found->length ? end : cursor.end + found->length;
+    }
+    return beside + 2 * n <= NUMBERS_REST ? n : 0;
+}
+
+int64_t numbers_elements(const char *body, size_t length, struct numbers_place place, const char **start)
+{
+    const char *end = body + length;
+    struct cursor cursor = {.at = body, .end = length < NUMBERS_REST ? end : body + NUMBERS_REST};
+    const char *value = find_value(&cursor, &place);
+    int64_t count = 1;
+    int depth = 1;
+
+    if (!value || value == end || *value != '[')
+        return 0;
+    *start = skip_space(value + 1, end);
+    for (const char *at = *start; at < end && depth > 0; at++) {
+        if (*at == '"')
+            at = string_end(at + 1, end);
+        else if (*at == '[' || *at == '{')
+            depth++;
+        else if (*at == ']' || *at == '}')
+            depth--;
+        else if (*at == ',')
+            count += depth == 1;
+    }
+    return *start < end && **start != ']' ? count : 0;
+}
+
+size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, size_t length, char rest[NUMBERS_REST])
+{
+    const char *at = body;
+    size_t filled = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t before = (size_t)(numbers[i].text - at);
+
+        memcpy(rest + filled, at, before);
+        memcpy(rest + filled + before, "[]", 2);
+        filled += before + 2;
+        at = numbers[i].text + numbers[i].length;
+    }
+    memcpy(rest + filled, at, (size_t)(body + length - at));
+    return filled + (size_t)(body + length - at);
+}
+
+/* ---- Reading one: its grammar is known to be right, and each number is followed by something ---- */
+
+static const char *read_id(const char *at, int64_t below, int32_t *id)
+{
+    bool negative = *at == '-';
+    int64_t value = 0;
+
+    for (at += negative; is_digit(*at); at++)
+        value = value * 10 + (*at - '0');
+    *id = (int32_t)value;
+    return value < (negative ? 1 : below) && *at != '.' && *at != 'e' && *at != 'E' ? at : NULL;
+}
+
+static double power_of_ten(int exponent)
+{
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+    return powers[exponent];
+}
+
+/* 2^exponent, of a normal double. */
+static double power_of_two(int exponent)
+{
+    uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double power;
+
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+/* digits / 10^places, correctly rounded, for digits > 0 and places of 1 to 19: an integer quotient of 63 or 64 bits,
+ * whose last bit is set when it has a remainder, is rounded as the real number is. */
+static double divide(uint64_t digits, int places)
+{
+    static const uint64_t powers[] = {1,
+                                      10,
+                                      100,
+                                      1000,
+                                      10000,
+                                      100000,
+                                      1000000,
+                                      10000000,
+                                      100000000,
+                                      1000000000,
+                                      10000000000,
+                                      100000000000,
+                                      1000000000000,
+                                      10000000000000,
+                                      100000000000000,
+                                      1000000000000000,
+                                      10000000000000000,
+                                      100000000000000000,
+                                      1000000000000000000,
+                                      UINT64_C(10000000000000000000)};
+    int shift = __builtin_clzll(digits), divisor_shift = __builtin_clzll(powers[places]);
+    uint64_t divisor = powers[places] << divisor_shift;
+    unsigned __int128 dividend = (unsigned __int128)(digits << shift) << 63;
+    uint64_t quotient = (uint64_t)(dividend / divisor);
+
+    quotient |= (unsigned __int128)quotient * divisor != dividend;
+    return (double)quotient * power_of_two(divisor_shift - shift - 63);
+}
+
+/* strtod wants an end. */
+static const char *read_long(const char *at, double *value)
+{
+    char copy[LONGEST_NUMBER];
+    size_t length = strcspn(at, ",] \t\r\n");
+
+    assert(length < sizeof copy);
+    memcpy(copy, at, length);
+    copy[length] = '\0';
+    *value = strtod(copy, NULL);
+    return at + length;
+}
+
+/* As strtod, but -0 without a fraction is an integer and so 0. */
+static const char *read_double(const char *at, double *value)
+{
+    const char *start = at;
+    bool negative = *at == '-', whole = true;
+    uint64_t digits = 0;
+    int n_digits = 0, exponent = 0, power = 0;
+
+    at += negative;
+    for (; is_digit(*at); at++) {
+        digits = digits * 10 + (uint64_t)(*at - '0');
+        n_digits += n_digits > 0 || *at != '0';
+    }
+    if (*at == '.') {
+        whole = false;
+        for (at++; is_digit(*at); at++) {
+            digits = digits * 10 + (uint64_t)(*at - '0');
+            n_digits += n_digits > 0 || *at != '0';
+            exponent--;
+        }
+    }
+    if (*at == 'e' || *at == 'E') {
+        bool smaller = at[1] == '-';
+
+        whole = false;
+        for (at += 1 + (at[1] == '-' || at[1] == '+'); is_digit(*at); at++)
+            power = power * 10 + (*at - '0');
+        exponent += smaller ? -power : power;
+    }
+    if (n_digits > 19) /* of these 64 bits hold any */
+        return read_long(start, value);
+    if (digits < UINT64_C(1) << 53 && exponent >= -22 && exponent <= 22)
+        *value = exponent < 0 ? (double)digits / power_of_ten(-exponent) : (double)digits * power_of_ten(exponent);
+    else if (exponent < 0 && exponent >= -19)
+        *value = divide(digits, -exponent);
+    else if (whole)
+        *value = (double)digits;
+    else
+        return read_long(start, value);
+    if (negative && !(whole && digits == 0))
+        *value = -*value;
+    return at;
+}
+
+static const char *read_float(const char *at, float *value)
+{
+    double exact;
+
+    at = read_double(at, &exact);
+    *value = (float)exact;
+    return isfinite(*value) ? at : NULL;
+}
+
+/* The number at `at` becomes that of index n. Returns its end, or where it is found to be wrong. NULL: it is wrong, and
+ * ends the reading. */
+static const char *read_number(const char *at, const struct numbers_target *target, int64_t n)
+{
+    const char *end = target->ids ? read_id(at, target->below, &target->ids[n]) : read_float(at, &target->floats[n]);
+
+    if (end || !target->n_wrong)
+        return end;
+    ++*target->n_wrong;
+    if (target->ids)
+        target->ids[n] = -1;
+    else
+        target->floats[n] = NAN;
+    return at;
+}
+
+/* Reads an innermost list from behind its bracket on; *count grows. Returns where the closing bracket is; NULL: a
+ * number is wrong. */
+static const char *read_list(const char *at, const struct numbers_target *target, int64_t *count)
+{
+    int64_t n = *count;
+
+    do {
+        while (*at != '-' && !is_digit(*at))
+            at++;
+        at = read_number(at, target, n);
+        if (!at)
+            return NULL;
+        n++;
+        while (*at != ',' && *at != ']')
+            at++;
+    } while (*at++ == ',');
+    *count = n;
+    return at - 1;
+}
+
+bool numbers_read(const struct numbers *numbers, const struct numbers_target *target)
+{
+    const char *end = numbers->text + numbers->length;
+    int64_t inside[NUMBERS_DEPTH + 1] = {0}; /* what is in the open list of each depth */
+    int64_t count = 0, item = 0;
+    int depth = 0;
+
+    for (const char *at = numbers->text; at < end; at++) {
+        if (*at == '[') {
+            inside[++depth] = 0;
+            if (depth == numbers->depth) {
+                int64_t first = count;
+
+                at = read_list(at + 1, target, &count);
+                if (!at)
+                    return false;
+                inside[depth] = count - first;
+            }
+        }
+        if (*at == ']') {
+            if (target->sizes[depth - 1] && target->sizes[depth - 1] != inside[depth]) {
+                if (target->list)
+                    *target->list = (struct numbers_list){item, inside[depth - 1], inside[depth]};
+                return false;
+            }
+            if (depth == target->item_depth)
+                target->ends[item++] = count;
+            inside[--depth]++;
+        }
+    }
+    return true;
+}
+
+const char *numbers_at(const struct numbers *numbers, int64_t index)
+{
+    const char *at = numbers->text;
+
+    for (;; index--) {
+        while (*at != '-' && !is_digit(*at))
+            at++;
+        if (index == 0)
+            return at;
+        while (*at != ',' && *at != ']')
+            at++;
+    }
+}
