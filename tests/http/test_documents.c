@@ -2,9 +2,7 @@
  *
  * The daemon is the one of the page's last command that starts one, `linformerd …`; without such a command it is one
  * with the built-in model. It listens on a free port, which takes the place of localhost:8080. */
-#include "server/dialects/native.h"
-#include "server/dialects/openai.h"
-#include "server/dialects/v2.h"
+#include "server/dialects/dialects.h"
 #include "tests/http/daemon.h"
 #include "tests/http/document.h"
 
@@ -174,16 +172,13 @@ static int route_is_shown(const char *page, const struct document_command *comma
 
 static void every_route_is_shown(void **state)
 {
-    static const struct dialect *const dialects[] = {&native_dialect, &openai_dialect, &v2_dialect};
+    const struct route *route;
     char *page = document_read("docs/http-api.md");
     size_t count, routes = 0, shown = 0;
     struct document_command *commands = document_commands(page, &count);
     (void)state;
-    for (size_t d = 0; d < LENGTH(dialects); d++) {
-        routes += dialects[d]->n_routes;
-        for (size_t r = 0; r < dialects[d]->n_routes; r++)
-            shown += (size_t)route_is_shown(page, commands, count, &dialects[d]->routes[r]);
-    }
+    for (; (route = routes_at(all_dialects, routes)); routes++)
+        shown += (size_t)route_is_shown(page, commands, count, route);
     document_commands_free(commands, count);
     free(page);
     assert_int_equal(shown, routes);
