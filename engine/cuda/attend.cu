@@ -1,17 +1,23 @@
-/* Attention without a matrix of scores in memory, in float whatever the elements are: a block takes ROWS query rows of
- * one head and walks over the keys, TILE at a time, with the softmax's maximum and sum carried along and what was added
- * so far scaled down when the maximum grows. A thread computes 4 x 4 of the tile's scores, and of the rows' results. */
+/* Attention in float, for elements of every type. A block takes ROWS query rows of one head, and goes over the keys in
+ * tiles of TILE, so that no matrix of scores is in memory:
+ *     1. score_tile:  scores (ROWS, TILE) = scale * queries keysᵀ + mask
+ *     2. add_tile:    scores become exp(score - maximum), and out += these weights times the tile's values
+ * A row keeps its maximum and sum. When the maximum grows, what it has so far is scaled down. attend_rows divides by
+ * the sum at the end. A thread computes 4 x 4 of a tile's scores, and 4 x 4 of the results.
+ *
+ * The softmax itself is written by kernels of its own, for items that want it (give_weights). */
 #include "engine/cuda/attend.h"
 #include "engine/cuda/attention.h"
 #include "engine/cuda/results.h"
 
 #define ROWS 64
 #define TILE 64     /* keys */
-#define FEATURES 64 /* of queries and keys that are there at a time, and of values that a block computes */
+#define FEATURES 64 /* of queries and keys in shared memory at a time, and of values that a block computes */
 #define EACH 4
-#define SIDE 16 /* threads of a block: SIDE x SIDE. A thread has rows one behind the other, and keys SIDE apart */
+#define SIDE \
+    16 /* a block has SIDE x SIDE threads. A thread has EACH rows that follow one another, and keys SIDE apart */
 #define THREADS (SIDE * SIDE)
-#define PAD 4 /* floats behind a row: float4 of neighbouring rows are in other banks */
+#define PAD 4 /* floats behind a row, so that float4 of neighbouring rows lie in different banks */
 #define PARTS (PADDER_BLOCK_ROWS / ROWS)
 
 static_assert(ROWS == SIDE * EACH && TILE == SIDE * EACH && FEATURES == SIDE * EACH, "each thread has 4 x 4");
@@ -45,25 +51,26 @@ static struct attention<T> attention_of(const struct cuda_run *run, const struct
     return a;
 }
 
-/* The shared part of a block. Queries stay where a head has no more than FEATURES. */
+/* A block's shared memory. Queries stay there if a head has at most FEATURES features. */
 struct tile {
     float queries[ROWS][FEATURES + PAD], keys[TILE][FEATURES + PAD], values[TILE][FEATURES + PAD];
     float weights[ROWS][TILE + PAD];
 };
 
-/* The softmax of a thread's rows so far, and its columns of the results. */
+/* The softmax of a thread's rows so far, and the thread's columns of their results. */
 struct state {
     float maximum[EACH], sum[EACH], out[EACH][EACH];
 };
 
-/* Which rows a block computes, and of which head. */
+/* The rows of one head that a block computes. */
 struct head_rows {
     struct sequence s;
-    int64_t index, rows; /* the first in the sequence; at most ROWS */
+    int64_t index, rows; /* index: of the first row, in the sequence; rows <= ROWS */
     int64_t head, kv_head, first_value;
 };
 
-/* `count` rows of FEATURES floats; zeros where x, (there, columns), has none. All threads of the block take part. */
+/* Copies `count` rows of FEATURES elements as floats. x is (there, columns); the rest is zeros. All threads of the
+ * block take part. */
 template <int N, typename T>
 static __device__ void copy_rows(float (*to)[FEATURES + PAD], const T *x, int64_t stride, int64_t there,
                                  int64_t columns, int count)
@@ -88,7 +95,7 @@ static __device__ void copy_rows(const struct attention<T> *a, float (*to)[FEATU
         copy_rows<1>(to, x, stride, there, columns, count);
 }
 
-/* sums += the product of the queries and keys that are there: float4 along the features. */
+/* sums += queries keysᵀ over the features in shared memory, four features at a time. */
 static __device__ __forceinline__ void add_scores(const struct tile *tile, int row, int key, float (&sums)[EACH][EACH])
 {
 #pragma unroll 2
@@ -109,7 +116,8 @@ static __device__ __forceinline__ void add_scores(const struct tile *tile, int r
     }
 }
 
-/* Scores of the thread's rows with its keys of the tile. All threads of the block take part. */
+/* Scores of the thread's rows with its keys of the tile; minus infinity for keys that a row does not see. All threads
+ * of the block take part. */
 template <typename T>
 static __device__ void score_tile(const struct attention<T> *a, const struct head_rows *p, struct tile *tile,
                                   int64_t first, float (&scores)[EACH][EACH])
@@ -119,7 +127,7 @@ static __device__ void score_tile(const struct attention<T> *a, const struct hea
     for (int i = 0; i < EACH * EACH; i++)
         scores[i / EACH][i % EACH] = 0;
     for (int64_t begin = 0; begin < a->dim_head; begin += FEATURES) {
-        __syncthreads(); /* the tiles before were read */
+        __syncthreads(); /* the last tiles were read */
         if (first == 0 || a->dim_head > FEATURES)
             copy_rows(a, tile->queries, a->queries + query * a->query_columns + p->head * a->dim_head + begin,
                       p->s.width * a->query_columns, p->rows, a->dim_head - begin, ROWS);
@@ -138,7 +146,7 @@ static __device__ void score_tile(const struct attention<T> *a, const struct hea
     }
 }
 
-/* Scales what is there to a maximum that is at least `maximum`. */
+/* Raises the maximum of row i to at least `maximum`, and scales down what it has summed up. */
 static __device__ __forceinline__ void raise(struct state *state, int i, float maximum)
 {
     float raised = fmaxf(state->maximum[i], maximum), factor = power_of(state->maximum[i], raised);
@@ -148,7 +156,7 @@ static __device__ __forceinline__ void raise(struct state *state, int i, float m
         state->out[i][v] *= factor;
 }
 
-/* Over the SIDE threads that share rows. */
+/* Maximum and sum over the SIDE threads that share rows. */
 static __device__ __forceinline__ float side_maximum(float x)
 {
     for (int apart = SIDE / 2; apart > 0; apart /= 2)
@@ -163,7 +171,7 @@ static __device__ __forceinline__ float side_sum(float x)
     return x;
 }
 
-/* Adds the tile's values, weighed. All threads of the block take part. */
+/* Turns scores into weights, and adds the tile's values times these. All threads of the block take part. */
 template <typename T>
 static __device__ void add_tile(const struct attention<T> *a, const struct head_rows *p, struct tile *tile,
                                 int64_t first, const float (&scores)[EACH][EACH], struct state *state)
@@ -217,7 +225,7 @@ static __device__ void attend_rows(const struct attention<T> *a, const struct he
         add_tile(a, p, tile, first, scores, &state);
     }
     for (int i = 0; i < EACH && row + i < p->rows; i++) {
-        if (a->key_room > p->s.keys && !a->causal) { /* further keys with score 0 and value 0 */
+        if (a->key_room > p->s.keys && !a->causal) { /* further keys have score 0 and value 0 */
             raise(&state, i, 0);
             state.sum[i] += (float)(a->key_room - p->s.keys) * expf(-state.maximum[i]);
         }
@@ -242,7 +250,7 @@ static __device__ struct head_rows part_of(const struct attention<T> *a, const s
     return p;
 }
 
-/* Block x: one of the PARTS of a row block; y: the head; z: which of the values' features. */
+/* Grid: x, one of the PARTS of a row block; y, the head; z, which of the values' features. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) attend(struct attention<T> a, const struct row_block *blocks)
 {
@@ -255,7 +263,7 @@ static __global__ void __launch_bounds__(THREADS) attend(struct attention<T> a, 
     attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }
 
-/* Block x: ROWS positions of one of the call's sequences; y and z as above. */
+/* Grid: x, ROWS positions of one of the call's sequences; y and z as above. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     attend_call(struct attention<T> a, int64_t item, int64_t width, int64_t positions)
@@ -266,23 +274,23 @@ static __global__ void __launch_bounds__(THREADS)
     attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }
 
-/* ---- The softmax itself, where it is asked for ---- */
+/* ---- The softmax itself, for items that want it ---- */
 
 #define WARPS 4
-#define WEIGHTS_AT_ONCE 64 /* rows in scratch, at least */
+#define WEIGHTS_AT_ONCE 64 /* rows that scratch has room for, at least */
 
 static int64_t keys_in_all(const struct plan *plan, const struct plan_step *step)
 {
     return most(plan_most_sequence_rows(plan, step->keys), step->attend.key_room);
 }
 
-/* Rows of weights, and a row of each of them for one head's. */
+/* Rows of weights, and as many rows for those of one head. */
 int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
     return 2 * WEIGHTS_AT_ONCE * keys_in_all(plan, step);
 }
 
-/* The head's weights for a position into row (all). The whole warp takes part. */
+/* Writes the head's weights for one position to row (all). The whole warp takes part. */
 template <typename T>
 static __device__ void weigh_row(const struct attention<T> *a, const struct sequence *s, int64_t position, int64_t head,
                                  int64_t all, float *row)
@@ -333,14 +341,14 @@ static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t w
     weights += row * all;
     for (int64_t head = 0; head < a.heads; head++) {
         weigh_row(&a, &s, (first + row) % positions, head, all, of_head);
-        for (int64_t j = warp_thread(); j < all; j += WARP) /* the lane's own elements */
+        for (int64_t j = warp_thread(); j < all; j += WARP) /* the thread's own elements */
             weights[j] = (head == 0 ? 0 : weights[j]) + of_head[j];
     }
     for (int64_t j = warp_thread(); j < all; j += WARP)
         weights[j] /= (float)a.heads;
 }
 
-/* For each item that asks for it, as many rows at a time as scratch has room for. */
+/* For each item that wants the softmax: as many rows at a time as scratch has room for. */
 template <typename T>
 static void give_weights(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
 {

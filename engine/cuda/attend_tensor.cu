@@ -1,13 +1,19 @@
-/* Attention on tensor cores, for elements of 16 bits. A warp has 16 * TALL query rows of a head in registers and walks
- * over the keys, TILE at a time: scores, an online softmax, and the tile's values weighed by it, all in float but for
- * the weights, which are rounded to 16 bits. Features are padded with zeros to WIDE.
+/* Attention on tensor cores, for elements of 16 bits. A warp has 16 * TALL query rows of a head in registers. It goes
+ * over the keys in tiles of TILE:
+ *     1. multiply_keys:  scores = queries keysᵀ
+ *     2. mask_scores:    scale, mask, and minus infinity for keys that a row does not see
+ *     3. weigh:          scores become exp(score - maximum); a row with a new maximum scales down what it has so far
+ *     4. add_values:     out += weights values
+ * At the end end_rows divides by the sums. All is in float but the weights, which are rounded to 16 bits. Features are
+ * padded with zeros to WIDE.
  *
- * A block's warps take the rows of a row block. Where keys and values of a head fit into shared memory, and those of
- * another block beside them, they stay there for all row blocks of an item, and all heads that share them, which the
- * block takes one after the other; else two tiles are there, one of them on its way.
+ * A unit of work is one head and one block of rows, whose rows the warps of a thread block share. Keys and values of a
+ * head may fit into shared memory twice, for two thread blocks on a multiprocessor. Then they stay there for all units
+ * that read them, which the block computes one after the other. Else shared memory has two tiles, and one of them is
+ * copied while the other is read.
  *
- * Fragments (tensor.h): with g = lane / 4, t = lane % 4, a lane has of 16 rows and 8 columns of scores or results
- * x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
+ * Fragments (tensor.h): of 16 rows and 8 columns of scores or results, the thread with g = warp_thread() / 4 and
+ * t = warp_thread() % 4 has x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
 #include "engine/cuda/attention.h"
 #include "engine/cuda/tensor.h"
 
@@ -15,28 +21,28 @@
 
 #define LOG2_E 1.44269504f
 #define TILE 64  /* keys */
-#define BLOCKS 4 /* of a multiprocessor keep it busy; with more, each takes several units */
+#define BLOCKS 4 /* thread blocks that keep a multiprocessor busy; if there were more, each computes several units */
 #define MOST_UNITS 8
 
-/* How units of work follow one another: for each row block of the table, the heads that share keys and values. */
+/* The order of units: for each row block of the table, the heads that share keys and values. */
 struct units {
     const struct row_block *blocks;
     int64_t n_blocks, heads;
-    int each;      /* of a thread block */
-    bool resident; /* all keys fit */
+    int each;      /* units of a thread block */
+    bool resident; /* all keys of a head are in shared memory */
 };
 
 template <typename T, int WIDE> struct key_tile {
     T keys[TILE][WIDE + PAD], values[TILE][WIDE + PAD];
 };
 
-/* The shared part of a block: rows of queries, then of results, and as many tiles as fit. */
+/* A block's shared memory: rows of queries, later of results, and as many tiles as fit. */
 template <typename T, int WIDE> struct shared_part {
     T rows[PADDER_BLOCK_ROWS][WIDE + PAD];
     struct key_tile<T, WIDE> tiles[];
 };
 
-/* Keys and values of tile number `tile` of a head, by all threads of the block; they are a group of copies. */
+/* Starts the copies of keys and values of a tile, as one group. All threads of the block take part. */
 template <typename T, int WIDE>
 static __device__ void copy_tile(const struct attention<T> *a, const struct sequence *s, int64_t kv_head, int64_t tile,
                                  struct key_tile<T, WIDE> *to)
@@ -50,30 +56,30 @@ static __device__ void copy_tile(const struct attention<T> *a, const struct sequ
     copies_commit();
 }
 
-/* A warp's rows: queries, and the softmax so far. Of its 16 * TALL rows a lane has row 16 i + 8 half + lane / 4 as
- * [i][half]; `sum` is of the lane's own columns. */
+/* A warp's rows: queries, and the softmax so far. Of the 16 * TALL rows a thread has row 16 i + 8 half + g as
+ * [i][half]. `sum` is the sum over the thread's own columns. */
 template <int WIDE, int TALL> struct rows_state {
     uint32_t queries[TALL][WIDE / 16][4];
     float out[TALL][WIDE / 8][4];
     float maximum[TALL][2], sum[TALL][2];
 };
 
-/* What a unit is about. */
+/* One head of one block of rows. */
 struct unit {
     struct sequence s;
-    int64_t head, index; /* of its first row in the sequence */
-    int64_t rows, tiles;
-    bool masked; /* by the item */
+    int64_t head, index; /* index: of the first row, in the sequence */
+    int64_t rows, tiles; /* tiles: of keys that some row sees */
+    bool masked;         /* the item gives a mask */
 };
 
-/* Queries of the warp's rows by way of its own part of shared memory, and nothing summed. All of the thread's copies
- * have come. */
+/* Loads the queries of the warp's rows, through the warp's own part of shared memory, and sets sums to 0. It waits for
+ * all copies that the thread has started. */
 template <typename T, int WIDE, int TALL>
 static __device__ void begin_rows(const struct attention<T> *a, const struct unit *u, T (*rows)[WIDE + PAD],
                                   struct rows_state<WIDE, TALL> *state)
 {
     int first = (int)(threadIdx.x / WARP) * 16 * TALL;
-    __syncwarp(); /* the results before were read */
+    __syncwarp(); /* the last unit's results were read */
     copy_rows<T, WIDE>(
         rows + first,
         a->queries + (u->s.query + (u->index + first) * u->s.width) * a->query_columns + u->head * a->dim_head,
@@ -96,8 +102,8 @@ static __device__ void begin_rows(const struct attention<T> *a, const struct uni
     }
 }
 
-/* Scores of the warp's rows with the tile's keys, as they come from the product. What is loaded of the keys, and of the
- * values below, is for all of the rows: shared memory gives less at a time than tensor cores take. */
+/* scores = queries keysᵀ for the warp's rows and the tile's keys. A fragment of the keys is loaded once for all rows,
+ * and so are the values below: shared memory is slower than tensor cores. */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[TALL][WIDE / 16][4],
                                                      const T (*keys)[WIDE + PAD], float (&scores)[TALL][TILE / 8][4])
@@ -124,8 +130,8 @@ static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[T
         }
 }
 
-/* Of the unit's 16 rows from `row` on: masked, minus infinity where a key is not seen. Returns what scores are yet to
- * be multiplied by, so that they are logarithms to the base 2; scales are positive. */
+/* For the unit's 16 rows from `row` on: adds the mask, and sets scores of keys that a row does not see to minus
+ * infinity. Returns the factor that makes the scores logarithms to the base 2. Scales are positive. */
 template <typename T>
 static __device__ __forceinline__ float mask_scores(const struct attention<T> *a, const struct unit *u, int64_t first,
                                                     int row, float (&scores)[TILE / 8][4])
@@ -133,7 +139,7 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
     if (!a->causal && !u->masked && first + TILE <= u->s.keys)
         return a->scale * LOG2_E;
     struct sequence s = u->s;
-    s.mask = a->masks ? a->masks[s.item] : score_mask(); /* read anew: it would take registers in the other tiles */
+    s.mask = a->masks ? a->masks[s.item] : score_mask(); /* loaded here: kept for all tiles it would take registers */
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int64_t own = row + half * 8 + warp_thread() / 4,
@@ -146,7 +152,7 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
                 bool seen = key < s.keys && (!a->causal || key <= position);
                 float score = scores[n][half * 2 + j] * a->scale;
                 score = seen ? score + mask_score(a, &s, u->head, position, key) : -INFINITY;
-                if (score >= -FLT_MAX) /* a mask of -FLT_MAX stays, and so do minus infinity and a NaN */
+                if (score >= -FLT_MAX) /* a mask of -FLT_MAX stays finite; minus infinity and NaN stay */
                     score = fmaxf(score * LOG2_E, -FLT_MAX);
                 scores[n][half * 2 + j] = score;
             }
@@ -154,13 +160,13 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
     return 1;
 }
 
-/* What powers are divided by: 2^-infinity is 0, also where all scores are minus infinity. */
+/* The maximum that exponents are relative to. If all scores are minus infinity it is 0, so that powers are 0. */
 static __device__ __forceinline__ float base_of(float maximum)
 {
     return maximum == -INFINITY ? 0 : maximum;
 }
 
-/* Scales what is there of the rows in `half` to a maximum that is at least `maximum`. */
+/* Raises the maximum *at of the rows in `half` to at least `maximum`, and scales down what they have summed up. */
 template <int WIDE>
 static __device__ __forceinline__ void raise(float (&out)[WIDE / 8][4], int half, float maximum, float *at, float *sum)
 {
@@ -174,8 +180,8 @@ static __device__ __forceinline__ void raise(float (&out)[WIDE / 8][4], int half
     }
 }
 
-/* Scores, of which mask_scores returned the scale, become weights; the four lanes that share a row agree on its
- * maximum. */
+/* Turns scores into weights; `scale` is what mask_scores returned. The four threads that share a row use one maximum.
+ */
 template <int WIDE>
 static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float scale, float (&out)[WIDE / 8][4],
                                              float (&maximum)[2], float (&sum)[2])
@@ -200,7 +206,8 @@ static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float
     }
 }
 
-/* out += weights times the tile's values: two tiles of 8 keys of D's layout are one of 16 of A's. */
+/* out += weights times the tile's values. Two tiles of 8 keys, laid out as a product's D, are one tile of 16 as its A.
+ */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void add_values(const float (&weights)[TALL][TILE / 8][4],
                                                   const T (*values)[WIDE + PAD], float (&out)[TALL][WIDE / 8][4])
@@ -226,7 +233,7 @@ static __device__ __forceinline__ void add_values(const float (&weights)[TALL][T
     }
 }
 
-/* Nothing to do for a warp that has none of the unit's rows. */
+/* One tile of keys. A warp that has none of the unit's rows does nothing. */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void attend_tile(const struct attention<T> *a, const struct unit *u, int64_t first,
                                                    const struct key_tile<T, WIDE> *tile,
@@ -245,7 +252,7 @@ static __device__ __forceinline__ void attend_tile(const struct attention<T> *a,
     add_values<T, WIDE, TALL>(scores, tile->values, state->out);
 }
 
-/* Results, by way of the warp's own part of shared memory. */
+/* Divides by the sums, and writes the results through the warp's own part of shared memory. */
 template <typename T, int WIDE, int TALL>
 static __device__ void end_rows(const struct attention<T> *a, const struct unit *u, T (*rows)[WIDE + PAD],
                                 struct rows_state<WIDE, TALL> *state)
@@ -259,7 +266,7 @@ static __device__ void end_rows(const struct attention<T> *a, const struct unit 
             float sum = state->sum[i][half];
             sum += __shfl_xor_sync(WHOLE_WARP, sum, 1);
             sum += __shfl_xor_sync(WHOLE_WARP, sum, 2);
-            if (a->key_room > u->s.keys && !a->causal) { /* further keys with score 0 and value 0 */
+            if (a->key_room > u->s.keys && !a->causal) { /* further keys have score 0 and value 0 */
                 raise<WIDE>(state->out[i], half, 0, &state->maximum[i][half], &sum);
                 sum += (float)(a->key_room - u->s.keys) * power_of_two(-state->maximum[i][half]);
             }
@@ -286,20 +293,20 @@ static __device__ void end_rows(const struct attention<T> *a, const struct unit 
     }
 }
 
-/* Keys and values that the unit begins with are on their way: all of the item's where they stay, else the first tile.
- * All threads of the block take part, here and below. */
+/* Starts the copies that the unit begins with: all keys and values of the item if they stay, else the first tile. All
+ * threads of the block take part, here and below. */
 template <typename T, int WIDE>
 static __device__ void fetch_tiles(const struct attention<T> *a, const struct unit *u, int64_t kv_head, bool resident,
                                    struct key_tile<T, WIDE> *tiles)
 {
     int64_t last = resident ? u->s.keys : u->tiles > 0 ? 1 : 0;
     if (resident)
-        __syncthreads(); /* those of the item before were read */
+        __syncthreads(); /* the last item's were read */
     for (int64_t tile = 0; tile * TILE < last; tile++)
         copy_tile<T, WIDE>(a, &u->s, kv_head, tile, &tiles[tile]);
 }
 
-/* Tiles that come and go: the next one is on its way while one is computed. */
+/* The unit, when tiles come and go: the next one is copied while one is computed. */
 template <typename T, int WIDE, int TALL>
 static __device__ void attend_streamed(const struct attention<T> *a, const struct unit *u, int64_t kv_head,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
@@ -312,11 +319,11 @@ static __device__ void attend_streamed(const struct attention<T> *a, const struc
         copies_wait<1>();
         __syncthreads();
         attend_tile<T, WIDE, TALL>(a, u, tile * TILE, &tiles[tile % 2], state);
-        __syncthreads(); /* another takes its place */
+        __syncthreads(); /* the next tile takes its place */
     }
 }
 
-/* Tiles that stay; `fetched`: they have just come. */
+/* The unit, when tiles stay. `fetched`: they have just been copied. */
 template <typename T, int WIDE, int TALL>
 static __device__ void attend_resident(const struct attention<T> *a, const struct unit *u, bool fetched,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
@@ -348,7 +355,7 @@ static __device__ struct unit unit_of(const struct attention<T> *a, const struct
     return u;
 }
 
-/* Block x: `each` units; y: the head of keys and values. */
+/* Grid: x, `each` units; y, the head of keys and values. */
 template <typename T, int WIDE, int TALL>
 static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP, WIDE <= 64 ? 2 : 1)
     attend_tensor(struct attention<T> a, struct units units)
@@ -373,14 +380,14 @@ static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP,
     }
 }
 
-/* Keys of every item; 0: items have as many as they have rows. */
+/* Keys of every item; 0: an item has one for each of its rows. */
 static int64_t fixed_keys(const struct cuda_run *run, const struct plan_step *step)
 {
     const struct plan_axis *axis = &run->plan->axes[run->plan->values[step->keys].axis];
     return axis->kind == AXIS_FIXED ? axis->rows_per_item : 0;
 }
 
-/* False: the device's shared memory does not suffice. */
+/* Returns false if the device has not enough shared memory. */
 template <typename T, int WIDE, int TALL>
 static bool launch_attention(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
 {

@@ -3,12 +3,12 @@
 #include "engine/cuda/results.h"
 #include "engine/cuda/top_k.h"
 
-#define POOL_WARPS 16   /* that share an item's rows */
-#define POOL_ROWS 128   /* of a warp's partial sum: one chain over thousands of rows would lose digits */
-#define POOL_AT_ONCE 16 /* of them on their way: an item has few blocks, and each waits for its rows */
-#define OUTPUT_ROWS 256 /* that are there at a time */
+#define POOL_WARPS 16   /* warps that share an item's rows */
+#define POOL_ROWS 128   /* rows of a partial sum: one chain of additions over thousands of rows would lose digits */
+#define POOL_AT_ONCE 16 /* rows that a thread loads at once: an item has few blocks, which would wait for each row */
+#define OUTPUT_ROWS 256 /* rows of the output in scratch at a time */
 
-/* Block x: a pixel of y (columns, rows). */
+/* x (rows, columns) -> y (columns, rows), channels first. Grid: x, a row of x, which is a pixel. */
 template <typename T> static __global__ void turn(int64_t rows, int64_t columns, const T *x, float *y)
 {
     int64_t row = blockIdx.x;
@@ -21,7 +21,7 @@ int64_t cuda_give_image_scratch(const struct plan *plan, const struct plan_step 
     return plan->max_rows * plan->values[step->x].columns;
 }
 
-/* An image has the place of as many wanted rows. */
+/* An image has the place of as many wanted rows in the results. */
 template <typename T> void cuda_give_image(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x), given = 0;
@@ -53,7 +53,7 @@ static __global__ void copy_hidden(int64_t rows, int64_t columns, const T *x, fl
     }
 }
 
-/* Rows [first, first + rows) of x to `hidden`. */
+/* Writes rows [first, first + rows) of x to `hidden`, as floats. */
 template <typename T>
 static void leave_hidden(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows, float *hidden)
 {
@@ -86,7 +86,7 @@ template <typename T> void cuda_give_hidden(struct cuda_run *run, const struct p
     }
 }
 
-/* Calls take(element) for every POOL_WARPS-th row of a column from `first` on, in their order. */
+/* Calls take(element) for every POOL_WARPS-th row of a column from `first` on, in order. */
 template <typename T, typename Take>
 static __device__ __forceinline__ void each_row(int64_t columns, const T *x, int64_t first, int64_t behind, Take take)
 {
@@ -102,7 +102,7 @@ static __device__ __forceinline__ void each_row(int64_t columns, const T *x, int
     }
 }
 
-/* A warp's share of the sum over rows of a column: every POOL_WARPS-th row, in parts. */
+/* A warp's share of the sum over a column: every POOL_WARPS-th row, in partial sums. */
 template <typename T> static __device__ float sum_rows(int64_t columns, const T *x, int64_t rows)
 {
     float sum = 0;
@@ -115,7 +115,7 @@ template <typename T> static __device__ float sum_rows(int64_t columns, const T 
     return sum;
 }
 
-/* A NaN stays one, as in torch.max. */
+/* The same of the maximum. A NaN stays one, as in torch.max. */
 static __device__ __forceinline__ float larger_of(float a, float b)
 {
     return b > a || isnan(b) ? b : a;
@@ -128,7 +128,7 @@ template <typename T> static __device__ float maximum_of_rows(int64_t columns, c
     return maximum;
 }
 
-/* Block x: the item; y: WARP columns, one a lane. */
+/* Grid: x, the item; y, WARP columns, one for each thread of a warp. */
 template <typename T>
 static __global__ void __launch_bounds__(POOL_WARPS *WARP)
     pool(int64_t columns, const T *x, const int64_t *starts, const struct device_item *items, float *pooled)
@@ -174,9 +174,9 @@ template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct p
             results_copy(run, run->batch->items[b].pooled, pooled + b * columns, columns * (int64_t)sizeof(float));
 }
 
-/* ---- The class's output, for the wanted rows alone ---- */
+/* ---- The output of the model's class: the wanted rows alone ---- */
 
-/* Where OUTPUT_ROWS rows are computed: of x in elements, of the output, and of the best values and their columns. */
+/* Places in scratch for OUTPUT_ROWS rows: of x, of the output, and of the best values and their columns. */
 struct output_places {
     void *rows;
     float *output, *top_values;
@@ -201,7 +201,7 @@ static __global__ void gather(int64_t rows, const struct wanted_row *wanted, int
         y[row * columns + c] = of_float<To>(to_float(x[wanted[row].row * columns + c]));
 }
 
-/* output = rows Wᵀ + bias, in floats. */
+/* output = rows Wᵀ + bias, as floats. */
 template <typename T>
 static void multiply_output(struct cuda_run *run, const struct plan_step *step, int64_t count,
                             const struct output_places *places)
@@ -223,7 +223,7 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
     cuda_products_multiply(run, &product);
 }
 
-/* Which algorithm takes which count of rows. Where they fit into the results their places are as aligned as here. */
+/* Chooses the algorithms for all counts of rows. If rows fit into the results, their places are aligned as here. */
 template <typename T>
 static void choose_output(struct cuda_run *run, const struct plan_step *step, const struct output_places *places)
 {
@@ -236,7 +236,7 @@ static void choose_output(struct cuda_run *run, const struct plan_step *step, co
         multiply_output<T>(run, step, last, places);
 }
 
-/* Wanted rows [first, first + count), count <= OUTPUT_ROWS. */
+/* Computes the wanted rows [first, first + count) of the output, count <= OUTPUT_ROWS. */
 template <typename T>
 static void compute_output(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t count,
                            const struct output_places *places)
@@ -256,7 +256,7 @@ static void compute_output(struct cuda_run *run, const struct plan_step *step, i
         cuda_top_k(run, &output, run->shape->top_k, places->top_values, places->top_columns);
 }
 
-/* Wanted rows [first, first + count) to their items, where they do not fit into the results. */
+/* Copies the wanted rows [first, first + count) to their items, when they do not fit into the results. */
 static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t columns,
                     const struct output_places *places)
 {
@@ -276,7 +276,7 @@ static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t 
     }
 }
 
-/* Into the results, as far as they are wanted there. */
+/* Computes output rows into the results, and what items want of them. */
 static struct output_places places_in_results(const struct cuda_run *run, int64_t first, int64_t columns,
                                               struct output_places scratch)
 {

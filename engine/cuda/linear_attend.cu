@@ -1,51 +1,56 @@
-/* Linear attention: softmaxes of query rows first, then a sequence's context, sums over its rows. A sequence is every
- * fold-th row of an item.
+/* Linear attention. A sequence is every fold-th row of an item; its context (d, e) is a sum over its keys and values.
  *
- * Not causal: the context (d, e) of a long sequence is summed part by part, by many blocks, and parts are put together
- * in their order; then it is read. Causal: a block walks along the sequence with the context of the rows so far, chunk
- * by chunk, and within a chunk takes the products of queries and keys. Which rows are added up together follows from
- * the sequence alone.
+ *     soften_queries   queries become scale * softmax, in scratch
+ * and then, if attention is not causal,
+ *     sum_context      blocks sum up parts of a sequence's context
+ *     join_parts       the parts of one context are put together in their order
+ *     read_context     y = queries context
+ * or, if it is causal,
+ *     walk_sequence    a block goes along a sequence chunk by chunk, with the context of the rows so far. Within a
+ * chunk it multiplies queries and keys
  *
- * Everything is products of tiles in shared memory, (TILE, TILE), in float; a block computes TILE of the e columns. */
+ * The rows that are added up together follow from the sequence alone. Products are of tiles (TILE, TILE) in shared
+ * memory and in float. A block computes TILE of the e columns. */
 #include "engine/cuda/linear_attend.h"
 
 #define TILE 32
-#define ROOM (TILE + 4) /* a tile's rows are so far apart: in other banks, and at multiples of 16 bytes */
-#define EACH 4          /* columns of a product that a thread computes, of two rows */
-#define HALF (TILE / 2) /* from the one row to the other */
+#define ROOM (TILE + 4) /* floats of a tile's row: rows lie in different banks, and at multiples of 16 bytes */
+#define EACH 4          /* columns of a product that a thread computes, in each of two rows */
+#define HALF (TILE / 2) /* the distance of these rows */
 #define SIDE (TILE / EACH)
 #define THREADS (HALF * SIDE)
 #define SHARE (THREADS / TILE) /* threads that add up a row */
 #ifndef PART_KEYS
-#define PART_KEYS 256 /* rows of a part, or as many as make parts small beside the queries */
+#define PART_KEYS 256 /* rows of a part at least; part_rows_of */
 #endif
 #ifndef SHARED_FEATURES
-#define SHARED_FEATURES 256 /* d whose context a walking block has in shared memory */
+#define SHARED_FEATURES 256 /* the largest d whose context walk_sequence has in shared memory */
 #endif
 #ifndef CONTEXTS_BYTES
-#define CONTEXTS_BYTES ((int64_t)64 << 20) /* that are there at a time */
+#define CONTEXTS_BYTES ((int64_t)64 << 20) /* of contexts in scratch at a time */
 #endif
 
 typedef float tile_row[ROOM];
 
 template <typename T> struct linear_attention {
-    const T *keys, *values;
-    const int32_t *mask; /* NULL: none */
-    const int64_t *query_starts, *key_starts;
+    const T *keys;                            /* (rows of keys, key_columns) */
+    const T *values;                          /* (rows of keys, value_columns) */
+    const int32_t *mask;                      /* (rows of keys), 0 for a masked row; NULL: none */
+    const int64_t *query_starts, *key_starts; /* by item */
     int64_t n_items;
-    int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket; /* e: of values */
-    int64_t first_sequence, n_sequences;                                       /* those whose contexts are there */
+    int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket;
+    int64_t first_sequence, n_sequences; /* the sequences whose contexts are in scratch */
     int64_t part_rows;
-    int64_t walk_floats;  /* of a block's context; see struct walk */
-    const float *queries; /* (rows, heads * d): their softmaxes, scaled */
-    float *contexts;      /* by sequence and head: (d, e); causal: as in struct walk, by column tile, too */
-    float *parts;         /* by place and head: maxima (d), sums (d), (d, e), where a sequence has several parts */
+    int64_t walk_floats;  /* of one block's context: struct walk */
+    const float *queries; /* (rows, heads * d): scale * softmax */
+    float *contexts;      /* (sequences, heads, d, e); causal: (sequences, heads, column tiles) as struct walk says */
+    float *parts;         /* (places, heads): maxima (d), sums (d), context (d, e) of sequences with several parts */
     T *out;               /* (rows, heads * e) */
 };
 
 /* ---- Sequences and their pieces ---- */
 
-/* A sequence's rows: `first`, and `count` that are fold rows apart. */
+/* A sequence's rows: `count` rows from `first` on, which are fold rows apart. */
 struct fold_rows {
     int64_t first, count;
 };
@@ -57,11 +62,11 @@ static __device__ struct fold_rows fold_rows_of(const int64_t *starts, int64_t f
     return rows;
 }
 
-/* Rows [begin, end) of a sequence. Pieces of all sequences are numbered by where their items begin, with numbers left
- * out. */
+/* Rows [begin, end) of a sequence. Pieces of all sequences have a common numbering, which follows from where their
+ * items begin. Some numbers have no piece. */
 struct piece {
     int64_t sequence, number, begin, end;
-    int64_t count; /* of the sequence's pieces, at least 1; 0: there is no such piece */
+    int64_t count; /* of pieces that the sequence has, at least 1; 0: no piece has this number */
     struct fold_rows rows;
 };
 
@@ -119,7 +124,7 @@ static __device__ __forceinline__ int own_column()
     return (int)threadIdx.x % SIDE * EACH;
 }
 
-/* sums += a b, of which the thread has rows own_row() + HALF i and columns own_column() + j. */
+/* sums += a b for tiles a and b. The thread computes rows own_row() + HALF i and columns own_column() + j. */
 static __device__ __forceinline__ void add_product(const tile_row *a, const tile_row *b, float (&sums)[2][EACH])
 {
 #pragma unroll 2
@@ -139,7 +144,7 @@ static __device__ __forceinline__ void add_product(const tile_row *a, const tile
     }
 }
 
-/* The thread's share of the sum of a tile's row, threadIdx.x / SHARE. */
+/* The thread's share of the sum over row threadIdx.x / SHARE of a tile. */
 static __device__ __forceinline__ float share_of_row(const tile_row *tile)
 {
     float share = 0;
@@ -148,7 +153,7 @@ static __device__ __forceinline__ float share_of_row(const tile_row *tile)
     return share;
 }
 
-/* … of its product with the sums that stand behind the context's rows. */
+/* The thread's share of that row of queries times the sums, which stand in column TILE of the context. */
 static __device__ __forceinline__ float share_of_sums(const tile_row *queries, const tile_row *context)
 {
     float share = 0;
@@ -157,7 +162,7 @@ static __device__ __forceinline__ float share_of_sums(const tile_row *queries, c
     return share;
 }
 
-/* Of the threads that share a row; each gets it. */
+/* The sum of the shares of a row; each thread that shares the row gets it. */
 static __device__ __forceinline__ float sum_of_shares(float share)
 {
     for (int apart = SHARE / 2; apart > 0; apart /= 2)
@@ -165,7 +170,7 @@ static __device__ __forceinline__ float sum_of_shares(float share)
     return share;
 }
 
-/* Rows [begin, end) by features from `feature` on; zeros where there are none, here and below. */
+/* Loads a tile of queries: rows [begin, end), features from `feature` on. The rest is zeros, here and below. */
 template <typename T>
 static __device__ void load_queries(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                     int64_t begin, int64_t end, int64_t feature, tile_row *tile)
@@ -184,7 +189,7 @@ template <typename T> static __device__ __forceinline__ bool is_seen(const struc
     return !a->mask || a->mask[row];
 }
 
-/* exp(K - maxima), transposed: features by rows. Without maxima: exp(K). */
+/* Loads a tile of exp(K - maxima), or without maxima of exp(K), transposed: (features, rows). */
 template <typename T>
 static __device__ void load_powers(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                    int64_t begin, int64_t end, int64_t feature, const float *maxima, tile_row *tile)
@@ -199,7 +204,7 @@ static __device__ void load_powers(const struct linear_attention<T> *a, const st
     }
 }
 
-/* Rows by columns from `column` on. */
+/* Loads a tile of values: (rows, columns from `column` on). */
 template <typename T>
 static __device__ void load_values(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                    int64_t begin, int64_t end, int64_t column, tile_row *tile)
@@ -214,7 +219,7 @@ static __device__ void load_values(const struct linear_attention<T> *a, const st
     }
 }
 
-/* The thread's part of rows [begin, end) of y; divided by `divisors`, where there are. */
+/* Writes the thread's part of rows [begin, end) of y, divided by `divisors` unless that is NULL. */
 template <typename T>
 static __device__ void write_rows(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                   int64_t begin, int64_t end, int64_t column, const float (&sums)[2][EACH],
@@ -229,7 +234,7 @@ static __device__ void write_rows(const struct linear_attention<T> *a, const str
     }
 }
 
-/* A warp for each row and head. */
+/* queries -> scale * softmax, or scale * query if raw. A warp computes a row of one head. */
 template <typename T>
 static __global__ void soften_queries(int64_t rows, int64_t columns, const T *queries, int64_t heads,
                                       int64_t first_head, int64_t d, bool raw, float scale, float *out)
@@ -251,14 +256,14 @@ static __global__ void soften_queries(int64_t rows, int64_t columns, const T *qu
 
 /* ---- Not causal ---- */
 
-/* The shared part of a block. */
+/* A block's shared memory. */
 struct summation {
     float powers[TILE][ROOM], values[TILE][ROOM];
     float maxima[SHARE][TILE], sums[TILE];
 };
 
-/* Where a sequence has several parts, the first has this place, the others those behind it. So long a sequence begins
- * so many rows before the next one that there is room. */
+/* The place in `parts` of the first part of a sequence that has several; the others follow. Such a sequence is so long
+ * that the next one begins behind these places. */
 template <typename T> static __device__ int64_t first_place(const struct linear_attention<T> *a, int64_t sequence)
 {
     int64_t count = fold_rows_of(a->key_starts, a->fold, sequence).count;
@@ -271,7 +276,7 @@ template <typename T> static __device__ float *part_of(const struct linear_atten
     return a->parts + (place * a->heads + head) * a->d * (a->e + 2);
 }
 
-/* Of the part's keys, by feature, into maxima[0]. All threads of the block take part. */
+/* Writes the largest key of each feature to maxima[0]. All threads of the block take part. */
 template <typename T>
 static __device__ void find_maxima(const struct linear_attention<T> *a, const struct piece *part, int64_t head,
                                    int64_t feature, struct summation *shared)
@@ -291,8 +296,8 @@ static __device__ void find_maxima(const struct linear_attention<T> *a, const st
     __syncthreads();
 }
 
-/* What there is of a tile of the context: where the part is the only one, the context itself. A sum is 0 where every
- * row is masked. */
+/* Writes a tile of the part, or of the context itself if the sequence has one part. If all rows are masked the sums are
+ * 0. */
 template <typename T>
 static __device__ void write_part(const struct linear_attention<T> *a, const struct piece *part, int64_t head,
                                   int64_t feature, int64_t column, const struct summation *shared,
@@ -315,7 +320,7 @@ static __device__ void write_part(const struct linear_attention<T> *a, const str
     to[a->d + feature + threadIdx.x] = shared->sums[threadIdx.x];
 }
 
-/* Block x: a part of a sequence's keys; y: the head; z: which features and columns of the context. */
+/* Grid: x, a part of a sequence's keys; y, the head; z, which features and columns of the context. */
 template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_context(struct linear_attention<T> a)
 {
     struct summation *shared = (struct summation *)dynamic_shared_memory;
@@ -341,7 +346,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_c
     write_part(&a, &part, head, feature, column, shared, products);
 }
 
-/* Puts the parts of a context's row together, where there are several. Block x: sequence and head; y: the row. */
+/* Puts together the parts of one row of a context, for sequences with several parts. Grid: x, sequence and head; y, the
+ * row. */
 template <typename T> static __global__ void join_parts(struct linear_attention<T> a)
 {
     int64_t sequence = a.first_sequence + blockIdx.x / a.heads, head = blockIdx.x % a.heads, i = blockIdx.y;
@@ -355,7 +361,7 @@ template <typename T> static __global__ void join_parts(struct linear_attention<
     for (int64_t c = threadIdx.x; c < a.e; c += blockDim.x) {
         float sum = 0, product = 0;
         for (const float *part = parts; part < behind; part += next) {
-            float factor = part[0] == -INFINITY ? 0 : expf(part[0] - maximum); /* all of its rows may be masked */
+            float factor = part[0] == -INFINITY ? 0 : expf(part[0] - maximum); /* a part of masked rows alone */
             sum += factor * part[a.d];
             product += factor * part[2 * a.d - i + i * a.e + c];
         }
@@ -367,7 +373,7 @@ struct context_tiles {
     float queries[TILE][ROOM], context[TILE][ROOM];
 };
 
-/* y[r, h] = q[r, h] context. Block x: TILE rows of a sequence; y: the head; z: which columns. */
+/* y[r, h] = queries[r, h] context. Grid: x, TILE rows of a sequence; y, the head; z, which columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS) read_context(struct linear_attention<T> a)
 {
     struct context_tiles *shared = (struct context_tiles *)dynamic_shared_memory;
@@ -393,21 +399,21 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) read_con
 
 /* ---- Causal ---- */
 
-/* The shared part of a block. The context (d rounded up, ROOM), sums of powers times values, and in column TILE of
- * powers, follows it or is in a.contexts. */
+/* A block's shared memory. The context, (d rounded up, ROOM), stands behind it or in a.contexts. Its columns are sums
+ * of powers times values; column TILE has the sums of powers. */
 struct walk {
     float queries[TILE][ROOM], powers[TILE][ROOM], values[TILE][ROOM], scores[TILE][ROOM];
     float divisors[TILE];
 };
 
-/* A sequence as a block walks along it. */
+/* The sequence that a block goes along. */
 struct path {
     struct fold_rows queries, keys;
     int64_t head, column;
     tile_row *context;
 };
 
-/* Scores of keys that a row of the chunk does not see become 0. */
+/* Keeps scores of keys that a row of the chunk sees. The others become 0. */
 static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t bucket, const float (&scores)[2][EACH])
 {
     for (int i = 0; i < 2; i++) {
@@ -417,8 +423,8 @@ static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t 
     }
 }
 
-/* Rows [begin, end) of y, at most TILE, from the context so far and, where buckets are so small that the chunk has
- * several, from those before the row's own in the chunk. All threads of the block take part. */
+/* Computes rows [begin, end) of y, at most TILE, from the context so far. If the chunk has several buckets, a row also
+ * reads those before its own in the chunk. All threads of the block take part. */
 template <typename T>
 static __device__ void read_chunk(const struct linear_attention<T> *a, const struct path *p, struct walk *shared,
                                   int64_t begin, int64_t end)
@@ -427,7 +433,7 @@ static __device__ void read_chunk(const struct linear_attention<T> *a, const str
     int64_t known = end < p->keys.count ? end : p->keys.count;
     float sums[2][EACH] = {}, scores[2][EACH] = {}, share = 0;
     for (int64_t feature = 0; feature < a->d; feature += TILE) {
-        __syncthreads(); /* the tiles before were read, and the context is written */
+        __syncthreads(); /* the last tiles were read, and the context is written */
         load_queries(a, &p->queries, p->head, begin, end, feature, shared->queries);
         if (inner)
             load_powers(a, &p->keys, p->head, begin, known, feature, NULL, shared->powers);
@@ -451,7 +457,7 @@ static __device__ void read_chunk(const struct linear_attention<T> *a, const str
     write_rows(a, &p->queries, p->head, begin, end, p->column, sums, shared->divisors);
 }
 
-/* Rows [begin, end) of keys and values, at most TILE, to the context. */
+/* Adds rows [begin, end) of keys and values, at most TILE, to the context. */
 template <typename T>
 static __device__ void add_chunk(const struct linear_attention<T> *a, const struct path *p, struct walk *shared,
                                  int64_t begin, int64_t end)
@@ -474,8 +480,8 @@ static __device__ void add_chunk(const struct linear_attention<T> *a, const stru
     }
 }
 
-/* Block x: sequence and head; y: which columns. Rows see those of earlier buckets, or where buckets are single rows
- * themselves, too. A chunk is whole buckets, or a part of one. */
+/* A row sees earlier buckets; if buckets are single rows, it sees itself too. A chunk is several whole buckets, or a
+ * part of one. Grid: x, sequence and head; y, which columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_sequence(struct linear_attention<T> a)
 {
     struct walk *shared = (struct walk *)dynamic_shared_memory;
@@ -504,7 +510,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_
 
 /* ---- On the host ---- */
 
-/* Whole packs: contexts behind them begin at multiples of 16 bytes. */
+/* Whole packs, so that the contexts behind them begin at multiples of 16 bytes. */
 static int64_t query_floats(const struct plan *plan, const struct plan_step *step)
 {
     return parts_of(plan->max_rows * step->linear_attend.heads * step->linear_attend.dim_head, PACK<float>) *
@@ -516,7 +522,7 @@ static int64_t walk_floats(int64_t d)
     return parts_of(d, TILE) * TILE * ROOM;
 }
 
-/* Of a sequence, in scratch. */
+/* Floats of a sequence's contexts in scratch. */
 static int64_t context_floats(const struct plan_step *step)
 {
     if (!step->linear_attend.causal)
@@ -527,7 +533,7 @@ static int64_t context_floats(const struct plan_step *step)
                : 0;
 }
 
-/* Sequences whose contexts are there at a time; at least one. */
+/* Sequences whose contexts are in scratch at a time; at least one. */
 static int64_t sequences_at_once(const struct plan *plan, const struct plan_step *step)
 {
     int64_t all = plan->max_items * step->linear_attend.fold, floats = context_floats(step);
@@ -539,7 +545,7 @@ static int64_t part_rows_of(const struct plan_step *step)
     return most(PART_KEYS, 4 * step->linear_attend.dim_value);
 }
 
-/* Of all parts; see first_place. */
+/* Floats of all parts (first_place). */
 static int64_t parts_floats(const struct plan *plan, const struct plan_step *step)
 {
     return step->linear_attend.causal ? 0
@@ -579,7 +585,7 @@ static struct linear_attention<T> attention_of(const struct cuda_run *run, const
     return a;
 }
 
-/* Of the sequences that a has. */
+/* The sequences whose contexts `a` has. */
 template <typename T>
 static void attend_sequences(struct cuda_run *run, const struct plan_step *step, const struct linear_attention<T> &a)
 {

@@ -1,19 +1,22 @@
-/* Attention within windows: a warp takes a row and a head, and keys 32 at a time as attend.cu does. */
+/* Attention within windows. A warp computes a row of one head, 32 keys at a time, with a running maximum as in
+ * attend.cu.
+ */
 #include "engine/cuda/local_attend.h"
 
 #define WARPS 4
 #define VALUES 128 /* features that a warp computes */
 
 template <typename T> struct local_attention {
-    const T *queries, *keys, *values;
-    const int32_t *mask; /* NULL: none */
-    const int64_t *starts;
+    const T *queries;       /* (rows, query_columns) */
+    const T *keys, *values; /* (rows, key_columns) */
+    const int32_t *mask;    /* (rows), 0 for a masked key; NULL: none */
+    const int64_t *starts;  /* by item */
     int64_t query_columns, key_columns, heads, first_head, d, window;
     bool causal;
     T *out;
 };
 
-/* A row's keys: rows [first, behind) of those of its windows, which are `slots`; some of these may lie outside. */
+/* The keys of a row's windows: rows [first, behind). The windows have room for `slots`; some lie outside the item. */
 struct neighbours {
     int64_t first, behind, slots;
 };
@@ -32,8 +35,8 @@ template <typename T> static __device__ bool is_seen(const struct local_attentio
     return (!a->causal || key <= row) && (!a->mask || a->mask[key]);
 }
 
-/* The library fills hidden scores with one number: where all are hidden, all count alike, also the -1 that it has for
- * values outside the sequence. */
+/* For a row that sees no key: the mean of all values of its windows, where those outside the item are -1. The library
+ * fills hidden scores with one number, so that all slots count alike when all are hidden. */
 template <typename T>
 static __device__ float mean_value(const struct local_attention<T> *a, const struct neighbours *n, const T *values)
 {
@@ -43,7 +46,7 @@ static __device__ float mean_value(const struct local_attention<T> *a, const str
     return sum / (float)n->slots;
 }
 
-/* Of a query and a key, N elements at a time. */
+/* The product of a query and a key, N elements at a time. */
 template <typename T, int N> static __device__ float product_of(const T *query, const T *key, int64_t d)
 {
     float sum = 0;
@@ -57,7 +60,7 @@ template <typename T, int N> static __device__ float product_of(const T *query, 
     return sum;
 }
 
-/* Block x: WARPS rows; y: the head; z: which of the features. */
+/* Grid: x, WARPS rows; y, the head; z, which of the features. */
 template <typename T, int N>
 static __global__ void local_attend(struct local_attention<T> a, int64_t rows, int64_t n_items)
 {
@@ -77,7 +80,7 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
             score = scale * product_of<T, N>(query, keys + key * a.key_columns, a.d);
         float raised = fmaxf(maximum, warp_maximum(score));
         if (raised == -INFINITY)
-            continue; /* for the whole warp: no key is seen so far */
+            continue; /* the whole warp does: the row sees no key so far */
         float factor = expf(maximum - raised), weight = expf(score - raised);
         maximum = raised;
         sum = sum * factor + warp_sum(weight);

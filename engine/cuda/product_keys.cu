@@ -1,11 +1,11 @@
-/* A block, which is one warp, takes a row: for each head the best keys of both halves, the best of their sums, and the
- * values of these. */
+/* A block is one warp, and computes one row. For each head it finds the best keys of both halves, then the best sums of
+ * two, and adds the values of these. */
 #include "engine/cuda/choice.h"
 #include "engine/cuda/product_keys.h"
 
 #define BEST PLAN_BEST_KEYS
 #ifndef ROWS_AT_ONCE
-#define ROWS_AT_ONCE 4096 /* whose scores are in scratch */
+#define ROWS_AT_ONCE 4096 /* rows whose scores are in scratch at a time */
 #endif
 
 template <typename T> struct retrieval {
@@ -15,15 +15,15 @@ template <typename T> struct retrieval {
     T *y;
 };
 
-/* The shared part of a block. */
+/* A block's shared memory. */
 struct found {
     float scores[2][BEST], weights[BEST];
     int32_t keys[2][BEST], pairs[BEST];
 };
 
-static_assert(BEST == WARP, "a lane has the weight of a pair");
+static_assert(BEST == WARP, "a thread has the weight of a pair");
 
-/* Scores of the head's keys of both halves, then the best of each. */
+/* Computes the scores of the head's keys of both halves, and finds the best of each half. */
 template <typename T>
 static __device__ void find_keys(const struct retrieval<T> *t, const T *x, int64_t head, float *scores,
                                  struct found *found)
@@ -57,7 +57,7 @@ static __device__ __forceinline__ float pair_score(const struct found *found, in
     return found->scores[0][pair / BEST] + found->scores[1][pair % BEST];
 }
 
-/* The best pairs and their softmax. */
+/* Finds the best pairs, and their softmax. */
 static __device__ void find_pairs(struct found *found)
 {
     unsigned long long rank = BEST_OF_ALL;
@@ -73,7 +73,7 @@ static __device__ void find_pairs(struct found *found)
     __syncthreads();
 }
 
-/* A head's 32 pairs, weighed, for a column of y. */
+/* The weighed sum of a head's 32 values, for one column of y. */
 template <typename T>
 static __device__ float weigh_values(const struct retrieval<T> *t, const struct found *found, int64_t column)
 {
@@ -85,7 +85,7 @@ static __device__ float weigh_values(const struct retrieval<T> *t, const struct 
     return sum;
 }
 
-/* Sums over the heads are in scratch, behind the scores. */
+/* Sums over the heads stand in scratch, behind the scores. */
 template <typename T> static __global__ void __launch_bounds__(WARP) retrieve(struct retrieval<T> t, int64_t first)
 {
     struct found *found = (struct found *)dynamic_shared_memory;
@@ -96,7 +96,7 @@ template <typename T> static __global__ void __launch_bounds__(WARP) retrieve(st
         find_pairs(found);
         for (int64_t c = threadIdx.x; c < t.y_columns; c += blockDim.x)
             sums[c] = (head == 0 ? 0 : sums[c]) + weigh_values(&t, found, c);
-        __syncthreads(); /* what was found is replaced by the next head's */
+        __syncthreads(); /* the next head overwrites what was found */
     }
     for (int64_t c = threadIdx.x; c < t.y_columns; c += blockDim.x)
         t.y[row * t.y_columns + c] = of_float<T>(sums[c]);

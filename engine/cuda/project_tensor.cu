@@ -1,6 +1,6 @@
-/* Projections along the sequence on tensor cores, for elements of 16 bits: `depth` rows of x and E at a time, STAGES of
- * them on their way. Products are of (k, positions) and (positions, columns); where E lies by positions its fragments,
- * like those of x, are loaded transposed. */
+/* Projections along the sequence on tensor cores, for elements of 16 bits. A block multiplies `depth` rows of E and x
+ * at a time, and STAGES of these are being copied meanwhile. The product is E (k, positions) times x (positions,
+ * columns). If E lies in memory by positions, its fragments are loaded transposed, like those of x. */
 #include "engine/cuda/projection.h"
 #include "engine/cuda/tensor.h"
 
@@ -11,10 +11,11 @@
  * shared memory of a block is 70 and 74 KB: capability 8.0 has room for two of either, 9.0 and 10.0 for three. */
 template <int TALL> constexpr int resident_blocks = TALL < 128 ? 3 : 2;
 
-/* Rows of x. Of small tiles more, which are multiplied so soon that warps would do little but wait for one another. */
+/* Rows of x in a stage. Small tiles have more: they are multiplied so fast that warps would mostly wait for each other.
+ */
 template <int TALL> constexpr int depth = TALL < 128 ? 64 : 32;
 
-/* E as it lies: by positions, or where it is turned by k. */
+/* A tile of E as E lies in memory: (positions, k), or if TURNED (k, positions). */
 template <typename T, int TALL, bool TURNED> struct e_tile {
     T of[depth<TALL>][TALL + PAD];
 };
@@ -27,13 +28,13 @@ template <typename T, int TALL, int WIDE, bool TURNED> struct tile_stage {
     T x[depth<TALL>][WIDE + PAD];
 };
 
-/* A block's tile of y: rows from `j` on; columns from `column` on, of those of a group. */
+/* A block's tile of y: rows from `j` on, and columns of a group from `column` on. */
 struct output_tile {
     int64_t j, group, column;
     bool e_packed, x_packed; /* rows begin at multiples of 16 bytes */
 };
 
-/* Rows [row, row + depth) of the part; zeros where there are none. They are a group of copies. */
+/* Starts the copies of rows [row, row + depth) of the part, as one group. Behind the part there are zeros. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __device__ void copy_stage(const struct projection<T> *p, const struct sequence_part *part,
                                   const struct output_tile *place, int64_t row,
@@ -54,7 +55,7 @@ static __device__ void copy_stage(const struct projection<T> *p, const struct se
     copies_commit();
 }
 
-/* Fragment of E: rows j … j + 15 of (k, positions), positions d … d + 15. */
+/* Loads a fragment of E (k, positions): rows j … j + 15, positions d … d + 15. */
 template <typename T, int TALL>
 static __device__ __forceinline__ void load_e(uint32_t (&a)[4], const struct e_tile<T, TALL, false> *e, int j, int d)
 {
@@ -67,7 +68,7 @@ static __device__ __forceinline__ void load_e(uint32_t (&a)[4], const struct e_t
     load_matrices(a, &e->of[j + warp_thread() % 16][d + warp_thread() / 16 * 8]);
 }
 
-/* A warp has TALL / 2 by WIDE / 4 of the tile, from `row` and `column` on. */
+/* A warp computes TALL / 2 by WIDE / 4 of the tile, from `row` and `column` on. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __device__ __forceinline__ void multiply_stage(const struct tile_stage<T, TALL, WIDE, TURNED> *stage, int row,
                                                       int column, float (&sums)[TALL / 32][WIDE / 32][4])
@@ -107,7 +108,7 @@ static __device__ void write_sums(const struct projection<T> *p, const struct se
             }
 }
 
-/* Block x: the part; y: rows of y, take_tile; z: group and columns of it. */
+/* Grid: x, the part; y, rows of y (take_tile); z, the group and columns of it. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __global__ void __launch_bounds__(WARPS *WARP, resident_blocks<TALL>)
     project_tensor(struct projection<T> p, bool e_packed, bool x_packed)
@@ -126,7 +127,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, resident_blocks<TALL>)
         copy_stage(&p, &part, &place, ahead * depth<TALL>, &stages[ahead]);
     for (int64_t step = 0; step < steps; step++) {
         copies_wait<STAGES - 2>();
-        __syncthreads(); /* all see this stage, and the one before was read */
+        __syncthreads(); /* all threads see this stage, and the last one was read */
         int64_t next = step + STAGES - 1;
         copy_stage(&p, &part, &place, next * depth<TALL>, &stages[next % STAGES]);
         multiply_stage(&stages[step % STAGES], row, column, sums);
@@ -148,7 +149,7 @@ static void launch_projection(struct cuda_run *run, const struct plan_step *step
                   STAGES * sizeof(struct tile_stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
 }
 
-/* Where large tiles would leave multiprocessors idle, small ones: an element of y is summed in one order in both. */
+/* Small tiles, if large ones would leave multiprocessors idle. An element of y is summed in the same order in both. */
 template <typename T, bool TURNED>
 static void choose_tile(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {

@@ -1,4 +1,4 @@
-/* Operations on rows: a warp takes a row, its lanes walk over the columns, N of them side by side (element.h). */
+/* Operations on rows. A warp computes a row. Its threads go over the columns, N columns at a time (element.h). */
 #include "engine/cuda/norm.h"
 #include "engine/cuda/rows.h"
 
@@ -67,7 +67,7 @@ static __global__ void layer_norm(int64_t rows, int64_t columns, const T *x, str
 
 template <typename T> void cuda_layer_norm(struct cuda_run *run, const struct plan_step *step)
 {
-    int64_t columns = run->plan->weights[step->weight].columns; /* a group counts as a row */
+    int64_t columns = run->plan->weights[step->weight].columns; /* each group of columns counts as a row */
     int64_t rows = rows_of(run, step->x) * (columns_of(run, step->x) / columns);
     struct norm norm = {float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->layer_norm.epsilon};
     with_pack<T>(columns, [&](auto n) {
@@ -121,7 +121,7 @@ template <typename T> void cuda_add(struct cuda_run *run, const struct plan_step
     });
 }
 
-/* x and y may be one. */
+/* y may lie where x does. */
 template <typename T, int N>
 static __global__ void mask_rows(int64_t rows, int64_t columns, const T *x, const int32_t *mask, T *y)
 {
@@ -203,7 +203,7 @@ template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_ste
     });
 }
 
-/* x has a row's neighbours beside it; y may have fewer rows. */
+/* The neighbours of a row of x lie around it. y may have fewer rows than x. */
 template <typename T, int N>
 static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,
                                     struct shifts shifts, T *y)
@@ -224,7 +224,7 @@ static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, s
     }
 }
 
-/* A pack lies in one segment. */
+/* Every pack lies in one segment. */
 template <typename T> void cuda_shift_tokens(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x);
@@ -234,7 +234,7 @@ template <typename T> void cuda_shift_tokens(struct cuda_run *run, const struct 
     });
 }
 
-/* Pairs of neighbouring features, turned by the position's angles: sines, then cosines. */
+/* Turns each pair of neighbouring features by its angle. A row of the table has d / 2 sines, then d / 2 cosines. */
 template <typename T>
 static __global__ void rotate(int64_t rows, int64_t columns, int64_t dim_head, const T *x, struct places places,
                               const float *table, T *y)
@@ -281,7 +281,7 @@ template <typename T> static void cut_padding_of(struct cuda_run *run, const str
     });
 }
 
-/* Masks, too. */
+/* The value may hold floats, ids or masks. */
 template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step)
 {
     if (run->plan->values[step->x].ids)
@@ -341,7 +341,7 @@ int64_t cuda_gather_rows_scratch(const struct plan *plan, const struct plan_step
     return in_place ? plan->max_rows * plan->values[step->x].columns : 0;
 }
 
-/* Where x and y are one place, warps would read what others wrote: by way of scratch. */
+/* If x and y are one place, warps would read what others have written. Then rows go through scratch. */
 template <typename T> static void gather_rows_of(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->y);
@@ -354,7 +354,7 @@ template <typename T> static void gather_rows_of(struct cuda_run *run, const str
     });
 }
 
-/* Masks, too. */
+/* The value may hold floats, ids or masks. */
 template <typename T> void cuda_gather_rows(struct cuda_run *run, const struct plan_step *step)
 {
     if (run->plan->values[step->x].ids)

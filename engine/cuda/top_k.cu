@@ -1,7 +1,10 @@
-/* Few are found in one pass: each warp keeps the best of what it has seen, one a lane, and the block puts its warps'
- * together. Of many the least is found first, eight bits of its rank a pass, and what is at least as good gathered and
- * sorted: that is four passes over the row where values differ, up to eight where many are the same, whatever their
- * number. That the one is faster for up to WARP and the other behind it is a guess: neither has met a chip. */
+/* Two ways to the best `count` values of a row.
+ *
+ * Few, up to WARP: one pass. Each warp keeps the best that it has seen, one in each thread, and the block merges those
+ * of its warps. Many: the rank of the last of them is found first, eight bits in each pass. Values that are at least as
+ * good are then gathered and sorted. That takes four passes if values differ, and up to eight if many are equal.
+ *
+ * The bound between the two is a guess. It was never measured on a device. */
 #include "engine/cuda/choice.h"
 #include "engine/cuda/top_k.h"
 
@@ -10,9 +13,9 @@
 #endif
 #define WARPS TOP_K_WARPS
 #define THREADS (WARPS * WARP)
-#define FEW WARP     /* that a warp keeps in its lanes */
-#define AT_ONCE 4    /* values that a thread loads before it looks at them */
-#define DIGIT_BITS 8 /* of a rank, which a pass finds */
+#define FEW WARP     /* values that a warp keeps, one in each thread */
+#define AT_ONCE 4    /* values that a thread loads at once */
+#define DIGIT_BITS 8 /* bits of a rank that a pass finds */
 #define DIGITS (1 << DIGIT_BITS)
 
 /* ---- Softmax ---- */
@@ -21,7 +24,7 @@ struct softmax {
     float maximum, sum;
 };
 
-/* The sum, or the maximum, over the block; every thread gets it. `shares` has room for one a warp. */
+/* The sum or the maximum over the block; every thread gets it. `shares` has one float for each warp. */
 static __device__ __forceinline__ float block_sum(float x, float *shares)
 {
     float sum = 0;
@@ -84,7 +87,8 @@ void cuda_softmax(struct cuda_run *run, const struct output_rows *output)
 
 /* ---- Few ---- */
 
-/* The warp's best so far, best first, one a lane; 0 where there are fewer. Each lane comes with one more, or with 0. */
+/* *kept are the warp's best ranks so far, best first, one in each thread; 0 if there are fewer. Each thread brings one
+ * more `rank`, or 0. */
 static __device__ __forceinline__ void keep_best(unsigned long long *kept, unsigned long long rank, int count)
 {
     unsigned long long worst = __shfl_sync(WHOLE_WARP, *kept, count - 1);
@@ -99,7 +103,7 @@ static __device__ __forceinline__ void keep_best(unsigned long long *kept, unsig
     }
 }
 
-/* value(column) of a row. */
+/* The values of a row: value(column). */
 template <typename Value> static __device__ unsigned long long best_of_share(int64_t columns, Value value, int count)
 {
     unsigned long long kept = 0;
@@ -115,7 +119,7 @@ template <typename Value> static __device__ unsigned long long best_of_share(int
     return kept;
 }
 
-/* The place of each warp's best is how many are better. */
+/* A value's place is the number of better ones. */
 template <typename Value>
 static __device__ void choose_few(int64_t columns, Value value, int count, unsigned long long *ranks, float *top_values,
                                   int32_t *top_columns)
@@ -137,15 +141,15 @@ static __device__ void choose_few(int64_t columns, Value value, int count, unsig
 
 /* ---- Many ---- */
 
-/* What the block shares while it looks for the least of the best. */
+/* A block's shared memory while it looks for the rank of the last of the best. */
 struct selection {
-    int counts[DIGITS]; /* of ranks that begin as that one does, by their next digit */
-    int digit, left;    /* that one's next, and how many of those with it are wanted */
-    bool all;           /* of them */
+    int counts[DIGITS]; /* of ranks that begin with the digits found so far, by their next digit */
+    int digit, left;    /* the next digit, and how many of the ranks with it are wanted */
+    bool all;           /* all of these are wanted */
     int gathered;
 };
 
-/* Calls work(rank, value) for the thread's values of a row; AT_ONCE of them are on their way. */
+/* Calls work(rank, value) for the thread's values of a row, of which it loads AT_ONCE at once. */
 template <typename Work> static __device__ __forceinline__ void each_rank(int64_t columns, const float *x, Work work)
 {
     for (int64_t first = threadIdx.x; first < columns; first += AT_ONCE * THREADS) {
@@ -160,7 +164,7 @@ template <typename Work> static __device__ __forceinline__ void each_rank(int64_
     }
 }
 
-/* By the first warp: the digit with the wanted-th best of those counted. Lane 0 has the highest digits. */
+/* The first warp finds the digit of the last wanted rank among those counted. Thread 0 has the highest digits. */
 static __device__ void find_digit(struct selection *s, int wanted)
 {
     const int each = DIGITS / WARP;
@@ -180,10 +184,10 @@ static __device__ void find_digit(struct selection *s, int wanted)
     s->all = s->left == s->counts[first];
 }
 
-/* The least rank that the best `count` of x have, or one between it and the next. */
+/* The rank of the last of the best `count` of x, or a number between it and the next rank. */
 static __device__ unsigned long long least_of_best(int64_t columns, const float *x, int count, struct selection *s)
 {
-    unsigned long long found = 0; /* the digits so far */
+    unsigned long long found = 0; /* digits found so far */
     for (int shift = 64 - DIGIT_BITS;; shift -= DIGIT_BITS) {
         for (int i = threadIdx.x; i < DIGITS; i += THREADS)
             s->counts[i] = 0;
@@ -198,7 +202,7 @@ static __device__ unsigned long long least_of_best(int64_t columns, const float 
         __syncthreads();
         found = found << DIGIT_BITS | (unsigned)s->digit;
         count = s->left;
-        if (s->all) /* as in the end, for no two ranks are the same */
+        if (s->all) /* this comes true at the last digit, for no two ranks are equal */
             return found << shift;
     }
 }
@@ -215,8 +219,8 @@ static __device__ __forceinline__ void put_in_order(float *values, int32_t *colu
     columns[j] = column;
 }
 
-/* A bitonic sort, best first. Its comparisons all put the better one first, so that what would stand behind the last,
- * up to a power of two, would stay there. */
+/* A bitonic sort, best first. Every comparison puts the better one first. So values behind the last, which would fill
+ * up to a power of two, would stay there, and need not exist. */
 static __device__ void sort(int count, float *values, int32_t *columns)
 {
     for (int size = 2; size < 2 * count; size *= 2)
