@@ -3,25 +3,26 @@
 #include "engine/cuda/linear.h"
 
 /* ---- Along the sequence ----
- * Windows do not overlap: each becomes a row (columns, stride), which is multiplied by
- * W as it lies. Only windows that begin within an item are there; what they are multiplied to goes to its place in y,
- * and all others of y are the bias. */
+ * Row j of y is made of rows [j * stride, (j + 1) * stride) of x: windows do not overlap. A window becomes a row
+ * (columns, stride), which W multiplies as it lies. Only windows that begin within an item are gathered. The other rows
+ * of y are the bias. */
 
 #ifndef WINDOW_ROWS
-#define WINDOW_ROWS 16384 /* of x, whose windows are there at a time */
+#define WINDOW_ROWS 16384 /* rows of x whose windows are in scratch at a time */
 #endif
 
 template <typename T> struct convolution {
-    const T *x, *weight;
-    const float *bias;
-    const int64_t *starts; /* of x */
+    const T *x;            /* (rows, columns); columns are groups of d */
+    const T *weight;       /* (weights * d, d * stride), as nn.Conv1d has it: (out, in, stride) */
+    const float *bias;     /* (weights, d) */
+    const int64_t *starts; /* of x, by item */
     int64_t n_items, columns, d, stride, k;
-    bool shared; /* one W for all groups of d columns */
-    T *y;
+    bool shared; /* all groups share one W; else each has its own */
+    T *y;        /* (items * k, columns) */
 };
 
-/* Windows of all items are numbered by where these begin, with numbers left out: an item of n rows has at least
- * (n + stride - 1) / stride numbers. */
+/* Windows of all items have a common numbering, which follows from where the items begin. An item of n rows has at
+ * least n / stride numbers, rounded up; some numbers have no window. */
 template <typename T> static __device__ int64_t first_window(const struct convolution<T> *c, int64_t item)
 {
     return c->starts[item] / c->stride + item;
@@ -40,8 +41,8 @@ template <typename T> static __device__ int64_t item_of_window(const struct conv
     return item;
 }
 
-/* rows (windows, columns, stride), with zeros where the item has no rows. Block x: the window, from the first on, and N
- * of its rows. */
+/* Gathers windows from `first` on: rows (windows, columns, stride). Behind the item's last row there are zeros. Grid:
+ * x, the window and N of its rows. */
 template <typename T, int N> static __global__ void gather_windows(struct convolution<T> c, int64_t first, T *rows)
 {
     unsigned parts = (unsigned)(c.stride / N);
@@ -57,7 +58,7 @@ template <typename T, int N> static __global__ void gather_windows(struct convol
     }
 }
 
-/* sums (windows, columns): of each group of columns with its W. */
+/* sums (windows, columns): each group of columns times its W. */
 template <typename T>
 static void multiply_windows(struct cuda_run *run, const struct convolution<T> *c, int64_t windows, const T *rows,
                              float *sums)
@@ -80,7 +81,7 @@ static void multiply_windows(struct cuda_run *run, const struct convolution<T> *
     }
 }
 
-/* A warp for each row of y. */
+/* Brings sums to their rows of y, and adds the bias. A warp writes one row of y. */
 template <typename T> static __global__ void place_windows(int64_t rows, struct convolution<T> c, const float *sums)
 {
     int64_t row = warp_of_grid(), item = row / c.k, window = row % c.k;
@@ -150,16 +151,16 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
     launch_rows(run, place_windows<T>, c.n_items * c.k, c, sums);
 }
 
-/* ---- Of images: each pixel's window is a row (window, channels) ---- */
+/* ---- Of images: rows are pixels, and each pixel of y has a window (height, width, channels) of x ---- */
 
 #ifndef IMAGE_ROWS
-#define IMAGE_ROWS 1024 /* whose windows are there at a time */
+#define IMAGE_ROWS 1024 /* pixels of y whose windows are in scratch at a time */
 #endif
 
 struct image_windows {
     struct plan_window window;
     struct plan_image image;
-    int64_t channels, width, first; /* width of y; the first of its pixels */
+    int64_t channels, width, first; /* width: of y; first: of its pixels */
 };
 
 template <typename T> static __global__ void gather_pixels(struct image_windows w, const T *x, T *rows)

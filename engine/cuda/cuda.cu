@@ -1,10 +1,13 @@
-/* The CUDA backend: opening a device, making models resident, and the table of its functions.
+/* The CUDA backend: opens a device, makes models resident, and has the table of the backend's functions.
  *
- * A model's weights are uploaded once; its activations lie in one arena at the plan's offsets, sized when it is loaded.
- * A batch is laid out in the pinned memory of a lane (upload.h), copied up, computed, and its results are copied down
- * and handed on (results.h), on three streams, so that of two lanes one is copied while the other is computed (lane.h).
- * What is launched follows from the batch's class (shape.h): batches of one class replay a graph (graphs.h). The
- * operations themselves are in the other .cu files; operations.cu lists them. */
+ * A model's weights are uploaded once. Its activations lie in one arena at the plan's offsets, which is allocated when
+ * the model is loaded. The way of a batch:
+ *     1. It is laid out in the pinned memory of a lane, and copied to the device (upload.h).
+ *     2. The plan's steps are launched. Launches follow from the batch's class (shape.h), and batches of one class
+ * replay a graph (graphs.h).
+ *     3. Results are copied back, and handed on to the items (results.h).
+ * These run on three streams, so that one lane's batch is copied while another's is computed (lane.h). operations.cu
+ * lists the operations, which are in the other .cu files. */
 #include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"
 #include "engine/cuda/weights.h"
@@ -17,7 +20,7 @@
 struct backend_model {
     struct backend *backend;
     const struct plan *plan;
-    struct cuda_run run; /* what is the same for all batches */
+    struct cuda_run run; /* members that are the same for all batches */
     struct cuda_launch *launches;
     struct device_weights weights;
     size_t scratch_bytes;
@@ -26,7 +29,7 @@ struct backend_model {
 
 int cuda_fail(struct error *error, const char *what, cudaError_t status)
 {
-    cudaGetLastError(); /* it would be reported again */
+    cudaGetLastError(); /* clears the error: it would be reported again */
     return error_set(error, "%s: %s", what, cudaGetErrorString(status));
 }
 
@@ -69,7 +72,7 @@ static __global__ void any_kernel()
 {
 }
 
-/* The object has kernels for some devices (CUDA_ARCHS): on others it opens, and each launch would fail. */
+/* The engine has kernels for some devices alone (CUDA_ARCHS). On others it loads, but each launch would fail. */
 static int check_kernels(const struct backend *backend, struct error *error)
 {
     cudaFuncAttributes attributes;
@@ -81,7 +84,7 @@ static int check_kernels(const struct backend *backend, struct error *error)
                      cudaGetErrorString(status));
 }
 
-/* Without a driver, or with an old one, the count is not written. */
+/* cudaGetDeviceCount does not write the count without a driver, or with an old one. */
 static int count_devices(struct error *error)
 {
     int count = 0;
@@ -91,15 +94,15 @@ static int count_devices(struct error *error)
     return count >= 1 ? count : error_set(error, "no CUDA device");
 }
 
-/* A thread's choice holds until it makes another: each function of a backend begins with it. */
+/* Each function of the backend begins with it: a thread keeps its device until it chooses another. */
 static int choose_device(const struct backend *backend, struct error *error)
 {
     cudaError_t status = cudaSetDevice(backend->device);
     return status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device cannot be used", status);
 }
 
-/* The same where nothing can be done about a failure: on a device that is broken both calls may return what broke it,
- * and do what they are for all the same. False: what follows is on another device, perhaps a healthy one. */
+/* The same for functions that cannot fail. On a broken device both calls may return the old error, and still do their
+ * work. Returns false if the thread is on another device, which may be a healthy one. */
 static bool return_to_device(const struct backend *backend)
 {
     int current = -1;
@@ -114,8 +117,7 @@ static void note_failure(struct backend *backend)
     __atomic_store_n(&backend->failed, true, __ATOMIC_RELAXED);
 }
 
-/* An error may stick to all that the process has on the device, which is this backend's; a reset takes it away, or
- * nothing does. */
+/* An error may stick to the process's context on the device, which this backend alone uses. Only a reset removes it. */
 static void close_cuda(struct backend *backend)
 {
     bool there = return_to_device(backend);
@@ -198,7 +200,7 @@ static const char *dtype(const struct backend *backend)
     return dtypes[backend->dtype];
 }
 
-/* cuBLASLt chooses other kernels for other row counts. */
+/* cuBLASLt chooses other algorithms for other counts of rows. */
 static bool batch_invariant(const struct backend *)
 {
     return false;
@@ -362,7 +364,7 @@ const struct backend_functions backend_cuda = {
     .run = run_batch,
 };
 
-/* What the daemon looks up in this object. NULL: it was built from other sources than these. */
+/* The symbol that the daemon looks up. Returns NULL to a daemon that was built from other sources. */
 extern "C" __attribute__((visibility("default"))) const struct backend_functions *linformerd_backend(uint64_t abi)
 {
     return abi == backend_abi() ? &backend_cuda : NULL;

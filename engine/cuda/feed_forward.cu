@@ -3,7 +3,7 @@
 #include "engine/cuda/rows.h"
 
 #ifndef FEED_FORWARD_ROWS
-#define FEED_FORWARD_ROWS 4096 /* whose hidden part is there at a time, in floats; twice as many of 16 bits */
+#define FEED_FORWARD_ROWS 4096 /* rows whose hidden part is in scratch at a time; twice as many with 16 bits */
 #endif
 
 int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_step *step)
@@ -11,7 +11,7 @@ int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_ste
     return least(FEED_FORWARD_ROWS, plan->max_rows) * plan->weights[step->weight].rows;
 }
 
-/* h[r, i] = activation(g[r, i]) * g[r, columns + i], in the place of g[r, i]. */
+/* g (rows, 2 * columns): h[r, i] = activation(g[r, i]) * g[r, columns + i] takes the place of g[r, i]. */
 template <typename T, int N>
 static __global__ void gate_in_place(int64_t rows, int64_t columns, enum activation activation, T *g)
 {
@@ -27,7 +27,7 @@ static __global__ void gate_in_place(int64_t rows, int64_t columns, enum activat
     }
 }
 
-/* The second product of rows [first, first + linear->rows), whose hidden part is in scratch. */
+/* The second product, for rows [first, first + linear.rows), whose hidden part is in scratch. */
 template <typename T>
 static void feed_second(struct cuda_run *run, const struct plan_step *step, int64_t first, struct linear<T> linear)
 {
@@ -42,7 +42,7 @@ static void feed_second(struct cuda_run *run, const struct plan_step *step, int6
     cuda_linear_rows(run, &linear);
 }
 
-/* Block after block of rows, so that the hidden part needs no more than scratch. */
+/* Block after block of rows, so that the hidden part fits into scratch. */
 template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t rows = rows_of(run, step->x), depth = columns_of(run, step->x);

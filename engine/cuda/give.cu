@@ -223,7 +223,8 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
     cuda_products_multiply(run, &product);
 }
 
-/* Chooses the algorithms for all counts of rows. If rows fit into the results, their places are aligned as here. */
+/* Chooses algorithms for the counts of rows of the class. Places in the results are aligned like those in scratch, so
+ * the algorithms serve both. */
 template <typename T>
 static void choose_output(struct cuda_run *run, const struct plan_step *step, const struct output_places *places)
 {
@@ -276,7 +277,7 @@ static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t 
     }
 }
 
-/* Computes output rows into the results, and what items want of them. */
+/* Places for the rows from `first` on: in the results, or in scratch for what no item wants. */
 static struct output_places places_in_results(const struct cuda_run *run, int64_t first, int64_t columns,
                                               struct output_places scratch)
 {

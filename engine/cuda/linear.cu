@@ -1,8 +1,7 @@
 #include "engine/cuda/linear.h"
 #include "engine/cuda/rows.h"
 
-/* What comes after a product, in place. Also where there is an activation and something is added: cuBLASLt's comes
- * after what is added. */
+/* Bias, activation and residual after a product, in place. cuBLASLt would apply the activation after the residual. */
 template <typename T, int N>
 static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bias, enum activation activation,
                                      const T *residual, T *y)
@@ -23,8 +22,8 @@ static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bia
     }
 }
 
-/* cuBLASLt's GELU is the tanh approximation, up to 4.7e-4 off: that is less than bfloat16 rounds off, and more than the
- * others do. */
+/* cuBLASLt's GELU is the tanh approximation, which is up to 4.7e-4 off. Only bfloat16 rounds off more than that, so
+ * only bfloat16 uses it. */
 template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear)
 {
     const struct plan_weight *weight = &run->plan->weights[linear->weight];
@@ -70,8 +69,8 @@ static void linear_part(struct cuda_run *run, const struct plan_step *step, int6
     cuda_linear_rows(run, &linear);
 }
 
-/* One product of all rows where the selected items are all of them, or the others so few that they come along; else one
- * for each run of selected items, of so many rows as its class has. */
+/* One product of all rows, if the step computes all items or leaves out few rows. Else one product for each run of
+ * selected items, with rows rounded up to a class. */
 template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step)
 {
     int number = (int)(step - run->plan->steps);

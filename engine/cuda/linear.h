@@ -4,7 +4,8 @@
 
 #include "engine/cuda/products.h"
 
-/* out = activation(x Wᵀ + bias) + residual, dense; W (out_columns, depth) is a weight of the plan. */
+/* out (rows, columns) = activation(x (rows, depth) Wᵀ + bias) + residual (rows, columns). W (columns, depth) and bias
+ * (columns) are weights of the plan. */
 template <typename T> struct linear {
     int64_t rows;
     const T *x;

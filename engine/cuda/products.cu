@@ -1,6 +1,7 @@
-/* Products of matrices by cuBLASLt, and which of its algorithms takes which shape: of those that it thinks best the one
- * that is fastest when a model is loaded, with whatever its memory holds (fastest.h); where none were timed, the first.
- * Where it has none for a shape, there is a product of the engine's own (plain_product.h). */
+/* Products of matrices by cuBLASLt, and the choice of an algorithm for each shape. cuBLASLt proposes algorithms, best
+ * first. While a model is loaded they are timed, with whatever numbers the memory holds, and the fastest is remembered
+ * (fastest.h). A shape that was not timed gets the first one. If cuBLASLt has no algorithm for a shape, the engine's
+ * own product computes it (plain_product.h). */
 #include "engine/cuda/fastest.h"
 #include "engine/cuda/plain_product.h"
 #include "engine/cuda/products.h"
@@ -12,22 +13,24 @@
 #ifndef WORKSPACE_BYTES
 #define WORKSPACE_BYTES ((size_t)32 << 20)
 #endif
-#define SETS 1024    /* of remembered shapes */
-#define WAYS 8       /* in a set */
-#define CANDIDATES 8 /* algorithms that are timed for a shape */
+#define SETS 1024    /* of remembered shapes, as in a cache */
+#define WAYS 8       /* shapes in a set */
+#define CANDIDATES 8 /* algorithms that are timed for a shape, at most */
 
-/* What an algorithm was chosen for. */
+/* All that an algorithm is chosen by. */
 struct algorithm_shape {
     int64_t rows, columns, depth, a_stride, b_stride, out_stride;
     uint32_t a_alignment, b_alignment, add_alignment, out_alignment; /* bytes */
     int32_t transpose_a, transpose_b, bias, add, gelu, float_out, dtype;
 };
 
-/* Who does what of a product; each is for the shapes that those before it have nothing for. */
+/* How much of a product cuBLASLt computes. It is asked in this order, and the first that it has an algorithm for
+ * counts.
+ */
 enum cublas_share {
-    LT_WHOLE,   /* cuBLASLt all of it */
-    LT_PRODUCT, /* … all but bias and GELU, for plain_product_finish */
-    LT_NOTHING, /* … nothing: plain_product */
+    LT_WHOLE,   /* all of it */
+    LT_PRODUCT, /* all but bias and GELU, which plain_product_finish computes */
+    LT_NOTHING, /* nothing: plain_product computes it */
 };
 
 struct remembered {
@@ -39,7 +42,7 @@ struct remembered {
 struct cuda_products {
     cublasLtHandle_t handle;
     void *workspace;
-    struct remembered remembered[SETS][WAYS]; /* the set by hash; in a full one the new takes an old one's place */
+    struct remembered remembered[SETS][WAYS]; /* a shape's set follows from its hash */
     unsigned replaced;
     struct stopwatch stopwatch;
 };
@@ -75,14 +78,14 @@ void cuda_products_close(struct cuda_products *products)
     free(products);
 }
 
-/* The largest power of two, at most 256, that the address is a multiple of. */
+/* The largest power of two, at most 256, that divides the address. */
 static uint32_t alignment_of(const void *pointer)
 {
     uintptr_t bits = (uintptr_t)pointer | 256;
     return (uint32_t)(bits & -bits);
 }
 
-/* A product in cuBLASLt's terms, which has matrices column by column: outᵀ = Bᵀ Aᵀ, so B comes first. */
+/* A product in cuBLASLt's terms. Its matrices lie column by column, so it computes outᵀ = Bᵀ Aᵀ, and B comes first. */
 struct description {
     cublasLtMatmulDescOpaque_t how;
     cublasLtMatrixLayoutOpaque_t first, second, out;
@@ -158,15 +161,15 @@ static uint64_t hash_of(const struct algorithm_shape *shape)
     return hash ^ hash >> 32;
 }
 
-/* What cuBLASLt thinks best first; it takes matrices to be aligned to 256 bytes unless it is told otherwise, and an
- * item's rows can begin anywhere. Returns how many. */
+/* Asks cuBLASLt for algorithms, best first, and returns how many. It would assume that matrices are aligned to 256
+ * bytes, but rows of an item can begin anywhere, so it is told. */
 static int find_algorithms(struct cuda_products *products, struct description *d, const struct algorithm_shape *shape,
                            cublasLtMatmulAlgo_t algorithms[CANDIDATES])
 {
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
     const size_t workspace_bytes = WORKSPACE_BYTES;
-    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* parts of a sum are floats, added in one order */
+    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* parts of a sum are floats, added in a fixed order */
     int found = 0;
     cublasLtMatmulPreferenceInit(&preference);
     cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
@@ -200,21 +203,21 @@ static cublasStatus_t multiply(struct cuda_run *run, const struct cuda_product *
                           algorithm, run->products->workspace, WORKSPACE_BYTES, run->stream);
 }
 
-/* It has no algorithm for the shape, or not this one; else what fails is the device, or cuBLASLt. */
+/* Whether cuBLASLt lacks this algorithm for the shape. Any other failure is the device's or its own. */
 static bool is_refusal(cublasStatus_t status)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
            status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* ---- Who does it ---- */
+/* ---- Choosing ---- */
 
 static enum cublas_share part_after(enum cublas_share part, const struct cuda_product *product)
 {
     return part == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
 }
 
-/* Finds who does it, of those from `part` on. */
+/* Finds an algorithm for the shape, for `part` of the product or the next one that has any. */
 static void choose(struct cuda_run *run, const struct cuda_product *product, const struct algorithm_shape *shape,
                    enum cublas_share part, struct remembered *chosen)
 {
@@ -236,14 +239,14 @@ static void choose(struct cuda_run *run, const struct cuda_product *product, con
     chosen->shape = *shape;
 }
 
-/* ---- What is remembered ---- */
+/* ---- Remembering ---- */
 
 static bool is_of(const struct remembered *place, const struct algorithm_shape *shape)
 {
     return memcmp(&place->shape, shape, sizeof *shape) == 0;
 }
 
-/* The shape's place in its set; where it has none, one that is empty, or else has to make room. */
+/* The shape's place in its set. A new shape gets an empty place, or the place of another shape. */
 static struct remembered *place_of(struct cuda_products *products, const struct algorithm_shape *shape)
 {
     struct remembered *set = products->remembered[hash_of(shape) % SETS];
@@ -257,7 +260,7 @@ static struct remembered *place_of(struct cuda_products *products, const struct 
     return way < WAYS ? &set[way] : &set[products->replaced++ % WAYS];
 }
 
-/* While choosing: batches that look into what is remembered run meanwhile. */
+/* Chooses an algorithm and remembers it. Batches use the remembered ones meanwhile, hence the lock. */
 static void prepare(struct cuda_run *run, const struct cuda_product *product)
 {
     struct algorithm_shape shape = shape_of(product, run->dtype);
@@ -311,7 +314,8 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
         choose(run, product, &shape, part_after(place->part, product), place);
         status = launch_as(run, product, place);
     }
-    if (is_refusal(status)) /* another shape took the place, or its algorithm is none: launching it brings one back */
+    if (is_refusal(status)) /* capturing: no algorithm is remembered, and none may be sought now. The next launch
+                               remembers one */
         run->refusal = "a product of matrices cannot be captured";
     else if (status != CUBLAS_STATUS_SUCCESS)
         run->product_failed = true;
@@ -319,7 +323,7 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
 
 /* ---- Before the first batch ---- */
 
-/* For the steps of a class that are products, whatever its items want. */
+/* Runs those steps of the plan that are products with weights, for the class run->shape. */
 static void choose_for(struct cuda_run *run)
 {
     for (int i = 0; i < run->plan->n_steps; i++) {
@@ -329,7 +333,7 @@ static void choose_for(struct cuda_run *run)
     }
 }
 
-/* The largest power of two below it. */
+/* The largest power of two below `count`. */
 static int64_t count_below(int64_t count)
 {
     int64_t power = 1;
@@ -346,7 +350,7 @@ int cuda_products_warm(struct cuda_run run, struct error *error)
         return -1;
     run.shape = &shape;
     run.choosing = true;
-    for (int64_t items = plan->max_items; items > 1; items = count_below(items)) { /* as many rows as there can be */
+    for (int64_t items = plan->max_items; items > 1; items = count_below(items)) { /* each with the most rows */
         shape_of_size(plan, plan->max_rows, items, &shape);
         choose_for(&run);
     }

@@ -1,31 +1,32 @@
-/* Projections along the sequence: y_b = Eᵀ x_b for the items of a batch at once, each as long as it is. Here are the
- * products of floats, and what comes after all of them. */
+/* y (k, columns) = Eᵀ x + e for all items of the batch at once, where E (n, k) is as long as the item. A block
+ * multiplies one part of an item's rows: here for elements in float, in project_tensor.cu for those of 16 bits.
+ * finish_projection then adds up the parts. */
 #include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/projection.h"
 
-#define TILE 64  /* of y: rows by columns */
-#define DEPTH 16 /* rows of x that are there at a time */
+#define TILE 64  /* rows and columns of y in a block */
+#define DEPTH 16 /* rows of x and E in shared memory at a time */
 #define EACH 4   /* rows and columns of the tile that a thread computes */
-/* Rows of x that a block sums; of 16 bits twice as many, which tensor cores sum faster than parts of them are written,
- * and a quarter where y is small, for a part is the work of few blocks then. It depends on nothing else, least of all
- * on the batch: an item's sums are added in the same order alone and beside others. So few that one item of thousands
- * of rows keeps a large device busy. */
+/* Rows of x in a part. There are so few that one item of thousands of rows keeps a large device busy. With elements of
+ * 16 bits a part has twice as many: tensor cores sum them up faster than parts are written. If y is small a part has a
+ * quarter, for it is then the work of few blocks. The number depends on nothing else, and not on the batch. So the sums
+ * of an item are added in the same order alone and beside others. */
 #ifndef PART_ROWS
 #define PART_ROWS 512
 #endif
 #ifndef FEW_SUMS
-#define FEW_SUMS (256 * 64) /* elements of y */
+#define FEW_SUMS (256 * 64) /* elements of a small y */
 #endif
 #define THREADS (TILE / EACH * (TILE / EACH))
 
-/* The shared part of a block. Where E's columns lie one behind the other, a warp stores columns of e, too: further
- * elements behind a row spread these over the banks. */
+/* A block's shared memory. If E is transposed a warp stores columns of e, too. Four more elements behind a row spread
+ * them over the banks. */
 struct projection_tiles {
     float e[DEPTH][TILE + 4], x[DEPTH][TILE];
 };
 
-/* Rows [p, p + DEPTH) of the part: columns of x from `column` on, of E from `j` on; zeros where there are none. */
+/* Loads rows [row, row + DEPTH) of the part: columns of x from `column` on, and of E from `j` on. The rest is zeros. */
 template <typename T>
 static __device__ void load_tiles(const struct projection<T> *p, const struct sequence_part *part, int64_t row,
                                   int64_t j, int64_t group, int64_t column, struct projection_tiles *tiles)
@@ -33,7 +34,8 @@ static __device__ void load_tiles(const struct projection<T> *p, const struct se
     int64_t position = part->number * p->part_rows + row;
     const T *e = p->own.weight + group * p->of_group;
     for (int i = (int)threadIdx.x; i < DEPTH * TILE; i += THREADS) {
-        int r = p->across == 1 ? i % DEPTH : i / TILE, c = p->across == 1 ? i / DEPTH : i % TILE; /* as E lies */
+        int r = p->across == 1 ? i % DEPTH : i / TILE,
+            c = p->across == 1 ? i / DEPTH : i % TILE; /* neighbouring threads read neighbours of E */
         bool inside = row + r < part->rows && j + c < p->k;
         tiles->e[r][c] = inside ? to_float(e[(position + r) * p->across + (j + c) * p->along]) : 0;
     }
@@ -45,7 +47,7 @@ static __device__ void load_tiles(const struct projection<T> *p, const struct se
     }
 }
 
-/* Block x: the part; y: rows of y, take_tile; z: group and columns of it. */
+/* Grid: x, the part; y, rows of y (take_tile); z, the group and columns of it. */
 template <typename T> static __global__ void __launch_bounds__(THREADS) project(struct projection<T> p)
 {
     struct projection_tiles *tiles = (struct projection_tiles *)dynamic_shared_memory;
@@ -78,7 +80,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
                 write_sum(&p, &part, j + own_row + r, group * p.group_columns + column + own_column + c, sums[r][c]);
 }
 
-/* Sums of parts, biases, and y's further columns. Block x: the item and row j of y; y: which projection. */
+/* Adds up parts, adds biases, and writes y's columns behind those of x. Grid: x, the item and row j of y; y, which
+ * projection. */
 template <typename T> static __global__ void finish_projection(struct projection<T> p)
 {
     int64_t j = blockIdx.x % p.k, item = blockIdx.x / p.k;
@@ -113,7 +116,7 @@ template <typename T> static int64_t part_rows_of(int64_t k, int64_t columns)
     return k * columns > FEW_SUMS ? rows : rows / 4;
 }
 
-/* Places for parts of one projection, whatever the batch's rows are: first_place. */
+/* Floats for the parts of one projection, for every batch (first_place). */
 template <typename T> static int64_t places_for(const struct plan *plan, const struct plan_step *step)
 {
     int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item;
@@ -126,7 +129,7 @@ template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *p
     return (cuda_projects_pair(plan, step) ? 2 : 1) * places_for<T>(plan, step);
 }
 
-/* k follows from the weights' shapes, columns of y from x's. */
+/* Equal shapes of the weights mean equal k. The columns of y follow from those of x. */
 bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step)
 {
     const struct plan_step *other = step + 1;
@@ -204,9 +207,9 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
         launch(run, finish_projection<T>, p.n_items * p.k, (unsigned)p.count, threads_for(p.columns), p);
 }
 
-/* ---- OP_PROJECT_CALL ---- */
+/* ---- OP_PROJECT_CALL: an item is w sequences side by side, and y is (w, d, k) ---- */
 
-/* y[s, c, j] += t[c] E[j, n]; a block takes (s, c). */
+/* y[s, c, j] += t[c] E[j, n] for the row t behind every sequence. A block computes one (s, c). */
 template <typename T>
 static __global__ void add_tail(int64_t k, int64_t d, const T *tail, const T *last, int64_t stride, T *y)
 {

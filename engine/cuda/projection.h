@@ -1,37 +1,41 @@
-/* projection: what the kernels of project.cu and project_tensor.cu share. A block takes a tile of y and a part of an
- * item's rows; a second kernel sums parts in their order, so that y does not vary from run to run. Two projections of
- * the same x may be one launch: each has blocks of its own, which do what they do in a launch of one. */
+/* projection: a projection step with its pointers on the device. project.cu and project_tensor.cu share it.
+ *
+ * A block computes a tile of y from one part of an item's rows. A second kernel adds up the parts in their order, so
+ * that y is the same in every run. Two projections of the same x may be one launch. Each then has blocks of its own,
+ * which work as in a launch of one. */
 #ifndef ENGINE_CUDA_PROJECTION_H
 #define ENGINE_CUDA_PROJECTION_H
 
 #include "engine/cuda/run.h"
 
-/* What two of a launch differ in. */
+/* What differs between two projections in one launch. */
 template <typename T> struct projected {
-    const T *weight;
-    const float *bias;
-    float *parts; /* (place, k, columns), where an item has several */
-    T *y;
+    const T *weight;   /* E of all groups */
+    const float *bias; /* (groups, k); NULL: none */
+    float *parts;      /* (places, k, columns), for items with several parts */
+    T *y;              /* (items * k, y_columns) */
 };
 
 template <typename T> struct projection {
-    struct projected<T> own, second; /* a block of the second makes it its own */
-    int count;                       /* 1: there is no second */
-    const T *x;
-    const int64_t *starts, *selecting; /* of x; of the axis that decides which items are computed, NULL: all are */
-    int64_t least, most;               /* rows there of those items */
+    struct projected<T> own, second; /* a block of the second projection copies it to its `own` */
+    int count;                       /* of projections: 1 or 2 */
+    const T *x;                      /* (rows, columns) */
+    const int64_t *starts;           /* of x, by item */
+    const int64_t *selecting;        /* starts on the axis that selects items; NULL: all are computed */
+    int64_t least, most;             /* rows that a selected item has there */
     int64_t n_items;
     int64_t across, along, of_group; /* E[p, j] of a group is weight[group * of_group + p * across + j * along] */
     int64_t columns, group_columns, y_columns, k;
     bool sums_column, bias_column;
-    int64_t part_rows; /* of x, but an item's last part's */
+    int64_t part_rows; /* rows of x in a part; the last part of an item may have fewer */
 };
 
-/* A part of an item: parts of all items are numbered by where they begin, with numbers left out. */
+/* A part of an item's rows. Parts of all items have a common numbering, which follows from where the items begin. Some
+ * numbers have no part. */
 struct sequence_part {
-    int64_t item, number; /* number: in its item */
+    int64_t item, number; /* number: which part of the item */
     int64_t first, rows;  /* of x */
-    int64_t count;        /* of the item's parts; 0: there is no such part, or the item is not selected */
+    int64_t count;        /* of the item's parts; 0: no part has this number, or the item is not selected */
 };
 
 template <typename T> static __device__ __forceinline__ int64_t first_part(const struct projection<T> *p, int64_t item)

@@ -5,9 +5,9 @@
 
 #define LEAST_STEP 16 /* rows */
 #ifndef SPOILED_ROWS
-#define SPOILED_ROWS 4096 /* a product of so many rows takes about as long as launching what comes with several */
+#define SPOILED_ROWS 4096 /* a product of so many rows takes about as long as the launches of several products */
 #endif
-#define FINE_FROM 1024 /* rows: below it four sizes from one power of two to the next, then eight */
+#define FINE_FROM 1024 /* rows: below there are four sizes between two powers of two, from here on eight */
 
 int shape_open(const struct plan *plan, struct shape_class *shape, struct error *error)
 {
@@ -27,7 +27,7 @@ void shape_free(struct shape_class *shape)
     shape->selected = NULL;
 }
 
-/* The arena has no room for more than `most`. */
+/* `most`: the arena has no room for more. */
 int64_t shape_round_rows(int64_t rows, int64_t most)
 {
     int64_t power = LEAST_STEP;
@@ -47,7 +47,7 @@ int64_t shape_rows_below(int64_t rows)
     return below;
 }
 
-/* To a power of two. */
+/* Rounds up to a power of two. */
 static int64_t round_count(int64_t count, int64_t most)
 {
     int64_t power = 1;
