@@ -1,5 +1,5 @@
-/* backend: a device that runs plans. A table of functions, entered once a batch: engine/cpu's is part of the program,
- * engine/cuda's is in a shared object of its own, a plugin, that is loaded when a device may be there. */
+/* backend: a device that runs plans, as a table of functions. A batch is one call. engine/cpu's table is part of the
+ * program. engine/cuda's is in a plugin, a shared object that is loaded if there is a driver. */
 #ifndef ENGINE_BACKEND_H
 #define ENGINE_BACKEND_H
 
@@ -12,48 +12,48 @@ struct backend_model; /* a plan with weights and arena on that device */
 struct backend_functions {
     const char *name;
 
-    /* How many devices there are, at least 1; -1: none, or they cannot be asked. NULL: one. */
+    /* The number of devices, at least 1. -1: there is none, or they cannot be asked. A NULL function means one. */
     int (*count)(struct error *error);
 
-    /* Device `index`, 0 <= index < count. Owes close. On success `error` may hold a warning, such as "oneDNN not
-     * found"; backend_cpu sets it, or empties it. After a run that failed, a device may be of no use until all its
-     * models were unprepared and it was closed and opened again. The caller sees to that. */
+    /* Opens device `index`, 0 <= index < count. On success close is owed, and `error` may hold a warning, such as
+     * "oneDNN not found"; backend_cpu sets or empties it. After a failed run a device may be useless until all its
+     * models are unprepared and it is closed and opened again. The caller does that. */
     int (*open)(const struct engine_options *options, int index, struct backend **backend, struct error *error);
     void (*close)(struct backend *backend);
-    const char *(*kernels)(const struct backend *backend); /* for people; valid while the backend is */
+    const char *(*kernels)(const struct backend *backend); /* for people to read; valid while the backend is open */
     const char *(*dtype)(const struct backend *backend);   /* of products with weights: "f32", "bf16" … */
     bool (*batch_invariant)(const struct backend *backend);
 
-    /* Whether the table of kernels has one for it. `prepare` refuses plans with other operations. */
+    /* Whether there is a kernel for the operation. `prepare` refuses plans with other operations. */
     bool (*has_operation)(enum operation operation);
 
-    /* One prepare or unprepare at a time on a device, while other models run there. Makes the weights resident and
-     * reserves the arena. The plan outlives the model. `shared`: other devices have the
-     * same plan, and it stays as it is; else a backend may take over weights, or free those that it has copies of; on
-     * failure, too, the plan's weights are then lost. Owes unprepare. backend_cpu's `error` says on success what the
-     * model does without, or is empty. */
+    /* Makes the weights resident and reserves the arena. On success unprepare is owed. The plan outlives the model.
+     * One prepare or unprepare at a time on a device; other models may run there meanwhile.
+     * `shared`: other devices use the same plan, and it is not changed. Else the backend may take over weights, or free
+     * those that it has copied; after a failure, too, the plan's weights are then lost.
+     * On success backend_cpu's `error` says what the model does without, or is empty. */
     int (*prepare)(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error);
     void (*unprepare)(struct backend_model *model);
 
-    /* Batches that the model can have in flight, at least 1. NULL: 1. */
+    /* Lanes of the model: batches that it can have in flight, at least 1. A NULL function means 1. */
     int (*lanes)(const struct backend_model *model);
 
     /* Bytes of resident weights. */
     size_t (*weights_bytes)(const struct backend_model *model);
 
-    /* Bytes held besides these and plan->arena_bytes: scratch. Without what cannot be known, such as CUDA graphs, or is
-     * none at first, such as room for attention masks. */
+    /* Bytes held besides weights and plan->arena_bytes: scratch. Memory of unknown size, such as that of CUDA graphs,
+     * is not counted, nor is memory that is empty at first, such as that for attention masks. */
     size_t (*scratch_bytes)(const struct backend_model *model);
 
-    /* Called by a thread before its first batch: takes what a thread needs of the system to run batches, so that a
-     * start fails where there is not enough. NULL: nothing. */
+    /* Called by a thread before its first batch. It allocates what a thread needs to run batches, so that a machine
+     * with too little fails at the start. A NULL function means that nothing is needed. */
     int (*enter)(struct backend *backend, struct error *error);
 
-    /* Runs the steps over a laid out batch and writes what its items want. A lane, 0 <= lane < lanes, is used by one
-     * thread at a time; different lanes, and models, of a device by several at once. On failure nothing writes to the
-     * items any more. -1: the device may be of no use. BACKEND_REFUSED: it works, and runs others, but not this batch:
-     * there is no memory for what the batch brings. */
+    /* Runs the steps over a laid out batch, and writes what its items want. One thread at a time uses a lane,
+     * 0 <= lane < lanes. Several threads may use different lanes and models of a device. After a failure nothing
+     * writes to the items any more. -1: the device may be useless. BACKEND_REFUSED: the device works, but has not
+     * enough memory for this batch. */
     int (*run)(struct backend_model *model, int lane, const struct batch *batch, struct error *error);
 };
 
@@ -72,17 +72,17 @@ static inline int backend_check_operations(const struct backend_functions *funct
 
 extern const struct backend_functions backend_cpu;
 
-/* The CUDA backend's functions, from the plugin libengine_cuda.so in the program's own folder or in
- * ../lib/linformerd beside that; it stays loaded. NULL: there is no driver, which is looked for first, or no plugin
- * that fits this program. Whether there is a device is for `open` to find out. */
+/* Loads the CUDA backend from libengine_cuda.so, in the program's own folder or in ../lib/linformerd beside it. The
+ * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. `open` finds
+ * out whether there is a device. */
 const struct backend_functions *backend_cuda_load(struct error *error);
 
-/* The one symbol of a plugin: its functions; NULL when it is built from other declarations than the caller. */
+/* The one symbol of a plugin. It returns the plugin's functions, or NULL if caller and plugin have different ABIs. */
 #define BACKEND_SYMBOL "linformerd_backend"
 typedef const struct backend_functions *backend_symbol(uint64_t abi);
 
-/* Changes with what program and plugin share: LINFORMERD_VERSION's bytes, operations, sizes of structures. A change
- * that leaves all of these as they are needs another BACKEND_REVISION. */
+/* A hash of what program and plugin share: LINFORMERD_VERSION, the number of operations, sizes of structures. A change
+ * that leaves all of these the same needs another BACKEND_REVISION. */
 #define BACKEND_REVISION 4
 static inline uint64_t backend_abi(void)
 {

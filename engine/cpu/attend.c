@@ -71,8 +71,9 @@ static void pack_head(const struct cpu_run *run, const struct plan_step *step, i
         head->packed);
 }
 
-/* Rows from `row` to `end` that can be computed at once. A causal or masked score and a softmax that is written need a
- * row's position, and the vector kernel counts positions up from the first: there they must follow one another. */
+/* The number of rows from `row` on, before `end`, that one call can compute. Causal and masked scores need a row's
+ * position, and so does a softmax that is written. The vector kernel counts positions up from the first row, so these
+ * rows must have positions that follow one another. */
 static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *step, bool softmax, int64_t row,
                             int64_t end)
 {

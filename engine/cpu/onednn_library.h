@@ -1,6 +1,6 @@
-/* onednn_library: what products_onednn.c uses of oneDNN's C interface, as version 3 or as version 2 has it, whichever
- * headers the build finds. The functions are found by name when the daemon starts: the binary runs where the library is
- * not. Without headers, or with those of another version, ONEDNN_LIBRARY is not defined. */
+/* onednn_library: the part of oneDNN's C interface that products_onednn.c uses, in version 2 or 3 as the headers are.
+ * The functions are looked up by name when the daemon starts, so the binary runs without the library. Without headers,
+ * or with those of another version, ONEDNN_LIBRARY is not defined. */
 #ifndef ENGINE_CPU_ONEDNN_LIBRARY_H
 #define ENGINE_CPU_ONEDNN_LIBRARY_H
 
@@ -10,7 +10,7 @@
 #endif
 #endif
 
-/* Names of the shared object, for error messages the first. */
+/* Names of the shared object. Error messages have the first. */
 #if defined DNNL_VERSION_MAJOR && DNNL_VERSION_MAJOR == 2
 #define ONEDNN_LIBRARY "libdnnl.so.2"
 #define ONEDNN_LIBRARIES ONEDNN_LIBRARY
@@ -64,9 +64,9 @@ struct onednn_functions {
 #undef ONEDNN_POINTER
 };
 
-/* How a matrix lies. Version 2 hands such descriptions over by value, version 3 behind a pointer of its own, so that
- * each of them is owed forget_matrix; on a zeroed one that does nothing. All but forget_matrix and matrix_bytes return
- * a dnnl_status_t. */
+/* How a matrix lies in memory. Version 2 has such descriptions by value, version 3 behind a pointer that it allocates.
+ * So forget_matrix is owed for each; for a zeroed one it does nothing. The functions return a dnnl_status_t, except
+ * forget_matrix and matrix_bytes. */
 struct matrix {
     dnnl_memory_desc_t desc;
 };
@@ -97,7 +97,7 @@ static inline void forget_matrix(const struct onednn_functions *call, struct mat
     (void)call, (void)matrix;
 }
 
-/* What the primitive chose; in place of what the matrix was. */
+/* Replaces the matrix's description by the one that the primitive chose. */
 static inline int ask_matrix(const struct onednn_functions *call, const_dnnl_primitive_desc_t primitive,
                              dnnl_query_t what, struct matrix *matrix)
 {
@@ -150,7 +150,7 @@ static inline void forget_matrix(const struct onednn_functions *call, struct mat
     matrix->desc = NULL;
 }
 
-/* What the primitive chose; in place of what the matrix was. */
+/* Replaces the matrix's description by the one that the primitive chose. */
 static inline int ask_matrix(const struct onednn_functions *call, const_dnnl_primitive_desc_t primitive,
                              dnnl_query_t what, struct matrix *matrix)
 {

@@ -16,8 +16,8 @@
 /* cblas.h's values; the header itself is not needed to build. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
 
-/* OpenBLAS 0.3.21 knows no Zen 4 and 5 and takes them for Haswell; asked for SkylakeX it is 1.8 times faster there. A
- * set that needs no name leaves OpenBLAS to its own choice. */
+/* Names for OPENBLAS_CORETYPE. OpenBLAS 0.3.21 does not know Zen 4 and 5, and takes them for Haswell; as SkylakeX it is
+ * 1.8 times faster there. Without a name OpenBLAS chooses. */
 static const char *const core_types[SET_COUNT] = {[SET_AVX2] = "Haswell", [SET_AVX512] = "SkylakeX"};
 
 /* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH …" and "SkylakeX" -> "OpenBLAS 0.3.21 SkylakeX" */
@@ -34,7 +34,7 @@ static void describe(struct products *products, const char *config, const char *
                               : "");
 }
 
-/* A function of the library as a pointer of any type: dlsym returns an object pointer, C wants the detour. */
+/* Finds a function of the library. dlsym returns an object pointer, which C does not convert to a function pointer. */
 static bool find_function(const struct products *products, const char *name, void *function)
 {
     void *symbol = dlsym(products->library, name);
@@ -54,19 +54,19 @@ static bool cpu_has_amx(void)
 #endif
 }
 
-/* Measured over row counts, positions and threads: OpenBLAS' SkylakeX kernels give the same bits at the same shape, its
- * Haswell kernels do not; oneDNN's of AVX-512 do, those that use AMX were never measured. */
+/* Measured over numbers of rows, positions and threads, at the same shape. OpenBLAS' SkylakeX kernels give the same
+ * bits, its Haswell kernels do not. oneDNN's kernels for AVX-512 do. Those that use AMX were never measured. */
 static bool are_batch_invariant(const struct products *products, const char *core_name)
 {
     bool amx = products->bf16 && products->onednn && cpu_has_amx();
     return strcmp(core_name, "SkylakeX") == 0 && !amx;
 }
 
-/* Address space that OpenBLAS 0.3.21 takes as it is loaded, and for each thread that multiplies; most of it is never
- * touched. Measured. Where there is less it tries for ever, in its constructor or in a product. */
+/* Address space that OpenBLAS 0.3.21 maps when it is loaded, and for each thread that multiplies: measured. Most of it
+ * is never touched. If there is less, OpenBLAS tries again for ever, in its constructor or in a product. */
 #define OPENBLAS_LOAD_BYTES (INT64_C(304) << 20)
 #define OPENBLAS_BUFFER_BYTES (INT64_C(128) << 20)
-#define OPENBLAS_MOST_BUFFERS 128 /* of 256 that Debian's has room for */
+#define OPENBLAS_MOST_BUFFERS 128 /* Debian's has room for 256 */
 
 static int refuse_address_space(int64_t bytes, int threads, struct error *error)
 {
@@ -83,7 +83,7 @@ static int refuse_address_space(int64_t bytes, int threads, struct error *error)
                      needed, threads, (long long)(limit.rlim_cur >> 20));
 }
 
-/* Maps as much as OpenBLAS will, and gives it back. */
+/* Maps as much as OpenBLAS will map, and unmaps it. */
 static int check_address_space(int threads, struct error *error)
 {
     void *loaded = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD);
@@ -97,7 +97,7 @@ static int check_address_space(int threads, struct error *error)
     return 0;
 }
 
-/* Lets OpenBLAS map a buffer for each thread now: it keeps them, and no product looks for one later. */
+/* Lets OpenBLAS map a buffer for each thread now. It keeps them, so no product has to map one. */
 static void reserve_buffers(const struct products *products, int count)
 {
     void *buffers[OPENBLAS_MOST_BUFFERS];
@@ -154,7 +154,7 @@ static int open_bf16(enum instruction_set set, const char *provider, struct prod
     return onednn_open(products->threads, true, &products->onednn, error) == 0 || !wanted ? 0 : -1;
 }
 
-/* oneDNN's kernels for AVX-512 give a row the same bits whatever the number of rows; those for AVX2 do not. */
+/* oneDNN's kernels for AVX-512 give a row the same bits for every number of rows. Those for AVX2 do not. */
 static int open_f32(enum instruction_set set, const char *provider, struct products *products, struct error *error)
 {
     bool wanted = products->needs_onednn, refused = provider && strcmp(provider, "openblas") == 0;
@@ -184,7 +184,7 @@ int products_open(enum instruction_set set, const char *provider, bool bf16, int
     return -1;
 }
 
-/* The libraries stay loaded: threads have storage of theirs. */
+/* The libraries stay loaded: threads still have their thread-local storage. */
 void products_close(struct products *products)
 {
     onednn_close(products->onednn);
@@ -203,7 +203,7 @@ struct product_weight {
     struct onednn_weight *packed; /* oneDNN */
 };
 
-/* Tiles of vector.h. */
+/* Whether vector.h computes the weight's tiles. */
 static bool has_own_tiles(const struct products *products, const struct product_weight *weight)
 {
     return products->bf16 && !weight->packed;
@@ -214,7 +214,7 @@ static int64_t words_of(int64_t elements)
     return (elements + 1) / 2;
 }
 
-/* Words for the weight. NULL: no memory. */
+/* Allocates the weight's words. NULL: out of memory. */
 static float *allocate_words(struct product_weight *weight, int64_t floats)
 {
     weight->bytes = ((size_t)floats * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -222,7 +222,7 @@ static float *allocate_words(struct product_weight *weight, int64_t floats)
     return weight->owned;
 }
 
-/* By oneDNN. -1: there is none, or it cannot; then `error` says why. */
+/* -1: there is no oneDNN, or it cannot pack the weight; then `error` says why. */
 static int pack_by_onednn(const struct products *products, struct product_weight *weight, const float *w,
                           struct error *error)
 {
@@ -277,7 +277,7 @@ int products_take_weight(const struct products *products, int64_t columns, int64
 /* Positions of e that are turned at a time; even. */
 #define TURNED 256
 
-/* Positions [first, first + count) of e's feature j, of groups * k. */
+/* part (count): positions [first, first + count) of column j of E; j counts the columns of all groups. */
 static void projection_part(int64_t n, int64_t k, bool transposed, const float *e, int64_t j, int64_t first,
                             int64_t count, float *part)
 {
@@ -286,7 +286,7 @@ static void projection_part(int64_t n, int64_t k, bool transposed, const float *
         part[i] = from[transposed ? i : i * k];
 }
 
-/* Words (groups * k, n) and the rows that may be read beyond, as 0. */
+/* Packs Eᵀ (groups * k, n) as words. Rows behind that may be read are 0. */
 int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
                              const float *e, struct product_weight **taken, struct error *error)
 {
@@ -326,7 +326,8 @@ size_t products_weight_bytes(const struct product_weight *weight)
     return weight->packed ? onednn_weight_bytes(weight->packed) : weight->bytes;
 }
 
-/* ---- Linear tiles. The scratch: the tile, oneDNN's scratchpad, the rows as bf16. ---- */
+/* ---- Linear tiles ----
+ * Scratch: the tile, oneDNN's scratchpad, the rows as bf16. */
 
 #define TILE_FLOATS (PLAN_ROW_BLOCK * PRODUCTS_PANEL)
 #define SCRATCHPAD_FLOATS (ONEDNN_SCRATCHPAD_BYTES / (int64_t)sizeof(float))
@@ -343,7 +344,7 @@ int64_t products_linear_scratch(const struct products *products, int64_t depth)
     return floats;
 }
 
-/* Rows of an odd depth would begin within a word. */
+/* bf16 rows of an odd depth are copied for vector.h: they would begin within a word. */
 const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                  enum element element, const void *x, float *scratch)
 {
@@ -359,7 +360,7 @@ const void *products_linear_rows(const struct products *products, const struct p
     return copy;
 }
 
-/* The product in the scratch, dense. */
+/* Computes the product (PLAN_ROW_BLOCK, columns) into scratch. */
 static int multiply_tile(const struct products *products, const struct product_tile *tile, int64_t columns,
                          float *scratch, int thread)
 {
@@ -396,7 +397,8 @@ int products_linear_tile(const struct products *products, const struct product_t
     return 0;
 }
 
-/* ---- Projections: the scratch has the result, then what vector.h's takes. ---- */
+/* ---- Projections ----
+ * Scratch: the result, then that of vector.h's project. */
 
 static int64_t projected_floats(int64_t k)
 {

@@ -13,12 +13,12 @@
 #define ALIGNMENT 64 /* bytes */
 #define TRIED 16     /* rows and columns of the weight that is packed when the library is opened */
 
-/* The row counts that primitives are made for. Measured: their kernels give a row the same bits at each of them
- * (tests/unit/test_products.c holds them to it). */
+/* The numbers of rows that primitives are made for. Their kernels give a row the same bits in each of them: measured,
+ * and tested by tests/unit/test_products.c. */
 static const int64_t row_counts[] = {16, 32, PLAN_ROW_BLOCK};
 enum { ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
-/* A primitive with what a thread hands it. The memory objects are the thread's own: their addresses change. */
+/* The operands of one thread. Each thread has its own memory objects, for their addresses change from call to call. */
 struct thread_memory {
     dnnl_memory_t x, y, scratchpad;
 };
@@ -28,7 +28,7 @@ struct primitive {
     struct thread_memory *of_threads; /* one a thread */
 };
 
-/* All panels of one width and depth run the same primitives, and keep them. */
+/* The primitives for all panels of one width and depth. They live while a panel uses them. */
 struct shape {
     int64_t depth, width;
     int64_t users;
@@ -41,10 +41,10 @@ struct onednn {
     void *library;
     struct onednn_functions call;
     dnnl_engine_t engine;
-    dnnl_stream_t *streams; /* one a thread, and one behind them for packing, while batches may run */
+    dnnl_stream_t *streams; /* one for each thread, then one for packing, which goes on while batches run */
     int threads;
     bool bf16;
-    struct shape *shapes; /* whoever packs and frees weights sees to it that nobody else does */
+    struct shape *shapes; /* changed by one pack or free at a time */
     char description[48];
 };
 
@@ -52,7 +52,7 @@ struct onednn_weight {
     int64_t panels;
     size_t bytes;
     char *data;                 /* the panels, one behind the other */
-    struct shape *whole, *last; /* of the panels, and of the last one; NULL: not found yet */
+    struct shape *whole, *last; /* of the panels, and of the last one; NULL until found */
     dnnl_memory_t memories[];   /* one a panel */
 };
 
@@ -96,7 +96,7 @@ static int create_streams(struct onednn *onednn, struct error *error)
     return status ? error_set(error, failure, "an engine", status) : 0;
 }
 
-/* A first small product: its code is generated, which some systems forbid. */
+/* Packs a small weight, to see whether oneDNN can generate code: some systems forbid it. */
 static int try_to_pack(struct onednn *onednn, struct error *error)
 {
     const float w[TRIED * TRIED] = {0};
@@ -209,7 +209,7 @@ static int describe_product(const struct onednn *onednn, const struct matrix *x,
     return status;
 }
 
-/* What a primitive reads and writes. */
+/* How the operands of a primitive lie. */
 struct operands {
     struct matrix x, y, scratchpad;
 };
@@ -230,8 +230,8 @@ static int create_described(const struct onednn *onednn, dnnl_primitive_desc_t d
     return status;
 }
 
-/* y (rows, width) = x (rows, depth) w (depth, width); `packed` says how w lies, and is the library's choice where its
- * format kind is "any". */
+/* Makes the primitive y (rows, width) = x (rows, depth) w (depth, width). shape->packed says how w lies. If its format
+ * kind is "any", the library chooses. */
 static int create_primitive(const struct onednn *onednn, int64_t rows, struct shape *shape, struct primitive *primitive)
 {
     const struct onednn_functions *call = &onednn->call;
@@ -272,7 +272,8 @@ static struct shape *use_shape(struct onednn *onednn, int64_t depth, int64_t wid
     shape->users = 1;
     *status =
         describe_matrix(&onednn->call, &shape->packed, sizes, onednn->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_format_tag_any);
-    for (int i = ROW_COUNTS - 1; i >= 0 && *status == 0; i--) /* the most rows choose how the weight lies */
+    for (int i = ROW_COUNTS - 1; i >= 0 && *status == 0;
+         i--) /* the largest number of rows decides how the weight lies */
         *status = create_primitive(onednn, row_counts[i], shape, &shape->primitives[i]);
     if (*status != 0) {
         free_shape(onednn, shape);
@@ -322,7 +323,7 @@ static int reorder(const struct onednn *onednn, const struct matrix *from, dnnl_
     return status;
 }
 
-/* w (width, depth) into the panel's place. */
+/* Packs w (width, depth) to the panel's place. */
 static int pack_panel(const struct onednn *onednn, const struct shape *shape, const float *w, dnnl_memory_t panel)
 {
     const struct onednn_functions *call = &onednn->call;
@@ -429,7 +430,7 @@ int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight,
     return call->dnnl_primitive_execute(primitive->primitive, stream, 4, arguments) == dnnl_success ? 0 : -1;
 }
 
-#else /* without the headers, or with those of another version, OpenBLAS computes all products */
+#else /* without headers, or with those of another version, OpenBLAS computes all products */
 
 int onednn_open(int threads, bool bf16, struct onednn **onednn, struct error *error)
 {

@@ -18,7 +18,8 @@ struct trial {
     pid_t id;
 };
 
-/* OMP_STACKSIZE or GOMP_STACKSIZE: a number of KiB, or of what a letter behind it says. 0: not set, or not so. */
+/* Bytes that OMP_STACKSIZE or GOMP_STACKSIZE asks for: a number with a unit of b, k, m or g; without one, of KiB. 0: it
+ * is not set, or no such number. */
 static size_t stack_bytes(const char *text)
 {
     static const char units[] = "bkmg";
@@ -42,7 +43,7 @@ static void *wait_at_gate(void *argument)
     return NULL;
 }
 
-/* Waits until the kernel no longer counts the thread: that is a little after it can be joined. */
+/* Waits until the kernel no longer counts the thread, which is a little after it can be joined. */
 static void end_trial(const struct trial *trial)
 {
     pthread_join(trial->thread, NULL);
@@ -50,8 +51,8 @@ static void end_trial(const struct trial *trial)
         sched_yield();
 }
 
-/* Whether `count` threads can be there at once, with stacks as OpenMP's. Returns 0 or what pthread_create failed with.
- */
+/* Tries to start `count` threads that run at the same time, with stacks like OpenMP's. Returns 0, or the error of
+ * pthread_create. */
 static int try_threads(int count)
 {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -80,7 +81,7 @@ static int try_threads(int count)
 
 int team_start(int threads, struct error *error)
 {
-    static _Thread_local int most = 1; /* of the team that the caller has */
+    static _Thread_local int most = 1; /* the size of the caller's team */
     if (threads <= most)
         return 0;
     int failure = try_threads(threads - 1);
@@ -89,9 +90,10 @@ int team_start(int threads, struct error *error)
                          "%d threads that compute (--threads) cannot be started: %s; is the number of threads limited "
                          "(ulimit -u, a container's pids.max), or memory (ulimit -v)?",
                          threads, strerror(failure));
-    omp_set_dynamic(0); /* teams keep their size: a smaller one would end threads, which the next starts again */
+    omp_set_dynamic(
+        0); /* teams keep their size: a smaller team would end threads, and the next would start them again */
 #pragma omp parallel num_threads(threads)
-    (void)omp_get_thread_num(); /* a region of nothing may be left out */
+    (void)omp_get_thread_num(); /* the compiler may leave out an empty region */
     most = threads;
     return 0;
 }

@@ -4,9 +4,9 @@
  * are copied to pinned memory with the same layout, while the next batch is computed. The host copies them to the
  * items.
  *
- * Two kinds of results are copied while their batch is computed: those that have no room there, such as an output of
- * many rows by a large vocabulary, and attention maps, which have no place. They go through the two halves of the
- * pinned memory. While the host hands on one half to the items, the device fills the other. */
+ * Two kinds of results are copied while their batch is computed. An output of many rows by a large vocabulary may have
+ * no room there. Attention maps have no place. Both go through the two halves of the pinned memory. While the host
+ * hands on one half to the items, the device fills the other. */
 #ifndef ENGINE_CUDA_RESULTS_H
 #define ENGINE_CUDA_RESULTS_H
 
