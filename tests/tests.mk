@@ -18,7 +18,7 @@ SHIMMED   := $(call programs,$(filter tests/cuda/%,$(TESTS)))
 ORDINARY  := $(filter-out $(HTTP) $(FAKES) $(SHIMMED),$(call programs,$(TESTS)))
 BENCHES   := $(call programs,$(wildcard tests/bench/*.c))
 REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
-SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh tests/image/test_*.sh)
+SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh)
 CHECKS    := $(wildcard tests/check/*.sh)
 SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed health logits openai reference v2) # on the shim
 
@@ -58,7 +58,8 @@ CONCURRENT := $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED)) $(KERNEL_T
               $(filter %/test_batcher% %/test_lanes%,$(FAKES) $(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
-REST      := $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
+REST      := $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) \
+             $(wildcard tests/image/test_*.sh)
 
 programs: all $(SHIM) $(call unserved,$(PLAIN)) $(BENCHES)
 programs-trusted: all $(SHIM) $(TRUSTED)
