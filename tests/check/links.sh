@@ -1,6 +1,6 @@
 #!/bin/bash
-# links.sh: relative links in the Markdown files lead to files that are there, and their anchors to headings. Addresses
-# outside are not looked at: no test needs the network.
+# links.sh: relative links in the Markdown files lead to files that are there, and their anchors to headings. README.md
+# leads to every page of docs/. Addresses outside are not looked at: no test needs the network.
 set -euo pipefail
 
 # "LINE TARGET" for each link and image of a page. Code is left out.
@@ -53,7 +53,7 @@ broken() {
     done
 }
 
-echo 1..2
+echo 1..3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cat >"$work/page.md" <<'PAGE'
@@ -71,8 +71,16 @@ else
     exit 1
 fi
 
-mapfile -t pages < <(find . -name '*.md' -not -path './build*' | sort)
+mapfile -t pages < <(find ./*.md config docker docs engine server tests weights -name '*.md' | sort)
 found=$(broken "${pages[@]}")
 [ -z "$found" ] || printf 'not '
 echo "ok 2 - ${#pages[@]} pages have no link that leads nowhere"
 [ -z "$found" ] || { echo "# ${found//$'\n'/$'\n'# }" && exit 1; }
+
+missing=
+for page in docs/*.md; do
+    grep -qF "($page)" README.md || missing="$missing $page"
+done
+[ -z "$missing" ] || printf 'not '
+echo "ok 3 - README.md leads to every page of docs/${missing:+ (not to$missing)}"
+[ -z "$missing" ]
