@@ -126,8 +126,8 @@ test-fresh: ## [by hand, last 2026-11-20] proves `make run` and `make test` on a
 
 docs: ## [CI] writes the list of settings in docs/configuration.md from the settings table
 	@docker/packages.sh build test
-	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_settings_page
-	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_settings_page
+	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_pages
+	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_pages
 
 fuzz: ## [by hand, last 2026-11-20] fuzzes each target with clang for FUZZ_SECONDS (60)
 	@docker/packages.sh build fuzz

@@ -1,4 +1,5 @@
-/* docs/configuration.md and config/linformerd.example.json have every setting as the settings table has it.
+/* Pages that follow from tables in config/: docs/configuration.md and config/linformerd.example.json have every
+ * setting, docs/serving-a-model.md has every key of config.json.
  *
  * `make docs` runs this program with WRITE_PAGES=1: then it writes the page's list of settings in place of comparing
  * it. */
@@ -15,6 +16,7 @@
 #include <cmocka.h> /* needs those before it */
 
 #define PAGE "docs/configuration.md"
+#define MODEL_PAGE "docs/serving-a-model.md"
 #define EXAMPLE "config/linformerd.example.json"
 #define BEGIN "<!-- begin settings -->\n"
 #define END "<!-- end settings -->\n"
@@ -82,11 +84,11 @@ static char *settings_list(void)
 
 /* ---- The page ---- */
 
-static char *read_page(void)
+static char *read_page(const char *path)
 {
     struct error error;
     size_t length;
-    char *page = file_read(PAGE, LARGEST_PAGE, &length, &error);
+    char *page = file_read(path, LARGEST_PAGE, &length, &error);
     if (!page)
         fail_msg("%s", error.message);
     return page;
@@ -103,7 +105,7 @@ static void write_page(const char *page, const char *begin, const char *list, co
 static void page_has_the_settings_of_the_table(void **state)
 {
     (void)state;
-    char *page = read_page(), *list = settings_list();
+    char *page = read_page(PAGE), *list = settings_list();
     char *begin = strstr(page, BEGIN), *end = strstr(page, END);
     assert_non_null(begin);
     assert_non_null(end);
@@ -114,6 +116,30 @@ static void page_has_the_settings_of_the_table(void **state)
     else if (!same)
         fail_msg(PAGE " is not what the settings table says: `make docs` writes it");
     free(list);
+    free(page);
+}
+
+/* ---- config.json ---- */
+
+/* The keys are those that the refusal of an unknown one lists. */
+static void page_has_every_key_of_config_json(void **state)
+{
+    static const char unknown[] = "{\"no such key\": 1}", known[] = "the known ones are ";
+    struct model_config config;
+    struct error error;
+    char *page = read_page(MODEL_PAGE), row[128], *rest = NULL;
+    int keys = 0;
+    (void)state;
+    assert_int_equal(model_config_parse(unknown, strlen(unknown), "config.json", &config, &error), -1);
+    char *list = strstr(error.message, known);
+    assert_non_null(list);
+    for (char *key = strtok_r(list + strlen(known), ", ", &rest); key; key = strtok_r(NULL, ", ", &rest)) {
+        snprintf(row, sizeof row, "\n| `%s` |", key);
+        if (!strstr(page, row))
+            fail_msg(MODEL_PAGE " lacks a row for %s", key);
+        keys++;
+    }
+    assert_true(keys >= 7);
     free(page);
 }
 
@@ -170,6 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(page_has_the_settings_of_the_table),
+        cmocka_unit_test(page_has_every_key_of_config_json),
         cmocka_unit_test(example_has_every_key_with_its_default),
         cmocka_unit_test(daemon_reads_the_example),
     };
