@@ -1,9 +1,10 @@
 /* Pages that follow from tables in config/: docs/configuration.md and config/linformerd.example.json have every
- * setting, docs/serving-a-model.md has every key of config.json.
+ * setting, docs/serving-a-model.md has every key of config.json and every class, README.md every class.
  *
  * `make docs` runs this program with WRITE_PAGES=1: then it writes the page's list of settings in place of comparing
  * it. */
 #include "config/settings_table.h"
+#include "engine/families/family.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -143,6 +144,35 @@ static void page_has_every_key_of_config_json(void **state)
     free(page);
 }
 
+/* ---- Classes ---- */
+
+/* The classes are those that the refusal of an unknown one lists, as "linformer.LinformerLM". */
+static void pages_have_every_class(void **state)
+{
+    static const char known[] = "expected one of ";
+    struct error error;
+    char *model_page = read_page(MODEL_PAGE), *readme = read_page("README.md"), *rest = NULL;
+    int classes = 0;
+    (void)state;
+    assert_null(family_find("none", &error));
+    char *list = strstr(error.message, known);
+    assert_non_null(list);
+    for (char *class = strtok_r(list + strlen(known), ", ", &rest); class; class = strtok_r(NULL, ", ", &rest)) {
+        char whole[128], brief[128], alone[128];
+        snprintf(whole, sizeof whole, "`%s`", class);
+        snprintf(brief, sizeof brief, "`%s`", strrchr(class, '.'));
+        snprintf(alone, sizeof alone, "`%s`", strrchr(class, '.') + 1);
+        if (!strstr(model_page, whole) && !strstr(model_page, brief))
+            fail_msg(MODEL_PAGE " lacks the class %s", class);
+        if (!strstr(readme, alone))
+            fail_msg("README.md lacks the class %s", class);
+        classes++;
+    }
+    assert_true(classes >= 10);
+    free(readme);
+    free(model_page);
+}
+
 /* ---- The example ---- */
 
 static bool value_is_default(const json_t *value, const struct setting *setting)
@@ -197,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(page_has_the_settings_of_the_table),
         cmocka_unit_test(page_has_every_key_of_config_json),
+        cmocka_unit_test(pages_have_every_class),
         cmocka_unit_test(example_has_every_key_with_its_default),
         cmocka_unit_test(daemon_reads_the_example),
     };
