@@ -107,7 +107,8 @@ static bool batch_invariant(const struct backend *backend)
 
 static bool has_operation(enum operation operation)
 {
-    return cpu_operations[operation].run != NULL;
+    const struct cpu_operation *row = &cpu_operations[operation];
+    return row->run && row->thread_scratch && row->shared_scratch;
 }
 
 static void unprepare(struct backend_model *model)
@@ -227,10 +228,8 @@ static void size_scratch(const struct cpu_run *run, int64_t *thread, int64_t *sh
     for (int i = 0; i < run->plan->n_steps; i++) {
         const struct plan_step *step = &run->plan->steps[i];
         const struct cpu_operation *operation = &cpu_operations[step->operation];
-        if (operation->thread_scratch)
-            *thread = most(*thread, operation->thread_scratch(run, step));
-        if (operation->shared_scratch)
-            *shared = most(*shared, operation->shared_scratch(run, step));
+        *thread = most(*thread, operation->thread_scratch(run, step));
+        *shared = most(*shared, operation->shared_scratch(run, step));
     }
     *thread = round_up(*thread, ALIGNMENT / (int64_t)sizeof(float));
     *shared = round_up(*shared, ALIGNMENT / (int64_t)sizeof(float));

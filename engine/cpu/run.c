@@ -1,5 +1,11 @@
 #include "engine/cpu/run.h"
 
+int64_t cpu_no_scratch(const struct cpu_run *run, const struct plan_step *step)
+{
+    (void)run, (void)step;
+    return 0;
+}
+
 bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item)
 {
     if (step->only.axis == PLAN_NONE)

@@ -41,6 +41,7 @@ typedef void cpu_kernel(const struct cpu_run *run, const struct plan_step *step)
 
 /* Floats of scratch that a step needs for the largest batch. `run` has plan and products alone. */
 typedef int64_t cpu_scratch(const struct cpu_run *run, const struct plan_step *step);
+cpu_scratch cpu_no_scratch;
 
 /* How a kernel reads step->weight. second_weight is always read by linear tiles. */
 enum weight_use {
@@ -49,11 +50,11 @@ enum weight_use {
     WEIGHT_PROJECTION, /* in bf16 packed: products_take_projection; else as the plan has it */
 };
 
-/* One row of the table in operations.c. */
+/* One row of the table in operations.c. A row that lacks one of the functions counts as no kernel. */
 struct cpu_operation {
     cpu_kernel *run;
-    cpu_scratch *thread_scratch; /* for each thread; NULL: none */
-    cpu_scratch *shared_scratch; /* for all threads together; NULL: none */
+    cpu_scratch *thread_scratch; /* for each thread; cpu_no_scratch: none */
+    cpu_scratch *shared_scratch; /* for all threads together; cpu_no_scratch: none */
     enum weight_use weight;
     bool writes_bf16; /* it can write y as bf16 */
     bool reads_bf16;  /* it can read x, keys and values as bf16; z is always read as floats */

@@ -113,8 +113,7 @@ int64_t cuda_convolve_sequence_scratch(const struct plan *plan, const struct pla
            plan->values[step->x].columns;
 }
 
-template <typename T>
-static struct convolution<T> convolution_of(const struct cuda_run *run, const struct plan_step *step) {
+template <typename T> static struct convolution<T> convolution_of(struct cuda_run *run, const struct plan_step *step) {
     const struct plan_weight *bias = &run->plan->weights[step->bias];
     struct convolution<T> c = {
     };

@@ -208,7 +208,8 @@ static bool batch_invariant(const struct backend *)
 
 static bool has_operation(enum operation operation)
 {
-    return cuda_operation_of(CUDA_F32, operation)->run != NULL;
+    const struct cuda_operation *row = cuda_operation_of(CUDA_F32, operation);
+    return row->run && row->scratch && row->floats != FLOAT_UNSAID;
 }
 
 /* ---- Preparing ---- */
@@ -230,8 +231,7 @@ static int64_t scratch_floats(const struct plan *plan, enum cuda_dtype dtype)
     int64_t floats = 0;
     for (int i = 0; i < plan->n_steps; i++) {
         const struct cuda_operation *operation = cuda_operation_of(dtype, plan->steps[i].operation);
-        if (operation->scratch)
-            floats = most(floats, operation->scratch(plan, &plan->steps[i]));
+        floats = most(floats, operation->scratch(plan, &plan->steps[i]));
     }
     return floats;
 }

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-static struct norm norm_of(const struct cuda_run *run, const struct plan_step *step)
+static struct norm norm_of(struct cuda_run *run, const struct plan_step *step)
 {
     struct norm norm = {float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->layer_norm.epsilon};
     return norm;
@@ -78,8 +78,7 @@ static const int32_t *uploaded_ids(const struct cuda_run *run, int value)
     return (const int32_t *)(run->upload->device + run->upload->rows[input]);
 }
 
-template <typename T>
-static struct embedding<T> embedding_of(const struct cuda_run *run, const struct plan_step *embed) {
+template <typename T> static struct embedding<T> embedding_of(struct cuda_run *run, const struct plan_step *embed) {
     struct embedding<T> e = {
     };
     e.ids = uploaded_ids(run, embed->x);

@@ -69,19 +69,10 @@ static void capture(struct graph *place, struct cuda_run *run, cudaStream_t stre
     }
 }
 
-/* Whether an item wants the softmax of an attention: it is copied to the item step by step. */
-static bool wants_extras(const struct batch *batch)
-{
-    for (int64_t i = 0; i < batch->n_items; i++)
-        if (batch->items[i].n_extras > 0)
-            return true;
-    return false;
-}
-
 void graphs_run(struct graphs *graphs, struct cuda_run *run, cudaStream_t capturing,
                 void (*launch_steps)(struct cuda_run *run))
 {
-    if (!run->is_repeatable || wants_extras(run->batch) || run->status != cudaSuccess) {
+    if (!run->is_repeatable || run->status != cudaSuccess) {
         launch_steps(run);
         return;
     }

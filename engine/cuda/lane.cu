@@ -25,10 +25,20 @@ void lane_free(struct cuda_lane *lane)
     shape_free(&lane->shape);
 }
 
-/* Whether all launches follow from the batch's class. */
-static bool is_repeatable(const struct plan *plan, enum cuda_dtype dtype, const struct cuda_lane *lane)
+/* Whether an item wants the softmax of an attention: it is copied to the item step by step. */
+static bool wants_extras(const struct batch *batch)
 {
-    if (!lane->results.fit)
+    for (int64_t i = 0; i < batch->n_items; i++)
+        if (batch->items[i].n_extras > 0)
+            return true;
+    return false;
+}
+
+/* Whether all launches follow from the batch's class. */
+static bool is_repeatable(const struct plan *plan, enum cuda_dtype dtype, const struct batch *batch,
+                          const struct cuda_lane *lane)
+{
+    if (!lane->results.fit || wants_extras(batch))
         return false;
     for (int i = 0; i < plan->n_steps; i++)
         if (cuda_operation_of(dtype, plan->steps[i].operation)->by_item || shape_splits(plan, &lane->shape, i))
@@ -39,8 +49,10 @@ static bool is_repeatable(const struct plan *plan, enum cuda_dtype dtype, const 
 static void launch_steps(struct cuda_run *run)
 {
     upload_place_inputs(run->upload, run);
-    for (int i = 0; i < run->plan->n_steps; i += run->launches[i].steps)
-        run->launches[i].run(run, &run->plan->steps[i]);
+    for (int i = 0; i < run->plan->n_steps && goes_on(run); i += run->launches[i].steps) {
+        run->step = &run->plan->steps[i];
+        run->launches[i].run(run, run->step);
+    }
 }
 
 /* Lays out the batch in the lane's memory and copies it to the device. Batches of other lanes may run meanwhile. */
@@ -60,7 +72,7 @@ static void send(struct cuda_lane *lane, const struct backend *backend, struct c
     run->shape = &lane->shape;
     run->upload = &lane->upload;
     run->results = &lane->results;
-    run->is_repeatable = is_repeatable(run->plan, run->dtype, lane);
+    run->is_repeatable = is_repeatable(run->plan, run->dtype, run->batch, lane);
     note(run, upload_send(&lane->upload, backend->up));
     note(run, cudaEventRecord(lane->is_up, backend->up));
 }
@@ -116,6 +128,9 @@ int lane_run(struct cuda_lane *lane, struct backend *backend, struct cuda_run ru
         return cuda_fail(error, "the CUDA device failed", run.status);
     if (run.product_failed)
         return error_set(error, "cuBLASLt failed");
-    error_set(error, "%s", run.refusal);
+    if (run.step)
+        error_set(error, "operation %s: %s", operation_name(run.step->operation), run.refusal);
+    else
+        error_set(error, "%s", run.refusal);
     return BACKEND_REFUSED;
 }

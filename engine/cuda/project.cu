@@ -147,8 +147,7 @@ bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step)
            (other->bias == PLAN_NONE) == (step->bias == PLAN_NONE);
 }
 
-template <typename T>
-static struct projected<T> projected_of(const struct cuda_run *run, const struct plan_step *step) {
+template <typename T> static struct projected<T> projected_of(struct cuda_run *run, const struct plan_step *step) {
     struct projected<T> own = {
     };
     own.weight = weight_of<T>(run, step->weight);
@@ -159,7 +158,7 @@ static struct projected<T> projected_of(const struct cuda_run *run, const struct
 }
 
 template <typename T>
-static struct projection<T> projection_of(const struct cuda_run *run, const struct plan_step *step) {
+static struct projection<T> projection_of(struct cuda_run *run, const struct plan_step *step) {
     const struct plan_weight *weight = &run->plan->weights[step->weight];
     struct projection<T> p = {
     };

@@ -119,15 +119,16 @@ struct cuda_run {
     float *scratch;                        /* of the step that runs */
     int64_t scratch_floats;
     const struct upload *upload;
-    struct results *results;     /* where OP_GIVE_… leave their results */
-    bool is_repeatable;          /* all launches follow from the class alone */
-    bool capturing;              /* launches go into a graph: nothing runs, and the device may not be asked */
-    bool choosing;               /* algorithms of products are chosen; nothing else is launched */
-    double tuning_milliseconds;  /* while choosing: the time that is left for measuring */
-    pthread_mutex_t *submitting; /* the device's. While choosing it is locked where needed; else it is held */
-    cudaError_t status;          /* the first failure; after it nothing is launched */
-    bool product_failed;         /* cuBLASLt failed; perhaps the device did */
-    const char *refusal;         /* why this batch cannot run on a device that works; NULL: it can */
+    struct results *results;      /* where OP_GIVE_… leave their results */
+    const struct plan_step *step; /* that runs; NULL: none yet */
+    bool is_repeatable;           /* all launches follow from the class alone */
+    bool capturing;               /* launches go into a graph: nothing runs, and the device may not be asked */
+    bool choosing;                /* algorithms of products are chosen; nothing else is launched */
+    double tuning_milliseconds;   /* while choosing: the time that is left for measuring */
+    pthread_mutex_t *submitting;  /* the device's. While choosing it is locked where needed; else it is held */
+    cudaError_t status;           /* the first failure; after it nothing is launched */
+    bool product_failed;          /* cuBLASLt failed; perhaps the device did */
+    const char *refusal;          /* why this batch cannot run on a device that works; NULL: it can */
 };
 
 /* Whether nothing has failed so far. */
@@ -152,20 +153,42 @@ static inline int64_t columns_of(const struct cuda_run *run, int value)
     return run->plan->values[value].columns;
 }
 
-template <typename T> static inline const T *weight_of(const struct cuda_run *run, int weight)
+/* What an operation does must be what its row in operations.cu says: else the batch is refused, with `refusal`. */
+static inline void refuse_unless(struct cuda_run *run, bool said, const char *refusal)
 {
-    return weight == PLAN_NONE ? NULL : (const T *)run->weights[weight];
+    if (!said && !run->refusal)
+        run->refusal = refusal;
+}
+
+static inline bool is_empty(const struct plan_weight *weight)
+{
+    return weight->rows * weight->columns == 0;
+}
+
+template <typename T> static inline const T *weight_of(struct cuda_run *run, int weight)
+{
+    if (weight == PLAN_NONE)
+        return NULL;
+    refuse_unless(run, run->weights[weight] || is_empty(&run->plan->weights[weight]),
+                  "it reads a weight as elements, which its row in operations.cu does not say");
+    return (const T *)run->weights[weight];
 }
 
 /* A weight that the step reads as floats: cuda_operation.floats. */
-static inline const float *float_weight_of(const struct cuda_run *run, int weight)
+static inline const float *float_weight_of(struct cuda_run *run, int weight)
 {
-    return weight == PLAN_NONE ? NULL : run->float_weights[weight];
+    if (weight == PLAN_NONE)
+        return NULL;
+    refuse_unless(run, run->float_weights[weight] || is_empty(&run->plan->weights[weight]),
+                  "it reads a weight as floats, which its row in operations.cu does not say");
+    return run->float_weights[weight];
 }
 
 /* By item, on the host: where its rows of the value begin. A step that reads them cannot be part of a graph. */
-static inline const int64_t *starts_of(const struct cuda_run *run, int value)
+static inline const int64_t *starts_of(struct cuda_run *run, int value)
 {
+    refuse_unless(run, !run->is_repeatable,
+                  "it reads the rows of single items, and its row in operations.cu lacks by_item");
     return run->batch->layouts[run->plan->values[value].axis].starts;
 }
 
@@ -235,7 +258,7 @@ static void launch_shared(struct cuda_run *run, void (*kernel)(Parameters...), i
     configuration.blockDim = dim3(threads);
     configuration.dynamicSmemBytes = shared_bytes;
     configuration.stream = run->stream;
-    if (run->choosing)
+    if (run->choosing || run->refusal)
         return;
     if (shared_bytes > SHARED_BYTES)
         note(run, allow_shared(kernel, shared_bytes));
@@ -269,15 +292,18 @@ template <typename T, typename Call> static void with_pack(int64_t columns, Call
 }
 
 /* Which of a step's weights are read as floats; the others are elements. */
-enum float_weights { FLOAT_NONE, FLOAT_BIAS, FLOAT_ALL };
+enum float_weights { FLOAT_UNSAID, FLOAT_NONE, FLOAT_BIAS, FLOAT_ALL };
 
-/* One row of the table in operations.cu. */
+/* One row of the table in operations.cu. A row that lacks run, scratch or floats counts as no kernel. */
 struct cuda_operation {
     void (*run)(struct cuda_run *run, const struct plan_step *step);
-    int64_t (*scratch)(const struct plan *plan, const struct plan_step *step); /* floats at most; NULL: none */
+    int64_t (*scratch)(const struct plan *plan,
+                       const struct plan_step *step); /* floats at most; cuda_no_scratch: none */
     enum float_weights floats;
     bool by_item; /* it is launched item by item: a plan with it makes no graphs */
 };
+
+int64_t cuda_no_scratch(const struct plan *plan, const struct plan_step *step);
 
 extern const struct cuda_operation *cuda_operation_of(enum cuda_dtype dtype, enum operation operation);
 
