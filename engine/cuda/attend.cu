@@ -348,13 +348,22 @@ static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t w
         weights[j] /= (float)a.heads;
 }
 
+/* Where this attention's softmax goes; NULL: the item does not want it. */
+static float *wanted_softmax(const struct engine_item *item, const struct plan_step *step)
+{
+    for (int i = 0; i < item->n_extras; i++)
+        if (item->extras[i].output == 1 + step->attend.index)
+            return item->extras[i].data;
+    return NULL;
+}
+
 /* For each item that wants the softmax: as many rows at a time as scratch has room for. */
 template <typename T>
 static void give_weights(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
 {
     bool call = step->operation == OP_ATTEND_CALL;
     for (int64_t item = 0; item < run->batch->n_items; item++) {
-        float *wanted = cuda_wanted_attention(&run->batch->items[item], step);
+        float *wanted = wanted_softmax(&run->batch->items[item], step);
         if (!wanted)
             continue;
         int input = run->plan->axes[run->plan->values[step->x].axis].input;

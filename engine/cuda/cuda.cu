@@ -324,14 +324,6 @@ static size_t scratch_bytes(const struct backend_model *model)
 
 /* ---- Running ---- */
 
-float *cuda_wanted_attention(const struct engine_item *item, const struct plan_step *step)
-{
-    for (int i = 0; i < item->n_extras; i++)
-        if (item->extras[i].output == 1 + step->attend.index)
-            return item->extras[i].data;
-    return NULL;
-}
-
 static int lanes(const struct backend_model *)
 {
     return LANES;

@@ -307,9 +307,6 @@ int64_t cuda_no_scratch(const struct plan *plan, const struct plan_step *step);
 
 extern const struct cuda_operation *cuda_operation_of(enum cuda_dtype dtype, enum operation operation);
 
-/* The item's buffer for the softmax of this attention; NULL: the item does not want it. */
-float *cuda_wanted_attention(const struct engine_item *item, const struct plan_step *step);
-
 /* Sets `error` to what CUDA says, and returns -1. */
 int cuda_fail(struct error *error, const char *what, cudaError_t status);
 
