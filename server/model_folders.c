@@ -12,7 +12,6 @@ static bool has_config(const char *folder)
 {
     char *path = NULL;
     bool found = asprintf(&path, "%s/config.json", folder) >= 0 && access(path, F_OK) == 0;
-
     free(path);
     return found;
 }
@@ -22,7 +21,6 @@ static int add(struct model_folders *folders, const char *name, char *path, stru
 {
     struct model_source *sources = realloc(folders->sources, (folders->count + 1) * sizeof *sources);
     char *own_name = name ? strdup(name) : NULL;
-
     folders->sources = sources ? sources : folders->sources;
     if (!sources || !path || (name && !own_name)) {
         free(path);
@@ -43,10 +41,8 @@ static int add_inner(struct model_folders *folders, const char *given, struct er
 {
     struct dirent **entries = NULL;
     int count = scandir(given, &entries, is_visible, alphasort), status = 0;
-
     for (int i = 0; i < count; i++) {
         char *path = NULL;
-
         if (asprintf(&path, "%s/%s", given, entries[i]->d_name) < 0)
             path = NULL;
         if (status == 0 && (!path || has_config(path)))
@@ -62,7 +58,6 @@ static int add_inner(struct model_folders *folders, const char *given, struct er
 static int add_given(struct model_folders *folders, const struct model_source *given, struct error *error)
 {
     size_t before = folders->count;
-
     if (!has_config(given->path)) {
         if (add_inner(folders, given->path, error))
             return -1;

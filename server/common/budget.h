@@ -29,7 +29,6 @@ struct share {
 static inline int64_t budget_most(const struct budget *budget)
 {
     int64_t most = budget->limit - budget->reserve;
-
     return most > budget->small ? most : budget->small < budget->limit ? budget->small : budget->limit;
 }
 
@@ -45,7 +44,6 @@ static inline bool share_take(struct share *share, int64_t bytes)
     struct budget *budget = share->budget;
     int64_t held = atomic_load_explicit(&share->bytes, memory_order_relaxed);
     int64_t limit, used;
-
     if (bytes > budget->limit - held)
         return false;
     limit = held + bytes <= budget->small ? budget->limit : budget->limit - budget->reserve;
@@ -66,7 +64,6 @@ static inline bool share_take(struct share *share, int64_t bytes)
 static inline int64_t share_end(struct share *share)
 {
     int64_t bytes = atomic_exchange_explicit(&share->bytes, 0, memory_order_relaxed);
-
     atomic_fetch_sub_explicit(&share->budget->used, bytes, memory_order_relaxed);
     return bytes;
 }

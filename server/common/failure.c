@@ -29,7 +29,6 @@ int failure_set(struct failure *failure, enum failure_kind kind, const char *for
 {
     char message[sizeof failure->error.message];
     va_list arguments;
-
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);

@@ -29,11 +29,9 @@ static int64_t read_limit(const char *root, const char *hierarchy, const char *g
 static int64_t least_limit(const char *root, const char *hierarchy, char *group, const char *name)
 {
     int64_t least = INT64_MAX;
-
     for (;;) {
         char *slash = strrchr(group, '/');
         int64_t limit = read_limit(root, hierarchy, group, name);
-
         least = limit < least ? limit : least;
         if (!slash)
             return least;
@@ -45,7 +43,6 @@ static int64_t least_limit(const char *root, const char *hierarchy, char *group,
 static int64_t line_limit(const char *root, char *line)
 {
     char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
-
     if (!group)
         return INT64_MAX;
     *group++ = '\0';
@@ -62,12 +59,10 @@ int64_t memory_bytes(const char *root)
     int64_t least = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     char line[PATH_MAX];
     FILE *file;
-
     snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
     file = fopen(line, "re");
     while (file && fgets(line, sizeof line, file)) {
         int64_t limit = line_limit(root, line);
-
         least = limit < least ? limit : least;
     }
     if (file)

@@ -3,15 +3,16 @@
 #define SERVER_BODY_H
 
 #include "server/common/budget.h"
+#include "server/common/failure.h"
 
 #include <stddef.h>
 
-/* Zero it and set the share's budget and the limit, perhaps lead. Memory grows with what has arrived, never with what a
- * client announces. */
+/* Zero it, then set share.budget and limit, and lead if needed. Memory grows with the bytes that have arrived, never
+ * with the length that a client announces. */
 struct body {
-    struct share share; /* of the memory of all bodies that are being read */
-    size_t limit;       /* bytes of this one */
-    size_t lead;        /* bytes that stay free before data, which aligns what is read in place further on */
+    struct share share; /* of the memory for all bodies that are being received */
+    size_t limit;       /* bytes of this body at most */
+    size_t lead;        /* free bytes before data, which align binary data further on */
     char *data;
     size_t length, capacity;
 };
@@ -19,10 +20,12 @@ struct body {
 enum body_status {
     BODY_OK,
     BODY_TOO_LARGE,
-    BODY_NO_ROOM, /* the shared bound is reached, or memory is out */
+    BODY_NO_ROOM, /* the budget is used up, or memory is out */
 };
 
 enum body_status body_append(struct body *body, const char *bytes, size_t length);
 void body_free(struct body *body); /* twice is harmless */
+
+int body_no_room(struct failure *failure); /* the failure for BODY_NO_ROOM; returns -1 */
 
 #endif

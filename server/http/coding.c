@@ -7,12 +7,12 @@
 #include <zlib.h>
 
 #define STEP_BYTES (32 * 1024)
-#define INPUT_BYTES (UINT32_C(1) << 30) /* zlib counts in 32 bits */
+#define INPUT_BYTES (UINT32_C(1) << 30) /* for zlib at once; it counts in 32 bits */
 #define DEFLATE_MEMORY 8                /* zlib's default */
 
 static const struct {
     const char *name;
-    int window_bits; /* zlib's way to tell the formats apart */
+    int window_bits; /* by this zlib tells the formats apart */
 } formats[] = {
     [CODING_NONE] = {"identity", 0},
     [CODING_GZIP] = {"gzip", MAX_WBITS + 16},
@@ -34,19 +34,17 @@ enum coding coding_of(const char *content_encoding)
                                                  : CODING_NONE;
 }
 
-/* "gzip;q=0.8, deflate" and the like. What is not understood is not wanted. */
+/* Reads a list such as "gzip;q=0.8, deflate". Unknown codings are skipped. */
 enum coding coding_wanted(const char *accept_encoding)
 {
     enum coding best = CODING_NONE;
     double best_weight = 0;
-
     for (const char *at = accept_encoding ? accept_encoding : ""; *at; at += *at == ',') {
         at += strspn(at, " \t");
         enum coding coding = coding_named(at, strcspn(at, " \t;,"));
         size_t length = strcspn(at, ",");
         const char *quality = memchr(at, ';', length);
         double weight = 1;
-
         if (quality) {
             quality += 1 + strspn(quality + 1, " \t");
             if (strncasecmp(quality, "q=", 2) == 0)
@@ -72,7 +70,7 @@ static int cannot_unpack(struct failure *failure, enum coding coding, const char
                        formats[coding].name, why);
 }
 
-/* The result of one inflate() that did not simply go on. */
+/* Turns the status of one inflate() into 0 or a failure. */
 static int check_step(int status, const z_stream *stream, enum coding coding, struct failure *failure)
 {
     switch (status) {
@@ -102,7 +100,7 @@ static int append(struct body *body, const char *bytes, size_t length, struct fa
     case BODY_NO_ROOM:
         break;
     }
-    return failure_set(failure, FAILURE_OVERLOADED, "too many bodies are being received; try again later");
+    return body_no_room(failure);
 }
 
 static int unpack(z_stream *stream, enum coding coding, const struct body *packed, struct body *body,
@@ -111,7 +109,6 @@ static int unpack(z_stream *stream, enum coding coding, const struct body *packe
     char step[STEP_BYTES];
     size_t left = packed->length;
     int status = Z_OK;
-
     stream->next_in = (Bytef *)packed->data;
     while (status != Z_STREAM_END) {
         if (stream->avail_in == 0) {
@@ -121,7 +118,8 @@ static int unpack(z_stream *stream, enum coding coding, const struct body *packe
         stream->next_out = (Bytef *)step;
         stream->avail_out = sizeof step;
         status = inflate(stream, Z_NO_FLUSH);
-        if (check_step(status, stream, coding, failure) || append(body, step, sizeof step - stream->avail_out, failure))
+        if (check_step(status, stream, coding, failure) != 0 ||
+            append(body, step, sizeof step - stream->avail_out, failure) != 0)
             return -1;
     }
     return left + stream->avail_in == 0 ? 0 : cannot_unpack(failure, coding, "something follows its end");
@@ -129,29 +127,26 @@ static int unpack(z_stream *stream, enum coding coding, const struct body *packe
 
 int coding_unpack(enum coding coding, struct body *body, struct failure *failure)
 {
-    struct body packed = *body;
-    z_stream stream = {0};
-    int result;
-
     if (coding == CODING_NONE)
         return 0;
+    struct body packed = *body;
+    z_stream stream = {0};
     if (inflateInit2(&stream, formats[coding].window_bits) != Z_OK)
         return failure_memory(failure);
     *body = (struct body){.share.budget = packed.share.budget, .limit = packed.limit, .lead = packed.lead};
-    result = unpack(&stream, coding, &packed, body, failure);
+    int result = unpack(&stream, coding, &packed, body, failure);
     inflateEnd(&stream);
     body_free(&packed);
     return result;
 }
 
-/* Fast rather than small: floats hardly shrink whatever the effort. */
+/* At the fastest level: floats hardly shrink at higher ones. */
 bool coding_pack(enum coding coding, struct writer *answer)
 {
     struct writer packed = {0};
     z_stream stream = {0};
     size_t left = answer->length;
     int status = Z_OK;
-
     if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, formats[coding].window_bits, DEFLATE_MEMORY,
                      Z_DEFAULT_STRATEGY) != Z_OK)
         return false;

@@ -1,5 +1,5 @@
-/* coding: gzip and deflate of bodies and answers. "deflate" is zlib's format, as HTTP defines it and tritonclient sends
- * it, not the bare stream. */
+/* coding: gzip and deflate of bodies and answers. "deflate" is zlib's format, as RFC 9110 defines it and tritonclient
+ * sends it. It is not the bare deflate stream. */
 #ifndef SERVER_CODING_H
 #define SERVER_CODING_H
 
@@ -14,15 +14,15 @@ enum coding {
     CODING_UNKNOWN,
 };
 
-enum coding coding_of(const char *content_encoding);    /* NULL and "identity" are none */
-enum coding coding_wanted(const char *accept_encoding); /* the one with the highest q that is known here, else none */
-const char *coding_name(enum coding coding);            /* for Content-Encoding; NULL: none */
+enum coding coding_of(const char *content_encoding);    /* NULL and "identity" are CODING_NONE */
+enum coding coding_wanted(const char *accept_encoding); /* the known coding with the highest q, else CODING_NONE */
+const char *coding_name(enum coding coding);            /* for Content-Encoding; NULL: CODING_NONE */
 
-/* Puts what is packed in the body in its place, within the body's own limit and budget, so that a small body cannot
- * become a large one. CODING_NONE leaves it. -1: `failure`; the body is still the caller's to free. */
+/* Replaces the packed bytes of the body by the unpacked ones. The body's own limit and budget hold for these, so a
+ * small body cannot become a huge one. CODING_NONE changes nothing. -1: `failure`; the caller still frees the body. */
 int coding_unpack(enum coding coding, struct body *body, struct failure *failure);
 
-/* Packs the answer. False: there was no memory, and the answer is as it was. */
+/* Packs the answer. False: there was no memory, and the answer is unchanged. */
 bool coding_pack(enum coding coding, struct writer *answer);
 
 #endif

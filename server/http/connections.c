@@ -60,7 +60,6 @@ int connections_open(int64_t limit, struct linger_room *room, struct connections
     struct connections *connections;
     struct rlimit descriptors;
     pthread_condattr_t attributes;
-
     if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur != RLIM_INFINITY &&
         (int64_t)descriptors.rlim_cur - SPARE_DESCRIPTORS < limit)
         limit = (int64_t)descriptors.rlim_cur - SPARE_DESCRIPTORS;
@@ -101,7 +100,6 @@ int64_t connections_limit(const struct connections *connections)
 static void idle_append(struct connections *connections, int fd)
 {
     struct slot *slot = &connections->slots[fd];
-
     slot->previous = connections->last_idle;
     slot->next = NONE;
     *(slot->previous == NONE ? &connections->first_idle : &connections->slots[slot->previous].next) = fd;
@@ -113,7 +111,6 @@ static void idle_append(struct connections *connections, int fd)
 static void idle_remove(struct connections *connections, int fd, enum slot_state state)
 {
     struct slot *slot = &connections->slots[fd];
-
     if (slot->state == SLOT_IDLE) {
         *(slot->previous == NONE ? &connections->first_idle : &connections->slots[slot->previous].next) = slot->next;
         *(slot->next == NONE ? &connections->last_idle : &connections->slots[slot->next].previous) = slot->previous;
@@ -136,13 +133,11 @@ int64_t connections_admit(struct connections *connections, int fd)
 {
     bool admitted = fd < connections->n_slots;
     int64_t admission = 0;
-
     pthread_mutex_lock(&connections->lock);
     if (admitted && connections->slots[fd].state != SLOT_FREE)
         release(connections, fd); /* was lost, and connections_lost is still on its way */
     if (admitted && connections->count - connections->evicted >= connections->limit) {
         int oldest = connections->first_idle;
-
         admitted = oldest != NONE;
         if (admitted) {
             idle_remove(connections, oldest, SLOT_EVICTED);
@@ -209,7 +204,6 @@ void connections_holds(struct connections *connections, int fd, struct share *sh
 static int64_t held_slowly(const struct slot *slot, const struct budget *budget, int64_t now)
 {
     int64_t bytes;
-
     if (slot->state == SLOT_FREE || slot->state == SLOT_EVICTED || !slot->share || slot->share->budget != budget)
         return 0;
     bytes = atomic_load(&slot->share->bytes);
@@ -219,16 +213,13 @@ static int64_t held_slowly(const struct slot *slot, const struct budget *budget,
 bool connections_make_room(struct connections *connections, struct budget *budget, int64_t bytes)
 {
     int64_t now = clock_ns(), held = 0, freed = 0;
-
     pthread_mutex_lock(&connections->lock);
     for (int fd = 0; fd < connections->n_slots; fd++)
         held += held_slowly(&connections->slots[fd], budget, now);
     while (held >= bytes && freed < bytes) {
         int64_t most = 0, found = NONE;
-
         for (int fd = 0; fd < connections->n_slots; fd++) {
             int64_t here = held_slowly(&connections->slots[fd], budget, now);
-
             if (here > most) {
                 most = here;
                 found = fd;
@@ -248,7 +239,6 @@ bool connections_make_room(struct connections *connections, struct budget *budge
 void connections_closed(struct connections *connections, int fd)
 {
     int waiting = 0, copy = -1;
-
     pthread_mutex_lock(&connections->lock);
     bool evicted = connections->slots[fd].state == SLOT_EVICTED;
     if (!evicted && (connections->slots[fd].unread || (ioctl(fd, FIONREAD, &waiting) == 0 && waiting > 0)))
@@ -263,11 +253,9 @@ void connections_closed(struct connections *connections, int fd)
 static int64_t patience_until(const struct connections *connections)
 {
     int64_t now = clock_ns(), until = 0;
-
     for (int fd = 0; fd < connections->n_slots; fd++) {
         const struct slot *slot = &connections->slots[fd];
         int64_t patience = slot->admitted_ns + START_PATIENCE_NS;
-
         if (slot->state == SLOT_IDLE && slot->silent && patience > now && patience > until)
             until = patience;
     }
@@ -287,14 +275,12 @@ static void shut_all(struct connections *connections, int how)
 static bool wait_until(struct connections *connections, int64_t until_ns)
 {
     struct timespec until = {.tv_sec = until_ns / SECOND_NS, .tv_nsec = until_ns % SECOND_NS};
-
     return pthread_cond_timedwait(&connections->changed, &connections->lock, &until) == 0;
 }
 
 void connections_settle(struct connections *connections)
 {
     int64_t last_ns = clock_ns() + 2 * START_PATIENCE_NS, until_ns;
-
     pthread_mutex_lock(&connections->lock);
     while ((until_ns = patience_until(connections)) != 0 && clock_ns() < last_ns)
         wait_until(connections, until_ns);

@@ -64,7 +64,6 @@ static void log_message(void *context, const char *format, va_list arguments)
 {
     char message[512];
     size_t length;
-
     (void)context;
     if (!log_enabled(LOG_LEVEL_DEBUG))
         return;
@@ -88,7 +87,6 @@ static void inbox_clear(struct inbox *inbox)
 static void wake(struct event_loop *loop)
 {
     uint64_t one = 1;
-
     while (!loop->woken && write(loop->wake, &one, sizeof one) < 0 && errno == EINTR)
         ;
     loop->woken = true;
@@ -97,7 +95,6 @@ static void wake(struct event_loop *loop)
 static struct inbox take_inbox(struct event_loop *loop)
 {
     uint64_t count;
-
     pthread_mutex_lock(&loop->lock);
     struct inbox taken = loop->inbox;
     inbox_clear(&loop->inbox);
@@ -112,7 +109,6 @@ void event_loop_add(struct event_loop *loop, int descriptor, int64_t number, con
                     socklen_t length)
 {
     struct arrival *arrival = malloc(sizeof *arrival);
-
     if (!arrival || length > sizeof arrival->address) {
         free(arrival);
         close(descriptor);
@@ -163,7 +159,6 @@ static void resume_connections(struct resumption *first)
 static void end_leaving(struct event_loop *loop)
 {
     int64_t now = clock_ns();
-
     if (now < loop->look_ns)
         return;
     int count = epoll_wait(loop->leaving, loop->ended, LEAVING_AT_ONCE, 0);
@@ -177,12 +172,10 @@ static int wait_ms(const struct event_loop *loop)
 {
     MHD_UNSIGNED_LONG_LONG milliseconds;
     int timeout_ms = -1;
-
     if (MHD_get_timeout(loop->daemon, &milliseconds) == MHD_YES)
         timeout_ms = milliseconds < INT_MAX ? (int)milliseconds : INT_MAX;
     if (loop->look_ns > 0) {
         int64_t left_ms = (loop->look_ns - clock_ns()) / 1000000 + 1;
-
         left_ms = left_ms > 0 ? left_ms : 0;
         timeout_ms = timeout_ms < 0 || left_ms < timeout_ms ? (int)left_ms : timeout_ms;
     }
@@ -197,7 +190,6 @@ static void wait_for_events(struct event_loop *loop)
         {.fd = loop->look_ns > 0 ? -1 : loop->leaving, .events = POLLIN}, /* -1: poll skips it */
     };
     int timeout_ms = wait_ms(loop);
-
     if (timeout_ms != 0)
         poll(polled, sizeof polled / sizeof polled[0], timeout_ms);
 }
@@ -205,7 +197,6 @@ static void wait_for_events(struct event_loop *loop)
 static void *run_loop(void *argument)
 {
     struct event_loop *loop = argument;
-
     for (;;) {
         wait_for_events(loop);
         struct inbox inbox = take_inbox(loop);
@@ -228,7 +219,6 @@ static void connection_changed(void *argument, struct MHD_Connection *connection
     int descriptor = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     struct epoll_event event = {.events = EPOLLRDHUP, .data.fd = descriptor};
     bool started = code == MHD_CONNECTION_NOTIFY_STARTED;
-
     /* Without memory for it, the end of this client is noticed when its connection times out. */
     epoll_ctl(loop->leaving, started ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, descriptor, &event);
     loop->options.changed(loop, connection, socket_context, code);
@@ -239,7 +229,6 @@ static void connection_changed(void *argument, struct MHD_Connection *connection
 static struct MHD_Daemon *start_daemon(struct event_loop *loop)
 {
     const struct event_loop_options *options = &loop->options;
-
     return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
                             NULL, NULL, options->handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
                             MHD_OPTION_NOTIFY_COMPLETED, options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION,

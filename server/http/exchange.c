@@ -1,10 +1,16 @@
-/* exchange: the way of one request, from its headers to its answer.
+/* exchange: the way of one request, from its headers to its answer. libmicrohttpd calls exchange_handle for the
+ * headers, for each piece of the body, for the end of the body, and again after each resumption.
  *
- *     headers -> (refused) -> body -> read -> (answered | failed) -> reply
- *                                          -> batcher -> answer   -> reply
+ *     exchange_begin     headers are there: framing, route, API key, gate
+ *     exchange_complete  the body is there: deadline, then exchange_read
+ *     exchange_read      decodes the body and calls the route's `read`, then submits the job
+ *     job_done           the batcher has run the job
+ *     exchange_answer    calls the route's `answer`
+ *     exchange_reply     sends the answer or the failure
  *
- * What takes long is done by a worker, the rest on the event loop; is_large alone decides. `stage` is read and written
- * by whichever thread has the exchange; suspending and resuming orders them. */
+ * A failure, or a route that needs no job, skips to exchange_reply. A worker reads bodies and writes answers that are
+ * large, and unpacks compressed bodies. The event loop does the rest. One thread at a time has an exchange: suspending
+ * and resuming the connection orders the threads, so an exchange needs no lock. */
 #include "server/http/exchange.h"
 
 #include "server/common/clock.h"
@@ -17,47 +23,53 @@
 #include "server/http/refusal.h"
 #include "server/http/reply.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 
-#define LARGE_BYTES (64 * 1024) /* of JSON: about a millisecond */
+#define LARGE_BYTES (64 * 1024) /* of JSON: about a millisecond of work */
 #define LOGGED_PATH_BYTES 256
-#define ALIGNMENT 16                      /* of binary data in bodies: what the engine reads where it lies */
-#define HALF_CLOSE_NS INT64_C(1000000000) /* an end within this time behind a request is that of its sending half */
+#define ALIGNMENT 16 /* bytes; the engine reads a body's binary data in place */
+
+/* A client that closes its sending half this soon after its request still waits for the answer. */
+#define HALF_CLOSE_NS INT64_C(1000000000)
 
 enum stage {
-    STAGE_BODY,   /* is being received */
-    STAGE_ANSWER, /* the job was run */
-    STAGE_REPLY,  /* request.answer or request.failure is what the client gets */
+    STAGE_BODY,   /* the body is being received */
+    STAGE_ANSWER, /* the job has run */
+    STAGE_REPLY,  /* request.answer or request.failure is ready to be sent */
 };
 
-enum passage { PASSAGE_NONE, PASSAGE_ADMITTED, PASSAGE_ACCEPTED, PASSAGE_ANSWERED };
+/* How far a request for work has passed the gate (gate.h). Each state owes the gate one more call. */
+enum passage {
+    PASSAGE_NONE,     /* owes nothing */
+    PASSAGE_ADMITTED, /* owes gate_accept, or gate_abandon */
+    PASSAGE_ACCEPTED, /* owes gate_answer */
+    PASSAGE_ANSWERED, /* owes gate_leave */
+};
 
 struct exchange {
-    struct task task;
+    struct task task; /* the first member, so that a worker's task is its exchange */
     struct server *server;
     struct event_loop *loop; /* the connection's */
     struct resumption resumption;
     struct MHD_Connection *connection;
     int descriptor;
     struct route_match match;
-    char method[16]; /* both for the log */
-    char *path;      /* NULL: no request is logged */
+    char method[16]; /* for the log, as is the path */
+    char *path;      /* NULL: requests are not logged */
     enum stage stage;
-    enum passage passage; /* through the gate */
+    enum passage passage;
     bool suspended;
-    bool half_closed; /* the client's end came with its request */
+    bool half_closed; /* the client had closed its sending half when its body was complete */
     struct body body;
     enum coding coding; /* of the body */
     struct request request;
     struct reply reply;
-    int64_t begun_ns, complete_ns; /* complete_ns: its body was */
+    int64_t begun_ns;    /* its headers were there */
+    int64_t complete_ns; /* its body was complete */
 };
 
 int connection_descriptor(struct MHD_Connection *connection)
@@ -68,7 +80,6 @@ int connection_descriptor(struct MHD_Connection *connection)
 static const struct sockaddr *connection_address(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-
     return info ? info->client_addr : NULL;
 }
 
@@ -79,7 +90,7 @@ static bool is_large(int64_t bytes)
     return bytes > LARGE_BYTES;
 }
 
-/* A worker runs it; peers take turns. */
+/* Gives the exchange to a worker. Clients take turns at the workers. */
 static void exchange_hand_on(struct exchange *exchange, void (*run)(struct task *task))
 {
     exchange->task.run = run;
@@ -93,7 +104,7 @@ static void exchange_suspend(struct exchange *exchange)
     MHD_suspend_connection(exchange->connection);
 }
 
-/* The exchange belongs to its event loop again; the caller does not touch it any more. */
+/* Gives the exchange back to its event loop. The caller does not touch it any more. */
 static void exchange_resume(struct exchange *exchange, enum stage stage)
 {
     exchange->stage = stage;
@@ -115,23 +126,21 @@ enum client_state {
 
 static enum client_state client_state(const struct exchange *exchange)
 {
-    char byte;
+    char byte = 0;
     ssize_t length = recv(exchange->descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-
     if (length == 0)
         return CLIENT_ENDED;
     return length > 0 || errno == EAGAIN || errno == EINTR ? CLIENT_STAYS : CLIENT_GONE;
 }
 
-/* A job is not worth a run once its client is gone. libmicrohttpd does not watch a suspended connection, so the socket
- * is looked at here. It stays open while the connection is suspended.
- * A client that left and one that closed its sending half alone look the same. The time tells them apart: the latter
- * closes it right behind its request, the former leaves when it has waited too long. */
+/* A job is not worth a run once its client is gone. libmicrohttpd does not watch a suspended connection, so this looks
+ * at the socket, which stays open while the connection is suspended.
+ * A client that left and a client that closed its sending half look the same. The time tells them apart: a sending half
+ * is closed right behind the request, and a client leaves when it has waited too long. */
 static bool job_wanted(struct job *job)
 {
     const struct exchange *exchange = job_exchange(job);
     enum client_state state = client_state(exchange);
-
     if (state == CLIENT_ENDED)
         return exchange->half_closed || clock_ns() - exchange->complete_ns < HALF_CLOSE_NS;
     return state == CLIENT_STAYS;
@@ -139,31 +148,28 @@ static bool job_wanted(struct job *job)
 
 /* ---- After the job ---- */
 
-/* Packs the answer when the client wants that, and sends it as it is when there is no memory for two of it. */
+/* Compresses the answer if the client asked for it. Without memory for a second copy the answer stays as it is. */
 static void exchange_pack(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     int64_t bytes = (int64_t)request->answer.length;
-    enum coding coding;
-
     if (exchange->match.route->body != BODY_ANY)
         return;
-    coding = coding_wanted(request->header(request, "Accept-Encoding"));
+    enum coding coding = coding_wanted(request->header(request, "Accept-Encoding"));
     if (coding == CODING_NONE || !share_take(&request->memory, bytes))
         return;
     if (coding_pack(coding, &request->answer))
         request->answer_encoding = coding_name(coding);
 }
 
-/* Turns what the batcher left into an answer or a failure. */
+/* Turns the job's outcome into request.answer or request.failure. */
 static void exchange_answer(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
-    struct job *job = &request->job;
-
+    const struct job *job = &request->job;
     switch (job->status) {
     case JOB_OK:
-        if (exchange->match.route->answer(request))
+        if (exchange->match.route->answer(request) != 0)
             return;
         if (request->answer.failed)
             failure_memory(&request->failure);
@@ -186,65 +192,63 @@ static void exchange_answer(struct exchange *exchange)
 static void task_answer(struct task *task)
 {
     struct exchange *exchange = (struct exchange *)task;
-
     exchange_answer(exchange);
     exchange_resume(exchange, STAGE_REPLY);
 }
 
-/* On the batcher's thread, which has more to do. */
+/* Called on the batcher's thread, whose next batch waits: so the answer is written elsewhere. */
 static void job_done(struct job *job)
 {
     struct exchange *exchange = job_exchange(job);
-
-    if (job->status == JOB_OK && is_large(exchange->request.answer_bytes)) {
+    if (job->status == JOB_OK && is_large(exchange->request.answer_bytes))
         exchange_hand_on(exchange, task_answer);
-    } else {
+    else
         exchange_resume(exchange, STAGE_ANSWER);
-    }
 }
 
 /* ---- The complete body ---- */
+
+static int refuse_stopping(struct exchange *exchange)
+{
+    return failure_set(&exchange->request.failure, FAILURE_UNAVAILABLE, "the server is about to stop");
+}
 
 static int exchange_submit(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct job *job = &request->job;
-    const struct service_options *options = &exchange->server->service.options;
-
+    struct batcher *batcher = exchange->server->service.options.batcher;
     job->wanted = job_wanted;
     job->done = job_done;
     job->context = exchange;
-    switch (batcher_submit(options->batcher, request->model_index, job)) {
+    switch (batcher_submit(batcher, request->model_index, job)) {
     case SUBMIT_OK:
         return 0;
     case SUBMIT_FULL:
-        exchange->reply.retry_after_s = batcher_retry_after_s(options->batcher, request->model_index);
+        exchange->reply.retry_after_s = batcher_retry_after_s(batcher, request->model_index);
         return failure_set(&request->failure, FAILURE_OVERLOADED, "the queue is full; try again later");
     case SUBMIT_DRAINING:
         break;
     }
-    return failure_set(&request->failure, FAILURE_UNAVAILABLE, "the server is about to stop");
+    return refuse_stopping(exchange);
 }
 
 static enum outcome exchange_decode(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
-
-    if (coding_unpack(exchange->coding, &exchange->body, &request->failure))
+    if (coding_unpack(exchange->coding, &exchange->body, &request->failure) != 0)
         return OUTCOME_FAILED;
     request->body = exchange->body.data;
     request->body_length = exchange->body.length;
     return exchange->match.route->read(request);
 }
 
-/* Reads the body, on any thread. True: the reply is ready, and the connection not suspended. False: the exchange has
- * been handed on. */
+/* Reads the body, on any thread. True: the reply is ready, and the connection is not suspended. False: another thread
+ * has the exchange by now. */
 static bool exchange_read(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
-    enum outcome outcome;
-
-    outcome = exchange_decode(exchange);
+    enum outcome outcome = exchange_decode(exchange);
     request_read_done(request);
     if (!request->body_kept)
         body_free(&exchange->body);
@@ -256,11 +260,12 @@ static bool exchange_read(struct exchange *exchange)
         if (exchange_submit(exchange) == 0)
             return false;
     }
+    if (exchange->suspended) {
+        exchange_resume(exchange, STAGE_REPLY);
+        return false;
+    }
     exchange->stage = STAGE_REPLY;
-    if (!exchange->suspended)
-        return true;
-    exchange_resume(exchange, STAGE_REPLY);
-    return false;
+    return true;
 }
 
 static void task_read(struct task *task)
@@ -268,24 +273,24 @@ static void task_read(struct task *task)
     exchange_read((struct exchange *)task);
 }
 
-/* As exchange_read, on the event loop. */
+/* The body is there, on the event loop. The result is exchange_read's. */
 static bool exchange_complete(struct exchange *exchange)
 {
-    int64_t timeout_ms = exchange->server->service.options.settings->request_timeout_ms;
-
-    connections_busy(exchange->server->connections, exchange->descriptor);
-    connections_holds(exchange->server->connections, exchange->descriptor, NULL);
+    struct server *server = exchange->server;
+    connections_busy(server->connections, exchange->descriptor);
+    connections_holds(server->connections, exchange->descriptor, NULL);
     if (exchange->passage == PASSAGE_ADMITTED) {
-        if (!gate_accept(&exchange->server->gate)) {
-            exchange->passage = PASSAGE_NONE;
-            failure_set(&exchange->request.failure, FAILURE_UNAVAILABLE, "the server is about to stop");
+        bool accepted = gate_accept(&server->gate);
+        exchange->passage = accepted ? PASSAGE_ACCEPTED : PASSAGE_NONE;
+        if (!accepted) {
+            refuse_stopping(exchange);
             exchange->stage = STAGE_REPLY;
             return true;
         }
-        exchange->passage = PASSAGE_ACCEPTED;
     }
     exchange->complete_ns = clock_ns();
     exchange->half_closed = client_state(exchange) == CLIENT_ENDED;
+    int64_t timeout_ms = server->service.options.settings->request_timeout_ms;
     if (timeout_ms > 0)
         exchange->request.job.deadline_ns = exchange->complete_ns + timeout_ms * 1000000;
     if (!is_large((int64_t)exchange->body.length) && exchange->coding == CODING_NONE)
@@ -297,46 +302,30 @@ static bool exchange_complete(struct exchange *exchange)
 
 /* ---- The reply ---- */
 
-/* Passes the gate as far as `passage`, or out of it with PASSAGE_NONE. */
-static void exchange_leave(struct exchange *exchange, enum passage passage)
+static enum MHD_Result exchange_reply(struct exchange *exchange)
 {
+    struct reply *reply = &exchange->reply;
     struct gate *gate = &exchange->server->gate;
-
-    if (exchange->passage == PASSAGE_ADMITTED && passage == PASSAGE_NONE) {
-        gate_abandon(gate);
-        exchange->passage = PASSAGE_NONE;
-    }
+    reply->total_ns = clock_ns() - exchange->begun_ns;
+    reply->close = reply->close || gate_closing(gate);
+    request_answered(&exchange->request);
+    connections_holds(exchange->server->connections, exchange->descriptor, &exchange->request.memory);
     if (exchange->passage == PASSAGE_ACCEPTED) {
         gate_answer(gate);
         exchange->passage = PASSAGE_ANSWERED;
     }
-    if (exchange->passage == PASSAGE_ANSWERED && passage == PASSAGE_NONE) {
-        gate_leave(gate);
-        exchange->passage = PASSAGE_NONE;
-    }
-}
-
-static enum MHD_Result exchange_reply(struct exchange *exchange)
-{
-    struct reply *reply = &exchange->reply;
-
-    reply->total_ns = clock_ns() - exchange->begun_ns;
-    reply->close = reply->close || gate_closing(&exchange->server->gate);
-    request_answered(&exchange->request);
-    connections_holds(exchange->server->connections, exchange->descriptor, &exchange->request.memory);
-    exchange_leave(exchange, PASSAGE_ANSWERED);
     return reply_send(reply, exchange->connection, &exchange->match, &exchange->request);
 }
 
-/* A refusal while the body still comes in: libmicrohttpd takes no response at this point, so it is written past it. */
+/* Refuses a body that is still being received, for the reason in `status`. libmicrohttpd accepts no response at this
+ * point, so the answer is written to the socket, and the connection ends. */
 static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_status status)
 {
     struct failure *failure = &exchange->request.failure;
-
     if (status == BODY_TOO_LARGE)
         refusal_too_large(failure, exchange->server->service.options.settings);
     else
-        failure_set(failure, FAILURE_OVERLOADED, "too many bodies are being received; try again later");
+        body_no_room(failure);
     exchange->stage = STAGE_REPLY;
     body_free(&exchange->body);
     connections_unread(exchange->server->connections, exchange->descriptor);
@@ -345,40 +334,7 @@ static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_s
     return MHD_NO;
 }
 
-/* ---- libmicrohttpd's side ---- */
-
-static const char *request_header(const struct request *request, const char *name)
-{
-    const struct exchange *exchange =
-        (const struct exchange *)((const char *)request - offsetof(struct exchange, request));
-
-    return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
-}
-
-/* The path of an absolute URL, which a proxy's client sends. */
-static const char *url_path(const char *url)
-{
-    if (strncmp(url, "http://", 7) != 0)
-        return url;
-    url = strchr(url + 7, '/');
-    return url ? url : "/";
-}
-
-/* How the body comes. Binary data follows a JSON header of any length, and shall be aligned all the same. */
-static void expect_body(struct exchange *exchange)
-{
-    const struct request *request = &exchange->request;
-    const char *length;
-
-    if (!exchange->match.route || exchange->match.route->body != BODY_ANY)
-        return;
-    exchange->coding = coding_of(request->header(request, "Content-Encoding"));
-    length = request->header(request, "Inference-Header-Content-Length");
-    if (length)
-        exchange->body.lead = (size_t)(-strtoull(length, NULL, 10) % ALIGNMENT);
-}
-
-/* Replies in libmicrohttpd's first call. The rest of what the client sends is never looked at. */
+/* Replies in libmicrohttpd's first call. The rest of the client's bytes is never looked at. */
 static enum MHD_Result exchange_refuse(struct exchange *exchange)
 {
     exchange->stage = STAGE_REPLY;
@@ -387,66 +343,109 @@ static enum MHD_Result exchange_refuse(struct exchange *exchange)
     return exchange_reply(exchange);
 }
 
-static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connection *connection, const char *url,
-                                      const char *method, const char *version, void **context)
+/* ---- The headers ---- */
+
+static const char *request_header(const struct request *request, const char *name)
+{
+    const struct exchange *exchange =
+        (const struct exchange *)((const char *)request - offsetof(struct exchange, request));
+    return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
+}
+
+/* The path of an absolute URL, as a client sends it to a proxy. */
+static const char *url_path(const char *url)
+{
+    if (strncmp(url, "http://", 7) != 0)
+        return url;
+    url = strchr(url + 7, '/');
+    return url ? url : "/";
+}
+
+/* NULL: out of memory. */
+static struct exchange *exchange_open(struct event_loop *loop, struct MHD_Connection *connection, const char *url,
+                                      const char *method)
 {
     struct exchange *exchange = calloc(1, sizeof *exchange);
-    struct server *server = event_loop_context(loop);
-    const struct settings *settings = server->service.options.settings;
-    struct request *request;
-
     if (!exchange)
-        return MHD_NO;
-    *context = exchange;
-    request = &exchange->request;
+        return NULL;
+    struct server *server = event_loop_context(loop);
     exchange->server = server;
     exchange->loop = loop;
     exchange->connection = connection;
     exchange->descriptor = connection_descriptor(connection);
     exchange->begun_ns = clock_ns();
     exchange->body.share.budget = &server->bodies;
-    exchange->body.limit = (size_t)settings->payload_limit;
+    exchange->body.limit = (size_t)server->service.options.settings->payload_limit;
+    snprintf(exchange->method, sizeof exchange->method, "%s", method);
+    if (log_enabled(LOG_LEVEL_DEBUG))
+        exchange->path = strndup(url_path(url), LOGGED_PATH_BYTES);
+    routes_find(server->service.options.dialects, method, url_path(url), &exchange->match);
+    struct request *request = &exchange->request;
     request_open(request, &server->service, NULL, 0);
     request->header = request_header;
     request_id_set(&request->id, &server->service.ids, request->header(request, "x-request-id"),
                    request->header(request, "traceparent"));
-    snprintf(exchange->method, sizeof exchange->method, "%s", method);
-    if (log_enabled(LOG_LEVEL_DEBUG))
-        exchange->path = strndup(url_path(url), LOGGED_PATH_BYTES);
-    routes_find(exchange->server->service.options.dialects, method, url_path(url), &exchange->match);
     memcpy(request->parameters, exchange->match.parameters, sizeof request->parameters);
+    return exchange;
+}
+
+/* Prepares for the body. Its binary data follow a JSON header of any length. With `lead` bytes before the body, the
+ * data are aligned all the same. */
+static void expect_body(struct exchange *exchange)
+{
+    const struct request *request = &exchange->request;
+    if (!exchange->match.route || exchange->match.route->body != BODY_ANY)
+        return;
+    exchange->coding = coding_of(request->header(request, "Content-Encoding"));
+    const char *length = request->header(request, "Inference-Header-Content-Length");
+    if (length)
+        exchange->body.lead = (size_t)(-strtoull(length, NULL, 10) % ALIGNMENT);
+}
+
+/* Asks the gate to admit a request for work. -1: request.failure. */
+static int exchange_admit(struct exchange *exchange)
+{
+    if (!exchange->match.route || !exchange->match.route->work)
+        return 0;
+    if (!gate_admit(&exchange->server->gate))
+        return failure_set(&exchange->request.failure, FAILURE_UNAVAILABLE,
+                           "the server takes no work: it starts, or it is about to stop");
+    exchange->passage = PASSAGE_ADMITTED;
+    return 0;
+}
+
+static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connection *connection, const char *url,
+                                      const char *method, const char *version, void **context)
+{
+    struct exchange *exchange = exchange_open(loop, connection, url, method);
+    if (!exchange)
+        return MHD_NO;
+    *context = exchange;
+    struct request *request = &exchange->request;
     if (framing_check(connection, method, version, &request->failure) != 0)
         return exchange_refuse(exchange);
     expect_body(exchange);
+    bool accepted = refusal_of_headers(&exchange->match, request, method) == 0 && exchange_admit(exchange) == 0;
 
-    if (refusal_of_headers(&exchange->match, request, method) == 0 && exchange->match.route &&
-        exchange->match.route->work) {
-        if (gate_admit(&server->gate))
-            exchange->passage = PASSAGE_ADMITTED;
-        else
-            failure_set(&request->failure, FAILURE_UNAVAILABLE,
-                        "the server takes no work: it starts, or it is about to stop");
-    }
-    connections_idle(server->connections, exchange->descriptor); /* not silent: so it is admitted by now */
-    connections_holds(server->connections, exchange->descriptor, &exchange->body.share);
-    if (request->failure.kind == FAILURE_NONE && exchange->match.route)
+    /* After the gate: once the connection is not silent any more, connections_settle does not wait for its request. */
+    connections_idle(exchange->server->connections, exchange->descriptor);
+    connections_holds(exchange->server->connections, exchange->descriptor, &exchange->body.share);
+    if (accepted && exchange->match.route)
         return MHD_YES;
     if (refusal_has_body(request))
         return exchange_refuse(exchange);
     exchange->stage = STAGE_REPLY;
-    return MHD_YES; /* replied to in the next call: a reply in the first one would cost the connection */
+    return MHD_YES; /* the next call replies; a reply in the first call would cost the connection */
 }
 
 enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, const char *url, const char *method,
                                 const char *version, const char *data, size_t *data_size, void **context)
 {
     struct exchange *exchange = *context;
-
     if (!exchange)
         return exchange_begin(loop, connection, url, method, version, context);
     if (*data_size > 0) {
         enum body_status status = body_append(&exchange->body, data, *data_size);
-
         if (status != BODY_OK)
             return exchange_break_off(exchange, status);
         connections_idle(exchange->server->connections, exchange->descriptor);
@@ -462,33 +461,16 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
     return exchange_reply(exchange);
 }
 
-/* "192.0.2.1:40000", "[2001:db8::1]:40000" */
-static void client_text(struct MHD_Connection *connection, char *text, size_t size)
-{
-    const struct sockaddr *address = connection_address(connection);
-    char host[INET6_ADDRSTRLEN] = "";
-    if (address && address->sa_family == AF_INET) {
-        const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)address;
-        inet_ntop(AF_INET, &ipv4->sin_addr, host, sizeof host);
-        snprintf(text, size, "%s:%d", host, ntohs(ipv4->sin_port));
-    } else if (address && address->sa_family == AF_INET6) {
-        const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)address;
-        bool mapped = IN6_IS_ADDR_V4MAPPED(&ipv6->sin6_addr); /* IPv4 that came to [::] */
-        inet_ntop(mapped ? AF_INET : AF_INET6, ipv6->sin6_addr.s6_addr + (mapped ? 12 : 0), host, sizeof host);
-        snprintf(text, size, mapped ? "%s:%d" : "[%s]:%d", host, ntohs(ipv6->sin6_port));
-    } else {
-        snprintf(text, size, "unknown");
-    }
-}
+/* ---- The end ---- */
 
 static void log_exchange(const struct exchange *exchange, const char *route, int status, int64_t total_ns)
 {
-    const struct request *request = &exchange->request;
-    const char *ignored = request->ignored.list;
-    char client[INET6_ADDRSTRLEN + 16];
     if (!log_enabled(LOG_LEVEL_DEBUG))
         return;
-    client_text(exchange->connection, client, sizeof client);
+    const struct request *request = &exchange->request;
+    const char *ignored = request->ignored.list;
+    char client[PEER_TEXT_BYTES];
+    peer_text(connection_address(exchange->connection), client);
     log_write(LOG_LEVEL_DEBUG, "request", "client", client, "request_id", request->id.text, "method", exchange->method,
               "path", exchange->path ? exchange->path : route, "model",
               request->info ? request_model_name(request) : NULL, LOG_INTEGER("status", status),
@@ -496,37 +478,60 @@ static void log_exchange(const struct exchange *exchange, const char *route, int
               ignored[0] ? ignored : NULL, NULL);
 }
 
-void exchange_completed(void *loop, struct MHD_Connection *connection, void **exchange_context,
+/* Counts the request and writes its line of the log. */
+static void exchange_record(const struct exchange *exchange)
+{
+    const struct request *request = &exchange->request;
+    const struct job *job = &request->job;
+    const char *route = exchange->match.route ? exchange->match.route->path : "unmatched";
+    int status = exchange->reply.status ? exchange->reply.status : failure_status(FAILURE_GONE);
+    int64_t total_ns = clock_ns() - exchange->begun_ns;
+    int64_t queue_ns = 0;
+    if (job->finished_ns) /* the batcher took it */
+        queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
+    metrics_request(exchange->server->service.options.metrics, route,
+                    request->info ? request->model_index : METRICS_NO_MODEL, status, total_ns, queue_ns,
+                    job->inference_ns);
+    log_exchange(exchange, route, status, total_ns);
+}
+
+/* Pays what is still owed to the gate. */
+static void exchange_leave(struct exchange *exchange)
+{
+    struct gate *gate = &exchange->server->gate;
+    switch (exchange->passage) {
+    case PASSAGE_NONE:
+        break;
+    case PASSAGE_ADMITTED:
+        gate_abandon(gate);
+        break;
+    case PASSAGE_ACCEPTED:
+        gate_answer(gate);
+        gate_leave(gate);
+        break;
+    case PASSAGE_ANSWERED:
+        gate_leave(gate);
+        break;
+    }
+}
+
+void exchange_completed(void *loop, struct MHD_Connection *connection, void **context,
                         enum MHD_RequestTerminationCode code)
 {
-    struct server *server = event_loop_context(loop);
-    struct exchange *exchange = *exchange_context;
-    const struct job *job = &exchange->request.job;
-    int64_t total_ns, queue_ns = 0;
-    const char *route;
-    int status;
-
+    (void)loop;
     (void)connection;
     (void)code;
+    struct exchange *exchange = *context;
     if (!exchange)
         return;
-    route = exchange->match.route ? exchange->match.route->path : "unmatched";
-    status = exchange->reply.status ? exchange->reply.status : failure_status(FAILURE_GONE);
-    total_ns = clock_ns() - exchange->begun_ns;
-    if (job->finished_ns) /* it was admitted */
-        queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
-    metrics_request(server->service.options.metrics, route,
-                    exchange->request.info ? exchange->request.model_index : METRICS_NO_MODEL, status, total_ns,
-                    queue_ns, job->inference_ns);
-    log_exchange(exchange, route, status, total_ns);
-    connections_holds(server->connections, exchange->descriptor, NULL);
-    if (exchange->passage == PASSAGE_ADMITTED)
-        exchange_leave(exchange, PASSAGE_NONE); /* it never arrived */
-    connections_idle(server->connections, exchange->descriptor);
+    struct connections *connections = exchange->server->connections;
+    exchange_record(exchange);
+    connections_holds(connections, exchange->descriptor, NULL);
+    connections_idle(connections, exchange->descriptor);
     body_free(&exchange->body);
     request_close(&exchange->request);
-    exchange_leave(exchange, PASSAGE_NONE);
+    exchange_leave(exchange);
     free(exchange->path);
     free(exchange);
-    *exchange_context = NULL;
+    *context = NULL;
 }

@@ -1,9 +1,10 @@
-/* exchange: one request and its answer on a connection, and what all of them share. Private to http.c and exchange.c.
+/* exchange: one request and its answer on a connection, and the state that all exchanges share. Private to http.c and
+ * exchange.c.
  *
  * Lifetime: from libmicrohttpd's first call for a request to its completion callback, on the connection's event loop.
- * While other threads have the exchange (a worker, the batcher) its connection is suspended, and libmicrohttpd
- * completes no suspended connection: so it lives until the one event_loop_resume that ends each suspension, the last
- * thing that a thread does with it. */
+ * While another thread has the exchange (a worker or the batcher's), its connection is suspended. libmicrohttpd
+ * completes no suspended connection, so the exchange lives on. The thread ends the suspension with event_loop_resume,
+ * and does not touch the exchange afterwards. */
 #ifndef SERVER_EXCHANGE_H
 #define SERVER_EXCHANGE_H
 
@@ -18,13 +19,13 @@
 /* Shared by all exchanges of a server. */
 struct server {
     struct service service;
-    struct budget bodies; /* memory of bodies that are being read */
+    struct budget bodies; /* memory of bodies that are being received */
     struct gate gate;
     struct workers *workers;
     struct connections *connections;
 };
 
-/* libmicrohttpd's callbacks; their first argument is the event loop, whose context is the server. */
+/* libmicrohttpd's callbacks. Their first argument is the event loop; the event loop's context is the server. */
 enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, const char *url, const char *method,
                                 const char *version, const char *data, size_t *data_size, void **context);
 void exchange_completed(void *loop, struct MHD_Connection *connection, void **context,

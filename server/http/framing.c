@@ -1,10 +1,13 @@
-/* framing: the one check of header lines, for every route and every refusal (RFC 9112, sections 2.2, 5 and 6).
+/* framing: the check of header lines, before every route and every refusal (RFC 9112, sections 2.2, 5 and 6).
  *
- * libmicrohttpd before 1.0 reports a line that is continued on the next one, as `A: b` and ` c`, under the name `Ac`.
- * It ends a value at a NUL, and takes a line feed alone for the end of a line. Neither shows in names and values. But
- * they are parts of the one buffer that the request was received in, where each header's end is two bytes before the
- * next name: a CR and an LF, which became NULs. So the places are compared. libmicrohttpd 1.0 and later keeps its
- * headers otherwise, and refuses such lines itself with MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets. */
+ * libmicrohttpd before 1.0 accepts three kinds of lines that a proxy may read otherwise, and does not report them:
+ * - a line continued on the next one: `A: b` and ` c` arrive as the name `Ac`
+ * - a value with a NUL: it ends at the NUL
+ * - a line that ends in LF without CR.
+ * The addresses of names and values show all three. They point into one buffer, the received request, in which CR and
+ * LF became NULs. So a name begins exactly two bytes behind the value before it; any other distance is refused.
+ * libmicrohttpd 1.0 and later lays out its headers otherwise. It refuses such lines itself with
+ * MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets. */
 #include "server/http/framing.h"
 
 #include <stdbool.h>
@@ -15,8 +18,8 @@ enum { LINE_END = 2 /* bytes: CR LF */ };
 
 struct framing {
     struct failure *failure;
-    const char *end; /* of the line before; NULL: places tell nothing */
-    const char *length, *coding;
+    const char *end;             /* of the value before, in the buffer; NULL: addresses are not compared */
+    const char *length, *coding; /* of Content-Length and Transfer-Encoding; NULL: not seen yet */
 };
 
 static int refuse(struct framing *framing, const char *what)
@@ -28,7 +31,6 @@ static int refuse(struct framing *framing, const char *what)
 static bool is_name(const char *name, size_t length)
 {
     static const char allowed[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-
     return length > 0 && strspn(name, allowed) == length;
 }
 
@@ -89,7 +91,7 @@ static enum MHD_Result on_header(void *context, enum MHD_ValueKind kind, const c
     return check_line(context, name, name_length, value ? value : "", value_length) == 0 ? MHD_YES : MHD_NO;
 }
 
-/* Where the headers' end lies in the buffer that begins with the method. */
+/* The end of the headers in the buffer, which begins with the method. */
 static const char *headers_end(struct MHD_Connection *connection, const char *method)
 {
     return method + MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
@@ -97,14 +99,13 @@ static const char *headers_end(struct MHD_Connection *connection, const char *me
 
 int framing_check(struct MHD_Connection *connection, const char *method, const char *version, struct failure *failure)
 {
-    bool places = strncmp(MHD_get_version(), "0.", 2) == 0;
-    struct framing framing = {.failure = failure, .end = places ? version + strlen(version) : NULL};
-
+    bool compares = strncmp(MHD_get_version(), "0.", 2) == 0;
+    struct framing framing = {.failure = failure, .end = compares ? version + strlen(version) : NULL};
     failure->kind = FAILURE_NONE;
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, on_header, &framing);
     if (failure->kind != FAILURE_NONE)
         return -1;
-    if (places && headers_end(connection, method) != framing.end + 2 * LINE_END)
+    if (compares && headers_end(connection, method) != framing.end + 2 * LINE_END)
         return refuse(&framing, "the last header holds a NUL, is continued on a second line, or does not end in CR LF");
     if (framing.coding && framing.length)
         return refuse(&framing, "both Transfer-Encoding and Content-Length are given, one was expected");

@@ -1,8 +1,8 @@
-/* framing: whether it is certain where a request ends.
+/* framing: refuses requests whose end is not certain.
  *
- * A proxy in front that reads a header otherwise than libmicrohttpd does sees another end. It would then take part of a
- * body for the next request, perhaps of another client, or the other way round. So a request that could be read in two
- * ways is refused, and its connection closed. */
+ * A proxy in front of the daemon may read a header otherwise than libmicrohttpd does, and then sees another end. It
+ * takes part of a body for the next request, perhaps of another client, or the reverse (request smuggling). So a
+ * request that could be read in two ways is refused, and its connection is closed. */
 #ifndef SERVER_FRAMING_H
 #define SERVER_FRAMING_H
 
@@ -10,7 +10,7 @@
 
 #include <microhttpd.h>
 
-/* In libmicrohttpd's first call for a request, with the method and version of that call. -1: `failure`, of kind
+/* To be called in libmicrohttpd's first call for a request, with that call's method and version. -1: `failure`, of kind
  * FAILURE_MALFORMED. */
 int framing_check(struct MHD_Connection *connection, const char *method, const char *version, struct failure *failure);
 

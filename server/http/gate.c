@@ -6,7 +6,6 @@
 void gate_init(struct gate *gate)
 {
     pthread_condattr_t attributes;
-
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&gate->left, &attributes);
@@ -59,7 +58,6 @@ static void wait_for_none(struct gate *gate, const int64_t *count, int64_t patie
 {
     int64_t until_ns = clock_ns() + patience_ns;
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-
     while (*count > 0 && pthread_cond_timedwait(&gate->left, &gate->lock, &until) == 0)
         ;
 }

@@ -50,7 +50,6 @@ static void connection_accepted(void *context, int fd, const struct sockaddr *ad
 {
     struct http *http = context;
     int64_t admission = connections_admit(http->server.connections, fd);
-
     if (!admission) {
         close(fd);
         return;
@@ -62,7 +61,6 @@ static void connection_accepted(void *context, int fd, const struct sockaddr *ad
 static void connection_lost(void *context, int fd, int64_t admission)
 {
     struct server *server = context;
-
     connections_lost(server->connections, fd, admission);
 }
 
@@ -70,7 +68,6 @@ static void connection_changed(void *loop, struct MHD_Connection *connection, vo
                                enum MHD_ConnectionNotificationCode code)
 {
     struct server *server = event_loop_context(loop);
-
     (void)socket_context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         atomic_fetch_add(&server->service.connections, 1);
@@ -90,7 +87,6 @@ static int64_t larger(int64_t a, int64_t b)
 static bool make_room(struct budget *budget, int64_t bytes)
 {
     const struct server *server = budget->context;
-
     return connections_make_room(server->connections, budget, bytes);
 }
 
@@ -98,7 +94,6 @@ static void init_server(struct server *server, const struct service_options *opt
 {
     int64_t bodies, payload = options->settings->payload_limit, part = memory_bytes("") / 4;
     struct budget *results = &server->service.results;
-
     server->service.options = *options;
     server->service.opened_ns = clock_ns();
     server->service.opened_s = (int64_t)time(NULL);
@@ -127,7 +122,6 @@ static int open_loops(struct http *http, const struct settings *settings, struct
         .timeout_s = (unsigned int)settings->connection_timeout_s,
         .connection_memory = CONNECTION_MEMORY,
     };
-
     for (; http->n_loops < settings->http_threads; http->n_loops++) {
         if (event_loop_open(&options, &http->loops[http->n_loops], error))
             return -1;

@@ -34,7 +34,6 @@ struct linger_room {
 static bool finished(int fd)
 {
     char dropped[16384];
-
     for (int i = 0; i < 16; i++) { /* one client does not keep the others waiting */
         ssize_t length = recv(fd, dropped, sizeof dropped, MSG_DONTWAIT);
 
@@ -50,13 +49,11 @@ static bool take_added(struct linger_room *room)
 {
     uint64_t count;
     bool closing;
-
     if (read(room->wake, &count, sizeof count) < 0 && errno != EAGAIN)
         return false;
     pthread_mutex_lock(&room->lock);
     while (room->n_added > 0) {
         int fd = room->added[--room->n_added];
-
         if (room->n_inside == ROOM) {
             close(fd);
             continue;
@@ -74,7 +71,6 @@ static void *linger_thread(void *argument)
 {
     struct linger_room *room = argument;
     bool closing = false;
-
     room->inside[0] = (struct pollfd){.fd = room->wake, .events = POLLIN};
     while (!closing || room->n_inside > 0) {
         poll(room->inside, (nfds_t)room->n_inside + 1, room->n_inside > 0 ? 100 : -1);
@@ -94,7 +90,6 @@ int linger_open(struct linger_room **opened, struct error *error)
 {
     struct linger_room *room = calloc(1, sizeof *room);
     int status;
-
     if (!room)
         return error_set(error, "out of memory");
     room->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -117,7 +112,6 @@ int linger_open(struct linger_room **opened, struct error *error)
 static void wake(struct linger_room *room)
 {
     uint64_t one = 1;
-
     while (write(room->wake, &one, sizeof one) < 0 && errno == EINTR)
         ;
 }
@@ -125,7 +119,6 @@ static void wake(struct linger_room *room)
 void linger_add(struct linger_room *room, int fd)
 {
     bool full;
-
     pthread_mutex_lock(&room->lock);
     full = room->n_added == ROOM;
     if (!full)

@@ -38,7 +38,6 @@ static int address_port(int fd)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
-
     if (getsockname(fd, (struct sockaddr *)&address, &length))
         return 0;
     if (address.ss_family == AF_INET6)
@@ -51,7 +50,6 @@ static int listen_on(const struct addrinfo *info, int port)
 {
     struct sockaddr_storage address;
     int one = 1, zero = 0, fd;
-
     memcpy(&address, info->ai_addr, info->ai_addrlen);
     if (info->ai_family == AF_INET6)
         ((struct sockaddr_in6 *)&address)->sin6_port = htons((uint16_t)port);
@@ -65,7 +63,6 @@ static int listen_on(const struct addrinfo *info, int port)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     if (bind(fd, (struct sockaddr *)&address, info->ai_addrlen) || listen(fd, BACKLOG)) {
         int reason = errno;
-
         close(fd);
         errno = reason;
         return -1;
@@ -94,11 +91,9 @@ static bool repeated(const struct addrinfo *addresses, const struct addrinfo *in
 static int listen_everywhere(struct listener *listener, const struct addrinfo *addresses)
 {
     int reason = 0;
-
     listener->port = listener->options.port;
     for (const struct addrinfo *info = addresses; info && listener->n_sockets < MAX_SOCKETS; info = info->ai_next) {
         int fd;
-
         if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) || repeated(addresses, info))
             continue;
         fd = listen_on(info, listener->port);
@@ -122,7 +117,6 @@ static int open_sockets(struct listener *listener, struct error *error)
     char bare[256];
     size_t length = strlen(host);
     int status;
-
     if (length > 2 && length < sizeof bare && host[0] == '[' && host[length - 1] == ']') { /* as in a URL */
         memcpy(bare, host + 1, length - 2);
         bare[length - 2] = '\0';
@@ -152,7 +146,6 @@ static bool accept_waiting(struct listener *listener, int socket)
         struct sockaddr_storage address;
         socklen_t length = sizeof address;
         int fd = accept4(socket, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
         if (fd >= 0) {
             listener->options.accepted(listener->options.context, fd, (struct sockaddr *)&address, length);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -199,7 +192,6 @@ static void *listen_thread(void *argument)
 {
     struct listener *listener = argument;
     struct pollfd *stop = &listener->polled[listener->n_sockets];
-
     *stop = (struct pollfd){.fd = listener->stop, .events = POLLIN};
     while (!stop->revents) {
         if (poll(listener->polled, (nfds_t)listener->n_sockets + 1, -1) < 0)
@@ -217,7 +209,6 @@ int listener_open(const struct listener_options *options, struct listener **open
 {
     struct listener *listener = calloc(1, sizeof *listener);
     int status;
-
     if (!listener)
         return error_set(error, "out of memory");
     listener->options = *options;
@@ -253,7 +244,6 @@ int listener_port(const struct listener *listener)
 void listener_close(struct listener *listener)
 {
     uint64_t one = 1;
-
     while (write(listener->stop, &one, sizeof one) < 0 && errno == EINTR)
         ;
     pthread_join(listener->thread, NULL);

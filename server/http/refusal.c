@@ -1,4 +1,4 @@
-/* refusal: what is wrong with a request before its body was read. */
+/* refusal: checks of a request's headers. */
 #include "server/http/refusal.h"
 
 #include "server/http/coding.h"
@@ -8,12 +8,11 @@
 #include <string.h>
 #include <strings.h>
 
-/* The time depends on the length of what was sent, not on how much of it is right. */
+/* The time depends on the length of the given key alone, so it does not tell how many of its bytes are right. */
 static bool equal_in_constant_time(const char *key, const char *given, size_t given_length)
 {
     size_t key_length = strlen(key);
     unsigned char difference = key_length != given_length;
-
     for (size_t i = 0; i < given_length; i++)
         difference |= (unsigned char)(key[key_length ? i % key_length : 0] ^ given[i]);
     return difference == 0;
@@ -28,15 +27,13 @@ static int check_key(struct request *request)
 {
     const char *key = request->service->options.settings->api_key;
     const char *given = request->header(request, "Authorization");
-    size_t length;
-
     if (!key)
         return 0;
     if (!given || strncasecmp(given, "Bearer ", 7) != 0)
         return failure_set(&request->failure, FAILURE_KEY, "an API key is needed: \"Authorization: Bearer KEY\"");
     given += 7;
     given += strspn(given, " ");
-    length = strlen(given);
+    size_t length = strlen(given);
     while (length > 0 && (given[length - 1] == ' ' || given[length - 1] == '\t'))
         length--;
     if (!equal_in_constant_time(key, given, length))
@@ -47,7 +44,6 @@ static int check_key(struct request *request)
 static bool is_json(const char *media_type)
 {
     size_t length = strcspn(media_type, "; \t");
-
     return (length == 16 && strncasecmp(media_type, "application/json", 16) == 0) ||
            (length > 5 && strncasecmp(media_type + length - 5, "+json", 5) == 0);
 }
@@ -58,7 +54,6 @@ static int check_body_headers(const struct route *route, struct request *request
     const char *encoding = request->header(request, "Content-Encoding");
     const char *length = request->header(request, "Content-Length");
     const struct settings *settings = request->service->options.settings;
-
     if (route->body == BODY_JSON && encoding && strcasecmp(encoding, "identity") != 0)
         return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
                            "Content-Encoding is \"%.100s\", a body that is not compressed was expected", encoding);
@@ -97,6 +92,5 @@ int refusal_of_headers(const struct route_match *match, struct request *request,
 bool refusal_has_body(const struct request *request)
 {
     const char *length = request->header(request, "Content-Length");
-
     return request->header(request, "Transfer-Encoding") || (length && strtoull(length, NULL, 10) > 0);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Makes the answer say the failure, where there is one. */
+/* Replaces the answer by the failure, if there is one, and sets the status. */
 static void write_failure(struct reply *reply, const struct route_match *match, struct request *request)
 {
     if (request->failure.kind != FAILURE_NONE) {
@@ -23,16 +23,14 @@ static void write_failure(struct reply *reply, const struct route_match *match, 
 static void add_number(struct MHD_Response *response, const char *name, int64_t value)
 {
     char text[24];
-
     snprintf(text, sizeof text, "%lld", (long long)value);
     MHD_add_response_header(response, name, text);
 }
 
-/* As text-embeddings-inference names them, in whole milliseconds. */
+/* In whole milliseconds, under the names of text-embeddings-inference. */
 static void add_times(struct MHD_Response *response, const struct reply *reply, const struct job *job)
 {
     int64_t queue_ns = job->started_ns ? job->started_ns - job->submitted_ns : 0;
-
     add_number(response, "x-total-time", reply->total_ns / 1000000);
     add_number(response, "x-queue-time", queue_ns / 1000000);
     add_number(response, "x-inference-time", job->inference_ns / 1000000);
@@ -77,13 +75,10 @@ static void add_headers(struct MHD_Response *response, const struct reply *reply
 enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
                            struct request *request)
 {
-    struct MHD_Response *response;
-    enum MHD_Result result;
-
     write_failure(reply, match, request);
+    struct MHD_Response *response = NULL;
     if (request->answer.failed) {
         const char *text = match->dialect->out_of_memory;
-
         response = MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
     } else {
         response = MHD_create_response_from_buffer(request->answer.length, request->answer.data, MHD_RESPMEM_MUST_FREE);
@@ -93,7 +88,7 @@ enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connectio
     if (!response)
         return MHD_NO;
     add_headers(response, reply, match, request);
-    result = MHD_queue_response(connection, (unsigned int)reply->status, response);
+    enum MHD_Result result = MHD_queue_response(connection, (unsigned int)reply->status, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -102,7 +97,6 @@ void reply_send_raw(struct reply *reply, int descriptor, const struct route_matc
 {
     struct writer text = {0};
     const struct writer *answer = &request->answer;
-
     write_failure(reply, match, request);
     writer_format(&text,
                   "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nx-request-id: %s\r\n"
@@ -113,7 +107,7 @@ void reply_send_raw(struct reply *reply, int descriptor, const struct route_matc
         writer_format(&text, "Retry-After: %lld\r\n", (long long)later_s(reply));
     writer_text(&text, "\r\n");
     writer_bytes(&text, answer->data, answer->length);
-    /* A few hundred bytes after which nothing follows: they fit the socket's buffer, or the client reads nothing. */
+    /* These few hundred bytes fit the socket's buffer, unless the client has read none of its earlier answers. */
     if (!text.failed && !answer->failed)
         (void)!send(descriptor, text.data, text.length, MSG_NOSIGNAL | MSG_DONTWAIT);
     writer_free(&text);

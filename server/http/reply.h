@@ -1,4 +1,4 @@
-/* reply: what goes back over the connection. */
+/* reply: the status, headers and bytes that answer a request. */
 #ifndef SERVER_REPLY_H
 #define SERVER_REPLY_H
 
@@ -10,14 +10,15 @@ struct reply {
     int status;            /* HTTP; 0: nothing was sent */
     int64_t retry_after_s; /* of 429 and 503; 0: a second */
     int64_t total_ns;
-    bool close; /* the connection goes after it */
+    bool close; /* the connection is closed behind it */
 };
 
 /* Sends request->answer, or request->failure in the dialect's shape, through libmicrohttpd. */
 enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
                            struct request *request);
 
-/* Writes a failure straight to the socket, where libmicrohttpd takes no response; the connection is to be closed. */
+/* Writes a failure straight to the socket, for the moments at which libmicrohttpd accepts no response. The caller then
+ * closes the connection. */
 void reply_send_raw(struct reply *reply, int descriptor, const struct route_match *match, struct request *request);
 
 #endif

@@ -52,7 +52,6 @@ void request_close(struct request *request)
 void request_answered(struct request *request)
 {
     int64_t held = atomic_load(&request->memory.bytes), kept;
-
     free_blocks(request);
     writer_shrink(&request->answer);
     kept = (int64_t)request->answer.capacity;
@@ -63,7 +62,6 @@ void request_answered(struct request *request)
 void *request_memory(struct request *request, int64_t count, size_t size)
 {
     size_t bytes;
-
     if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes) ||
         __builtin_add_overflow(bytes, sizeof(struct block), &bytes)) {
         failure_memory(&request->failure);
@@ -82,7 +80,6 @@ void *request_memory(struct request *request, int64_t count, size_t size)
 int request_charge(struct request *request, int64_t bytes)
 {
     int64_t held = atomic_load(&request->memory.bytes), most = budget_most(request->memory.budget);
-
     if (bytes > most - held)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "the request would take %lld bytes of memory, this server gives one %lld: send fewer "
@@ -99,7 +96,6 @@ static int64_t json_most(const struct request *request)
     int64_t most = budget_most(request->memory.budget);
     int64_t times =
         request->service->options.settings->payload_limit * JSON_TIMES; /* a payload is at most 2^40 bytes */
-
     times = times > JSON_LEAST ? times : JSON_LEAST;
     return most < times ? most : times;
 }
@@ -107,7 +103,6 @@ static int64_t json_most(const struct request *request)
 json_t *request_json(struct request *request, const char *text, size_t length)
 {
     int64_t bytes = json_body_memory(text, length), most = json_most(request);
-
     if (bytes > most) {
         failure_set(&request->failure, FAILURE_TOO_LARGE,
                     "the body's JSON would take %lld bytes of memory, this server gives a request %lld: send less at "
@@ -138,7 +133,6 @@ int request_model(struct request *request, const char *name)
 {
     const struct service_options *options = &request->service->options;
     char names[256] = "", quoted[128];
-
     for (int64_t i = 0; i < options->n_models; i++) {
         if (!name || strcmp(options->models[i].name, name) == 0) {
             request->model_index = i;

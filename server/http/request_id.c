@@ -1,4 +1,4 @@
-/* request_id: the client's, the trace's or our own. */
+/* request_id: the client's id, the trace's, or a new one. */
 #include "server/http/request_id.h"
 
 #include "server/common/clock.h"
@@ -24,9 +24,10 @@ static bool is_valid(const char *given)
     size_t length = strlen(given);
     if (length < 1 || length > REQUEST_ID_MOST)
         return false;
-    for (size_t i = 0; i < length; i++)
+    for (size_t i = 0; i < length; i++) {
         if (given[i] <= ' ' || given[i] > '~')
             return false;
+    }
     return true;
 }
 
@@ -35,8 +36,8 @@ static bool are_digits(const char *text, size_t count)
     return strspn(text, "0123456789abcdef") >= count;
 }
 
-/* 2 digits of version, 32 of the trace, 16 of the span, 2 of flags, with - between them. Versions after 00 may go on.
- * Version ff and a trace of zeros are invalid. */
+/* The header is "VV-TRACE-SPAN-FF": 2, 32, 16 and 2 hexadecimal digits. Versions after 00 may be longer. Version ff and
+ * a trace id of zeros are invalid. */
 static bool is_traceparent(const char *text)
 {
     if (strnlen(text, TRACEPARENT_LENGTH) < TRACEPARENT_LENGTH || !are_digits(text, 2) || text[2] != '-' ||

@@ -1,4 +1,4 @@
-/* request_id: the name of one request, for logs of several services. It is the client's, or it is made here. */
+/* request_id: the name of one request, by which the logs of several services can be joined. */
 #ifndef SERVER_REQUEST_ID_H
 #define SERVER_REQUEST_ID_H
 
@@ -10,17 +10,19 @@ struct request_id {
     char text[REQUEST_ID_MOST + 1];
 };
 
-/* What ids that are made here are counted with. */
+/* Makes the ids of requests that bring none. */
 struct request_id_source {
-    uint64_t seed; /* of this process */
+    uint64_t seed; /* random, one a process */
     _Atomic uint64_t count;
 };
 
 void request_id_source_init(struct request_id_source *source);
 
-/* `given` is the header x-request-id: 1 to REQUEST_ID_MOST visible ASCII characters. Without a valid one it is the
- * trace id of `traceparent` (W3C Trace Context), and without that 32 hexadecimal digits of our own. Both may be NULL.
- * Any thread. */
+/* Sets the id to the first of these that is valid:
+ * - `given`, the header x-request-id: 1 to REQUEST_ID_MOST visible ASCII characters
+ * - the trace id in `traceparent` (W3C Trace Context)
+ * - 32 hexadecimal digits, seed and count.
+ * Both headers may be NULL. Any thread. */
 void request_id_set(struct request_id *id, struct request_id_source *source, const char *given,
                     const char *traceparent);
 

@@ -1,4 +1,4 @@
-/* service: what all requests share. The daemon fills in the options; http_open makes the rest. */
+/* service: the state that all requests share. The daemon fills in the options; http_open makes the rest. */
 #ifndef SERVER_HTTP_SERVICE_H
 #define SERVER_HTTP_SERVICE_H
 
@@ -15,12 +15,12 @@ struct served_model {
     struct model *model;
 };
 
-/* All of it outlives the server. The order of the models is that of batcher_open. */
+/* All pointers outlive the server. The models have the order that batcher_open got. */
 struct service_options {
     const struct settings *settings;
     const struct served_model *models;
     int64_t n_models;
-    const struct dialect *const *dialects; /* ended by NULL; the last one answers for unknown paths */
+    const struct dialect *const *dialects; /* ended by NULL; the last one answers unknown paths */
     struct engine *engine;
     struct batcher *batcher;
     struct metrics *metrics;
@@ -29,11 +29,11 @@ struct service_options {
 struct service {
     struct service_options options;
     struct request_id_source ids;
-    struct budget results; /* memory of requests: their JSON while it is read, inputs, results, answers until sent */
+    struct budget results; /* memory of requests: JSON being read, inputs, results, and answers until they are sent */
     int64_t opened_ns;     /* CLOCK_MONOTONIC */
     int64_t opened_s;      /* since 1970 */
     _Atomic int64_t connections;
-    _Atomic bool ready; /* work is taken */
+    _Atomic bool ready; /* work is accepted */
 };
 
 #endif

@@ -33,7 +33,6 @@ static struct task *take_task(struct worker *worker)
 {
     struct workers *workers = worker->workers;
     struct task *task = workers->first;
-
     worker->busy = task != NULL;
     if (!task)
         return NULL;
@@ -48,11 +47,9 @@ static void *work(void *argument)
 {
     struct worker *worker = argument;
     struct workers *workers = worker->workers;
-
     pthread_mutex_lock(&workers->lock);
     for (;;) {
         struct task *task = take_task(worker);
-
         if (task) {
             pthread_mutex_unlock(&workers->lock);
             task->run(task);
@@ -70,14 +67,12 @@ static void *work(void *argument)
 int workers_open(int count, struct workers **opened, struct error *error)
 {
     struct workers *workers = calloc(1, sizeof *workers + (size_t)count * sizeof workers->list[0]);
-
     if (!workers)
         return error_set(error, "out of memory");
     pthread_mutex_init(&workers->lock, NULL);
     pthread_cond_init(&workers->added, NULL);
     for (; workers->count < count; workers->count++) {
         struct worker *worker = &workers->list[workers->count];
-
         worker->workers = workers;
         int status = pthread_create(&worker->thread, NULL, work, worker);
         if (status != 0) {
@@ -112,7 +107,6 @@ static int64_t later(int64_t a, int64_t b)
 void workers_add(struct workers *workers, struct task *task)
 {
     struct task **place = &workers->first;
-
     pthread_mutex_lock(&workers->lock);
     task->round = workers->round;
     for (int i = 0; i < workers->count; i++) {
