@@ -1,4 +1,4 @@
-/* Sequences so long that their keys and values are projected in chunks (engine/cpu/sequences.c), against sums in double
+/* Sequences so long that their keys and values are projected in chunks (engine/cpu/project.c), against sums in double
  * precision. Queries are zeros, so that each row of the output is to_out of the mean of the projected values. */
 #include "engine/cpu/vector.h"
 #include "engine/engine.h"
