@@ -103,6 +103,43 @@ struct argument {
 int arguments_read(const char *class_name, const struct argument *table, size_t count, const struct json_t *kwargs,
                    void *out, struct error *error);
 
+/* ---- What a model is computed with and on ----------------------------------------------------------------------
+ * In each enum 0 is auto, so a zeroed struct asks for the defaults. */
+
+/* The type in which products with weights are computed. auto: f32 on the CPU, bf16 on CUDA. */
+enum dtype { DTYPE_AUTO, DTYPE_F32, DTYPE_TF32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT };
+
+/* The CPU's instructions: AVX2 is x86-64-v3, AVX512 is x86-64-v4. Each set includes those behind it. */
+enum instruction_set { SET_AUTO, SET_AVX512, SET_AVX2, SET_BASELINE, SET_COUNT };
+
+/* The CPU's library for products with weights. */
+enum product_library { LIBRARY_AUTO, LIBRARY_ONEDNN, LIBRARY_OPENBLAS, LIBRARY_COUNT };
+
+/* The names that the settings have, "auto" and "f32" for example. dtype_from_name: -1 if it is none of them. */
+const char *dtype_name(enum dtype dtype);
+int dtype_from_name(const char *name);
+const char *instruction_set_name(enum instruction_set set);
+
+#define DEVICE_CHOICE_LIMIT 32
+#define DEVICE_CHOICE_NAME_BYTES (DEVICE_CHOICE_LIMIT * sizeof ",cuda:999")
+
+/* auto: the first CUDA device where there is one, else the CPU. */
+enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+
+struct device_choice {
+    enum device_kind kind;
+    bool all;                         /* of DEVICE_CUDA: each device there is, DEVICE_CHOICE_LIMIT at most */
+    int count;                        /* of DEVICE_CUDA: indices that are given; 0 and not `all`: the first device */
+    int indices[DEVICE_CHOICE_LIMIT]; /* (count), from 0 to 999, none of them twice */
+};
+
+/* "auto", "cpu", "cuda", "cuda:1,cuda:0" or "cuda:all". In a list "cuda" is "cuda:0". Whether there are such devices is
+ * for the engine to find out. -1: it is none of these, names a device twice, or more than DEVICE_CHOICE_LIMIT. */
+int device_choice_parse(const char *name, struct device_choice *choice, struct error *error);
+
+/* The reverse. Returns the buffer. */
+const char *device_choice_name(const struct device_choice *choice, char buffer[DEVICE_CHOICE_NAME_BYTES]);
+
 /* ---- Settings of the daemon ----------------------------------------------------------------------------------- */
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
@@ -117,10 +154,10 @@ struct settings {
     size_t n_models;
     char *host;
     int64_t port;
-    char *device;                  /* auto, cpu, cuda, cuda:0,cuda:1, cuda:all */
-    char *dtype;                   /* auto, f32, tf32, bf16, f16 */
-    char *kernels;                 /* of the CPU engine: auto, avx512, avx2, baseline */
-    char *products;                /* of the CPU engine: auto, onednn, openblas */
+    struct device_choice device;
+    enum dtype dtype;
+    enum instruction_set kernels;  /* of the CPU engine */
+    enum product_library products; /* of the CPU engine */
     int64_t threads;               /* of the CPU engine; 0: one a core this process may use */
     int64_t cuda_tuning_ms;        /* of the CUDA engine, for each model; 0: none */
     int64_t http_threads;          /* of libmicrohttpd */

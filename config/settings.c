@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(enum log_format) == sizeof(int) && sizeof(enum log_level) == sizeof(int),
+_Static_assert(sizeof(enum log_format) == sizeof(int) && sizeof(enum log_level) == sizeof(int) &&
+                   sizeof(enum dtype) == sizeof(int) && sizeof(enum instruction_set) == sizeof(int) &&
+                   sizeof(enum product_library) == sizeof(int),
                "a SETTING_CHOICE is stored as an int");
 
 /* ---- Values --------------------------------------------------------------------------------------------------- */
@@ -58,8 +60,6 @@ static int find_choice(const struct setting *setting, const char *value, struct 
 
 static int apply_text(const struct setting *setting, const char *value, char **field, struct error *error)
 {
-    if (setting->choices && find_choice(setting, value, error) < 0)
-        return -1;
     if (setting->is_valid && !setting->is_valid(value))
         return refuse_value(setting, setting->expected, value, error);
     char *copy = strdup(value);
@@ -136,6 +136,8 @@ static int apply(const struct setting *setting, const char *value, struct settin
         return apply_integer(setting, value, field, error);
     if (setting->kind == SETTING_TEXT)
         return apply_text(setting, value, field, error);
+    if (setting->kind == SETTING_DEVICE)
+        return device_choice_parse(value, field, error);
     int choice = find_choice(setting, value, error);
     if (choice < 0)
         return -1;

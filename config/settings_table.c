@@ -7,37 +7,9 @@
 #define COUNT_LIMIT INT32_MAX
 #define NEAR_EDITS 2
 
-static const char *const dtypes[] = {"auto", "f32", "tf32", "bf16", "f16", NULL};
-static const char *const products[] = {"auto", "onednn", "openblas", NULL};
-static const char *const kernels[] = {"auto", "avx512", "avx2", "baseline", NULL};
 static const char *const log_formats[] = {"text", "json", NULL};                     /* index: enum log_format */
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL}; /* index: enum log_level */
 static const char *const switches[] = {"false", "true", NULL};                       /* index: bool */
-
-/* The length of "cuda" or "cuda:3" at the start of `text`; 0: neither. */
-static size_t device_length(const char *text)
-{
-    if (strncmp(text, "cuda", 4) != 0)
-        return 0;
-    if (text[4] != ':')
-        return 4;
-    size_t digits = strspn(text + 5, "0123456789");
-    return digits >= 1 && digits <= 3 ? 5 + digits : 0;
-}
-
-static bool is_device(const char *value)
-{
-    if (strcmp(value, "auto") == 0 || strcmp(value, "cpu") == 0 || strcmp(value, "cuda:all") == 0)
-        return true;
-    for (const char *at = value;; at++) {
-        size_t length = device_length(at);
-        at += length;
-        if (length == 0 || (*at != '\0' && *at != ','))
-            return false;
-        if (*at == '\0')
-            return true;
-    }
-}
 
 /* What can stand after "Authorization: Bearer" without being changed on its way. */
 static bool is_key(const char *value)
@@ -157,38 +129,37 @@ const struct setting settings_table[] = {
              "if that is at most an eighth of the memory, else in binary if that is."},
     {.group = "Computing",
      .flag = "device",
-     .kind = SETTING_TEXT,
+     .kind = SETTING_DEVICE,
      AT(device),
      .value_name = "DEVICE",
      .fallback = "auto",
-     .is_valid = is_device,
-     .expected = "auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all",
+     .expected = DEVICE_CHOICE_EXPECTED,
      .help = "auto: the first CUDA device if there is one and the model fits, else the CPU. cpu: the CPU alone. cuda: "
              "the first device, or no start. cuda:0,cuda:1 or cuda:all puts every model on each of them. If a device "
              "fails, the CPU runs its batches."},
     {.group = "Computing",
      .flag = "dtype",
-     .kind = SETTING_TEXT,
+     .kind = SETTING_CHOICE,
      AT(dtype),
      .value_name = "DTYPE",
      .fallback = "auto",
-     .choices = dtypes,
+     .choices = dtype_names,
      .help = "Numbers to compute with. auto: bf16 on CUDA, f32 on the CPU. tf32 and f16 need CUDA."},
     {.group = "Computing",
      .flag = "kernels",
-     .kind = SETTING_TEXT,
+     .kind = SETTING_CHOICE,
      AT(kernels),
      .value_name = "NAME",
      .fallback = "auto",
-     .choices = kernels,
+     .choices = instruction_set_names,
      .help = "The CPU's instruction set. auto: the best that it has."},
     {.group = "Computing",
      .flag = "products",
-     .kind = SETTING_TEXT,
+     .kind = SETTING_CHOICE,
      AT(products),
      .value_name = "NAME",
      .fallback = "auto",
-     .choices = products,
+     .choices = product_library_names,
      .help = "The CPU's library for products with weights. auto: oneDNN if it is installed and the CPU has AVX-512 "
              "(for bf16: AMX)."},
     {.group = "Computing",

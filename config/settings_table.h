@@ -10,6 +10,7 @@ enum setting_kind {
     SETTING_INTEGER, /* int64_t */
     SETTING_TEXT,    /* char * */
     SETTING_CHOICE,  /* an enum whose values count through `choices` */
+    SETTING_DEVICE,  /* struct device_choice */
     SETTING_BOOL,    /* bool; `choices` are false and true. The flag alone means true */
     SETTING_MODELS,  /* settings.models */
     SETTING_CONFIG,
@@ -29,15 +30,21 @@ struct setting {
     int64_t minimum, maximum;            /* of SETTING_INTEGER */
     const char *unit;                    /* of SETTING_INTEGER, plural; NULL: a plain number */
     const char *word;                    /* of SETTING_INTEGER: stands for 0, which is below the minimum; NULL: none */
-    const char *const *choices;          /* ended by NULL; also for a SETTING_TEXT that is one of a few */
+    const char *const *choices;          /* of SETTING_CHOICE and SETTING_BOOL, ended by NULL */
     bool (*is_valid)(const char *value); /* of SETTING_TEXT; NULL: anything that is not empty */
-    const char *expected;                /* what is_valid accepts, for messages */
-    bool secret;                         /* the value is never printed */
-    const char *help;                    /* sentences */
+    const char *expected; /* what a SETTING_TEXT with is_valid, and a SETTING_DEVICE, accepts: for messages */
+    bool secret;          /* the value is never printed */
+    const char *help;     /* sentences */
 };
 
 extern const struct setting settings_table[];
 extern const size_t settings_table_count;
+
+/* Choices of settings, ended by NULL. Index: enum dtype, enum instruction_set, enum product_library. */
+extern const char *const dtype_names[], *const instruction_set_names[], *const product_library_names[];
+
+/* What device_choice_parse accepts. */
+#define DEVICE_CHOICE_EXPECTED "auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all"
 
 #define SETTING_ENVIRONMENT_PREFIX "LINFORMERD_"
 #define SETTING_NAME_BYTES 64 /* holds every flag, variable and key */

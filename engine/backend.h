@@ -21,7 +21,7 @@ struct backend_functions {
     int (*open)(const struct engine_options *options, int index, struct backend **backend, struct error *error);
     void (*close)(struct backend *backend);
     const char *(*kernels)(const struct backend *backend); /* for people to read; valid while the backend is open */
-    const char *(*dtype)(const struct backend *backend);   /* of products with weights: "f32", "bf16" … */
+    enum dtype (*dtype)(const struct backend *backend);    /* of products with weights; never DTYPE_AUTO */
     bool (*batch_invariant)(const struct backend *backend);
 
     /* Whether there is a kernel for the operation. `prepare` refuses plans with other operations. */
@@ -83,7 +83,7 @@ typedef const struct backend_functions *backend_symbol(uint64_t abi);
 
 /* A hash of what program and plugin share: LINFORMERD_VERSION, the number of operations, sizes of structures. A change
  * that leaves all of these the same needs another BACKEND_REVISION. */
-#define BACKEND_REVISION 4
+#define BACKEND_REVISION 5
 static inline uint64_t backend_abi(void)
 {
     const uint64_t parts[] = {
@@ -91,6 +91,7 @@ static inline uint64_t backend_abi(void)
         OP_COUNT,
         ACTIVATION_COUNT,
         POOLING_COUNT,
+        DTYPE_COUNT,
         sizeof(struct plan),
         sizeof(struct plan_step),
         sizeof(struct plan_value),

@@ -20,7 +20,6 @@
 #define SECOND_NS INT64_C(1000000000)
 #define FIRST_PAUSE_NS (SECOND_NS / 10)
 #define LONGEST_PAUSE_NS (60 * SECOND_NS)
-#define EXPECTED "expected auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all"
 
 /* A plan on a device. */
 struct replica {
@@ -36,7 +35,8 @@ struct device {
     struct backend *backend; /* NULL: closed. Guarded by `placing`, like the next */
     struct replica *replicas;
     int index;
-    char name[24], kernels[320], dtype[8];
+    char name[24], kernels[320];
+    enum dtype dtype;
 
     atomic_bool works; /* guarded by `lock`, like the rest; read without it where a moment does not matter */
     int running;       /* batches */
@@ -85,48 +85,18 @@ static int refuse_index(int count, int index, struct error *error)
                      count - 1);
 }
 
-/* "cuda" or "cuda:3" at *at, which moves behind it. -1: neither. */
-static int parse_index(const char **at, struct error *error)
+/* Of `count` devices; the indices go to `chosen`. Returns how many, -1: one of them is not there. */
+static int choose_devices(const struct device_choice *choice, int count, int chosen[ENGINE_MAX_DEVICES],
+                          struct error *error)
 {
-    if (strncmp(*at, "cuda", 4) != 0)
-        return error_set(error, EXPECTED);
-    *at += 4;
-    if (**at != ':')
-        return 0;
-    if (!isdigit((unsigned char)(*at)[1]))
-        return error_set(error, EXPECTED);
-    char *end;
-    long index = strtol(*at + 1, &end, 10);
-    *at = end;
-    return index >= INT_MAX ? INT_MAX - 1 : (int)index;
-}
-
-/* Of `count` devices; the indices go to `chosen`. Returns how many. */
-static int choose_devices(const char *text, int count, int chosen[ENGINE_MAX_DEVICES], struct error *error)
-{
-    int n = 0;
-    if (strcmp(text, "cuda:all") == 0) {
-        for (; n < count && n < ENGINE_MAX_DEVICES; n++)
-            chosen[n] = n;
-        return n;
+    int named = choice->count > 0 ? choice->count : 1; /* indices[0] is 0 where none is given: the first device */
+    int n = !choice->all ? named : count < ENGINE_MAX_DEVICES ? count : ENGINE_MAX_DEVICES;
+    for (int i = 0; i < n; i++) {
+        chosen[i] = choice->all ? i : choice->indices[i];
+        if (chosen[i] >= count)
+            return refuse_index(count, chosen[i], error);
     }
-    for (const char *at = strcmp(text, "auto") == 0 ? "cuda" : text;; at++) {
-        int index = parse_index(&at, error);
-        if (index < 0)
-            return -1;
-        if (index >= count)
-            return refuse_index(count, index, error);
-        for (int i = 0; i < n; i++)
-            if (chosen[i] == index)
-                return error_set(error, "cuda:%d is named twice", index);
-        if (n == ENGINE_MAX_DEVICES)
-            return error_set(error, "more than %d devices", ENGINE_MAX_DEVICES);
-        chosen[n++] = index;
-        if (*at == '\0')
-            return n;
-        if (*at != ',')
-            return error_set(error, EXPECTED);
-    }
+    return n;
 }
 
 /* ---- Opening and closing ---- */
@@ -157,10 +127,10 @@ static int open_list(struct devices *devices, const struct backend_functions *fu
 {
     int chosen[ENGINE_MAX_DEVICES];
     int count = functions->count ? functions->count(error) : 1;
-    int n = count < 0 ? -1 : choose_devices(devices->options.device, count, chosen, error);
+    int n = count < 0 ? -1 : choose_devices(&devices->options.device, count, chosen, error);
     if (n < 0)
         return -1;
-    if (n == ENGINE_MAX_DEVICES && n < count && strcmp(devices->options.device, "cuda:all") == 0)
+    if (n == ENGINE_MAX_DEVICES && n < count && devices->options.device.all)
         error_set(notice, "cuda:all is the first %d of %d devices; another daemon can have the others", n, count);
     devices->list = calloc((size_t)n, sizeof *devices->list);
     if (!devices->list)
@@ -173,7 +143,7 @@ static int open_list(struct devices *devices, const struct backend_functions *fu
         if (device_open(devices, device, error) != 0)
             return error_prefix(error, "%s", device->name);
         snprintf(device->kernels, sizeof device->kernels, "%s", functions->kernels(device->backend));
-        snprintf(device->dtype, sizeof device->dtype, "%s", functions->dtype(device->backend));
+        device->dtype = functions->dtype(device->backend);
         atomic_init(&device->works, true);
         device->works_since_ns = now_ns();
         if (devices->count > 0)
@@ -184,11 +154,11 @@ static int open_list(struct devices *devices, const struct backend_functions *fu
 }
 
 /* What is computed there is meant for devices of any dtype: in float32, the most exact one. */
-static int open_cpu_behind(const struct devices *devices, const char *products, struct backend **cpu,
+static int open_cpu_behind(const struct devices *devices, enum product_library products, struct backend **cpu,
                            struct error *error)
 {
     struct engine_options options = devices->options;
-    options.dtype = "f32";
+    options.dtype = DTYPE_F32;
     options.products = products;
     return backend_cpu.open(&options, 0, cpu, error);
 }
@@ -196,9 +166,9 @@ static int open_cpu_behind(const struct devices *devices, const char *products, 
 /* The CPU first: it sets the environment, and with a device come threads. */
 static int open_cuda(struct devices *devices, struct error *notice, struct error *error)
 {
-    bool automatic = strcmp(devices->options.device, "auto") == 0;
+    bool automatic = devices->options.device.kind == DEVICE_AUTO;
     const struct backend_functions *functions = backend_cuda_load(error);
-    if (!functions || open_cpu_behind(devices, "openblas", &devices->standby, error) != 0)
+    if (!functions || open_cpu_behind(devices, LIBRARY_OPENBLAS, &devices->standby, error) != 0)
         return -1;
     if (automatic && open_cpu_behind(devices, devices->options.products, &devices->cpu, error) != 0)
         return -1;
@@ -229,16 +199,14 @@ static int open_cpu_alone(struct devices *devices, const struct error *notice, s
 
 static int open_all(struct devices *devices, struct error *notice, struct error *error)
 {
-    const char *wanted = devices->options.device;
-    int any[ENGINE_MAX_DEVICES];
-    if (strcmp(wanted, "cpu") != 0) {
-        if (choose_devices(wanted, INT_MAX, any, error) < 0) /* whatever there is */
-            return error_prefix(error, "device \"%s\"", wanted);
+    const struct device_choice *choice = &devices->options.device;
+    if (choice->kind != DEVICE_CPU) {
+        char name[DEVICE_CHOICE_NAME_BYTES];
         if (open_cuda(devices, notice, error) == 0)
             return 0;
         close_all(devices);
-        if (strcmp(wanted, "auto") != 0)
-            return error_prefix(error, "device \"%s\"", wanted);
+        if (choice->kind != DEVICE_AUTO)
+            return error_prefix(error, "device \"%s\"", device_choice_name(choice, name));
         *notice = *error;
     }
     return open_cpu_alone(devices, notice, error);
@@ -312,7 +280,12 @@ const char *devices_kernels(const struct devices *devices)
     return devices->count > 0 ? devices->list[0].kernels : backend_cpu.kernels(devices->cpu);
 }
 
-const char *devices_dtype(const struct devices *devices)
+bool devices_are_cpu(const struct devices *devices)
+{
+    return devices->count == 0;
+}
+
+enum dtype devices_dtype(const struct devices *devices)
 {
     return devices->count > 0 ? devices->list[0].dtype : backend_cpu.dtype(devices->cpu);
 }

@@ -28,7 +28,8 @@ void devices_close(struct devices *devices);
 const char *devices_name(const struct devices *devices);       /* "cpu", "cuda:0,cuda:1" */
 const char *devices_cpu_notice(const struct devices *devices); /* see engine_cpu_notice; empty: nothing */
 const char *devices_kernels(const struct devices *devices);    /* of the first */
-const char *devices_dtype(const struct devices *devices);
+bool devices_are_cpu(const struct devices *devices);
+enum dtype devices_dtype(const struct devices *devices);
 int devices_states(struct devices *devices, struct engine_device *states, int room);
 struct engine_counts devices_counts(const struct devices *devices);
 
@@ -41,7 +42,8 @@ struct placement {
     struct backend_model *cpu; /* it, or what stands behind the replicas */
 
     int first_lane, n_lanes;
-    const char *device, *dtype, *kernels;
+    const char *device, *kernels;
+    enum dtype dtype;
     bool batch_invariant;
     size_t weights_bytes, arena_bytes; /* of all replicas together, the arena with scratch */
     struct error cpu_notice;           /* what the plan does without on the CPU; empty: nothing, or it is on devices */

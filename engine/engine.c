@@ -34,18 +34,8 @@ struct model {
     double wanted_flops;            /* of one row that is wanted of the output */
 };
 
-static bool is_one_of(const char *text, const char *const *names)
-{
-    while (*names && strcmp(text, *names) != 0)
-        names++;
-    return *names != NULL;
-}
-
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error)
 {
-    static const char *const dtypes[] = {"auto", "f32", "tf32", "bf16", "f16", NULL};
-    if (!is_one_of(options->dtype, dtypes))
-        return error_set(error, "dtype \"%s\": expected auto, f32, tf32, bf16 or f16", options->dtype);
     assert(options->max_batch_tokens >= 1 && options->max_batch_requests >= 1);
     struct engine *opened = calloc(1, sizeof *opened);
     if (!opened)
@@ -85,7 +75,12 @@ const char *engine_cpu_notice(const struct engine *engine)
     return notice[0] ? notice : NULL;
 }
 
-const char *engine_dtype(const struct engine *engine)
+bool engine_is_on_cpu(const struct engine *engine)
+{
+    return devices_are_cpu(engine->devices);
+}
+
+enum dtype engine_dtype(const struct engine *engine)
 {
     return devices_dtype(engine->devices);
 }
@@ -159,6 +154,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->has_logits = plan->has_logits;
     info->first_lane = placement->first_lane;
     info->device = placement->device;
+    info->is_on_cpu = placement->n_replicas == 0;
     info->dtype = placement->dtype;
     info->kernels = placement->kernels;
     info->prefix = model->prefix[0] ? model->prefix : NULL;

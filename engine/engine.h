@@ -30,7 +30,7 @@ struct model;  /* weights and plan, resident on the engine's devices */
  * device cannot run though it works, for want of memory, runs again on the CPU as well, and is no fault of the
  * device's.
  *
- * The strings of the options outlive the engine. Chooses devices and kernels. Call it before other threads exist:
+ * Chooses devices and kernels. Call it before other threads exist:
  * OpenBLAS is told which kernels to use through the environment (OPENBLAS_CORETYPE, whatever it was), and keeps them
  * for the life of the process. */
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
@@ -40,7 +40,8 @@ const char *engine_notice(const struct engine *engine);     /* why "auto" is the
                                                                 all devices; NULL: neither */
 const char *engine_cpu_notice(const struct engine *engine); /* where the engine is the CPU, why "auto" does without
                                                                oneDNN, which is faster there; NULL: it does not */
-const char *engine_dtype(const struct engine *engine);      /* "f32", "bf16": of most models, see model_info */
+bool engine_is_on_cpu(const struct engine *engine);         /* and on no other device */
+enum dtype engine_dtype(const struct engine *engine);       /* of most models, see model_info; not DTYPE_AUTO */
 const char *engine_kernels(
     const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3, 2 threads"; the first device's */
 
@@ -74,7 +75,8 @@ struct model_info {
     size_t arena_bytes;      /* likewise: activations of the largest batch */
     int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
     const char *device;      /* "cpu", "cuda:0,cuda:1" */
-    const char *dtype;       /* "f32", "bf16" … */
+    bool is_on_cpu;          /* and on no other device */
+    enum dtype dtype;        /* not DTYPE_AUTO */
     const char *kernels;     /* as engine_kernels, of its device */
     const char *prefix;      /* before all names of the file's tensors; NULL: they have the class's names */
     const char *notice;      /* why "auto" did not take the engine's device for this model; NULL: it did */

@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 /* What is explained, for one item of so many rows. */
 struct explanation {
@@ -150,8 +149,9 @@ static void print_elements(const struct explanation *e, const struct model_info 
 {
     if (e->bf16)
         fprintf(e->out, "elements are float32 but where they are bf16; in the arena each has float32's room\n");
-    else if (strcmp(info->dtype, "f32") != 0)
-        fprintf(e->out, "bytes are those of float32, whatever %s makes of it in %s\n", info->device, info->dtype);
+    else if (info->dtype != DTYPE_F32)
+        fprintf(e->out, "bytes are those of float32, whatever %s makes of it in %s\n", info->device,
+                dtype_name(info->dtype));
 }
 
 void model_explain(const struct model *model, int64_t tokens, FILE *out)
@@ -160,7 +160,7 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     const struct model_info *info = model_info(model);
     struct explanation e = {.plan = plan, .rows = explained_rows(plan, tokens), .out = out};
     int64_t flops = 0;
-    e.bf16 = strcmp(info->device, backend_cpu.name) == 0 && strcmp(info->dtype, "bf16") == 0;
+    e.bf16 = info->is_on_cpu && info->dtype == DTYPE_BF16;
     fprintf(out, "%s, padding %s, %" PRId64 " parameters; one item of %" PRId64 " rows\n", info->architecture,
             info->padding, info->parameters, e.rows);
     print_inputs(&e, info);

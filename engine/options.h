@@ -2,11 +2,13 @@
 #ifndef ENGINE_OPTIONS_H
 #define ENGINE_OPTIONS_H
 
+#include "config/config.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define ENGINE_MAX_DEVICES 32
+#define ENGINE_MAX_DEVICES DEVICE_CHOICE_LIMIT
 #define ENGINE_MAX_LANES 64 /* of a model */
 
 /* What happened to a device. */
@@ -21,13 +23,11 @@ struct engine_event {
 #define ENGINE_LASTING_ATTEMPTS 5
 
 struct engine_options {
-    const char *device;       /* "auto": the first CUDA device where there is one, else the CPU; "cpu"; "cuda": the
-                                 first; "cuda:1,cuda:0"; "cuda:all" */
-    const char *dtype;        /* "auto", "f32", "tf32", "bf16" or "f16": of products with weights; a device refuses
-                                 what it lacks; auto is f32 on the CPU, bf16 on CUDA */
-    const char *kernels;      /* the CPU's: "auto" (also NULL), "avx512", "avx2" or "baseline" */
-    const char *products;     /* the CPU's: "auto" (also NULL), "onednn" or "openblas" */
-    int64_t threads;          /* 0: one a core this process may use */
+    struct device_choice device;   /* "auto" takes the CPU, too, for a model that does not fit on the CUDA device */
+    enum dtype dtype;              /* of products with weights; a device refuses what it lacks */
+    enum instruction_set kernels;  /* the CPU's */
+    enum product_library products; /* the CPU's */
+    int64_t threads;               /* 0: one a core this process may use */
     int64_t cuda_tuning_ms;   /* at most, in which products are timed when a model is put on a CUDA device; 0: none is,
                                  and which algorithm takes which does not change from load to load */
     bool all_threads;         /* even for small batches, which one thread runs at less cost: tests want that */

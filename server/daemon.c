@@ -92,8 +92,8 @@ static int open_engine(struct settings *settings, struct waker *waker, struct en
     if (engine_open(&options, engine, error) != 0)
         return -1;
     if (engine_notice(*engine))
-        log_write(LOG_LEVEL_INFO, strcmp(engine_device(*engine), "cpu") == 0 ? "engine runs on the CPU" : "devices",
-                  "reason", engine_notice(*engine), NULL);
+        log_write(LOG_LEVEL_INFO, engine_is_on_cpu(*engine) ? "engine runs on the CPU" : "devices", "reason",
+                  engine_notice(*engine), NULL);
     if (engine_cpu_notice(*engine))
         log_write(LOG_LEVEL_INFO, "products run without oneDNN", "reason", engine_cpu_notice(*engine), NULL);
     return 0;

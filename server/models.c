@@ -152,8 +152,8 @@ static void log_loaded(const struct source *source, const struct model *model, i
                   info->cpu_notice, NULL);
     log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture,
               LOG_INTEGER("parameters", info->parameters), LOG_INTEGER("weights_bytes", info->weights_bytes),
-              LOG_INTEGER("arena_bytes", info->arena_bytes), "device", info->device, "dtype", info->dtype, "kernels",
-              info->kernels, LOG_INTEGER("milliseconds", elapsed_ns / 1000000), NULL);
+              LOG_INTEGER("arena_bytes", info->arena_bytes), "device", info->device, "dtype", dtype_name(info->dtype),
+              "kernels", info->kernels, LOG_INTEGER("milliseconds", elapsed_ns / 1000000), NULL);
 }
 
 static int source_load(const struct source *source, struct engine *engine, struct model **model, struct error *error)

@@ -189,8 +189,9 @@ float fake_output(int32_t id, int64_t row, int64_t column)
 
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error)
 {
-    if (strcmp(options->device, "auto") != 0 && strcmp(options->device, "cpu") != 0)
-        return error_set(error, "device: expected auto or cpu, found %s", options->device);
+    char name[DEVICE_CHOICE_NAME_BYTES];
+    if (options->device.kind == DEVICE_CUDA)
+        return error_set(error, "device: expected auto or cpu, found %s", device_choice_name(&options->device, name));
     *engine = calloc(1, sizeof **engine);
     if (!*engine)
         return error_set(error, "out of memory");
@@ -221,10 +222,16 @@ const char *engine_cpu_notice(const struct engine *engine)
     return NULL;
 }
 
-const char *engine_dtype(const struct engine *engine)
+bool engine_is_on_cpu(const struct engine *engine)
 {
     (void)engine;
-    return "f32";
+    return true;
+}
+
+enum dtype engine_dtype(const struct engine *engine)
+{
+    (void)engine;
+    return DTYPE_F32;
 }
 
 const char *engine_kernels(const struct engine *engine)
@@ -264,7 +271,8 @@ static const struct model_info default_info = {
     .weights_bytes = 16000,
     .arena_bytes = 32000,
     .device = "cpu",
-    .dtype = "f32",
+    .is_on_cpu = true,
+    .dtype = DTYPE_F32,
     .kernels = "fake",
     .n_lanes = 1,
     .batch_invariant = true,

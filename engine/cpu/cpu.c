@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define ALIGNMENT 64 /* bytes */
@@ -64,15 +63,15 @@ static int usable_cores(void)
 static int open_cpu(const struct engine_options *options, int index, struct backend **backend, struct error *error)
 {
     (void)index; /* there is one */
-    if (strcmp(options->dtype, "tf32") == 0 || strcmp(options->dtype, "f16") == 0)
-        return error_set(error, "dtype \"%s\": expected auto, f32 or bf16 on the CPU", options->dtype);
+    if (options->dtype == DTYPE_TF32 || options->dtype == DTYPE_F16)
+        return error_set(error, "dtype \"%s\": expected auto, f32 or bf16 on the CPU", dtype_name(options->dtype));
     struct backend *opened = calloc(1, sizeof *opened);
     if (!opened)
         return error_set(error, "out of memory while opening the CPU engine");
     enum instruction_set set;
     opened->threads = options->threads > 0 ? (int)options->threads : usable_cores();
     if (instruction_set_choose(options->kernels, &set, error) != 0 ||
-        products_open(set, options->products, strcmp(options->dtype, "bf16") == 0, opened->threads, &opened->products,
+        products_open(set, options->products, options->dtype == DTYPE_BF16, opened->threads, &opened->products,
                       error) != 0) {
         free(opened);
         return -1;
@@ -95,9 +94,9 @@ static const char *kernels(const struct backend *backend)
     return backend->description;
 }
 
-static const char *dtype(const struct backend *backend)
+static enum dtype dtype(const struct backend *backend)
 {
-    return backend->products.bf16 ? "bf16" : "f32";
+    return backend->products.bf16 ? DTYPE_BF16 : DTYPE_F32;
 }
 
 static bool batch_invariant(const struct backend *backend)

@@ -142,9 +142,10 @@ static int open_openblas(enum instruction_set set, struct products *products, st
     return 0;
 }
 
-static int open_bf16(enum instruction_set set, const char *provider, struct products *products, struct error *error)
+static int open_bf16(enum instruction_set set, enum product_library library, struct products *products,
+                     struct error *error)
 {
-    bool wanted = products->needs_onednn, refused = provider && strcmp(provider, "openblas") == 0;
+    bool wanted = products->needs_onednn, refused = library == LIBRARY_OPENBLAS;
     products->vector = vector_functions_of_bf16();
     if (refused || !cpu_has_bf16() || set != SET_AVX512 || !products->vector)
         return error_set(error, "dtype bf16 on the CPU needs a processor with AVX512_BF16, the kernels \"avx512\" and "
@@ -155,9 +156,10 @@ static int open_bf16(enum instruction_set set, const char *provider, struct prod
 }
 
 /* oneDNN's kernels for AVX-512 give a row the same bits for every number of rows. Those for AVX2 do not. */
-static int open_f32(enum instruction_set set, const char *provider, struct products *products, struct error *error)
+static int open_f32(enum instruction_set set, enum product_library library, struct products *products,
+                    struct error *error)
 {
-    bool wanted = products->needs_onednn, refused = provider && strcmp(provider, "openblas") == 0;
+    bool wanted = products->needs_onednn, refused = library == LIBRARY_OPENBLAS;
     products->vector = vector_functions_of(set);
     if (refused || (set != SET_AVX512 && !wanted))
         return 0;
@@ -166,15 +168,15 @@ static int open_f32(enum instruction_set set, const char *provider, struct produ
     return onednn_open(products->threads, false, &products->onednn, error) == 0 || !wanted ? 0 : -1;
 }
 
-int products_open(enum instruction_set set, const char *provider, bool bf16, int threads, struct products *products,
-                  struct error *error)
+int products_open(enum instruction_set set, enum product_library library, bool bf16, int threads,
+                  struct products *products, struct error *error)
 {
     memset(products, 0, sizeof *products);
     error->message[0] = '\0';
     products->bf16 = bf16;
     products->threads = threads;
-    products->needs_onednn = provider && strcmp(provider, "onednn") == 0;
-    if ((bf16 ? open_bf16 : open_f32)(set, provider, products, error) != 0)
+    products->needs_onednn = library == LIBRARY_ONEDNN;
+    if ((bf16 ? open_bf16 : open_f32)(set, library, products, error) != 0)
         return -1;
     struct error failure;
     if (open_openblas(set, products, &failure) == 0)

@@ -31,10 +31,10 @@ struct products {
 
 /* Loads OpenBLAS with kernels for the instruction set, and oneDNN. OpenBLAS reads OPENBLAS_CORETYPE from the
  * environment while it is loaded. This sets the variable, so call it before other threads exist. The choice stays after
- * close. `provider` is "auto" (also NULL), "openblas" or "onednn". Returns -1 if a library that is needed is missing.
- * On success `error` is empty, or says why "auto" does without oneDNN though it prefers it. */
-int products_open(enum instruction_set set, const char *provider, bool bf16, int threads, struct products *products,
-                  struct error *error);
+ * close. Returns -1 if a library that is needed is missing.
+ * On success `error` is empty, or says why LIBRARY_AUTO does without oneDNN though it prefers it. */
+int products_open(enum instruction_set set, enum product_library library, bool bf16, int threads,
+                  struct products *products, struct error *error);
 void products_close(struct products *products);
 
 /* A weight in the order in which products read it. Any thread may read it. */

@@ -167,12 +167,8 @@ struct vector_functions {
     void (*project)(const struct vector_project *project);
 };
 
-/* AVX2 is x86-64-v3, AVX512 is x86-64-v4. Each includes the sets before it. */
-enum instruction_set { SET_BASELINE, SET_AVX2, SET_AVX512, SET_COUNT };
-
-/* The set that is named: "avx512", "avx2", "baseline", or "auto" for the best that the processor has. -1: it lacks it.
- */
-int instruction_set_choose(const char *name, enum instruction_set *set, struct error *error);
+/* The wanted set; SET_AUTO: the best that the processor has. -1: the processor lacks it. */
+int instruction_set_choose(enum instruction_set wanted, enum instruction_set *set, struct error *error);
 
 /* Whether the processor has AVX512_BF16, which multiplies pairs of bf16. */
 bool cpu_has_bf16(void);

@@ -1,8 +1,6 @@
 #include "engine/cpu/vector.h"
 #include "engine/plan/arithmetic.h"
 
-#include <string.h>
-
 /* Two elements of a column are a word. */
 int64_t vector_packed_weight(int64_t columns, int64_t depth)
 {
@@ -47,22 +45,14 @@ bool cpu_has_bf16(void)
 #endif
 }
 
-static const char *const set_names[SET_COUNT] = {"baseline", "avx2", "avx512"};
-
-int instruction_set_choose(const char *name, enum instruction_set *set, struct error *error)
+int instruction_set_choose(enum instruction_set wanted, enum instruction_set *set, struct error *error)
 {
     enum instruction_set best = best_set();
-    *set = best;
-    if (!name || strcmp(name, "auto") == 0)
-        return 0;
-    for (int i = 0; i < SET_COUNT; i++) {
-        if (strcmp(name, set_names[i]) != 0)
-            continue;
-        *set = (enum instruction_set)i;
-        return *set <= best ? 0
-                            : error_set(error, "kernels \"%s\": this processor's best are %s", name, set_names[best]);
-    }
-    return error_set(error, "kernels \"%s\": expected auto, avx512, avx2 or baseline", name);
+    *set = wanted == SET_AUTO ? best : wanted;
+    if (*set < best)
+        return error_set(error, "kernels \"%s\": this processor's best are %s", instruction_set_name(wanted),
+                         instruction_set_name(best));
+    return 0;
 }
 
 extern const struct vector_functions vector_baseline, vector_avx2, vector_avx512, vector_avx512_bf16;

@@ -15,7 +15,6 @@
 #include <cublasLt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct backend_model {
     struct backend *backend;
@@ -146,28 +145,8 @@ static int open_streams(struct backend *backend, struct error *error)
     return 0;
 }
 
-/* In the order of enum cuda_dtype. No designators: the front end of nvcc 12.4 turns them into lambdas. */
-static const char *const dtypes[] = {"f32", "tf32", "bf16", "f16"};
-static_assert(CUDA_F32 == 0 && CUDA_TF32 == 1 && CUDA_BF16 == 2 && CUDA_F16 == 3, "dtypes[] is in this order");
-
-static int find_dtype(const char *name, enum cuda_dtype *dtype, struct error *error)
-{
-    *dtype = CUDA_BF16;
-    if (strcmp(name, "auto") == 0)
-        return 0;
-    for (int i = 0; i < (int)(sizeof dtypes / sizeof *dtypes); i++)
-        if (strcmp(name, dtypes[i]) == 0) {
-            *dtype = (enum cuda_dtype)i;
-            return 0;
-        }
-    return error_set(error, "dtype \"%s\": expected auto, f32, tf32, bf16 or f16", name);
-}
-
 static int open_cuda(const struct engine_options *options, int index, struct backend **backend, struct error *error)
 {
-    enum cuda_dtype chosen;
-    if (find_dtype(options->dtype, &chosen, error) != 0)
-        return -1;
     struct backend *opened = (struct backend *)calloc(1, sizeof *opened);
     if (!opened)
         return error_set(error, "out of memory while opening the CUDA engine");
@@ -176,7 +155,7 @@ static int open_cuda(const struct engine_options *options, int index, struct bac
         free(opened);
         return -1;
     }
-    opened->dtype = chosen;
+    opened->dtype = options->dtype == DTYPE_AUTO ? DTYPE_BF16 : options->dtype;
     opened->tuning_ms = options->cuda_tuning_ms;
     pthread_mutex_init(&opened->submitting, NULL);
     if (open_streams(opened, error) != 0 || describe(opened, error) != 0 || check_kernels(opened, error) != 0 ||
@@ -195,9 +174,9 @@ static const char *kernels(const struct backend *backend)
     return backend->description;
 }
 
-static const char *dtype(const struct backend *backend)
+static enum dtype dtype(const struct backend *backend)
 {
-    return dtypes[backend->dtype];
+    return backend->dtype;
 }
 
 /* cuBLASLt chooses other algorithms for other counts of rows. */
@@ -208,7 +187,7 @@ static bool batch_invariant(const struct backend *)
 
 static bool has_operation(enum operation operation)
 {
-    const struct cuda_operation *row = cuda_operation_of(CUDA_F32, operation);
+    const struct cuda_operation *row = cuda_operation_of(DTYPE_F32, operation);
     return row->run && row->scratch && row->floats != FLOAT_UNSAID;
 }
 
@@ -226,7 +205,7 @@ static void unprepare(struct backend_model *model)
     free(model);
 }
 
-static int64_t scratch_floats(const struct plan *plan, enum cuda_dtype dtype)
+static int64_t scratch_floats(const struct plan *plan, enum dtype dtype)
 {
     int64_t floats = 0;
     for (int i = 0; i < plan->n_steps; i++) {

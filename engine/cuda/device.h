@@ -15,7 +15,7 @@ struct backend {
     pthread_mutex_t submitting;     /* held while a batch's kernels are launched, one batch after the other */
     struct cuda_products *products; /* guarded by `submitting` */
     int64_t tuning_ms;              /* for each model */
-    enum cuda_dtype dtype;
+    enum dtype dtype;
     int processors;
     size_t shared_bytes;  /* shared memory that a block may ask for */
     size_t shared_by_two; /* the same if two blocks shall fit on a multiprocessor */

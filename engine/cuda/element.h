@@ -12,9 +12,6 @@
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 
-/* The type that products are computed in. CUDA_TF32 stores floats, as CUDA_F32 does. */
-enum cuda_dtype { CUDA_F32, CUDA_TF32, CUDA_BF16, CUDA_F16 };
-
 static __device__ __forceinline__ float to_float(float x)
 {
     return x;

@@ -299,7 +299,7 @@ template <typename T> static struct cuda_launch fuse_norm(const struct plan *pla
     return launch;
 }
 
-template <typename T> static struct cuda_launch launch_of(const struct plan *plan, enum cuda_dtype dtype, int i)
+template <typename T> static struct cuda_launch launch_of(const struct plan *plan, enum dtype dtype, int i)
 {
     enum operation operation = plan->steps[i].operation;
     struct cuda_launch launch = {};
@@ -318,12 +318,12 @@ template <typename T> static struct cuda_launch launch_of(const struct plan *pla
     return launch;
 }
 
-struct cuda_launch *fusion_find(const struct plan *plan, enum cuda_dtype dtype)
+struct cuda_launch *fusion_find(const struct plan *plan, enum dtype dtype)
 {
     struct cuda_launch *launches = (struct cuda_launch *)calloc((size_t)plan->n_steps + 1, sizeof *launches);
     for (int i = 0; launches && i < plan->n_steps; i += launches[i].steps)
-        launches[i] = dtype == CUDA_BF16  ? launch_of<bf16>(plan, dtype, i)
-                      : dtype == CUDA_F16 ? launch_of<f16>(plan, dtype, i)
-                                          : launch_of<float>(plan, dtype, i);
+        launches[i] = dtype == DTYPE_BF16  ? launch_of<bf16>(plan, dtype, i)
+                      : dtype == DTYPE_F16 ? launch_of<f16>(plan, dtype, i)
+                                           : launch_of<float>(plan, dtype, i);
     return launches;
 }

@@ -20,6 +20,6 @@
 #include "engine/cuda/run.h"
 
 /* How each step of the plan is launched, by step. free is owed. NULL: out of memory. */
-struct cuda_launch *fusion_find(const struct plan *plan, enum cuda_dtype dtype);
+struct cuda_launch *fusion_find(const struct plan *plan, enum dtype dtype);
 
 #endif

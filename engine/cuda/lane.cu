@@ -35,7 +35,7 @@ static bool wants_extras(const struct batch *batch)
 }
 
 /* Whether all launches follow from the batch's class. */
-static bool is_repeatable(const struct plan *plan, enum cuda_dtype dtype, const struct batch *batch,
+static bool is_repeatable(const struct plan *plan, enum dtype dtype, const struct batch *batch,
                           const struct cuda_lane *lane)
 {
     if (!lane->results.fit || wants_extras(batch))

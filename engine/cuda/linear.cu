@@ -27,7 +27,7 @@ static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bia
 template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear)
 {
     const struct plan_weight *weight = &run->plan->weights[linear->weight];
-    bool gelu = run->dtype == CUDA_BF16 && linear->activation == ACTIVATION_GELU && !linear->residual;
+    bool gelu = run->dtype == DTYPE_BF16 && linear->activation == ACTIVATION_GELU && !linear->residual;
     bool plain = linear->activation == ACTIVATION_NONE || gelu;
     const T *bias = weight_of<T>(run, linear->bias);
     struct cuda_product product = {};

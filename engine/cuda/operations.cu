@@ -53,12 +53,12 @@ template <typename T> struct table {
     }
 };
 
-const struct cuda_operation *cuda_operation_of(enum cuda_dtype dtype, enum operation operation)
+const struct cuda_operation *cuda_operation_of(enum dtype dtype, enum operation operation)
 {
     static const struct table<float> floats;
     static const struct table<bf16> bfloats;
     static const struct table<f16> halves;
-    return dtype == CUDA_BF16  ? &bfloats.of[operation]
-           : dtype == CUDA_F16 ? &halves.of[operation]
-                               : &floats.of[operation];
+    return dtype == DTYPE_BF16  ? &bfloats.of[operation]
+           : dtype == DTYPE_F16 ? &halves.of[operation]
+                                : &floats.of[operation];
 }

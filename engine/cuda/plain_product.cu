@@ -64,13 +64,13 @@ template <typename To> static __global__ void finish_product(struct cuda_product
 template <typename Call>
 static void with_types(const struct cuda_run *run, const struct cuda_product *product, Call call)
 {
-    if (run->dtype == CUDA_BF16 && product->float_out)
+    if (run->dtype == DTYPE_BF16 && product->float_out)
         call(bf16(), float());
-    else if (run->dtype == CUDA_BF16)
+    else if (run->dtype == DTYPE_BF16)
         call(bf16(), bf16());
-    else if (run->dtype == CUDA_F16 && product->float_out)
+    else if (run->dtype == DTYPE_F16 && product->float_out)
         call(f16(), float());
-    else if (run->dtype == CUDA_F16)
+    else if (run->dtype == DTYPE_F16)
         call(f16(), f16());
     else
         call(float(), float());

@@ -98,9 +98,9 @@ static void lay_out(cublasLtMatrixLayoutOpaque_t *layout, cudaDataType_t type, i
                              (uint64_t)(transposed ? columns : rows), stride);
 }
 
-static cudaDataType_t type_of(enum cuda_dtype dtype)
+static cudaDataType_t type_of(enum dtype dtype)
 {
-    return dtype == CUDA_BF16 ? CUDA_R_16BF : dtype == CUDA_F16 ? CUDA_R_16F : CUDA_R_32F;
+    return dtype == DTYPE_BF16 ? CUDA_R_16BF : dtype == DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum cublas_share part)
@@ -112,13 +112,14 @@ static cublasLtEpilogue_t epilogue_of(const struct cuda_product *p, enum cublas_
     return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-static void describe(const struct cuda_product *p, enum cuda_dtype dtype, enum cublas_share part, struct description *d)
+static void describe(const struct cuda_product *p, enum dtype dtype, enum cublas_share part, struct description *d)
 {
     cudaDataType_t type = type_of(dtype);
     cublasLtEpilogue_t epilogue = epilogue_of(p, part);
     cublasOperation_t first = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtMatmulDescInit(&d->how, dtype == CUDA_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatmulDescInit(&d->how, dtype == DTYPE_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                           CUDA_R_32F);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
     cublasLtMatmulDescSetAttribute(&d->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
@@ -129,7 +130,7 @@ static void describe(const struct cuda_product *p, enum cuda_dtype dtype, enum c
     lay_out(&d->out, p->float_out ? CUDA_R_32F : type, p->rows, p->columns, false, p->out_stride);
 }
 
-static struct algorithm_shape shape_of(const struct cuda_product *p, enum cuda_dtype dtype)
+static struct algorithm_shape shape_of(const struct cuda_product *p, enum dtype dtype)
 {
     struct algorithm_shape shape;
     memset(&shape, 0, sizeof shape); /* compared and hashed as bytes */

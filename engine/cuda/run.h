@@ -106,7 +106,7 @@ struct cuda_run {
     struct cuda_products *products;
     cudaStream_t stream;
     char *arena;
-    enum cuda_dtype dtype;
+    enum dtype dtype;
     size_t shared_bytes;                   /* shared memory that a block may ask for */
     size_t shared_by_two;                  /* the same if two blocks shall fit on a multiprocessor */
     int processors;                        /* multiprocessors of the device */
@@ -305,7 +305,7 @@ struct cuda_operation {
 
 int64_t cuda_no_scratch(const struct plan *plan, const struct plan_step *step);
 
-extern const struct cuda_operation *cuda_operation_of(enum cuda_dtype dtype, enum operation operation);
+extern const struct cuda_operation *cuda_operation_of(enum dtype dtype, enum operation operation);
 
 /* Sets `error` to what CUDA says, and returns -1. */
 int cuda_fail(struct error *error, const char *what, cudaError_t status);

@@ -280,9 +280,9 @@ void upload_place_inputs(const struct upload *upload, struct cuda_run *run)
             continue;
         if (run->plan->values[value].ids)
             place_rows<int32_t, int32_t>(upload, run, i);
-        else if (run->dtype == CUDA_BF16)
+        else if (run->dtype == DTYPE_BF16)
             place_rows<float, bf16>(upload, run, i);
-        else if (run->dtype == CUDA_F16)
+        else if (run->dtype == DTYPE_F16)
             place_rows<float, f16>(upload, run, i);
         else
             place_rows<float, float>(upload, run, i);

@@ -13,7 +13,7 @@ enum reading { AS_ELEMENTS = 1, AS_FLOATS = 2 };
 /* How the step reads the weight, as a set of enum reading. 0: it does not. */
 static int reading_of(const struct plan_step *step, int weight)
 {
-    enum float_weights floats = cuda_operation_of(CUDA_F32, step->operation)->floats;
+    enum float_weights floats = cuda_operation_of(DTYPE_F32, step->operation)->floats;
     const int elements[] = {step->weight, step->tail, step->second_weight, step->second_bias};
     int reading = step->bias != weight ? 0 : floats == FLOAT_NONE ? AS_ELEMENTS : AS_FLOATS;
     for (size_t i = 0; i < sizeof elements / sizeof *elements; i++)
@@ -48,12 +48,12 @@ static int check_range(const struct plan_weight *weight, struct error *error)
     return 0;
 }
 
-static cudaError_t launch_rounding(enum cuda_dtype dtype, int64_t count, const float *staged, void *elements,
+static cudaError_t launch_rounding(enum dtype dtype, int64_t count, const float *staged, void *elements,
                                    cudaStream_t stream)
 {
     struct cuda_run run = {};
     run.stream = stream;
-    if (dtype == CUDA_BF16)
+    if (dtype == DTYPE_BF16)
         launch(&run, round_floats<bf16>, parts_of(count, THREADS), 1, THREADS, count, staged, (bf16 *)elements);
     else
         launch(&run, round_floats<f16>, parts_of(count, THREADS), 1, THREADS, count, staged, (f16 *)elements);
@@ -61,7 +61,7 @@ static cudaError_t launch_rounding(enum cuda_dtype dtype, int64_t count, const f
 }
 
 /* Piece by piece by way of `staged`; the stream keeps them in order. */
-static cudaError_t round_weight(const struct plan_weight *weight, enum cuda_dtype dtype, float *staged, void *elements,
+static cudaError_t round_weight(const struct plan_weight *weight, enum dtype dtype, float *staged, void *elements,
                                 cudaStream_t stream)
 {
     int64_t all = weight->rows * weight->columns;
@@ -88,10 +88,10 @@ static int upload_floats(struct device_weights *weights, const struct plan_weigh
 }
 
 static int upload_elements(struct device_weights *weights, const struct plan_weight *weight, int index,
-                           enum cuda_dtype dtype, float *staged, cudaStream_t stream, struct error *error)
+                           enum dtype dtype, float *staged, cudaStream_t stream, struct error *error)
 {
     size_t bytes = (size_t)(weight->rows * weight->columns) * sizeof(uint16_t);
-    if (dtype == CUDA_F16 && check_range(weight, error) != 0)
+    if (dtype == DTYPE_F16 && check_range(weight, error) != 0)
         return -1;
     if (cuda_take_memory(&weights->elements[index], bytes, "a weight", error) != 0)
         return -1;
@@ -100,11 +100,11 @@ static int upload_elements(struct device_weights *weights, const struct plan_wei
     return status == cudaSuccess ? 0 : cuda_fail(error, "copying weights to the CUDA device", status);
 }
 
-static int upload_weight(struct device_weights *weights, const struct plan *plan, int index, enum cuda_dtype dtype,
+static int upload_weight(struct device_weights *weights, const struct plan *plan, int index, enum dtype dtype,
                          float *staged, cudaStream_t stream, struct error *error)
 {
     const struct plan_weight *weight = &plan->weights[index];
-    bool halves = dtype == CUDA_BF16 || dtype == CUDA_F16;
+    bool halves = dtype == DTYPE_BF16 || dtype == DTYPE_F16;
     int readings = readings_of(plan, index);
     if (!weight->data || weight->rows * weight->columns == 0) /* a pass made another of it */
         return 0;
@@ -117,8 +117,8 @@ static int upload_weight(struct device_weights *weights, const struct plan *plan
     return 0;
 }
 
-int weights_to_device(struct device_weights *weights, const struct plan *plan, enum cuda_dtype dtype,
-                      cudaStream_t stream, struct error *error)
+int weights_to_device(struct device_weights *weights, const struct plan *plan, enum dtype dtype, cudaStream_t stream,
+                      struct error *error)
 {
     float *staged = NULL;
     int result = 0;
@@ -127,7 +127,7 @@ int weights_to_device(struct device_weights *weights, const struct plan *plan, e
     weights->floats = (float **)calloc((size_t)plan->n_weights + 1, sizeof *weights->floats);
     if (!weights->elements || !weights->floats)
         return error_set(error, "out of memory while preparing a model");
-    if (dtype == CUDA_BF16 || dtype == CUDA_F16)
+    if (dtype == DTYPE_BF16 || dtype == DTYPE_F16)
         result = cuda_take_memory((void **)&staged, (size_t)STAGED * sizeof *staged, "room to round weights", error);
     for (int i = 0; i < plan->n_weights && result == 0; i++)
         result = upload_weight(weights, plan, i, dtype, staged, stream, error);

@@ -14,8 +14,8 @@ struct device_weights {
 /* Uploads them. With f16 a finite weight that would become infinite is an error. weights_free_device is owed in any
  * case.
  */
-int weights_to_device(struct device_weights *weights, const struct plan *plan, enum cuda_dtype dtype,
-                      cudaStream_t stream, struct error *error);
+int weights_to_device(struct device_weights *weights, const struct plan *plan, enum dtype dtype, cudaStream_t stream,
+                      struct error *error);
 void weights_free_device(struct device_weights *weights);
 
 #endif

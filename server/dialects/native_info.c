@@ -5,7 +5,6 @@
 #include "server/dialects/native.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 enum outcome native_live(struct request *request)
@@ -103,7 +102,7 @@ static void write_model(struct writer *writer, const struct served_model *served
     if (info->tokenizer == TOKENIZER_BYTE)
         key_integer(writer, "tokenizer_offset", info->byte_offset);
     key_string(writer, "device", info->device);
-    key_string(writer, "dtype", info->dtype);
+    key_string(writer, "dtype", dtype_name(info->dtype));
     key_bool(writer, "batch_invariant", info->batch_invariant);
     key_string(writer, "notice", info->notice ? info->notice : info->cpu_notice);
     writer_text(writer, "}");
@@ -126,17 +125,18 @@ static void write_devices(struct writer *writer, const struct engine *engine)
 }
 
 /* A precision as text-embeddings-inference names it. */
-static const char *long_dtype(const char *dtype)
+static const char *long_dtype(enum dtype dtype)
 {
-    static const struct {
-        const char *brief, *full;
-    } names[] = {{"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(dtype, names[i].brief) == 0)
-            return names[i].full;
+    switch (dtype) {
+    case DTYPE_F32:
+        return "float32";
+    case DTYPE_F16:
+        return "float16";
+    case DTYPE_BF16:
+        return "bfloat16";
+    default:
+        return dtype_name(dtype);
     }
-    return dtype;
 }
 
 /* The keys that text-embeddings-inference has, said of the first model. */
@@ -177,7 +177,7 @@ enum outcome native_info(struct request *request)
         invariant = invariant && model_info(options->models[i].model)->batch_invariant;
     write_settings(writer, request);
     key_string(writer, "device", engine_device(options->engine));
-    key_string(writer, "dtype", engine_dtype(options->engine));
+    key_string(writer, "dtype", dtype_name(engine_dtype(options->engine)));
     key_string(writer, "kernels", engine_kernels(options->engine));
     key_string(writer, "notice", engine_cpu_notice(options->engine));
     write_devices(writer, options->engine);

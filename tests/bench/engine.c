@@ -159,7 +159,7 @@ static void run_in_turns(struct model *model, const struct engine_item *items, i
     }
 }
 
-static void time_batch(struct model *model, const char *name, const char *dtype, int64_t length, int64_t batch,
+static void time_batch(struct model *model, const char *name, enum dtype dtype, int64_t length, int64_t batch,
                        double seconds)
 {
     static struct runs runs;
@@ -176,7 +176,7 @@ static void time_batch(struct model *model, const char *name, const char *dtype,
         items[i].inputs[0].length = length;
         items[i].pooled = pooled;
     }
-    if (plan_products_open(&products, model_plan(model), strcmp(dtype, "bf16") == 0, length, batch, &error) != 0)
+    if (plan_products_open(&products, model_plan(model), dtype == DTYPE_BF16, length, batch, &error) != 0)
         die(&error);
     runs.count = 0;
     run_in_turns(model, items, batch, flops, &products, seconds, &runs);
@@ -193,17 +193,19 @@ int main(int argc, char **argv)
 {
     int depth = argc > 1 ? atoi(argv[1]) : 12;
     double seconds = argc > 2 ? atof(argv[2]) : 1;
-    const char *dtype = argc > 3 ? argv[3] : "f32";
+    int dtype = argc > 3 ? dtype_from_name(argv[3]) : DTYPE_F32;
     int only_batch = 0, only_length = 0;
-    struct engine_options options = {
-        .device = "cpu", .dtype = dtype, .max_batch_tokens = SEQ_LEN * MAX_BATCH, .max_batch_requests = MAX_BATCH};
     struct engine *engine;
     struct error error;
-    if (depth < 1 || depth > MAX_TENSORS / 15 ||
+    if (dtype < 0 || depth < 1 || depth > MAX_TENSORS / 15 ||
         (argc > 4 && sscanf(argv[4], "%dx%d", &only_batch, &only_length) != 2)) {
         fprintf(stderr, "usage: engine [DEPTH [SECONDS [DTYPE [BATCHxN]]]]\n");
         return 2;
     }
+    struct engine_options options = {.device = {DEVICE_CPU},
+                                     .dtype = (enum dtype)dtype,
+                                     .max_batch_tokens = SEQ_LEN * MAX_BATCH,
+                                     .max_batch_requests = MAX_BATCH};
     if (engine_open(&options, &engine, &error) != 0)
         die(&error);
     printf("linformer.Linformer, dim 512, heads 8, k 256, seq_len 4096, depth %d\n%s\n", depth, engine_kernels(engine));
@@ -215,7 +217,7 @@ int main(int argc, char **argv)
         for (int64_t length = 128; length <= SEQ_LEN; length = length == 128 ? 512 : length * 8)
             for (int64_t batch = 1; batch <= MAX_BATCH; batch *= MAX_BATCH)
                 if (only_batch == 0 || (only_batch == batch && only_length == length))
-                    time_batch(model, name, dtype, length, batch, seconds);
+                    time_batch(model, name, options.dtype, length, batch, seconds);
         model_close(model);
     }
     engine_close(engine);

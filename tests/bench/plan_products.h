@@ -115,8 +115,8 @@ static int plan_products_open(struct plan_products *p, const struct plan *plan, 
     memset(p, 0, sizeof *p);
     p->threads = omp_get_num_procs();
     p->element = bf16 ? ELEMENT_BF16 : ELEMENT_F32;
-    if (instruction_set_choose("auto", &set, error) != 0 ||
-        products_open(set, "auto", bf16, p->threads, &p->products, error) != 0)
+    if (instruction_set_choose(SET_AUTO, &set, error) != 0 ||
+        products_open(set, LIBRARY_AUTO, bf16, p->threads, &p->products, error) != 0)
         return -1;
     count_products(p, plan, length, batch);
     for (int i = 0; i < p->n; i++) {

@@ -311,16 +311,15 @@ static void time_functions(const struct vector_functions *functions, double peak
 int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 0.1;
-    static const char *const names[SET_COUNT] = {"baseline", "avx2", "avx512"};
     random_seed(1);
 #ifdef __x86_64__
     if (cpu_has_bf16())
         time_functions(vector_functions_of_bf16(), peak_flops(multiply_add_bf16, 4.0 * SUMS * 16), seconds);
 #endif
-    for (int i = SET_COUNT - 1; i >= 0; i--) {
+    for (int i = SET_AVX512; i < SET_COUNT; i++) {
         enum instruction_set set;
         struct error error;
-        if (instruction_set_choose(names[i], &set, &error) == 0 && vector_functions_of(set))
+        if (instruction_set_choose((enum instruction_set)i, &set, &error) == 0 && vector_functions_of(set))
             time_functions(vector_functions_of(set),
                            peak_flops(multiply_adds[set].loop, 2.0 * SUMS * multiply_adds[set].lanes), seconds);
     }

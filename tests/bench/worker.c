@@ -277,13 +277,18 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]\n");
         return 2;
     }
-    struct engine_options options = {.device = argc > 6 ? argv[6] : "cpu",
-                                     .dtype = argv[2],
+    int dtype = dtype_from_name(argv[2]);
+    if (dtype < 0) {
+        answer_failed("DTYPE: expected auto, f32, tf32, bf16 or f16");
+        return 1;
+    }
+    struct engine_options options = {.dtype = (enum dtype)dtype,
                                      .max_batch_tokens = atoll(argv[3]),
                                      .max_batch_requests = atoll(argv[4]),
                                      .threads = argc > 5 ? atoll(argv[5]) : 0,
                                      .cuda_tuning_ms = tuning ? atoll(tuning) : 3000};
-    if (engine_open(&options, &engine, &error) != 0) {
+    if (device_choice_parse(argc > 6 ? argv[6] : "cpu", &options.device, &error) != 0 ||
+        engine_open(&options, &engine, &error) != 0) {
         answer_failed(error.message);
         return 1;
     }

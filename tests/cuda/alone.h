@@ -6,15 +6,14 @@
 #ifndef TESTS_CUDA_ALONE_H
 #define TESTS_CUDA_ALONE_H
 
+#include "config/config.h"
 #include "tests/cuda/counts.h"
 
-#include <string.h>
-
-static inline double alone_tolerance(const char *dtype)
+static inline double alone_tolerance(enum dtype dtype)
 {
     if (!on_device())
         return 0;
-    return strcmp(dtype, "f32") == 0 ? 5e-6 : strcmp(dtype, "bf16") == 0 ? 0x1p-7 : 0x1p-10;
+    return dtype == DTYPE_F32 ? 5e-6 : dtype == DTYPE_BF16 ? 0x1p-7 : 0x1p-10;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* tests/reference/test_cases.c on the CUDA backend, with each schedule of the shim; on a device there is but one. */
 #include "tests/cuda/alone.h"
 
-#define DEVICE "cuda"
+#define DEVICE DEVICE_CUDA
 #define ALONE_TOLERANCE alone_tolerance(DTYPE)
 int run_cases(void);
 #define main run_cases

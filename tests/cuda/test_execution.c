@@ -63,8 +63,8 @@ static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loa
 {
     const size_t n_shapes = sizeof shapes / sizeof *shapes;
     struct shape own[sizeof shapes / sizeof *shapes];
-    struct engine_options options = {.device = "cuda",
-                                     .dtype = "f32",
+    struct engine_options options = {.device = {DEVICE_CUDA},
+                                     .dtype = DTYPE_F32,
                                      .threads = 1,
                                      .cuda_tuning_ms = tuning_ms,
                                      .max_batch_tokens = MOST_TOKENS,

@@ -1,8 +1,10 @@
 /* Products of shapes that cuBLASLt has no algorithm for: with an epilogue; at all; or that it finds and then does not
  * launch. tests/unit/test_operations.c's operations that multiply, and the kernels that stand in, in each dtype.
  * Without the shim nothing is refused. */
-#define DEVICE "cuda"
-static const char *dtype_of_test;
+#include "config/config.h"
+
+#define DEVICE DEVICE_CUDA
+static enum dtype dtype_of_test;
 static double tolerance_of_test;
 #define DTYPE dtype_of_test
 #define TOLERANCE tolerance_of_test
@@ -14,14 +16,16 @@ int run_operations(void);
 #include "tests/cuda/schedules.h"
 
 static const struct {
-    const char *dtype;
+    enum dtype dtype;
     double tolerance;
     const char *refusal;
 } refusals[] = {
-    {"f32", EXACT, "epilogue 1 0 801\n"}, {"f32", EXACT, "algorithm 1 0 801\n"}, {"f32", EXACT, "product 1 0 801\n"},
-    {"bf16", 1e-1, "epilogue 1 0 801\n"}, {"bf16", 1e-1, "algorithm 1 0 801\n"},
+    {DTYPE_F32, EXACT, "epilogue 1 0 801\n"},  {DTYPE_F32, EXACT, "algorithm 1 0 801\n"},
+    {DTYPE_F32, EXACT, "product 1 0 801\n"},   {DTYPE_BF16, 1e-1, "epilogue 1 0 801\n"},
+    {DTYPE_BF16, 1e-1, "algorithm 1 0 801\n"},
 #ifndef __SANITIZE_THREAD__ /* the kernels of the others are the same */
-    {"f16", 2e-2, "epilogue 1 0 801\n"},  {"f16", 2e-2, "algorithm 1 0 801\n"},  {"tf32", 1e-2, "algorithm 1 0 801\n"},
+    {DTYPE_F16, 2e-2, "epilogue 1 0 801\n"},   {DTYPE_F16, 2e-2, "algorithm 1 0 801\n"},
+    {DTYPE_TF32, 1e-2, "algorithm 1 0 801\n"},
 #endif
 };
 
@@ -39,7 +43,7 @@ static int run_refused(void)
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         bench_options.dtype = dtype_of_test = refusals[i].dtype;
         tolerance_of_test = refusals[i].tolerance;
-        print_message("# %s, %s", dtype_of_test, refusals[i].refusal);
+        print_message("# %s, %s", dtype_name(dtype_of_test), refusals[i].refusal);
         faults_set(refusals[i].refusal);
         failed += cmocka_run_group_tests(tests, NULL, NULL);
     }
@@ -48,7 +52,7 @@ static int run_refused(void)
 
 int main(void)
 {
-    bench_options.device = DEVICE;
+    bench_options.device.kind = DEVICE;
     faults_begin();
     int failed = run_schedules(run_refused);
     faults_end();

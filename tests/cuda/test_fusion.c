@@ -1,6 +1,6 @@
 /* Which steps the CUDA backend does in one kernel: launches of a batch, as the shim counts them; on a device
  * nobody does. That they are right is for test_operations_*. */
-#define DEVICE "cuda"
+#define DEVICE DEVICE_CUDA
 int run_operations(void);
 #define main run_operations
 #include "tests/unit/test_operations.c"
@@ -186,6 +186,6 @@ static int run_fusion(void)
 
 int main(void)
 {
-    bench_options.device = DEVICE;
+    bench_options.device.kind = DEVICE;
     return run_schedules(run_fusion);
 }

@@ -42,9 +42,9 @@ static const struct sizes sizes[] = {
 static const int64_t lengths[ITEMS] = {LONGEST, 1, 257, 163};
 static const enum pooling poolings[ITEMS] = {POOLING_MEAN, POOLING_LAST, POOLING_MAX, POOLING_MEAN};
 static const struct {
-    const char *name;
+    enum dtype dtype;
     double bound; /* of the largest value */
-} dtypes[] = {{"f32", 1e-5}, {"tf32", 5e-3}, {"bf16", 4e-2}, {"f16", 5e-3}};
+} dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_TF32, 5e-3}, {DTYPE_BF16, 4e-2}, {DTYPE_F16, 5e-3}};
 
 static int projection_matrix(struct plan_builder *builder, const struct sizes *s, const char *name)
 {
@@ -77,10 +77,10 @@ static int build(struct plan_builder *builder, const struct sizes *s)
 
 /* `hidden` (rows, d) of `count` items from the model on a backend, and behind it what is pooled, (count, d); x is the
  * first's. */
-static void run(const struct backend_functions *functions, const char *dtype, const struct sizes *s,
+static void run(const struct backend_functions *functions, enum dtype dtype, const struct sizes *s,
                 const struct weights *weights, int first, int count, const float *x, float *hidden)
 {
-    struct engine_options options = {.device = functions->name, .dtype = dtype, .threads = 1};
+    struct engine_options options = {.dtype = dtype, .threads = 1};
     struct backend *backend;
     struct backend_model *model;
     struct plan_builder builder;
@@ -119,7 +119,7 @@ static void run(const struct backend_functions *functions, const char *dtype, co
     functions->close(backend);
 }
 
-static void compare(const char *dtype, double bound, int64_t n, const float *found, const float *expected)
+static void compare(enum dtype dtype, double bound, int64_t n, const float *found, const float *expected)
 {
     double largest = 0, worst = 0;
     for (int64_t i = 0; i < n; i++)
@@ -128,12 +128,12 @@ static void compare(const char *dtype, double bound, int64_t n, const float *fou
         double error = fabs((double)found[i] - (double)expected[i]) / largest;
         worst = error <= worst ? worst : error; /* a NaN, too */
     }
-    print_message("%s: %.2g of the largest value\n", dtype, worst);
+    print_message("%s: %.2g of the largest value\n", dtype_name(dtype), worst);
     assert_true(worst <= bound);
 }
 
 /* The longest item, and one so short that its projection has other tiles than the batch's. */
-static void compare_alone(const struct backend_functions *cuda, const char *dtype, const struct sizes *s,
+static void compare_alone(const struct backend_functions *cuda, enum dtype dtype, const struct sizes *s,
                           const struct weights *weights, const float *x, const float *together)
 {
     static float alone[(LONGEST + 1) * MOST_D];
@@ -144,7 +144,7 @@ static void compare_alone(const struct backend_functions *cuda, const char *dtyp
             difference += pow((double)alone[j] - (double)together[j], 2);
             norm += pow((double)together[j], 2);
         }
-        print_message("%s: alone %.2g from it in the batch\n", dtype, sqrt(difference / norm));
+        print_message("%s: alone %.2g from it in the batch\n", dtype_name(dtype), sqrt(difference / norm));
         assert_true(sqrt(difference / norm) <= alone_tolerance(dtype));
         x += lengths[i] * s->d;
         together += lengths[i] * s->d;
@@ -174,12 +174,12 @@ static void test_sizes(void **state)
     float *x = calloc((size_t)(3 * n), sizeof *x), *expected = x + n, *found = expected + n;
     for (int64_t i = 0; i < rows * s->d; i++)
         x[i] = random_float() * 2;
-    run(&backend_cpu, "f32", s, weights, 0, ITEMS, x, expected);
+    run(&backend_cpu, DTYPE_F32, s, weights, 0, ITEMS, x, expected);
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        run(cuda, dtypes[i].name, s, weights, 0, ITEMS, x, found);
-        compare(dtypes[i].name, dtypes[i].bound, rows * s->d, found, expected);
-        compare(dtypes[i].name, dtypes[i].bound, ITEMS * s->d, found + rows * s->d, expected + rows * s->d);
-        compare_alone(cuda, dtypes[i].name, s, weights, x, found);
+        run(cuda, dtypes[i].dtype, s, weights, 0, ITEMS, x, found);
+        compare(dtypes[i].dtype, dtypes[i].bound, rows * s->d, found, expected);
+        compare(dtypes[i].dtype, dtypes[i].bound, ITEMS * s->d, found + rows * s->d, expected + rows * s->d);
+        compare_alone(cuda, dtypes[i].dtype, s, weights, x, found);
     }
     free(x);
     weights_close(weights);

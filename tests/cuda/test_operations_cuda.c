@@ -1,5 +1,5 @@
 /* tests/unit/test_operations.c on the CUDA backend, with each schedule of the shim; on a device there is but one. */
-#define DEVICE "cuda"
+#define DEVICE DEVICE_CUDA
 int run_operations(void);
 #define main run_operations
 #include "tests/unit/test_operations.c"

@@ -119,7 +119,7 @@ static int run_all(void)
 
 int main(void)
 {
-    bench_options.device = "cuda";
+    bench_options.device.kind = DEVICE_CUDA;
     uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261122;
     random_seed(seed);
     print_message("SEED=%llu\n", (unsigned long long)seed);

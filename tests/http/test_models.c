@@ -143,7 +143,7 @@ static void onednn_that_does_not_open_is_told(void **state)
     struct error error;
 
     (void)state;
-    if (instruction_set_choose("auto", &set, &error) != 0 || set != SET_AVX512)
+    if (instruction_set_choose(SET_AUTO, &set, &error) != 0 || set != SET_AVX512)
         skip(); /* it would not be looked for */
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < LENGTH(names); i++) {

@@ -20,12 +20,12 @@
 #define MAX_OUTPUTS 8 /* of a call */
 
 #ifndef DTYPE
-#define DTYPE "f32"
+#define DTYPE DTYPE_F32
 #define TOLERANCE 1e-5
 #endif
 
 #ifndef DEVICE
-#define DEVICE "cpu"
+#define DEVICE DEVICE_CPU
 #endif
 
 #ifndef ALONE_TOLERANCE
@@ -49,14 +49,14 @@ static void load(const char *name, struct loaded *loaded)
 {
     struct error error;
     char path[512];
-    struct engine_options options = {.device = DEVICE,
+    struct engine_options options = {.device = {DEVICE},
                                      .dtype = DTYPE,
                                      .threads = 2,
                                      .all_threads = true,
                                      .max_batch_tokens = 256,
                                      .max_batch_requests = MAX_ITEMS};
     if (engine_open(&options, &loaded->engine, &error) != 0) {
-        if (strcmp(DTYPE, "f32") == 0)
+        if (DTYPE == DTYPE_F32)
             fail_msg("%s", error.message);
         print_message("skipped: %s\n", error.message);
         skip();
@@ -291,9 +291,10 @@ static void assert_nothing_ran_elsewhere(const struct engine *engine)
 {
     struct engine_device devices[ENGINE_MAX_DEVICES];
     int count = engine_devices(engine, devices, ENGINE_MAX_DEVICES);
+    const char *kind = DEVICE == DEVICE_CPU ? "cpu" : "cuda";
     assert_true(count > 0);
     for (int i = 0; i < count; i++) {
-        assert_int_equal(strncmp(devices[i].name, DEVICE, strlen(DEVICE)), 0);
+        assert_int_equal(strncmp(devices[i].name, kind, strlen(kind)), 0);
         assert_int_equal(devices[i].faults, 0);
     }
     assert_int_equal(engine_counts(engine).standby_batches, 0);

@@ -19,7 +19,7 @@ void must(int result, const struct error *error)
 int load(const char *prefix, const char *name, const char *kwargs, struct loaded *loaded, struct error *error)
 {
     struct engine_options options = {
-        .device = "cpu", .dtype = "f32", .threads = 1, .max_batch_tokens = 64, .max_batch_requests = 2};
+        .device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 1, .max_batch_tokens = 64, .max_batch_requests = 2};
     return load_with(&options, prefix, name, kwargs, loaded, error);
 }
 

@@ -23,8 +23,7 @@
 #define BATCHES 3
 #endif
 
-struct engine_options bench_options = {
-    .device = "cpu", .dtype = "f32", .kernels = "auto", .products = "auto", .threads = 2, .all_threads = true};
+struct engine_options bench_options = {.device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 2, .all_threads = true};
 double bench_tolerance;
 
 static bool has_run[OP_COUNT];
@@ -40,14 +39,14 @@ static bool is_for_onednn(void)
     enum instruction_set set;
     struct error error;
     const struct engine_options *given = &bench_options;
-    bool automatic = strcmp(given->kernels, "auto") == 0 && strcmp(given->products, "auto") == 0;
-    return strcmp(given->device, "cpu") == 0 && strcmp(given->dtype, "f32") == 0 && automatic &&
-           instruction_set_choose("auto", &set, &error) == 0 && set == SET_AVX512 && has_onednn();
+    bool automatic = given->kernels == SET_AUTO && given->products == LIBRARY_AUTO;
+    return given->device.kind == DEVICE_CPU && given->dtype == DTYPE_F32 && automatic &&
+           instruction_set_choose(SET_AUTO, &set, &error) == 0 && set == SET_AVX512 && has_onednn();
 }
 
 static const struct backend_functions *find_functions(struct error *error)
 {
-    return strcmp(bench_options.device, "cpu") == 0 ? &backend_cpu : backend_cuda_load(error);
+    return bench_options.device.kind == DEVICE_CPU ? &backend_cpu : backend_cuda_load(error);
 }
 
 bool bench_has_kernel(enum operation operation)

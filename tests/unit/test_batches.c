@@ -30,8 +30,8 @@ static int load_builtin(void **state)
 {
     (void)state;
     struct weights_builtin builtin = weights_builtin();
-    struct engine_options options = {.device = "cpu",
-                                     .dtype = "f32",
+    struct engine_options options = {.device = {DEVICE_CPU},
+                                     .dtype = DTYPE_F32,
                                      .threads = 2,
                                      .all_threads = true,
                                      .max_batch_tokens = 4096,

@@ -56,7 +56,8 @@ static int open_all(void **state)
 {
     (void)state;
     struct error error;
-    struct engine_options options = {.device = "cpu", .dtype = "f32", .max_batch_tokens = 64, .max_batch_requests = 2};
+    struct engine_options options = {
+        .device = {DEVICE_CPU}, .dtype = DTYPE_F32, .max_batch_tokens = 64, .max_batch_requests = 2};
     return engine_open(&options, &engine, &error) == 0 &&
                    model_config_read(FOLDER "/config.json", &config, &error) == 0 &&
                    weights_open(FOLDER "/model.safetensors", &weights, &error) == 0

@@ -32,9 +32,9 @@ static void read_tensor(const struct weights *weights, const char *name, float *
     assert_true(weights_to_f32(weights_find(weights, name), to));
 }
 
-static void open_model(const char *dtype, struct loaded *loaded, struct expected *expected)
+static void open_model(enum dtype dtype, struct loaded *loaded, struct expected *expected)
 {
-    struct engine_options options = {.device = "cpu",
+    struct engine_options options = {.device = {DEVICE_CPU},
                                      .dtype = dtype,
                                      .threads = 2,
                                      .max_batch_tokens = MOST_TOKENS,
@@ -116,7 +116,7 @@ static void check_batch(struct loaded *loaded, const struct expected *expected, 
     }
 }
 
-static void check_dtype(const char *dtype, double tolerance)
+static void check_dtype(enum dtype dtype, double tolerance)
 {
     static const int64_t batches[][MOST_ITEMS] = {
         {8192}, {8193}, {16384}, {SEQ_LEN}, {8195, 100, 8192}, {12345, 1, 9001},
@@ -133,7 +133,7 @@ static void check_dtype(const char *dtype, double tolerance)
 static void chunks_are_summed(void **state)
 {
     (void)state;
-    check_dtype("f32", 1e-5);
+    check_dtype(DTYPE_F32, 1e-5);
 }
 
 static void chunks_are_summed_in_bf16(void **state)
@@ -141,7 +141,7 @@ static void chunks_are_summed_in_bf16(void **state)
     (void)state;
     if (!cpu_has_bf16())
         skip();
-    check_dtype("bf16", 2e-2);
+    check_dtype(DTYPE_BF16, 2e-2);
 }
 
 int main(void)

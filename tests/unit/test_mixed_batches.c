@@ -203,8 +203,11 @@ static int64_t run_batch(const struct loaded *loaded)
 
 static void test_case(void **state)
 {
-    struct engine_options options = {
-        .device = "cpu", .dtype = "f32", .threads = 2, .max_batch_tokens = TOKENS, .max_batch_requests = ITEMS};
+    struct engine_options options = {.device = {DEVICE_CPU},
+                                     .dtype = DTYPE_F32,
+                                     .threads = 2,
+                                     .max_batch_tokens = TOKENS,
+                                     .max_batch_requests = ITEMS};
     struct loaded loaded = {0};
     struct error error;
     int64_t most = 0;

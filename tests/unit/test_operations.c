@@ -16,19 +16,19 @@
 #include <cmocka.h>
 
 #ifndef KERNELS
-#define KERNELS "auto" /* test_operations_avx2.c and _baseline.c are this file with others */
+#define KERNELS SET_AUTO /* test_operations_avx2.c and _baseline.c are this file with others */
 #endif
 
 #ifndef PRODUCTS
-#define PRODUCTS "auto" /* test_operations_bf16_onednn.c */
+#define PRODUCTS LIBRARY_AUTO /* test_operations_bf16_onednn.c */
 #endif
 
 #ifndef DEVICE
-#define DEVICE "cpu" /* tests/cuda/test_operations_cuda.c */
+#define DEVICE DEVICE_CPU /* tests/cuda/test_operations_cuda.c */
 #endif
 
 #ifndef DTYPE
-#define DTYPE "f32" /* test_operations_bf16.c, here and in tests/cuda, and others */
+#define DTYPE DTYPE_F32 /* test_operations_bf16.c, here and in tests/cuda, and others */
 #endif
 
 #define EXACT 1e-5 /* the tolerance of float */
@@ -580,7 +580,7 @@ static void test_every_operation_has_its_facts(void **state)
             if (strcmp(operation_name((enum operation)other), name) == 0)
                 fail_msg("operations %d and %d are both named %s", other, i, name);
         if (!bench_has_kernel((enum operation)i))
-            fail_msg("the %s engine has no kernel for the operation %s", bench_options.device, name);
+            fail_msg("the %s engine has no kernel for the operation %s", DEVICE == DEVICE_CPU ? "cpu" : "cuda", name);
     }
 }
 
@@ -621,7 +621,7 @@ static int choose_tolerance(void **state)
     (void)state;
     bench_tolerance = TOLERANCE;
 #else
-    bench_tolerance = strcmp(DTYPE, "bf16") == 0 ? *(const double *)*state : EXACT;
+    bench_tolerance = DTYPE == DTYPE_BF16 ? *(const double *)*state : EXACT;
 #endif
     return 0;
 }
@@ -630,7 +630,7 @@ static int choose_tolerance(void **state)
 
 int main(void)
 {
-    bench_options.device = DEVICE;
+    bench_options.device.kind = DEVICE;
     bench_options.dtype = DTYPE;
     bench_options.kernels = KERNELS;
     bench_options.products = PRODUCTS;

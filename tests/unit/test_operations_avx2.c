@@ -1,2 +1,2 @@
-#define KERNELS "avx2"
+#define KERNELS SET_AVX2
 #include "tests/unit/test_operations.c"

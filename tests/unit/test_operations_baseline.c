@@ -1,2 +1,2 @@
-#define KERNELS "baseline"
+#define KERNELS SET_BASELINE
 #include "tests/unit/test_operations.c"

@@ -1,3 +1,3 @@
 /* Products of numbers with 8 bits. */
-#define DTYPE "bf16"
+#define DTYPE DTYPE_BF16
 #include "tests/unit/test_operations.c"

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #ifndef DEVICE
-#define DEVICE "cpu" /* tests/cuda/test_passes_cuda.c */
+#define DEVICE DEVICE_CPU /* tests/cuda/test_passes_cuda.c */
 #endif
 
 static const struct backend_functions *functions;
@@ -284,15 +284,15 @@ static struct plan *make_plan(struct bench *bench, uint64_t plan_seed, bool as_b
 static void open_bench(struct bench *bench, uint64_t plan_seed)
 {
     static const struct shape pool = {"pool", 64, 1024};
-    struct engine_options options = {.device = DEVICE,
-                                     .dtype = "f32",
+    struct engine_options options = {.device = {DEVICE},
+                                     .dtype = DTYPE_F32,
                                      .threads = 2,
                                      .all_threads = true,
-                                     .products = plan_seed % 2 ? "openblas" : NULL};
+                                     .products = plan_seed % 2 ? LIBRARY_OPENBLAS : LIBRARY_AUTO};
     memset(bench, 0, sizeof *bench);
     random_seed(seed);
     bench->weights = tensors_random(&pool, 1, &bench->file);
-    functions = strcmp(DEVICE, "cpu") == 0 ? &backend_cpu : backend_cuda_load(&bench->error);
+    functions = DEVICE == DEVICE_CPU ? &backend_cpu : backend_cuda_load(&bench->error);
     if (!functions)
         fail_msg("%s", bench->error.message);
     must(functions->open(&options, 0, &bench->backend, &bench->error), &bench->error);

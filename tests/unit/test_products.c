@@ -36,16 +36,16 @@ static float *random_floats(int64_t count)
 
 /* Skips the test where the processor has not what is asked for, or for oneDNN where the library or the build hasn't it.
  */
-static void open_products(const char *provider, bool bf16, struct products *products)
+static void open_products(enum product_library library, bool bf16, struct products *products)
 {
-    bool onednn = strcmp(provider, "onednn") == 0;
+    bool onednn = library == LIBRARY_ONEDNN;
     enum instruction_set set;
     struct error error;
-    assert_int_equal(instruction_set_choose("auto", &set, &error), 0);
+    assert_int_equal(instruction_set_choose(SET_AUTO, &set, &error), 0);
     if ((bf16 && !cpu_has_bf16()) || (onednn && (set != SET_AVX512 || !has_onednn())))
         skip();
-    if (products_open(set, provider, bf16, 2, products, &error) != 0)
-        fail_msg("%s: %s", provider, error.message);
+    if (products_open(set, library, bf16, 2, products, &error) != 0)
+        fail_msg("%s", error.message);
     assert_true(!onednn || products->onednn);
 }
 
@@ -157,11 +157,11 @@ static void check_shape(const struct products *products, int64_t columns, int64_
     free(some);
 }
 
-static void check_provider(const char *provider, bool bf16, double tolerance)
+static void check_library(enum product_library library, bool bf16, double tolerance)
 {
     static const int64_t edges[][2] = {{1, 1}, {1, 512}, {257, 3}, {256, 64}, {64, 256}, {513, 2048}, {512, 512}};
     struct products products;
-    open_products(provider, bf16, &products);
+    open_products(library, bf16, &products);
     print_message("# %s\n", products.description);
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
         check_shape(&products, edges[i][0], edges[i][1], tolerance);
@@ -173,25 +173,25 @@ static void check_provider(const char *provider, bool bf16, double tolerance)
 static void openblas_multiplies(void **state)
 {
     (void)state;
-    check_provider("openblas", false, 1e-6);
+    check_library(LIBRARY_OPENBLAS, false, 1e-6);
 }
 
 static void onednn_multiplies(void **state)
 {
     (void)state;
-    check_provider("onednn", false, 1e-6);
+    check_library(LIBRARY_ONEDNN, false, 1e-6);
 }
 
 static void onednn_multiplies_bf16(void **state) /* whose numbers have 8 bits */
 {
     (void)state;
-    check_provider("onednn", true, 5e-3);
+    check_library(LIBRARY_ONEDNN, true, 5e-3);
 }
 
 static void own_tiles_multiply_bf16(void **state)
 {
     (void)state;
-    check_provider("auto", true, 5e-3);
+    check_library(LIBRARY_AUTO, true, 5e-3);
 }
 
 /* ---- oneDNN that fails for a weight: in a process of its own, which may not make code any more ---- */
@@ -199,7 +199,7 @@ static void own_tiles_multiply_bf16(void **state)
 enum { TOLD = 42, WITHOUT_RULE = 77 }; /* no numbers of failed tests */
 
 /* Whether a weight of a new shape is taken, and multiplied right; the exit status. */
-static int take_without_code(const char *provider, bool bf16, double tolerance)
+static int take_without_code(enum product_library library, bool bf16, double tolerance)
 {
     enum { COLUMNS = 300, DEPTH = 77 };
     struct products products;
@@ -207,8 +207,8 @@ static int take_without_code(const char *provider, bool bf16, double tolerance)
     struct error error;
     float *x = random_floats(PLAN_ROW_BLOCK * DEPTH), *w = random_floats(COLUMNS * DEPTH);
     float *y = calloc(PLAN_ROW_BLOCK * COLUMNS, sizeof *y);
-    bool named = strcmp(provider, "onednn") == 0;
-    open_products(provider, bf16, &products);
+    bool named = library == LIBRARY_ONEDNN;
+    open_products(library, bf16, &products);
     if (!products.onednn || prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0)
         return WITHOUT_RULE;
     int status = products_take_weight(&products, COLUMNS, DEPTH, w, false, &weight, &error);
@@ -226,14 +226,14 @@ static int take_without_code(const char *provider, bool bf16, double tolerance)
     return TOLD;
 }
 
-static void expect_without_code(const char *provider, bool bf16, double tolerance)
+static void expect_without_code(enum product_library library, bool bf16, double tolerance)
 {
     int status;
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
-        _exit(take_without_code(provider, bf16,
+        _exit(take_without_code(library, bf16,
                                 tolerance)); /* after a failed assertion cmocka goes on, and exits otherwise */
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
@@ -245,7 +245,7 @@ static void expect_without_code(const char *provider, bool bf16, double toleranc
 static void openblas_takes_what_onednn_cannot(void **state)
 {
     (void)state;
-    expect_without_code("auto", false, 1e-6);
+    expect_without_code(LIBRARY_AUTO, false, 1e-6);
 }
 
 static void own_tiles_take_what_onednn_cannot(void **state) /* where the processor has AMX */
@@ -253,7 +253,7 @@ static void own_tiles_take_what_onednn_cannot(void **state) /* where the process
     (void)state;
     if (!cpu_has_bf16())
         skip();
-    expect_without_code("auto", true, 5e-3);
+    expect_without_code(LIBRARY_AUTO, true, 5e-3);
 }
 
 static void onednn_by_name_has_no_substitute(void **state)
@@ -261,9 +261,9 @@ static void onednn_by_name_has_no_substitute(void **state)
     enum instruction_set set;
     struct error error;
     (void)state;
-    if (!has_onednn() || instruction_set_choose("auto", &set, &error) != 0 || set != SET_AVX512)
+    if (!has_onednn() || instruction_set_choose(SET_AUTO, &set, &error) != 0 || set != SET_AVX512)
         skip();
-    expect_without_code("onednn", false, 1e-6);
+    expect_without_code(LIBRARY_ONEDNN, false, 1e-6);
 }
 
 /* Eᵀ x for some features and positions of E, and x in either element. */
@@ -325,7 +325,7 @@ static void sequences_are_projected_in_bf16(void **state)
 {
     struct products products;
     (void)state;
-    open_products("auto", true, &products);
+    open_products(LIBRARY_AUTO, true, &products);
     for (int i = 0; i < 2 * SHAPES; i++)
         check_projection(&products, random_size(1, 3), random_size(1, i % 8 ? 90 : 1300), random_size(1, 40), i % 2);
     products_close(&products);
@@ -340,7 +340,7 @@ static void positions_beyond_do_not_matter(void **state)
     struct error error;
     float e[N] = {1, 2, 3, NAN, INFINITY, NAN}, x[ROWS] = {1, 1, 1};
     (void)state;
-    open_products("auto", true, &products);
+    open_products(LIBRARY_AUTO, true, &products);
     float *scratch = aligned_alloc(64, (size_t)(products_project_scratch(&products, 1) + 16) / 16 * 64);
     assert_int_equal(products_take_projection(&products, 1, N, 1, true, e, &weight, &error), 0);
     const float *found = products_project(
@@ -364,7 +364,7 @@ static void numbers_become_the_nearest_bf16(void **state)
         {INFINITY, 0x7f80},    {-INFINITY, 0xff80},   {1e-40f, 0x0001},
     };
     (void)state;
-    for (int set = 0; set <= SET_COUNT; set++) {
+    for (int set = SET_AVX512; set <= SET_COUNT; set++) {
         bool bf16 = set == SET_COUNT;
         const struct vector_functions *vector =
             bf16 ? vector_functions_of_bf16() : vector_functions_of((enum instruction_set)set);
@@ -372,7 +372,7 @@ static void numbers_become_the_nearest_bf16(void **state)
         struct error error;
         uint16_t result;
         if (!vector || (bf16 && !cpu_has_bf16()) ||
-            instruction_set_choose(bf16 ? "avx512" : vector->name, &chosen, &error) != 0)
+            instruction_set_choose(bf16 ? SET_AVX512 : (enum instruction_set)set, &chosen, &error) != 0)
             continue;
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
             bool flushed = bf16 && fabsf(numbers[i].from) < FLT_MIN && numbers[i].from != 0; /* by the instruction */

@@ -75,9 +75,10 @@ static void has_defaults(void **state)
     assert_int_equal(settings->n_models, 0);
     assert_string_equal(settings->host, "127.0.0.1");
     assert_int_equal(settings->port, 8080);
-    assert_string_equal(settings->device, "auto");
-    assert_string_equal(settings->dtype, "auto");
-    assert_string_equal(settings->kernels, "auto");
+    assert_int_equal(settings->device.kind, DEVICE_AUTO);
+    assert_int_equal(settings->dtype, DTYPE_AUTO);
+    assert_int_equal(settings->kernels, SET_AUTO);
+    assert_int_equal(settings->products, LIBRARY_AUTO);
     assert_int_equal(settings->threads, 0);
     assert_int_equal(settings->cuda_tuning_ms, 3000);
     assert_int_equal(settings->http_threads, 2);
@@ -109,7 +110,10 @@ static void flags_take_values_in_both_ways(void **state)
     assert_string_equal(reading.settings.host, "::1");
     assert_int_equal(reading.settings.log_level, LOG_LEVEL_DEBUG);
     assert_int_equal(reading.settings.log_format, LOG_FORMAT_JSON);
-    assert_string_equal(reading.settings.device, "cuda:0,cuda:12");
+    assert_int_equal(reading.settings.device.kind, DEVICE_CUDA);
+    assert_int_equal(reading.settings.device.count, 2);
+    assert_int_equal(reading.settings.device.indices[0], 0);
+    assert_int_equal(reading.settings.device.indices[1], 12);
     assert_string_equal(reading.settings.api_key, "a=b");
     settings_free(&reading.settings);
 }
@@ -322,6 +326,7 @@ static void refuses_values_and_says_where_they_stand(void **state)
     refuse(ARGUMENTS("--log-level=loud"), "--log-level: expected one of error, warning, info, debug, found 'loud'");
     refuse(ARGUMENTS("--dtype=f64"), "--dtype: expected one of auto, f32, tf32, bf16, f16, found 'f64'");
     refuse(ARGUMENTS("--kernels=sse"), "--kernels: expected one of auto, avx512, avx2, baseline, found 'sse'");
+    refuse(ARGUMENTS("--products=mkl"), "--products: expected one of auto, onednn, openblas, found 'mkl'");
     refuse(ARGUMENTS("--host="), "--host: the value is empty");
     refuse(VARIABLES("LINFORMERD_PORT="), "LINFORMERD_PORT: the value is empty");
     refuse(VARIABLES("LINFORMERD_CONFIG="), "LINFORMERD_CONFIG: the value is empty");
@@ -329,22 +334,90 @@ static void refuses_values_and_says_where_they_stand(void **state)
     refuse(ARGUMENTS("--config=/nonexistent"), "/nonexistent: cannot be opened: No such file or directory");
 }
 
-static void knows_devices_by_their_form(void **state)
+static void names_stand_for_enums(void **state)
 {
     (void)state;
-    static char *const good[] = {"auto", "cpu", "cuda", "cuda:0", "cuda:all", "cuda:1,cuda:0"};
-    static char *const bad[] = {"gpu", "cuda:", "cuda:0,", ",cuda:0", "cuda:x", "cuda:0cuda:1", "cpu,cuda:0", "CPU"};
+    struct reading reading = ARGUMENTS("--dtype=bf16", "--kernels=avx2", "--products=openblas");
+    accept(&reading);
+    assert_int_equal(reading.settings.dtype, DTYPE_BF16);
+    assert_int_equal(reading.settings.kernels, SET_AVX2);
+    assert_int_equal(reading.settings.products, LIBRARY_OPENBLAS);
+    settings_free(&reading.settings);
+    static const char *const dtypes[] = {"auto", "f32", "tf32", "bf16", "f16"};
+    static const char *const sets[] = {"auto", "avx512", "avx2", "baseline"};
+    for (int i = 0; i < DTYPE_COUNT; i++) {
+        assert_string_equal(dtype_name((enum dtype)i), dtypes[i]);
+        assert_int_equal(dtype_from_name(dtypes[i]), i);
+    }
+    for (int i = 0; i < SET_COUNT; i++)
+        assert_string_equal(instruction_set_name((enum instruction_set)i), sets[i]);
+    assert_int_equal(dtype_from_name("f8"), -1);
+    assert_int_equal(dtype_from_name(""), -1);
+}
+
+static void reads_devices(void **state)
+{
+    (void)state;
+    static const struct {
+        char *name;
+        struct device_choice choice;
+    } good[] = {
+        {"auto", {.kind = DEVICE_AUTO}},
+        {"cpu", {.kind = DEVICE_CPU}},
+        {"cuda", {.kind = DEVICE_CUDA}},
+        {"cuda:all", {.kind = DEVICE_CUDA, .all = true}},
+        {"cuda:0", {.kind = DEVICE_CUDA, .count = 1, .indices = {0}}},
+        {"cuda:999", {.kind = DEVICE_CUDA, .count = 1, .indices = {999}}},
+        {"cuda:1,cuda:0", {.kind = DEVICE_CUDA, .count = 2, .indices = {1, 0}}},
+    };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        struct reading reading = ARGUMENTS("--device", good[i]);
+        char name[DEVICE_CHOICE_NAME_BYTES];
+        struct reading reading = ARGUMENTS("--device", good[i].name);
         accept(&reading);
+        const struct device_choice *choice = &reading.settings.device, *expected = &good[i].choice;
+        assert_int_equal(choice->kind, expected->kind);
+        assert_int_equal(choice->all, expected->all);
+        assert_int_equal(choice->count, expected->count);
+        assert_memory_equal(choice->indices, expected->indices, sizeof choice->indices);
+        assert_string_equal(device_choice_name(choice, name), good[i].name);
         settings_free(&reading.settings);
     }
+}
+
+static void refuses_devices(void **state)
+{
+    (void)state;
+    static char *const bad[] = {"gpu",          "cuda:",   "cuda:0,",  ",cuda:0", "cuda:x",          "cuda:0cuda:1",
+                                "cpu,cuda:0",   "CPU",     "cudax",    "cuda:-1", "cuda:all,cuda:0", "auto,cuda",
+                                "cuda:0,,cuda", "cuda:0 ", "cuda:1000"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char message[200];
         snprintf(message, sizeof message,
                  "--device: expected auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all, found '%s'", bad[i]);
         refuse(ARGUMENTS("--device", bad[i]), message);
     }
+    refuse(ARGUMENTS("--device=cuda:1,cuda:0,cuda:1"), "--device: cuda:1 is named twice in 'cuda:1,cuda:0,cuda:1'");
+    refuse(VARIABLES("LINFORMERD_DEVICE=cuda,cuda:00"), "LINFORMERD_DEVICE: cuda:0 is named twice in 'cuda,cuda:00'");
+    refuse_file("{\"device\": \"cuda:x\"}",
+                "device: expected auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all, found 'cuda:x'");
+}
+
+/* The longest list, whose name has room, and one device more. */
+static void a_list_of_devices_has_an_end(void **state)
+{
+    (void)state;
+    char list[8 + DEVICE_CHOICE_NAME_BYTES + sizeof ",cuda:0"] = "", name[DEVICE_CHOICE_NAME_BYTES], message[200];
+    for (int i = 0; i < DEVICE_CHOICE_LIMIT; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%scuda:%d", i > 0 ? "," : "", 999 - i);
+    struct reading reading = ARGUMENTS("--device", list);
+    accept(&reading);
+    assert_int_equal(reading.settings.device.count, DEVICE_CHOICE_LIMIT);
+    assert_string_equal(device_choice_name(&reading.settings.device, name), list);
+    settings_free(&reading.settings);
+    strcat(list, ",cuda:0");
+    snprintf(message, sizeof message, "--device: expected at most %d devices, found more in '%.100s'",
+             DEVICE_CHOICE_LIMIT, list);
+    refuse(ARGUMENTS("--device", list), message);
 }
 
 static void refuses_unknown_names_and_suggests_near_ones(void **state)
@@ -529,7 +602,10 @@ int main(void)
         cmocka_unit_test(check_is_an_action),
         cmocka_unit_test(auto_stands_for_no_value),
         cmocka_unit_test(refuses_values_and_says_where_they_stand),
-        cmocka_unit_test(knows_devices_by_their_form),
+        cmocka_unit_test(names_stand_for_enums),
+        cmocka_unit_test(reads_devices),
+        cmocka_unit_test(refuses_devices),
+        cmocka_unit_test(a_list_of_devices_has_an_end),
         cmocka_unit_test(refuses_unknown_names_and_suggests_near_ones),
         cmocka_unit_test(variables_of_others_are_passed_over),
         cmocka_unit_test(refuses_a_bad_file),

@@ -18,24 +18,46 @@
 /* Every how manieth float is tried: VECTOR_STRIDE=1 tries them all. */
 #define STRIDE 997
 
+/* What the functions are compiled for. */
+struct variant {
+    enum instruction_set set;
+    bool bf16; /* and for AVX512_BF16 */
+};
+
 static bool multiplies_bf16(void **state)
 {
-    return strcmp(*state, "avx512_bf16") == 0;
+    const struct variant *variant = *state;
+    return variant->bf16;
 }
 
 /* The functions of a set, or the variant for AVX512_BF16; skips the test where the processor lacks it. */
 static const struct vector_functions *functions(void **state)
 {
+    const struct variant *variant = *state;
     enum instruction_set set;
     struct error error;
-    if (multiplies_bf16(state)) {
-        if (instruction_set_choose("avx512", &set, &error) != 0 || !cpu_has_bf16())
-            skip();
-        return vector_functions_of_bf16();
-    }
-    if (instruction_set_choose(*state, &set, &error) != 0 || !vector_functions_of(set))
+    if (instruction_set_choose(variant->set, &set, &error) != 0 || (variant->bf16 && !cpu_has_bf16()) ||
+        !vector_functions_of(set))
         skip();
-    return vector_functions_of(set);
+    return variant->bf16 ? vector_functions_of_bf16() : vector_functions_of(set);
+}
+
+/* "auto" is the best set of the processor. It has each set behind that one, and none in front of it. */
+static void sets_are_those_of_the_processor(void **state)
+{
+    enum instruction_set best, set;
+    struct error error;
+    (void)state;
+    assert_int_equal(instruction_set_choose(SET_AUTO, &best, &error), 0);
+    assert_true(best > SET_AUTO && best < SET_COUNT);
+    for (int wanted = SET_AVX512; wanted < SET_COUNT; wanted++) {
+        int result = instruction_set_choose((enum instruction_set)wanted, &set, &error);
+        assert_int_equal(result, wanted < (int)best ? -1 : 0);
+        if (result == 0)
+            assert_int_equal(set, wanted);
+        else
+            assert_non_null(strstr(error.message, "this processor's best are"));
+    }
 }
 
 static uint64_t stride(void)
@@ -474,16 +496,20 @@ static void rows_are_written_in_bf16(void **state)
     }
 }
 
-#define IN(test, set)                                \
-    {                                                \
-#test " " set, test, NULL, NULL, (void *)set \
+static struct variant baseline = {SET_BASELINE, false}, avx2 = {SET_AVX2, false}, avx512 = {SET_AVX512, false},
+                      avx512_bf16 = {SET_AVX512, true};
+
+#define IN(test, variant)                              \
+    {                                                  \
+#test " " #variant, test, NULL, NULL, &variant \
     }
-#define EACH(test) IN(test, "baseline"), IN(test, "avx2"), IN(test, "avx512"), IN(test, "avx512_bf16")
+#define EACH(test) IN(test, baseline), IN(test, avx2), IN(test, avx512), IN(test, avx512_bf16)
 
 int main(void)
 {
     random_seed(7);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sets_are_those_of_the_processor),
         EACH(gelu_is_near),
         EACH(softmax_has_exact_exponentials),
         EACH(softmax_of_extremes),

@@ -15,7 +15,7 @@
 #define FEWEST_CASES 82
 
 static const struct engine_options options = {
-    .device = "cpu", .dtype = "f32", .threads = 2, .max_batch_tokens = 256, .max_batch_requests = 4};
+    .device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 2, .max_batch_tokens = 256, .max_batch_requests = 4};
 
 static bool is_case(const char *name)
 {
