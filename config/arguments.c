@@ -1,3 +1,4 @@
+/* arguments: reads the arguments of a Python class through a table. */
 #include "config/text.h"
 
 #include <assert.h>
@@ -58,7 +59,7 @@ static bool is_acceptable(enum argument_type type, const json_t *value)
     return false;
 }
 
-/* Writes what was read, or the fallback when `value` is NULL, into the family's struct. */
+/* Writes `value` into the family's struct. NULL: the fallback. */
 static void store(const struct argument *argument, const json_t *value, void *out)
 {
     char *field = (char *)out + argument->offset;
@@ -88,6 +89,7 @@ static void store(const struct argument *argument, const json_t *value, void *ou
     }
 }
 
+/* Refuses arguments that the table does not have. */
 static int refuse_unknown(const struct argument *table, size_t count, const json_t *kwargs, struct error *error)
 {
     const char *name;

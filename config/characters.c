@@ -1,4 +1,4 @@
-/* UTF-8 characters, and lists of names in a buffer of fixed size. */
+/* characters: UTF-8, and lists of names in a buffer of fixed size. */
 #include "config/config.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ size_t text_character(const char *text, size_t length, uint32_t *code)
     }
     for (size_t i = 1; i < wanted; i++) {
         unsigned char low = 0x80, high = 0xbf;
-        if (i == 1) { /* no longer forms than needed, no surrogates, nothing beyond U+10FFFF */
+        if (i == 1) { /* excludes overlong forms, surrogates, and code points beyond U+10FFFF */
             low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
             high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
         }

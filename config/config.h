@@ -1,5 +1,5 @@
-/* config: plain data that every other folder may read. The error type, the settings of the daemon, and the
- * config.json of a model. Nothing here starts a thread or touches the network. */
+/* config: plain data that every other folder may read. The error type, the settings of the daemon, and the config.json
+ * of a model. No function here starts a thread or uses the network. */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
 
@@ -9,36 +9,37 @@
 
 #define LINFORMERD_VERSION "0.1.0"
 
-struct json_t; /* jansson's json_t. Who looks into one includes jansson.h; all others build without it. */
+struct json_t; /* jansson's json_t. Only files that look into one include jansson.h. */
 
 /* ---- Errors ---------------------------------------------------------------------------------------------------
- * A function that can fail on a bad file, setting, machine or request takes a `struct error *` last, returns -1 and
- * leaves one sentence there: where (file, tensor, key), what was expected, what was found. The caller owns the
- * struct; its message is always terminated and valid UTF-8 cut at a character's border. A caller's bug is an assert. */
+ * A function that can fail on a bad file, setting, machine or request takes a `struct error *` last. On failure it
+ * returns -1 and writes one sentence there: the place (file, tensor, key), the expected value, the found value. The
+ * caller owns the struct. Its message is terminated and valid UTF-8; a long one is cut at a character's border. A bug
+ * of the caller is an assert. */
 struct error {
     char message[1024]; /* room for the names of all classes, the longest list */
 };
 
-/* Writes the message; returns -1, so that `return error_set(...)` reads well. */
+/* Writes the message. Returns -1, so that a caller can `return error_set(...)`. */
 int error_set(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "where: " in front of the message that is there. Returns -1. */
+/* Puts "where: " in front of the present message. Returns -1. */
 int error_prefix(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The UTF-8 character that begins at `text`: how many bytes it has, and its code point in *code. 0: there is none, and
- * *code is how many bytes make one U+FFFD (the longest start of a character that could have gone on well). At most
- * `length` >= 1 bytes are read, and none behind a terminator, which SIZE_MAX relies on. */
+/* The UTF-8 character at the start of `text`. Returns its number of bytes, and its code point in *code. 0: the bytes
+ * are no character. Then *code is the number of bytes to replace by one U+FFFD: the longest valid start of a character,
+ * or 1 byte. Reads at most `length` >= 1 bytes and none behind a terminator, so a terminated text may pass SIZE_MAX. */
 size_t text_character(const char *text, size_t length, uint32_t *code);
 
-/* Appends an item to a list "a, b, c" in a terminated buffer; what does not fit is left out. */
+/* Appends an item to a list "a, b, c" in a terminated buffer. An item that does not fit is left out. */
 void text_list_add(char *buffer, size_t size, const char *item);
 
-/* All bytes of a regular file, and a terminator that *length does not count. The caller frees them. NULL: it cannot be
- * read, or has more than `limit` bytes; the message names it. A file that is cut meanwhile is an error, not a SIGBUS.
- */
+/* Reads a regular file. Returns its *length bytes and a terminator behind them; the caller frees them. NULL: the file
+ * cannot be read, or has more than `limit` bytes; the message names it. A file that is cut meanwhile is an error, not a
+ * SIGBUS. */
 char *file_read(const char *path, size_t limit, size_t *length, struct error *error);
 
-/* The same in steps. file_open returns a descriptor of a regular file of *size bytes, which the caller closes.
+/* The same in steps. file_open returns the descriptor of a regular file and its size in bytes; the caller closes it.
  * file_read_next reads exactly `length` bytes. Their messages do not name the file. */
 int file_open(const char *path, size_t *size, struct error *error);
 int file_read_next(int file, void *bytes, size_t length, struct error *error);
@@ -49,7 +50,7 @@ enum padding { PADDING_DEFAULT, PADDING_SLICE, PADDING_ZERO, PADDING_MASKED, PAD
 enum tokenizer { TOKENIZER_NONE, TOKENIZER_BYTE };
 
 struct model_config {
-    char *architecture;    /* import path of the Python class as the file has it */
+    char *architecture;    /* import path of the Python class, as in the file */
     char *name;            /* NULL: the file has none */
     struct json_t *kwargs; /* object: the arguments of the class's __init__ */
     enum pooling pooling;
@@ -57,27 +58,27 @@ struct model_config {
     bool auto_truncate; /* the default of a request's `truncate` */
     enum padding padding;
     enum tokenizer tokenizer;
-    int byte_offset;       /* TOKENIZER_BYTE: id of byte 0. 3 leaves ids to pad, end and mask; 0 leaves none */
-    struct json_t *ignore; /* list of patterns, strings in which * stands for any characters; NULL: the file has none */
+    int byte_offset;       /* TOKENIZER_BYTE: the id of byte 0. With 3, ids 0 to 2 are pad, end and mask; else 0 */
+    struct json_t *ignore; /* list of names of tensors, with * for any characters; NULL: the file has none */
 };
 
-/* Parses `length` bytes of JSON; no I/O. `origin` names the file in messages. Unknown keys are refused by name.
- * On success the caller ends it with model_config_free(); on failure nothing is owed. */
+/* Parses `length` bytes of JSON, without I/O. `origin` names the file in messages. Unknown keys are refused by name.
+ * After success model_config_free() is owed, after failure nothing. */
 int model_config_parse(const char *text, size_t length, const char *origin, struct model_config *config,
                        struct error *error);
 
-/* The same from a file. A file of more than 16 MiB is refused. */
+/* The same for a file of at most 16 MiB. */
 int model_config_read(const char *path, struct model_config *config, struct error *error);
 void model_config_free(struct model_config *config); /* twice, or on a zeroed struct, is harmless */
 
-/* "mean", "cls", "last", "max" in any case -> the value; -1 when it is none of them. */
+/* The enum value of "mean", "cls", "last" or "max", in upper or lower case. -1: another name. */
 int pooling_from_name(const char *name);
 const char *pooling_name(enum pooling pooling);
 const char *padding_name(enum padding padding);
 
 /* ---- Arguments of a Python class, read through a table -------------------------------------------------------
- * A family declares the parameters of a class once; reading checks types and ranges, and refuses what the class does
- * not have by name, with the names it has. */
+ * A family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an argument
+ * that the class does not have; the message lists the names that it has. */
 enum argument_type {
     ARGUMENT_SIZE,           /* int64_t >= 1 */
     ARGUMENT_OPTIONAL_SIZE,  /* int64_t >= 1, or null: 0 */
@@ -86,8 +87,8 @@ enum argument_type {
     ARGUMENT_INTEGER,        /* int64_t, also below 0 */
     ARGUMENT_BOOL,           /* bool */
     ARGUMENT_OBJECT,         /* json_t *, an object borrowed from kwargs, or null: NULL */
-    ARGUMENT_DROPOUT,        /* a number from 0 to 1, which changes nothing at inference: read by nobody */
-    ARGUMENT_TRAINING,       /* any value, read by nobody: it changes nothing at inference */
+    ARGUMENT_DROPOUT,        /* a number from 0 to 1; not stored, because it has no effect at inference */
+    ARGUMENT_TRAINING,       /* any value; not stored, because it has no effect at inference */
     ARGUMENT_JSON,           /* json_t *, any value borrowed from kwargs; NULL when absent */
 };
 
@@ -95,7 +96,7 @@ struct argument {
     const char *name;
     enum argument_type type;
     bool required;
-    int64_t fallback; /* when absent: the constructor's default; 1 is true; for the optional ones 0 is None */
+    int64_t fallback; /* the constructor's default: 1 is true, and 0 is None for the optional types */
     size_t offset;    /* of the field in the family's struct; unused for ARGUMENT_DROPOUT and ARGUMENT_TRAINING */
 };
 

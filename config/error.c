@@ -1,3 +1,4 @@
+/* error: messages, always printable UTF-8. */
 #include "config/config.h"
 
 #include <assert.h>
@@ -5,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of an error_prefix(): so that a long path leaves room for what is wrong with it. */
+/* Of an error_prefix() at most, so that a long path leaves room for the message. */
 #define PREFIX_BYTES 256
 
 static bool is_control(uint32_t code)
@@ -13,8 +14,9 @@ static bool is_control(uint32_t code)
     return code < 0x20 || (code >= 0x7f && code < 0xa0);
 }
 
-/* Names in a message come from files and command lines. What is no UTF-8 would break a JSON answer; a control
- * character could forge a line of the log or steer a terminal. Each such byte becomes a question mark. */
+/* Replaces bytes that are not UTF-8 and control characters by question marks. Names in a message come from files and
+ * command lines. Other bytes than UTF-8 would break a JSON answer. Control characters could forge a line of the log or
+ * steer a terminal. */
 static void make_printable(char *text)
 {
     while (*text) {
@@ -30,7 +32,7 @@ static void make_printable(char *text)
     }
 }
 
-/* Takes an unfinished character off the end of a text that was cut after `length` bytes. */
+/* Removes an incomplete character from the end of a text that was cut after `length` bytes. */
 static void drop_partial_character(char *text, size_t length)
 {
     size_t lead = length;
@@ -54,7 +56,7 @@ static void format_message(char *buffer, size_t size, const char *format, va_lis
 int error_set(struct error *error, const char *format, ...)
 {
     assert(error);
-    char message[sizeof error->message]; /* apart, for one of the values may be the old message */
+    char message[sizeof error->message]; /* a buffer of its own, because a value may be the old message */
     va_list values;
     va_start(values, format);
     format_message(message, sizeof message, format, values);

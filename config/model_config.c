@@ -1,3 +1,4 @@
+/* model_config: reads a model's config.json. */
 #include "config/text.h"
 
 #include <stdlib.h>
@@ -8,16 +9,17 @@
 static const char *const pooling_names[] = {"mean", "cls", "last", "max"};
 _Static_assert(sizeof pooling_names / sizeof *pooling_names == POOLING_COUNT, "a name for each pooling");
 
-/* Index: enum padding. The default has a name for messages, but a file cannot ask for it: it leaves the key out. */
+/* Index: enum padding. "default" is for messages alone. A file gets it by leaving the key out. */
 static const char *const padding_names[] = {"default", "slice", "zero", "masked", "autopad", "exact"};
 #define DEFAULT_BYTE_OFFSET 3 /* after pad, end and mask */
 #define PADDING_COUNT (sizeof padding_names / sizeof *padding_names)
 
 int pooling_from_name(const char *name)
 {
-    for (int i = 0; i < POOLING_COUNT; i++)
+    for (int i = 0; i < POOLING_COUNT; i++) {
         if (strcasecmp(name, pooling_names[i]) == 0)
             return i;
+    }
     return -1;
 }
 

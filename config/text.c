@@ -1,9 +1,11 @@
+/* text: JSON objects, and the words for a value in a message. */
 #include "config/text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* In the file's terms: jansson speaks of its own options for NULs, and says nothing when memory is short. */
+/* jansson's reason in the terms of the file. Its own text for a NUL names an option, and for lack of memory is empty.
+ */
 static const char *parse_reason(const json_error_t *reason)
 {
     switch (json_error_code(reason)) {

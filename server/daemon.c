@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* A connection is a descriptor. What the hard limit allows is the operator's decision. */
+/* Each connection needs a descriptor. The soft limit is raised to the hard limit, which is the operator's decision. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -31,11 +31,11 @@ static void raise_descriptor_limit(void)
         log_write(LOG_LEVEL_WARNING, "the limit of open files stays low", "reason", strerror(errno), NULL);
 }
 
-/* Wakes the batcher when a device works again. The engine opens devices before there is a batcher, and when it is gone.
- */
+/* Wakes the batcher when a device works again. The engine may report this before the batcher exists, and after it is
+ * closed. */
 struct waker {
-    pthread_mutex_t lock; /* taken before the batcher's, and never by who holds that */
-    struct batcher *batcher;
+    pthread_mutex_t lock;    /* taken before the batcher's lock; no thread takes them in the other order */
+    struct batcher *batcher; /* NULL: not open */
 };
 
 static void waker_set(struct waker *waker, struct batcher *batcher)
@@ -53,7 +53,7 @@ static void waker_wake(struct waker *waker)
     pthread_mutex_unlock(&waker->lock);
 }
 
-/* Called by the engine, on threads of its own and the batcher's. */
+/* Called by the engine, on its own threads and on the batcher's. */
 static void report_device(void *context, const struct engine_event *event)
 {
     if (!event->failure)
@@ -71,7 +71,7 @@ static void report_device(void *context, const struct engine_event *event)
         log_write(LOG_LEVEL_WARNING, "a device works again", "device", event->device, NULL);
 }
 
-/* Also gives max_batch_tokens its value. */
+/* Also sets max_batch_tokens, if it is auto. */
 static int open_engine(struct settings *settings, struct waker *waker, struct engine **engine, struct error *error)
 {
     size_t image_arena_bytes = limits_image_arena(settings, memory_bytes(""));
@@ -138,8 +138,9 @@ static void serve_until_signal(const struct settings *settings, struct http *htt
     http_drain(http);
 }
 
-/* Everything between the engine and the sockets. Requests that were accepted before the draining may still submit jobs,
- * so the batcher refuses nothing until the HTTP side is closed. A check is over when the batcher has warmed up. */
+/* Opens and closes everything between the engine and the sockets. Requests that were accepted before the draining may
+ * still submit jobs, so the batcher closes after the HTTP server. A check ends when the batcher has run its first
+ * batches. */
 static int serve(struct settings *settings, bool check, struct engine *engine, struct waker *waker,
                  struct signals *signals, struct error *error)
 {
@@ -190,11 +191,11 @@ close_models:
 
 static int run(const struct settings *given, bool check, struct error *error)
 {
-    struct settings settings = *given; /* what says auto gets a value */
+    struct settings settings = *given; /* a copy, in which auto is replaced by a value */
     struct waker waker = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct signals *signals = NULL;
     struct engine *engine = NULL;
-    int status = signals_open(&signals, error); /* first: libraries start threads, which inherit what is blocked */
+    int status = signals_open(&signals, error); /* first: the threads of libraries inherit the blocked signals */
     if (status != 0)
         return -1;
     status = log_start(error);
@@ -233,7 +234,7 @@ int daemon_check(const struct settings *settings)
     return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* What --explain is about. NULL: the built-in model. */
+/* The model for --explain. NULL: the built-in model. */
 static const struct model_source *explained(const struct settings *settings, const struct model_source *folder)
 {
     return folder->path ? folder : settings->n_models > 0 ? &settings->models[0] : NULL;

@@ -1,11 +1,14 @@
+/* limits: values for settings that are auto. */
 #include "server/limits.h"
 
 #define BATCH_TOKENS 16384
-#define IMAGE_ARENA (INT64_C(1) << 30)
-#define JSON_FLOAT 24 /* bytes; Python writes a float as -0.12345678901234567, and a comma and a space behind it */
+#define IMAGE_ARENA (INT64_C(1) << 30) /* bytes */
+
+/* Bytes of one number in a body. Python writes a float as -0.12345678901234567, with a comma and a space behind it. */
+#define JSON_FLOAT 24
 #define JSON_ID 12
 #define BINARY 4
-#define AROUND (INT64_C(64) << 10) /* bytes of a body besides its numbers */
+#define AROUND (INT64_C(64) << 10) /* bytes of a body beside its numbers */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -28,17 +31,18 @@ void limits_set_batch_tokens(struct settings *settings)
         settings->max_batch_tokens = BATCH_TOKENS;
 }
 
-/* a + b * c * d, or INT64_MAX. None is negative. */
+/* a + b * c * d, or INT64_MAX if that overflows. No argument is negative. */
 static int64_t add_product(int64_t a, int64_t b, int64_t c, int64_t d)
 {
-    int64_t product;
+    int64_t product = 0;
     if (__builtin_mul_overflow(b, c, &product) || __builtin_mul_overflow(product, d, &product) ||
         __builtin_add_overflow(a, product, &a))
         return INT64_MAX;
     return a;
 }
 
-/* Bytes of the longest item of a model. An attention mask does not count: few send one, and it may be very large. */
+/* Bytes of the longest item of a model, as JSON or binary. Attention masks do not count: they may be very large, and
+ * few clients send one. */
 static int64_t item_bytes(const struct model_info *info, int64_t batch_tokens, bool json)
 {
     int64_t bytes = AROUND;

@@ -1,18 +1,19 @@
-/* limits: the settings that say auto, which follow from the memory and from the models. */
+/* limits: values for settings that are auto, from the memory and the models. */
 #ifndef SERVER_LIMITS_H
 #define SERVER_LIMITS_H
 
 #include "engine/engine.h"
 
-/* Bytes of activations up to which an image may be larger than a batch; 0: never, for --max-batch-tokens has a value.
- * `memory` is that of the machine, or of the container. */
+/* Bytes of activations up to which an image may have more tokens than a batch. 0: it may not, because
+ * --max-batch-tokens has a value. `memory` is in bytes, that of the machine or the container. */
 size_t limits_image_arena(const struct settings *settings, int64_t memory);
 
-/* Gives max_batch_tokens a value. Before the models are loaded. */
+/* Sets max_batch_tokens if it is auto. To be called before the models are loaded. */
 void limits_set_batch_tokens(struct settings *settings);
 
-/* Gives payload_limit a value, once max_batch_tokens has one: the longest item of any model, as a client would write it
- * in JSON, or else in binary, each up to an eighth of the memory, at least LIMITS_PAYLOAD. */
+/* Sets payload_limit if it is auto; to be called when max_batch_tokens is set. The limit is the size of the longest
+ * item of any model as JSON. If that is more than an eighth of the memory, it is the item's size as binary data, cut to
+ * that eighth. The limit is at least LIMITS_PAYLOAD. */
 #define LIMITS_PAYLOAD (INT64_C(32) << 20)
 void limits_set_payload(struct settings *settings, struct model *const *models, int64_t n_models, int64_t memory);
 

@@ -1,3 +1,4 @@
+/* main: reads the settings and does what they ask for: serve, check, explain, or print. */
 #define _GNU_SOURCE /* environ */
 #include "server/common/log.h"
 #include "server/daemon.h"
@@ -7,9 +8,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SPINS "1000" /* a few microseconds */
+#define SPINS "1000" /* turns of an empty loop; a few microseconds */
 
-/* Whether all that was printed arrived: `linformerd --help >/dev/full` is a failure. */
+/* Flushes standard output. Returns the exit status: `linformerd --help >/dev/full` fails. */
 static int printed(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -36,9 +37,10 @@ static int print_version(void)
     return printed();
 }
 
-/* libgomp's threads spin for milliseconds while they wait for each other, on the cores that event loops and clients
- * need: one request in ten then took ten times as long. How long they spin is read from the environment before main
- * begins, so the program starts itself again with a bound. An operator who set either variable is left alone. */
+/* Bounds the spinning of libgomp's threads. They spin for milliseconds while they wait for each other, on cores that
+ * event loops and clients need. Without a bound, one request in ten took ten times as long. libgomp reads the bound
+ * from the environment before main begins, so the program sets it and executes itself again. If an operator has set one
+ * of the variables, nothing is changed. */
 static void bound_spinning(char **argv)
 {
     char path[PATH_MAX];
@@ -48,7 +50,7 @@ static void bound_spinning(char **argv)
     if (length <= 0 || setenv("GOMP_SPINCOUNT", SPINS, 1) != 0)
         return;
     path[length] = '\0';
-    execv(path, argv); /* where it cannot, the daemon serves as it is */
+    execv(path, argv); /* if this fails, the daemon serves without the bound */
 }
 
 int main(int argc, char **argv)
@@ -61,7 +63,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "linformerd: %s\n", error.message);
         return 2;
     }
-    bool explains = action == SETTINGS_EXPLAIN; /* its answer is the plan, or one line that says why there is none */
+    bool explains = action == SETTINGS_EXPLAIN; /* prints a plan or one error, and nothing that a load logs */
     log_configure(settings.log_format, explains ? LOG_LEVEL_ERROR : settings.log_level);
 
     int status = EXIT_FAILURE;

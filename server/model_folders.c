@@ -1,4 +1,4 @@
-/* model_folders: which folders --model names. */
+/* model_folders: the models' folders that --model names. */
 #define _GNU_SOURCE /* asprintf */
 #include "server/model_folders.h"
 
@@ -8,15 +8,22 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool has_config(const char *folder)
+bool model_folder_has(const char *folder, const char *name)
 {
     char *path = NULL;
-    bool found = asprintf(&path, "%s/config.json", folder) >= 0 && access(path, F_OK) == 0;
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
+        return false;
+    bool found = access(path, F_OK) == 0;
     free(path);
     return found;
 }
 
-/* Takes over `path`, which may be NULL: out of memory. */
+static bool has_config(const char *folder)
+{
+    return model_folder_has(folder, "config.json");
+}
+
+/* Appends a source and takes over `path`, which is NULL if memory is out. */
 static int add(struct model_folders *folders, const char *name, char *path, struct error *error)
 {
     struct model_source *sources = realloc(folders->sources, (folders->count + 1) * sizeof *sources);
@@ -36,11 +43,12 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* Adds the folders in `given` that are models; none is fine. */
+/* Adds the folders in `given` that are models. There may be none. */
 static int add_inner(struct model_folders *folders, const char *given, struct error *error)
 {
     struct dirent **entries = NULL;
-    int count = scandir(given, &entries, is_visible, alphasort), status = 0;
+    int count = scandir(given, &entries, is_visible, alphasort);
+    int status = 0;
     for (int i = 0; i < count; i++) {
         char *path = NULL;
         if (asprintf(&path, "%s/%s", given, entries[i]->d_name) < 0)
@@ -59,7 +67,7 @@ static int add_given(struct model_folders *folders, const struct model_source *g
 {
     size_t before = folders->count;
     if (!has_config(given->path)) {
-        if (add_inner(folders, given->path, error))
+        if (add_inner(folders, given->path, error) != 0)
             return -1;
         if (folders->count > before && given->name)
             return error_set(error, "--model %s=%s: the folder holds models, one with a config.json was expected",
@@ -67,13 +75,13 @@ static int add_given(struct model_folders *folders, const struct model_source *g
         if (folders->count > before)
             return 0;
     }
-    return add(folders, given->name, strdup(given->path), error); /* whose opening says what it lacks */
+    return add(folders, given->name, strdup(given->path), error); /* without config.json, models_open refuses it */
 }
 
 int model_folders_find(const struct settings *settings, struct model_folders *folders, struct error *error)
 {
     for (size_t i = 0; i < settings->n_models; i++) {
-        if (add_given(folders, &settings->models[i], error))
+        if (add_given(folders, &settings->models[i], error) != 0)
             return -1;
     }
     return 0;

@@ -1,17 +1,20 @@
-/* model_folders: which folders --model names. One without config.json, but with folders that have it, stands for these,
- * in the order of their names. */
+/* model_folders: the models' folders that --model names. A folder without config.json stands for the folders in it that
+ * have one, in the order of their names. */
 #ifndef SERVER_MODEL_FOLDERS_H
 #define SERVER_MODEL_FOLDERS_H
 
 #include "config/config.h"
 
 struct model_folders {
-    struct model_source *sources; /* none: the built-in model */
-    size_t count;
+    struct model_source *sources; /* (count) */
+    size_t count;                 /* 0: the built-in model */
 };
 
-/* On failure too model_folders_free is owed. Zero the struct first. */
+/* Zero the struct first. model_folders_free is owed, also after a failure. */
 int model_folders_find(const struct settings *settings, struct model_folders *folders, struct error *error);
 void model_folders_free(struct model_folders *folders);
+
+/* Whether the folder has a file of that name. */
+bool model_folder_has(const char *folder, const char *name);
 
 #endif

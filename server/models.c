@@ -1,4 +1,4 @@
-/* models: folders to loaded models. A source is a model that is named and not loaded yet. */
+/* models: from folders to loaded models. A source is a model before its load: its name, configuration and weights. */
 #define _GNU_SOURCE /* asprintf */
 #include "server/models.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PROGRESS_AFTER_NS INT64_C(1000000000) /* a bar only for loads that take longer than this */
+#define PROGRESS_AFTER_NS INT64_C(1000000000) /* shorter loads show no bar */
 #define PROGRESS_EVERY_NS INT64_C(100000000)
 #define PROGRESS_WIDTH 40
 #define WEIGHTS_FILE "model.safetensors"
@@ -22,7 +22,7 @@
 struct source {
     char *name;
     struct model_config config;
-    struct weights *weights; /* open while it is loaded only: its file is in memory */
+    struct weights *weights; /* NULL except during the load, because the whole file is in memory */
 };
 
 static void source_close(struct source *source)
@@ -32,7 +32,7 @@ static void source_close(struct source *source)
     weights_close(source->weights);
 }
 
-/* The last part of the path; the real folder's for "." and the like. NULL: out of memory or no such folder. */
+/* The last part of the path. For "." and ".." it is that of the real path. NULL: out of memory, or no such folder. */
 static char *folder_name(const char *path)
 {
     size_t end = strlen(path);
@@ -51,7 +51,7 @@ static char *folder_name(const char *path)
     return name;
 }
 
-/* NAME= before config.json's before the folder's. */
+/* The model's name: from --model NAME=DIR, or from config.json, or the folder's. */
 static int source_name(struct source *source, const struct model_source *given, struct error *error)
 {
     if (given->name)
@@ -69,7 +69,8 @@ static int source_name(struct source *source, const struct model_source *given, 
     return 0;
 }
 
-/* `given` is NULL for the built-in model. On failure too the caller closes the source, which was zeroed. */
+/* Reads the configuration of a zeroed source. `given` is NULL for the built-in model. The caller closes the source,
+ * also after a failure. */
 static int source_open(const struct model_source *given, struct source *source, struct error *error)
 {
     struct weights_builtin builtin = weights_builtin();
@@ -88,16 +89,6 @@ static int source_open(const struct model_source *given, struct source *source, 
     return status == 0 ? source_name(source, given, error) : -1;
 }
 
-static bool has_file(const char *folder, const char *name)
-{
-    char *path;
-    if (asprintf(&path, "%s/%s", folder, name) < 0)
-        return false;
-    bool found = access(path, F_OK) == 0;
-    free(path);
-    return found;
-}
-
 static int source_open_weights(const struct model_source *given, struct source *source, struct error *error)
 {
     struct weights_builtin builtin = weights_builtin();
@@ -105,7 +96,7 @@ static int source_open_weights(const struct model_source *given, struct source *
     if (!given)
         return weights_open_memory(builtin.model, builtin.model_size, "the built-in model.safetensors",
                                    &source->weights, error);
-    bool whole = has_file(given->path, WEIGHTS_FILE) || !has_file(given->path, WEIGHTS_INDEX);
+    bool whole = model_folder_has(given->path, WEIGHTS_FILE) || !model_folder_has(given->path, WEIGHTS_INDEX);
     if (asprintf(&path, "%s/%s", given->path, whole ? WEIGHTS_FILE : WEIGHTS_INDEX) < 0)
         return error_set(error, "%s: out of memory", given->path);
     int status = weights_open(path, &source->weights, error);
@@ -115,7 +106,8 @@ static int source_open_weights(const struct model_source *given, struct source *
 
 struct progress {
     const char *name;
-    int64_t start_ns, drawn_ns; /* drawn_ns 0: no bar yet */
+    int64_t start_ns;
+    int64_t drawn_ns; /* when the bar was last drawn; 0: never */
 };
 
 static void progress_draw(void *context, double fraction)
@@ -125,7 +117,7 @@ static void progress_draw(void *context, double fraction)
     if (now - progress->start_ns < PROGRESS_AFTER_NS || now - progress->drawn_ns < PROGRESS_EVERY_NS)
         return;
     if (progress->drawn_ns == 0)
-        log_flush(); /* the bar stands below the lines that were logged */
+        log_flush(); /* so that the bar stands below the logged lines */
     progress->drawn_ns = now;
     int filled = (int)(fraction * PROGRESS_WIDTH);
     filled = filled < 0 ? 0 : filled > PROGRESS_WIDTH ? PROGRESS_WIDTH : filled;
@@ -135,7 +127,7 @@ static void progress_draw(void *context, double fraction)
 
 static void progress_clear(const struct progress *progress)
 {
-    if (progress->drawn_ns)
+    if (progress->drawn_ns != 0)
         fputs("\r\033[K", stderr);
 }
 
@@ -184,7 +176,6 @@ void models_close(struct models *models)
     free(models->engine_models);
 }
 
-/* All configurations are read and all names compared before the first long load. */
 static int models_open_sources(struct models *models, struct error *error)
 {
     const struct model_source *given = models->folders.sources;
@@ -193,10 +184,11 @@ static int models_open_sources(struct models *models, struct error *error)
     for (int64_t i = 0; i < models->count; i++) {
         if (source_open(&given[i], &models->sources[i], error) != 0)
             return -1;
-        for (int64_t earlier = 0; earlier < i; earlier++)
+        for (int64_t earlier = 0; earlier < i; earlier++) {
             if (strcmp(models->sources[earlier].name, models->sources[i].name) == 0)
                 return error_set(error, "two models are named \"%s\": %s and %s; --model NAME=DIR gives another name",
                                  models->sources[i].name, given[earlier].path, given[i].path);
+        }
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-/* models: what --model names, opened, named and loaded. */
+/* models: opens, names and loads the models of --model. */
 #ifndef SERVER_MODELS_H
 #define SERVER_MODELS_H
 
@@ -9,22 +9,22 @@
 
 struct source;
 
-/* The models that are served, with arrays that go along. */
+/* The served models, as parallel arrays. */
 struct models {
     struct model_folders folders;
-    struct source *sources;       /* (count) their names stay; their files are closed once they are loaded */
-    struct served_model *served;  /* (count), for service_options */
-    const char **names;           /* (count) */
-    struct model **engine_models; /* (count), the same for the batcher */
+    struct source *sources;       /* (count) they own the names; their files are closed after the load */
+    struct served_model *served;  /* (count) for service_options */
+    const char **names;           /* (count) for the metrics */
+    struct model **engine_models; /* (count) for the batcher */
     int64_t count;
 };
 
-/* Reads all configurations and compares all names before the first load. On failure too models_close is owed. Zero the
- * struct first. */
+/* Reads all configurations and compares all names before the first load. Zero the struct first. models_close is owed,
+ * also after a failure. */
 int models_open(struct models *models, const struct settings *settings, struct engine *engine, struct error *error);
 void models_close(struct models *models);
 
-/* Writes the plan of one model; `given` is NULL for the built-in one. */
+/* Loads one model and writes its plan. `given` is NULL for the built-in model. */
 int models_explain(const struct model_source *given, struct engine *engine, FILE *out, struct error *error);
 
 #endif

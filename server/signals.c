@@ -1,5 +1,5 @@
-/* signals: all that matter are blocked in every thread but one, which waits for them. The lock guards the phase and
- * what was received. */
+/* signals: the handled signals are blocked in all threads, and one thread waits for them with sigwait. The lock guards
+ * the phase and the received signal. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/signals.h"
 
@@ -12,19 +12,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SAME_SIGNAL_NS INT64_C(100000000) /* timeout(1) and others send it twice: to the process and its group */
+/* A second signal within this time is the same one: timeout(1) and others send it to the process and to its group. */
+#define SAME_SIGNAL_NS INT64_C(100000000)
 
 enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DELAYING, PHASE_DRAINING, PHASE_ENDED };
 
 struct signals {
     sigset_t set;
     pthread_t thread;
-    struct log_limit limit; /* of lines about signals that do nothing */
+    struct log_limit limit; /* of log lines about signals without an effect */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* CLOCK_MONOTONIC */
     enum phase phase;
-    int received; /* the one that began this phase, and when; 0: none yet */
-    int64_t received_ns;
+    int received;        /* the signal that began this phase; 0: none yet */
+    int64_t received_ns; /* when it came */
 };
 
 static bool is_ignored(int number)
@@ -38,7 +39,7 @@ static void signals_block(sigset_t *set)
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
-    if (!is_ignored(SIGHUP)) /* nohup: a signal that is blocked and ignored would be received all the same */
+    if (!is_ignored(SIGHUP)) /* as nohup leaves it: sigwait would receive the signal although it is ignored */
         sigaddset(set, SIGHUP);
     sigaddset(set, SIGXCPU);
     sigaddset(set, SIGUSR1);
@@ -48,7 +49,7 @@ static void signals_block(sigset_t *set)
     signal(SIGXFSZ, SIG_IGN);
 }
 
-/* The lock is held. */
+/* Begins a phase for a signal. The lock is held. */
 static void signals_enter(struct signals *signals, enum phase phase, int number)
 {
     signals->phase = phase;
@@ -57,9 +58,8 @@ static void signals_enter(struct signals *signals, enum phase phase, int number)
     pthread_cond_broadcast(&signals->changed);
 }
 
-/* Returns whether the process ends at once. A second SIGINT is somebody at a keyboard. Supervisors send SIGTERM again
- * and again: that is no second wish.
- */
+/* Returns whether the process ends at once. A second SIGINT comes from a user at a keyboard who does not want to wait.
+ * Supervisors repeat SIGTERM, so a second SIGTERM means no more than the first. */
 static bool signals_take(struct signals *signals, int number)
 {
     bool end = false;
@@ -116,12 +116,12 @@ static void *signals_thread(void *argument)
 int signals_open(struct signals **opened, struct error *error)
 {
     struct signals *signals = calloc(1, sizeof *signals);
-    pthread_condattr_t attributes;
     if (!signals)
         return error_set(error, "out of memory");
     signals_block(&signals->set);
     signals->phase = PHASE_STARTING;
     pthread_mutex_init(&signals->lock, NULL);
+    pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&signals->changed, &attributes);

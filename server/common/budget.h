@@ -1,7 +1,7 @@
 /* budget: a bound on memory that many requests share. Any thread.
  *
- * A request takes its memory through a share, which knows how much that is. Whoever breaks a request off may end its
- * share at once, while the memory goes a moment later: to end a share twice is harmless. */
+ * A share counts the bytes that one request has taken from the budget. A thread that breaks a request off may end its
+ * share at once, and the memory is freed a moment later. Ending a share twice is harmless. */
 #ifndef SERVER_BUDGET_H
 #define SERVER_BUDGET_H
 
@@ -12,12 +12,12 @@
 struct budget {
     _Atomic int64_t used;
     int64_t limit;   /* bytes */
-    int64_t reserve; /* of these, only for shares of at most `small` bytes: large ones never keep small ones out */
-    int64_t small;
+    int64_t reserve; /* the part of the limit for small shares alone, so that large shares cannot keep them out */
+    int64_t small;   /* bytes; a share up to this size is small */
 
-    /* Asked when a share finds no room; true: `bytes` have just been given back. NULL: nobody can. */
+    /* Called when a share finds no room. True: `bytes` have just been given back. NULL: no room can be made. */
     bool (*make_room)(struct budget *budget, int64_t bytes);
-    void *context; /* of make_room */
+    void *context; /* for make_room */
 };
 
 struct share {
@@ -25,7 +25,7 @@ struct share {
     _Atomic int64_t bytes;
 };
 
-/* What a share may hold at most when nobody else holds anything. */
+/* The largest size of a share, when there are no others. */
 static inline int64_t budget_most(const struct budget *budget)
 {
     int64_t most = budget->limit - budget->reserve;
@@ -38,17 +38,16 @@ static inline void share_give(struct share *share, int64_t bytes)
     atomic_fetch_sub_explicit(&share->budget->used, bytes, memory_order_relaxed);
 }
 
-/* Takes `bytes` more; false: they are not there. */
+/* Takes `bytes` more. False: the budget has no room for them. */
 static inline bool share_take(struct share *share, int64_t bytes)
 {
     struct budget *budget = share->budget;
     int64_t held = atomic_load_explicit(&share->bytes, memory_order_relaxed);
-    int64_t limit, used;
     if (bytes > budget->limit - held)
         return false;
-    limit = held + bytes <= budget->small ? budget->limit : budget->limit - budget->reserve;
+    int64_t limit = held + bytes <= budget->small ? budget->limit : budget->limit - budget->reserve;
     for (int attempt = 0; attempt < 2; attempt++) {
-        used = atomic_fetch_add_explicit(&budget->used, bytes, memory_order_relaxed) + bytes;
+        int64_t used = atomic_fetch_add_explicit(&budget->used, bytes, memory_order_relaxed) + bytes;
         if (used <= limit) {
             atomic_fetch_add_explicit(&share->bytes, bytes, memory_order_relaxed);
             return true;
@@ -60,7 +59,7 @@ static inline bool share_take(struct share *share, int64_t bytes)
     return false;
 }
 
-/* Gives back all of it; returns how much that was. */
+/* Gives back all bytes of the share, and returns their number. */
 static inline int64_t share_end(struct share *share)
 {
     int64_t bytes = atomic_exchange_explicit(&share->bytes, 0, memory_order_relaxed);

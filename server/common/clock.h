@@ -1,4 +1,4 @@
-/* clock: the one that durations and deadlines are measured with. */
+/* clock: the monotonic clock, for durations and deadlines. */
 #ifndef SERVER_CLOCK_H
 #define SERVER_CLOCK_H
 

@@ -33,7 +33,7 @@ int failure_set(struct failure *failure, enum failure_kind kind, const char *for
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     failure->kind = kind;
-    return error_set(&failure->error, "%s", message); /* which leaves valid UTF-8 */
+    return error_set(&failure->error, "%s", message); /* this makes it valid UTF-8 */
 }
 
 int failure_memory(struct failure *failure)

@@ -1,8 +1,8 @@
-/* A line is put together on the stack, of at most LOG_LINE_BYTES. What doesn't fit is cut at a character's border, with
- * an ellipsis in its place, and the line is still closed properly.
+/* log: a line is put together on the stack, in LOG_LINE_BYTES. A longer one is cut at a character's border and ends
+ * with an ellipsis. Quote, brace and line end are still written.
  *
- * Values may come from a client. Control characters (also the C1 ones and the two Unicode line ends, which terminals
- * and viewers heed) are escaped; bytes that are no UTF-8 become U+FFFD. */
+ * Values may come from a client. Control characters are escaped, among them the C1 characters and Unicode's two line
+ * ends, because terminals and viewers obey these. Bytes that are not UTF-8 become U+FFFD. */
 #include "server/common/log.h"
 
 #include "server/common/clock.h"
@@ -40,7 +40,7 @@ static const char *const level_names_upper[] = {
 
 struct line {
     size_t length;
-    bool cut; /* something did not fit: only the tail may follow */
+    bool cut; /* a value did not fit; only the tail may follow */
     char text[LOG_LINE_BYTES];
 };
 
@@ -105,7 +105,7 @@ static void line_put_escaped(struct line *line, const char *value)
     }
 }
 
-/* Whether a text value reads back unambiguously only between quotes. */
+/* Whether a value needs quotes, so that a reader can tell where it ends. */
 static bool value_needs_quotes(const char *value)
 {
     if (!*value)
@@ -116,7 +116,8 @@ static bool value_needs_quotes(const char *value)
     return false;
 }
 
-/* A value between `quote`s, closed even where it was cut. Opened only if there is room for more than the quote. */
+/* Puts before, key, between, and the value in quotes. The closing quote is written even if the value is cut. Without
+ * room for the opening quote nothing is written. */
 static void line_put_value(struct line *line, const char *before, const char *key, const char *between,
                            const char *value, const char *quote)
 {
@@ -135,7 +136,7 @@ static void line_put_value(struct line *line, const char *before, const char *ke
     line_put_tail(line, quote);
 }
 
-/* The pair as a whole or not at all: half a number is another number. */
+/* Puts the whole pair or nothing, because half a number is another number. */
 static void line_put_number(struct line *line, const char *before, const char *key, const char *between,
                             const char *number)
 {

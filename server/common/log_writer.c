@@ -1,5 +1,5 @@
-/* log_writer: the ring holds records, each a header and a line. The thread takes one record at a time and writes it
- * without the lock. It is never joined: it may wait for a reader for ever. */
+/* log_writer: the ring holds records, each a header and a line. The thread removes one record at a time, and writes its
+ * line while the lock is free. It is never joined, because it may wait for the log's reader forever. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/common/log_writer.h"
 
@@ -17,7 +17,7 @@ _Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe keeps a line whole that is wr
 
 struct record {
     size_t length; /* of the line behind it */
-    int64_t tells; /* 0: an ordinary line; else how many lost lines this line tells of */
+    int64_t tells; /* the number of lost lines that this line reports; 0: an ordinary line */
 };
 
 static struct {
@@ -25,11 +25,11 @@ static struct {
     pthread_cond_t filled;
     pthread_cond_t written;
     log_writer_lost_line *lost_line; /* NULL: not started */
-    bool writing;                    /* a line is on its way */
+    bool writing;                    /* a line is being written */
     bool failing;                    /* the last line could not be written */
     int64_t lost;                    /* in all */
-    int64_t untold;                  /* of these no line has told yet */
-    size_t first, used;              /* bytes; both records and lines wrap around */
+    int64_t untold;                  /* of these, not reported by a line yet */
+    size_t first, used;              /* bytes; headers and lines may wrap around */
     char bytes[LOG_RING_BYTES];
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
 
@@ -73,8 +73,7 @@ static void ring_lose(int64_t lines)
     ring.untold += lines;
 }
 
-/* Puts in the line that tells of lost ones, once there is room for another line too. It stands where they would stand.
- */
+/* Puts in the line about lost lines, in their place. Waits until there is room for another line too. */
 static void ring_tell(void)
 {
     char line[LOG_LINE_BYTES];
@@ -103,7 +102,7 @@ static bool write_all(const char *bytes, size_t count, size_t *written)
     return true;
 }
 
-/* `torn`: the line before this one ended in its middle, as on a disk that is full. */
+/* `torn`: the line before was written in part, as happens on a full disk. */
 static bool write_line(const char *line, size_t length, bool *torn)
 {
     size_t written = 0;

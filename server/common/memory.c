@@ -1,5 +1,6 @@
-/* memory: the machine's, and the limits of control groups. A container sees the whole machine's memory, and the kernel
- * ends it where its group's limit is. A limit counts for all groups below it, so each group on the way up is asked. */
+/* memory: the machine's memory and the limits of control groups. A container sees the memory of the whole machine, but
+ * the kernel kills its processes at the limit of its group. A limit also holds for the groups below, so each group on
+ * the way up is read. */
 #include "server/common/memory.h"
 
 #include <limits.h>
@@ -7,25 +8,23 @@
 #include <string.h>
 #include <unistd.h>
 
-/* INT64_MAX: no such file, or "max". */
+/* The limit in a group's file. INT64_MAX: no such file, or "max". */
 static int64_t read_limit(const char *root, const char *hierarchy, const char *group, const char *name)
 {
     char path[PATH_MAX];
-    long long limit;
-    FILE *file;
-
     if (snprintf(path, sizeof path, "%s/sys/fs/cgroup%s%s/%s", root, hierarchy, group, name) >= (int)sizeof path)
         return INT64_MAX;
-    file = fopen(path, "re");
+    FILE *file = fopen(path, "re");
     if (!file)
         return INT64_MAX;
+    long long limit = 0;
     if (fscanf(file, "%lld", &limit) != 1 || limit <= 0)
         limit = INT64_MAX;
     fclose(file);
     return limit;
 }
 
-/* The least limit of a group and those around it; changes `group`. */
+/* The least limit of a group and the groups above it. Cuts `group` off. */
 static int64_t least_limit(const char *root, const char *hierarchy, char *group, const char *name)
 {
     int64_t least = INT64_MAX;
@@ -35,11 +34,11 @@ static int64_t least_limit(const char *root, const char *hierarchy, char *group,
         least = limit < least ? limit : least;
         if (!slash)
             return least;
-        *slash = '\0'; /* in a container the group itself may not be there, but its root is */
+        *slash = '\0'; /* in a container the group's own folder may be missing, but the root is there */
     }
 }
 
-/* A line of /proc/self/cgroup is ID:CONTROLLERS:GROUP; version 2 has no controllers there. */
+/* The least limit for one line of /proc/self/cgroup, ID:CONTROLLERS:GROUP. In version 2 CONTROLLERS is empty. */
 static int64_t line_limit(const char *root, char *line)
 {
     char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -58,9 +57,8 @@ int64_t memory_bytes(const char *root)
 {
     int64_t least = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     char line[PATH_MAX];
-    FILE *file;
     snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
-    file = fopen(line, "re");
+    FILE *file = fopen(line, "re");
     while (file && fgets(line, sizeof line, file)) {
         int64_t limit = line_limit(root, line);
         least = limit < least ? limit : least;

@@ -1,11 +1,11 @@
-/* memory: how much of it this process may have. */
+/* memory: the bytes of memory that this process may have. */
 #ifndef SERVER_MEMORY_H
 #define SERVER_MEMORY_H
 
 #include <stdint.h>
 
-/* The machine's, or what its control groups allow where that is less. `root` is before /proc and /sys: "", but for
- * tests. */
+/* The machine's memory, or the limit of a control group if that is less. `root` is put before /proc and /sys. It is "",
+ * except in tests. */
 int64_t memory_bytes(const char *root);
 
 #endif

@@ -1,8 +1,7 @@
-/* Everything is counted in memory that is laid out when the metrics open, with relaxed atomics. Each model has a small
- * table of routes, and requests of no model have one. A route claims a place there when it is first seen, by one
- * compare-and-swap of its pointer, and a status does so within its route. Routes that find no place are counted as
- * route "other", statuses as 599. Errors are the requests with a status of 400 and more, told apart when the text is
- * written. */
+/* metrics: relaxed atomics in memory that metrics_open lays out. Each model has a small table of routes, and one more
+ * table is for requests without a model. A route takes a place in the table when it is first seen, by one
+ * compare-and-swap of its name. A status takes a place within its route in the same way. Routes without a place are
+ * counted as "other", and statuses as 599. Errors are the requests with a status of 400 or more. */
 #include "server/common/metrics.h"
 
 #include "config/config.h"
@@ -21,7 +20,7 @@
 #define LAST_STATUS 599
 #define MAX_STATUSES 24 /* failure.c has fewer */
 
-/* Upper bounds, ascending: the value as it is recorded and the label as it is shown. The last one, +Inf, is implied. */
+/* The upper bound of a bucket: the value in recorded units, and its label. Tables ascend; +Inf is implied. */
 struct bound {
     int64_t value;
     const char *label;
@@ -49,14 +48,14 @@ struct scale {
     bool seconds; /* recorded in nanoseconds, shown in seconds */
 };
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
-_Static_assert(COUNT(nanosecond_bounds) < MAX_BUCKETS, "a bucket a bound, and +Inf");
+_Static_assert(COUNT(nanosecond_bounds) < MAX_BUCKETS, "a bucket for each bound, and one for +Inf");
 _Static_assert(COUNT(item_bounds) < MAX_BUCKETS && COUNT(token_bounds) < MAX_BUCKETS, "likewise");
 
 static const struct scale time_scale = {nanosecond_bounds, COUNT(nanosecond_bounds), true};
 static const struct scale item_scale = {item_bounds, COUNT(item_bounds), false};
 static const struct scale token_scale = {token_bounds, COUNT(token_bounds), false};
 
-/* The count is the buckets' sum, so that the two can't disagree in a scrape. */
+/* A scrape computes the count as the sum of the buckets, so that the two agree. */
 struct histogram {
     atomic_uint_fast64_t buckets[MAX_BUCKETS];
     atomic_int_fast64_t sum;
@@ -73,7 +72,7 @@ struct route_metrics {
     struct histogram total;
 };
 
-/* What is counted for one model, or for requests of none. */
+/* The counts of one model, or of requests without a model. */
 struct model_metrics {
     const char *name; /* NULL: no model */
     struct histogram queue, inference;
@@ -83,7 +82,7 @@ struct model_metrics {
 
 struct metrics {
     int64_t n_models;
-    struct model_metrics models[]; /* (n_models + 1) the last is for requests of no model */
+    struct model_metrics models[]; /* (n_models + 1); the last is for requests without a model */
 };
 
 struct metrics *metrics_open(const char *const *names, int64_t n_models)
@@ -191,12 +190,12 @@ static void write_label(FILE *out, const char *value)
     }
 }
 
-/* NULL: no such label. `last` is a label as it is written. */
+/* The labels of a sample; NULL: no such label. `last` is written as it is, key="value". */
 struct labels {
     const char *route, *model, *last;
 };
 
-/* name_suffix{route="…",model="…",last}, or without braces where there is no label. */
+/* Writes name_suffix{route="…",model="…",last}, without braces if there is no label. */
 static void write_sample(FILE *out, const char *name, const char *suffix, const struct labels *labels)
 {
     const char *separator = "{";
@@ -248,9 +247,9 @@ static uint64_t requests_of(const struct status_count *entry)
 
 static bool route_seen(const struct route_metrics *route)
 {
-    uint64_t count = 0;
     if (!atomic_load_explicit(&route->name, memory_order_acquire))
         return false;
+    uint64_t count = 0;
     for (int i = 0; i < MAX_STATUSES; i++)
         count += requests_of(&route->statuses[i]);
     return count > 0;
@@ -300,7 +299,7 @@ static uint64_t count_errors(const struct metrics *metrics, int status)
     return count;
 }
 
-/* The usual ones are written at zero too: a rate needs a first value. */
+/* The usual statuses are written even when they are 0, because a rate needs a first value. */
 static void write_errors(FILE *out, const struct metrics *metrics)
 {
     static const int usual[] = {400, 401, 404, 405, 413, 415, 422, 429, 500, 503, 504};
@@ -346,7 +345,7 @@ static void write_gauges(FILE *out, const struct metrics_now *now)
     fprintf(out, "linformerd_build_info{version=\"%s\"} 1\n", LINFORMERD_VERSION);
 }
 
-/* Of each device: whether it works, or what has happened to it. */
+/* Writes one value for each device. */
 static void write_device_values(FILE *out, const struct metrics_now *now, const char *name, const char *type,
                                 int64_t (*value_of)(const struct engine_device *device), const char *help)
 {
@@ -395,7 +394,7 @@ static void write_devices(FILE *out, const struct metrics_now *now)
                   now->batches.standby_batches);
 }
 
-/* One histogram a model; `offset` is where it is in struct model_metrics. */
+/* Writes one histogram for each model; `offset` is the histogram's in struct model_metrics. */
 static void write_series(FILE *out, const struct metrics *metrics, const char *name, size_t offset,
                          const struct scale *scale, const char *help)
 {

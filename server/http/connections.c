@@ -1,8 +1,9 @@
-/* connections: a table by descriptor, and a list of the idle ones, the longest idle first. One lock guards all of it.
- * A descriptor in the table is open: connections_closed comes before libmicrohttpd closes it, but where memory is out
- * as it is added; then its number may be admitted again before connections_lost, and is the later one's. One that is on
- * its way into its event loop counts as idle: a burst of them must neither hide who is idle longest nor pass the limit.
- */
+/* connections: a table by descriptor, and a list of the idle connections, the longest idle first. One lock guards both.
+ *
+ * A descriptor in the table is open, because connections_closed comes before libmicrohttpd closes it. There is one
+ * exception: without memory, libmicrohttpd closes a descriptor as it is added. Then the descriptor may be admitted
+ * again before connections_lost comes, and belongs to the later admission. A connection on its way into its event loop
+ * counts as idle. So a burst of new connections can neither pass the limit nor keep a silent one from being evicted. */
 #define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
 #include "server/http/connections.h"
 
@@ -16,30 +17,30 @@
 #include <sys/socket.h>
 
 enum {
-    SPARE_DESCRIPTORS = 768, /* for all that is no connection: models, epoll, lingering */
-    HIGHER_DESCRIPTORS = 4096,
-    NONE = -1,
+    SPARE_DESCRIPTORS = 768,   /* for files of models, epoll sets, lingering sockets and the like */
+    HIGHER_DESCRIPTORS = 4096, /* slots beyond the limit, because other files take low descriptors */
+    NONE = -1,                 /* no descriptor */
 };
-/* When all ends: for new connections, whose client connected in order to say something and may not have got round to
- * it. */
+
+/* The time that a new connection gets for its first request before the daemon stops. */
 #define START_PATIENCE_NS INT64_C(1000000000)
 
-/* Slow is who takes longer than this for the memory that he holds, and a second. Nobody is hurt as long as there is
- * memory for all. */
+/* A client is slow if it holds its memory for more than a second, plus a second for each SLOW_BYTES_PER_S of it. Slow
+ * clients are shut down only when memory is short. */
 #define SLOW_BYTES_PER_S (INT64_C(4) << 20)
 #define SECOND_NS INT64_C(1000000000)
 
 enum slot_state { SLOT_FREE, SLOT_IDLE, SLOT_BUSY, SLOT_EVICTED };
 
 struct slot {
-    int previous, next; /* in the idle list */
-    unsigned char state;
+    int previous, next;  /* descriptors in the idle list, or NONE */
+    unsigned char state; /* enum slot_state */
     bool unread;
-    bool silent; /* no request came yet */
+    bool silent; /* it has brought no request yet */
     int64_t admission;
     int64_t admitted_ns;
-    struct share *share; /* what its client holds up; NULL: nothing */
-    int64_t held_ns;     /* since when */
+    struct share *share; /* of connections_holds; NULL: none */
+    int64_t held_ns;     /* when its client began to hold the share */
 };
 
 struct connections {
@@ -47,9 +48,10 @@ struct connections {
     int64_t limit;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed; /* a connection was closed, or is not silent any more */
     int64_t admissions;     /* so far */
-    int64_t count, evicted; /* admitted and not closed; of these shut down by us */
+    int64_t count;          /* connections that are admitted and not closed */
+    int64_t evicted;        /* of these, the ones that this file has shut down */
     int first_idle, last_idle;
     int n_slots;
     struct slot slots[];
@@ -57,21 +59,21 @@ struct connections {
 
 int connections_open(int64_t limit, struct linger_room *room, struct connections **opened, struct error *error)
 {
-    struct connections *connections;
     struct rlimit descriptors;
-    pthread_condattr_t attributes;
     if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur != RLIM_INFINITY &&
         (int64_t)descriptors.rlim_cur - SPARE_DESCRIPTORS < limit)
         limit = (int64_t)descriptors.rlim_cur - SPARE_DESCRIPTORS;
     if (limit < 1)
         limit = 1;
-    connections = calloc(1, sizeof *connections + (size_t)(limit + HIGHER_DESCRIPTORS) * sizeof connections->slots[0]);
+    struct connections *connections =
+        calloc(1, sizeof *connections + (size_t)(limit + HIGHER_DESCRIPTORS) * sizeof connections->slots[0]);
     if (!connections)
         return error_set(error, "out of memory");
     connections->room = room;
     connections->limit = limit;
     connections->n_slots = (int)(limit + HIGHER_DESCRIPTORS);
     connections->first_idle = connections->last_idle = NONE;
+    pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&connections->changed, &attributes);
@@ -107,7 +109,7 @@ static void idle_append(struct connections *connections, int fd)
     slot->state = SLOT_IDLE;
 }
 
-/* Leaves the slot in another state, in the list or not as it was. */
+/* Gives the slot another state than SLOT_IDLE, and takes it out of the list if it was idle. */
 static void idle_remove(struct connections *connections, int fd, enum slot_state state)
 {
     struct slot *slot = &connections->slots[fd];
@@ -135,14 +137,14 @@ int64_t connections_admit(struct connections *connections, int fd)
     int64_t admission = 0;
     pthread_mutex_lock(&connections->lock);
     if (admitted && connections->slots[fd].state != SLOT_FREE)
-        release(connections, fd); /* was lost, and connections_lost is still on its way */
+        release(connections, fd); /* libmicrohttpd lost it; its connections_lost is still to come */
     if (admitted && connections->count - connections->evicted >= connections->limit) {
         int oldest = connections->first_idle;
         admitted = oldest != NONE;
         if (admitted) {
             idle_remove(connections, oldest, SLOT_EVICTED);
             connections->evicted++;
-            shutdown(oldest, SHUT_RDWR); /* its event loop notices and closes it */
+            shutdown(oldest, SHUT_RDWR); /* its event loop notices, and closes it */
         }
     }
     if (admitted) {
@@ -200,13 +202,12 @@ void connections_holds(struct connections *connections, int fd, struct share *sh
     pthread_mutex_unlock(&connections->lock);
 }
 
-/* What of the budget a slow client holds with this connection; 0: nothing, or he is not slow. The lock is held. */
+/* Bytes of the budget that this connection holds, if its client is slow, else 0. The lock is held. */
 static int64_t held_slowly(const struct slot *slot, const struct budget *budget, int64_t now)
 {
-    int64_t bytes;
     if (slot->state == SLOT_FREE || slot->state == SLOT_EVICTED || !slot->share || slot->share->budget != budget)
         return 0;
-    bytes = atomic_load(&slot->share->bytes);
+    int64_t bytes = atomic_load(&slot->share->bytes);
     return (now - slot->held_ns) / SECOND_NS > bytes / SLOW_BYTES_PER_S ? bytes : 0;
 }
 
@@ -229,7 +230,7 @@ bool connections_make_room(struct connections *connections, struct budget *budge
             break;
         idle_remove(connections, (int)found, SLOT_EVICTED);
         connections->evicted++;
-        freed += share_end(connections->slots[found].share); /* the memory itself goes when its event loop notices */
+        freed += share_end(connections->slots[found].share); /* its event loop notices, and frees the memory */
         shutdown((int)found, SHUT_RDWR);
     }
     pthread_mutex_unlock(&connections->lock);
@@ -249,7 +250,7 @@ void connections_closed(struct connections *connections, int fd)
         linger_add(connections->room, copy);
 }
 
-/* Until when a client that has just connected is waited for; 0: there is none. The lock is held. */
+/* The time until which silent connections get their patience; 0: there are none. The lock is held. */
 static int64_t patience_until(const struct connections *connections)
 {
     int64_t now = clock_ns(), until = 0;

@@ -1,5 +1,5 @@
-/* connections: the open ones, by descriptor. When there are as many as may be, the one that has been idle longest makes
- * room for the next, so that clients who connect and stay silent keep nobody else out. Any thread. */
+/* connections: the table of open connections, by descriptor. When it is full, a new connection replaces the one that
+ * has been idle longest. So clients that connect and stay silent cannot keep others out. Any thread. */
 #ifndef SERVER_CONNECTIONS_H
 #define SERVER_CONNECTIONS_H
 
@@ -8,41 +8,42 @@
 
 struct connections;
 
-/* At most `limit` connections, fewer where the process may not have so many descriptors. `room` outlives them. */
+/* At most `limit` connections, and fewer if the process may not have so many descriptors. `room` outlives them. */
 int connections_open(int64_t limit, struct linger_room *room, struct connections **connections, struct error *error);
-void connections_close(struct connections *connections); /* none is open. NULL is harmless */
+void connections_close(struct connections *connections); /* when none is open. NULL is harmless */
 int64_t connections_limit(const struct connections *connections);
 
-/* A new descriptor becomes a connection, an idle one; the longest idle may have to go for it. Returns the admission's
- * number, above 0, and connections_closed is owed, or connections_lost where libmicrohttpd did not take it; 0: there is
- * no room. One thread admits. */
+/* Admits a new descriptor as an idle connection, and may shut down the longest idle one for it. Returns the number of
+ * the admission, above 0. The caller then owes connections_closed, or connections_lost if libmicrohttpd did not take
+ * the descriptor. 0: there is no room. Only one thread admits. */
 int64_t connections_admit(struct connections *connections, int fd);
 
-/* libmicrohttpd has closed the descriptor, whose number may be another admission's by now, and may have told
- * connections_closed: then nothing is left to do. */
+/* libmicrohttpd could not take the descriptor, and has closed it. It may have reported this to connections_closed
+ * before; then nothing is left to do. A later admission may have the descriptor by now, so `admission` tells which one
+ * is meant. */
 void connections_lost(struct connections *connections, int fd, int64_t admission);
 
-void connections_busy(struct connections *connections, int fd);   /* a request is complete: it stays */
-void connections_idle(struct connections *connections, int fd);   /* waits for bytes, and showed life just now */
+void connections_busy(struct connections *connections, int fd);   /* a request is complete: it is not idle */
+void connections_idle(struct connections *connections, int fd);   /* idle from now on: it waits for more bytes */
 void connections_unread(struct connections *connections, int fd); /* its client may still be sending a body */
 
-/* From now on it is up to the client how long the share is held: its body comes in, or its answer goes out. NULL: no
- * longer. */
+/* From now on the client decides how long the share is held: it is sending its body or receiving its answer. NULL: no
+ * longer so. */
 void connections_holds(struct connections *connections, int fd, struct share *share);
 
-/* Breaks off the slow clients that hold most of the budget, until `bytes` of it are free. False: nothing was done, for
- * all that slow ones hold would not do. */
+/* Shuts down slow clients, those that hold most of the budget first, until `bytes` of it are free. False: nothing was
+ * done, because slow clients hold less than that in all. */
 bool connections_make_room(struct connections *connections, struct budget *budget, int64_t bytes);
 
-/* Before the descriptor is closed: where bytes are unread, a copy of it lingers. */
+/* To be called before the descriptor is closed. If bytes are unread, a copy of the descriptor lingers (linger.h). */
 void connections_closed(struct connections *connections, int fd);
 
-/* Waits until the newest connections have brought a request; each gets a second for it. Nothing is admitted meanwhile.
- */
+/* Waits until the newest connections have brought a request, at most a second for each. Nothing is admitted
+ * meanwhile. */
 void connections_settle(struct connections *connections);
 
-/* Lets each connection read what it has, no more, and waits until all are closed; the newest ones get a second to say
- * what they were made for, and answers `patience_ns` to be read. Nothing is admitted meanwhile. */
+/* Ends all connections, and waits until they are closed. First it settles. Then each connection may still read the
+ * bytes that have arrived, and answers may be received for `patience_ns`. Nothing is admitted meanwhile. */
 void connections_finish(struct connections *connections, int64_t patience_ns);
 
 #endif

@@ -1,15 +1,15 @@
-/* event_loop: the lock guards the inbox. The eventfd is written under it, so a thread that puts something in does not
- * touch the loop once the loop can see it.
+/* event_loop: the lock guards the inbox. The eventfd is written while the lock is held. So a thread that puts something
+ * in is done with the loop before the loop can see it, and perhaps end.
  *
  * Clients that leave. libmicrohttpd 0.9.75 and 1.0.1 watch a socket edge-triggered, and stop reading after a read that
- * did not fill their buffer. When a client's last bytes and its end arrive together, that read takes the bytes, no
- * further edge comes, and the end stays unread until the connection times out. So each socket is also in `leaving`, an
- * epoll set of its own that waits for nothing but that end (EPOLLRDHUP). It costs nothing while all clients stay.
- * For each socket that it reports, shutdown(SHUT_RD) makes the kernel send a new edge, and libmicrohttpd reads on. That
- * takes nothing away from a client that closed its sending half alone: what arrived can still be read, and its answer
- * can still be written.
- * `leaving` is level-triggered. It reports a socket until that is closed, so a second lost edge is followed by another
- * shutdown. LEAVING_PAUSE_NS bounds how often, since a client that waits for its answer is reported all that time. */
+ * did not fill their buffer. When a client's last bytes and its end arrive together, that read takes the bytes, and no
+ * further edge comes. The end stays unread until the connection times out. So each socket is also in `leaving`, a
+ * second epoll set that waits for the end alone (EPOLLRDHUP). The set costs nothing while all clients stay. For each
+ * socket that it reports, shutdown(SHUT_RD) makes the kernel send a new edge, and libmicrohttpd reads on. A client that
+ * closed its sending half alone loses nothing: the bytes that arrived can still be read, and its answer can still be
+ * written. `leaving` is level-triggered: it reports a socket until the socket is closed. So a second lost edge is
+ * followed by another shutdown. A client that waits for its answer is reported all that time; LEAVING_PAUSE_NS bounds
+ * how often. */
 #define _GNU_SOURCE /* pthread_setname_np, EPOLLRDHUP */
 #include "server/http/event_loop.h"
 
@@ -27,7 +27,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { LEAVING_AT_ONCE = 1024 };
+enum { LEAVING_AT_ONCE = 1024 /* events */ };
 #define LEAVING_PAUSE_NS INT64_C(100000000)
 
 struct arrival {
@@ -51,7 +51,7 @@ struct event_loop {
 
     /* The thread's own. */
     int leaving;               /* an epoll set of all its sockets, for EPOLLRDHUP alone */
-    int64_t look_ns;           /* when `leaving` is looked at again */
+    int64_t look_ns;           /* when `leaving` is looked at again; 0: with the next events */
     struct epoll_event *ended; /* (LEAVING_AT_ONCE) */
 
     pthread_mutex_t lock;
@@ -62,13 +62,12 @@ struct event_loop {
 
 static void log_message(void *context, const char *format, va_list arguments)
 {
-    char message[512];
-    size_t length;
     (void)context;
     if (!log_enabled(LOG_LEVEL_DEBUG))
         return;
+    char message[512];
     vsnprintf(message, sizeof message, format, arguments);
-    length = strlen(message);
+    size_t length = strlen(message);
     while (length > 0 && message[length - 1] == '\n')
         message[--length] = '\0';
     log_write(LOG_LEVEL_DEBUG, "libmicrohttpd", "message", message, NULL);
@@ -83,7 +82,7 @@ static void inbox_clear(struct inbox *inbox)
     inbox->resumptions_end = &inbox->resumptions;
 }
 
-/* The lock is held. */
+/* Wakes the loop's thread. The lock is held. */
 static void wake(struct event_loop *loop)
 {
     uint64_t one = 1;
@@ -94,7 +93,7 @@ static void wake(struct event_loop *loop)
 
 static struct inbox take_inbox(struct event_loop *loop)
 {
-    uint64_t count;
+    uint64_t count = 0;
     pthread_mutex_lock(&loop->lock);
     struct inbox taken = loop->inbox;
     inbox_clear(&loop->inbox);
@@ -155,7 +154,7 @@ static void resume_connections(struct resumption *first)
     }
 }
 
-/* Makes libmicrohttpd read the end of those clients who have left. */
+/* Makes libmicrohttpd read the end of the connections whose clients have left. */
 static void end_leaving(struct event_loop *loop)
 {
     int64_t now = clock_ns();
@@ -167,10 +166,10 @@ static void end_leaving(struct event_loop *loop)
     loop->look_ns = count > 0 ? now + LEAVING_PAUSE_NS : 0;
 }
 
-/* How long to wait at most. Cuts it to the time at which `leaving` is looked at again, where that is set. */
+/* How long to wait at most: until libmicrohttpd's next timeout, or the next look at `leaving`. -1: without a bound. */
 static int wait_ms(const struct event_loop *loop)
 {
-    MHD_UNSIGNED_LONG_LONG milliseconds;
+    MHD_UNSIGNED_LONG_LONG milliseconds = 0;
     int timeout_ms = -1;
     if (MHD_get_timeout(loop->daemon, &milliseconds) == MHD_YES)
         timeout_ms = milliseconds < INT_MAX ? (int)milliseconds : INT_MAX;
@@ -210,8 +209,8 @@ static void *run_loop(void *argument)
     return NULL;
 }
 
-/* A socket leaves `leaving` here and not by being closed: a copy of it may linger, and its number may be another
- * connection's by then. */
+/* Puts a new socket into `leaving` and takes an ended one out. Closing the socket would not take it out, because a copy
+ * of the descriptor may linger. Its number may be another connection's by then. */
 static void connection_changed(void *argument, struct MHD_Connection *connection, void **socket_context,
                                enum MHD_ConnectionNotificationCode code)
 {
@@ -219,7 +218,7 @@ static void connection_changed(void *argument, struct MHD_Connection *connection
     int descriptor = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     struct epoll_event event = {.events = EPOLLRDHUP, .data.fd = descriptor};
     bool started = code == MHD_CONNECTION_NOTIFY_STARTED;
-    /* Without memory for it, the end of this client is noticed when its connection times out. */
+    /* If memory for the set is out, the end of this client is noticed when its connection times out. */
     epoll_ctl(loop->leaving, started ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, descriptor, &event);
     loop->options.changed(loop, connection, socket_context, code);
 }

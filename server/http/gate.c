@@ -1,4 +1,4 @@
-/* gate: who may still come in, and who is inside. */
+/* gate: three counts and a phase, under one lock. */
 #include "server/http/gate.h"
 
 #include "server/common/clock.h"
@@ -21,7 +21,7 @@ void gate_destroy(struct gate *gate)
     pthread_mutex_destroy(&gate->lock);
 }
 
-/* Phases come one after another; some may be left out. */
+/* Phases never go back; some may be left out. */
 static void enter(struct gate *gate, enum gate_phase phase)
 {
     pthread_mutex_lock(&gate->lock);
@@ -53,7 +53,7 @@ bool gate_closing(struct gate *gate)
     return closing;
 }
 
-/* The lock is held. */
+/* Waits until the count is 0, at most `patience_ns`. The lock is held. */
 static void wait_for_none(struct gate *gate, const int64_t *count, int64_t patience_ns)
 {
     int64_t until_ns = clock_ns() + patience_ns;

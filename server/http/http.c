@@ -1,7 +1,7 @@
 /* http: opening, draining and closing. The listener deals new connections out to the event loops in turn.
  *
- * Closing goes from the outside in: what was accepted is answered, then nobody new connects, then each connection ends
- * by itself, and only then do the event loops stop, for libmicrohttpd aborts when it stops with one suspended. */
+ * http_close answers the accepted work, then stops listening, and then waits until each connection has ended by itself.
+ * Only then do the event loops stop, because libmicrohttpd aborts if it stops while a connection is suspended. */
 #include "server/http/http.h"
 
 #include "server/common/clock.h"
@@ -19,27 +19,29 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Bodies that are being received take as much memory as this many of the largest, at least BODIES_LEAST, and no more
- * than a quarter of all, unless one would not fit. */
+/* Sizes in bytes. The budget of bodies that are being received is BODIES_AT_ONCE times --payload-limit, at least
+ * BODIES_LEAST and at most a quarter of the memory. One body of the largest size always fits.
+ * The budget of results is a quarter of the memory, at least RESULTS_LEAST. A part of each budget is reserved for small
+ * shares (budget.h). */
 #define BODIES_AT_ONCE 8
 #define BODIES_LEAST (INT64_C(64) << 20)
-#define BODIES_RESERVE (INT64_C(8) << 20) /* for those of at most BODY_SMALL */
+#define BODIES_RESERVE (INT64_C(8) << 20) /* for bodies of at most BODY_SMALL */
 #define BODY_SMALL (INT64_C(64) << 10)
 #define RESULTS_LEAST (INT64_C(64) << 20)
-#define RESULTS_RESERVE 8 /* this part of it, for requests of at most REQUEST_SMALL */
+#define RESULTS_RESERVE 8 /* an eighth of the budget, for requests of at most REQUEST_SMALL */
 #define REQUEST_SMALL (INT64_C(1) << 20)
 #define DRAIN_PATIENCE_NS INT64_C(5000000000)   /* for bodies that are still coming in */
 #define ANSWER_PATIENCE_NS INT64_C(10000000000) /* for answers that are still being read */
-#define FINISH_PATIENCE_NS INT64_C(1000000000)  /* for what is said of health at the very end */
+#define FINISH_PATIENCE_NS INT64_C(1000000000)  /* for answers to health probes at the very end */
 #define SPARE_DESCRIPTORS_LEAST 5               /* the listener's, a connection's, and a file's that a route reads */
-#define CONNECTION_MEMORY (32 * 1024)           /* headers must fit into it */
+#define CONNECTION_MEMORY (32 * 1024) /* libmicrohttpd's, a connection; a request's headers must fit into it */
 
 struct http {
     struct server server;
     struct linger_room *linger;
     struct listener *listener; /* NULL: closed already */
     bool unready;              /* http_unready was called */
-    int next_loop;             /* the listener's thread only */
+    int next_loop;             /* used by the listener's thread alone */
     int n_loops;
     struct event_loop *loops[];
 };
@@ -92,7 +94,9 @@ static bool make_room(struct budget *budget, int64_t bytes)
 
 static void init_server(struct server *server, const struct service_options *options)
 {
-    int64_t bodies, payload = options->settings->payload_limit, part = memory_bytes("") / 4;
+    int64_t part = memory_bytes("") / 4;
+    int64_t payload = options->settings->payload_limit; /* at most 2^40 */
+    int64_t bodies = larger(payload * BODIES_AT_ONCE, BODIES_LEAST);
     struct budget *results = &server->service.results;
     server->service.options = *options;
     server->service.opened_ns = clock_ns();
@@ -101,7 +105,6 @@ static void init_server(struct server *server, const struct service_options *opt
     results->limit = larger(part, RESULTS_LEAST);
     results->reserve = results->limit / RESULTS_RESERVE;
     results->small = REQUEST_SMALL;
-    bodies = larger(payload * BODIES_AT_ONCE, BODIES_LEAST); /* a payload is at most 2^40 bytes */
     server->bodies.limit = larger(bodies < part ? bodies : part, payload + BODIES_RESERVE);
     server->bodies.reserve = BODIES_RESERVE;
     server->bodies.small = BODY_SMALL;
@@ -112,24 +115,26 @@ static void init_server(struct server *server, const struct service_options *opt
 
 static int open_loops(struct http *http, const struct settings *settings, struct error *error)
 {
+    /* connections_admit holds the limit. libmicrohttpd's own limit is higher, so that it is never reached. */
+    int64_t max_connections = connections_limit(http->server.connections) * 2 + 1024;
     struct event_loop_options options = {
         .handle = exchange_handle,
         .completed = exchange_completed,
         .changed = connection_changed,
         .lost = connection_lost,
         .context = &http->server,
-        .max_connections = (unsigned int)(connections_limit(http->server.connections) * 2 + 1024), /* ours counts */
+        .max_connections = (unsigned int)max_connections,
         .timeout_s = (unsigned int)settings->connection_timeout_s,
         .connection_memory = CONNECTION_MEMORY,
     };
     for (; http->n_loops < settings->http_threads; http->n_loops++) {
-        if (event_loop_open(&options, &http->loops[http->n_loops], error))
+        if (event_loop_open(&options, &http->loops[http->n_loops], error) != 0)
             return -1;
     }
     return 0;
 }
 
-/* A daemon without a descriptor for a client's connection would be ready and answer nobody. */
+/* A daemon without a free descriptor would be ready, but could not accept a connection. */
 static int check_descriptors(struct error *error)
 {
     int spare[SPARE_DESCRIPTORS_LEAST], opened = 0;
@@ -155,6 +160,16 @@ static void stop_listening(struct http *http)
     http->listener = NULL;
 }
 
+static void http_free(struct http *http)
+{
+    close_loops(http);
+    workers_close(http->server.workers);
+    connections_close(http->server.connections);
+    linger_close(http->linger);
+    gate_destroy(&http->server.gate);
+    free(http);
+}
+
 int http_open(const struct service_options *options, struct http **opened, struct error *error)
 {
     const struct settings *settings = options->settings;
@@ -170,12 +185,7 @@ int http_open(const struct service_options *options, struct http **opened, struc
         workers_open((int)settings->http_threads, &http->server.workers, error) != 0 ||
         open_loops(http, settings, error) != 0 || check_descriptors(error) != 0 ||
         listener_open(&listener, &http->listener, error) != 0) {
-        close_loops(http);
-        workers_close(http->server.workers);
-        connections_close(http->server.connections);
-        linger_close(http->linger);
-        gate_destroy(&http->server.gate);
-        free(http);
+        http_free(http);
         return -1;
     }
     *opened = http;
@@ -200,7 +210,8 @@ void http_unready(struct http *http)
     gate_begin_closing(&http->server.gate);
 }
 
-/* Without http_unready clients had no time to go elsewhere: a 503 tells them more than a refused connection. */
+/* Without http_unready, clients had no time to go elsewhere. Then the sockets stay open, because a 503 tells them more
+ * than a refused connection. */
 void http_drain(struct http *http)
 {
     atomic_store(&http->server.service.ready, false);
@@ -219,10 +230,5 @@ void http_close(struct http *http)
     gate_shut(&http->server.gate, DRAIN_PATIENCE_NS, ANSWER_PATIENCE_NS);
     stop_listening(http);
     connections_finish(http->server.connections, FINISH_PATIENCE_NS);
-    close_loops(http);
-    workers_close(http->server.workers);
-    connections_close(http->server.connections);
-    linger_close(http->linger);
-    gate_destroy(&http->server.gate);
-    free(http);
+    http_free(http);
 }

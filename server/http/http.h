@@ -1,9 +1,9 @@
-/* http: the daemon's face. Sockets, libmicrohttpd, routes and the way of a request to the batcher and back.
+/* http: the HTTP server. Sockets, libmicrohttpd, routes, and the way of a request to the batcher and back.
  *
  *     http_open -> http_ready -> … -> (http_unready ->) http_drain -> http_close
  *
- * http_open succeeded: http_close is owed. The batcher must still take jobs until http_close has returned, because
- * what was accepted before the drain may not have been submitted yet. */
+ * After a successful http_open, http_close is owed. The batcher must take jobs until http_close has returned, because a
+ * request that was accepted before the drain may submit its job late. */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
@@ -11,20 +11,20 @@
 
 struct http;
 
-/* Listens (port 0: a free one); /health/ready is 503 until http_ready. */
+/* Listens on the settings' port; 0: a free one. /health/ready is 503 until http_ready. */
 int http_open(const struct service_options *options, struct http **http, struct error *error);
-int http_port(const struct http *http);
+int http_port(const struct http *http); /* the port that it listens on */
 void http_ready(struct http *http);
 
-/* Readiness fails, and answers close their connections. Work is still accepted. */
+/* /health/ready is 503 from now on, and each answer closes its connection. Work is still accepted. */
 void http_unready(struct http *http);
 
-/* New work is refused with 503, what was accepted is answered. After http_unready nobody connects any more either, and
- * the call returns when the latest connections have brought their requests, or after two seconds. */
+/* From now on new work is refused with 503, and accepted work is answered. After http_unready it also stops listening
+ * first, and waits until the latest connections have brought their requests, at most two seconds. */
 void http_drain(struct http *http);
 
-/* Drains, waits until every accepted request is answered and its answer sent, which a client who does not read it
- * delays by ten seconds at most, stops. NULL is harmless. */
+/* Drains, waits until every accepted request is answered and its answer sent, and stops. A client that does not read
+ * its answer delays this by ten seconds at most. NULL is harmless. */
 void http_close(struct http *http);
 
 #endif

@@ -1,4 +1,4 @@
-/* linger: reads and drops what clients still send. The lock guards what linger_add leaves for the thread. */
+/* linger: a thread that reads and drops clients' bytes. The lock guards the descriptors on their way to the thread. */
 #include "server/http/linger.h"
 
 #include "server/common/clock.h"
@@ -12,12 +12,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ROOM = 256 };
-#define STAY_NS INT64_C(2000000000) /* of one connection at most */
+enum { ROOM = 256 /* connections at once */ };
+#define STAY_NS INT64_C(2000000000) /* of one connection, at most */
 
 struct linger_room {
     pthread_t thread;
-    int wake; /* an eventfd: something was added, or closing */
+    int wake; /* an eventfd: readable when a descriptor was added, or when `closing` was set */
 
     pthread_mutex_t lock; /* guards the next three */
     int added[ROOM];
@@ -30,13 +30,12 @@ struct linger_room {
     int n_inside;
 };
 
-/* Whether the client has nothing more to say. */
+/* Drops the bytes that have arrived. True: the client has ended the connection. */
 static bool finished(int fd)
 {
     char dropped[16384];
-    for (int i = 0; i < 16; i++) { /* one client does not keep the others waiting */
+    for (int i = 0; i < 16; i++) { /* bounded, so that one client does not hold up the others */
         ssize_t length = recv(fd, dropped, sizeof dropped, MSG_DONTWAIT);
-
         if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR))
             return true;
         if (length < 0)
@@ -45,10 +44,10 @@ static bool finished(int fd)
     return false;
 }
 
+/* Moves the added descriptors to the thread's own list. True: the room is closing. */
 static bool take_added(struct linger_room *room)
 {
-    uint64_t count;
-    bool closing;
+    uint64_t count = 0;
     if (read(room->wake, &count, sizeof count) < 0 && errno != EAGAIN)
         return false;
     pthread_mutex_lock(&room->lock);
@@ -62,7 +61,7 @@ static bool take_added(struct linger_room *room)
         room->inside[room->n_inside] = (struct pollfd){.fd = fd, .events = POLLIN};
         room->until_ns[room->n_inside] = clock_ns() + STAY_NS;
     }
-    closing = room->closing;
+    bool closing = room->closing;
     pthread_mutex_unlock(&room->lock);
     return closing;
 }
@@ -89,7 +88,6 @@ static void *linger_thread(void *argument)
 int linger_open(struct linger_room **opened, struct error *error)
 {
     struct linger_room *room = calloc(1, sizeof *room);
-    int status;
     if (!room)
         return error_set(error, "out of memory");
     room->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -98,8 +96,8 @@ int linger_open(struct linger_room **opened, struct error *error)
         return error_set(error, "eventfd: %s", strerror(errno));
     }
     pthread_mutex_init(&room->lock, NULL);
-    status = pthread_create(&room->thread, NULL, linger_thread, room);
-    if (status) {
+    int status = pthread_create(&room->thread, NULL, linger_thread, room);
+    if (status != 0) {
         pthread_mutex_destroy(&room->lock);
         close(room->wake);
         free(room);
@@ -118,9 +116,8 @@ static void wake(struct linger_room *room)
 
 void linger_add(struct linger_room *room, int fd)
 {
-    bool full;
     pthread_mutex_lock(&room->lock);
-    full = room->n_added == ROOM;
+    bool full = room->n_added == ROOM;
     if (!full)
         room->added[room->n_added++] = fd;
     pthread_mutex_unlock(&room->lock);

@@ -1,4 +1,4 @@
-/* listener: the sockets that clients connect to. */
+/* listener: the sockets that clients connect to, and the thread that accepts. */
 #define _GNU_SOURCE /* accept4 */
 #include "server/http/listener.h"
 
@@ -19,9 +19,9 @@
 enum {
     MAX_SOCKETS = 8,
     BACKLOG = 4096,        /* the kernel cuts it to net.core.somaxconn */
-    PORT_ATTEMPTS = 16,    /* a free port of the first address may be taken on the next one */
-    HANDSHAKE_PAUSE = 100, /* milliseconds that the last handshakes get */
-    RESOURCE_PAUSE = 20,   /* milliseconds, when the process or the system is out of descriptors or memory */
+    PORT_ATTEMPTS = 16,    /* of port 0: a port that is free on one address may be taken on the next one */
+    HANDSHAKE_PAUSE = 100, /* milliseconds for the last handshakes */
+    RESOURCE_PAUSE = 20,   /* milliseconds, when descriptors or memory are out */
 };
 
 struct listener {
@@ -30,7 +30,7 @@ struct listener {
     int n_sockets;
     int port;
     int stop;               /* an eventfd: readable once the thread is to end */
-    struct log_limit limit; /* of what is said when connections cannot be taken */
+    struct log_limit limit; /* of the warnings that connections cannot be accepted */
     pthread_t thread;
 };
 
@@ -38,30 +38,30 @@ static int address_port(int fd)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
-    if (getsockname(fd, (struct sockaddr *)&address, &length))
+    if (getsockname(fd, (struct sockaddr *)&address, &length) != 0)
         return 0;
     if (address.ss_family == AF_INET6)
         return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
     return ntohs(((struct sockaddr_in *)&address)->sin_port);
 }
 
-/* -1: errno says why. */
+/* Returns a listening socket. -1: errno. */
 static int listen_on(const struct addrinfo *info, int port)
 {
     struct sockaddr_storage address;
-    int one = 1, zero = 0, fd;
+    int one = 1, zero = 0;
     memcpy(&address, info->ai_addr, info->ai_addrlen);
     if (info->ai_family == AF_INET6)
         ((struct sockaddr_in6 *)&address)->sin6_port = htons((uint16_t)port);
     else
         ((struct sockaddr_in *)&address)->sin_port = htons((uint16_t)port);
-    fd = socket(info->ai_family, info->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, info->ai_protocol);
+    int fd = socket(info->ai_family, info->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, info->ai_protocol);
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (info->ai_family == AF_INET6) /* "::" takes IPv4 too, whatever the system's default */
+    if (info->ai_family == AF_INET6) /* "::" accepts IPv4 too, whatever the system's default */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
-    if (bind(fd, (struct sockaddr *)&address, info->ai_addrlen) || listen(fd, BACKLOG)) {
+    if (bind(fd, (struct sockaddr *)&address, info->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
         int reason = errno;
         close(fd);
         errno = reason;
@@ -76,7 +76,8 @@ static void close_sockets(struct listener *listener)
         close(listener->polled[--listener->n_sockets].fd);
 }
 
-/* A resolver may give an address twice: "::1 localhost" in a hosts file also makes it 127.0.0.1. */
+/* Whether an earlier address is the same. A resolver may give one twice: "::1 localhost" in a hosts file also yields
+ * 127.0.0.1. */
 static bool repeated(const struct addrinfo *addresses, const struct addrinfo *info)
 {
     for (const struct addrinfo *earlier = addresses; earlier != info; earlier = earlier->ai_next) {
@@ -86,17 +87,16 @@ static bool repeated(const struct addrinfo *addresses, const struct addrinfo *in
     return false;
 }
 
-/* All addresses of the host on one port. An address that the machine lacks is no reason to fail where another is fine:
- * "localhost" names ::1 on machines without IPv6. */
+/* Listens on all addresses of the host, on one port. Addresses that the machine lacks are skipped if another one works:
+ * "localhost" may name ::1 on a machine without IPv6. -1: errno. */
 static int listen_everywhere(struct listener *listener, const struct addrinfo *addresses)
 {
     int reason = 0;
     listener->port = listener->options.port;
     for (const struct addrinfo *info = addresses; info && listener->n_sockets < MAX_SOCKETS; info = info->ai_next) {
-        int fd;
         if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) || repeated(addresses, info))
             continue;
-        fd = listen_on(info, listener->port);
+        int fd = listen_on(info, listener->port);
         if (fd < 0 && errno == EADDRINUSE)
             return -1;
         if (fd < 0) {
@@ -112,18 +112,17 @@ static int listen_everywhere(struct listener *listener, const struct addrinfo *a
 
 static int open_sockets(struct listener *listener, struct error *error)
 {
-    struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM}, *addresses;
     const char *host = listener->options.host;
-    char bare[256];
     size_t length = strlen(host);
-    int status;
+    char bare[256];
     if (length > 2 && length < sizeof bare && host[0] == '[' && host[length - 1] == ']') { /* as in a URL */
         memcpy(bare, host + 1, length - 2);
         bare[length - 2] = '\0';
         host = bare;
     }
-    status = getaddrinfo(host, NULL, &hints, &addresses);
-    if (status)
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM}, *addresses = NULL;
+    int status = getaddrinfo(host, NULL, &hints, &addresses);
+    if (status != 0)
         return error_set(error, "host %s: %s", host, status == EAI_SYSTEM ? strerror(errno) : gai_strerror(status));
     for (int attempt = 1;; attempt++) {
         status = listen_everywhere(listener, addresses);
@@ -131,7 +130,7 @@ static int open_sockets(struct listener *listener, struct error *error)
             break;
         close_sockets(listener);
     }
-    if (status) {
+    if (status != 0) {
         error_set(error, "cannot listen on %s port %d: %s", host, listener->options.port, strerror(errno));
         close_sockets(listener);
     }
@@ -139,7 +138,7 @@ static int open_sockets(struct listener *listener, struct error *error)
     return status;
 }
 
-/* Takes all that wait. False: some are left, since descriptors or memory are out. */
+/* Accepts all connections that wait. False: some are left, because descriptors or memory are out. */
 static bool accept_waiting(struct listener *listener, int socket)
 {
     for (;;) {
@@ -153,15 +152,15 @@ static bool accept_waiting(struct listener *listener, int socket)
                               strerror(errno), NULL);
             return false;
         } else if (errno != ECONNABORTED && errno != EINTR) {
-            return true; /* none waits */
+            return true; /* no connection waits */
         }
     }
 }
 
-/* Drops each SYN, so that no handshake begins any more, while those that have begun can end and be taken: to close a
- * socket resets a client that is connected to it and not taken yet, and that client may have sent its request. One
- * whose SYN is dropped sends it again a second later and is refused. Where the kernel has no filters, a few may be
- * reset. */
+/* Makes the kernel drop each SYN to the socket. So no handshake begins any more, but those under way can end and be
+ * accepted. Closing a socket resets its connections that are not accepted yet, whose clients may have sent a request. A
+ * client whose SYN is dropped sends it again a second later, and is refused. Without filters in the kernel, a few
+ * connections may be reset. */
 static void stop_handshakes(int socket)
 {
     enum { FLAGS_OFFSET = 13, SYN = 2 }; /* in the TCP header, where the filter's data begins */
@@ -176,7 +175,7 @@ static void stop_handshakes(int socket)
     setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
-/* Takes what still comes until nothing has come for a while, or no more can be taken. */
+/* Accepts connections until none has come for HANDSHAKE_PAUSE, or until descriptors or memory are out. */
 static void take_the_last(struct listener *listener)
 {
     bool takes = true;
@@ -198,7 +197,7 @@ static void *listen_thread(void *argument)
             continue;
         for (int i = 0; i < listener->n_sockets; i++) {
             if (listener->polled[i].revents && !accept_waiting(listener, listener->polled[i].fd))
-                poll(stop, 1, RESOURCE_PAUSE); /* the socket stays readable: without this the loop would spin */
+                poll(stop, 1, RESOURCE_PAUSE); /* the socket stays readable; without a pause the loop would spin */
         }
     }
     take_the_last(listener);
@@ -208,19 +207,18 @@ static void *listen_thread(void *argument)
 int listener_open(const struct listener_options *options, struct listener **opened, struct error *error)
 {
     struct listener *listener = calloc(1, sizeof *listener);
-    int status;
     if (!listener)
         return error_set(error, "out of memory");
     listener->options = *options;
-    if (open_sockets(listener, error))
+    if (open_sockets(listener, error) != 0)
         goto fail_sockets;
     listener->stop = eventfd(0, EFD_CLOEXEC);
     if (listener->stop < 0) {
         error_set(error, "eventfd: %s", strerror(errno));
         goto fail_stop;
     }
-    status = pthread_create(&listener->thread, NULL, listen_thread, listener);
-    if (status) {
+    int status = pthread_create(&listener->thread, NULL, listen_thread, listener);
+    if (status != 0) {
         error_set(error, "cannot start a thread: %s", strerror(status));
         goto fail_thread;
     }

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After JSON of this much memory is gone, the allocator gives its pages back: they lie between others, and the next
- * request may never need as many. It takes milliseconds. */
+/* When JSON values of this size have been freed, malloc_trim gives their pages back to the system. The allocator would
+ * keep them, and the next request may never need as many. malloc_trim takes milliseconds. */
 #define TRIM_BYTES (INT64_C(16) << 20)
 
-/* What the JSON of one body may take: so many times --payload-limit, and at least JSON_LEAST. Numbers of inputs do not
- * become JSON objects. Texts take less than 5 bytes for each of theirs, lists of booleans some 11, lists within lists
- * of one number each 60. */
+/* Bound on the JSON values of one body: JSON_TIMES --payload-limit, and at least JSON_LEAST bytes. For each byte of the
+ * body, texts need less than 5 bytes of memory, lists of booleans some 11, and lists of lists of one number 60. Numbers
+ * of inputs do not become JSON values, so they need none of this. */
 #define JSON_TIMES 16
 #define JSON_LEAST (INT64_C(64) << 20)
 
@@ -51,17 +51,17 @@ void request_close(struct request *request)
 
 void request_answered(struct request *request)
 {
-    int64_t held = atomic_load(&request->memory.bytes), kept;
+    int64_t held = atomic_load(&request->memory.bytes);
     free_blocks(request);
     writer_shrink(&request->answer);
-    kept = (int64_t)request->answer.capacity;
+    int64_t kept = (int64_t)request->answer.capacity;
     if (kept < held)
         share_give(&request->memory, held - kept);
 }
 
 void *request_memory(struct request *request, int64_t count, size_t size)
 {
-    size_t bytes;
+    size_t bytes = 0;
     if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes) ||
         __builtin_add_overflow(bytes, sizeof(struct block), &bytes)) {
         failure_memory(&request->failure);
@@ -110,7 +110,7 @@ json_t *request_json(struct request *request, const char *text, size_t length)
                     (long long)bytes, (long long)most);
         return NULL;
     }
-    if (request_charge(request, bytes))
+    if (request_charge(request, bytes) != 0)
         return NULL;
     request->json_bytes += bytes;
     return json_body_parse(text, length, &request->failure);
@@ -132,7 +132,6 @@ void request_read_done(struct request *request)
 int request_model(struct request *request, const char *name)
 {
     const struct service_options *options = &request->service->options;
-    char names[256] = "", quoted[128];
     for (int64_t i = 0; i < options->n_models; i++) {
         if (!name || strcmp(options->models[i].name, name) == 0) {
             request->model_index = i;
@@ -140,7 +139,9 @@ int request_model(struct request *request, const char *name)
             return 0;
         }
     }
+    char names[256] = "";
     for (int64_t i = 0; i < options->n_models; i++) {
+        char quoted[128];
         snprintf(quoted, sizeof quoted, "\"%s\"", options->models[i].name);
         text_list_add(names, sizeof names, quoted);
     }

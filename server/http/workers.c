@@ -1,8 +1,8 @@
-/* workers: one queue and a few threads. The lock guards the queue and `closing`, and is not held while a task runs.
+/* workers: one queue and a few threads. The lock guards the queue and `closing`. It is not held while a task runs.
  *
- * The queue is sorted by rounds. In a round each peer has one task at most: a task gets the round behind that of its
- * peer's task before it, or the present round where its peer has none that waits or runs. Adding looks at all tasks
- * that wait, which are few: each holds a body, and the memory of bodies is bounded. */
+ * The queue is sorted by rounds. In a round each peer has at most one task. A task gets the round behind the last one
+ * of its peer's tasks that wait or run, or the present round if there are none. Adding looks at all waiting tasks. They
+ * are few, because each holds a body, and the memory of bodies is bounded. */
 #include "server/http/workers.h"
 
 #include <pthread.h>
@@ -22,13 +22,13 @@ struct workers {
     pthread_mutex_t lock;
     pthread_cond_t added;
     struct task *first;
-    int64_t round; /* the present one, of the task that was begun last */
+    int64_t round; /* the present one: that of the task begun last */
     bool closing;
     int count;
     struct worker list[];
 };
 
-/* The lock is held. */
+/* The next task, or NULL; notes it in the worker. The lock is held. */
 static struct task *take_task(struct worker *worker)
 {
     struct workers *workers = worker->workers;
