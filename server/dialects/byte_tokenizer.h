@@ -1,5 +1,6 @@
-/* byte_tokenizer: text as the ids of its UTF-8 bytes. Byte b is id b + offset, and nothing is added. With offset 3 id 0
- * pads, 1 ends, 2 is the mask, and the text "[MASK]" is the one id 2. With offset 0 no id is special. */
+/* byte_tokenizer: text as the ids of its UTF-8 bytes. Byte b has id b + offset. No ids are added at the ends. With
+ * offset 3, ids 0 to 2 are special: padding, end and mask, and the text "[MASK]" becomes id 2. With offset 0 no id is
+ * special. */
 #ifndef SERVER_BYTE_TOKENIZER_H
 #define SERVER_BYTE_TOKENIZER_H
 
@@ -7,21 +8,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BYTE_TOKENIZER_BYTES 6 /* of one id at most */
+#define BYTE_TOKENIZER_BYTES 6 /* most bytes of an id's text */
 
-/* One id of `text` from *at on, which moves behind it; *at < length. */
+/* Returns the id at text[*at], and moves *at behind its text. *at < length. */
 int32_t byte_tokenizer_next(int offset, const char *text, size_t length, size_t *at);
 
-/* How many ids the text is. */
+/* Number of ids of the text. */
 int64_t byte_tokenizer_count(int offset, const char *text, size_t length);
 
-/* Writes `count` ids, those after the first `skip`; the text has as many. */
+/* Skips `skip` ids of the text and writes the next `count`. The text has that many. */
 void byte_tokenizer_encode(int offset, const char *text, size_t length, int64_t skip, int64_t count, int32_t *ids);
 
-int byte_tokenizer_vocabulary(int offset); /* ids that there are */
+int byte_tokenizer_vocabulary(int offset); /* number of all ids */
 
-/* The bytes of an id: one; "[MASK]" for the mask; none for other special ids and ids beyond the vocabulary. Returns how
- * many. */
+/* Writes the text of an id: its byte, or "[MASK]". Other special ids and ids beyond the vocabulary have none. Returns
+ * the number of bytes. */
 int byte_tokenizer_bytes(int offset, int32_t id, char bytes[BYTE_TOKENIZER_BYTES]);
 bool byte_tokenizer_special(int offset, int32_t id);
 

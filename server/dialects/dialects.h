@@ -1,10 +1,11 @@
-/* dialects: the list of all, as http_open takes it. */
+/* dialects: the list of all dialects, for http_open. */
 #ifndef SERVER_DIALECTS_DIALECTS_H
 #define SERVER_DIALECTS_DIALECTS_H
 
 #include "server/http/routes.h"
 
-/* Ended by NULL. The first whose prefix fits a path answers for it. The native one fits every path, so it is last. */
+/* Ends with NULL. The first dialect with a prefix of the path serves it. The native dialect matches every path and
+ * comes last. */
 extern const struct dialect *const all_dialects[];
 
 #endif

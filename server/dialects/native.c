@@ -1,4 +1,4 @@
-/* native: the table of routes, and the shape of errors that text-embeddings-inference has. */
+/* native: the table of routes, and errors in the form of text-embeddings-inference. */
 #include "server/dialects/native.h"
 
 static const struct route routes[] = {

@@ -1,10 +1,11 @@
-/* native_embed: /embed, one vector an input, and /embed_all, one a token. */
+/* native_embed: /embed gives one vector for each input, /embed_all one for each token. */
 #include "server/dialects/native.h"
+#include "server/dialects/results.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-/* How vectors are written: what the answer needs after the JSON is gone. */
+/* How vectors are written. The answer needs this when the JSON is freed. */
 struct vector_form {
     bool normalize, base64;
     int64_t dimensions;
@@ -14,7 +15,7 @@ static const struct option embed_options[] = {NATIVE_INPUT_OPTIONS, NATIVE_VECTO
 
 static const struct option embed_all_options[] = {NATIVE_INPUT_OPTIONS};
 
-/* Memory for a vector of each item. form->dimensions 0 becomes all that there are. */
+/* Takes memory for one vector of each item. form->dimensions 0 becomes the number of all columns. */
 static int want_pooled(struct request *request, enum pooling pooling, struct vector_form *form)
 {
     struct job *job = &request->job;
@@ -26,9 +27,9 @@ static int want_pooled(struct request *request, enum pooling pooling, struct vec
                            request_model_name(request), columns);
     if (form->dimensions == 0)
         form->dimensions = columns;
-    if (native_count_floats(request, job->n_items, columns, &floats) != 0)
+    if (results_count(request, job->n_items, columns, &floats) != 0)
         return -1;
-    request->answer_bytes = native_text_bytes(floats, job->n_items, form->base64);
+    request->answer_bytes = results_text_bytes(floats, job->n_items, form->base64);
     if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof(float)) != 0)
         return -1;
     float *results = request_memory(request, floats, sizeof *results);
@@ -69,7 +70,7 @@ enum outcome native_embed_read(struct request *request)
     if (!json)
         return OUTCOME_FAILED;
     body.normalize = request->info->normalize;
-    if (request_options(request, json, embed_options, sizeof embed_options / sizeof embed_options[0], &body) == 0 &&
+    if (request_options(request, json, embed_options, OPTION_COUNT(embed_options), &body) == 0 &&
         native_vectors_want(request, &body) == 0)
         outcome = OUTCOME_RUN;
     json_decref(json);
@@ -78,12 +79,12 @@ enum outcome native_embed_read(struct request *request)
 
 static void normalize(float *vector, int64_t count)
 {
-    double sum = 0, norm;
+    double sum = 0;
 
     for (int64_t i = 0; i < count; i++)
         sum += (double)vector[i] * vector[i];
-    norm = sqrt(sum);
-    if (norm < 1e-12) /* as torch.nn.functional.normalize: a vector of zeros stays one */
+    double norm = sqrt(sum);
+    if (norm < 1e-12) /* as torch.nn.functional.normalize: zeros stay zeros */
         norm = 1e-12;
     for (int64_t i = 0; i < count; i++)
         vector[i] = (float)(vector[i] / norm);
@@ -122,22 +123,21 @@ int native_embed_answer(struct request *request)
     return 0;
 }
 
-/* (length, hidden_columns) for each item. */
+/* Takes memory for (length, hidden_columns) results of each item. */
 static int want_hidden(struct request *request, bool base64)
 {
     struct job *job = &request->job;
     int64_t columns = request->info->hidden_columns, floats = 0, rows = 0;
-    float *results;
 
     for (int64_t i = 0; i < job->n_items; i++) {
         rows += job->items[i].inputs[0].length;
-        if (native_count_floats(request, job->items[i].inputs[0].length, columns, &floats))
+        if (results_count(request, job->items[i].inputs[0].length, columns, &floats) != 0)
             return -1;
     }
-    request->answer_bytes = native_text_bytes(floats, rows, base64);
-    if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof *results))
+    request->answer_bytes = results_text_bytes(floats, rows, base64);
+    if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof(float)) != 0)
         return -1;
-    results = request_memory(request, floats, sizeof *results);
+    float *results = request_memory(request, floats, sizeof *results);
     if (!results)
         return -1;
     for (int64_t i = 0; i < job->n_items; i++) {
@@ -151,15 +151,12 @@ enum outcome native_embed_all_read(struct request *request)
 {
     struct native_inputs body = {0};
     json_t *json = native_body(request, &body);
-    bool *base64;
     enum outcome outcome = OUTCOME_FAILED;
 
     if (!json)
         return OUTCOME_FAILED;
-    request->options = base64 = request_memory(request, 1, sizeof *base64);
-    if (base64 &&
-        request_options(request, json, embed_all_options, sizeof embed_all_options / sizeof embed_all_options[0],
-                        &body) == 0 &&
+    bool *base64 = request->options = request_memory(request, 1, sizeof *base64);
+    if (base64 && request_options(request, json, embed_all_options, OPTION_COUNT(embed_all_options), &body) == 0 &&
         native_items(request, &body) == 0 && native_encoding(request, &body, base64) == 0 &&
         want_hidden(request, *base64) == 0 && native_check(request, &body) == 0)
         outcome = OUTCOME_RUN;

@@ -1,9 +1,9 @@
-/* native_index: GET /, a page for whoever opens the server's address in a browser, and 200 for probes of that path. */
+/* native_index: GET / is a page for browsers that lists models and routes. Probes of that path get status 200. */
 #include "server/dialects/native.h"
 
 #include <string.h>
 
-/* Text from outside as HTML has it. */
+/* Writes text from outside with HTML's escapes. */
 static void write_escaped(struct writer *writer, const char *text)
 {
     for (; *text; text++) {
@@ -26,7 +26,7 @@ static void write_escaped(struct writer *writer, const char *text)
 static void write_models(struct writer *writer, const struct service_options *options)
 {
     writer_text(writer, "<h2>Models</h2>\n");
-    if (options->settings->api_key) { /* this page needs none */
+    if (options->settings->api_key) { /* this page is open to all */
         writer_text(writer, "<p>/info lists them and needs the API key.</p>\n");
         return;
     }
@@ -44,10 +44,9 @@ static void write_models(struct writer *writer, const struct service_options *op
 /* Links are relative: a proxy may serve this page at another path. */
 static void write_routes(struct writer *writer, const struct dialect *const *dialects)
 {
-    const struct route *route;
-
     writer_text(writer, "<h2>Routes</h2>\n<ul>\n");
-    for (size_t i = 0; (route = routes_at(dialects, i)); i++) {
+    for (size_t i = 0; routes_at(dialects, i); i++) {
+        const struct route *route = routes_at(dialects, i);
         bool is_link = strcmp(route->method, "GET") == 0 && !strstr(route->path, "{}") && route->path[1];
 
         if (is_link)

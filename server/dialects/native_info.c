@@ -1,4 +1,4 @@
-/* native_info: /health, /info and /metrics. None of them waits for a model. */
+/* native_info: /health, /info and /metrics. They never wait for a model. */
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "server/common/metrics.h"
@@ -13,7 +13,7 @@ enum outcome native_live(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* Whether a device has failed and is not back yet: its batches run on the CPU, or on the others. */
+/* Whether a device has failed and does not work yet. Its batches run on the CPU or on other devices. */
 static bool degraded(const struct engine *engine)
 {
     struct engine_device devices[ENGINE_MAX_DEVICES];
@@ -37,7 +37,7 @@ enum outcome native_ready(struct request *request)
     return OUTCOME_FAILED;
 }
 
-/* "key":value after a comma. */
+/* Each of these writes ,"key":value. */
 static void key_integer(struct writer *writer, const char *key, int64_t value)
 {
     writer_format(writer, ",\"%s\":", key);
@@ -124,7 +124,7 @@ static void write_devices(struct writer *writer, const struct engine *engine)
     writer_text(writer, "]");
 }
 
-/* A precision as text-embeddings-inference names it. */
+/* text-embeddings-inference's name of a precision. */
 static const char *long_dtype(enum dtype dtype)
 {
     switch (dtype) {
@@ -139,7 +139,7 @@ static const char *long_dtype(enum dtype dtype)
     }
 }
 
-/* The keys that text-embeddings-inference has, said of the first model. */
+/* Writes the keys of text-embeddings-inference, about the first model. */
 static void write_settings(struct writer *writer, const struct request *request)
 {
     const struct service_options *options = &request->service->options;
@@ -192,7 +192,7 @@ enum outcome native_info(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* 0 where /proc is not there to be read. */
+/* 0 if /proc cannot be read. */
 static int64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");

@@ -1,26 +1,27 @@
-/* native_logits: /logits, the model's output on the rows asked for, whole or the best few of each. */
+/* native_logits: /logits gives the model's output at the wanted positions, all of it or the top_k best of each. */
 #include "server/dialects/byte_tokenizer.h"
 #include "server/dialects/native.h"
+#include "server/dialects/results.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 struct logits_body {
-    struct native_inputs inputs; /* first: the table's offsets count from here */
+    struct native_inputs inputs; /* first, as NATIVE_INPUT_OPTIONS wants */
     json_t *positions;
     int64_t top_k;
     bool softmax;
 };
 
-/* What the answer needs after the JSON is gone. */
+/* The positions and the form of the answer, which needs both when the JSON is freed. */
 struct logits_plan {
     bool base64;
-    const int32_t *positions; /* in every item, as the answer has them; NULL: all, or the last */
+    const int32_t *positions; /* (n_positions) of every item, in the answer's order; NULL: all of them, or the last */
     int64_t n_positions;
     bool last;
-    const int32_t *rows; /* (n_rows) the positions, each once: what is computed */
+    const int32_t *rows; /* (n_rows) the same positions without repetition: the rows to compute */
     int64_t n_rows;
-    const int32_t *places; /* (n_positions) where each is in `rows`; NULL: none is repeated */
+    const int32_t *places; /* (n_positions) index of each position in `rows`; NULL: no position is repeated */
 };
 
 static const struct option options[] = {
@@ -33,7 +34,6 @@ static const struct option options[] = {
 static int read_positions(struct request *request, const json_t *positions, struct logits_plan *plan)
 {
     const char *word = json_word(positions);
-    int32_t *rows;
 
     if (json_is_string(positions) && !word)
         return failure_set(&request->failure, FAILURE_INVALID, "positions holds a NUL character");
@@ -50,9 +50,10 @@ static int read_positions(struct request *request, const json_t *positions, stru
     plan->n_positions = (int64_t)json_array_size(positions);
     if (plan->n_positions == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "positions is empty, at least one was expected");
-    if (request_charge(request, plan->n_positions * (int64_t)sizeof *rows))
+    if (request_charge(request, plan->n_positions * (int64_t)sizeof(int32_t)) != 0)
         return -1;
-    plan->positions = rows = request_memory(request, plan->n_positions, sizeof *rows);
+    int32_t *rows = request_memory(request, plan->n_positions, sizeof *rows);
+    plan->positions = rows;
     if (!rows)
         return -1;
     for (int64_t i = 0; i < plan->n_positions; i++) {
@@ -71,7 +72,7 @@ static int read_positions(struct request *request, const json_t *positions, stru
     return 0;
 }
 
-/* Every position against the length of every input. */
+/* Checks that each position is below the length of each item. */
 static int check_positions(struct request *request, const struct logits_body *body, const struct logits_plan *plan)
 {
     int64_t furthest = 0;
@@ -90,19 +91,18 @@ static int check_positions(struct request *request, const struct logits_body *bo
     return 0;
 }
 
-/* Each position once, in the order of their first mention. They were checked: each is below every item's length. */
+/* Finds plan->rows, in the order of their first mention. The positions passed check_positions. */
 static int find_rows(struct request *request, struct logits_plan *plan)
 {
     int64_t length = request->job.items[0].inputs[0].length, n_rows = 0;
-    int32_t *rows, *places, *found;
 
     if (!plan->positions)
         return 0;
-    if (request_charge(request, (2 * plan->n_positions + length) * (int64_t)sizeof *rows))
+    if (request_charge(request, (2 * plan->n_positions + length) * (int64_t)sizeof(int32_t)) != 0)
         return -1;
-    rows = request_memory(request, plan->n_positions, sizeof *rows);
-    places = request_memory(request, plan->n_positions, sizeof *places);
-    found = request_memory(request, length, sizeof *found); /* 1 + place of a position; 0: not mentioned yet */
+    int32_t *rows = request_memory(request, plan->n_positions, sizeof *rows);
+    int32_t *places = request_memory(request, plan->n_positions, sizeof *places);
+    int32_t *found = request_memory(request, length, sizeof *found); /* 1 + index in rows; 0: not mentioned yet */
     if (!rows || !places || !found)
         return -1;
     for (int64_t i = 0; i < plan->n_positions; i++) {
@@ -125,17 +125,17 @@ static int64_t item_rows(const struct engine_item *item, const struct logits_pla
     return plan->rows ? plan->n_rows : plan->last ? 1 : item->inputs[0].length;
 }
 
-/* Rows of the answer: positions may be repeated. */
+/* Rows of the answer, which repeats positions as the request does. */
 static int64_t answer_rows(const struct engine_item *item, const struct logits_plan *plan)
 {
     return plan->positions ? plan->n_positions : item_rows(item, plan);
 }
 
-/* Bytes of text at most: of an id with its comma; of its token, "\\u0000" or "[MASK]", with one; of a position and of
- * what is around an item's lists. */
+/* Most bytes of text: of an id with its comma; of its token, "\\u0000" or "[MASK]", with its comma; of a position; of
+ * the characters around an item's lists. */
 enum { ID_TEXT = 11, TOKEN_TEXT = 10, POSITION_TEXT = 12, ITEM_TEXT = 64 };
 
-/* Counts what all items give and what the answer takes. -1: request->failure. */
+/* Counts the results of all items, and charges them and their text to the request. -1: request->failure. */
 static int charge_output(struct request *request, const struct logits_plan *plan, int64_t columns, bool best,
                          int64_t *floats)
 {
@@ -144,33 +144,30 @@ static int charge_output(struct request *request, const struct logits_plan *plan
 
     *floats = 0;
     for (int64_t i = 0; i < job->n_items; i++) {
-        if (native_count_floats(request, item_rows(&job->items[i], plan), columns, floats) ||
-            native_count_floats(request, answer_rows(&job->items[i], plan), columns, &written))
+        if (results_count(request, item_rows(&job->items[i], plan), columns, floats) != 0 ||
+            results_count(request, answer_rows(&job->items[i], plan), columns, &written) != 0)
             return -1;
         rows += answer_rows(&job->items[i], plan);
     }
     request->answer_bytes =
-        native_text_bytes(written, rows, plan->base64) + rows * POSITION_TEXT + job->n_items * ITEM_TEXT;
+        results_text_bytes(written, rows, plan->base64) + rows * POSITION_TEXT + job->n_items * ITEM_TEXT;
     if (best)
         request->answer_bytes += written * (ID_TEXT + TOKEN_TEXT);
     return request_charge(request,
                           request->answer_bytes + *floats * (int64_t)(sizeof(float) + (best ? sizeof(int32_t) : 0)));
 }
 
-/* Memory for the output of all items, or for the best of it. */
+/* Takes memory for the output of all items, or for the best values and their columns. */
 static int want_output(struct request *request, const struct logits_body *body, const struct logits_plan *plan)
 {
     struct job *job = &request->job;
     int64_t columns = body->top_k ? body->top_k : request->info->output_columns, floats;
-    float *values;
-    int32_t *best = NULL;
 
-    if (charge_output(request, plan, columns, body->top_k > 0, &floats))
+    if (charge_output(request, plan, columns, body->top_k > 0, &floats) != 0)
         return -1;
-    values = request_memory(request, floats, sizeof *values);
-    if (body->top_k)
-        best = request_memory(request, floats, sizeof *best);
-    if (!values || (body->top_k && !best))
+    float *values = request_memory(request, floats, sizeof *values);
+    int32_t *best = body->top_k > 0 ? request_memory(request, floats, sizeof *best) : NULL;
+    if (!values || (body->top_k > 0 && !best))
         return -1;
     for (int64_t i = 0; i < job->n_items; i++) {
         struct engine_item *item = &job->items[i];
@@ -179,7 +176,7 @@ static int want_output(struct request *request, const struct logits_body *body, 
         item->top_k = body->top_k;
         item->n_rows = item_rows(item, plan);
         item->rows = plan->rows;
-        if (body->top_k) {
+        if (body->top_k > 0) {
             item->top_values = values;
             item->top_columns = best;
             best += item->n_rows * columns;
@@ -191,7 +188,7 @@ static int want_output(struct request *request, const struct logits_body *body, 
     return 0;
 }
 
-/* The last row of each item. */
+/* Asks for the last row of each item. */
 static int want_last(struct request *request)
 {
     int32_t *rows = request_memory(request, request->job.n_items, sizeof *rows);
@@ -205,20 +202,21 @@ static int want_last(struct request *request)
     return 0;
 }
 
-static int read_body(struct request *request, struct logits_body *body, struct logits_plan *plan)
+static int read_body(struct request *request, const json_t *json, struct logits_body *body, struct logits_plan *plan)
 {
     if (!request->info->has_logits)
         return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" has no logits: %s has no output layer",
                            request_model_name(request), request->info->architecture);
-    if (request_options(request, body->inputs.body, options, sizeof options / sizeof options[0], body) ||
-        read_positions(request, body->positions, plan) || native_items(request, &body->inputs) ||
-        native_encoding(request, &body->inputs, &plan->base64) || check_positions(request, body, plan))
+    if (request_options(request, json, options, OPTION_COUNT(options), body) != 0 ||
+        read_positions(request, body->positions, plan) != 0 || native_items(request, &body->inputs) != 0 ||
+        native_encoding(request, &body->inputs, &plan->base64) != 0 || check_positions(request, body, plan) != 0)
         return -1;
     if (body->top_k > request->info->vocabulary)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "top_k is %" PRId64 ", the vocabulary of model \"%s\" has %" PRId64, body->top_k,
                            request_model_name(request), request->info->vocabulary);
-    if (find_rows(request, plan) || want_output(request, body, plan) || (plan->last && want_last(request)))
+    if (find_rows(request, plan) != 0 || want_output(request, body, plan) != 0 ||
+        (plan->last && want_last(request) != 0))
         return -1;
     return native_check(request, &body->inputs);
 }
@@ -227,19 +225,18 @@ enum outcome native_logits_read(struct request *request)
 {
     struct logits_body body = {0};
     json_t *json = native_body(request, &body.inputs);
-    struct logits_plan *plan;
     enum outcome outcome = OUTCOME_FAILED;
 
     if (!json)
         return OUTCOME_FAILED;
-    request->options = plan = request_memory(request, 1, sizeof *plan);
-    if (plan && read_body(request, &body, plan) == 0)
+    struct logits_plan *plan = request->options = request_memory(request, 1, sizeof *plan);
+    if (plan && read_body(request, json, &body, plan) == 0)
         outcome = OUTCOME_RUN;
     json_decref(json);
     return outcome;
 }
 
-/* Where the answer's row is among the item's rows. */
+/* Index of the answer's row among the item's rows. */
 static int64_t place_of(const struct logits_plan *plan, int64_t row)
 {
     return plan->places ? plan->places[row] : row;
@@ -256,7 +253,7 @@ static void write_positions(struct writer *writer, const struct logits_plan *pla
     writer_text(writer, "]");
 }
 
-/* The ids of the best columns, or the text of each, which `tokenizer` makes. NULL: the ids. */
+/* Writes the ids of the best columns or, with a `tokenizer`, the text of each id. */
 static void write_best(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item,
                        const struct model_info *tokenizer)
 {

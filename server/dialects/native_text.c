@@ -1,4 +1,4 @@
-/* native_text: /tokenize and /decode, which need a tokenizer and no engine. */
+/* native_text: /tokenize and /decode. They use the tokenizer of a model, but run no model. */
 #include "server/dialects/byte_tokenizer.h"
 #include "server/dialects/native.h"
 
@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of answer that one token may take: {"id":258,"text":"\u0000","special":false,"start":12345678,"stop":…}. */
+/* Most bytes of a token in the answer: {"id":258,"text":"\u0000","special":false,"start":12345678,"stop":…}. */
 #define TOKEN_TEXT 96
 
-/* Tokens that one answer of /tokenize tells at most, or those of the model's longest input where that is more. They
- * take some 75 bytes of text each. text-embeddings-inference takes bodies of at most 2 MB. */
+/* Most tokens in one answer of /tokenize, unless the model's longest input has more. Each takes some 75 bytes of text.
+ * text-embeddings-inference accepts bodies of at most 2 MB. */
 #define TOKENIZE_MOST (INT64_C(1) << 20)
 
 struct tokenize_body {
@@ -45,7 +45,7 @@ static int check_tokenizer(struct request *request)
                        request_model_name(request));
 }
 
-/* A request's list, which may hold no more than the server allows. */
+/* Checks that a list of the request has entries, and at most as many as the server allows. */
 static int check_count(struct request *request, const char *name, const json_t *list)
 {
     int64_t limit = request->service->options.settings->max_client_batch_size;
@@ -85,7 +85,7 @@ static void write_tokens(struct writer *writer, int offset, const char *text, si
     writer_text(writer, "]");
 }
 
-/* Whether the tokens of all texts are few enough for one answer. */
+/* Checks that one answer may hold the tokens of all texts. */
 static int check_tokens(struct request *request, int64_t tokens)
 {
     int64_t most = native_max_length(request->info);
@@ -111,7 +111,7 @@ static int tokenize(struct request *request, json_t *inputs)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "inputs is %s, a string or a list of strings was expected",
                            inputs ? json_kind(inputs) : "missing");
-    if (many && check_count(request, "inputs", inputs))
+    if (many && check_count(request, "inputs", inputs) != 0)
         return -1;
     for (size_t i = 0; i < count; i++) {
         const json_t *text = many ? json_array_get(inputs, i) : inputs;
@@ -143,15 +143,15 @@ enum outcome native_tokenize(struct request *request)
 
     if (!json)
         return OUTCOME_FAILED;
-    if (request_options(request, json, tokenize_options, sizeof tokenize_options / sizeof tokenize_options[0], &body) ==
-            0 &&
+    if (request_options(request, json, tokenize_options, OPTION_COUNT(tokenize_options), &body) == 0 &&
         check_tokenizer(request) == 0 && tokenize(request, body.inputs) == 0)
         outcome = OUTCOME_ANSWERED;
     json_decref(json);
     return outcome;
 }
 
-/* The text of one list of ids, as a JSON string. Wrong bytes become U+FFFD only once all of them stand together. */
+/* Writes the text of a list of ids as a JSON string. A character may take several ids: invalid UTF-8 becomes U+FFFD
+ * only after all bytes are in place. */
 static int decode_list(struct request *request, const json_t *list, const char *path, bool skip_special)
 {
     int64_t count = (int64_t)json_array_size(list);
@@ -189,11 +189,9 @@ static int decode(struct request *request, json_t *ids, bool skip_special)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "ids is %s, a list of ids or a list of those was expected",
                            ids ? json_kind(ids) : "missing");
-    if (json_array_size(ids) == 0 || many) {
-        if (check_count(request, "ids", ids))
-            return -1;
-    }
-    if (request_charge(request, 8 * (int64_t)request->body_length))
+    if ((json_array_size(ids) == 0 || many) && check_count(request, "ids", ids) != 0)
+        return -1;
+    if (request_charge(request, 8 * (int64_t)request->body_length) != 0)
         return -1;
     writer_text(&request->answer, "[");
     for (size_t i = 0; i < count; i++) {
@@ -206,7 +204,7 @@ static int decode(struct request *request, json_t *ids, bool skip_special)
                                json_kind(list));
         if (i > 0)
             writer_text(&request->answer, ",");
-        if (decode_list(request, list, path, skip_special))
+        if (decode_list(request, list, path, skip_special) != 0)
             return -1;
     }
     writer_text(&request->answer, "]");
@@ -221,7 +219,7 @@ enum outcome native_decode(struct request *request)
 
     if (!json)
         return OUTCOME_FAILED;
-    if (request_options(request, json, decode_options, sizeof decode_options / sizeof decode_options[0], &body) == 0 &&
+    if (request_options(request, json, decode_options, OPTION_COUNT(decode_options), &body) == 0 &&
         check_tokenizer(request) == 0 && decode(request, body.ids, body.skip_special_tokens) == 0)
         outcome = OUTCOME_ANSWERED;
     json_decref(json);

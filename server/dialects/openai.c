@@ -1,5 +1,5 @@
-/* openai: /v1/embeddings and /v1/models. Inputs and vectors are those of /embed, and so are the keys that OpenAI's API
- * does not have; its keys, answers and errors are OpenAI's. */
+/* openai: /v1/embeddings and /v1/models. Keys, answers and errors are those of OpenAI's API. Inputs are read as for
+ * /embed, with its keys that OpenAI's API lacks. */
 #include "server/dialects/openai.h"
 
 #include "server/dialects/native.h"
@@ -34,8 +34,7 @@ static enum outcome embeddings_read(struct request *request)
     if (!json)
         return OUTCOME_FAILED;
     body.normalize = request->info->normalize;
-    if (request_options(request, json, embeddings_options, sizeof embeddings_options / sizeof embeddings_options[0],
-                        &body) == 0 &&
+    if (request_options(request, json, embeddings_options, OPTION_COUNT(embeddings_options), &body) == 0 &&
         check_inputs(request) == 0 && native_vectors_want(request, &body) == 0)
         outcome = OUTCOME_RUN;
     json_decref(json);
@@ -87,7 +86,7 @@ static enum outcome models_list(struct request *request)
 
 static enum outcome models_one(struct request *request)
 {
-    if (request_model(request, request->parameters[0]))
+    if (request_model(request, request->parameters[0]) != 0)
         return OUTCOME_FAILED;
     write_model(request, request->parameters[0]);
     return OUTCOME_ANSWERED;

@@ -1,4 +1,4 @@
-/* openai: /v1/embeddings and /v1/models, as clients of OpenAI's API know them. */
+/* openai: /v1/embeddings and /v1/models, in the form of OpenAI's API. */
 #ifndef SERVER_OPENAI_H
 #define SERVER_OPENAI_H
 

@@ -1,5 +1,8 @@
-/* v2: the table of routes, health, metadata and the list of models. */
 #include "server/dialects/v2.h"
+
+#include "server/dialects/v2_infer.h"
+#include "server/dialects/v2_kinds.h"
+#include "server/dialects/v2_model.h"
 
 #include <string.h>
 
@@ -36,19 +39,6 @@ static enum outcome server_describe(struct request *request)
 
 /* ---- Models ---- */
 
-int v2_model(struct request *request)
-{
-    const char *version = request->parameters[1];
-
-    if (request_model(request, request->parameters[0]) != 0)
-        return -1;
-    if (!*version || strcmp(version, V2_VERSION) == 0)
-        return 0;
-    return failure_set(&request->failure, FAILURE_NO_MODEL,
-                       "model \"%s\" has no version \"%.100s\", only \"" V2_VERSION "\"", request->parameters[0],
-                       version);
-}
-
 static enum outcome model_ready(struct request *request)
 {
     if (v2_model(request) != 0 || !is_ready(request))
@@ -68,7 +58,7 @@ static void write_tensor(struct writer *writer, const char *name, const char *da
     writer_text(writer, "}");
 }
 
-/* Shapes without values: lengths and widths the least that the model takes, or one more. */
+/* An item without values. Its lengths are the least that the model takes plus `more`, its widths 1 plus `more`. */
 static struct engine_item sized_item(const struct model_info *info, int more)
 {
     struct engine_item item = {0};
@@ -83,7 +73,7 @@ static struct engine_item sized_item(const struct model_info *info, int more)
     return item;
 }
 
-/* The sizes that differ between two calls are free. */
+/* A size that differs between two items of other lengths is free. */
 static struct v2_shape output_shape(const struct model *model, int output)
 {
     const struct model_info *info = model_info(model);
@@ -129,7 +119,7 @@ static enum outcome model_describe(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* Whatever the body asks for: all models are ready, or none is. */
+/* The body may ask for ready models alone. It is not read: all models are ready, or none is. */
 static enum outcome models_index(struct request *request)
 {
     const struct service_options *options = &request->service->options;

@@ -1,5 +1,8 @@
-/* v2_inputs: from `inputs` to the items of a job. Every count is looked at before memory is taken for it. */
-#include "server/dialects/v2_call.h"
+/* Every count is checked before memory is taken for it. */
+#include "server/dialects/v2_inputs.h"
+
+#include "server/dialects/v2_datatypes.h"
+#include "server/dialects/v2_entry.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,9 +16,9 @@ static const struct option input_options[] = {
     {"data", OPTION_LIST, offsetof(struct v2_entry, data)},
 };
 
-static int input_index(struct v2_reader *reader, const char *name)
+static int input_index(struct request *request, const char *name)
 {
-    const struct model_info *info = reader->request->info;
+    const struct model_info *info = request->info;
     char names[160] = "";
 
     for (int i = 0; i < info->n_inputs; i++) {
@@ -25,13 +28,13 @@ static int input_index(struct v2_reader *reader, const char *name)
             return i;
         snprintf(names + length, sizeof names - length, "%s\"%s\"", i > 0 ? ", " : "", info->inputs[i].name);
     }
-    return failure_set(&reader->request->failure, FAILURE_INVALID, "input \"%.100s\" is unknown; model \"%s\" has %s",
-                       name, request_model_name(reader->request), names);
+    return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" is unknown; model \"%s\" has %s", name,
+                       request_model_name(request), names);
 }
 
-static int read_shape(struct v2_reader *reader, const struct v2_entry *entry, struct v2_shape *shape)
+static int read_shape(struct request *request, const struct v2_entry *entry, struct v2_shape *shape)
 {
-    struct failure *failure = &reader->request->failure;
+    struct failure *failure = &request->failure;
 
     if (!entry->shape)
         return failure_set(failure, FAILURE_INVALID, "input \"%.100s\" has no shape", entry->name);
@@ -50,10 +53,10 @@ static int read_shape(struct v2_reader *reader, const struct v2_entry *entry, st
     return 0;
 }
 
-/* Where the values are: in `data`, or in the next binary_data_size bytes. */
-static int read_source(struct v2_reader *reader, const struct v2_entry *entry, struct v2_tensor *tensor)
+/* Finds the values: in `data`, or in the next binary_data_size bytes. */
+static int read_source(struct v2_inputs *inputs, const struct v2_entry *entry, struct v2_tensor *tensor)
 {
-    struct failure *failure = &reader->request->failure;
+    struct failure *failure = &inputs->request->failure;
     const json_t *size = json_object_get(entry->parameters, "binary_data_size");
 
     if (json_object_get(entry->parameters, "shared_memory_region"))
@@ -65,71 +68,82 @@ static int read_source(struct v2_reader *reader, const struct v2_entry *entry, s
         return failure_set(failure, FAILURE_INVALID,
                            "input \"%.100s\": neither data nor parameter binary_data_size is given", entry->name);
     tensor->data = entry->data;
-    if (entry->data && reader->n_read < reader->n_numbers && json_array_size(entry->data) == 0)
-        tensor->numbers = &reader->numbers[reader->n_read++];
     if (entry->data)
         return 0;
     if (!json_is_integer(size) || json_integer_value(size) < 0)
         return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": binary_data_size is no integer of 0 or more",
                            entry->name);
-    if (json_integer_value(size) > reader->n_bytes)
+    if (json_integer_value(size) > inputs->n_bytes)
         return failure_set(failure, FAILURE_INVALID,
                            "input \"%.100s\": binary_data_size is %lld, but %" PRId64
                            " %s left behind the JSON, as Inference-Header-Content-Length says",
-                           entry->name, (long long)json_integer_value(size), reader->n_bytes,
-                           reader->n_bytes == 1 ? "byte is" : "bytes are");
-    tensor->bytes = reader->bytes;
+                           entry->name, (long long)json_integer_value(size), inputs->n_bytes,
+                           inputs->n_bytes == 1 ? "byte is" : "bytes are");
+    tensor->bytes = inputs->bytes;
     tensor->n_bytes = json_integer_value(size);
-    reader->bytes += tensor->n_bytes;
-    reader->n_bytes -= tensor->n_bytes;
+    inputs->bytes += tensor->n_bytes;
+    inputs->n_bytes -= tensor->n_bytes;
     return 0;
 }
 
-static int read_input(struct v2_reader *reader, size_t position, const json_t *json)
+static int read_input(struct v2_inputs *inputs, size_t position, const json_t *json)
 {
-    struct request *request = reader->request;
+    struct request *request = inputs->request;
     struct v2_entry entry;
-    int index;
 
-    if (v2_read_entry(reader, "inputs", position, json, input_options, COUNT(input_options), &entry))
+    if (v2_entry_read(request, "inputs", position, json, input_options, OPTION_COUNT(input_options), &entry) != 0)
         return -1;
-    index = input_index(reader, entry.name);
+    int index = input_index(request, entry.name);
     if (index < 0)
         return -1;
-    struct v2_tensor *tensor = &reader->tensors[index];
+    struct v2_tensor *tensor = &inputs->tensors[index];
     if (tensor->name)
         return failure_set(&request->failure, FAILURE_INVALID, "input \"%s\" is given twice", entry.name);
     if (!entry.datatype)
         return failure_set(&request->failure, FAILURE_INVALID, "input \"%s\" has no datatype", entry.name);
     tensor->name = entry.name;
     tensor->datatype = entry.datatype;
-    if (read_shape(reader, &entry, &tensor->shape) || read_source(reader, &entry, tensor) ||
-        v2_tensor_check(request, tensor, &request->info->inputs[index]))
+    if (read_shape(request, &entry, &tensor->shape) != 0 || read_source(inputs, &entry, tensor) != 0 ||
+        v2_tensor_check(request, tensor, &request->info->inputs[index]) != 0)
         return -1;
-    reader->values[index] = v2_tensor_values(request, tensor, &request->info->inputs[index]);
-    return reader->values[index] ? 0 : -1;
+    inputs->values[index] = v2_tensor_values(request, &inputs->lists, tensor, &request->info->inputs[index]);
+    return inputs->values[index] ? 0 : -1;
 }
 
-int v2_read_inputs(struct v2_reader *reader, const json_t *list)
+int v2_inputs_read(struct v2_inputs *inputs, const json_t *list)
 {
-    struct failure *failure = &reader->request->failure;
+    struct failure *failure = &inputs->request->failure;
 
     if (!list)
         return failure_set(failure, FAILURE_INVALID, "inputs is missing, a list was expected");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        if (read_input(reader, i, json_array_get(list, i)))
+        if (read_input(inputs, i, json_array_get(list, i)) != 0)
             return -1;
     }
-    if (reader->n_bytes > 0)
-        return failure_set(failure, FAILURE_INVALID, "%" PRId64 " %s left behind those of the inputs", reader->n_bytes,
-                           reader->n_bytes == 1 ? "byte is" : "bytes are");
+    if (inputs->n_bytes > 0)
+        return failure_set(failure, FAILURE_INVALID, "%" PRId64 " %s left behind those of the inputs", inputs->n_bytes,
+                           inputs->n_bytes == 1 ? "byte is" : "bytes are");
     return 0;
 }
 
-/* How many items the call has: the batch dimension that all inputs share, or one where a call must stay whole. */
-static int count_items(struct v2_reader *reader, int64_t *count)
+int v2_inputs_read_raw(struct v2_inputs *inputs)
 {
-    struct request *request = reader->request;
+    const struct model_input *input = &inputs->request->info->inputs[0];
+    struct v2_tensor *tensor = &inputs->tensors[0];
+
+    tensor->bytes = inputs->bytes;
+    tensor->n_bytes = inputs->n_bytes;
+    if (v2_tensor_raw(inputs->request, input, tensor) != 0)
+        return -1;
+    inputs->values[0] = v2_tensor_values(inputs->request, &inputs->lists, tensor, input);
+    return inputs->values[0] ? 0 : -1;
+}
+
+/* Sets the number of items: the size of the batch dimension, the same for all inputs. With LAYOUT_CALL the whole call
+ * is one item. */
+static int count_items(struct v2_inputs *inputs, int64_t *count)
+{
+    struct request *request = inputs->request;
     const struct model_info *info = request->info;
     int64_t limit = request->service->options.settings->max_client_batch_size;
     const struct v2_tensor *first = NULL;
@@ -138,7 +152,7 @@ static int count_items(struct v2_reader *reader, int64_t *count)
     if (info->inputs[0].layout == LAYOUT_CALL)
         return 0;
     for (int i = 0; i < info->n_inputs; i++) {
-        const struct v2_tensor *tensor = &reader->tensors[i];
+        const struct v2_tensor *tensor = &inputs->tensors[i];
 
         if (!tensor->name || info->inputs[i].kind == INPUT_IGNORED)
             continue;
@@ -155,29 +169,29 @@ static int count_items(struct v2_reader *reader, int64_t *count)
                        "the batch has %" PRId64 " items, 1 to %" PRId64 " were expected", *count, limit);
 }
 
-static void fill_item(const struct v2_reader *reader, int64_t number)
+static void fill_item(const struct v2_inputs *inputs, int64_t number)
 {
-    const struct model_info *info = reader->request->info;
-    struct engine_item *item = &reader->request->job.items[number];
+    const struct model_info *info = inputs->request->info;
+    struct engine_item *item = &inputs->request->job.items[number];
 
     for (int i = 0; i < info->n_inputs; i++) {
-        const struct v2_tensor *tensor = &reader->tensors[i];
-        const char *values = reader->values[i];
+        const struct v2_tensor *tensor = &inputs->tensors[i];
+        const char *values = inputs->values[i];
 
         if (!values)
             continue;
         if (info->inputs[i].kind != INPUT_IGNORED)
-            values += number * v2_elements(&tensor->shape, 1) * v2_value_bytes(tensor);
+            values += number * v2_elements(&tensor->shape, 1) * v2_datatype_find(tensor->datatype)->value_bytes;
         v2_input_place(tensor, &info->inputs[i], values, item, i);
     }
 }
 
-int v2_make_items(struct v2_reader *reader)
+int v2_inputs_place(struct v2_inputs *inputs)
 {
-    struct request *request = reader->request;
+    struct request *request = inputs->request;
     struct job *job = &request->job;
 
-    if (count_items(reader, &job->n_items))
+    if (count_items(inputs, &job->n_items) != 0)
         return -1;
     job->items = request_memory(request, job->n_items, sizeof *job->items);
     if (!job->items)
@@ -185,8 +199,8 @@ int v2_make_items(struct v2_reader *reader)
     for (int64_t b = 0; b < job->n_items; b++) {
         struct error error;
 
-        fill_item(reader, b);
-        if (model_check(request_engine_model(request), &job->items[b], &error))
+        fill_item(inputs, b);
+        if (model_check(request_engine_model(request), &job->items[b], &error) != 0)
             return failure_set(&request->failure, FAILURE_INVALID, "%s", error.message);
     }
     return 0;

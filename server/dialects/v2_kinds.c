@@ -1,23 +1,21 @@
-/* v2_kinds: what each kind of input is to the protocol, in one table: datatypes, shape, and how a tensor becomes the
- * inputs of items. */
-#include "server/dialects/v2.h"
+#include "server/dialects/v2_kinds.h"
 
 #include <string.h>
 
 struct kind {
-    const char *datatypes[2]; /* metadata names the first; the second may be NULL */
+    const char *datatypes[2]; /* the first is the one in metadata; the second may be NULL */
     struct v2_shape (*shape)(const struct model_input *input, int rank);
     void (*place)(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
                   struct engine_item *item, int index);
 };
 
-/* The sizes of a length: -1, but for a model that takes one only. */
+/* The size of a length: any, unless the model takes only one. */
 static int64_t length_size(const struct model_input *input)
 {
     return input->min_length == input->max_length ? input->max_length : -1;
 }
 
-/* A batch of sequences; with LAYOUT_CALL sequences side by side. */
+/* (batch, length); with LAYOUT_CALL (length, batch). */
 static struct v2_shape list_shape(const struct model_input *input, int rank)
 {
     (void)rank;
@@ -26,7 +24,7 @@ static struct v2_shape list_shape(const struct model_input *input, int rank)
     return (struct v2_shape){2, {-1, length_size(input)}};
 }
 
-/* A batch of images, or of pixels in as many dimensions as the tensor has. */
+/* (batch, columns, height, width), or (batch, columns, …) with the tensor's rank. */
 static struct v2_shape channels_shape(const struct model_input *input, int rank)
 {
     struct v2_shape shape = {rank < 2 || rank > V2_MAX_RANK ? 3 : rank, {-1, input->columns}};
@@ -72,7 +70,8 @@ static void place_rows(const struct v2_tensor *tensor, const struct model_input 
     }
 }
 
-/* One for each item of the batch. Where the engine takes several for a call: one for all, or so many of them. */
+/* (batch, queries, columns). If the engine takes several masks for a call: (queries, columns) or (masks, queries,
+ * columns). */
 static struct v2_shape attention_mask_shape(const struct model_input *input, int rank)
 {
     int64_t columns = input->columns > 0 ? input->columns : -1;

@@ -100,7 +100,8 @@ static int64_t json_most(const struct request *request)
     return most < times ? most : times;
 }
 
-json_t *request_json(struct request *request, const char *text, size_t length)
+static json_t *parse_counted(struct request *request, const char *text, size_t length,
+                             json_t *(*parse)(const char *text, size_t length, struct failure *failure))
 {
     int64_t bytes = json_body_memory(text, length), most = json_most(request);
     if (bytes > most) {
@@ -113,7 +114,17 @@ json_t *request_json(struct request *request, const char *text, size_t length)
     if (request_charge(request, bytes) != 0)
         return NULL;
     request->json_bytes += bytes;
-    return json_body_parse(text, length, &request->failure);
+    return parse(text, length, &request->failure);
+}
+
+json_t *request_json(struct request *request, const char *text, size_t length)
+{
+    return parse_counted(request, text, length, json_body_parse);
+}
+
+json_t *request_json_list(struct request *request, const char *text, size_t length)
+{
+    return parse_counted(request, text, length, json_body_parse_list);
 }
 
 int request_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out)

@@ -62,6 +62,9 @@ int request_charge(struct request *request, int64_t bytes);
  * drops before request_read_done. NULL: request->failure. */
 json_t *request_json(struct request *request, const char *text, size_t length);
 
+/* The same with json_body_parse_list, for a list that stands in the body. */
+json_t *request_json_list(struct request *request, const char *text, size_t length);
+
 /* json_body_options of the request's body, or of an object in it. -1: request->failure. */
 int request_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out);
 

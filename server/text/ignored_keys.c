@@ -7,7 +7,7 @@
 static const char between[] = ", ", rest[] = "...";
 enum { BETWEEN = sizeof between - 1, REST = sizeof rest - 1 };
 
-/* Most bytes of a name as it is written. A longer one counts as one without room. */
+/* Most bytes of a name with its escapes. A longer name does not fit. */
 enum { NAME_BYTES = IGNORED_KEYS_BYTES - BETWEEN - REST };
 
 /* Returns the length, or 0 if the name does not fit. */
@@ -55,7 +55,7 @@ void ignored_keys_add(struct ignored_keys *keys, const char *name)
 
     if (has(keys, rest, REST) || (length > 0 && has(keys, escaped, length)))
         return;
-    /* Behind each name there is room for the rest's mark, and the terminator. */
+    /* Keep room for `rest` and the terminator behind each name. */
     if (length > 0 && keys->length + BETWEEN + length + BETWEEN + REST < IGNORED_KEYS_BYTES)
         append(keys, escaped, length);
     else

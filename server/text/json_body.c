@@ -1,10 +1,11 @@
 /* json_body: from bytes to a JSON object and its options. */
 #include "server/text/json_body.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local bool memory_failed; /* in jansson, since it was last set to false */
+static _Thread_local bool memory_failed; /* an allocation of jansson failed since this was last set to false */
 
 static void *allocate(size_t size)
 {
@@ -60,7 +61,7 @@ static int not_json(const json_error_t *error, struct failure *failure)
     case json_error_null_byte_in_key:
         what = "a NUL character in a key is not taken";
         break;
-    case json_error_numeric_overflow: /* it is JSON, but no number that this server has */
+    case json_error_numeric_overflow: /* valid JSON, but beyond 64 bit integers and doubles */
         return failure_set(failure, FAILURE_INVALID, "line %d column %d: a number is out of range: %s", error->line,
                            error->column, what);
     case json_error_stack_overflow:
@@ -75,18 +76,18 @@ static int not_json(const json_error_t *error, struct failure *failure)
                        error->column, what);
 }
 
-/* What jansson allocates on a 64 bit machine with glibc's malloc, rounded up. Tables that grow are counted with the old
- * one, which goes only once its contents are in the new one. */
+/* Bytes that jansson allocates on a 64 bit machine with glibc's malloc, rounded up. A table that grows is counted
+ * twice: jansson frees the old one only after it has filled the new one. */
 enum {
-    OBJECT_MEMORY = 224, /* and its first eight buckets */
-    LIST_MEMORY = 128,   /* and its first eight elements */
-    VALUE_MEMORY = 56,   /* a number, and its place in a list */
-    MEMBER_MEMORY = 128, /* a key and its buckets, without its text */
-    STRING_MEMORY = 80,  /* more than a number, without its text */
-    LONGEST_COPIES = 3,  /* of the longest string, while it is read */
+    OBJECT_MEMORY = 224, /* with its first eight buckets */
+    LIST_MEMORY = 128,   /* with its first eight elements */
+    VALUE_MEMORY = 56,   /* a number, with its place in a list */
+    MEMBER_MEMORY = 128, /* a key with its buckets, without its text */
+    STRING_MEMORY = 80,  /* beyond those of a number, without the text */
+    LONGEST_COPIES = 3,  /* of the longest string, while it is parsed */
 };
 
-/* `at` is behind the opening quote; returns where the closing one is, or the end. */
+/* `at` is behind the opening quote. Returns the place of the closing one, or `end`. */
 static const char *string_end(const char *at, const char *end)
 {
     while (at < end && *at != '"')
@@ -102,7 +103,7 @@ int64_t json_body_memory(const char *text, size_t length)
         const char *start = at + 1;
 
         switch (*at) {
-        case '{': /* like a list, it may hold one value more than there are commas */
+        case '{': /* an object or a list holds at most one value more than it has commas */
             memory += OBJECT_MEMORY + VALUE_MEMORY;
             break;
         case '[':
@@ -124,31 +125,42 @@ int64_t json_body_memory(const char *text, size_t length)
     return memory + LONGEST_COPIES * longest;
 }
 
-json_t *json_body_parse(const char *body, size_t length, struct failure *failure)
+/* Any JSON value. NULL: `failure`. */
+static json_t *parse_value(const char *text, size_t length, struct failure *failure)
 {
     json_error_t error;
-    json_t *json;
 
-    if (length == 0) {
-        failure_set(failure, FAILURE_MALFORMED, "the body is empty, a JSON object was expected");
-        return NULL;
-    }
     memory_failed = false;
-    json = json_loadb(body, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     if (memory_failed) {
         failure_memory(failure);
         json_decref(json);
         return NULL;
     }
-    if (!json) {
+    if (!json)
         not_json(&error, failure);
+    return json;
+}
+
+json_t *json_body_parse(const char *body, size_t length, struct failure *failure)
+{
+    if (length == 0) {
+        failure_set(failure, FAILURE_MALFORMED, "the body is empty, a JSON object was expected");
         return NULL;
     }
-    if (!json_is_object(json)) {
-        failure_set(failure, FAILURE_INVALID, "the body is %s, a JSON object was expected", json_kind(json));
-        json_decref(json);
-        return NULL;
-    }
+    json_t *json = parse_value(body, length, failure);
+    if (!json || json_is_object(json))
+        return json;
+    failure_set(failure, FAILURE_INVALID, "the body is %s, a JSON object was expected", json_kind(json));
+    json_decref(json);
+    return NULL;
+}
+
+json_t *json_body_parse_list(const char *text, size_t length, struct failure *failure)
+{
+    json_t *json = parse_value(text, length, failure);
+
+    assert(!json || json_is_array(json));
     return json;
 }
 

@@ -7,27 +7,30 @@
 
 #include <jansson.h>
 
-/* Once per process, before json_body_parse. jansson takes a token that it has no memory for as a wrong one, or cuts it,
- * so its allocations go through functions that notice. */
+/* Call once per process, before json_body_parse. When jansson runs out of memory it may report a wrong token, or cut
+ * one. So it gets allocation functions that record the failure. */
 void json_body_init(void);
 
-/* A new reference to the object that the body is. NULL: `failure`, FAILURE_MALFORMED with line and column where it is
- * not JSON (duplicate keys and NULs in keys count as that), FAILURE_INVALID where it is not an object, or a number in
- * it is beyond 64 bit integers and doubles. */
+/* Returns a new reference to the body's object. NULL: `failure`. FAILURE_MALFORMED means invalid JSON, with line and
+ * column; duplicate keys and NULs in keys count as that. FAILURE_INVALID means that the body is no object, or that a
+ * number exceeds 64 bit integers and doubles. */
 json_t *json_body_parse(const char *body, size_t length, struct failure *failure);
 
-/* The most memory that json_body_parse takes for the text, found without parsing: `{},` is 3 bytes of text and a
- * hundred times as many of objects. */
+/* The same for a text that is known to be a list. */
+json_t *json_body_parse_list(const char *text, size_t length, struct failure *failure);
+
+/* Most bytes of memory that these two allocate for the text, found without parsing. `{},` has 3 bytes; its objects take
+ * a hundred times as much. */
 int64_t json_body_memory(const char *text, size_t length);
 
 enum option_type {
     OPTION_BOOL,    /* bool */
-    OPTION_STRING,  /* const char *, lives as long as the JSON; no NUL in it */
+    OPTION_STRING,  /* const char *, valid as long as the JSON; contains no NUL */
     OPTION_INTEGER, /* int64_t, >= 1 */
     OPTION_JSON,    /* json_t *, any value, borrowed */
     OPTION_OBJECT,  /* json_t *, an object, borrowed */
     OPTION_LIST,    /* json_t *, a list, borrowed */
-    OPTION_IGNORED, /* known from other servers, without a meaning here */
+    OPTION_IGNORED, /* other servers know it; it has no effect here */
 };
 
 struct option {
@@ -36,15 +39,18 @@ struct option {
     size_t offset; /* of the field in the caller's struct */
 };
 
-/* Fills `out`, which holds the defaults, from a table of `count` options. A key that is absent or null changes nothing.
- * A key that the table lacks is added to `ignored`. With ignored->strict the body is refused instead, and the message
- * has the table's names: a misspelt option would give a wrong answer with status 200. */
+/* Entries of an options table. */
+#define OPTION_COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+/* Reads options from `body` into `out`, which holds the defaults. `table` has `count` of them. A key that is absent or
+ * null changes nothing. A key that the table lacks is added to `ignored`. With ignored->strict such a key is refused,
+ * with the known names in the message: a misspelt option would give a wrong answer with status 200. */
 int json_body_options(const json_t *body, const struct option *table, size_t count, void *out,
                       struct ignored_keys *ignored, struct failure *failure);
 
 const char *json_kind(const json_t *value); /* "a string", for messages */
 
-/* A string as a terminated one. NULL: it is none, or holds a NUL, which would cut it. */
+/* The text of a JSON string. NULL: the value is no string, or contains a NUL that would end it early. */
 const char *json_word(const json_t *value);
 
 #endif

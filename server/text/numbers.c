@@ -1,4 +1,4 @@
-/* numbers: a list is looked at twice, once for its grammar and its counts, once for its values. */
+/* numbers: each list is scanned twice. The first scan checks its grammar and counts, the second reads the values. */
 #include "server/text/numbers.h"
 
 #include <assert.h>
@@ -7,9 +7,10 @@
 #include <string.h>
 
 enum {
-    LONGEST_NUMBER = 64, /* characters of a number that strtod reads */
-    WHOLE_DIGITS = 18,   /* that fit 64 bits whatever they are */
-    EXPONENT_DIGITS = 2, /* with digits for a number of 10^WHOLE_DIGITS this is no infinity */
+    LONGEST_NUMBER = 64, /* characters of a number that is read here */
+    WHOLE_DIGITS = 18,   /* any so many digits fit 64 bits */
+    MARK = 3,            /* bytes of "[0]", which stands for a list */
+    EXPONENT_DIGITS = 2, /* 10^WHOLE_DIGITS * 10^99 is still a finite double */
 };
 
 static bool is_digit(char character)
@@ -33,13 +34,14 @@ static const char *skip_digits(const char *at, const char *end)
     return at;
 }
 
-/* The end of the number that begins at `at`; NULL: it is none, or of a size that jansson may refuse, or long. */
+/* Returns the end of the number at `at`. NULL: this is no number, its text is long, or jansson may refuse its size. */
 static const char *skip_number(const char *at, const char *end)
 {
-    const char *first = at, *start;
+    const char *first = at;
 
     at += at < end && *at == '-';
-    start = at;
+    const char *start = at;
+
     at = skip_digits(at, end);
     if (at == start || at - start > WHOLE_DIGITS || (*start == '0' && at - start > 1))
         return NULL;
@@ -60,7 +62,7 @@ static const char *skip_number(const char *at, const char *end)
     return at - first < LONGEST_NUMBER ? at : NULL;
 }
 
-/* Reads the grammar of the list at numbers->text, and counts. */
+/* Checks the grammar of the list at numbers->text, and counts. False: it is no list of numbers alone. */
 static bool measure(struct numbers *numbers, const char *end)
 {
     const char *at = numbers->text;
@@ -94,7 +96,7 @@ static bool measure(struct numbers *numbers, const char *end)
     }
 }
 
-/* `at` is behind the opening quote; returns where the closing one is, or the end. */
+/* `at` is behind the opening quote. Returns the place of the closing one, or `end`. */
 static const char *string_end(const char *at, const char *end)
 {
     while (at < end && *at != '"')
@@ -111,55 +113,77 @@ static bool is_key(const char *key, const char *start, const char *end)
 struct cursor {
     const char *at, *end;
     int depth;
+    bool escaped; /* a key at the place's depth holds an escape, and could be any key */
 };
 
-/* The value of the next member that is looked for; NULL: none is seen. What comes before it need not be JSON: it stays
- * in the rest. */
+/* Returns the value of the next member with a key of the place; NULL: none was found. The text before it need not be
+ * JSON. */
 static const char *find_value(struct cursor *cursor, const struct numbers_place *place)
 {
-    const char *at = cursor->at, *end = cursor->end, *value = NULL;
+    const char *end = cursor->end, *value = NULL;
 
-    for (; !value && at < end; at++) {
-        if (*at == '{' || *at == '[') {
+    for (; !value && cursor->at < end; cursor->at++) {
+        const char *start = cursor->at + 1;
+
+        switch (*cursor->at) {
+        case '{':
+        case '[':
             cursor->depth++;
-        } else if (*at == '}' || *at == ']') {
+            continue;
+        case '}':
+        case ']':
             cursor->depth--;
-        } else if (*at == '"') {
-            const char *start = at + 1, *colon;
-
-            at = string_end(start, end);
-            colon = at < end ? skip_space(at + 1, end) : end;
-            if (cursor->depth == place->depth && colon < end && *colon == ':' &&
-                (is_key(place->key, start, at) || is_key(place->other, start, at)))
-                value = skip_space(colon + 1, end);
+            continue;
+        case '"':
+            break;
+        default:
+            continue;
         }
+        cursor->at = string_end(start, end);
+        const char *colon = cursor->at < end ? skip_space(cursor->at + 1, end) : end;
+        if (cursor->depth != place->depth || colon == end || *colon != ':')
+            continue;
+        cursor->escaped = cursor->escaped || memchr(start, '\\', (size_t)(cursor->at - start));
+        if (is_key(place->key, start, cursor->at) || is_key(place->other, start, cursor->at))
+            value = skip_space(colon + 1, end);
     }
     return value;
 }
 
+/* At most NUMBERS_REST bytes of text are searched, and the lists are not counted. */
+static struct cursor cursor_new(const char *body, size_t length)
+{
+    return (struct cursor){.at = body, .end = body + (length < NUMBERS_REST ? length : NUMBERS_REST)};
+}
+
 size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most)
 {
-    const char *end = body + length, *value;
+    const char *end = body + length;
     size_t n = 0, beside = length;
-    struct cursor cursor = {.at = body, .end = length < NUMBERS_REST ? end : body + NUMBERS_REST};
+    struct cursor cursor = cursor_new(body, length);
 
-    while (n < most && (value = find_value(&cursor, &place)) != NULL) {
+    for (const char *value; (value = find_value(&cursor, &place)) != NULL;) {
+        cursor.at = value;
+        if (value < end && *value != '[')
+            continue;
+        if (value == end || n == most)
+            return 0;
         struct numbers *found = &numbers[n++];
 
         *found = (struct numbers){.text = value};
-        if (value == end || *value != '[' || !measure(found, end))
+        if (!measure(found, end))
             return 0;
         beside -= found->length;
         cursor.at = value + found->length;
         cursor.end = (size_t)(end - cursor.end) < found->length ? end : cursor.end + found->length;
     }
-    return beside + 2 * n <= NUMBERS_REST ? n : 0;
+    return !cursor.escaped && beside + n * MARK <= NUMBERS_REST ? n : 0;
 }
 
 int64_t numbers_elements(const char *body, size_t length, struct numbers_place place, const char **start)
 {
     const char *end = body + length;
-    struct cursor cursor = {.at = body, .end = length < NUMBERS_REST ? end : body + NUMBERS_REST};
+    struct cursor cursor = cursor_new(body, length);
     const char *value = find_value(&cursor, &place);
     int64_t count = 1;
     int depth = 1;
@@ -189,15 +213,15 @@ size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, s
         size_t before = (size_t)(numbers[i].text - at);
 
         memcpy(rest + filled, at, before);
-        memcpy(rest + filled + before, "[]", 2);
-        filled += before + 2;
+        memcpy(rest + filled + before, (char[MARK]){'[', (char)('0' + i), ']'}, MARK);
+        filled += before + MARK;
         at = numbers[i].text + numbers[i].length;
     }
     memcpy(rest + filled, at, (size_t)(body + length - at));
     return filled + (size_t)(body + length - at);
 }
 
-/* ---- Reading one: its grammar is known to be right, and each number is followed by something ---- */
+/* ---- Reading one. Its grammar was checked, and some character follows each number. ---- */
 
 static const char *read_id(const char *at, int64_t below, int32_t *id)
 {
@@ -228,8 +252,8 @@ static double power_of_two(int exponent)
     return power;
 }
 
-/* digits / 10^places, correctly rounded, for digits > 0 and places of 1 to 19: an integer quotient of 63 or 64 bits,
- * whose last bit is set when it has a remainder, is rounded as the real number is. */
+/* digits / 10^places, correctly rounded, for digits > 0 and places of 1 to 19. The integer quotient has 63 or 64 bits.
+ * Its last bit is set where the division leaves a remainder, so it rounds as the exact quotient does. */
 static double divide(uint64_t digits, int places)
 {
     static const uint64_t powers[] = {1,
@@ -261,7 +285,7 @@ static double divide(uint64_t digits, int places)
     return (double)quotient * power_of_two(divisor_shift - shift - 63);
 }
 
-/* strtod wants an end. */
+/* strtod needs a terminated text. */
 static const char *read_long(const char *at, double *value)
 {
     char copy[LONGEST_NUMBER];
@@ -274,7 +298,7 @@ static const char *read_long(const char *at, double *value)
     return at + length;
 }
 
-/* As strtod, but -0 without a fraction is an integer and so 0. */
+/* As strtod, but "-0" is an integer for jansson, and so 0. */
 static const char *read_double(const char *at, double *value)
 {
     const char *start = at;
@@ -303,7 +327,7 @@ static const char *read_double(const char *at, double *value)
             power = power * 10 + (*at - '0');
         exponent += smaller ? -power : power;
     }
-    if (n_digits > 19) /* of these 64 bits hold any */
+    if (n_digits > 19) /* may exceed 64 bits */
         return read_long(start, value);
     if (digits < UINT64_C(1) << 53 && exponent >= -22 && exponent <= 22)
         *value = exponent < 0 ? (double)digits / power_of_ten(-exponent) : (double)digits * power_of_ten(exponent);
@@ -327,8 +351,8 @@ static const char *read_float(const char *at, float *value)
     return isfinite(*value) ? at : NULL;
 }
 
-/* The number at `at` becomes that of index n. Returns its end, or where it is found to be wrong. NULL: it is wrong, and
- * ends the reading. */
+/* Reads the number at `at` into place n. Returns its end, or `at` for a wrong number that is counted. NULL: the number
+ * is wrong, and the reading ends. */
 static const char *read_number(const char *at, const struct numbers_target *target, int64_t n)
 {
     const char *end = target->ids ? read_id(at, target->below, &target->ids[n]) : read_float(at, &target->floats[n]);
@@ -343,8 +367,8 @@ static const char *read_number(const char *at, const struct numbers_target *targ
     return at;
 }
 
-/* Reads an innermost list from behind its bracket on; *count grows. Returns where the closing bracket is; NULL: a
- * number is wrong. */
+/* Reads an innermost list. `at` is behind its opening bracket, and *count grows. Returns the place of the closing
+ * bracket; NULL: a number is wrong. */
 static const char *read_list(const char *at, const struct numbers_target *target, int64_t *count)
 {
     int64_t n = *count;
@@ -366,7 +390,7 @@ static const char *read_list(const char *at, const struct numbers_target *target
 bool numbers_read(const struct numbers *numbers, const struct numbers_target *target)
 {
     const char *end = numbers->text + numbers->length;
-    int64_t inside[NUMBERS_DEPTH + 1] = {0}; /* what is in the open list of each depth */
+    int64_t inside[NUMBERS_DEPTH + 1] = {0}; /* elements read of the open list of each depth */
     int64_t count = 0, item = 0;
     int depth = 0;
 

@@ -1,8 +1,8 @@
-/* numbers: lists of numbers in a body's JSON, read where they lie, without an object for each number.
+/* numbers: lists of numbers in a body's JSON, read from its text. jansson would allocate an object for each number.
  *
- * A shortcut beside jansson, which alone says what is wrong with a body. It takes lists that are JSON without doubt,
- * and jansson gets the body with empty lists in their places; whatever is unusual is left to jansson altogether. What
- * numbers_read gives is what jansson's values would have given. */
+ * Only lists that are certainly valid JSON are read here. In the text for jansson, a mark stands for each of them.
+ * Anything unusual is left to jansson, and so are messages about it. numbers_read gives the values that jansson would
+ * give. */
 #ifndef SERVER_NUMBERS_H
 #define SERVER_NUMBERS_H
 
@@ -11,57 +11,61 @@
 #include <stdint.h>
 
 #define NUMBERS_DEPTH 5   /* lists within lists */
-#define NUMBERS_REST 1024 /* bytes of a body beside the lists, and of the empty ones */
+#define NUMBERS_REST 1024 /* most bytes of a body beside its lists, with the marks */
+#define NUMBERS_MOST 10   /* lists of a body: a mark has one digit */
 
-/* Points into the body. */
+/* A list of numbers. It points into the body. */
 struct numbers {
     const char *text; /* NULL: none */
     size_t length;
     int depth;                    /* of all its innermost lists, 1 to NUMBERS_DEPTH; no list is empty */
-    int64_t lists[NUMBERS_DEPTH]; /* at depth 1, which is 1, at depth 2 … */
-    int64_t count;                /* numbers */
+    int64_t lists[NUMBERS_DEPTH]; /* number of lists at depth 1 (always 1), at depth 2 … */
+    int64_t count;                /* number of numbers */
 };
 
-/* Members of objects within `depth` objects and lists, the body's own being the first. */
+/* Members with one of two keys, in objects at a depth: `depth` objects and lists are open there, the body included. */
 struct numbers_place {
-    const char *key, *other; /* other NULL: none */
+    const char *key, *other; /* `other` may be NULL */
     int depth;
 };
 
-/* Looks for members of a body; the first `most` of them at most. Returns how many there are. 0 also when one has
- * another value than such a list, or much is beside the lists, or who knows. */
+/* Finds the place's members that are lists of numbers. Returns their number, at most `most` <= NUMBERS_MOST. Members
+ * that are no lists stay in the text for jansson. Returns 0 also in these cases, where the caller gives jansson the
+ * whole body: another list is a member of the place, there are more than `most`, a key at this depth holds an escape,
+ * or more than NUMBERS_REST bytes surround the lists. */
 size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most);
 
-/* How many elements the list of such a member has, of whatever kind: found by commas, quotes and brackets alone. 0: it
- * was not found, or is no list. *start is where its first element is. */
+/* Counts the elements of any kind in the list of the place's first member, by commas, quotes and brackets alone.
+ * Returns 0 if there is no such list. *start is the place of its first element. */
 int64_t numbers_elements(const char *body, size_t length, struct numbers_place place, const char **start);
 
-/* The body with [] in the places of the lists. Returns its length. */
+/* Writes the body with a mark for each list: "[0]" for numbers[0], "[1]" for the next. `n` is at most NUMBERS_MOST.
+ * Returns the length. */
 size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, size_t length, char rest[NUMBERS_REST]);
 
-/* A list that is not as long as it should be. */
+/* A list of an unexpected size. */
 struct numbers_list {
-    int64_t item, index; /* in which item, and behind how many other lists of that item */
-    int64_t size;        /* how long it is */
+    int64_t item, index; /* its item, and its index among the innermost lists of that item */
+    int64_t size;        /* numbers in it */
 };
 
-/* What is wanted of them, and where it goes. */
+/* The expected numbers, and where they are written. */
 struct numbers_target {
-    int32_t *ids;                 /* (count), or */
-    float *floats;                /* (count) */
+    int32_t *ids;                 /* (count), or NULL */
+    float *floats;                /* (count), used if `ids` is NULL */
     int64_t below;                /* ids: 0 <= id < below */
-    int64_t sizes[NUMBERS_DEPTH]; /* what is in each list at depth 1, 2 …; 0: any number */
-    int item_depth;               /* of the lists that `ends` counts; 0: none */
-    int64_t *ends;                /* (lists[item_depth - 1]): numbers up to the end of each */
-    int64_t *n_wrong;             /* NULL: a wrong number ends the reading. Else they are counted, and are -1 or NaN */
-    struct numbers_list *list;    /* the list that ended the reading; NULL: not asked */
+    int64_t sizes[NUMBERS_DEPTH]; /* elements of each list at depth 1, 2 …; 0: any number */
+    int item_depth;               /* depth of the lists that are items; 0: `ends` is not written */
+    int64_t *ends;                /* (lists[item_depth - 1]) numbers up to the end of each item */
+    int64_t *n_wrong;             /* counts wrong numbers, which become -1 or NaN; NULL: the first ends the reading */
+    struct numbers_list *list;    /* receives the list of an unexpected size; may be NULL */
 };
 
-/* False: a number or a list is not as wanted. An id is wrong when it is out of range or no integer, a float when 32
- * bits do not hold it. */
+/* Returns false if a list has an unexpected size, or if a number is wrong and `n_wrong` is NULL. An id is wrong if it
+ * is out of range or no integer. A float is wrong if 32 bits cannot hold it. */
 bool numbers_read(const struct numbers *numbers, const struct numbers_target *target);
 
-/* The text of a number, by its index. */
+/* The text of number `index`, 0 <= index < count. A comma, a bracket or white space follows it. */
 const char *numbers_at(const struct numbers *numbers, int64_t index);
 
 #endif

@@ -1,5 +1,6 @@
 /* The native routes on a fake engine, whose results a test can foretell. */
 #include "server/dialects/native.h"
+#include "server/dialects/results.h"
 #include "tests/http/native_call.h"
 
 #include <setjmp.h>
@@ -506,10 +507,10 @@ static void counts_do_not_overflow(void **state)
     (void)state;
     native_service.results.limit = INT64_MAX;
     request_open(&request, &native_service, "", 0);
-    assert_int_equal(native_count_floats(&request, INT64_MAX / 300, 1, &floats), 0);
-    assert_true(native_text_bytes(floats, floats, false) > 0);
-    assert_int_equal(native_count_floats(&request, INT64_MAX / 300, 1, &floats), -1);
-    assert_int_equal(native_count_floats(&request, INT64_MAX / 300, 1000, &floats), -1);
+    assert_int_equal(results_count(&request, INT64_MAX / 300, 1, &floats), 0);
+    assert_true(results_text_bytes(floats, floats, false) > 0);
+    assert_int_equal(results_count(&request, INT64_MAX / 300, 1, &floats), -1);
+    assert_int_equal(results_count(&request, INT64_MAX / 300, 1000, &floats), -1);
     request_close(&request);
     native_service.results.limit = limit;
 }

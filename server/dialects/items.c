@@ -1,0 +1,85 @@
+#include "server/dialects/items.h"
+
+_Static_assert(ITEMS_MOST_LISTS <= NUMBERS_MOST, "each list has a mark");
+
+/* The JSON with marks. NULL without a failure: the whole body is to be parsed. Its failures say where in the body. */
+static json_t *parse_marked(struct request *request, size_t length, struct numbers_place place,
+                            struct items_lists *lists)
+{
+    char rest[NUMBERS_REST];
+
+    lists->count = numbers_find(request->body, length, place, lists->numbers, ITEMS_MOST_LISTS);
+    if (lists->count == 0)
+        return NULL;
+    size_t rest_length = numbers_rest(lists->numbers, lists->count, request->body, length, rest);
+    json_t *json = request_json(request, rest, rest_length);
+    if (json)
+        return json;
+    lists->count = 0;
+    if (request->failure.kind == FAILURE_MALFORMED || request->failure.kind == FAILURE_INVALID)
+        request->failure.kind = FAILURE_NONE;
+    return NULL;
+}
+
+json_t *items_parse(struct request *request, size_t length, struct numbers_place place,
+                    int (*check)(struct request *request, const char *key), struct items_lists *lists)
+{
+    json_t *json = parse_marked(request, length, place, lists);
+
+    if (json || request->failure.kind != FAILURE_NONE)
+        return json;
+    if (check && check(request, place.key) != 0)
+        return NULL;
+    return request_json(request, request->body, length);
+}
+
+/* The list that `value` is the mark of; NULL: it is no mark. Where marks stand, each list at the place is one. */
+static struct numbers *marked_list(struct items_lists *lists, const json_t *value)
+{
+    const json_t *mark = json_array_get(value, 0);
+    json_int_t index = json_integer_value(mark);
+
+    if (!json_is_integer(mark) || json_array_size(value) != 1 || index < 0 || index >= (json_int_t)lists->count)
+        return NULL;
+    return lists->numbers[index].text ? &lists->numbers[index] : NULL;
+}
+
+/* Turns the mark into the list itself. */
+static int replace_mark(struct request *request, struct numbers *numbers, json_t *mark)
+{
+    json_t *list = request_json_list(request, numbers->text, numbers->length);
+
+    if (!list)
+        return -1;
+    numbers->text = NULL;
+    json_array_clear(mark);
+    int status = json_array_extend(mark, list);
+    json_decref(list);
+    return status == 0 ? 0 : failure_memory(&request->failure);
+}
+
+int items_read(struct request *request, struct items_lists *lists, json_t *value, const struct items_readers *readers,
+               void *context)
+{
+    struct numbers *numbers = marked_list(lists, value);
+
+    if (numbers) {
+        int status = readers->from_numbers(context, numbers);
+        if (status != 0)
+            return status > 0 ? 0 : -1;
+        if (replace_mark(request, numbers, value) != 0)
+            return -1;
+    }
+    return readers->from_json(context, value);
+}
+
+void *items_memory(struct request *request, int64_t count, size_t size)
+{
+    int64_t bytes;
+
+    if (__builtin_mul_overflow(count, (int64_t)size, &bytes)) {
+        failure_memory(&request->failure);
+        return NULL;
+    }
+    return request_charge(request, bytes) == 0 ? request_memory(request, count, size) : NULL;
+}

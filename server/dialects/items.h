@@ -1,0 +1,43 @@
+/* items: the JSON of a body whose inputs are lists, and the memory of what is read from them. All dialects share it.
+ *
+ * A long list of numbers costs jansson an object for each number. So there are two readers: server/text/numbers.h reads
+ * a list's text, and jansson reads everything else. items_read alone chooses between them. */
+#ifndef SERVER_DIALECTS_ITEMS_H
+#define SERVER_DIALECTS_ITEMS_H
+
+#include "engine/engine.h"
+#include "server/http/request.h"
+#include "server/text/numbers.h"
+
+#include <jansson.h>
+
+#define ITEMS_MOST_LISTS (ENGINE_MAX_INPUTS + 1)
+
+/* The lists of a body that are text until items_read. In the body's JSON a mark stands for each. */
+struct items_lists {
+    struct numbers numbers[ITEMS_MOST_LISTS]; /* (count) text NULL: the mark was replaced by its list */
+    size_t count;
+};
+
+/* Parses `length` bytes of the body; lists at `place` stay text where they can. If all of it must become objects,
+ * `check` is called first with the place's key, and may refuse with -1; NULL: no check. Returns a new reference. NULL:
+ * request->failure. */
+json_t *items_parse(struct request *request, size_t length, struct numbers_place place,
+                    int (*check)(struct request *request, const char *key), struct items_lists *lists);
+
+/* The two readers of one list. Both get the `context` of items_read. */
+struct items_readers {
+    /* Returns 1 if the list was read, -1 with request->failure, and 0 if from_json is to read it or to refuse it. */
+    int (*from_numbers)(void *context, const struct numbers *numbers);
+    /* Returns 0, or -1 with request->failure. `value` is of any kind. */
+    int (*from_json)(void *context, const json_t *value);
+};
+
+/* Reads the value of a member at the place of items_parse. -1: request->failure. */
+int items_read(struct request *request, struct items_lists *lists, json_t *value, const struct items_readers *readers,
+               void *context);
+
+/* Zeroed memory for `count` values of `size` bytes, charged to the request. NULL: request->failure. */
+void *items_memory(struct request *request, int64_t count, size_t size);
+
+#endif

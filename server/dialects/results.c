@@ -1,0 +1,26 @@
+#include "server/dialects/results.h"
+
+/* Most bytes of text: of a float with its comma, -0.0000123456789; of its four bytes as base64; of the characters
+ * around a vector, with the few that the writer reserves beyond its need. */
+enum { FLOAT_TEXT = 17, BASE64_TEXT = 6, VECTOR_TEXT = 96 };
+
+int results_count(struct request *request, int64_t rows, int64_t columns, int64_t *floats)
+{
+    int64_t product;
+
+    /* A float takes less than RESULTS_FLOAT_BYTES with its text, its id, its token and its row. */
+    if (__builtin_mul_overflow(rows, columns, &product) || __builtin_add_overflow(*floats, product, floats) ||
+        *floats > INT64_MAX / RESULTS_FLOAT_BYTES)
+        return failure_set(&request->failure, FAILURE_INVALID, "the results would be larger than any memory");
+    return 0;
+}
+
+int64_t results_text_bytes(int64_t floats, int64_t vectors, bool base64)
+{
+    return floats * (base64 ? BASE64_TEXT : FLOAT_TEXT) + vectors * VECTOR_TEXT;
+}
+
+int64_t results_bytes(int64_t floats, bool base64)
+{
+    return floats * (int64_t)sizeof(float) + results_text_bytes(floats, 0, base64);
+}

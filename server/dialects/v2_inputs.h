@@ -1,0 +1,26 @@
+/* v2_inputs: from the `inputs` of a call to the items of its job. */
+#ifndef SERVER_DIALECTS_V2_INPUTS_H
+#define SERVER_DIALECTS_V2_INPUTS_H
+
+#include "server/dialects/v2_tensors.h"
+
+/* The inputs while they are read. The caller sets `request`, `bytes`, `n_bytes` and `lists`. */
+struct v2_inputs {
+    struct request *request;
+    const char *bytes; /* of tensors that are not read yet */
+    int64_t n_bytes;
+    struct items_lists lists; /* of the JSON */
+    struct v2_tensor tensors[ENGINE_MAX_INPUTS];
+    const void *values[ENGINE_MAX_INPUTS]; /* NULL: not given */
+};
+
+/* Fills tensors and values from the list `inputs`; NULL: it is missing. -1: request->failure, here and below. */
+int v2_inputs_read(struct v2_inputs *inputs, const json_t *list);
+
+/* The same for a body without JSON: all bytes belong to the model's first input. */
+int v2_inputs_read_raw(struct v2_inputs *inputs);
+
+/* Makes the items of the job from tensors and values. */
+int v2_inputs_place(struct v2_inputs *inputs);
+
+#endif
