@@ -270,7 +270,7 @@ static int read_item(struct request *request, const struct native_inputs *inputs
 }
 
 /* What the readers of a list know of the request. */
-struct reading {
+struct inputs_reading {
     struct request *request;
     struct native_inputs *inputs;
 };
@@ -284,7 +284,7 @@ static bool gives_many(const struct native_inputs *inputs, const json_t *value)
 
 static int items_from_json(void *context, const json_t *value)
 {
-    const struct reading *reading = context;
+    const struct inputs_reading *reading = context;
     struct request *request = reading->request;
     struct native_inputs *inputs = reading->inputs;
     bool many = inputs->many = gives_many(inputs, value);
@@ -365,7 +365,7 @@ static int place_items(struct request *request, const struct native_inputs *inpu
 /* Leaves lists that are nested unlike the model's to items_from_json, which says how they should be. */
 static int items_from_numbers(void *context, const struct numbers *numbers)
 {
-    const struct reading *reading = context;
+    const struct inputs_reading *reading = context;
     struct request *request = reading->request;
     struct native_inputs *inputs = reading->inputs;
     const struct model_input *input = &request->info->inputs[0];
@@ -465,7 +465,7 @@ static int check_direction(struct request *request, const char *direction)
 int native_items(struct request *request, struct native_inputs *inputs)
 {
     static const struct items_readers readers = {items_from_numbers, items_from_json};
-    struct reading reading = {request, inputs};
+    struct inputs_reading reading = {request, inputs};
 
     if (check_kind(request, inputs) != 0 || check_direction(request, inputs->truncation_direction) != 0)
         return -1;

@@ -136,7 +136,7 @@ static int read_nested(struct v2_place *place, const struct v2_datatype *datatyp
 }
 
 /* `data` while it is read. */
-struct reading {
+struct tensor_reading {
     struct v2_place place;
     int64_t count;
     void *values; /* (count) the result */
@@ -145,7 +145,7 @@ struct reading {
 /* `data` is one list of all values, or lists within lists as the shape has them. */
 static int values_from_json(void *context, const json_t *data)
 {
-    struct reading *reading = context;
+    struct tensor_reading *reading = context;
     struct v2_place *place = &reading->place;
     const struct v2_datatype *datatype = v2_datatype_find(place->tensor->datatype);
 
@@ -160,7 +160,7 @@ static int values_from_json(void *context, const json_t *data)
 /* Leaves wrong values to values_from_json, which says where they are. */
 static int values_from_numbers(void *context, const struct numbers *numbers)
 {
-    struct reading *reading = context;
+    struct tensor_reading *reading = context;
     const struct v2_place *place = &reading->place;
     const struct v2_shape *shape = &place->tensor->shape;
     struct numbers_target target = {.below = place->input->vocabulary};
@@ -208,8 +208,8 @@ const void *v2_tensor_values(struct request *request, struct items_lists *lists,
 
     if (input->kind == INPUT_IGNORED)
         return "";
-    struct reading reading = {.place = {.request = request, .tensor = tensor, .input = input},
-                              .count = v2_count(&tensor->shape)};
+    struct tensor_reading reading = {.place = {.request = request, .tensor = tensor, .input = input},
+                                     .count = v2_count(&tensor->shape)};
     if (!tensor->data)
         return values_from_bytes(&reading.place, reading.count);
     return items_read(request, lists, tensor->data, &readers, &reading) == 0 ? reading.values : NULL;
