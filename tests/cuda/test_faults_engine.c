@@ -135,6 +135,7 @@ static void expect_devices(const char *device, const char *names, int count)
     struct error error;
     must(engine_open(&options, &engine, &error), &error);
     assert_string_equal(engine_device(engine), names);
+    assert_false(engine_is_on_cpu(engine));
     assert_null(engine_notice(engine));
     assert_int_equal(engine_devices(engine, devices, ENGINE_MAX_DEVICES), count);
     assert_int_equal(strncmp(names, devices[0].name, strlen(devices[0].name)), 0);
@@ -196,6 +197,7 @@ static void without_a_device_auto_is_the_cpu(void **state)
         expect_refused("cuda", rounds[round].message);
         struct loaded loaded = load_on("auto");
         assert_string_equal(engine_device(loaded.engine), "cpu");
+        assert_true(engine_is_on_cpu(loaded.engine));
         print_message("%s\n", engine_notice(loaded.engine));
         assert_non_null(strstr(engine_notice(loaded.engine), rounds[round].message));
         assert_string_equal(model_info(loaded.model)->device, "cpu");
@@ -232,6 +234,7 @@ static void model_that_does_not_fit(void **state)
     assert_string_equal(engine_device(loaded.engine), "cuda:0");
     assert_int_equal(engine_dtype(loaded.engine), DTYPE_BF16);
     assert_string_equal(model_info(loaded.model)->device, "cpu");
+    assert_true(model_info(loaded.model)->is_on_cpu);
     assert_int_equal(model_info(loaded.model)->dtype, DTYPE_F32);
     assert_int_equal(model_info(loaded.model)->first_lane, 0);
     assert_int_equal(model_info(loaded.model)->n_lanes, 1);
@@ -254,6 +257,7 @@ static void expect_one_fault(const char *rules)
 {
     struct loaded loaded = load_on("cuda");
     assert_string_equal(model_info(loaded.model)->device, "cuda:0");
+    assert_false(model_info(loaded.model)->is_on_cpu);
     assert_int_equal(model_info(loaded.model)->first_lane, 1);
     expect_result(loaded.model, 0);
     assert_int_equal(engine_counts(loaded.engine).standby_batches, 0);
