@@ -173,8 +173,8 @@ struct settings {
     int64_t drain_delay_ms;       /* between the signal and the draining */
     int64_t max_connections;
     int64_t payload_limit; /* bytes of one body; 0: auto */
-    char *api_key;         /* NULL: none asked for */
-    bool protect_metrics;  /* they need the key too */
+    char *api_key;         /* NULL: no key is asked for */
+    bool protect_metrics;  /* /metrics needs the key too */
     bool strict;           /* a body's key without a meaning is refused */
     bool auto_truncate;    /* the default of a request's `truncate` */
     enum log_format log_format;
@@ -183,11 +183,13 @@ struct settings {
 
 enum settings_action { SETTINGS_SERVE, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_EXPLAIN, SETTINGS_CHECK };
 
-/* Reads flags over environment (`environment` like environ: "LINFORMERD_PORT=8080") over the file of --config (JSON
- * object, keys like the flags with _ for -; `model` is a string or a list of strings) over defaults. An unknown flag,
- * key or LINFORMERD_ variable, a value out of range or not of its type is an error that names it and where it was said.
- * `explain` receives the folder of --explain (borrowed from argv), NULL when it has none. --help and --version win over
- * anything else that is wrong. On success settings_free() is owed. */
+/* Reads the settings. A flag wins over its environment variable, the variable over the file of --config, and the file
+ * over the default. `environment` is like environ: "LINFORMERD_PORT=8080". The file is a JSON object with the flags as
+ * keys, _ for -; `model` is a string or a list of strings.
+ * An unknown flag, key or LINFORMERD_ variable is an error, and so is a value of another type or out of range. The
+ * message names it and its source. With --help or --version other errors are ignored.
+ * `explain` receives the folder of --explain, borrowed from argv; NULL: the flag has none. After success
+ * settings_free() is owed. */
 int settings_read(int argc, char **argv, char **environment, struct settings *settings, enum settings_action *action,
                   const char **explain, struct error *error);
 void settings_free(struct settings *settings);

@@ -1,5 +1,5 @@
 /* coding: gzip and deflate of bodies and answers. "deflate" is zlib's format, as RFC 9110 defines it and tritonclient
- * sends it. It is not the bare deflate stream. */
+ * sends it. The bare deflate stream is not accepted. */
 #ifndef SERVER_CODING_H
 #define SERVER_CODING_H
 

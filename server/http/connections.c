@@ -2,8 +2,10 @@
  *
  * A descriptor in the table is open, because connections_closed comes before libmicrohttpd closes it. There is one
  * exception: without memory, libmicrohttpd closes a descriptor as it is added. Then the descriptor may be admitted
- * again before connections_lost comes, and belongs to the later admission. A connection on its way into its event loop
- * counts as idle. So a burst of new connections can neither pass the limit nor keep a silent one from being evicted. */
+ * again before connections_lost comes, and belongs to the later admission.
+ *
+ * A connection on its way into its event loop counts as idle. So a burst of new connections can neither pass the limit
+ * nor keep a silent one from being evicted. */
 #define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
 #include "server/http/connections.h"
 
@@ -292,7 +294,7 @@ void connections_finish(struct connections *connections, int64_t patience_ns)
 {
     connections_settle(connections);
     pthread_mutex_lock(&connections->lock);
-    shut_all(connections, SHUT_RD); /* what has arrived can still be read, then the stream ends */
+    shut_all(connections, SHUT_RD); /* bytes that have arrived can still be read; then the stream ends */
     int64_t last_ns = clock_ns() + patience_ns;
     while (connections->count > 0 && wait_until(connections, last_ns))
         ;

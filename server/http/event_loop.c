@@ -1,15 +1,17 @@
 /* event_loop: the lock guards the inbox. The eventfd is written while the lock is held. So a thread that puts something
- * in is done with the loop before the loop can see it, and perhaps end.
+ * in has finished with the loop before the loop can see it, and perhaps end.
  *
- * Clients that leave. libmicrohttpd 0.9.75 and 1.0.1 watch a socket edge-triggered, and stop reading after a read that
- * did not fill their buffer. When a client's last bytes and its end arrive together, that read takes the bytes, and no
- * further edge comes. The end stays unread until the connection times out. So each socket is also in `leaving`, a
- * second epoll set that waits for the end alone (EPOLLRDHUP). The set costs nothing while all clients stay. For each
- * socket that it reports, shutdown(SHUT_RD) makes the kernel send a new edge, and libmicrohttpd reads on. A client that
- * closed its sending half alone loses nothing: the bytes that arrived can still be read, and its answer can still be
- * written. `leaving` is level-triggered: it reports a socket until the socket is closed. So a second lost edge is
- * followed by another shutdown. A client that waits for its answer is reported all that time; LEAVING_PAUSE_NS bounds
- * how often. */
+ * libmicrohttpd 0.9.75 and 1.0.1 may miss that a client has left. They watch a socket edge-triggered, and stop reading
+ * after a read that did not fill their buffer. When a client's last bytes and its end arrive together, that read takes
+ * the bytes, and no further edge comes. The end stays unread until the connection times out.
+ *
+ * So each socket is also in `leaving`, a second epoll set that waits for the end alone (EPOLLRDHUP). The set costs
+ * nothing while all clients stay. For each socket that it reports, shutdown(SHUT_RD) makes the kernel send a new edge,
+ * and libmicrohttpd reads on. A client that closed its sending half alone loses nothing. The bytes that arrived can
+ * still be read, and its answer can still be written.
+ *
+ * `leaving` is level-triggered: it reports a socket until the socket is closed. So a second lost edge is followed by
+ * another shutdown. A client that waits for its answer is reported all that time; LEAVING_PAUSE_NS bounds how often. */
 #define _GNU_SOURCE /* pthread_setname_np, EPOLLRDHUP */
 #include "server/http/event_loop.h"
 

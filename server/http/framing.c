@@ -4,7 +4,7 @@
  * - a line continued on the next one: `A: b` and ` c` arrive as the name `Ac`
  * - a value with a NUL: it ends at the NUL
  * - a line that ends in LF without CR.
- * The addresses of names and values show all three. They point into one buffer, the received request, in which CR and
+ * Addresses show all three. Names and values point into one buffer, the received request, in which CR and
  * LF became NULs. So a name begins exactly two bytes behind the value before it; any other distance is refused.
  * libmicrohttpd 1.0 and later lays out its headers otherwise. It refuses such lines itself with
  * MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets. */
