@@ -292,6 +292,11 @@ static void lists_are_read_alike(void **state)
         {"/embed", "{\"model\": \"ids\", E: [[1, 2, 3, 4]]}"},
         {"/embed", "{\"model\": \"nobody\", I: [1]}"},
         {"/embed", "{I: [1], \"model\": \"rows\"}"},
+        {"/embed", "{\"model\": \"ids\", I: [[1, 2]], E: null}"},
+        {"/embed", "{\"model\": \"ids\", I: [[0]]}"},
+        {"/v1/embeddings", "{\"model\": \"ids\", E: [[5, 6]], \"input\": [[1, 2, 3]]}"},
+        {"/v1/embeddings", "{\"model\": \"ids\", E: [[5, 6]], \"input\": [[0]]}"},
+        {"/v1/embeddings", "{\"model\": \"bytes\", E: [[5, 6]], \"input\": [\"hello\"]}"},
         {"/logits", "{\"model\": \"ids\", I: [[1, 2, 3], [4, 5]], \"positions\": [1, 0]}"},
         {"/logits", "{\"model\": \"ids\", I: [[1, 2, 3], [4, 5]], \"positions\": [2]}"},
         {"/embed", "{\"model\": \"rows\", E: [[1, 2, 3, 4], [0.1, -2.5e-3, 1E2, -0.0]]}"},
@@ -320,6 +325,10 @@ static void lists_are_read_alike(void **state)
         {"/v2/models/ids/infer", "{\"model_name\": [{\"data\": [5]}], \"inputs\": [{\"name\": \"x\", \"shape\": [1, "
                                  "1], \"datatype\": \"INT64\", "
                                  "D: []}]}"},
+        {"/v2/models/ids/infer", "{\"outputs\": [{\"name\": \"output\", D: [5]}], \"inputs\": [{\"name\": \"x\", "
+                                 "\"shape\": [1, 1], \"datatype\": \"INT64\", D: [6]}]}"},
+        {"/v2/models/ids/infer", "{\"id\": \"a\\/b\", \"inputs\": [{\"name\": \"x\", \"shape\": [1, 1], "
+                                 "\"datatype\": \"INT64\", D: [0]}]}"},
         {"/v2/models/rows/infer", V2("[1, 2, 4]", "FP32", "[[[1, 2.5, 3e2, 4], [0.12345678806304932, 6, -7, 8]]]")},
         {"/v2/models/rows/infer", V2("[1, 2, 4]", "FP32", "[1, 2.5, 3e2, 4, 5, 6, -7, 8]")},
         {"/v2/models/rows/infer",
