@@ -1,14 +1,20 @@
-/* A thread for each lane, and one more. A lane's thread forms a batch, runs it, looks at the results and ends the jobs
- * that are complete. The deadline thread ends what expires or is cancelled while it waits, so that nobody's answer
- * waits for a long batch.
+/* Threads: one for each lane, and the deadline thread. A lane's thread repeats these steps:
+ *   1. batch_form chooses a model with waiting jobs and takes items from its queue into the lane's batch;
+ *   2. batch_ask_wanted drops jobs whose client is gone;
+ *   3. batch_run runs the batch, checks the results and ends the jobs that are complete.
+ * The deadline thread ends jobs that expire or are cancelled while all their items wait. So their answers do not wait
+ * for a running batch.
  *
- * One lock guards the queues, the counters and the batcher's fields of every job that was submitted and has not ended.
- * It is never held while a batch runs, nor while `wanted`, `done` or the log are called. A batch itself (`struct
- * batch`) is its lane's own.
+ * Lock: one lock guards the queues, the counters, and the private fields of each job from batcher_submit to its end. It
+ * is not held while a batch runs, nor during calls of `wanted`, `done` and the log. A lane's batch belongs to its
+ * thread and needs no lock.
  *
- * A lane sleeps when no queue holds work that it can run. What it can run changes when its device fails or comes back.
- * A thread that adds work, or leaves work in a queue, wakes one sleeping lane that can run it. So does the thread that
- * reports a device that came back. If no such lane sleeps, those that run look at the queues when their batches end.
+ * Turns: a lane may serve several models. After a batch of model i, it first looks at the queue of model i + 1.
+ *
+ * Sleep: a lane sleeps when no queue holds a job that it can run. It can run a model while its device works
+ * (model_ready_lanes). Three events wake one sleeping lane that can run the job: batcher_submit adds a job; another
+ * lane leaves jobs in a queue; batcher_wake reports that a device works again. If all such lanes are awake, no wake-up
+ * is lost: each looks at the queues again when its batch ends.
  */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs/batcher.h"
@@ -28,26 +34,27 @@
 
 #define SECOND_NS INT64_C(1000000000)
 #define MILLISECOND_NS 1e6
-#define ALARM_STEP_NS INT64_C(1000000) /* each alarm walks all queues: not more often than this */
+#define ALARM_STEP_NS INT64_C(1000000) /* least time between two alarms, each of which walks all queues */
 #define RETRY_AFTER_MAX_S 3600
-#define LOOK_AHEAD 32 /* jobs that don't fit and are passed by while a batch is formed */
+#define LOOK_AHEAD 32 /* most jobs of a queue that a batch passes over because they do not fit */
 
 struct queue {
     struct job_queue jobs; /* of one model */
-    uint64_t ready_lanes;  /* of the model, as they were last looked at */
+    uint64_t ready_lanes;  /* copy of model_ready_lanes: bit i is set if the device of the model's lane i works */
     struct pace pace;      /* in FLOPs */
-    double ns_per_token;   /* moving average over the model's batches; 0: none ran yet */
+    double ns_per_token;   /* moving average over the model's batches; 0: none ran */
 };
 
-/* What one job has in the batch: batch items first_item … first_item + n_items - 1 are its items from job_item on. */
+/* The items of one job in a batch. Items [first_item, first_item + n_items) of the batch are the job's from job_item
+ * on. */
 struct part {
     struct job *job;
     int64_t first_item, n_items, job_item;
     int64_t tokens;
     double flops;
 
-    /* Found after the run: the first value that is not finite. */
-    bool flawed;
+    /* Set after the run. */
+    bool flawed;         /* a result is not finite */
     int64_t flawed_item; /* of the job */
     struct flaw flaw;
 };
@@ -60,7 +67,7 @@ struct job_batch {
     double flops;
 };
 
-/* One of the engine's. */
+/* A lane of the engine, with the thread that runs its batches. */
 struct lane {
     struct batcher *batcher;
     int number;
@@ -68,11 +75,11 @@ struct lane {
     struct job_batch batch;
 
     enum { LANE_COLD, LANE_WARM, LANE_FAILED } state; /* guarded by the batcher's lock */
-    struct error error;                               /* of a lane that failed to warm up */
+    struct error error;                               /* of LANE_FAILED */
 
-    pthread_cond_t work; /* woken, or closing */
-    bool asleep;         /* guarded by the batcher's lock, like the next */
-    int64_t turn;        /* the model whose queue is looked at first */
+    pthread_cond_t work; /* `asleep` became false */
+    bool asleep;         /* guarded by the batcher's lock */
+    int64_t turn;        /* the lane's thread alone: the model whose queue it looks at first */
 };
 
 struct batcher {
@@ -83,15 +90,17 @@ struct batcher {
     struct lane *lanes; /* (n_lanes) */
     int n_lanes, n_started;
     pthread_t deadline_thread;
-    struct log_limit not_finite, failures; /* of what is logged about batches */
+    struct log_limit not_finite, failures; /* of log lines about batches */
 
-    pthread_mutex_t lock;  /* guards what follows */
-    pthread_cond_t warmed; /* a lane is no longer cold */
-    pthread_cond_t alarm;  /* for the deadline thread: alarm_ns, ended or stopping changed. CLOCK_MONOTONIC */
+    pthread_mutex_t lock;  /* guards the members below */
+    pthread_cond_t warmed; /* the state of a lane is no longer LANE_COLD */
+    pthread_cond_t alarm;  /* alarm_ns, ended or stopping changed. CLOCK_MONOTONIC; the deadline thread waits for it */
     struct queue *queues;  /* (n_models) */
-    struct job_list ended;
-    int64_t alarm_ns; /* no waiting job expires earlier */
-    bool draining, closing, stopping;
+    struct job_list ended; /* the deadline thread will call their `done` */
+    int64_t alarm_ns;      /* no waiting job expires earlier */
+    bool draining;         /* new jobs are refused */
+    bool closing;          /* lanes end when no jobs wait */
+    bool stopping;         /* the deadline thread ends */
 };
 
 static struct job_queue *queue_of(struct batcher *batcher, const struct job *job)
@@ -101,16 +110,16 @@ static struct job_queue *queue_of(struct batcher *batcher, const struct job *job
 
 /* ---- Lanes. The lock is held. ---- */
 
-/* A lane looks once, forms its batch by what it saw, and wakes others by the same: so there is one who can run what it
- * leaves, whatever becomes of the devices meanwhile. */
+/* Copies the state of all devices. The caller then forms its batch and wakes other lanes by this same state. Devices
+ * may change meanwhile, but each job that it leaves behind goes to a lane that could run it in this state. */
 static void look_at_devices(struct batcher *batcher)
 {
     for (int64_t i = 0; i < batcher->n_models; i++)
         batcher->queues[i].ready_lanes = model_ready_lanes(batcher->models[i]);
 }
 
-/* Whether the lane is the model's and has a device that works; without, it runs what is left at the end: by then the
- * others may have ended. */
+/* Whether the lane serves the model and its device works. While the batcher closes, a device that fails is no obstacle:
+ * the engine runs such a batch on the CPU, and the model's other lanes may have ended already. */
 static bool lane_runs(const struct lane *lane, int64_t model_index)
 {
     const struct batcher *batcher = lane->batcher;
@@ -120,7 +129,7 @@ static bool lane_runs(const struct lane *lane, int64_t model_index)
            (batcher->closing || batcher->queues[model_index].ready_lanes >> number & 1);
 }
 
-/* The first that sleeps and can run it. */
+/* Wakes the first sleeping lane that can run the model. */
 static void wake_lane(struct batcher *batcher, int64_t model_index)
 {
     for (int i = 0; i < batcher->n_lanes; i++) {
@@ -133,7 +142,7 @@ static void wake_lane(struct batcher *batcher, int64_t model_index)
     }
 }
 
-/* For what a lane leaves to others. */
+/* Wakes a lane for each model with waiting jobs. */
 static void wake_lanes(struct batcher *batcher)
 {
     for (int64_t i = 0; batcher->n_lanes > 1 && i < batcher->n_models; i++)
@@ -150,7 +159,7 @@ static void lane_sleep(struct lane *lane)
 
 /* ---- Forming a batch ---- */
 
-/* Whether the batch may have one more item, of so many tokens and FLOPs. The first may be of any size. */
+/* Whether one more item, of so many tokens and FLOPs, fits the batch. The first item always does. */
 static bool batch_has_room(const struct lane *lane, const struct pace *pace, int64_t tokens, double flops)
 {
     const struct batcher_options *options = &lane->batcher->options;
@@ -163,7 +172,7 @@ static bool batch_has_room(const struct lane *lane, const struct pace *pace, int
            pace_ns(pace, batch->flops + flops) <= (double)options->max_batch_ms * MILLISECOND_NS;
 }
 
-/* Starts as many of the job's items as fit. */
+/* Takes as many of the job's items as fit. */
 static void batch_take(struct lane *lane, struct job *job)
 {
     struct job_batch *batch = &lane->batch;
@@ -188,8 +197,8 @@ static void batch_take(struct lane *lane, struct job *job)
     batch->parts[batch->n_parts++] = part;
 }
 
-/* Fills the batch from one model's queue. Jobs that expired meanwhile leave it. The one at the front has had its turn.
- */
+/* Fills the batch from the queue of one model. Expired jobs leave the queue. The batch's first job has had its turn, so
+ * its remaining items go to the end of the queue. */
 static void batch_fill(struct lane *lane, int64_t model_index, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
@@ -212,7 +221,7 @@ static void batch_fill(struct lane *lane, int64_t model_index, struct job_list *
         job_queue_go_behind(queue_of(batcher, batch->parts[0].job), batch->parts[0].job);
 }
 
-/* The lock is held. False: nothing waits that the lane can run. */
+/* The lock is held. Returns false if no queue holds a job that the lane can run. */
 static bool batch_form(struct lane *lane, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
@@ -229,7 +238,7 @@ static bool batch_form(struct lane *lane, struct job_list *ended)
     return false;
 }
 
-/* The lock is held. Takes a part out of the batch before it runs. */
+/* The lock is held, and the batch does not run yet. Takes a part out of it and cancels its job. */
 static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
 {
     struct job_batch *batch = &lane->batch;
@@ -249,7 +258,7 @@ static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
         job_end(part.job, ended);
 }
 
-/* Drops the jobs that nobody waits for. */
+/* The lock is not held. Drops jobs that are no longer wanted. */
 static void batch_ask_wanted(struct lane *lane)
 {
     struct batcher *batcher = lane->batcher;
@@ -296,8 +305,8 @@ static void part_fail(struct part *part, const struct error *failure)
               (long long)part->flaw.row, part->flaw.output);
 }
 
-/* The lock is held. `failure` is NULL when the batch ran. The first part's job was at the front of its queue: that was
- * its turn, and what is left of it goes to the back. Others keep their place. */
+/* The lock is held. `failure` is NULL if the batch ran. Ends the jobs that are complete. The first part's job goes to
+ * the end of the queue again: jobs may have arrived behind it during the run. */
 static void batch_end(struct lane *lane, int64_t inference_ns, const struct error *failure, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
@@ -354,7 +363,7 @@ static void batch_run(struct lane *lane)
     job_list_finish(&ended);
 }
 
-/* Each model that the lane runs. What a warm-up takes says little, but more than nothing, of how long batches take. */
+/* Warms up each model that the lane serves. The time of a warm-up is a first, rough measure of the pace. */
 static int warm_up(struct lane *lane)
 {
     struct batcher *batcher = lane->batcher;
@@ -406,7 +415,7 @@ static void *lane_thread(void *argument)
 
 /* ---- Deadlines ---- */
 
-/* The lock is held. Ends what has expired and sets the next alarm. */
+/* The lock is held. Ends waiting jobs that have expired, and sets the next alarm. */
 static void expire_waiting(struct batcher *batcher, int64_t now)
 {
     int64_t earliest = INT64_MAX;
@@ -545,7 +554,7 @@ static int lanes_start(struct batcher *batcher, struct error *error)
     return 0;
 }
 
-/* Waits until all are warm, or all have tried. */
+/* Waits until no lane is cold. Returns -1 with the first error if a warm-up failed. */
 static int lanes_wait(struct batcher *batcher, struct error *error)
 {
     int status = 0;
@@ -563,7 +572,7 @@ static int lanes_wait(struct batcher *batcher, struct error *error)
     return status;
 }
 
-/* They end when nothing waits. */
+/* Lets the lanes end when no jobs wait, and joins their threads. */
 static void lanes_stop(struct batcher *batcher)
 {
     pthread_mutex_lock(&batcher->lock);
@@ -625,7 +634,7 @@ void batcher_wake(struct batcher *batcher)
 
 /* ---- For the submitters ---- */
 
-/* The lock is held. A job larger than a bound could otherwise never be admitted. */
+/* The lock is held. An empty queue takes any job: one larger than a bound could never be admitted otherwise. */
 static bool fits_queue(const struct batcher *batcher, const struct job *job)
 {
     const struct batcher_options *options = &batcher->options;
@@ -693,7 +702,7 @@ int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
 {
     pthread_mutex_lock(&batcher->lock);
     const struct queue *queue = &batcher->queues[model_index];
-    int64_t sharing = 0; /* the models that take turns now */
+    int64_t sharing = 0; /* models with waiting jobs, which take turns */
     for (int64_t i = 0; i < batcher->n_models; i++)
         sharing += batcher->queues[i].jobs.first != NULL;
     double ns = queue->ns_per_token * (double)(queue->jobs.waiting_tokens * sharing);

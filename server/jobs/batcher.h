@@ -1,16 +1,16 @@
-/* batcher: jobs wait in their model's queue; a thread for each lane of the engine runs them in batches.
- * An idle lane starts at once; what arrives while all lanes run a batch forms the next one. Several models take turns
- * on the lanes that they share.
+/* batcher: jobs wait in the queue of their model, and threads run them in batches. The engine runs one batch at a time
+ * in each of its lanes (engine.h); the batcher has one thread for each lane. An idle lane starts a job at once. Jobs
+ * that arrive while all lanes are busy form the next batch together. Models that share a lane take turns on it.
  *
- * Fairness: jobs are served in the order of their arrival, each with as many items as the batch still has room for. The
- * job at the front may take a whole batch; if items of it are left, it goes behind all who wait, when the batch is
- * formed and again when it ends. So a small job waits for the batches that run, and for one or two batches of each
- * larger job ahead of it. None of these is meant to take longer than max_batch_ms, but for an item that does alone.
+ * Fairness: jobs are served in the order of their arrival. Each puts as many items into a batch as it has room for. The
+ * first job may fill a whole batch; its remaining items then go to the end of the queue. So a small job waits for the
+ * batches that run, and for one or two batches of each larger job before it. A batch of several items is planned to
+ * take at most max_batch_ms.
  *
- * Threads: batcher_submit, batcher_cancel and the counters from any thread. `wanted` and `done` are called without the
- * batcher's lock held: `wanted` on a thread that runs batches, of a job that is split on several at once; `done`
- * exactly once for each submitted job, on one of these or on the one that watches deadlines. Both must be short; `done`
- * hands the job to others. */
+ * Threads: batcher_submit, batcher_cancel, batcher_wake and the counters may be called on any thread. The batcher calls
+ * `wanted` and `done` of a job without its lock. It calls `wanted` on a lane's thread; on several at once if the job's
+ * items are in several batches. It calls `done` exactly once for each submitted job, on a lane's thread or on the
+ * deadline thread. Both functions must return quickly. */
 #ifndef SERVER_BATCHER_H
 #define SERVER_BATCHER_H
 
@@ -20,50 +20,51 @@
 
 struct batcher;
 
-/* A job that is beyond its queue's bound all by itself is admitted when nothing waits in it. */
+/* A job larger than a bound of its queue is admitted when the queue is empty. */
 struct batcher_options {
     int64_t max_batch_tokens;
     int64_t max_batch_requests;
-    int64_t max_batch_ms;       /* a batch of several items is meant to take no longer, by what earlier ones of the
-                                   model took; 0: however long it takes */
-    int64_t max_queue_tokens;   /* waiting for one model: a backlog of one keeps nobody from another */
-    int64_t max_queue_requests; /* waiting items, likewise */
+    int64_t max_batch_ms;       /* planned time of a batch with several items, from the model's earlier batches; 0: no
+                                   bound */
+    int64_t max_queue_tokens;   /* tokens waiting for one model. Each model has its own bound */
+    int64_t max_queue_requests; /* items waiting for one model */
 };
 
-/* Starts the threads, and returns when each has warmed up every model that it runs (model_warm_up). `models` (n_models
- * of them) outlive the batcher. `metrics` may be NULL. */
+/* Starts the threads. Returns when each has warmed up the models of its lane (model_warm_up). `models` (n_models) must
+ * outlive the batcher; the array itself is copied. `metrics` may be NULL. -1: `error`. */
 struct metrics;
 int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
                  struct metrics *metrics, struct batcher **batcher, struct error *error);
 
-/* A device works again: its lanes need not sleep until more is submitted, or others' batches end. Any thread. */
+/* Call when a device works again: its sleeping lanes then look for work. Any thread. */
 void batcher_wake(struct batcher *batcher);
 
-/* Refuses new jobs from now on; those accepted are answered. */
+/* Refuses new jobs from now on. Accepted jobs are still run. */
 void batcher_drain(struct batcher *batcher);
 
-/* Waits until nothing is queued or running, ends the threads, frees. NULL is harmless. No call may come after it, nor
- * from `done` or `wanted`. */
+/* Refuses new jobs, runs all accepted ones, ends the threads and frees the batcher. NULL does nothing. `done` and
+ * `wanted` must not call it, and no other call may follow it. */
 void batcher_close(struct batcher *batcher);
 
 enum submit_status {
     SUBMIT_OK,
-    SUBMIT_FULL,     /* 429: all of the job or nothing is admitted */
+    SUBMIT_FULL,     /* 429: the whole job does not fit its queue */
     SUBMIT_DRAINING, /* 503 */
 };
 
-/* On SUBMIT_OK `done` will be called (perhaps before this returns); otherwise never, and the job is the caller's. */
+/* After SUBMIT_OK the batcher calls `done`, perhaps before this returns. After any other status it never does, and the
+ * caller keeps the job. */
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job);
 
-/* Its items that have not been started won't be. `done` is still called, at the end of the batch when one holds items
- * of it. The job must still be valid: the caller keeps `done` from freeing it meanwhile. After its end this does
- * nothing. */
+/* No more items of the job are started. `done` is called at the end of its running batches, or soon if there are none.
+ * The job must be valid during the call: the caller keeps `done` from freeing it. A job that has ended is left as it
+ * is. */
 void batcher_cancel(struct batcher *batcher, struct job *job);
 
-/* Waiting now, for one model. */
+/* Items and tokens that wait for one model now. */
 void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *requests, int64_t *tokens);
 
-/* Seconds until the model's queue has likely been worked off, at least 1: for Retry-After. */
+/* Estimated seconds until the model's queue is empty, 1 to 3600. For Retry-After. */
 int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index);
 
 #endif

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 64 /* floats that are looked at before a branch */
+#define BLOCK 64 /* floats between two branches */
 
-/* Index of the first value that is NaN or infinite; -1: none. Blocks without a branch inside: the compiler makes vector
- * instructions of them. */
+/* Index of the first value that is NaN or infinite; -1: none. A block has no branch inside, so the compiler uses vector
+ * instructions. */
 static int64_t find_not_finite(const float *values, int64_t count)
 {
     int64_t start = 0;
@@ -24,7 +24,7 @@ static int64_t find_not_finite(const float *values, int64_t count)
     return -1;
 }
 
-/* `values`: (rows, columns), or NULL: it was not asked for. */
+/* `values`: (rows, columns), or NULL if the request did not want them. */
 static bool is_finite(const char *name, const float *values, int64_t rows, int64_t columns, struct flaw *flaw)
 {
     int64_t index = values ? find_not_finite(values, rows * columns) : -1;

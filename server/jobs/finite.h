@@ -1,5 +1,5 @@
-/* finite: looks for NaN and infinities in what a model computed. An answer with one of them would be wrong, and JSON
- * has no word for it. */
+/* finite: finds NaN and infinities in results. An answer with one of them would be wrong, and JSON cannot express it.
+ */
 #ifndef SERVER_FINITE_H
 #define SERVER_FINITE_H
 
@@ -9,12 +9,11 @@
 #include <stdint.h>
 
 struct flaw {
-    const char *output; /* its name: the model's, or a constant */
-    int64_t row;        /* of the output */
+    const char *output; /* its name, from the model or a constant */
+    int64_t row;        /* index of its row */
 };
 
-/* False: one of the item's results holds a value that is not finite; `flaw` says where the first of them stands. Any
- * thread. */
+/* Returns false if a result of the item is NaN or infinite. `flaw` then has the place of the first. Any thread. */
 bool item_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw);
 
 #endif

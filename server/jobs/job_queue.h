@@ -1,10 +1,11 @@
-/* job_queue: the jobs of one model that have items to be started, first come first, and how a job leaves it.
+/* job_queue: the jobs of one model with items that were not started, in the order of their arrival; and the end of
+ * jobs.
  *
- * A job with items in batches (running > 0) belongs to the threads that run these: others may set its status and take
- * its waiting items out of the queue, but not end it; the last of its batches to end does. Its status is JOB_OK until
- * something ends it early; what comes first stays.
+ * While items of a job are in batches (running > 0), the engine writes into its memory. Then only the thread of its
+ * last batch may end the job. Other threads may set its status and remove its waiting items. The status is JOB_OK until
+ * the job ends early; the first other status stays.
  *
- * Threads: the batcher's lock is held, except in job_list_finish. */
+ * Threads: callers hold the batcher's lock, except in job_list_finish. */
 #ifndef SERVER_JOB_QUEUE_H
 #define SERVER_JOB_QUEUE_H
 
@@ -12,40 +13,39 @@
 
 struct job_queue {
     struct job *first, *last;
-    int64_t waiting_requests, waiting_tokens; /* items that were not started, and their tokens */
+    int64_t waiting_requests, waiting_tokens; /* items in the queue, and their tokens */
 };
 
-/* Jobs whose end is decided and whose `done` is to be called; linked by `next`. */
+/* Jobs that have ended, and wait for the call of `done`. Linked by `next`. */
 struct job_list {
     struct job *first, *last;
 };
 
-/* Has items that were not started, and so is in its queue. */
+/* Whether items of the job wait. Exactly then the job is in its queue. */
 bool job_waits(const struct job *job);
 
-/* A new job, all of whose items wait. */
+/* Appends a new job. All its items wait. */
 void job_queue_add(struct job_queue *queue, struct job *job);
 
-/* The next n_items of the job, which have so many tokens together, are in a batch now. */
+/* Moves the next n_items of the job, of `tokens` tokens together, from waiting to running. */
 void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, int64_t tokens);
 
-/* Behind all who wait, if items of it do. */
+/* Moves the job to the end of its queue if items of it wait. */
 void job_queue_go_behind(struct job_queue *queue, struct job *job);
 
-/* The items that wait won't be started. */
+/* Removes the waiting items: they are never started. */
 void job_queue_leave(struct job_queue *queue, struct job *job);
 
-/* Its time is over: no more of its items are started. Ends the job, unless items of it run: the engine writes into its
- * memory until their batch ends. */
+/* Call when the deadline passed: removes the waiting items. Ends the job, unless items of it run. */
 void job_expire(struct job_queue *queue, struct job *job, struct job_list *ended);
 
-/* Nobody waits for it: no more of its items are started. The caller ends it when none runs. */
+/* Removes the waiting items. If no items run, the caller must call job_end. */
 void job_cancel(struct job_queue *queue, struct job *job);
 
-/* running is 0. */
+/* Ends a job without running items: adds it to `ended`. */
 void job_end(struct job *job, struct job_list *ended);
 
-/* Calls `done` of each, and empties the list. The lock is not held. A job may be gone once its `done` was called. */
+/* Calls `done` of each job, and empties the list. The caller does not hold the lock. `done` may free its job. */
 void job_list_finish(struct job_list *ended);
 
 #endif

@@ -1,12 +1,12 @@
-/* pace: how fast a model's batches run, to foresee how long one will take. From counted work (FLOPs) and measured
- * times, the later batches and the larger ones counting more. The caller guards it. */
+/* pace: the speed of a model's batches, to estimate the time of the next one. It comes from FLOPs and measured times.
+ * Later and larger batches count more. The caller guards it against other threads. */
 #ifndef SERVER_PACE_H
 #define SERVER_PACE_H
 
 #include <stdint.h>
 
 struct pace {
-    double work, ns; /* sums over the batches, those before each counting PACE_KEPT of what they did; 0: none ran */
+    double work, ns; /* sums over the batches; each new batch scales the sums before it by PACE_KEPT. 0: none ran */
 };
 
 #define PACE_KEPT 0.8
@@ -17,7 +17,7 @@ static inline void pace_add(struct pace *pace, double work, int64_t ns)
     pace->ns = PACE_KEPT * pace->ns + (double)ns;
 }
 
-/* So long a batch of that work will take; 0 as long as nothing is known. */
+/* Estimated time of a batch with that many FLOPs; 0: unknown yet. */
 static inline double pace_ns(const struct pace *pace, double work)
 {
     return pace->work > 0 ? work * pace->ns / pace->work : 0;
