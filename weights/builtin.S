@@ -1,4 +1,4 @@
-/* The built-in model's files, for weights/builtin_model.c. The assembler finds them from the root of the repository. */
+/* The built-in model's files, for weights/builtin_model.c. Paths start at the root of the repository. */
     .section .rodata
 
     .globl weights_builtin_config_begin, weights_builtin_config_end
@@ -14,5 +14,5 @@ weights_builtin_model_begin:
     .incbin "weights/builtin/model.safetensors"
 weights_builtin_model_end:
 
-    /* The stack of a program with this file in it stays without execute permission. */
+    /* Without this section the linker makes the stack executable. */
     .section .note.GNU-stack, "", %progbits

@@ -1,6 +1,6 @@
 #include "weights/weights.h"
 
-/* Where builtin.S put the files. */
+/* The addresses of the files in builtin.S. */
 extern const char weights_builtin_config_begin[], weights_builtin_config_end[];
 extern const char weights_builtin_model_begin[], weights_builtin_model_end[];
 

@@ -1,4 +1,4 @@
-/* The types of elements, and their conversion. The bytes of a tensor are little-endian and may stand at any address. */
+/* The types of elements, and their conversion. The bytes of a tensor are little-endian, at any address. */
 #include "weights/weights.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static float float_of_f16(uint16_t half)
         float magnitude = (float)mantissa * 0x1p-24f;
         return sign ? -magnitude : magnitude;
     }
-    if (exponent == 0x1f) /* infinity or NaN, whose payload is kept */
+    if (exponent == 0x1f) /* infinity, or NaN with its payload */
         return float_of_bits(sign | 0x7f800000 | mantissa << 13);
     return float_of_bits(sign | (exponent + 127 - 15) << 23 | mantissa << 13);
 }
@@ -73,7 +73,7 @@ static void convert_f64(const char *data, int64_t count, float *out)
     for (int64_t i = 0; i < count; i++) {
         double value;
         memcpy(&value, data + i * 8, sizeof value);
-        out[i] = (float)value; /* to nearest even; beyond the largest float, infinity */
+        out[i] = (float)value; /* rounds to nearest even, and to infinity beyond the largest float */
     }
 }
 

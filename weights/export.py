@@ -8,9 +8,9 @@
     export(model, kwargs, "mine")              # then: linformerd --model mine
 
 `kwargs` are the arguments that the class was made with. export(model, kwargs, folder, **config) writes config.json and
-model.safetensors: all of it or nothing. `config` are config.json's optional keys: name, pooling, normalize, padding,
-tokenizer, auto_truncate. Needs Python 3.8, the library itself and numpy, nothing else of linformerd: copy this file
-next to your own.
+model.safetensors; if it fails, it writes nothing. `config` are optional keys of config.json: name, pooling, normalize,
+padding, tokenizer, auto_truncate. This file needs Python 3.8, numpy and the library of the model. It needs nothing else
+of linformerd: copy it next to your own files.
 
 Models: the classes of `linformer`, `linear-attention-transformer` and `linformer-pytorch`, LinearMultiheadAttention
 (github.com/kuixu/Linear-Multihead-Attention) and Keras' LinearMultiHeadAttention (github.com/dholland42/linformer),
@@ -21,9 +21,10 @@ alone or behind an Embedding. A pair of LinearAttentionTransformerLM, encoder an
 Padder, Autopadder, AutoregressiveWrapper, DataParallel, DistributedDataParallel, AveragedModel and torch.compile's
 wrapper may be around the model; the padders set `padding`.
 
-A ValueError says what cannot be served: kwargs that are not those of the model (the class is made again from them, and
-the two are compared), what the library itself cannot run, what linformerd cannot. Where linformerd is on PATH it reads
-the model too before the folder gets its name; daemon="path/to/linformerd" is another one, daemon=False none."""
+A ValueError names what cannot be served: an argument or a part that the library itself or linformerd cannot run, or
+kwargs that are not those of the model. To find the latter, the class is made again from the kwargs and compared with the
+model. If linformerd is on PATH, it reads the model before the folder gets its name. daemon="path/to/linformerd" names
+another binary; daemon=False skips this check."""
 
 import contextlib
 import importlib.metadata
@@ -48,7 +49,7 @@ ATTENTION = "linformer_pytorch.MHAttention"
 KUIXU = "linear_multihead_attention.LinearMultiheadAttention"
 KERAS = "linformer.attention.LinearMultiHeadAttention"
 
-# The default first. With linformer_settings there is "slice" before them, with decoder_mode "exact" alone.
+# The first is the default. linformer_settings adds "slice" before them. With decoder_mode only "exact" remains.
 PADDINGS = {
     "linformer.LinformerLM": ["slice", "exact"],
     "linformer.Linformer": ["slice", "exact"],
@@ -65,7 +66,7 @@ PADDINGS = {
     KERAS: ["exact"],
 }
 
-# Where a wrapper keeps what it wraps, and the padding that it stands for.
+# The attribute in which a wrapper keeps its model, and the `padding` that the wrapper means.
 WRAPPERS = {
     "Padder": ("net", "zero"),
     "Autopadder": ("net", "autopad"),
@@ -76,9 +77,14 @@ WRAPPERS = {
     "OptimizedModule": ("_orig_mod", None),
 }
 
-# Kinds of arguments: of training alone, not in config.json (MHAttention's tensors are in the state_dict), of Keras'
-# base class, true or false though no default tells, None though it is not the default, integers from 0 and from
-# anywhere (others are from 1), and names.
+# Kinds of arguments.
+# TRAINING: matter for training alone.
+# MODULES: modules, not in config.json; MHAttention's tensors are in the state_dict.
+# KERAS_LAYER: of Keras' base class.
+# FLAGS: true or false, though their default is neither.
+# OR_NONE: may be None, though their default is not.
+# FROM_ZERO, FROM_ANYWHERE: integers from 0, or of any sign. All other integers start at 1.
+# CHOICES: names.
 TRAINING = {"pkm_num_keys", "bucket_size", "name", "trainable", "dtype", "kernel_initializer",
             "bias_initializer", "kernel_regularizer", "bias_regularizer", "activity_regularizer", "kernel_constraint",
             "bias_constraint"}
@@ -97,11 +103,12 @@ CHOICES = {
 
 TOKENIZERS = [None, {"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
 
-# From these versions on the libraries compute what linformerd does: linformer 0.2.2 has no bias behind its attention,
-# linear-attention-transformer 0.19.0 another eps in causal attention, linformer-pytorch 0.19.1 another mask.
+# The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias behind its attention,
+# linear-attention-transformer 0.19.0 has another eps in causal attention, and linformer-pytorch 0.19.0 masks with -1e10
+# in place of -inf.
 OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.2"}
 
-MOST_PIXELS = 65536  # of the images that are tried
+MOST_PIXELS = 65536  # of an image that is tried
 DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
@@ -129,7 +136,7 @@ def export(model, kwargs, folder, *, daemon=None, **config):
 
 
 def unwrap(model):
-    """What is inside the wrappers, and the padding of the padder among them."""
+    """The model inside the wrappers, and the padding that a padder among them means."""
     padding = None
     while type(model).__name__ in WRAPPERS:
         attribute, wrapper_padding = WRAPPERS[type(model).__name__]
@@ -141,7 +148,7 @@ def unwrap(model):
 
 
 def find_architecture(model):
-    """As config.json names the class. The two that come as files are known by the class's name alone."""
+    """config.json's name of the class. The two libraries that are single files are known by the class's name alone."""
     if isinstance(model, dict):
         refuse("a state_dict has tensors, but no class: make the model with its kwargs, call its load_state_dict(), and "
                "export the model")
@@ -158,7 +165,7 @@ def find_architecture(model):
 
 
 def read_torch(architecture, model, kwargs):
-    """kwargs as config.json has them, and the tensors by name, once the class made from these kwargs is this model."""
+    """kwargs for config.json, and the tensors by name. Refuses kwargs that do not make this model."""
     check_library(architecture)
     check_quantised(architecture, model)
     if architecture == ATTENTION:
@@ -171,7 +178,7 @@ def read_torch(architecture, model, kwargs):
 
 
 def check_library(architecture):
-    """Older versions compute something else under the same names, or lack an argument."""
+    """Refuses older versions: they compute something else under the same names, or lack an argument."""
     package = architecture.partition(".")[0]
     oldest = OLDEST.get(package, "0")
     try:
@@ -192,7 +199,7 @@ def check_quantised(architecture, model):
 
 
 def read_pair(models, kwargs):
-    """Two LinearAttentionTransformerLM, of which the second reads the first's output."""
+    """Two LinearAttentionTransformerLM. The second reads the output of the first."""
     if len(models) != 2 or not isinstance(kwargs, dict) or set(kwargs) != {"enc", "dec"}:
         refuse('a pair is (encoder, decoder) with kwargs {"enc": …, "dec": …}')
     found, tensors, paddings = {}, {}, set()
@@ -208,7 +215,7 @@ def read_pair(models, kwargs):
 
 
 def torch_tensors(model, **options):
-    """state_dict(), and the plain tensors that linformer-pytorch's heads hold as E and F with method="no_params"."""
+    """state_dict(), and E and F of linformer-pytorch's heads with method="no_params": plain tensors, not in state_dict()."""
     tensors = dict(model.state_dict(**options))
     for path, module in model.named_modules():
         if type(module).__name__ == "LinearAttentionHead":
@@ -219,8 +226,8 @@ def torch_tensors(model, **options):
 
 
 def read_keras(architecture, model, kwargs):
-    """The layer alone, or a model of an Embedding and the layer, as the library's entrypoint has it. Tensors are named
-    within their layer."""
+    """The layer alone, or an Embedding and the layer, as in the library's entrypoint. Names of tensors count from their
+    layer."""
     layers = [layer for layer in getattr(model, "layers", [model]) if type(layer).__name__ != "InputLayer"]
     layer, kinds = layers[-1], [type(layer).__name__ for layer in layers]
     name = architecture.rpartition(".")[2]
@@ -250,7 +257,7 @@ def read_keras(architecture, model, kwargs):
 
 
 def plain(value, where):
-    """As JSON has it: tuples are lists, namedtuples objects, numpy's and torch's numbers plain ones."""
+    """The value as JSON: tuples become lists, namedtuples objects, numbers of numpy and torch plain numbers."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, numbers.Integral):
@@ -269,7 +276,7 @@ def plain(value, where):
 
 
 def check_arguments(architecture, cls, kwargs):
-    """kwargs as config.json has them, once each is the class's and of a kind that linformerd takes."""
+    """kwargs for config.json. Refuses one that the class lacks, or of a kind that linformerd cannot use."""
     if not isinstance(kwargs, dict):
         refuse(f"{architecture}: kwargs: expected a dict of the class's arguments, found {type(kwargs).__name__}")
     parameters = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()
@@ -314,8 +321,8 @@ def check_value(where, name, value):
 
 
 def attention_kwargs(model, kwargs):
-    """MHAttention's without the modules and tensors among them: E_proj and F_proj are in the state_dict, where `method`
-    tells what they are, and causal_mask is the one that the library makes, or none."""
+    """MHAttention's kwargs without modules and tensors. E_proj and F_proj are in the state_dict, and `method` tells their
+    kind. causal_mask must be the library's own, and becomes true; None becomes false."""
     kwargs = {name: value for name, value in dict(kwargs or {}).items() if name not in MODULES}
     if not len(model.heads):
         refuse(f"{ATTENTION}: argument nhead: expected an integer from 1 to {2**31 - 1}, found {kwargs.get('nhead')!r}")
@@ -546,7 +553,7 @@ def compare(made, model, where):
 
 
 def compare_tensors(architecture, made, tensors):
-    """Names, shapes, and that what the class shares is the same."""
+    """Compares names and shapes, and checks that tensors which the class shares are equal."""
     first = {}
     for name in [*made, *tensors]:
         expected, found = (list(side[name].shape) if name in side else "none" for side in (made, tensors))
@@ -563,7 +570,7 @@ def compare_tensors(architecture, made, tensors):
 
 
 def describe(name, tensor):
-    """dtype as safetensors names it, shape, and what is the same for names of one tensor."""
+    """safetensors' name of the dtype, the shape, and an identity that all names of one tensor share."""
     dtype = str(tensor.dtype).rpartition(".")[2]
     if dtype not in DTYPES:
         refuse(f'tensor "{name}": expected dtype {", ".join(DTYPES)}, found {dtype}')
@@ -586,7 +593,7 @@ def raw(tensor):
 
 
 def write_safetensors(file, tensors):
-    """A length, a JSON header, the tensors. One that has several names is stored once, __metadata__ has the others."""
+    """Writes a length, a JSON header and the tensors. A tensor is stored once; __metadata__ has its further names."""
     stored, aliases, header, offset = {}, {}, {}, 0
     for name, tensor in tensors.items():
         dtype, shape, identity = describe(name, tensor)
@@ -610,7 +617,7 @@ def write_safetensors(file, tensors):
 
 
 def write_folder(folder, config, tensors, daemon):
-    """A new folder appears whole. In one that is there, a reader finds the old model, the new one, or none."""
+    """A new folder appears complete. In an existing one, a reader finds the old model, the new one, or no model."""
     exists = folder.is_dir()
     stage = (folder if exists else folder.absolute().parent) / f".export-{secrets.token_hex(8)}"
     stage.mkdir(parents=True)
@@ -634,13 +641,13 @@ def write_folder(folder, config, tensors, daemon):
 
 
 def ask_daemon(daemon, stage, folder):
-    """Has the daemon read the model as it does at its start."""
+    """Lets the daemon read the model as it does at its start."""
     daemon = shutil.which("linformerd") if daemon is None else daemon
     if not daemon:
         return
     result = subprocess.run([os.fspath(daemon), "--explain", os.fspath(stage)], capture_output=True, text=True)
     if result.returncode != 0:
-        # Its last line alone: an older daemon logs what it runs on before.
+        # The last line alone: an older daemon logs its device before.
         said = result.stderr.strip().splitlines() or [f"ended with status {result.returncode}"]
         message = said[-1].replace(os.fspath(stage), os.fspath(folder)).replace(stage.name, folder.name)
         refuse(f"{daemon} refuses the model: {message}")

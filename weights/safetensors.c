@@ -4,10 +4,10 @@
 #include <string.h>
 
 #define LENGTH_BYTES SAFETENSORS_LENGTH_BYTES
-#define HEADER_LIMIT_BYTES 100000000 /* as the format's own library has it */
+#define HEADER_LIMIT_BYTES 100000000 /* the limit of the format's own library */
 #define METADATA_KEY "__metadata__"
 
-/* How much of a name is shown: it comes from the file and may be as long as the header. */
+/* Messages show 120 bytes of a name: one from a file may be as long as the header. */
 #define SHOWN "%.120s"
 
 static uint64_t little_endian_u64(const unsigned char *bytes)
@@ -18,7 +18,7 @@ static uint64_t little_endian_u64(const unsigned char *bytes)
     return value;
 }
 
-/* The header of a file whose length is known to fit; NULL: the error. */
+/* Parses the JSON of the header. NULL: `error`. */
 static json_t *parse_header(const char *text, size_t length, struct error *error)
 {
     if (length == 0 || text[0] != '{') {
@@ -74,7 +74,7 @@ static int parse_shape(const json_t *value, struct weights_tensor *tensor, struc
     return 0;
 }
 
-/* Sets offset and bytes; dtype and shape are known. */
+/* Sets offset and bytes of a tensor with known dtype and shape. */
 static int parse_offsets(const json_t *value, size_t data_size, struct weights_tensor *tensor, struct error *error)
 {
     const json_t *first = json_array_get(value, 0), *second = json_array_get(value, 1);
@@ -120,7 +120,7 @@ static int parse_tensor(const json_t *entry, size_t data_size, struct weights_te
 
 /* ---- All tensors ---------------------------------------------------------------------------------------------- */
 
-/* By place; tensors without elements come before the one that begins at their place. */
+/* Orders by offset. A tensor without elements comes before the one at the same offset. */
 static int compare_places(const void *left, const void *right)
 {
     const struct weights_tensor *a = left, *b = right;
@@ -131,7 +131,7 @@ static int compare_places(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* The tensors are sorted by place and lie within the data. */
+/* Checks for gaps and overlaps. The tensors are sorted by compare_places, and end within the data. */
 static int check_cover(const struct safetensors *table, size_t data_size, struct error *error)
 {
     size_t next = 0;
@@ -185,7 +185,8 @@ static const struct safetensors_name *find_name(const struct safetensors *table,
     return bsearch(&key, table->names, table->n_names, sizeof *table->names, compare_names);
 }
 
-/* Appends the aliases behind the stored names, which are sorted already and stay findable until all are there. */
+/* Appends the aliases to the stored names, and sorts all. find_name searches the stored ones until then: n_names grows
+ * last. */
 static int add_aliases(struct safetensors *table, const json_t *metadata, struct error *error)
 {
     struct safetensors_name *alias = table->names + table->n_names;

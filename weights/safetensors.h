@@ -1,6 +1,6 @@
-/* The safetensors format: the length N of the header in 8 bytes, little-endian; N bytes of a JSON object; the data.
- * Every member of the object but __metadata__ is a tensor {"dtype", "shape", "data_offsets": [begin, end]}, its offsets
- * counted from the start of the data. The tensors cover the data without hole or overlap. */
+/* The safetensors format: 8 bytes with the length N of the header, little-endian; N bytes of JSON; the data. The JSON
+ * is an object. Each member is a tensor {"dtype", "shape", "data_offsets": [begin, end]}, except __metadata__. Offsets
+ * count from the start of the data. The tensors cover the data without gap or overlap. */
 #ifndef WEIGHTS_SAFETENSORS_H
 #define WEIGHTS_SAFETENSORS_H
 
@@ -8,13 +8,13 @@
 
 #include <jansson.h>
 
-/* A name under which a tensor is found: its own, or an alias of __metadata__. */
+/* A name of a tensor: its own, or an alias from __metadata__. */
 struct safetensors_name {
     const char *name;
     size_t tensor; /* index */
 };
 
-/* What a file holds. safetensors_parse succeeded: safetensors_free is owed. */
+/* The tensors of a file. After safetensors_parse succeeded, the caller must call safetensors_free. */
 struct safetensors {
     json_t *header; /* owns names and metadata */
     struct weights_tensor *tensors;
@@ -25,19 +25,18 @@ struct safetensors {
 
 #define SAFETENSORS_LENGTH_BYTES 8
 
-/* The header's length, from the first SAFETENSORS_LENGTH_BYTES bytes of a file of `size` bytes; fewer bytes are read of
- * a file that has fewer. The header and what follows it are then known to fit the file. No I/O, as below. Errors do not
- * name the file. */
+/* Reads the header's length from the first SAFETENSORS_LENGTH_BYTES bytes of a file of `size` bytes; from fewer, if the
+ * file has fewer. Checks that the header fits the file. No I/O, here and below. Errors do not name the file. */
 int safetensors_header(const void *bytes, size_t size, size_t *header_size, struct error *error);
 
-/* Reads the header (header_size bytes of JSON), checked against the data_size bytes that follow it in the file. They
- * need not be there yet: the tensors have offsets, and safetensors_place gives them addresses. */
+/* Parses the header (header_size bytes of JSON) and checks it against the size of the data. The data itself is not
+ * needed yet: safetensors_place sets the tensors' addresses. */
 int safetensors_parse(const char *header, size_t header_size, size_t data_size, struct safetensors *table,
                       struct error *error);
 void safetensors_place(struct safetensors *table, const void *data);
 void safetensors_free(struct safetensors *table);
 
-/* NULL: there is none. */
+/* NULL: no tensor has that name. */
 const struct weights_tensor *safetensors_find(const struct safetensors *table, const char *name);
 
 #endif

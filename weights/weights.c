@@ -12,17 +12,17 @@
 /* One safetensors file. */
 struct shard {
     struct safetensors table;
-    char *bytes; /* the file's data; NULL: the memory belongs to the caller */
+    char *bytes; /* the file's data; NULL: the caller owns it */
 };
 
 struct weights {
     char *origin;
-    struct shard *shards; /* (n_shards) one, or those that an index names */
+    struct shard *shards; /* (n_shards) one file, or all files of an index */
     size_t n_shards;
     size_t n_tensors; /* of all shards */
 };
 
-/* Without tensors yet. NULL: no memory. */
+/* Has no tensors yet. NULL: no memory. */
 static struct weights *weights_new(const char *origin, size_t n_shards, struct error *error)
 {
     struct weights *weights = calloc(1, sizeof *weights);
@@ -64,7 +64,7 @@ int weights_open_memory(const void *bytes, size_t size, const char *origin, stru
     return 0;
 }
 
-/* The header of a file of `size` bytes, whose data_size bytes of data come next. */
+/* Reads the header of a file of `size` bytes. *data_size is what is left of the file: the data. */
 static int read_header(struct shard *shard, int file, size_t size, size_t *data_size, struct error *error)
 {
     char length[SAFETENSORS_LENGTH_BYTES];
@@ -109,7 +109,7 @@ static int read_file(struct shard *shard, const char *path, struct error *error)
 
 /* ---- Several files ---- */
 
-/* Each tensor is in the file that the index says. */
+/* Checks that each tensor is in the file that the index names. */
 static int check_map(const struct weights *weights, const struct shard_index *index, struct error *error)
 {
     const char *name;
@@ -124,7 +124,7 @@ static int check_map(const struct weights *weights, const struct shard_index *in
     return 0;
 }
 
-/* No shard has a name that one before it has. */
+/* Checks that no earlier shard has a name of this one. */
 static int check_names(const struct weights *weights, size_t shard, const struct shard_index *index,
                        struct error *error)
 {
@@ -149,7 +149,7 @@ static int read_shard(struct shard *shard, const char *folder, int folder_length
     return status == 0 ? 0 : error_prefix(error, "%s", name);
 }
 
-/* The files lie in the index's folder. */
+/* Reads the files, which are in the index's folder. */
 static int read_shards(struct weights *weights, const char *path, const struct shard_index *index, struct error *error)
 {
     const char *slash = strrchr(path, '/');

@@ -1,5 +1,5 @@
-/* weights: tensors by name from a safetensors file (or from the binary itself, for the built-in model).
- * Names, dtypes and shapes are as the file has them; nothing is converted until it is asked for. */
+/* weights: tensors by name, from safetensors files or from memory (the built-in model is inside the binary). Names,
+ * dtypes and shapes are those of the file. weights_to_f32 converts. */
 #ifndef WEIGHTS_WEIGHTS_H
 #define WEIGHTS_WEIGHTS_H
 
@@ -27,56 +27,57 @@ enum weights_dtype {
     WEIGHTS_DTYPE_COUNT
 };
 
-/* One tensor; all of it borrowed from its `struct weights`. */
+/* One tensor. Its `struct weights` owns the name and the data. */
 struct weights_tensor {
     const char *name;
     enum weights_dtype dtype;
     int rank;                        /* 0: a scalar */
     int64_t shape[WEIGHTS_MAX_RANK]; /* each >= 0; row-major */
     int64_t elements;                /* their product */
-    const void *data;                /* not aligned to more than one byte */
+    const void *data;                /* may be at any address, without alignment */
     size_t bytes;
-    size_t offset; /* of data in the file, behind its header */
+    size_t offset; /* of the data, from the end of the header */
 };
 
-/* An open file. Constant after opening, so any thread may read it.
- * weights_open succeeded: weights_close is owed; it failed: nothing is. */
+/* An open file, or several. It does not change after opening, so any thread may read it. After weights_open or
+ * weights_open_memory succeeded, the caller must call weights_close. */
 struct weights;
 
-/* A file of which the path ends in .index.json is an index, as of model.safetensors.index.json: the tensors are those
- * of the files that it names, which lie beside it. All of them are read like any other.
+/* Opens a safetensors file, or an index of several if the path ends in .index.json. The files of an index are in its
+ * folder; all of them are read.
  *
- * Reads the header and checks every offset, shape and product in it against the file's size; then reads the rest. So a
- * large file with a wrong header is refused at once. The file is read, not mapped: a mapped file that somebody cuts or
- * copies over raises SIGBUS, and the daemon would end without a word. Until weights_close() this costs the file's size
- * in memory. */
+ * The header comes first: every offset, shape and product in it is checked against the file's size. So a large file
+ * with a wrong header is refused at once. Then the data is read into memory, until weights_close. It is not mapped: if
+ * someone truncates or overwrites a mapped file, SIGBUS ends the daemon. */
 int weights_open(const char *path, struct weights **weights, struct error *error);
 
-/* The same over memory, which must outlive it. `origin` names it in messages. No I/O: this is what is fuzzed. */
+/* The same for a file in memory, which must outlive the result. `origin` names it in messages. No I/O, so the fuzzer
+ * calls this one. */
 int weights_open_memory(const void *bytes, size_t size, const char *origin, struct weights **weights,
                         struct error *error);
-void weights_close(struct weights *weights); /* NULL is harmless */
+void weights_close(struct weights *weights); /* NULL does nothing */
 
 const char *weights_origin(const struct weights *weights);
-size_t weights_count(const struct weights *weights); /* stored tensors; aliases don't count */
+size_t weights_count(const struct weights *weights); /* stored tensors, without aliases */
 const struct weights_tensor *weights_at(const struct weights *weights, size_t index);
 
-/* The tensor of that name, or the one that `__metadata__` maps the name to. NULL: there is none. */
+/* The tensor with that name, or with that alias in `__metadata__`. NULL: none has it. */
 const struct weights_tensor *weights_find(const struct weights *weights, const char *name);
 
-/* Its place in weights_at()'s order. */
+/* Its index for weights_at(). */
 size_t weights_index(const struct weights *weights, const struct weights_tensor *tensor);
 
 const char *weights_dtype_name(enum weights_dtype dtype); /* "F32" */
 size_t weights_dtype_size(enum weights_dtype dtype);      /* bytes */
 
-/* Converts all elements to float32 (round to nearest even from F64). F64, F32, F16 and BF16 only: false for others. */
+/* Converts all elements to float32; F64 rounds to nearest even. Returns false for dtypes other than F64, F32, F16 and
+ * BF16. */
 bool weights_to_f32(const struct weights_tensor *tensor, float *out);
 
-/* "[2, 32]" into buffer, for messages. Returns buffer. */
+/* Writes "[2, 32]" into buffer, for messages. Returns buffer. */
 const char *weights_shape_text(int rank, const int64_t *shape, char *buffer, size_t size);
 
-/* The model that is inside the binary: config.json's text and the bytes of its model.safetensors. */
+/* The model inside the binary: the text of its config.json and the bytes of its model.safetensors. */
 struct weights_builtin {
     const char *config;
     size_t config_length;

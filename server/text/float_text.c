@@ -1,10 +1,11 @@
-/* float_text: the shortest decimal that reads back to the same float, and of these the nearest one.
+/* float_text: the shortest decimal that reads back to the same float. Of several, the one nearest to the float.
  *
- * The method is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020), for 32 bits. All reals that
- * round to the float lie between the midpoints to its neighbours, both of which belong to them when the mantissa is
- * even. With the power of ten that is at most as large as that interval is wide, one multiple of it at least lies
- * inside, and at most one of the next power. So of the float and its two bounds the quotients by that power decide;
- * they are computed exactly enough with 64 bits of the power's inverse, a bit for what was lost included. */
+ * The method is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020), for 32 bits. The reals that
+ * round to the float form an interval. Its bounds are the midpoints to the neighbouring floats; they belong to it if
+ * the mantissa is even. Let 10^k be the largest power of ten that is at most as wide as the interval. Then at least one
+ * multiple of 10^k lies inside, and at most one multiple of 10^(k+1). So three quotients by 10^k decide: those of the
+ * float and of the two bounds. They are computed with 64 bits of 10^-k, and one bit that records lost digits. That is
+ * exact enough. */
 #include "server/text/float_text.h"
 
 #include <assert.h>
@@ -16,7 +17,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are written as 
 
 enum { LEAST_POWER = -31, POWERS = 77 };
 
-/* floor(log10(2^q)), floor(log10(3/4 * 2^q)) and floor(log2(10^e)), right for all q and e here. */
+/* floor(log10(2^q)), floor(log10(3/4 * 2^q)) and floor(log2(10^e)), exact for all q and e here. */
 static int log10_of_2(int q)
 {
     return q * 1262611 >> 22;
@@ -32,7 +33,7 @@ static int log2_of_10(int e)
     return e * 1741647 >> 19;
 }
 
-/* The first 64 bits of 10^e, and one unit of the last more: with r = log2_of_10(e) - 63, floor(10^e / 2^r) + 1. */
+/* The first 64 bits of 10^e, plus one unit in the last place: floor(10^e / 2^r) + 1 with r = log2_of_10(e) - 63. */
 static uint64_t power_of_ten(int e)
 {
     static const uint64_t powers[POWERS] = {
@@ -58,8 +59,9 @@ static uint64_t power_of_ten(int e)
     return powers[e - LEAST_POWER];
 }
 
-/* power * factor / 2^64, its last bit set when anything was cut off. The power is too large by less than one unit, and
- * so the product by less than 2^32: a one in the upper half of what is cut off may be that alone. */
+/* power * factor / 2^64. The last bit is set if digits are lost. `power` is too large by less than one unit, and so the
+ * product by less than 2^32. Therefore a 1 in the upper half of the lost digits does not count: it may be that excess.
+ */
 static uint32_t multiply(uint64_t power, uint32_t factor)
 {
     unsigned __int128 product = (unsigned __int128)power * factor;
@@ -67,38 +69,38 @@ static uint32_t multiply(uint64_t power, uint32_t factor)
     return (uint32_t)(product >> 64) | ((uint32_t)(product >> 32) > 1);
 }
 
-/* The decimal digits * 10^exponent for a float > 0. Digits may end in zeros. */
+/* Returns the digits of a float > 0, which is about digits * 10^exponent. They may end in zeros. */
 static uint32_t shortest(uint32_t bits, int *exponent)
 {
     uint32_t fraction = bits & 0x7FFFFF, biased = bits >> 23;
     uint32_t mantissa = biased ? fraction | 0x800000 : fraction; /* the float is mantissa * 2^q */
     int q = (int)(biased ? biased : 1) - 150;
-    bool narrow = fraction == 0 && biased > 1; /* a power of two: the lower neighbour is at half the distance */
-    uint32_t odd = mantissa & 1;               /* the bounds themselves round elsewhere */
+    bool narrow = fraction == 0 && biased > 1; /* a power of two: its lower neighbour is at half the distance */
+    uint32_t odd = mantissa & 1;               /* the bounds round to the neighbours */
     int k = narrow ? log10_of_3_4(q) : log10_of_2(q);
     int shift = q + log2_of_10(-k) + 1;
     uint64_t power = power_of_ten(-k);
-    /* Four times the float and its bounds over 10^k. */
+    /* Four times the quotients by 10^k, of the float and of its bounds. */
     uint32_t middle = multiply(power, 4 * mantissa << shift);
     uint32_t lower = multiply(power, (4 * mantissa - (narrow ? 1 : 2)) << shift) + odd;
     uint32_t upper = multiply(power, (4 * mantissa + 2) << shift) - odd;
     uint32_t below = middle / 4, tens = below / 10;
     bool below_in = lower <= 4 * below, above_in = 4 * (below + 1) <= upper;
     bool tens_in = lower <= 40 * tens, tens_above_in = 40 * (tens + 1) <= upper;
-    /* Where both are inside: the nearer one, the even one when neither is. */
+    /* If both multiples are inside, take the nearer one; if they are equally near, the even one. */
     bool above_nearer = middle > 4 * below + 2 || (middle == 4 * below + 2 && below % 2 == 1);
     uint32_t near = below + (below_in != above_in ? above_in : above_nearer);
-    /* No branches but one: which way they go is as random as the digits. */
+    /* Almost no branches: the processor could not predict them, since they depend on the digits. */
     bool brief = below >= 10 && tens_in != tens_above_in;
 
     *exponent = k + brief;
     return brief ? tens + tens_above_in : near;
 }
 
-/* The digits of a number below 10^8, one a byte, the first one lowest. */
+/* The eight digits of a number below 10^8, one in each byte. The first digit is in the lowest byte. */
 static uint64_t eight_digits(uint32_t number)
 {
-    /* Halves of 4 digits, quarters of 2, eighths of 1, all in the lanes of one word. */
+    /* Splits one word into halves of 4 digits, quarters of 2, and bytes of 1. */
     uint64_t fours = number / 10000 | (uint64_t)(number % 10000) << 32;
     uint64_t hundreds = (fours * 10486 >> 20) & 0x0000007F0000007F;
     uint64_t twos = hundreds | (fours - hundreds * 100) << 16;
@@ -107,7 +109,7 @@ static uint64_t eight_digits(uint32_t number)
     return tens | (twos - tens * 10) << 8;
 }
 
-/* Nine digits, the first of them not 0: eight as one word of characters, and the last one. */
+/* Nine digits, the first of them not 0: eight characters in one word, and the ninth. */
 struct digits {
     uint64_t eight;
     char ninth;
@@ -118,17 +120,16 @@ struct digits {
 static struct digits digits_of(uint32_t bits)
 {
     struct digits digits = {.ninth = '0'};
-    int exponent, leading;
+    int exponent;
     uint32_t decimal = shortest(bits, &exponent);
-    uint64_t word;
 
     if (decimal >= 100000000) {
         digits.ninth = (char)('0' + decimal % 10);
         decimal /= 10;
         exponent++;
     }
-    word = eight_digits(decimal);
-    leading = __builtin_ctzll(word) / 8;
+    uint64_t word = eight_digits(decimal);
+    int leading = __builtin_ctzll(word) / 8;
     word >>= 8 * leading;
     digits.eight = word | 0x3030303030303030;
     digits.count = digits.ninth != '0' ? 9 : 8 - __builtin_clzll(word) / 8;
@@ -144,7 +145,7 @@ static char *write_scientific(char *at, const struct digits *digits)
     at[9] = digits->ninth;
     at[0] = at[1];
     at[1] = '.';
-    at += digits->count > 2 ? digits->count + 1 : 3; /* one digit behind the point at least: a 0 is there */
+    at += digits->count > 2 ? digits->count + 1 : 3; /* at least one digit follows the point; it may be 0 */
     *at++ = 'e';
     *at++ = exponent < 0 ? '-' : '+';
     exponent = exponent < 0 ? -exponent : exponent;
@@ -157,7 +158,6 @@ static char *write_scientific(char *at, const struct digits *digits)
 static char *write_plain(char *at, const struct digits *digits)
 {
     int exponent = digits->exponent;
-    uint64_t behind;
 
     if (exponent < 0) {
         memcpy(at, "0.000000", 8);
@@ -174,7 +174,7 @@ static char *write_plain(char *at, const struct digits *digits)
         *at = '0';
         return at + 1;
     }
-    behind = exponent < 7 ? digits->eight >> 8 * (exponent + 1) : 0;
+    uint64_t behind = exponent < 7 ? digits->eight >> 8 * (exponent + 1) : 0;
     memcpy(at, &behind, 8);
     at[7 - exponent] = digits->ninth;
     return at + digits->count - exponent - 1;
@@ -182,7 +182,6 @@ static char *write_plain(char *at, const struct digits *digits)
 
 size_t write_f32(char out[F32_TEXT], float value)
 {
-    struct digits digits;
     uint32_t bits;
     char *at = out;
 
@@ -195,7 +194,7 @@ size_t write_f32(char out[F32_TEXT], float value)
         memcpy(at, "0.0", 3);
         return (size_t)(at + 3 - out);
     }
-    digits = digits_of(bits);
+    struct digits digits = digits_of(bits);
     if (digits.exponent >= 9 || digits.exponent < -5)
         at = write_scientific(at, &digits);
     else

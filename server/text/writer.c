@@ -1,4 +1,3 @@
-/* writer: text that grows. */
 #include "server/text/writer.h"
 
 #include "config/config.h"
@@ -17,16 +16,14 @@ void writer_free(struct writer *writer)
     *writer = (struct writer){0};
 }
 
-/* Room for `more` bytes at data + length; NULL: failed. */
+/* Makes room for `more` bytes behind the text, and returns its address. NULL: failed. */
 static char *room(struct writer *writer, size_t more)
 {
-    size_t wanted;
-
     if (writer->failed)
         return NULL;
     if (writer->capacity - writer->length >= more)
         return writer->data + writer->length;
-    wanted = writer->length + more;
+    size_t wanted = writer->length + more;
     if (wanted < more) {
         writer->failed = true;
         return NULL;
@@ -111,7 +108,7 @@ static void write_escaped(struct writer *writer, unsigned char character)
 {
     static const char hex[] = "0123456789abcdef";
     char escape[6] = {'\\', 'u', '0', '0', hex[character >> 4], hex[character & 15]};
-    const char *names = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs: a character, and its letter after the backslash */
+    const char *names = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs of a character and its letter behind the backslash */
 
     for (const char *pair = names; *pair; pair += 2) {
         if ((unsigned char)*pair == character) {
@@ -126,18 +123,17 @@ static void write_escaped(struct writer *writer, unsigned char character)
 void writer_string(struct writer *writer, const char *bytes, size_t length)
 {
     const unsigned char *in = (const unsigned char *)bytes;
-    size_t plain = 0, at = 0; /* bytes [plain, at) go out as they are */
+    size_t plain = 0, at = 0; /* bytes [plain, at) need no escape */
 
     writer_bytes(writer, "\"", 1);
     while (at < length) {
         uint32_t code;
-        size_t sequence;
 
         if (in[at] >= 0x20 && in[at] < 0x7F && in[at] != '"' && in[at] != '\\') {
             at++;
             continue;
         }
-        sequence = text_character(bytes + at, length - at, &code);
+        size_t sequence = text_character(bytes + at, length - at, &code);
         if (sequence > 1) {
             at += sequence;
             continue;
@@ -147,7 +143,7 @@ void writer_string(struct writer *writer, const char *bytes, size_t length)
             write_escaped(writer, in[at]);
         else
             writer_text(writer, "\xEF\xBF\xBD");
-        at += sequence ? sequence : code;
+        at += sequence > 0 ? sequence : code;
         plain = at;
     }
     writer_bytes(writer, bytes + plain, at - plain);
@@ -164,7 +160,7 @@ void writer_string0(struct writer *writer, const char *text)
 
 void writer_floats(struct writer *writer, const float *values, int64_t count)
 {
-    enum { AT_ONCE = 16 }; /* floats whose room is asked for together */
+    enum { AT_ONCE = 16 }; /* floats that share one call of room() */
 
     writer_bytes(writer, "[", 1);
     for (int64_t i = 0; i < count; i += AT_ONCE) {
@@ -183,7 +179,7 @@ void writer_floats(struct writer *writer, const float *values, int64_t count)
     writer_bytes(writer, "]", 1);
 }
 
-/* Four characters for each three bytes, the last group filled up with '='. */
+/* Four characters for each three bytes; '=' fills the last group. */
 void writer_base64(struct writer *writer, const float *values, int64_t count)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
