@@ -3,6 +3,8 @@
 
 #include "server/common/clock.h"
 
+#include <assert.h>
+
 void gate_init(struct gate *gate)
 {
     pthread_condattr_t attributes;
@@ -17,6 +19,7 @@ void gate_init(struct gate *gate)
 
 void gate_destroy(struct gate *gate)
 {
+    assert(gate->arriving == 0 && gate->inside == 0 && gate->leaving == 0);
     pthread_cond_destroy(&gate->left);
     pthread_mutex_destroy(&gate->lock);
 }

@@ -25,8 +25,8 @@ struct gate {
 };
 
 void gate_init(struct gate *gate);
-void gate_destroy(struct gate *gate);
-void gate_open(struct gate *gate); /* no effect once it is closing or draining */
+void gate_destroy(struct gate *gate); /* when every admitted request has left */
+void gate_open(struct gate *gate);    /* no effect once it is closing or draining */
 void gate_begin_closing(struct gate *gate);
 void gate_drain(struct gate *gate);
 bool gate_closing(struct gate *gate); /* or a later phase */

@@ -52,7 +52,7 @@ static void connection_accepted(void *context, int fd, const struct sockaddr *ad
 {
     struct http *http = context;
     int64_t admission = connections_admit(http->server.connections, fd);
-    if (!admission) {
+    if (admission == 0) {
         close(fd);
         return;
     }
