@@ -22,7 +22,7 @@ Padder, Autopadder, AutoregressiveWrapper, DataParallel, DistributedDataParallel
 wrapper may be around the model; the padders set `padding`.
 
 A ValueError names what cannot be served: an argument or a part that the library itself or linformerd cannot run, or
-kwargs that are not those of the model. To find the latter, the class is made again from the kwargs and compared with the
+kwargs that are not those of the model. To find these, the class is made again from the kwargs and compared with the
 model. If linformerd is on PATH, it reads the model before the folder gets its name. daemon="path/to/linformerd" names
 another binary; daemon=False skips this check."""
 
@@ -103,10 +103,10 @@ CHOICES = {
 
 TOKENIZERS = [None, {"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
 
-# The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias behind its attention,
-# linear-attention-transformer 0.19.0 has another eps in causal attention, and linformer-pytorch 0.19.0 masks with -1e10
-# in place of -inf.
-OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.2"}
+# The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias behind its
+# attention, linear-attention-transformer 0.19.0 has another eps in causal attention, and linformer-pytorch 0.19.0 masks
+# with -1e10 in place of -inf.
+OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.1"}
 
 MOST_PIXELS = 65536  # of an image that is tried
 DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
@@ -215,7 +215,7 @@ def read_pair(models, kwargs):
 
 
 def torch_tensors(model, **options):
-    """state_dict(), and E and F of linformer-pytorch's heads with method="no_params": plain tensors, not in state_dict()."""
+    """state_dict(), with E and F of linformer-pytorch's heads: with method="no_params" it lacks them."""
     tensors = dict(model.state_dict(**options))
     for path, module in model.named_modules():
         if type(module).__name__ == "LinearAttentionHead":
@@ -321,8 +321,8 @@ def check_value(where, name, value):
 
 
 def attention_kwargs(model, kwargs):
-    """MHAttention's kwargs without modules and tensors. E_proj and F_proj are in the state_dict, and `method` tells their
-    kind. causal_mask must be the library's own, and becomes true; None becomes false."""
+    """MHAttention's kwargs without modules and tensors. E_proj and F_proj are in the state_dict, and `method` tells
+    their kind. causal_mask must be the library's own, and becomes true; None becomes false."""
     kwargs = {name: value for name, value in dict(kwargs or {}).items() if name not in MODULES}
     if not len(model.heads):
         refuse(f"{ATTENTION}: argument nhead: expected an integer from 1 to {2**31 - 1}, found {kwargs.get('nhead')!r}")

@@ -296,6 +296,7 @@ static void lists_are_read_alike(void **state)
         {"/embed", "{\"model\": \"ids\", I: [[0]]}"},
         {"/v1/embeddings", "{\"model\": \"ids\", E: [[5, 6]], \"input\": [[1, 2, 3]]}"},
         {"/v1/embeddings", "{\"model\": \"ids\", E: [[5, 6]], \"input\": [[0]]}"},
+        {"/v1/embeddings", "{\"model\": \"ids\", E: [[5, 6]], \"inp\\u0075t\": [0]}"},
         {"/v1/embeddings", "{\"model\": \"bytes\", E: [[5, 6]], \"input\": [\"hello\"]}"},
         {"/logits", "{\"model\": \"ids\", I: [[1, 2, 3], [4, 5]], \"positions\": [1, 0]}"},
         {"/logits", "{\"model\": \"ids\", I: [[1, 2, 3], [4, 5]], \"positions\": [2]}"},
