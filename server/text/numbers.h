@@ -30,9 +30,12 @@ struct numbers_place {
 };
 
 /* Finds the place's members that are lists of numbers. Returns their number, at most `most` <= NUMBERS_MOST. Members
- * that are no lists stay in the text for jansson. Returns 0 also in these cases, where the caller gives jansson the
- * whole body: another list is a member of the place, there are more than `most`, a key at this depth holds an escape,
- * or more than NUMBERS_REST bytes surround the lists. */
+ * that are no lists stay in the text for jansson.
+ *
+ * Returns 0 also if the lists cannot be read here, and the caller then gives jansson the whole body:
+ *   - another list is a member of the place, or more than `most` are;
+ *   - a key at this depth holds an escape, so that it could be any key;
+ *   - more than NUMBERS_REST bytes surround the lists. */
 size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most);
 
 /* Counts the elements of any kind in the list of the place's first member, by commas, quotes and brackets alone.
