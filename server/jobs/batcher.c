@@ -118,15 +118,21 @@ static void look_at_devices(struct batcher *batcher)
         batcher->queues[i].ready_lanes = model_ready_lanes(batcher->models[i]);
 }
 
+/* The lane's number among those of the model; -1: the lane does not serve it. */
+static int lane_of_model(const struct lane *lane, const struct model *model)
+{
+    const struct model_info *info = model_info(model);
+    int number = lane->number - info->first_lane;
+    return number >= 0 && number < info->n_lanes ? number : -1;
+}
+
 /* Whether the lane serves the model and its device works. While the batcher closes, a device that fails is no obstacle:
  * the engine runs such a batch on the CPU, and the model's other lanes may have ended already. */
 static bool lane_runs(const struct lane *lane, int64_t model_index)
 {
     const struct batcher *batcher = lane->batcher;
-    const struct model_info *info = model_info(batcher->models[model_index]);
-    int number = lane->number - info->first_lane;
-    return number >= 0 && number < info->n_lanes &&
-           (batcher->closing || batcher->queues[model_index].ready_lanes >> number & 1);
+    int number = lane_of_model(lane, batcher->models[model_index]);
+    return number >= 0 && (batcher->closing || batcher->queues[model_index].ready_lanes >> number & 1);
 }
 
 /* Wakes the first sleeping lane that can run the model. */
@@ -345,8 +351,8 @@ static void batch_run(struct lane *lane)
     for (int64_t i = 0; i < batch->n_parts; i++)
         if (batch->parts[i].job_item == 0)
             batch->parts[i].job->started_ns = start;
-    int model_lane = lane->number - model_info(batch->model)->first_lane;
-    bool failed = model_run(batch->model, model_lane, batch->items, batch->n_items, &error) != 0;
+    int number = lane_of_model(lane, batch->model);
+    bool failed = model_run(batch->model, number, batch->items, batch->n_items, &error) != 0;
     int64_t inference_ns = clock_ns() - start;
     if (failed) {
         log_write_limited(&batcher->failures, LOG_LEVEL_ERROR, "a batch failed", "architecture",
@@ -368,14 +374,13 @@ static int warm_up(struct lane *lane)
 {
     struct batcher *batcher = lane->batcher;
     for (int64_t i = 0; i < batcher->n_models; i++) {
-        const struct model_info *info = model_info(batcher->models[i]);
-        int number = lane->number - info->first_lane;
-        double flops;
-        if (number < 0 || number >= info->n_lanes)
+        int number = lane_of_model(lane, batcher->models[i]);
+        if (number < 0)
             continue;
+        double flops;
         int64_t start = clock_ns();
         if (model_warm_up(batcher->models[i], number, &flops, &lane->error) != 0)
-            return error_prefix(&lane->error, "warming up %s", info->architecture);
+            return error_prefix(&lane->error, "warming up %s", model_info(batcher->models[i])->architecture);
         pthread_mutex_lock(&batcher->lock);
         pace_add(&batcher->queues[i].pace, flops, clock_ns() - start);
         pthread_mutex_unlock(&batcher->lock);
