@@ -279,7 +279,8 @@ int main(int argc, char **argv)
     }
     int dtype = dtype_from_name(argv[2]);
     if (dtype < 0) {
-        answer_failed("DTYPE: expected auto, f32, tf32, bf16 or f16");
+        error_set(&error, "dtype \"%.100s\": expected auto, f32, tf32, bf16 or f16", argv[2]);
+        answer_failed(error.message);
         return 1;
     }
     struct engine_options options = {.dtype = (enum dtype)dtype,
