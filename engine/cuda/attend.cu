@@ -372,15 +372,15 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
         const int64_t *starts = starts_of(run, step->keys) + item;
         int64_t all = most((starts[1] - starts[0]) / width, step->attend.key_room);
         int64_t rows = positions * (call ? width : step->attend.heads), at_once = run->scratch_floats / all / 2;
-        for (int64_t first = 0; first < rows; first += at_once) {
+        for (int64_t first = 0; first < rows && goes_on(run); first += at_once) {
             int64_t count = least(at_once, rows - first);
             if (call)
                 launch(run, weigh_call<T>, parts_of(count, WARPS), 1, WARPS * WARP, *a, item, width, positions, first,
-                       count, all, run->scratch + at_once * all, run->scratch);
+                       count, all, scratch_of(run) + at_once * all, scratch_of(run));
             else
                 launch(run, weigh<T>, parts_of(count, WARPS), 1, WARPS * WARP, *a, item, positions, first, count, all,
-                       run->scratch);
-            results_copy(run, wanted + first * all, run->scratch, count * all * (int64_t)sizeof(float));
+                       scratch_of(run));
+            results_copy(run, wanted + first * all, scratch_of(run), count * all * (int64_t)sizeof(float));
         }
     }
 }

@@ -137,8 +137,8 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
     struct convolution<T> c = convolution_of<T>(run, step);
     int64_t windows = windows_of(rows_of(run, step->x), c.n_items, c.stride);
     int64_t at_once = windows_at_once(run->plan, c.stride);
-    T *rows = (T *)run->scratch;
-    float *sums = run->scratch + at_once * c.stride * c.columns;
+    T *rows = (T *)scratch_of(run);
+    float *sums = scratch_of(run) + at_once * c.stride * c.columns;
     for (int64_t first = 0; first < windows; first += at_once) {
         int64_t count = least(at_once, windows - first);
         with_pack<T>(c.stride, [&](auto n) {
@@ -203,13 +203,13 @@ template <typename T> void cuda_convolve_image(struct cuda_run *run, const struc
             struct linear<T> linear = {
             };
             linear.rows = least(IMAGE_ROWS, to[1] - to[0] - w.first);
-            linear.x = (T *)run->scratch;
+            linear.x = (T *)scratch_of(run);
             linear.x_stride = run->plan->weights[step->weight].columns;
             linear.weight = step->weight;
             linear.bias = step->bias;
             linear.activation = ACTIVATION_NONE;
             linear.out = elements_of<T>(run, step->y) + (to[0] + w.first) * columns;
-            launch(run, gather_pixels<T>, linear.rows, 1, threads_for(linear.x_stride), w, x, (T *)run->scratch);
+            launch(run, gather_pixels<T>, linear.rows, 1, threads_for(linear.x_stride), w, x, (T *)scratch_of(run));
             cuda_linear_rows(run, &linear);
             launch(run, scale_rows<T>, linear.rows, 1, threads_for(columns), columns, step->convolve_image.scale,
                    linear.out);

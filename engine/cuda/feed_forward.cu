@@ -32,7 +32,7 @@ template <typename T>
 static void feed_second(struct cuda_run *run, const struct plan_step *step, int64_t first, struct linear<T> linear)
 {
     int64_t columns = columns_of(run, step->y);
-    linear.x = (T *)run->scratch;
+    linear.x = (T *)scratch_of(run);
     linear.x_stride = run->plan->weights[step->weight].rows;
     linear.weight = step->second_weight;
     linear.bias = step->second_bias;
@@ -57,12 +57,12 @@ template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct 
         linear.weight = step->weight;
         linear.bias = step->bias;
         linear.activation = step->feed_forward.gated ? ACTIVATION_NONE : step->feed_forward.activation;
-        linear.out = (T *)run->scratch;
+        linear.out = (T *)scratch_of(run);
         cuda_linear_rows(run, &linear);
         if (step->feed_forward.gated)
             with_pack<T>(hidden, [&](auto n) {
                 launch_rows(run, gate_in_place<T, n.value>, linear.rows, hidden, step->feed_forward.activation,
-                            (T *)run->scratch);
+                            (T *)scratch_of(run));
             });
         feed_second(run, step, first, linear);
     }

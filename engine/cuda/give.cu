@@ -31,7 +31,7 @@ template <typename T> void cuda_give_image(struct cuda_run *run, const struct pl
         float *output = run->batch->items[b].output;
         if (!output)
             continue;
-        float *image = run->scratch;
+        float *image = scratch_of(run);
         if (run->results->fit)
             image = (float *)(run->results->device + run->results->output) + given * columns;
         launch(run, turn<T>, rows, 1, threads_for(columns), rows, columns,
@@ -163,7 +163,7 @@ template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct p
 {
     int64_t columns = columns_of(run, step->x);
     bool fit = run->results->fit;
-    float *pooled = fit ? (float *)(run->results->device + run->results->pooled) : run->scratch;
+    float *pooled = fit ? (float *)(run->results->device + run->results->pooled) : scratch_of(run);
     if (!run->shape->pooled)
         return;
     launch_shared(run, pool<T>, items_of(run), dim3((unsigned)parts_of(columns, WARP)), POOL_WARPS * WARP,
@@ -294,8 +294,8 @@ template <typename T> void cuda_give_output(struct cuda_run *run, const struct p
 {
     int64_t depth = columns_of(run, step->x), columns = output_columns(run->plan, step);
     struct output_places scratch = {};
-    scratch.rows = run->scratch;
-    scratch.output = run->scratch + OUTPUT_ROWS * depth;
+    scratch.rows = scratch_of(run);
+    scratch.output = scratch_of(run) + OUTPUT_ROWS * depth;
     scratch.top_values = scratch.output + OUTPUT_ROWS * columns;
     scratch.top_columns = (int32_t *)(scratch.top_values + OUTPUT_ROWS * columns);
     if (run->choosing) {

@@ -559,7 +559,7 @@ int64_t cuda_linear_attend_scratch(const struct plan *plan, const struct plan_st
 }
 
 template <typename T>
-static struct linear_attention<T> attention_of(const struct cuda_run *run, const struct plan_step *step) {
+static struct linear_attention<T> attention_of(struct cuda_run *run, const struct plan_step *step) {
     struct linear_attention<T> a = {
     };
     a.keys = elements_of<T>(run, step->keys);
@@ -578,8 +578,8 @@ static struct linear_attention<T> attention_of(const struct cuda_run *run, const
     a.bucket = step->linear_attend.bucket;
     a.part_rows = part_rows_of(step);
     a.walk_floats = walk_floats(a.d);
-    a.queries = run->scratch;
-    a.contexts = run->scratch + query_floats(run->plan, step);
+    a.queries = scratch_of(run);
+    a.contexts = scratch_of(run) + query_floats(run->plan, step);
     a.parts = a.contexts + sequences_at_once(run->plan, step) * context_floats(step);
     a.out = elements_of<T>(run, step->y);
     return a;
@@ -612,7 +612,7 @@ template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct
     int64_t at_once = sequences_at_once(run->plan, step);
     launch(run, soften_queries<T>, parts_of(rows * a.heads, THREADS / WARP), 1, THREADS, rows, columns_of(run, step->x),
            elements_of<T>(run, step->x), a.heads, a.first_head, a.d, step->linear_attend.raw_queries,
-           step->linear_attend.scale, run->scratch);
+           step->linear_attend.scale, scratch_of(run));
     for (; a.first_sequence < sequences; a.first_sequence += at_once) {
         a.n_sequences = least(at_once, sequences - a.first_sequence);
         attend_sequences(run, step, a);

@@ -125,7 +125,7 @@ template <typename T> void cuda_retrieve(struct cuda_run *run, const struct plan
     t.n = keys_of(run->plan, step);
     t.d = run->plan->weights[step->key_table].columns;
     t.y_columns = columns_of(run, step->y);
-    t.scores = run->scratch;
+    t.scores = scratch_of(run);
     t.y = elements_of<T>(run, step->y);
     for (int64_t first = 0; first < rows; first += at_once)
         launch_shared(run, retrieve<T>, least(at_once, rows - first), 1, WARP, sizeof(struct found), t, first);

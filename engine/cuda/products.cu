@@ -329,6 +329,7 @@ static void choose_for(struct cuda_run *run)
 {
     for (int i = 0; i < run->plan->n_steps; i++) {
         const struct plan_step *step = &run->plan->steps[i];
+        run->step = step;
         if (step->operation == OP_LINEAR || step->operation == OP_FEED_FORWARD || step->operation == OP_GIVE_OUTPUT)
             cuda_operation_of(run->dtype, step->operation)->run(run, step);
     }

@@ -152,7 +152,7 @@ template <typename T> static struct projected<T> projected_of(struct cuda_run *r
     };
     own.weight = weight_of<T>(run, step->weight);
     own.bias = float_weight_of(run, step->bias);
-    own.parts = run->scratch;
+    own.parts = scratch_of(run);
     own.y = elements_of<T>(run, step->y);
     return own;
 }

@@ -345,7 +345,7 @@ int64_t cuda_gather_rows_scratch(const struct plan *plan, const struct plan_step
 template <typename T> static void gather_rows_of(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->y);
-    T *x = elements_of<T>(run, step->x), *y = elements_of<T>(run, step->y), *to = x == y ? (T *)run->scratch : y;
+    T *x = elements_of<T>(run, step->x), *y = elements_of<T>(run, step->y), *to = x == y ? (T *)scratch_of(run) : y;
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, gather_rows<T, n.value>, rows, columns, x, places_of(run, step->x), places_of(run, step->y),
                     to);

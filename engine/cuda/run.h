@@ -116,7 +116,7 @@ struct cuda_run {
     const struct device_item *items;       /* on the device, like the next two */
     const struct wanted_row *wanted;       /* the batch's */
     const struct score_mask *const *masks; /* by input, then by item; the outer array is the host's */
-    float *scratch;                        /* of the step that runs */
+    float *scratch;                        /* of the step that runs: scratch_of */
     int64_t scratch_floats;
     const struct upload *upload;
     struct results *results;      /* where OP_GIVE_… leave their results */
@@ -306,6 +306,15 @@ struct cuda_operation {
 int64_t cuda_no_scratch(const struct plan *plan, const struct plan_step *step);
 
 extern const struct cuda_operation *cuda_operation_of(enum dtype dtype, enum operation operation);
+
+/* The scratch of the step that runs. */
+static inline float *scratch_of(struct cuda_run *run)
+{
+    const struct cuda_operation *operation = cuda_operation_of(run->dtype, run->step->operation);
+    refuse_unless(run, operation->scratch != cuda_no_scratch,
+                  "it uses scratch, which its row in operations.cu does not say");
+    return run->scratch;
+}
 
 /* Sets `error` to what CUDA says, and returns -1. */
 int cuda_fail(struct error *error, const char *what, cudaError_t status);
