@@ -321,6 +321,18 @@ static int enter(struct backend *backend, struct error *error)
     return team_start(backend->threads, error);
 }
 
+/* `run` has the batch. A step sees no scratch of a kind that its row does without. */
+static void run_step(struct cpu_run run, const struct plan_step *step)
+{
+    const struct cpu_operation *operation = &cpu_operations[step->operation];
+    run.step = step;
+    if (operation->thread_scratch == cpu_no_scratch)
+        run.scratch = NULL;
+    if (operation->shared_scratch == cpu_no_scratch)
+        run.shared = NULL;
+    operation->run(&run, step);
+}
+
 /* A thread that never entered, the one of a device that failed, may find no others: it computes alone. */
 static int team_for(const struct backend_model *model, const struct batch *batch)
 {
@@ -341,7 +353,7 @@ static int run_batch(struct backend_model *model, int lane, const struct batch *
         if (run.plan->inputs[i].value != PLAN_NONE)
             padder_gather(run.plan, batch, i, run.arena + run.plan->values[run.plan->inputs[i].value].offset);
     for (int i = 0; i < run.plan->n_steps; i++)
-        cpu_operations[run.plan->steps[i].operation].run(&run, &run.plan->steps[i]);
+        run_step(run, &run.plan->steps[i]);
     return atomic_load(&model->failed) ? error_set(error, "out of memory in a product of matrices") : 0;
 }
 

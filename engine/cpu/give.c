@@ -63,7 +63,7 @@ void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
         if (!item->pooled)
             continue;
         if (item->pooling == POOLING_MEAN)
-            pool_mean(rows, columns, x, run->shared, item->pooled);
+            pool_mean(rows, columns, x, shared_scratch_of(run), item->pooled);
         else if (item->pooling == POOLING_MAX)
             pool_max(rows, columns, x, item->pooled);
         else
@@ -146,7 +146,7 @@ void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
     const float *x = floats_of(run, step->x);
     int64_t depth = columns_of(run, step->x);
     int64_t columns = step->weight == PLAN_NONE ? depth : run->plan->weights[step->weight].rows;
-    float *rows = run->shared, *out = step->weight == PLAN_NONE ? rows : rows + PLAN_ROW_BLOCK * depth;
+    float *rows = shared_scratch_of(run), *out = step->weight == PLAN_NONE ? rows : rows + PLAN_ROW_BLOCK * depth;
     if (step->weight == PLAN_NONE && wants_plain_rows(run->batch)) {
         copy_rows(run, x, columns);
         return;

@@ -229,7 +229,7 @@ static void project_long(const struct sequence_projection *p, int64_t item)
     int64_t rows = item_rows(p, item), chunks = parts_of(rows, CHUNK_ROWS), size = p->k * p->y_columns;
     int64_t each = rows_a_task(p, chunks * p->tiles), parts = parts_of(p->k, each);
     int64_t tasks = chunks * p->tiles * parts;
-    float *partial = p->run->shared;
+    float *partial = shared_scratch_of(p->run);
 #pragma omp parallel for num_threads(p->run->threads) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t chunk = t / parts / p->tiles, first = chunk * CHUNK_ROWS;

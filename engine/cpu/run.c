@@ -1,9 +1,19 @@
 #include "engine/cpu/run.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 int64_t cpu_no_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     (void)run, (void)step;
     return 0;
+}
+
+void cpu_refuse_use(const struct cpu_run *run, const char *use)
+{
+    fprintf(stderr, "operation %s: %s, which its row in engine/cpu/operations.c does not say\n",
+            operation_name(run->step->operation), use);
+    abort();
 }
 
 bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item)

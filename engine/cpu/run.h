@@ -31,10 +31,11 @@ struct cpu_run {
     char *arena;
     const enum element *elements; /* by value: its type in the arena; ELEMENT_F32 where the table says nothing else */
     int threads;
-    float *scratch;         /* (threads, scratch_floats) */
-    int64_t scratch_floats; /* of one thread */
-    float *shared;          /* one piece for all threads together */
-    atomic_bool *failed;    /* set when a product fails: the batch's results are undefined */
+    const struct plan_step *step; /* that runs */
+    float *scratch;               /* (threads, scratch_floats); NULL: the step's row says that it needs none */
+    int64_t scratch_floats;       /* of one thread */
+    float *shared;                /* one piece for all threads together; NULL as above */
+    atomic_bool *failed;          /* set when a product fails: the batch's results are undefined */
 };
 
 typedef void cpu_kernel(const struct cpu_run *run, const struct plan_step *step);
@@ -64,6 +65,9 @@ struct cpu_operation {
 bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item);
 bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows);
 
+/* Ends the process: a kernel uses what its row in operations.c does not say. Prints the operation and `use`. */
+_Noreturn void cpu_refuse_use(const struct cpu_run *run, const char *use);
+
 /* ---- A step's matrices ---- */
 
 /* The value's elements from the `first`-th on, of the type that run->elements has for it. */
@@ -75,7 +79,11 @@ static inline void *elements_of(const struct cpu_run *run, int value, int64_t fi
 /* A value of floats. NULL for PLAN_NONE. */
 static inline float *floats_of(const struct cpu_run *run, int value)
 {
-    return value == PLAN_NONE ? NULL : (float *)(run->arena + run->plan->values[value].offset);
+    if (value == PLAN_NONE)
+        return NULL;
+    if (run->elements[value] != ELEMENT_F32)
+        cpu_refuse_use(run, "it takes a value of bf16 for floats");
+    return (float *)(run->arena + run->plan->values[value].offset);
 }
 
 /* A value of ids, or a mask. NULL for PLAN_NONE. */
@@ -86,7 +94,12 @@ static inline const int32_t *ids_of(const struct cpu_run *run, int value)
 
 static inline const float *weight_of(const struct cpu_run *run, int weight)
 {
-    return weight == PLAN_NONE ? NULL : run->plan->weights[weight].data;
+    if (weight == PLAN_NONE)
+        return NULL;
+    const struct plan_weight *read = &run->plan->weights[weight];
+    if (!read->data && read->rows * read->columns > 0)
+        cpu_refuse_use(run, "it reads a weight as floats");
+    return read->data;
 }
 
 static inline const struct layout *layout_of(const struct cpu_run *run, int value)
@@ -129,7 +142,17 @@ static inline int threads_for(const struct cpu_run *run, int64_t tasks)
 /* The calling thread's scratch. */
 static inline float *scratch_of(const struct cpu_run *run)
 {
+    if (!run->scratch)
+        cpu_refuse_use(run, "it uses the scratch of a thread");
     return run->scratch + omp_get_thread_num() * run->scratch_floats;
+}
+
+/* The scratch of all threads together. */
+static inline float *shared_scratch_of(const struct cpu_run *run)
+{
+    if (!run->shared)
+        cpu_refuse_use(run, "it uses shared scratch");
+    return run->shared;
 }
 
 #endif

@@ -1,6 +1,7 @@
 #include "tests/unit/operation_bench.h"
 
-#include "engine/cpu/vector.h"
+#include "engine/cpu/elements.h"
+#include "engine/cpu/operations.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/onednn.h"
 #include "tests/unit/scalar.h"
@@ -26,11 +27,38 @@
 struct engine_options bench_options = {.device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 2, .all_threads = true};
 double bench_tolerance;
 
-static bool has_run[OP_COUNT];
+/* By operation: whether a plan with it was compared, and whether it had bf16 there as x, keys or values, or as y. */
+static bool has_run[OP_COUNT], has_read_bf16[OP_COUNT], has_written_bf16[OP_COUNT];
 
-bool bench_has_run(enum operation operation)
+static bool has_bf16(void)
 {
-    return has_run[operation];
+    return bench_options.device.kind == DEVICE_CPU && bench_options.dtype == DTYPE_BF16;
+}
+
+static bool is_bf16(const struct plan *plan, int value)
+{
+    return value != PLAN_NONE && cpu_value_element(plan, has_bf16(), value) == ELEMENT_BF16;
+}
+
+static void note_operations(const struct plan *plan)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        has_run[step->operation] = true;
+        has_read_bf16[step->operation] |=
+            is_bf16(plan, step->x) || is_bf16(plan, step->keys) || is_bf16(plan, step->values);
+        has_written_bf16[step->operation] |= is_bf16(plan, step->y);
+    }
+}
+
+const char *bench_untried(enum operation operation)
+{
+    if (!has_run[operation])
+        return "runs";
+    if (has_bf16() && cpu_operations[operation].reads_bf16 && !has_read_bf16[operation])
+        return "reads bf16 in";
+    return has_bf16() && cpu_operations[operation].writes_bf16 && !has_written_bf16[operation] ? "writes bf16 in"
+                                                                                               : NULL;
 }
 
 /* Where "auto" is to be oneDNN for products with weights: that it computes what follows, and not OpenBLAS. */
@@ -76,10 +104,9 @@ struct plan_builder *bench_begin(struct bench *bench, const struct shape *shapes
     return &bench->builder;
 }
 
-/* What the backend took over of the plan's weights stays there, for the reference to read. */
-static void prepare(struct bench *bench)
+/* The plan's weights as floats, before the backend takes some of them over. */
+static float **copy_weights(const struct plan *plan)
 {
-    struct plan *plan = bench->plan;
     float **copies = calloc((size_t)plan->n_weights + 1, sizeof *copies);
     for (int i = 0; i < plan->n_weights; i++) {
         size_t bytes = (size_t)(plan->weights[i].rows * plan->weights[i].columns) * sizeof **copies;
@@ -87,21 +114,26 @@ static void prepare(struct bench *bench)
         if (bytes > 0)
             memcpy(copies[i], plan->weights[i].data, bytes);
     }
-    must(bench->functions->prepare(bench->backend, plan, false, &bench->model, &bench->error), &bench->error);
-    for (int i = 0; i < plan->n_weights; i++) {
-        if (plan->weights[i].data)
-            free(copies[i]);
-        else
-            plan->weights[i].data = copies[i];
+    return copies;
+}
+
+/* Exchanges the plan's weights and the copies. Only the reference sees the copies: a kernel that reads what its backend
+ * took over finds NULL, as in the daemon. */
+static void exchange_weights(struct bench *bench)
+{
+    for (int i = 0; i < bench->plan->n_weights; i++) {
+        float *data = bench->plan->weights[i].data;
+        bench->plan->weights[i].data = bench->copies[i];
+        bench->copies[i] = data;
     }
-    free(copies);
 }
 
 void bench_place(struct bench *bench)
 {
     must(plan_finish(&bench->builder, BENCH_ROWS, BENCH_ITEMS, &bench->plan), &bench->error);
     must(padder_open(bench->plan, &bench->batch, &bench->error), &bench->error);
-    prepare(bench);
+    bench->copies = copy_weights(bench->plan);
+    must(bench->functions->prepare(bench->backend, bench->plan, false, &bench->model, &bench->error), &bench->error);
 }
 
 void bench_compute(struct bench *bench, const struct engine_item *items, int64_t count)
@@ -116,6 +148,9 @@ void bench_end(struct bench *bench)
         bench->functions->unprepare(bench->model);
         padder_free(bench->plan, &bench->batch);
     }
+    for (int i = 0; bench->copies && i < bench->plan->n_weights; i++)
+        free(bench->copies[i]);
+    free(bench->copies);
     plan_free(bench->plan);
     weights_close(bench->weights);
     free(bench->file);
@@ -400,8 +435,7 @@ static void compare_alone(struct bench *bench, const struct engine_item *item)
 void bench_run(struct bench *bench)
 {
     bench_place(bench);
-    for (int i = 0; i < bench->plan->n_steps; i++)
-        has_run[bench->plan->steps[i].operation] = true;
+    note_operations(bench->plan);
     for (int batch = 0; batch < BATCHES; batch++) {
         struct engine_item items[BENCH_ITEMS];
         struct bench_results results[BENCH_ITEMS];
@@ -409,11 +443,13 @@ void bench_run(struct bench *bench)
         for (int64_t i = 0; i < count; i++)
             bench_random_item(bench->plan, &items[i], &results[i]);
         bench_compute(bench, items, count);
+        exchange_weights(bench);
         double **values = scalar_run(bench->plan, &bench->batch);
         for (int64_t i = 0; i < count; i++)
             compare_item(bench->plan, &bench->batch, values, i);
         compare_attention(bench->plan, &bench->batch, values);
         scalar_free(bench->plan, values);
+        exchange_weights(bench);
         for (int64_t i = 0; i < count; i++) {
             compare_alone(bench, &items[i]);
             if (!gives_image(bench->plan))

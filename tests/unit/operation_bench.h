@@ -17,6 +17,7 @@ struct bench {
     void *file;
     struct plan_builder builder;
     struct plan *plan; /* bench_place, like the next */
+    float **copies;    /* by weight: its floats, for the reference */
     struct backend_model *model;
     struct batch batch;
     struct error error;
@@ -48,8 +49,9 @@ void bench_compute(struct bench *bench, const struct engine_item *items, int64_t
 
 void bench_end(struct bench *bench);
 
-/* Whether bench_run has compared the operation with the reference in this process. */
-bool bench_has_run(enum operation operation);
+/* What bench_run has not compared with the reference in this process: "runs", or where the operation's row on the CPU
+ * says that it can, "reads bf16 in" or "writes bf16 in". NULL: all of it was. */
+const char *bench_untried(enum operation operation);
 
 /* Whether the backend that bench_options name has a kernel for it. */
 bool bench_has_kernel(enum operation operation);
