@@ -5,13 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local bool memory_failed; /* an allocation of jansson failed since this was last set to false */
+/* What this thread does with jansson. Allocations outside parse_value report their own failures. */
+static _Thread_local enum { OUTSIDE, PARSING, FAILED } state;
 
+/* jansson goes on when its buffer for a text does not grow, and asks again at each character. A parse is lost with its
+ * first failure, so malloc, which may be slow to fail, is not called again. */
 static void *allocate(size_t size)
 {
-    void *block = malloc(size);
+    void *block = state == FAILED ? NULL : malloc(size);
 
-    memory_failed = memory_failed || !block;
+    if (!block && state == PARSING)
+        state = FAILED;
     return block;
 }
 
@@ -130,9 +134,11 @@ static json_t *parse_value(const char *text, size_t length, struct failure *fail
 {
     json_error_t error;
 
-    memory_failed = false;
+    state = PARSING;
     json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-    if (memory_failed) {
+    bool failed = state == FAILED;
+    state = OUTSIDE;
+    if (failed) {
         failure_memory(failure);
         json_decref(json);
         return NULL;

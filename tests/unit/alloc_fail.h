@@ -20,6 +20,8 @@ static struct {
     long countdown; /* the call that brings it to 0 fails; 0: none does */
     long live;      /* blocks that were handed out and not freed */
     bool failed;
+    bool for_good; /* after the first failure every call fails */
+    long refused;  /* calls that failed after the first */
 } alloc_fail;
 
 void *__real_malloc(size_t size);
@@ -37,6 +39,10 @@ void __wrap_free(void *block);
 
 static bool alloc_fail_now(void)
 {
+    if (alloc_fail.for_good && alloc_fail.failed) {
+        alloc_fail.refused++;
+        return true;
+    }
     if (alloc_fail.countdown == 0 || --alloc_fail.countdown > 0)
         return false;
     alloc_fail.failed = true;

@@ -65,9 +65,40 @@ static void each_allocation_may_fail(void **unused)
     }
 }
 
+/* Memory ends in the midst of a long text, and stays out. The parse asks a few times more, not at each character. */
+static void a_parse_without_memory_does_not_ask_at_each_character(void **unused)
+{
+    enum { LENGTH = 100000, FEW = 50 };
+    long n = 1;
+    char *text = test_malloc(LENGTH + 64);
+    struct error error;
+
+    (void)unused;
+    int at = sprintf(text, "{\"inputs\": \"");
+    memset(text + at, 'x', LENGTH);
+    strcpy(text + at + LENGTH, "\"}");
+    path = "/tokenize";
+    body = text;
+    fake_reset();
+    alloc_fail.for_good = true;
+    for (int result = -1; result != 0; n++) {
+        alloc_fail.failed = false;
+        alloc_fail.refused = 0;
+        alloc_fail.countdown = n;
+        result = call(&error);
+        assert_int_equal(result, alloc_fail.failed ? -1 : 0);
+        assert_in_range(alloc_fail.refused, 0, FEW);
+    }
+    assert_true(n > 20); /* the text's buffer alone grows so often */
+    alloc_fail.for_good = alloc_fail.failed = false;
+    alloc_fail.countdown = 0;
+    test_free(text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_allocation_may_fail),
+                                       cmocka_unit_test(a_parse_without_memory_does_not_ask_at_each_character)};
 
     json_object_seed(1);
     json_body_init();
