@@ -22,13 +22,14 @@ static json_t *parse_marked(struct request *request, size_t length, struct numbe
 }
 
 json_t *items_parse(struct request *request, size_t length, struct numbers_place place,
-                    int (*check)(struct request *request, const char *key), struct items_lists *lists)
+                    int (*check)(struct request *request, const void *context), const void *context,
+                    struct items_lists *lists)
 {
     json_t *json = parse_marked(request, length, place, lists);
 
     if (json || request->failure.kind != FAILURE_NONE)
         return json;
-    if (check && check(request, place.key) != 0)
+    if (check && check(request, context) != 0)
         return NULL;
     return request_json(request, request->body, length);
 }

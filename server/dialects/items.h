@@ -20,10 +20,11 @@ struct items_lists {
 };
 
 /* Parses `length` bytes of the body; lists at `place` stay text where they can. If all of it must become objects,
- * `check` is called first with the place's key, and may refuse with -1; NULL: no check. Returns a new reference. NULL:
+ * `check` is called first with `context`, and may refuse with -1; NULL: no check. Returns a new reference. NULL:
  * request->failure. */
 json_t *items_parse(struct request *request, size_t length, struct numbers_place place,
-                    int (*check)(struct request *request, const char *key), struct items_lists *lists);
+                    int (*check)(struct request *request, const void *context), const void *context,
+                    struct items_lists *lists);
 
 /* The two readers of one list. Both get the `context` of items_read. */
 struct items_readers {

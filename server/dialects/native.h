@@ -31,7 +31,8 @@ enum outcome native_metrics(struct request *request);
 /* The keys about inputs. In tables of options, NATIVE_INPUT_OPTIONS stands for all of them, and NATIVE_READING_OPTIONS
  * for those that every route names alike. The struct that such a table fills begins with native_inputs. */
 struct native_inputs {
-    const char *key; /* the route's name for `inputs`; NULL: "inputs" */
+    const char *key;        /* the route's name for `inputs`; NULL: "inputs" */
+    const char *other_list; /* another key of the route whose value may be a list; NULL: none */
     const char *model;
     json_t *inputs, *embeddings;
     bool truncate; /* native_body sets the default */
@@ -55,8 +56,8 @@ struct native_inputs {
     }
 
 /* Parses the body and finds its model, whose settings may be defaults of options. Returns a new reference; NULL:
- * request->failure. Sets inputs->lists and ->truncate; inputs->key is set before. `inputs` is NULL for a route without
- * inputs of a model. */
+ * request->failure. Sets inputs->lists and ->truncate; inputs->key and ->other_list are set before. `inputs` is NULL
+ * for a route without inputs of a model. */
 json_t *native_body(struct request *request, struct native_inputs *inputs);
 
 /* Makes the job's items from `inputs` or `embeddings`. The route then sets the results that it wants. -1:
@@ -75,6 +76,20 @@ const char *native_item_path(const struct native_inputs *inputs, int64_t item, c
 
 /* Checks that the model's first input is a sequence. An image is not. */
 int native_takes_sequences(struct request *request);
+
+/* Counts the list under a key of the body, which need not be JSON. */
+struct numbers_counts native_count(const struct request *request, const char *key);
+
+/* Most elements of one list that jansson reads: NATIVE_MOST_TOKENS, or what an input of any model needs if that is
+ * more. */
+#define NATIVE_MOST_TOKENS (INT64_C(1) << 20)
+int64_t native_most_elements(const struct request *request);
+
+/* Refuses `count` > native_most_elements. The message calls the list `name`. */
+int native_check_elements(struct request *request, const char *name, int64_t count);
+
+/* The same for the list under a key of the body, and for each list in it. No element is an object yet. */
+int native_check_list(struct request *request, const char *key);
 
 /* Most rows of an item in a request with one input. */
 int64_t native_max_length(const struct model_info *info);

@@ -35,17 +35,64 @@ static int check_count(struct request *request, int64_t count)
                        limit);
 }
 
-/* Refuses too many inputs before jansson makes an object of each. `embeddings` is not counted: it may be one input, a
- * list of rows. */
-static int check_elements(struct request *request, const char *key)
+struct numbers_counts native_count(const struct request *request, const char *key)
 {
-    struct numbers_place place = {.key = key, .depth = 1};
-    const char *start, *end = request->body + request->body_length;
-    int64_t count = numbers_elements(request->body, request->body_length, place, &start);
+    return numbers_count(request->body, request->body_length, (struct numbers_place){.key = key, .depth = 1});
+}
 
-    if (count <= 1 || start == end || (*start != '"' && *start != '['))
-        return 0; /* one input, of numbers */
-    return check_count(request, count);
+int64_t native_most_elements(const struct request *request)
+{
+    const struct service_options *options = &request->service->options;
+    int64_t most = options->settings->max_client_batch_size;
+
+    most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
+    for (int64_t i = 0; i < options->n_models; i++) {
+        const struct model_info *info = model_info(options->models[i].model);
+        int64_t length = native_max_length(info), columns = info->inputs[0].columns;
+
+        most = most > length ? most : length;
+        most = most > columns ? most : columns;
+    }
+    return most;
+}
+
+int native_check_elements(struct request *request, const char *name, int64_t count)
+{
+    int64_t most = native_most_elements(request);
+
+    if (count <= most)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s has %" PRId64 " elements, this server takes at most %" PRId64 ": send less at once", name,
+                       count, most);
+}
+
+int native_check_list(struct request *request, const char *key)
+{
+    struct numbers_counts counts = native_count(request, key);
+    char name[NATIVE_PATH];
+
+    if (native_check_elements(request, key, counts.elements) != 0)
+        return -1;
+    snprintf(name, sizeof name, "a list in %s", key);
+    return native_check_elements(request, name, counts.longest);
+}
+
+/* Refuses lists that are too long before jansson makes an object of each element. Elements of `inputs` that begin like
+ * a text or a list are inputs. Any others are one input's, and `embeddings` may be one input, a list of rows. */
+static int check_lists(struct request *request, const void *context)
+{
+    const struct native_inputs *inputs = context;
+    struct numbers_counts counts = native_count(request, inputs_key(inputs));
+
+    if ((counts.first == '"' || counts.first == '[') && counts.elements > 1 &&
+        check_count(request, counts.elements) != 0)
+        return -1;
+    if ((int64_t)request->body_length / 2 < NATIVE_MOST_TOKENS)
+        return 0; /* an element and its comma have two bytes */
+    if (native_check_list(request, inputs_key(inputs)) != 0 || native_check_list(request, "embeddings") != 0)
+        return -1;
+    return inputs->other_list ? native_check_list(request, inputs->other_list) : 0;
 }
 
 static json_t *parse_body(struct request *request, struct native_inputs *inputs)
@@ -53,7 +100,7 @@ static json_t *parse_body(struct request *request, struct native_inputs *inputs)
     if (!inputs)
         return request_json(request, request->body, request->body_length);
     struct numbers_place place = {.key = inputs_key(inputs), .other = "embeddings", .depth = 1};
-    return items_parse(request, request->body_length, place, check_elements, &inputs->lists);
+    return items_parse(request, request->body_length, place, check_lists, inputs, &inputs->lists);
 }
 
 json_t *native_body(struct request *request, struct native_inputs *inputs)
@@ -184,7 +231,10 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
                     struct engine_item *item)
 {
     int64_t length = (int64_t)json_array_size(value), skip;
+    const json_t *first = json_array_get(value, 0);
 
+    if (first && !json_is_number(first) && !inputs->truncate) /* no list of tokens, whatever its length */
+        return refuse_kind_of_id(request, path, 0, json_kind(first));
     if (fit(request, inputs, path, &length, &skip) != 0)
         return -1;
     int32_t *ids = items_memory(request, length, sizeof *ids);

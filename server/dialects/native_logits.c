@@ -50,6 +50,8 @@ static int read_positions(struct request *request, const json_t *positions, stru
     plan->n_positions = (int64_t)json_array_size(positions);
     if (plan->n_positions == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "positions is empty, at least one was expected");
+    if (native_check_elements(request, "positions", plan->n_positions) != 0)
+        return -1;
     if (request_charge(request, plan->n_positions * (int64_t)sizeof(int32_t)) != 0)
         return -1;
     int32_t *rows = request_memory(request, plan->n_positions, sizeof *rows);
@@ -223,7 +225,7 @@ static int read_body(struct request *request, const json_t *json, struct logits_
 
 enum outcome native_logits_read(struct request *request)
 {
-    struct logits_body body = {0};
+    struct logits_body body = {.inputs.other_list = "positions"};
     json_t *json = native_body(request, &body.inputs);
     enum outcome outcome = OUTCOME_FAILED;
 

@@ -9,10 +9,6 @@
 /* Most bytes of a token in the answer: {"id":258,"text":"\u0000","special":false,"start":12345678,"stop":…}. */
 #define TOKEN_TEXT 96
 
-/* Most tokens in one answer of /tokenize, unless the model's longest input has more. Each takes some 75 bytes of text.
- * text-embeddings-inference accepts bodies of at most 2 MB. */
-#define TOKENIZE_MOST (INT64_C(1) << 20)
-
 struct tokenize_body {
     const char *model;
     json_t *inputs;
@@ -45,18 +41,24 @@ static int check_tokenizer(struct request *request)
                        request_model_name(request));
 }
 
-/* Checks that a list of the request has entries, and at most as many as the server allows. */
-static int check_count(struct request *request, const char *name, const json_t *list)
+/* Checks that a list of the request has at most as many entries as the server allows. */
+static int check_most(struct request *request, const char *name, int64_t count)
 {
     int64_t limit = request->service->options.settings->max_client_batch_size;
 
+    if (count > limit)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s has %" PRId64 " entries, this server takes at most %" PRId64 " in one request", name,
+                           count, limit);
+    return 0;
+}
+
+/* The same, and that it has one at least. */
+static int check_count(struct request *request, const char *name, const json_t *list)
+{
     if (json_array_size(list) == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one was expected", name);
-    if ((int64_t)json_array_size(list) > limit)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s has %zu entries, this server takes at most %" PRId64 " in one request", name,
-                           json_array_size(list), limit);
-    return 0;
+    return check_most(request, name, (int64_t)json_array_size(list));
 }
 
 static void write_tokens(struct writer *writer, int offset, const char *text, size_t length)
@@ -85,18 +87,27 @@ static void write_tokens(struct writer *writer, int offset, const char *text, si
     writer_text(writer, "]");
 }
 
-/* Checks that one answer may hold the tokens of all texts. */
+/* Checks that one answer may hold the tokens of all texts. Each takes some 75 bytes of text. text-embeddings-inference
+ * accepts bodies of at most 2 MB. */
 static int check_tokens(struct request *request, int64_t tokens)
 {
     int64_t most = native_max_length(request->info);
 
-    most = most > TOKENIZE_MOST ? most : TOKENIZE_MOST;
+    most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
     if (tokens > most)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "inputs has %" PRId64 " tokens, this route tells at most %" PRId64
                            " in one answer: send less at once",
                            tokens, most);
     return request_charge(request, tokens * TOKEN_TEXT);
+}
+
+/* Refuses too many texts before jansson makes an object of each. */
+static int check_texts(struct request *request)
+{
+    struct numbers_counts counts = native_count(request, "inputs");
+
+    return check_most(request, "inputs", counts.elements) == 0 ? native_check_list(request, "inputs") : -1;
 }
 
 static int tokenize(struct request *request, json_t *inputs)
@@ -137,7 +148,7 @@ static int tokenize(struct request *request, json_t *inputs)
 
 enum outcome native_tokenize(struct request *request)
 {
-    json_t *json = native_body(request, NULL);
+    json_t *json = check_texts(request) == 0 ? native_body(request, NULL) : NULL;
     struct tokenize_body body = {.add_special_tokens = true};
     enum outcome outcome = OUTCOME_FAILED;
 
@@ -179,10 +190,21 @@ static int decode_list(struct request *request, const json_t *list, const char *
     return 0;
 }
 
+/* Refuses too many lists or ids before jansson makes an object of each. */
+static int check_ids(struct request *request)
+{
+    struct numbers_counts counts = native_count(request, "ids");
+
+    if (counts.first == '[' && check_most(request, "ids", counts.elements) != 0)
+        return -1;
+    return native_check_elements(request, "ids", counts.values);
+}
+
 static int decode(struct request *request, json_t *ids, bool skip_special)
 {
     bool many = json_is_array(json_array_get(ids, 0));
     size_t count = many ? json_array_size(ids) : 1;
+    int64_t n_ids = 0;
     char path[NATIVE_PATH] = "ids";
 
     if (!json_is_array(ids))
@@ -190,6 +212,10 @@ static int decode(struct request *request, json_t *ids, bool skip_special)
                            "ids is %s, a list of ids or a list of those was expected",
                            ids ? json_kind(ids) : "missing");
     if ((json_array_size(ids) == 0 || many) && check_count(request, "ids", ids) != 0)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        n_ids += (int64_t)json_array_size(many ? json_array_get(ids, i) : ids);
+    if (native_check_elements(request, "ids", n_ids) != 0)
         return -1;
     if (request_charge(request, 8 * (int64_t)request->body_length) != 0)
         return -1;
@@ -213,7 +239,7 @@ static int decode(struct request *request, json_t *ids, bool skip_special)
 
 enum outcome native_decode(struct request *request)
 {
-    json_t *json = native_body(request, NULL);
+    json_t *json = check_ids(request) == 0 ? native_body(request, NULL) : NULL;
     struct decode_body body = {.skip_special_tokens = true};
     enum outcome outcome = OUTCOME_FAILED;
 

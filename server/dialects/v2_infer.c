@@ -50,7 +50,7 @@ static int read_body(struct v2_inputs *inputs, const json_t *json, struct v2_out
 static int read_json(struct v2_inputs *inputs, size_t length, struct v2_outputs *outputs)
 {
     struct numbers_place place = {.key = "data", .depth = 3}; /* in an entry, in the list `inputs`, in the body */
-    json_t *json = items_parse(inputs->request, length, place, NULL, &inputs->lists);
+    json_t *json = items_parse(inputs->request, length, place, NULL, NULL, &inputs->lists);
     if (!json)
         return -1;
     int status = read_body(inputs, json, outputs);

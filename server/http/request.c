@@ -11,10 +11,10 @@
  * keep them, and the next request may never need as many. malloc_trim takes milliseconds. */
 #define TRIM_BYTES (INT64_C(16) << 20)
 
-/* Bound on the JSON values of one body: JSON_TIMES --payload-limit, and at least JSON_LEAST bytes. For each byte of the
- * body, texts need less than 5 bytes of memory, lists of booleans some 11, and lists of lists of one number 60. Numbers
- * of inputs do not become JSON values, so they need none of this. */
-#define JSON_TIMES 16
+/* Bound on the JSON values of one body: JSON_TIMES --payload-limit, and at least JSON_LEAST bytes. A text needs less
+ * than 5 bytes of memory for each of its own. JSON_LEAST is enough for a million numbers or booleans. Numbers of inputs
+ * do not become JSON values, so they need none of this. */
+#define JSON_TIMES 5
 #define JSON_LEAST (INT64_C(64) << 20)
 
 struct block {

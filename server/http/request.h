@@ -58,7 +58,7 @@ void *request_memory(struct request *request, int64_t count, size_t size);
 int request_charge(struct request *request, int64_t bytes);
 
 /* Parses `length` bytes of text with json_body_parse, after it has taken the memory of the JSON values from the budget.
- * These may take 16 times --payload-limit at most, or 64 MiB if that is more. Returns a new reference, which the caller
+ * These may take 5 times --payload-limit at most, or 64 MiB if that is more. Returns a new reference, which the caller
  * drops before request_read_done. NULL: request->failure. */
 json_t *request_json(struct request *request, const char *text, size_t length);
 

@@ -180,28 +180,48 @@ size_t numbers_find(const char *body, size_t length, struct numbers_place place,
     return !cursor.escaped && beside + n * MARK <= NUMBERS_REST ? n : 0;
 }
 
-int64_t numbers_elements(const char *body, size_t length, struct numbers_place place, const char **start)
+/* Counts the list whose first element is at `at`. */
+static struct numbers_counts count_values(const char *at, const char *end)
+{
+    struct numbers_counts counts = {.longest = 1, .values = 1, .first = *at};
+    int64_t elements[NUMBERS_DEPTH + 1] = {0, 1}; /* of the open list or object of each depth */
+
+    for (int depth = 1; at < end && depth > 0; at++) {
+        switch (*at) {
+        case '"':
+            at = string_end(at + 1, end);
+            break;
+        case '[':
+        case '{':
+            if (++depth <= NUMBERS_DEPTH)
+                elements[depth] = 1;
+            break;
+        case ']':
+        case '}':
+            depth--;
+            break;
+        case ',':
+            counts.values++;
+            if (depth <= NUMBERS_DEPTH && ++elements[depth] > counts.longest)
+                counts.longest = elements[depth];
+            break;
+        }
+    }
+    counts.elements = elements[1];
+    return counts;
+}
+
+struct numbers_counts numbers_count(const char *body, size_t length, struct numbers_place place)
 {
     const char *end = body + length;
-    struct cursor cursor = cursor_new(body, length);
-    const char *value = find_value(&cursor, &place);
-    int64_t count = 1;
-    int depth = 1;
+    struct cursor cursor = {.at = body, .end = end};
 
+    place.other = NULL;
+    const char *value = find_value(&cursor, &place);
     if (!value || value == end || *value != '[')
-        return 0;
-    *start = skip_space(value + 1, end);
-    for (const char *at = *start; at < end && depth > 0; at++) {
-        if (*at == '"')
-            at = string_end(at + 1, end);
-        else if (*at == '[' || *at == '{')
-            depth++;
-        else if (*at == ']' || *at == '}')
-            depth--;
-        else if (*at == ',')
-            count += depth == 1;
-    }
-    return *start < end && **start != ']' ? count : 0;
+        return (struct numbers_counts){0};
+    value = skip_space(value + 1, end);
+    return value < end && *value != ']' ? count_values(value, end) : (struct numbers_counts){0};
 }
 
 size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, size_t length, char rest[NUMBERS_REST])

@@ -38,9 +38,17 @@ struct numbers_place {
  *   - more than NUMBERS_REST bytes surround the lists. */
 size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most);
 
-/* Counts the elements of any kind in the list of the place's first member, by commas, quotes and brackets alone.
- * Returns 0 if there is no such list. *start is the place of its first element. */
-int64_t numbers_elements(const char *body, size_t length, struct numbers_place place, const char **start);
+/* What a list holds, of any kind. All zero: the list is empty, or there is none. */
+struct numbers_counts {
+    int64_t elements; /* of the list itself */
+    int64_t longest;  /* most elements of one list or object: this list, or one at up to NUMBERS_DEPTH in it */
+    int64_t values;   /* in all of its lists and objects together; an empty one is a value */
+    char first;       /* first character of the first element */
+};
+
+/* Counts the list of the place's first member, by commas, quotes and brackets alone. `other` of the place is not used.
+ * A key that holds an escape is not found. */
+struct numbers_counts numbers_count(const char *body, size_t length, struct numbers_place place);
 
 /* Writes the body with a mark for each list: "[0]" for numbers[0], "[1]" for the next. `n` is at most NUMBERS_MOST.
  * Returns the length. */

@@ -421,6 +421,164 @@ static void long_lists_are_refused_without_an_object_for_each_number(void **stat
         "the batch has 100000 items, 1 to 8 were expected");
 }
 
+/* One element more than a list may have, in memory for no list at all. */
+static void expect_list_refused(const char *path, const char *begin, const char *element, const char *end,
+                                const char *message)
+{
+    enum { COUNT = (1 << 20) + 1 };
+    int64_t limit = native_service.results.limit;
+    struct writer body = {0};
+
+    writer_text(&body, begin);
+    for (int i = 0; i < COUNT; i++) {
+        if (i > 0)
+            writer_text(&body, ",");
+        writer_text(&body, element);
+    }
+    writer_text(&body, end);
+    writer_bytes(&body, "", 1);
+    native_service.results.limit = 1000;
+    print_message("%s %s%s\n", path, begin, element);
+    expect_failure(path, body.data, FAILURE_INVALID, message);
+    assert_int_equal(native_service.results.used, 0);
+    native_service.results.limit = limit;
+    writer_free(&body);
+}
+
+static void long_lists_of_anything_are_refused_before_they_are_objects(void **state)
+{
+    static const char *const elements[] = {"null", "true", "{}", "1234567890123456789", "1e400"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof elements / sizeof elements[0]; i++) {
+        expect_list_refused("/embed", "{\"inputs\": [", elements[i], "]}",
+                            "inputs has 1048577 elements, this server takes at most 1048576: send less at once");
+        expect_list_refused("/v1/embeddings", "{\"input\":[", elements[i], "], \"model\": \"ids\"}",
+                            "input has 1048577 elements, this server takes at most 1048576: send less at once");
+        expect_list_refused("/logits", "{\"inputs\": [5, [", elements[i], "]]}",
+                            "a list in inputs has 1048577 elements, this server takes at most 1048576: send less at "
+                            "once");
+        expect_list_refused("/embed_all", "{\"model\": \"rows\", \"embeddings\": [[[", elements[i], "]]]}",
+                            "a list in embeddings has 1048577 elements, this server takes at most 1048576: send less "
+                            "at once");
+        expect_list_refused("/logits", "{\"inputs\": [1, 2], \"positions\": [", elements[i], "]}",
+                            "positions has 1048577 elements, this server takes at most 1048576: send less at once");
+        expect_list_refused("/tokenize", "{\"inputs\": [", elements[i], "]}",
+                            "inputs has 1048577 entries, this server takes at most 8 in one request");
+        expect_list_refused("/tokenize", "{\"inputs\": [[", elements[i], "]]}",
+                            "a list in inputs has 1048577 elements, this server takes at most 1048576: send less at "
+                            "once");
+        expect_list_refused("/decode", "{\"ids\": [[1], [", elements[i], "]]}",
+                            "ids has 1048578 elements, this server takes at most 1048576: send less at once");
+    }
+    expect_list_refused("/decode", "{\"ids\": [", "100", "]}",
+                        "ids has 1048577 elements, this server takes at most 1048576: send less at once");
+    expect_list_refused("/decode", "{\"ids\": [", "[]", "]}",
+                        "ids has 1048577 entries, this server takes at most 8 in one request");
+    expect_list_refused("/logits", "{\"inputs\": \"a\", \"positions\": [", "0", "]}",
+                        "positions has 1048577 elements, this server takes at most 1048576: send less at once");
+}
+
+/* A key with an escape is found by jansson alone. */
+static void limits_of_lists_hold_for_escaped_keys(void **state)
+{
+    enum { COUNT = (1 << 20) + 1 };
+    static const char *const bodies[][3] = {
+        {"/decode", "{\"\\u0069ds\": [[9", "ids"},
+        {"/logits", "{\"inputs\": \"a\", \"\\u0070ositions\": [0", "positions"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        struct writer body = {0};
+        char message[128];
+
+        writer_text(&body, bodies[i][1]);
+        for (int n = 1; n < COUNT; n++)
+            writer_text(&body, ",7");
+        writer_text(&body, i == 0 ? "]]}" : "]}");
+        writer_bytes(&body, "", 1);
+        snprintf(message, sizeof message,
+                 "%s has 1048577 elements, this server takes at most 1048576: send less at once", bodies[i][2]);
+        expect_failure(bodies[i][0], body.data, FAILURE_INVALID, message);
+        writer_free(&body);
+    }
+}
+
+static void lists_are_counted_without_objects(void **state)
+{
+    static const struct {
+        const char *body;
+        struct numbers_counts counts;
+    } cases[] = {
+        {"{\"ids\": [1, 2, 3]}", {3, 3, 3, '1'}},
+        {"{\"a\": {\"ids\": [1]}, \"ids\": [ null ,[1,2,3 ,4],\"],[\\\",\"]}", {3, 4, 6, 'n'}},
+        {"{\"b\": [[1,2], \"ids\"], \"ids\" : [{\"a\":1,\"b\":[1,2,[]]},[]]}", {2, 3, 5, '{'}},
+        {"{\"ids\": [[[[[[1,2,3]]]]]]}", {1, 1, 3, '['}},
+        {"{\"ids\": [1,2", {2, 2, 2, '1'}},
+        {"{\"ids\": [ ]}", {0}},
+        {"{\"ids\": [", {0}},
+        {"{\"ids\": \"[1,2]\"}", {0}},
+        {"{\"id\": [1,2]}", {0}},
+        {"", {0}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct numbers_counts expected = cases[i].counts,
+                              counts = numbers_count(cases[i].body, strlen(cases[i].body),
+                                                     (struct numbers_place){.key = "ids", .depth = 1});
+
+        print_message("%s\n", cases[i].body);
+        assert_int_equal(counts.elements, expected.elements);
+        assert_int_equal(counts.longest, expected.longest);
+        assert_int_equal(counts.values, expected.values);
+        assert_int_equal(counts.first, expected.first);
+    }
+}
+
+/* A list that cannot be ids is not called tokens, however long. */
+static void a_list_of_no_ids_is_named_by_its_first_element(void **state)
+{
+    char body[1024] = "{\"inputs\": [[1], [null";
+
+    (void)state;
+    for (int i = 0; i < FAKE_MAX_LENGTH; i++)
+        strcat(body, ",null");
+    strcat(body, "]]}");
+    expect_failure("/embed", body, FAILURE_INVALID, "inputs[1][0] is null, an integer id was expected");
+}
+
+/* A text as long as a body may be passes. Lists of lists would take 60 times their bytes. */
+static void json_takes_five_times_the_payload(void **state)
+{
+    enum { PAYLOAD = 16 << 20, LISTS = 480000 };
+    char *text = malloc(PAYLOAD + 1);
+    const char *begin = "{\"truncate\": true, \"inputs\": \"", *end = "\"}";
+    size_t length = (size_t)sprintf(text, "%s", begin);
+    int64_t payload_limit = native_settings.payload_limit;
+    struct request request;
+    char message[256];
+
+    (void)state;
+    native_settings.payload_limit = PAYLOAD;
+    memset(text + length, 'x', PAYLOAD - length);
+    memcpy(text + PAYLOAD - strlen(end), end, strlen(end));
+    fake_reset();
+    assert_int_equal(native_call("/embed", text, PAYLOAD, &request), 0);
+    request_close(&request);
+    length = (size_t)sprintf(text, "{\"inputs\": \"a\", \"ignored\": [[]");
+    for (int i = 1; i < LISTS; i++, length += 3)
+        memcpy(text + length, ",[]", 3);
+    strcpy(text + length, "]}");
+    snprintf(message, sizeof message,
+             "the body's JSON would take %lld bytes of memory, this server gives a request 83886080: send less at once",
+             (long long)json_body_memory(text, strlen(text)));
+    expect_failure("/embed", text, FAILURE_TOO_LARGE, message);
+    native_settings.payload_limit = payload_limit;
+    free(text);
+}
+
 /* What jansson is needed for has a bound of its own, whatever memory there is. */
 static void json_is_bounded_by_the_payload(void **state)
 {
@@ -619,6 +777,11 @@ int main(void)
         cmocka_unit_test(truncated_texts_cost_what_is_kept),
         cmocka_unit_test(lists_are_read_alike),
         cmocka_unit_test(long_lists_are_refused_without_an_object_for_each_number),
+        cmocka_unit_test(long_lists_of_anything_are_refused_before_they_are_objects),
+        cmocka_unit_test(limits_of_lists_hold_for_escaped_keys),
+        cmocka_unit_test(lists_are_counted_without_objects),
+        cmocka_unit_test(a_list_of_no_ids_is_named_by_its_first_element),
+        cmocka_unit_test(json_takes_five_times_the_payload),
         cmocka_unit_test(json_is_bounded_by_the_payload),
         cmocka_unit_test(tokenize_has_a_bound),
         cmocka_unit_test(answers_are_no_longer_than_counted),
