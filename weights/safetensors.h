@@ -4,7 +4,8 @@
 #ifndef WEIGHTS_SAFETENSORS_H
 #define WEIGHTS_SAFETENSORS_H
 
-#include "weights/weights.h"
+#include "config/config.h"
+#include "weights/tensor.h"
 
 #include <jansson.h>
 

@@ -1,3 +1,4 @@
+#include "weights/weights.h"
 #include "weights/safetensors.h"
 #include "weights/shard_index.h"
 

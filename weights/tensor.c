@@ -1,5 +1,5 @@
 /* The types of elements, and their conversion. The bytes of a tensor are little-endian, at any address. */
-#include "weights/weights.h"
+#include "weights/tensor.h"
 
 #include <stdio.h>
 #include <string.h>
