@@ -102,18 +102,6 @@ struct engine_counts engine_counts(const struct engine *engine)
 
 /* ---- Loading ---- */
 
-static int build_plan(const struct engine *engine, const struct model_config *config, struct plan_builder *builder,
-                      struct plan **plan)
-{
-    const struct family_class *class = family_find(config->architecture, builder->error);
-    if (class)
-        class->build(builder, class->name, config);
-    else
-        builder->failed = true;
-    builder->image_arena_bytes = engine->image_arena_bytes;
-    return plan_finish(builder, engine->max_batch_tokens, engine->max_batch_requests, plan);
-}
-
 /* "output", "attention.0", … or as the class has them */
 static int name_outputs(struct model *model, struct error *error)
 {
@@ -183,6 +171,33 @@ static int check_tokenizer(const struct model_config *config, const struct plan 
     return 0;
 }
 
+static void build(const struct model_config *config, struct plan_builder *builder)
+{
+    builder->ignore = config->ignore;
+    const struct family_class *class = family_find(config->architecture, builder->error);
+    if (class)
+        class->build(builder, class->name, config);
+    else
+        builder->failed = true;
+}
+
+/* Builds the plan without the data of the weights, and forgets it. So a file that does not fit is refused before its
+ * data is read. */
+static int check_weights(const struct model_config *config, const struct weights *weights, struct error *error)
+{
+    struct plan_builder builder;
+    struct plan *plan;
+    if (plan_begin(&builder, weights, error) != 0)
+        return -1;
+    builder.without_data = true;
+    build(config, &builder);
+    if (plan_check(&builder, &plan) != 0)
+        return -1;
+    int status = check_tokenizer(config, plan, error);
+    plan_free(plan);
+    return status;
+}
+
 /* A laid out batch for each lane. */
 static int open_lanes(struct model *model, struct error *error)
 {
@@ -214,7 +229,7 @@ static void count_flops(struct model *model)
             model->wanted_flops += (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
 }
 
-int engine_load(struct engine *engine, const struct model_config *config, const struct weights *weights,
+int engine_load(struct engine *engine, const struct model_config *config, struct weights *weights,
                 void (*progress)(void *context, double fraction), void *context, struct model **model,
                 struct error *error)
 {
@@ -228,15 +243,17 @@ int engine_load(struct engine *engine, const struct model_config *config, const 
         goto fail;
     }
     struct plan_builder builder;
-    if (plan_begin(&builder, weights, error) != 0)
+    if (check_weights(config, weights, error) != 0 || weights_read(weights, error) != 0 ||
+        plan_begin(&builder, weights, error) != 0)
         goto fail;
     builder.progress = progress;
     builder.progress_context = context;
-    builder.ignore = config->ignore;
-    if (build_plan(engine, config, &builder, &loaded->plan) != 0)
+    builder.image_arena_bytes = engine->image_arena_bytes;
+    build(config, &builder);
+    if (plan_finish(&builder, engine->max_batch_tokens, engine->max_batch_requests, &loaded->plan) != 0)
         goto fail;
     memcpy(loaded->prefix, builder.prefix, sizeof loaded->prefix);
-    if (name_outputs(loaded, error) != 0 || check_tokenizer(config, loaded->plan, error) != 0 ||
+    if (name_outputs(loaded, error) != 0 ||
         placement_open(engine->devices, loaded->plan, &loaded->placement, &loaded->notice, error) != 0 ||
         open_lanes(loaded, error) != 0)
         goto fail;

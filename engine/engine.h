@@ -51,9 +51,10 @@ int engine_devices(const struct engine *engine, struct engine_device *devices, i
 
 struct engine_counts engine_counts(const struct engine *engine);
 
-/* Builds the plan of the class that the config names and uploads its weights; `weights` may be closed afterwards.
- * `progress`, when not NULL, is called now and then with a fraction in [0, 1]. */
-int engine_load(struct engine *engine, const struct model_config *config, const struct weights *weights,
+/* Builds the plan of the class that the config names and uploads its weights. Names, dtypes and shapes are compared
+ * with the class before weights_read. `weights` may be closed afterwards. `progress`, when not NULL, is called now and
+ * then with a fraction in [0, 1]. */
+int engine_load(struct engine *engine, const struct model_config *config, struct weights *weights,
                 void (*progress)(void *context, double fraction), void *context, struct model **model,
                 struct error *error);
 void model_close(struct model *model); /* NULL is harmless */

@@ -22,7 +22,7 @@
 struct source {
     char *name;
     struct model_config config;
-    struct weights *weights; /* NULL except during the load, because the whole file is in memory */
+    struct weights *weights; /* NULL except during the load, which has all data in memory */
 };
 
 static void source_close(struct source *source)

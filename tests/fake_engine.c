@@ -297,7 +297,7 @@ struct model *fake_model(const struct model_info *info)
 }
 
 /* The config's own choices and, if there, its kwargs num_tokens; without it the model takes rows of FAKE_COLUMNS. */
-int engine_load(struct engine *engine, const struct model_config *config, const struct weights *weights,
+int engine_load(struct engine *engine, const struct model_config *config, struct weights *weights,
                 void (*progress)(void *context, double fraction), void *context, struct model **model,
                 struct error *error)
 {

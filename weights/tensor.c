@@ -77,6 +77,11 @@ static void convert_f64(const char *data, int64_t count, float *out)
     }
 }
 
+bool weights_dtype_is_float(enum weights_dtype dtype)
+{
+    return dtype == WEIGHTS_F64 || dtype == WEIGHTS_F32 || dtype == WEIGHTS_F16 || dtype == WEIGHTS_BF16;
+}
+
 bool weights_to_f32(const struct weights_tensor *tensor, float *out)
 {
     switch (tensor->dtype) {

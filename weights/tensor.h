@@ -32,7 +32,7 @@ struct weights_tensor {
     int rank;                        /* 0: a scalar */
     int64_t shape[WEIGHTS_MAX_RANK]; /* each >= 0; row-major */
     int64_t elements;                /* their product */
-    const void *data;                /* may be at any address, without alignment */
+    const void *data;                /* at any address, without alignment; NULL: not read yet */
     size_t bytes;
     size_t offset; /* of the data, from the end of the header */
 };
@@ -40,8 +40,11 @@ struct weights_tensor {
 const char *weights_dtype_name(enum weights_dtype dtype); /* "F32" */
 size_t weights_dtype_size(enum weights_dtype dtype);      /* bytes */
 
-/* Converts all elements to float32; F64 rounds to nearest even. Returns false for dtypes other than F64, F32, F16 and
- * BF16. */
+/* Whether weights_to_f32 converts this type: F64, F32, F16 and BF16. */
+bool weights_dtype_is_float(enum weights_dtype dtype);
+
+/* Converts all elements to float32; F64 rounds to nearest even. The data must have been read. Returns false for
+ * other dtypes. */
 bool weights_to_f32(const struct weights_tensor *tensor, float *out);
 
 /* Writes "[2, 32]" into buffer, for messages. Returns buffer. */

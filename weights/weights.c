@@ -13,7 +13,10 @@
 /* One safetensors file. */
 struct shard {
     struct safetensors table;
-    char *bytes; /* the file's data; NULL: the caller owns it */
+    char *name;       /* in the index; NULL: there is no index */
+    int file;         /* the descriptor, at the start of the data; -1: nothing is left to read */
+    size_t data_size; /* bytes */
+    char *bytes;      /* (data_size) the file's data; NULL: not read yet, or the caller owns it */
 };
 
 struct weights {
@@ -33,6 +36,8 @@ static struct weights *weights_new(const char *origin, size_t n_shards, struct e
     }
     if (weights && weights->origin && weights->shards) {
         weights->n_shards = n_shards;
+        for (size_t i = 0; i < n_shards; i++)
+            weights->shards[i].file = -1;
         return weights;
     }
     weights_close(weights);
@@ -65,47 +70,49 @@ int weights_open_memory(const void *bytes, size_t size, const char *origin, stru
     return 0;
 }
 
-/* Reads the header of a file of `size` bytes. *data_size is what is left of the file: the data. */
-static int read_header(struct shard *shard, int file, size_t size, size_t *data_size, struct error *error)
+/* Reads the header of the shard's file, which has `size` bytes. */
+static int read_header(struct shard *shard, size_t size, struct error *error)
 {
     char length[SAFETENSORS_LENGTH_BYTES];
     size_t header_size;
-    if ((size >= sizeof length && file_read_next(file, length, sizeof length, error) != 0) ||
+    if ((size >= sizeof length && file_read_next(shard->file, length, sizeof length, error) != 0) ||
         safetensors_header(length, size, &header_size, error) != 0)
         return -1;
     char *header = malloc(header_size + 1);
     if (!header)
         return error_set(error, "out of memory for a header of %zu bytes", header_size);
-    *data_size = size - sizeof length - header_size;
-    int status = file_read_next(file, header, header_size, error);
+    shard->data_size = size - sizeof length - header_size;
+    int status = file_read_next(shard->file, header, header_size, error);
     if (status == 0)
-        status = safetensors_parse(header, header_size, *data_size, &shard->table, error);
+        status = safetensors_parse(header, header_size, shard->data_size, &shard->table, error);
     free(header);
     return status;
 }
 
-static int read_data(struct shard *shard, int file, size_t data_size, struct error *error)
+static int open_shard(struct shard *shard, const char *path, struct error *error)
 {
-    shard->bytes = malloc(data_size + 1);
-    if (!shard->bytes)
-        return error_set(error, "out of memory: %zu bytes to read its data", data_size);
-    if (file_read_next(file, shard->bytes, data_size, error) != 0)
-        return -1;
-    safetensors_place(&shard->table, shard->bytes);
-    return 0;
+    size_t size;
+    shard->file = file_open(path, &size, error);
+    return shard->file >= 0 ? read_header(shard, size, error) : -1;
 }
 
-static int read_file(struct shard *shard, const char *path, struct error *error)
+static void close_file(struct shard *shard)
 {
-    size_t size, data_size = 0;
-    int file = file_open(path, &size, error);
-    if (file < 0)
+    if (shard->file >= 0)
+        close(shard->file);
+    shard->file = -1;
+}
+
+static int read_data(struct shard *shard, struct error *error)
+{
+    shard->bytes = malloc(shard->data_size + 1);
+    if (!shard->bytes)
+        return error_set(error, "out of memory: %zu bytes to read its data", shard->data_size);
+    if (file_read_next(shard->file, shard->bytes, shard->data_size, error) != 0)
         return -1;
-    int status = read_header(shard, file, size, &data_size, error);
-    if (status == 0)
-        status = read_data(shard, file, data_size, error);
-    close(file);
-    return status;
+    safetensors_place(&shard->table, shard->bytes);
+    close_file(shard);
+    return 0;
 }
 
 /* ---- Several files ---- */
@@ -138,25 +145,29 @@ static int check_names(const struct weights *weights, size_t shard, const struct
     return 0;
 }
 
-static int read_shard(struct shard *shard, const char *folder, int folder_length, const char *name, struct error *error)
+static int open_named(struct shard *shard, const char *folder, int folder_length, const char *name, struct error *error)
 {
     size_t length = (size_t)folder_length + strlen(name) + 1;
     char *path = malloc(length);
-    if (!path)
-        return error_set(error, "out of memory");
-    snprintf(path, length, "%.*s%s", folder_length, folder, name);
-    int status = read_file(shard, path, error);
+    shard->name = strdup(name);
+    int status = -1;
+    if (path && shard->name) {
+        snprintf(path, length, "%.*s%s", folder_length, folder, name);
+        status = open_shard(shard, path, error);
+    } else {
+        error_set(error, "out of memory");
+    }
     free(path);
     return status == 0 ? 0 : error_prefix(error, "%s", name);
 }
 
-/* Reads the files, which are in the index's folder. */
-static int read_shards(struct weights *weights, const char *path, const struct shard_index *index, struct error *error)
+/* Opens the files, which are in the index's folder. */
+static int open_shards(struct weights *weights, const char *path, const struct shard_index *index, struct error *error)
 {
     const char *slash = strrchr(path, '/');
     int folder_length = slash ? (int)(slash - path) + 1 : 0;
     for (size_t i = 0; i < index->n_files; i++)
-        if (read_shard(&weights->shards[i], path, folder_length, index->files[i], error) != 0 ||
+        if (open_named(&weights->shards[i], path, folder_length, index->files[i], error) != 0 ||
             check_names(weights, i, index, error) != 0)
             return -1;
     return check_map(weights, index, error);
@@ -172,7 +183,7 @@ static struct weights *open_index(const char *path, struct error *error)
     int status = shard_index_parse(text, length, &index, error);
     free(text);
     struct weights *weights = status == 0 ? weights_new(path, index.n_files, error) : NULL;
-    if (weights && read_shards(weights, path, &index, error) != 0) {
+    if (weights && open_shards(weights, path, &index, error) != 0) {
         weights_close(weights);
         weights = NULL;
     }
@@ -183,12 +194,12 @@ static struct weights *open_index(const char *path, struct error *error)
     return weights;
 }
 
-/* ---- Opening and closing ---- */
+/* ---- Opening, reading and closing ---- */
 
 static struct weights *open_file(const char *path, struct error *error)
 {
     struct weights *weights = weights_new(path, 1, error);
-    if (weights && read_file(&weights->shards[0], path, error) == 0)
+    if (weights && open_shard(&weights->shards[0], path, error) == 0)
         return weights;
     weights_close(weights);
     error_prefix(error, "%s", path);
@@ -209,12 +220,27 @@ int weights_open(const char *path, struct weights **opened, struct error *error)
     return 0;
 }
 
+int weights_read(struct weights *weights, struct error *error)
+{
+    for (size_t i = 0; i < weights->n_shards; i++) {
+        struct shard *shard = &weights->shards[i];
+        if (shard->file < 0 || read_data(shard, error) == 0)
+            continue;
+        if (shard->name)
+            error_prefix(error, "%s", shard->name);
+        return error_prefix(error, "%s", weights->origin);
+    }
+    return 0;
+}
+
 void weights_close(struct weights *weights)
 {
     if (!weights)
         return;
     for (size_t i = 0; i < weights->n_shards; i++) {
         safetensors_free(&weights->shards[i].table);
+        close_file(&weights->shards[i]);
+        free(weights->shards[i].name);
         free(weights->shards[i].bytes);
     }
     free(weights->shards);

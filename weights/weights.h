@@ -8,22 +8,28 @@
 
 #include <stddef.h>
 
-/* An open file, or several. It does not change after opening, so any thread may read it. After weights_open or
- * weights_open_memory succeeded, the caller must call weights_close. */
+/* An open file, or several. After weights_open or weights_open_memory succeeded, the caller must call weights_close.
+ * Only weights_read changes it, so between these calls any thread may read it. */
 struct weights;
 
 /* Opens a safetensors file, or an index of several if the path ends in .index.json. The files of an index are in its
- * folder; all of them are read.
+ * folder.
  *
- * The header comes first: every offset, shape and product in it is checked against the file's size. So a large file
- * with a wrong header is refused at once. Then the data is read into memory, until weights_close. It is not mapped: if
- * someone truncates or overwrites a mapped file, SIGBUS ends the daemon. */
+ * Only the headers are read: every offset, shape and product in them is checked against the file's size. The tensors'
+ * data is NULL until weights_read. So the caller compares names and shapes with a model first, and a large file that
+ * does not fit is refused at once. The files stay open in between: the data is that of the file whose header was read,
+ * though another one may have its name by then. */
 int weights_open(const char *path, struct weights **weights, struct error *error);
 
-/* The same for a file in memory, which must outlive the result. `origin` names it in messages. No I/O, so the fuzzer
- * calls this one. */
+/* The same for a file in memory, which must outlive the result. `origin` names it in messages. The data is there at
+ * once. No I/O, so the fuzzer calls this one. */
 int weights_open_memory(const void *bytes, size_t size, const char *origin, struct weights **weights,
                         struct error *error);
+
+/* Reads the data into memory, until weights_close, and closes the files. Does nothing if the data is there. A file that
+ * was cut since weights_open is an error. The data is not mapped: if someone truncates or overwrites a mapped file,
+ * SIGBUS ends the daemon. After a failure, only weights_close may follow. */
+int weights_read(struct weights *weights, struct error *error);
 void weights_close(struct weights *weights); /* NULL does nothing */
 
 const char *weights_origin(const struct weights *weights);

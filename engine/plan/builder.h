@@ -1,6 +1,6 @@
 /* builder: how a family (families/) makes a plan from config and weights, reading like the library's forward().
  *
- *     plan_begin -> inputs, weights, operations -> plan_give -> plan_finish
+ *     plan_begin -> inputs, weights, operations -> plan_give -> plan_finish or plan_check
  *
  * These functions record the first failure in the builder and do nothing after it, so a family needs no checks between
  * them; PLAN_NONE or NULL is returned then. plan_finish rewrites the plan (passes.h) into one that gives the same with
@@ -26,6 +26,7 @@ struct plan_builder {
     bool prefix_known;              /* a tensor was found with it */
     struct error *error;
     bool failed;
+    bool without_data; /* names, dtypes and shapes alone are compared; set after plan_begin, ended by plan_check */
     bool as_built; /* plan_finish leaves the steps as the family built them: what its passes give is held against it */
 
     size_t image_arena_bytes; /* for plan_enlarge_images; 0: images have max_rows pixels at most */
@@ -35,12 +36,16 @@ struct plan_builder {
     int64_t taken_elements, all_elements;
 };
 
-/* plan_begin succeeded: plan_finish is owed, whatever happens between. */
+/* plan_begin succeeded: plan_finish or plan_check is owed, whatever happens between. */
 int plan_begin(struct plan_builder *builder, const struct weights *weights, struct error *error);
 
 /* Ends building: refuses surplus tensors, fuses, plans memory for batches of max_rows rows (at least the longest
  * input) and max_items items. On success the plan is the caller's (plan_free), on failure nothing is. */
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan);
+
+/* Ends building with `without_data`: refuses surplus tensors. The weights' data may be NULL then, so that it is read
+ * only if the file fits the class. *plan has no data and no places, and is the caller's as above. */
+int plan_check(struct plan_builder *builder, struct plan **plan);
 
 /* Records a failure of the family's own. Always PLAN_NONE. */
 int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute__((format(printf, 2, 3)));

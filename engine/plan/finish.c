@@ -3,6 +3,7 @@
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Every tensor of the file must have been taken: what is left over means another class or other arguments. */
@@ -46,8 +47,27 @@ static void refuse_incomplete_operations(struct plan_builder *builder)
     }
 }
 
+static int give(struct plan_builder *builder, struct plan **plan)
+{
+    free(builder->used);
+    if (builder->failed) {
+        plan_free(builder->plan);
+        return -1;
+    }
+    *plan = builder->plan;
+    return 0;
+}
+
+int plan_check(struct plan_builder *builder, struct plan **plan)
+{
+    assert(builder->without_data);
+    refuse_surplus(builder);
+    return give(builder, plan);
+}
+
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan)
 {
+    assert(!builder->without_data);
     refuse_incomplete_operations(builder);
     refuse_surplus(builder);
     if (!builder->failed && !builder->as_built) {
@@ -62,11 +82,5 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
         builder->failed = true;
     if (!builder->failed && plan_enlarge_images(builder->plan, builder->image_arena_bytes, builder->error) != 0)
         builder->failed = true;
-    free(builder->used);
-    if (builder->failed) {
-        plan_free(builder->plan);
-        return -1;
-    }
-    *plan = builder->plan;
-    return 0;
+    return give(builder, plan);
 }

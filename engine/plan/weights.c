@@ -54,6 +54,19 @@ static int find_taken(const struct plan_builder *builder, const struct weights_t
     return PLAN_NONE;
 }
 
+static void convert(struct plan_builder *builder, const struct weights_tensor *tensor, struct plan_weight *weight)
+{
+    weight->data = malloc((size_t)tensor->elements * sizeof *weight->data + 1);
+    if (!weight->data) {
+        plan_fail(builder, "out of memory for tensor \"%s\" (%lld floats)", weight->name, (long long)tensor->elements);
+        return;
+    }
+    weights_to_f32(tensor, weight->data);
+    builder->taken_elements += tensor->elements;
+    if (builder->progress)
+        builder->progress(builder->progress_context, (double)builder->taken_elements / (double)builder->all_elements);
+}
+
 static int take_weight(struct plan_builder *builder, int rank, const int64_t *shape, const char *format,
                        va_list arguments)
 {
@@ -76,17 +89,14 @@ static int take_weight(struct plan_builder *builder, int rank, const int64_t *sh
     weight->rows = weight->columns ? tensor->elements / weight->columns : 0;
     weight->tensor = (int64_t)weights_index(builder->weights, tensor);
     weight->name = strdup(name);
-    weight->data = malloc((size_t)tensor->elements * sizeof *weight->data + 1);
-    if (!weight->name || !weight->data)
-        return plan_fail(builder, "out of memory for tensor \"%s\" (%lld floats)", name, (long long)tensor->elements);
-    bool converted = weights_to_f32(tensor, weight->data);
-    builder->taken_elements += tensor->elements;
-    if (builder->progress)
-        builder->progress(builder->progress_context, (double)builder->taken_elements / (double)builder->all_elements);
-    if (!converted)
+    if (!weight->name)
+        return plan_fail(builder, "out of memory for tensor \"%s\"", name);
+    if (!weights_dtype_is_float(tensor->dtype))
         return plan_fail(builder, "%s: tensor \"%s\": expected dtype F32, F16, BF16 or F64, found %s",
                          weights_origin(builder->weights), name, weights_dtype_name(tensor->dtype));
-    return builder->plan->n_weights - 1;
+    if (!builder->without_data)
+        convert(builder, tensor, weight);
+    return builder->failed ? PLAN_NONE : builder->plan->n_weights - 1;
 }
 
 int plan_vector(struct plan_builder *builder, int64_t columns, const char *format, ...)
@@ -127,13 +137,16 @@ void plan_shared(struct plan_builder *builder, int weight, const char *format, .
         return;
     const struct weights_tensor *first = weights_at(builder->weights, (size_t)plan_weight_at(builder, weight)->tensor);
     const struct weights_tensor *tensor = take_tensor(builder, name, first->rank, first->shape);
-    if (tensor && tensor != first &&
-        (tensor->dtype != first->dtype || memcmp(tensor->data, first->data, first->bytes) != 0))
+    if (!tensor || tensor == first)
+        return;
+    if (tensor->dtype != first->dtype ||
+        (!builder->without_data && memcmp(tensor->data, first->data, first->bytes) != 0))
         plan_fail(builder, "%s: tensor \"%s\" differs from \"%s\": the class with these kwargs shares one for both",
                   weights_origin(builder->weights), name, first->name);
 }
 
-/* A weight without data yet, named after one that it is made of. NULL: failed. */
+/* A weight that is made of others, named after one of them. Its data is to be filled, and NULL while the builder goes
+ * without data. NULL: failed. */
 static struct plan_weight *derived_weight(struct plan_builder *builder, int from, int64_t rows, int64_t columns)
 {
     struct plan_weight *weight = plan_grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *weight);
@@ -143,11 +156,21 @@ static struct plan_weight *derived_weight(struct plan_builder *builder, int from
     weight->columns = columns;
     weight->tensor = -1;
     weight->name = strdup(plan_weight_at(builder, from)->name);
-    weight->data = malloc((size_t)(rows * columns) * sizeof *weight->data + 1);
-    if (weight->name && weight->data)
+    if (!builder->without_data)
+        weight->data = malloc((size_t)(rows * columns) * sizeof *weight->data + 1);
+    if (weight->name && (weight->data || builder->without_data))
         return weight;
     plan_fail(builder, "out of memory for %lld weights", (long long)(rows * columns));
     return NULL;
+}
+
+static void fill_stack(const struct plan_builder *builder, float *to, const int *weights, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const struct plan_weight *part = plan_weight_at(builder, weights[i]);
+        memcpy(to, part->data, (size_t)(part->rows * part->columns) * sizeof *to);
+        to += part->rows * part->columns;
+    }
 }
 
 int plan_stack(struct plan_builder *builder, const int *weights, int64_t count)
@@ -162,12 +185,8 @@ int plan_stack(struct plan_builder *builder, const int *weights, int64_t count)
     struct plan_weight *stack = derived_weight(builder, weights[0], rows, columns);
     if (!stack)
         return PLAN_NONE;
-    float *to = stack->data;
-    for (int64_t i = 0; i < count; i++) {
-        const struct plan_weight *part = plan_weight_at(builder, weights[i]);
-        memcpy(to, part->data, (size_t)(part->rows * columns) * sizeof *to);
-        to += part->rows * columns;
-    }
+    if (stack->data)
+        fill_stack(builder, stack->data, weights, count);
     return builder->plan->n_weights - 1;
 }
 
@@ -176,8 +195,19 @@ int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t r
     struct plan_weight *part = builder->failed ? NULL : derived_weight(builder, weight, rows, columns);
     if (!part)
         return PLAN_NONE;
-    memcpy(part->data, plan_weight_at(builder, weight)->data + first, (size_t)(rows * columns) * sizeof *part->data);
+    if (part->data)
+        memcpy(part->data, plan_weight_at(builder, weight)->data + first,
+               (size_t)(rows * columns) * sizeof *part->data);
     return builder->plan->n_weights - 1;
+}
+
+/* From (out, in, pixels) to (out, pixels, in). */
+static void fill_kernel(float *to, const float *from, int64_t out, int64_t in, int64_t pixels)
+{
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < in; i++)
+            for (int64_t p = 0; p < pixels; p++)
+                to[(o * pixels + p) * in + i] = from[(o * in + i) * pixels + p];
 }
 
 int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t in)
@@ -191,13 +221,22 @@ int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t i
     struct plan_weight *kernel = derived_weight(builder, weight, out, columns);
     if (!kernel)
         return PLAN_NONE;
-    const float *from = plan_weight_at(builder, weight)->data;
-    int64_t pixels = columns / in;
-    for (int64_t o = 0; o < out; o++)
-        for (int64_t i = 0; i < in; i++)
-            for (int64_t p = 0; p < pixels; p++)
-                kernel->data[(o * pixels + p) * in + i] = from[(o * in + i) * pixels + p];
+    if (kernel->data)
+        fill_kernel(kernel->data, plan_weight_at(builder, weight)->data, out, in, columns / in);
     return builder->plan->n_weights - 1;
+}
+
+/* The columns of `from`, and behind them `count` others. */
+static void fill_wide(const struct plan_builder *builder, struct plan_weight *wide, const float *from,
+                      const int *columns, int count)
+{
+    int64_t width = wide->columns - count;
+    for (int64_t r = 0; r < wide->rows; r++) {
+        float *row = wide->data + r * wide->columns;
+        memcpy(row, from + r * width, (size_t)width * sizeof *row);
+        for (int i = 0; i < count; i++)
+            row[width + i] = columns[i] == PLAN_NONE ? 1 : plan_weight_at(builder, columns[i])->data[r];
+    }
 }
 
 int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count)
@@ -208,14 +247,16 @@ int plan_widen(struct plan_builder *builder, int weight, const int *columns, int
     struct plan_weight *wide = derived_weight(builder, weight, rows, width + count);
     if (!wide)
         return PLAN_NONE;
-    const float *from = plan_weight_at(builder, weight)->data;
-    for (int64_t r = 0; r < rows; r++) {
-        float *row = wide->data + r * (width + count);
-        memcpy(row, from + r * width, (size_t)width * sizeof *row);
-        for (int i = 0; i < count; i++)
-            row[width + i] = columns[i] == PLAN_NONE ? 1 : plan_weight_at(builder, columns[i])->data[r];
-    }
+    if (wide->data)
+        fill_wide(builder, wide, plan_weight_at(builder, weight)->data, columns, count);
     return builder->plan->n_weights - 1;
+}
+
+static void fill_transposed(float *to, const float *from, int64_t rows, int64_t columns)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            to[c * rows + r] = from[r * columns + c];
 }
 
 int plan_transpose(struct plan_builder *builder, int weight, int64_t rows)
@@ -226,9 +267,7 @@ int plan_transpose(struct plan_builder *builder, int weight, int64_t rows)
     struct plan_weight *transposed = derived_weight(builder, weight, columns, rows);
     if (!transposed)
         return PLAN_NONE;
-    const float *from = plan_weight_at(builder, weight)->data;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < columns; c++)
-            transposed->data[c * rows + r] = from[r * columns + c];
+    if (transposed->data)
+        fill_transposed(transposed->data, plan_weight_at(builder, weight)->data, rows, columns);
     return builder->plan->n_weights - 1;
 }

@@ -198,7 +198,7 @@ struct weights *case_calls(const char *name)
     char path[512];
 
     snprintf(path, sizeof path, CASES_FOLDER "/%s/calls.safetensors", name);
-    if (weights_open(path, &calls, &error) != 0)
+    if (weights_open(path, &calls, &error) != 0 || weights_read(calls, &error) != 0)
         fail_msg("%s", error.message);
     return calls;
 }

@@ -67,6 +67,7 @@ static void load(const char *name, struct loaded *loaded)
     must(weights_open(path, &loaded->weights, &error), &error);
     snprintf(path, sizeof path, CASES_FOLDER "/%s/calls.safetensors", name);
     must(weights_open(path, &loaded->calls, &error), &error);
+    must(weights_read(loaded->calls, &error), &error);
     must(engine_load(loaded->engine, &loaded->config, loaded->weights, NULL, NULL, &loaded->model, &error), &error);
 }
 

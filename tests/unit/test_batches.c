@@ -243,7 +243,7 @@ static void builtin_agrees_with_pytorch(void **state)
     (void)state;
     struct weights *parity;
     struct error error;
-    if (weights_open("weights/builtin/parity.safetensors", &parity, &error) != 0)
+    if (weights_open("weights/builtin/parity.safetensors", &parity, &error) != 0 || weights_read(parity, &error) != 0)
         fail_msg("%s", error.message);
     int index = 0;
     for (; tensor(parity, index, "in/x"); index++)

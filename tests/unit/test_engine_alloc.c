@@ -1,4 +1,4 @@
-/* Loading a model while each allocation in turn fails: reported, nothing left behind. */
+/* Opening and loading a model while each allocation in turn fails: reported, nothing left behind. */
 #include "engine/engine.h"
 #include "tests/unit/alloc_fail.h"
 
@@ -8,13 +8,22 @@
 
 static struct engine *engine;
 static struct model_config config;
-static struct weights *weights;
+
+static int load(struct model **model, struct error *error)
+{
+    struct weights *weights;
+    if (weights_open(FOLDER "/model.safetensors", &weights, error) != 0)
+        return -1;
+    int status = engine_load(engine, &config, weights, NULL, NULL, model, error);
+    weights_close(weights);
+    return status;
+}
 
 /* A weight that oneDNN has no memory for goes to OpenBLAS: the model is loaded, and says so. */
 static int load_and_close(struct error *error)
 {
     struct model *model;
-    if (engine_load(engine, &config, weights, NULL, NULL, &model, error) != 0)
+    if (load(&model, error) != 0)
         return -1;
     const char *notice = model_info(model)->cpu_notice;
     int status = notice ? error_set(error, "%s", notice) : 0;
@@ -40,7 +49,7 @@ static void running_allocates_nothing(void **state)
     struct engine_item item = {.inputs = {{ids, 40}}, .pooled = pooled, .n_rows = 40, .top_k = 3};
     item.top_columns = top_columns;
     item.top_values = top_values;
-    assert_int_equal(engine_load(engine, &config, weights, NULL, NULL, &model, &error), 0);
+    assert_int_equal(load(&model, &error), 0);
     assert_int_equal(model_info(model)->hidden_columns, 32);
     alloc_fail.failed = false;
     alloc_fail.countdown = 1;
@@ -58,9 +67,7 @@ static int open_all(void **state)
     struct error error;
     struct engine_options options = {
         .device = {DEVICE_CPU}, .dtype = DTYPE_F32, .max_batch_tokens = 64, .max_batch_requests = 2};
-    return engine_open(&options, &engine, &error) == 0 &&
-                   model_config_read(FOLDER "/config.json", &config, &error) == 0 &&
-                   weights_open(FOLDER "/model.safetensors", &weights, &error) == 0
+    return engine_open(&options, &engine, &error) == 0 && model_config_read(FOLDER "/config.json", &config, &error) == 0
                ? 0
                : -1;
 }
@@ -68,7 +75,6 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
     (void)state;
-    weights_close(weights);
     model_config_free(&config);
     engine_close(engine);
     return 0;

@@ -1,3 +1,4 @@
+#include "tests/unit/sparse.h"
 #include "weights/weights.h"
 
 #include <setjmp.h>
@@ -312,18 +313,6 @@ static void finds_each_of_many_names(void **state)
     free(header);
 }
 
-/* Bytes that this process has read so far. */
-static long long bytes_read(void)
-{
-    long long count = 0;
-    FILE *file = fopen("/proc/self/io", "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "rchar: %lld", &count), 1);
-    fclose(file);
-    return count;
-}
-
-/* 20 GiB of nothing behind the header, on a file system that stores none of it. */
 static void a_large_file_with_a_wrong_header_is_not_read(void **state)
 {
     static const struct {
@@ -336,22 +325,18 @@ static void a_large_file_with_a_wrong_header_is_not_read(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[] = "/tmp/linformerd-test-XXXXXX";
-        size_t size;
         int file = mkstemp(path);
-        unsigned char *bytes = build_file(cases[i].header, strlen(cases[i].header), 0, &size);
         assert_true(file >= 0);
-        assert_int_equal(write(file, bytes, size), size);
-        assert_int_equal(ftruncate(file, (off_t)20 << 30), 0);
         close(file);
+        sparse_write(path, cases[i].header, SPARSE_BYTES);
         struct weights *weights = NULL;
         struct error error = {""};
-        long long before = bytes_read();
+        int64_t before = sparse_bytes_read();
         assert_int_equal(weights_open(path, &weights, &error), -1);
-        assert_in_range(bytes_read() - before, 0, 1 << 20);
+        assert_in_range(sparse_bytes_read() - before, 0, 1 << 20);
         if (!strstr(error.message, cases[i].expected) || !strstr(error.message, path))
             fail_msg("'%s' is not in '%s'", cases[i].expected, error.message);
         unlink(path);
-        free(bytes);
     }
 }
 
@@ -368,11 +353,14 @@ static void opens_files(void **state)
     struct error error = {""};
     assert_int_equal(weights_open(path, &weights, &error), 0);
     assert_string_equal(weights_origin(weights), path);
+    assert_null(weights_find(weights, "a")->data);
+    assert_int_equal(weights_read(weights, &error), 0);
     assert_int_equal(ftruncate(file, 0), 0); /* what was read stays */
+    assert_int_equal(weights_read(weights, &error), 0);
     assert_memory_equal(weights_find(weights, "a")->data, "\0\1", 2);
     weights_close(weights);
 
-    char expected[100];
+    char expected[160];
     assert_int_equal(weights_open(path, &weights, &error), -1);
     snprintf(expected, sizeof expected, "%s: is empty, expected a safetensors file", path);
     assert_string_equal(error.message, expected);
@@ -459,12 +447,77 @@ static void an_index_joins_its_files(void **state)
     }
     const struct weights_tensor *c = weights_find(weights, "c");
     assert_int_equal(c->bytes, 3);
-    assert_memory_equal(c->data, "\1\2\3", 3);
-    assert_memory_equal(weights_find(weights, "a")->data, "\0\1", 2);
     assert_ptr_equal(weights_find(weights, "d"), c);
     assert_null(weights_find(weights, "e"));
+    assert_null(c->data);
+    assert_int_equal(weights_read(weights, &error), 0);
+    assert_memory_equal(c->data, "\1\2\3", 3);
+    assert_memory_equal(weights_find(weights, "a")->data, "\0\1", 2);
     assert_non_null(strstr(weights_origin(weights), "m.index.json"));
     weights_close(weights);
+}
+
+static void cut(const char *name, off_t size)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(truncate(path, size), 0);
+}
+
+/* Puts the file there as an editor or a download would: a new one takes the name. */
+static void replace(const char *name, const void *bytes, size_t size)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(unlink(path), 0);
+    write_in_folder(name, bytes, size);
+}
+
+static void a_file_that_is_cut_before_its_data_is_read_is_an_error(void **state)
+{
+    (void)state;
+    struct weights *weights;
+    struct error error = {""};
+    char path[128], expected[256];
+    size_t size;
+    unsigned char *file = build_file(BC_FILE, strlen(BC_FILE), 4, &size);
+    snprintf(path, sizeof path, "%s/two.safetensors", folder);
+    assert_int_equal(weights_open(path, &weights, &error), 0);
+    cut("two.safetensors", (off_t)size - 1);
+    assert_int_equal(weights_read(weights, &error), -1);
+    snprintf(expected, sizeof expected, "%s: was cut while it was read: expected 4 bytes more, found 3", path);
+    assert_string_equal(error.message, expected);
+    weights_close(weights);
+
+    write_in_folder("two.safetensors", file, size);
+    assert_int_equal(open_index(INDEX("{\"c\": \"two.safetensors\", \"a\": \"one.safetensors\"}"), &weights, &error),
+                     0);
+    cut("two.safetensors", 0);
+    assert_int_equal(weights_read(weights, &error), -1);
+    snprintf(expected, sizeof expected,
+             "%s/m.index.json: two.safetensors: was cut while it was read: expected 4 bytes more, found 0", folder);
+    assert_string_equal(error.message, expected);
+    weights_close(weights);
+    write_in_folder("two.safetensors", file, size);
+    free(file);
+}
+
+static void a_file_that_takes_the_name_changes_no_data(void **state)
+{
+    (void)state;
+    struct weights *weights;
+    struct error error = {""};
+    char path[128];
+    size_t size;
+    unsigned char *file = build_file(BC_FILE, strlen(BC_FILE), 4, &size);
+    snprintf(path, sizeof path, "%s/two.safetensors", folder);
+    assert_int_equal(weights_open(path, &weights, &error), 0);
+    replace("two.safetensors", "other", 5);
+    assert_int_equal(weights_read(weights, &error), 0);
+    assert_memory_equal(weights_find(weights, "c")->data, "\1\2\3", 3);
+    weights_close(weights);
+    write_in_folder("two.safetensors", file, size);
+    free(file);
 }
 
 static void refuse_index(const char *index, const char *expected)
@@ -526,6 +579,8 @@ int main(void)
         cmocka_unit_test(a_large_file_with_a_wrong_header_is_not_read),
         cmocka_unit_test(opens_files),
         cmocka_unit_test(an_index_joins_its_files),
+        cmocka_unit_test(a_file_that_is_cut_before_its_data_is_read_is_an_error),
+        cmocka_unit_test(a_file_that_takes_the_name_changes_no_data),
         cmocka_unit_test(refuses_an_index_that_is_not_true),
         cmocka_unit_test(refuses_a_tensor_in_two_files),
     };

@@ -28,8 +28,9 @@ static int open_and_close_file(struct error *error)
     struct weights *weights;
     if (weights_open(path, &weights, error) != 0)
         return -1;
+    int status = weights_read(weights, error);
     weights_close(weights);
-    return 0;
+    return status;
 }
 
 static char index_path[] = "/tmp/linformerd-weights-XXXXXX.index.json";
@@ -39,8 +40,9 @@ static int open_and_close_index(struct error *error)
     struct weights *weights;
     if (weights_open(index_path, &weights, error) != 0)
         return -1;
+    int status = weights_read(weights, error);
     weights_close(weights);
-    return 0;
+    return status;
 }
 
 static void opening_memory_survives_each_failure(void **state)
