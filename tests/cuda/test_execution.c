@@ -439,7 +439,7 @@ static void test_batches_while_products_are_timed(void **state)
     bool between = false;
     open_model(&loaded);
     for (int attempt = 0; !on_device() && attempt < 400 && !between; attempt++) /* the thread may be there too late */
-        between = runs_between_measurements(&loaded, IDS + 1 + attempt);       /* products that nothing is known of */
+        between = runs_between_measurements(&loaded, IDS + 1 + attempt);        /* products that nothing is known of */
     assert_true(on_device() || between);
     close_model(&loaded);
 }
