@@ -74,8 +74,7 @@ static void print_step(const struct explanation *e, int index)
     print_weight(e, step, "", step->weight);
     if (step->bias != PLAN_NONE)
         fprintf(out, " + %s", plan->weights[step->bias].name);
-    if (operation->print)
-        operation->print(plan, step, out);
+    operation->print(plan, step, out);
     print_weight(e, step, ",", step->second_weight);
     if (step->second_bias != PLAN_NONE)
         fprintf(out, " + %s", plan->weights[step->second_bias].name);

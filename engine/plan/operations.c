@@ -14,19 +14,25 @@ static int64_t furthest_shift(const struct plan_step *step)
 
 const struct plan_operation plan_operations[] = {
     /* x ids (r, 1); T (vocabulary, d); y (r, d) */
-    [OP_EMBED] = {.name = "embed", .formula = "y[r] = T[x[r]]", .rows = ROWS_ALONE, .flops = flops_of_nothing},
+    [OP_EMBED] = {.name = "embed",
+                  .formula = "y[r] = T[x[r]]",
+                  .rows = ROWS_ALONE,
+                  .flops = flops_of_nothing,
+                  .print = print_nothing},
 
     /* A, B (…, d); without B: + A[p] */
     [OP_ADD_POSITIONS] = {.name = "add_positions",
                           .formula = "y[r] = x[r] + (A[p / period] + B[p mod period])",
                           .rows = ROWS_ALONE,
-                          .flops = flops_of_addition},
+                          .flops = flops_of_addition,
+                          .print = print_nothing},
 
     /* g, b (d); x (r, groups*d), each group of d columns for itself */
     [OP_LAYER_NORM] = {.name = "layer_norm",
                        .formula = "y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b",
                        .rows = ROWS_ALONE,
-                       .flops = flops_of_layer_norm},
+                       .flops = flops_of_layer_norm,
+                       .print = print_nothing},
 
     /* W (out, in), b (out) or none; z (r, out) or none */
     [OP_LINEAR] = {.name = "linear",
@@ -52,20 +58,26 @@ const struct plan_operation plan_operations[] = {
                      .flops = flops_of_activation,
                      .print = print_activate},
 
-    [OP_ADD] = {.name = "add", .formula = "y = scale * (x + z)", .rows = ROWS_ALONE, .flops = flops_of_addition},
+    [OP_ADD] = {.name = "add",
+                .formula = "y = scale * (x + z)",
+                .rows = ROWS_ALONE,
+                .flops = flops_of_addition,
+                .print = print_nothing},
 
     /* m, which is z: ids (r, 1), 0 or not */
     [OP_MASK_ROWS] = {.name = "mask_rows",
                       .formula = "y[r] = x[r] where m[r], else 0",
                       .rows = ROWS_ALONE,
                       .in_place = true,
-                      .flops = flops_of_nothing},
+                      .flops = flops_of_nothing,
+                      .print = print_nothing},
 
     /* f (d / 2); products p f in float */
     [OP_ADD_SINUSOIDS] = {.name = "add_sinusoids",
                           .formula = "y[r] = x[r] + (sin(p f), cos(p f))",
                           .rows = ROWS_ALONE,
-                          .flops = flops_of_sinusoids},
+                          .flops = flops_of_sinusoids,
+                          .print = print_nothing},
 
     /* E (n, k) or its transpose; x ragged (n_b, d); y fixed (k, d) an item. With several groups each has its own E and
      * e for d / groups columns. Further columns of y, where there are: E[:n_b]ᵀ 1, then e, which the others then lack
@@ -112,13 +124,15 @@ const struct plan_operation plan_operations[] = {
                          .formula = "y[p, segment s] = x[p - shift_s, segment s], 0 outside the item",
                          .rows = ROWS_ALONE,
                          .reach = furthest_shift,
-                         .flops = flops_of_nothing},
+                         .flops = flops_of_nothing,
+                         .print = print_nothing},
 
     /* x (r, heads*d); T (…, d): sines T[p, i], cosines T[p, d/2 + i] */
     [OP_ROTATE] = {.name = "rotate",
                    .formula = "y[r, h, 2i : 2i + 2] = x[r, h, 2i : 2i + 2] turned by the angle T[p, i]",
                    .rows = ROWS_ALONE,
-                   .flops = flops_of_rotation},
+                   .flops = flops_of_rotation,
+                   .print = print_nothing},
 
     /* x, K (…, all heads*d); V (…, all heads*d'); y (r, heads*d'). Masked rows of K and V are left out.
      * Causal: exp(K) in place of its softmax, rows of earlier buckets only (bucket 1: rows <= p), divided by
@@ -141,12 +155,14 @@ const struct plan_operation plan_operations[] = {
     [OP_CONCATENATE] = {.name = "concatenate",
                         .formula = "y[r] = (x[r], z[r])",
                         .rows = ROWS_ALONE,
-                        .flops = flops_of_nothing},
+                        .flops = flops_of_nothing,
+                        .print = print_nothing},
 
     [OP_APPEND_ROWS] = {.name = "append_rows",
                         .formula = "y_b = x_b, then the rows of z_b",
                         .rows = ROWS_TOGETHER,
-                        .flops = flops_of_nothing},
+                        .flops = flops_of_nothing,
+                        .print = print_nothing},
 
     /* x_b (height * width, in); W (out, window * in), e (out); u, v of a window, 0 outside of the image */
     [OP_CONVOLVE_IMAGE] = {.name = "convolve_image",
@@ -167,41 +183,48 @@ const struct plan_operation plan_operations[] = {
                         .formula = "y = the rows of x that y's axis has",
                         .rows = ROWS_TOGETHER, /* made by the pass that narrows */
                         .in_place = true,
-                        .flops = flops_of_nothing},
+                        .flops = flops_of_nothing,
+                        .print = print_nothing},
 
     [OP_CUT_PADDING] = {.name = "cut_padding",
                         .formula = "y_b = the item's own rows of x_b, without what padding added",
                         .rows = ROWS_TOGETHER,
-                        .flops = flops_of_nothing},
+                        .flops = flops_of_nothing,
+                        .print = print_nothing},
 
     /* The sum is over h and the 32 best pairs (i, j) of s_i + t_j, where s = K[h,:,0] x[r,0,h] and t = K[h,:,1]
      * x[r,1,h] are each cut to their 32 best. x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
     [OP_RETRIEVE] = {.name = "retrieve",
                      .formula = "y[r] = sum over h, (i, j) of softmax(s_i + t_j) V[i n + j]",
                      .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
-                     .flops = flops_of_retrieval},
+                     .flops = flops_of_retrieval,
+                     .print = print_nothing},
 
     [OP_GIVE_HIDDEN] = {.name = "give_hidden",
                         .formula = "item b's hidden = x_b",
                         .rows = ROWS_TOGETHER,
-                        .flops = flops_of_nothing},
+                        .flops = flops_of_nothing,
+                        .print = print_nothing},
 
     [OP_GIVE_POOLED] = {.name = "give_pooled",
                         .formula = "item b's pooled = mean, first, last or maximum of the rows of x_b",
                         .rows = ROWS_TOGETHER,
-                        .flops = flops_of_addition},
+                        .flops = flops_of_addition,
+                        .print = print_nothing},
 
     /* f: identity, softmax, top_k; without W: x_b */
     [OP_GIVE_OUTPUT] = {.name = "give_output",
                         .formula = "item b's output = f(x_b[wanted rows] Wᵀ + b)",
                         .rows = ROWS_TOGETHER,
-                        .flops = flops_of_output},
+                        .flops = flops_of_output,
+                        .print = print_nothing},
 
     /* channels first */
     [OP_GIVE_IMAGE] = {.name = "give_image",
                        .formula = "item b's output = x_bᵀ",
                        .rows = ROWS_TOGETHER,
-                       .flops = flops_of_nothing},
+                       .flops = flops_of_nothing,
+                       .print = print_nothing},
 };
 _Static_assert(sizeof plan_operations / sizeof *plan_operations == OP_COUNT, "a row for each operation");
 
@@ -214,7 +237,9 @@ const char *operation_lack(enum operation operation)
         return "formula";
     if (row->rows == ROWS_UNSAID)
         return "rows";
-    return row->flops ? NULL : "flops";
+    if (!row->flops)
+        return "flops";
+    return row->print ? NULL : "print";
 }
 
 const char *operation_name(enum operation operation)

@@ -27,7 +27,7 @@ struct plan_operation {
     /* For one item of `rows` rows. A multiplication and an addition are two. */
     int64_t (*flops)(const struct plan *plan, const struct plan_step *step, int64_t rows);
 
-    /* The step's parameters, for --explain; NULL: it has none. */
+    /* The step's parameters, for --explain; print_nothing: none worth a word. */
     void (*print)(const struct plan *plan, const struct plan_step *step, FILE *out);
 };
 

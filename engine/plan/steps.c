@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 /* Appends the step, with a new value of the given axis and columns as its y. */
@@ -17,6 +18,12 @@ static int new_step(struct plan_builder *builder, struct plan_step step, int axi
     *place = step;
     return step.y;
 }
+
+/* Every value and weight that a step names is in these arrays: else it would not be PLAN_NONE below. */
+_Static_assert(offsetof(struct plan_step, reads) + PLAN_READS * sizeof(int) == offsetof(struct plan_step, weights) &&
+                   (offsetof(struct plan_step, weights) + PLAN_WEIGHTS * sizeof(int) + 7) / 8 * 8 ==
+                       offsetof(struct plan_step, add_positions),
+               "reads and weights are as long as the structs beside them");
 
 struct plan_step plan_step_of(enum operation operation, int x)
 {

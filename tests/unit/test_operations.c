@@ -77,20 +77,27 @@ static void test_layer_norm(void **state)
     }
 }
 
-/* Where products are in bf16, so is the norm's y. */
-static void test_product_of_layer_norm(void **state)
+/* Where products are in bf16, so is the norm's y. Two products are one feed_forward. */
+static void check_products_of_norm(int64_t columns, int products)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}, {"w", columns, columns}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE), w = plan_matrix(builder, columns, columns, "w");
+    x = plan_layer_norm(builder, x, plan_vector(builder, columns, "gain"), plan_vector(builder, columns, "bias"),
+                        1e-5f);
+    for (int i = 0; i < products; i++)
+        x = plan_linear(builder, x, w, PLAN_NONE);
+    plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
+static void test_products_of_norm(void **state)
 {
     (void)state;
     for (int64_t columns = 1; columns < 200; columns = columns * 3 + 1) {
-        struct bench bench;
-        const struct shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}, {"w", 20, columns}};
-        struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
-        int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE);
-        x = plan_layer_norm(builder, x, plan_vector(builder, columns, "gain"), plan_vector(builder, columns, "bias"),
-                            1e-5f);
-        x = plan_linear(builder, x, plan_matrix(builder, 20, columns, "w"), PLAN_NONE);
-        plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
-        bench_run(&bench);
+        check_products_of_norm(columns, 1);
+        check_products_of_norm(columns, 2);
     }
 }
 
@@ -165,6 +172,21 @@ static void test_project_sequence(void **state)
     check_projection(96, 130, 1, true, false);
     check_projection(5, 24, 3, true, true);
     check_projection(9, 140, 2, false, false);
+}
+
+/* Where products are in bf16, so is y of the attention. */
+static void test_product_of_attention(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"keys", 24, 24}, {"out", 10, 24}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 24, 70, PLAN_NONE);
+    int keys = plan_linear(builder, x, plan_matrix(builder, 24, 24, "keys"), PLAN_NONE);
+    int y = plan_attend(builder, x, keys, keys, (struct plan_attention){.heads = 3, .kv_heads = 3, .scale = 0.1f});
+    plan_give(builder, plan_linear(builder, y, plan_matrix(builder, 10, 24, "out"), PLAN_NONE), PLAN_NONE, PLAN_NONE,
+              false);
+    bench_run(&bench);
 }
 
 static void check_convolution(int64_t d, int64_t groups, int64_t stride, bool shared)
@@ -663,7 +685,8 @@ int main(void)
         TEST(test_embed_and_positions, EXACT),
         TEST(test_axial_positions, EXACT),
         TEST(test_layer_norm, EXACT),
-        TEST(test_product_of_layer_norm, 1.6e-2),
+        TEST(test_products_of_norm, 2.6e-2),
+        TEST(test_product_of_attention, 0.04),
         TEST(test_linear, 2.6e-2),
         TEST(test_fusion_leaves_read_values, 2e-2),
         TEST(test_project_sequence, 1.4e-1),
