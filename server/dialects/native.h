@@ -80,8 +80,8 @@ int native_takes_sequences(struct request *request);
 /* Counts the list under a key of the body, which need not be JSON. */
 struct numbers_counts native_count(const struct request *request, const char *key);
 
-/* Most elements of one list that jansson reads: NATIVE_MOST_TOKENS, or what an input of any model needs if that is
- * more. */
+/* Most elements of one list that jansson reads: NATIVE_MOST_TOKENS, or the inputs of a request or the longest input of
+ * any model if these are more. */
 #define NATIVE_MOST_TOKENS (INT64_C(1) << 20)
 int64_t native_most_elements(const struct request *request);
 

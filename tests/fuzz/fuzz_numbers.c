@@ -1,5 +1,6 @@
-/* Reads lists of numbers without jansson and compares with jansson. A body is JSON exactly when the text with marks is.
- * Replacing each mark by its list then gives the same JSON, and the same numbers. */
+/* Reads lists of numbers without jansson and compares with jansson. So are the elements of any list counted. A body is
+ * JSON exactly when the text with marks is. Replacing each mark by its list then gives the same JSON, and the same
+ * numbers. */
 #include "server/text/numbers.h"
 
 #include <jansson.h>
@@ -172,8 +173,46 @@ static void look(const char *body, size_t size, struct numbers_place place, size
     json_decref(restored);
 }
 
+/* Counts as jansson has it: the elements of `value`, which is a list or an object, and of all in it. */
+static void count(const json_t *value, int depth, struct numbers_counts *counts)
+{
+    int64_t elements = (int64_t)(json_array_size(value) + json_object_size(value));
+    const char *key;
+    json_t *element;
+    size_t i;
+
+    if (elements == 0) {
+        counts->values++;
+        return;
+    }
+    if (depth <= NUMBERS_DEPTH && elements > counts->longest)
+        counts->longest = elements;
+    json_array_foreach (value, i, element)
+        count(element, depth + 1, counts);
+    json_object_foreach ((json_t *)value, key, element)
+        count(element, depth + 1, counts);
+}
+
+/* A list of the body is found and counted, unless its key is written with an escape. */
+static void compare_counts(const char *body, size_t size)
+{
+    struct numbers_counts counts = numbers_count(body, size, (struct numbers_place){.key = "inputs", .depth = 1});
+    struct numbers_counts expected = {0};
+    json_t *whole = parse(body, size), *list = json_object_get(whole, "inputs");
+
+    if (json_is_array(list) && json_array_size(list) > 0 && !memchr(body, '\\', size)) {
+        expected.elements = (int64_t)json_array_size(list);
+        count(list, 1, &expected);
+        expect(counts.elements == expected.elements && counts.longest == expected.longest &&
+                   counts.values == expected.values,
+               "other elements than counted");
+    }
+    json_decref(whole);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    compare_counts((const char *)data, size);
     look((const char *)data, size, (struct numbers_place){"inputs", "embeddings", 1}, MOST);
     look((const char *)data, size, (struct numbers_place){"data", NULL, 3}, MOST);
     return 0;

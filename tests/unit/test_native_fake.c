@@ -535,6 +535,11 @@ static void lists_are_counted_without_objects(void **state)
         assert_int_equal(counts.values, expected.values);
         assert_int_equal(counts.first, expected.first);
     }
+    char behind[2 * NUMBERS_REST] = "{\"a\": \"";
+    memset(behind + strlen(behind), 'x', NUMBERS_REST);
+    strcat(behind, "\", \"ids\": [1, 2]}");
+    assert_int_equal(numbers_count(behind, strlen(behind), (struct numbers_place){.key = "ids", .depth = 1}).elements,
+                     2);
 }
 
 /* A list that cannot be ids is not called tokens, however long. */
