@@ -28,18 +28,19 @@ const struct setting settings_table[] = {
      .kind = SETTING_MODELS,
      .value_name = "[NAME=]DIR",
      .help =
-         "Folder with config.json and model.safetensors, or a folder of such. May be repeated; the variable holds a "
-         "list with commas. Without it the built-in model is served. A name has no slash, so ./a=b is a folder."},
+         "Folder with config.json and model.safetensors, or a folder of such folders. May be repeated. The variable "
+         "is a list with commas. Without a model, the built-in model is served. A name has no slash, so ./a=b is a "
+         "folder."},
     {.group = "Models",
      .flag = "explain",
      .kind = SETTING_EXPLAIN,
      .value_name = "[DIR]",
-     .help = "Print the plan of the model in that folder, with shapes, FLOPs and bytes, and exit. Without a folder: of "
-             "the first --model, else of the built-in one."},
+     .help = "Print the plan of the model in DIR, with shapes, FLOPs and bytes, and exit. Without DIR: the plan of the "
+             "first --model, else of the built-in model."},
     {.group = "Models",
      .flag = "check",
      .kind = SETTING_CHECK,
-     .help = "Load the models, run a first batch of each, and exit: with 0, or with 1 and a message. No port is "
+     .help = "Load the models, run a first batch of each, and exit. The status is 0, or 1 with a message. No port is "
              "opened."},
     {.group = "Network",
      .flag = "host",
@@ -56,7 +57,7 @@ const struct setting settings_table[] = {
      .fallback = "8080",
      .minimum = 0,
      .maximum = 65535,
-     .help = "Port to listen on. 0 takes a free one."},
+     .help = "Port to listen on. 0 takes a free port."},
     {.group = "Network",
      .flag = "api-key",
      .kind = SETTING_TEXT,
@@ -65,15 +66,15 @@ const struct setting settings_table[] = {
      .is_valid = is_key,
      .expected = "visible ASCII characters without spaces",
      .secret = true,
-     .help = "Key that requests must bring, but for health, GET / and /metrics. Prefer the variable or the file: other "
-             "users of the machine can read a command line."},
+     .help = "Required as Bearer key, except on health, GET / and /metrics. Prefer the variable or the file, because "
+             "other users of the machine can read a command line."},
     {.group = "Network",
      .flag = "protect-metrics",
      .kind = SETTING_BOOL,
      AT(protect_metrics),
      .fallback = "false",
      .choices = switches,
-     .help = "Ask for the key of --api-key on /metrics too. Without this flag /metrics is open to everyone."},
+     .help = "Require the key of --api-key on /metrics, too. Without this flag /metrics is open to everyone."},
     {.group = "Network",
      .flag = "http-threads",
      .kind = SETTING_INTEGER,
@@ -93,7 +94,7 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = 1048576,
      .unit = "connections",
-     .help = "Connections open at a time."},
+     .help = "Maximum number of open connections."},
     {.group = "Network",
      .flag = "connection-timeout-s",
      .kind = SETTING_INTEGER,
@@ -103,7 +104,7 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = 86400,
      .unit = "seconds",
-     .help = "A connection is closed after so long without a byte."},
+     .help = "A connection is closed after this time without a byte."},
     {.group = "Network",
      .flag = "drain-delay-ms",
      .kind = SETTING_INTEGER,
@@ -113,8 +114,8 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 3600000,
      .unit = "milliseconds",
-     .help = "Time between SIGTERM and the draining. In it /health/ready is 503, and work is still accepted, so that a "
-             "balancer can turn away first. SIGINT skips it."},
+     .help = "Time between SIGTERM and draining. During this time /health/ready is 503, and requests are still "
+             "accepted. This gives a balancer time to stop sending requests. SIGINT skips the delay."},
     {.group = "Network",
      .flag = "payload-limit",
      .kind = SETTING_INTEGER,
@@ -125,8 +126,8 @@ const struct setting settings_table[] = {
      .maximum = INT64_C(1) << 40,
      .unit = "bytes",
      .word = "auto",
-     .help = "Largest body of a request. auto: 33554432, or more where the longest input of a model needs it, as JSON "
-             "if that is at most an eighth of the memory, else in binary if that is."},
+     .help = "Largest body of a request. auto: 33554432, or the longest input's size as JSON if larger. If that JSON "
+             "would exceed 1/8 of the memory, the input's size in binary counts, at most 1/8 of the memory."},
     {.group = "Computing",
      .flag = "device",
      .kind = SETTING_DEVICE,
@@ -134,9 +135,9 @@ const struct setting settings_table[] = {
      .value_name = "DEVICE",
      .fallback = "auto",
      .expected = DEVICE_CHOICE_EXPECTED,
-     .help = "auto: the first CUDA device if there is one and the model fits, else the CPU. cpu: the CPU alone. cuda: "
-             "the first device, or no start. cuda:0,cuda:1 or cuda:all puts every model on each of them. If a device "
-             "fails, the CPU runs its batches."},
+     .help = "auto: the first CUDA device if present and if the model fits, else the CPU. cpu: only the CPU. cuda: the "
+             "first CUDA device; the start fails without one. cuda:0,cuda:1 or cuda:all puts every model on each of "
+             "these devices. If a device fails, the CPU runs its batches."},
     {.group = "Computing",
      .flag = "dtype",
      .kind = SETTING_CHOICE,
@@ -152,7 +153,7 @@ const struct setting settings_table[] = {
      .value_name = "NAME",
      .fallback = "auto",
      .choices = instruction_set_names,
-     .help = "The CPU's instruction set. auto: the best that it has."},
+     .help = "Instruction set on the CPU. auto: the best that the CPU has."},
     {.group = "Computing",
      .flag = "products",
      .kind = SETTING_CHOICE,
@@ -160,8 +161,8 @@ const struct setting settings_table[] = {
      .value_name = "NAME",
      .fallback = "auto",
      .choices = product_library_names,
-     .help = "The CPU's library for products with weights. auto: oneDNN if it is installed and the CPU has AVX-512 "
-             "(for bf16: AMX)."},
+     .help = "Library for products with weights on the CPU. auto: oneDNN if installed and the CPU has AVX-512; with "
+             "bf16, only with AMX. Else OpenBLAS, or own kernels for bf16."},
     {.group = "Computing",
      .flag = "threads",
      .kind = SETTING_INTEGER,
@@ -171,7 +172,7 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 4096,
      .unit = "threads",
-     .help = "Threads that compute on the CPU. 0 takes one for each core that the process may use."},
+     .help = "Threads that compute on the CPU. 0: one for each core that the process may use."},
     {.group = "Computing",
      .flag = "cuda-tuning-ms",
      .kind = SETTING_INTEGER,
@@ -181,8 +182,8 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 3600000,
      .unit = "milliseconds",
-     .help = "Longest time in which cuBLASLt's algorithms are timed when a model is loaded onto a CUDA device. 0 takes "
-             "cuBLASLt's first choice, the same at each start."},
+     .help = "Longest time to measure cuBLASLt's algorithms when a model is loaded onto a CUDA device. 0: no "
+             "measurement, and cuBLASLt's first choice, which is the same at each start."},
     {.group = "Batches and queues",
      .flag = "max-batch-tokens",
      .kind = SETTING_INTEGER,
@@ -193,9 +194,9 @@ const struct setting settings_table[] = {
      .maximum = COUNT_LIMIT,
      .unit = "tokens",
      .word = "auto",
-     .help = "Tokens of all sequences in a batch. A longer sequence is a batch of its own. Where the class states no "
-             "longest one, it is refused. auto: 16384, and images may have up to 262144 pixels, as far as 1 GiB or a "
-             "quarter of the memory, whichever is less, holds their activations."},
+     .help = "Largest number of tokens in a batch. A longer sequence is a batch of its own, or is refused if the class "
+             "has no maximum length. auto: 16384, and up to 262144 pixels for an image. The activations of an image "
+             "take at most 1 GiB or a quarter of the memory, whichever is less."},
     {.group = "Batches and queues",
      .flag = "max-batch-requests",
      .kind = SETTING_INTEGER,
@@ -205,7 +206,7 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = 1048576,
      .unit = "sequences",
-     .help = "Sequences in a batch."},
+     .help = "Largest number of sequences in a batch."},
     {.group = "Batches and queues",
      .flag = "max-batch-ms",
      .kind = SETTING_INTEGER,
@@ -215,8 +216,8 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 3600000,
      .unit = "milliseconds",
-     .help = "Time that a batch of several sequences is meant to take at most, by how fast earlier ones ran, so that a "
-             "short request does not wait for large ones. 0 sets no limit."},
+     .help = "Target time of a batch of several sequences, estimated from earlier batches. So a short request does not "
+             "wait long for large requests. 0: no limit."},
     {.group = "Batches and queues",
      .flag = "max-client-batch-size",
      .kind = SETTING_INTEGER,
@@ -226,7 +227,7 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = COUNT_LIMIT,
      .unit = "sequences",
-     .help = "Sequences in a request."},
+     .help = "Largest number of sequences in a request."},
     {.group = "Batches and queues",
      .flag = "max-queue-tokens",
      .kind = SETTING_INTEGER,
@@ -256,7 +257,8 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 86400000,
      .unit = "milliseconds",
-     .help = "Longest time from the complete request to its answer. Then it is answered with 504. 0 sets no limit."},
+     .help = "Longest time from the end of a request to its answer. After that the request is answered with 504. 0: no "
+             "limit."},
     {.group = "Requests",
      .flag = "strict",
      .kind = SETTING_BOOL,
@@ -264,7 +266,7 @@ const struct setting settings_table[] = {
      .fallback = "false",
      .choices = switches,
      .help = "Refuse a body with a key that has no meaning on its route. Without this flag such keys are ignored, and "
-             "the answer's header x-ignored-keys names them."},
+             "the header x-ignored-keys of the answer names them."},
     {.group = "Requests",
      .flag = "auto-truncate",
      .kind = SETTING_BOOL,
@@ -279,7 +281,7 @@ const struct setting settings_table[] = {
      .value_name = "FORMAT",
      .fallback = "text",
      .choices = log_formats,
-     .help = "One line for each event, to standard error."},
+     .help = "Format of the log on standard error, which has one line for each event."},
     {.group = "Log",
      .flag = "log-level",
      .kind = SETTING_CHOICE,
@@ -287,12 +289,12 @@ const struct setting settings_table[] = {
      .value_name = "LEVEL",
      .fallback = "info",
      .choices = log_levels,
-     .help = "Lines of this level and above are logged. debug has a line for each request."},
+     .help = "Lowest level that is logged. debug has a line for each request."},
     {.group = "Other",
      .flag = "config",
      .kind = SETTING_CONFIG,
      .value_name = "FILE",
-     .help = "JSON file with settings. Its keys are the flags' names with _ for -."},
+     .help = "JSON file with settings. Its keys are the names of the flags, with _ instead of -."},
     {.group = "Other", .flag = "help", .kind = SETTING_HELP, .help = "Print this text and exit. Also -h."},
     {.group = "Other", .flag = "version", .kind = SETTING_VERSION, .help = "Print the version and exit."},
 };
