@@ -1,5 +1,5 @@
-/* backend: a device that runs plans, as a table of functions. A batch is one call. engine/cpu's table is part of the
- * program. engine/cuda's is in a plugin, a shared object that is loaded if there is a driver. */
+/* backend: a device that runs plans, as a table of functions. One call runs a batch. The table of engine/cpu is part of
+ * the program. The table of engine/cuda is in a plugin, a shared object that is loaded if there is a driver. */
 #ifndef ENGINE_BACKEND_H
 #define ENGINE_BACKEND_H
 
@@ -15,12 +15,12 @@ struct backend_functions {
     /* The number of devices, at least 1. -1: there is none, or they cannot be asked. A NULL function means one. */
     int (*count)(struct error *error);
 
-    /* Opens device `index`, 0 <= index < count. On success close is owed, and `error` may hold a warning, such as
-     * "oneDNN not found"; backend_cpu sets or empties it. After a failed run a device may be useless until all its
-     * models are unprepared and it is closed and opened again. The caller does that. */
+    /* Opens device `index`, 0 <= index < count. On success close is owed. On success, backend_cpu may put a warning
+     * about missing acceleration into `error`, such as "oneDNN not found"; else it empties it. After a failed run a
+     * device may be useless. Then the caller unprepares all its models, closes it and opens it again. */
     int (*open)(const struct engine_options *options, int index, struct backend **backend, struct error *error);
     void (*close)(struct backend *backend);
-    const char *(*kernels)(const struct backend *backend); /* for people to read; valid while the backend is open */
+    const char *(*kernels)(const struct backend *backend); /* a description; valid while the backend is open */
     enum dtype (*dtype)(const struct backend *backend);    /* of products with weights; never DTYPE_AUTO */
     bool (*batch_invariant)(const struct backend *backend);
 
@@ -29,9 +29,9 @@ struct backend_functions {
 
     /* Makes the weights resident and reserves the arena. On success unprepare is owed. The plan outlives the model.
      * One prepare or unprepare at a time on a device; other models may run there meanwhile.
-     * `shared`: other devices use the same plan, and it is not changed. Else the backend may take over weights, or free
-     * those that it has copied; after a failure, too, the plan's weights are then lost.
-     * On success backend_cpu's `error` says what the model does without, or is empty. */
+     * `shared`: other devices use the same plan, so it must not change. If not shared, the backend may take over the
+     * plan's weights, or free them once they are copied. After a failure the plan's weights are then lost, too.
+     * On success, backend_cpu may put a warning about missing acceleration into `error`; else it empties it. */
     int (*prepare)(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error);
     void (*unprepare)(struct backend_model *model);
@@ -42,24 +42,24 @@ struct backend_functions {
     /* Bytes of resident weights. */
     size_t (*weights_bytes)(const struct backend_model *model);
 
-    /* Bytes held besides weights and plan->arena_bytes: scratch. Memory of unknown size, such as that of CUDA graphs,
-     * is not counted, nor is memory that is empty at first, such as that for attention masks. */
+    /* Bytes of scratch, without weights and plan->arena_bytes. Memory of unknown size does not count, such as that of
+     * CUDA graphs. Memory that is allocated later does not count either, such as that for attention masks. */
     size_t (*scratch_bytes)(const struct backend_model *model);
 
-    /* Called by a thread before its first batch. It allocates what a thread needs to run batches, so that a machine
-     * with too little fails at the start. A NULL function means that nothing is needed. */
+    /* Called by a thread before its first batch. It allocates what the thread needs to run batches, so that a lack of
+     * memory or threads shows at the start. A NULL function means that nothing is needed. */
     int (*enter)(struct backend *backend, struct error *error);
 
-    /* Runs the steps over a laid out batch, and writes what its items want. One thread at a time uses a lane,
-     * 0 <= lane < lanes. Several threads may use different lanes and models of a device. After a failure nothing
-     * writes to the items any more. -1: the device may be useless. BACKEND_REFUSED: the device works, but has not
-     * enough memory for this batch. */
+    /* Runs the steps over a laid out batch, and writes the results that its items request. One thread at a time uses a
+     * lane, 0 <= lane < lanes. Several threads may use different lanes and models of a device. After a failure nothing
+     * writes to the items any more. -1: the device may be useless. BACKEND_REFUSED: the device works, but lacks memory
+     * for this batch. */
     int (*run)(struct backend_model *model, int lane, const struct batch *batch, struct error *error);
 };
 
 #define BACKEND_REFUSED (-2)
 
-/* Refuses a plan with an operation that the backend has no kernel for, by the operation's name. */
+/* Refuses a plan with an operation for which the backend has no kernel. The error names the operation. */
 static inline int backend_check_operations(const struct backend_functions *functions, const struct plan *plan,
                                            struct error *error)
 {
@@ -73,16 +73,17 @@ static inline int backend_check_operations(const struct backend_functions *funct
 extern const struct backend_functions backend_cpu;
 
 /* Loads the CUDA backend from libengine_cuda.so, in the program's own folder or in ../lib/linformerd beside it. The
- * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. `open` finds
- * out whether there is a device. */
+ * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. The machine
+ * may still lack a device: then `open` fails. */
 const struct backend_functions *backend_cuda_load(struct error *error);
 
 /* The one symbol of a plugin. It returns the plugin's functions, or NULL if caller and plugin have different ABIs. */
 #define BACKEND_SYMBOL "linformerd_backend"
 typedef const struct backend_functions *backend_symbol(uint64_t abi);
 
-/* A hash of what program and plugin share: LINFORMERD_VERSION, the number of operations, sizes of structures. A change
- * that leaves all of these the same needs another BACKEND_REVISION. */
+/* A hash of the interface between program and plugin: LINFORMERD_VERSION, the number of operations, and the sizes of
+ * structures that both read, those behind pointers included. A change that leaves all of these equal, such as a new
+ * order of members, needs another BACKEND_REVISION. */
 #define BACKEND_REVISION 5
 static inline uint64_t backend_abi(void)
 {
@@ -98,7 +99,12 @@ static inline uint64_t backend_abi(void)
         sizeof(struct plan_axis),
         sizeof(struct plan_input),
         sizeof(struct plan_weight),
+        sizeof(struct plan_decision),
         sizeof(struct batch),
+        sizeof(struct layout),
+        sizeof(struct row_block),
+        sizeof(struct wanted_row),
+        sizeof(struct engine_extra),
         sizeof(struct engine_item),
         sizeof(struct error),
         sizeof(struct backend_functions),

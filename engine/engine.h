@@ -3,14 +3,21 @@
  *     engine_open -> engine_load -> model_check for each item -> model_run for a batch -> … -> model_close ->
  * engine_close
  *
- * An item is one sequence (or the call of a model with several inputs). Items of a batch don't see each other: where
- * model_info.batch_invariant holds, an item's results are the same bits alone and in any batch.
+ * An item is one sequence, or the call of a model with several inputs. Items of a batch do not affect each other. If
+ * model_info.batch_invariant is true, an item's results are the same bits alone and in any batch.
  *
- * Threads: model_check, model_info and the size functions may be called from any thread. model_run on a lane: a model
- * can have n_lanes batches in flight, one on each. An engine numbers its lanes from 0 and its models share them: lane i
- * of a model is lane first_lane + i of the engine, and each of these is used by one thread at a time, whichever model
- * it is for. The CPU's is one lane, so one batch at a time has all its threads. model_run allocates nothing: all memory
- * is planned by engine_load. */
+ * Threads: any thread may call model_check, model_info and the size functions. A model can run n_lanes batches at once,
+ * one on each lane. An engine numbers its lanes from 0, and its models share them: lane i of a model is lane
+ * first_lane + i of the engine. One thread at a time may use a lane of the engine, for whichever model. The CPU has one
+ * lane, so a batch there has all threads.
+ *
+ * Memory: engine_load plans all memory. On the CPU, model_run allocates nothing. CUDA may allocate memory for attention
+ * masks and graphs.
+ *
+ * Failures: if a device fails during a batch, the CPU runs that batch again. For this the weights stay in the host's
+ * memory, too, in float32. The device is closed and opened again: first after a tenth of a second, then after longer
+ * pauses of up to a minute. Meanwhile other devices, or the CPU, run its batches. If a working device lacks memory for
+ * a batch, the CPU runs it. The device does not count as failed. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -21,39 +28,35 @@
 
 #include <stdio.h>
 
-struct engine; /* devices and their threads; engine_open succeeded: engine_close is owed, after all its models */
+struct engine; /* devices and their threads. After engine_open succeeded, the caller owes engine_close */
 struct model;  /* weights and plan, resident on the engine's devices */
 
-/* A device that fails costs no batch: it runs again on the CPU, which stands behind all devices with the same weights
- * in float32 (so these stay in the host's memory, too). The device is closed and opened again, first after a tenth of a
- * second, then after longer pauses of up to a minute; meanwhile others have its batches, or the CPU has. A batch that a
- * device cannot run though it works, for want of memory, runs again on the CPU as well, and is no fault of the
- * device's.
- *
- * Chooses devices and kernels. Call it before other threads exist:
- * OpenBLAS is told which kernels to use through the environment (OPENBLAS_CORETYPE, whatever it was), and keeps them
- * for the life of the process. */
+/* Chooses devices and kernels. Call it before other threads exist: engine_open overwrites the environment variable
+ * OPENBLAS_CORETYPE. OpenBLAS reads its kernels from there, and keeps them for the life of the process. */
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error);
-void engine_close(struct engine *engine);
-const char *engine_device(const struct engine *engine);     /* "cpu", "cuda:0,cuda:1" */
-const char *engine_notice(const struct engine *engine);     /* why "auto" is the CPU here, or that "cuda:all" is not
-                                                                all devices; NULL: neither */
-const char *engine_cpu_notice(const struct engine *engine); /* where the engine is the CPU, why "auto" does without
-                                                               oneDNN, which is faster there; NULL: it does not */
-bool engine_is_on_cpu(const struct engine *engine);         /* and on no other device */
-enum dtype engine_dtype(const struct engine *engine);       /* of most models, see model_info; not DTYPE_AUTO */
+void engine_close(struct engine *engine);               /* after model_close of all its models */
+const char *engine_device(const struct engine *engine); /* "cpu", "cuda:0,cuda:1" */
+
+/* A notice that "auto" chose the CPU, and why, or that "cuda:all" skipped devices. NULL: no notice. */
+const char *engine_notice(const struct engine *engine);
+
+/* If "auto" on the CPU does not use oneDNN although it would be faster, the reason; else NULL. */
+const char *engine_cpu_notice(const struct engine *engine);
+
+bool engine_is_on_cpu(const struct engine *engine);   /* and on no other device */
+enum dtype engine_dtype(const struct engine *engine); /* of most models (see model_info). Never DTYPE_AUTO */
 const char *engine_kernels(
     const struct engine *engine); /* "avx512, OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3, 2 threads"; the first device's */
 
-/* The states of the devices, from any thread. Writes at most `room` of them; returns how many: at most
- * ENGINE_MAX_DEVICES. */
+/* Writes the states of the devices, at most `room` of them. Returns their number, at most ENGINE_MAX_DEVICES. Any
+ * thread. */
 int engine_devices(const struct engine *engine, struct engine_device *devices, int room);
 
 struct engine_counts engine_counts(const struct engine *engine);
 
-/* Builds the plan of the class that the config names and uploads its weights. Names, dtypes and shapes are compared
- * with the class before weights_read. `weights` may be closed afterwards. `progress`, when not NULL, is called now and
- * then with a fraction in [0, 1]. */
+/* Builds the plan of the class that the config names, and uploads its weights. Names, dtypes and shapes are compared
+ * with the class before weights_read. `weights` may be closed afterwards. Calls `progress`, unless it is NULL, several
+ * times with a fraction in [0, 1]. */
 int engine_load(struct engine *engine, const struct model_config *config, struct weights *weights,
                 void (*progress)(void *context, double fraction), void *context, struct model **model,
                 struct error *error);
@@ -63,9 +66,9 @@ struct model_info {
     const char *architecture; /* as config.json has it */
     const struct model_input *inputs;
     int n_inputs;
-    const char *const *outputs; /* names; [0] is the class's own output, the others are given when they are wanted:
-                                   "attention.<i>" is P-bar, after the softmax, of the i-th attention over k, where the
-                                   class has no name for it ("attention_scores", "attn_output_weights") */
+    const char *const *outputs; /* names. [0] is the class's own output. An item may request the others, which are the
+                                   softmax of the i-th attention. They have the class's name, such as
+                                   "attention_scores" or "attn_output_weights", or else "attention.<i>" */
     int n_outputs;
     int64_t vocabulary;      /* of inputs[0] when it is ids; 0: the model takes floats */
     int64_t output_columns;  /* of the class's output */
@@ -80,12 +83,11 @@ struct model_info {
     enum dtype dtype;        /* not DTYPE_AUTO */
     const char *kernels;     /* as engine_kernels, of its device */
     const char *prefix;      /* before all names of the file's tensors; NULL: they have the class's names */
-    const char *notice;      /* why "auto" did not take the engine's device for this model; NULL: it did */
-    const char *cpu_notice;  /* why the CPU multiplies by some weights without oneDNN, though the engine has it; NULL:
-                                it does not, or the model is on other devices */
+    const char *notice;      /* why "auto" did not choose the engine's device for this model; NULL: it did */
+    const char *cpu_notice;  /* why the CPU multiplies some weights without oneDNN; NULL: not applicable */
     bool batch_invariant;
     const char *padding;  /* "slice" … */
-    enum pooling pooling; /* of config.json, like all that follows */
+    enum pooling pooling; /* this and the members below come from config.json */
     bool normalize, auto_truncate;
     enum tokenizer tokenizer;
     int byte_offset; /* TOKENIZER_BYTE: 0 or 3 */
@@ -96,39 +98,44 @@ const struct model_info *model_info(const struct model *model);
  * and what was found. */
 int model_check(const struct model *model, const struct engine_item *item, struct error *error);
 
-/* The shape of an output for an item that passed model_check, all its rows. The class's own: (length, output_columns),
- * or the sizes whose product output_columns is; with LAYOUT_CALL (length, width, output_columns); with LAYOUT_IMAGE
- * (output_columns, height, width). "attention.<i>" and "attention_scores": (heads, length, k); "attn_output_weights":
- * (width, length, k). The tensor of a request has its batch in front of that; with LAYOUT_CALL this is the tensor.
+/* The shape of an output, with all rows, for an item that passed model_check:
+ *     the class's own output                  (length, output_columns); output_columns may be several sizes
+ *     … with LAYOUT_CALL                      (length, width, output_columns)
+ *     … with LAYOUT_IMAGE                     (output_columns, height, width)
+ *     "attention.<i>", "attention_scores"     (heads, length, k)
+ *     "attn_output_weights"                   (width, length, k)
+ * The tensor of a request has the batch as one more size in front. With LAYOUT_CALL the tensor has this very shape.
  * Returns the rank, at most ENGINE_MAX_RANK. */
 int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape);
 
-/* Rows that count towards max_batch_tokens. At least 1. */
+/* The item's rows that count towards max_batch_tokens. At least 1. */
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item);
 
-/* About how many floating point operations an item takes in a batch: for comparing items, and batches that ran. */
+/* An estimate of the floating point operations for an item. Only good for comparing items or batches. */
 double model_item_flops(const struct model *model, const struct engine_item *item);
 
-/* Gives the calling thread all that running batches on the lane takes of the system, above all its threads, and runs a
- * batch of one short item there. A server does so before it is ready, on each thread and lane that will run batches.
- * -1: there is too little, or the batch failed; without it libgomp would end the process later. `flops` is that item's.
- */
+/* Allocates what the calling thread needs to run batches on the lane, mainly its OpenMP threads. Then runs a batch of
+ * one short item there, and sets `flops` to that item's. A server calls it before it is ready, on each thread and lane
+ * that will run batches. -1: not enough resources, or the batch failed. Without this warm-up, libgomp could end the
+ * process later. */
 int model_warm_up(struct model *model, int lane, double *flops, struct error *error);
 
-/* Runs one batch on a lane, 0 <= lane < n_lanes: each item passed model_check, n_items <= max_batch_requests, and their
- * tokens sum to at most max_batch_tokens unless n_items == 1. Fails (-1) when the device does, and the CPU behind it;
- * then results are undefined. A result may hold values that are not finite, when weights or inputs make it so: the
- * caller looks. */
+/* Runs one batch on a lane, 0 <= lane < n_lanes. Each item passed model_check, and n_items <= max_batch_requests. Their
+ * tokens sum to at most max_batch_tokens, unless n_items == 1. -1: both the device and the CPU failed; results are then
+ * undefined. Weights or inputs may lead to results that are not finite. The caller must check for that. */
 int model_run(struct model *model, int lane, const struct engine_item *items, int64_t n_items, struct error *error);
 
-/* The lanes that are to take batches now, bit i being lane i: those whose devices work or, where none does, the first
- * one, for the CPU. The others run a batch on the CPU, too, if they are given one. Any thread; waits for nothing. */
+/* The lanes that should run batches now, with bit i for lane i: the lanes whose device works. If no device works, lane
+ * 0 alone, whose batches then run on the CPU. Any other lane also runs its batches on the CPU. Any thread; never waits.
+ */
 uint64_t model_ready_lanes(const struct model *model);
 
-/* --explain: every operation with its shapes, FLOPs and bytes for a batch of `tokens` rows in one item, then what the
- * planner decided. Bytes, and which operands are bf16, are as the CPU has them; on a device they are float32's. Its
- * last lines are "weights_bytes N" and "arena_bytes N", which stay resident; before them "request_bytes N": the input
- * and output of that item in binary, which the server holds besides while it answers. */
+/* --explain: prints each operation with its shapes, FLOPs and bytes, for a batch of one item of `tokens` rows. Then
+ * prints what the planner decided. On the CPU, bytes count bf16 operands as such. On a device all operands count as
+ * float32.
+ *
+ * The last three lines are "request_bytes N", "weights_bytes N" and "arena_bytes N". Weights and arena stay resident.
+ * request_bytes is the item's input and output in binary, which the server holds while it answers. */
 void model_explain(const struct model *model, int64_t tokens, FILE *out);
 
 #endif

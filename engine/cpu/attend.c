@@ -7,7 +7,7 @@
  * vector_attend.c computes the block, and writes the softmax too if the item wants it. */
 #include "engine/cpu/attend.h"
 
-/* Where this attention's softmax goes, (h, n, keys) as model_output_shape has it; NULL: the item does not want it. */
+/* The item's memory for this attention's softmax, (h, n, keys) as in model_output_shape. NULL: not requested. */
 static float *wanted_softmax(const struct engine_item *item, const struct plan_step *step)
 {
     for (int i = 0; i < item->n_extras; i++)
@@ -16,8 +16,8 @@ static float *wanted_softmax(const struct engine_item *item, const struct plan_s
     return NULL;
 }
 
-/* What the item's mask (masks, n, k) adds to the scores of queries from `position` on. The item may give one mask for
- * all heads, and one row for all positions; else `number` says which mask it is. */
+/* The part of the item's mask (masks, n, k) for queries from `position` on. `number` selects the mask if the item gives
+ * several (calls only). A mask of one row is for all positions. */
 static struct vector_mask mask_of(const struct engine_item *item, const struct plan_step *step, int64_t k,
                                   int64_t number, int64_t position)
 {
@@ -35,24 +35,25 @@ static struct vector_mask mask_of(const struct engine_item *item, const struct p
     return mask;
 }
 
-/* ---- OP_ATTEND: keys of an item are k rows, for all its sequence ---- */
+/* ---- OP_ATTEND: an item has k rows of keys for its whole sequence ---- */
 
-/* What a thread keeps between its tasks. */
+/* A thread keeps this between its tasks. */
 struct packed_head {
-    int64_t item, kv_head; /* whose keys and values are packed; item -1: none */
+    int64_t item, kv_head; /* the packed keys and values belong to them; item -1: none are packed */
     float *packed;         /* vector_packed_keys floats */
     float *scratch;        /* vector_attend_scratch floats; they follow `packed` */
 };
 
+/* Packs the keys and values of one head, unless the thread's last task has done so. */
 static void pack_head(const struct cpu_run *run, const struct plan_step *step, int64_t item, int64_t kv_head,
                       struct packed_head *head)
 {
+    if (head->item == item && head->kv_head == kv_head)
+        return;
     const int64_t *starts = layout_of(run, step->keys)->starts + item;
     int64_t d = columns_of(run, step->x) / step->attend.heads, e = columns_of(run, step->y) / step->attend.heads;
     int64_t key_columns = columns_of(run, step->keys), value_columns = columns_of(run, step->values);
     int64_t k = starts[1] - starts[0];
-    if (head->item == item && head->kv_head == kv_head)
-        return;
     head->item = item;
     head->kv_head = kv_head;
     head->scratch = head->packed + vector_packed_keys(k, d, e);
@@ -71,9 +72,9 @@ static void pack_head(const struct cpu_run *run, const struct plan_step *step, i
         head->packed);
 }
 
-/* The number of rows from `row` on, before `end`, that one call can compute. Causal and masked scores need a row's
- * position, and so does a softmax that is written. The vector kernel counts positions up from the first row, so these
- * rows must have positions that follow one another. */
+/* The number of rows from `row` on, before `end`, that one call can compute. The kernel needs the position of a row for
+ * causal or masked scores and for a requested softmax. It counts positions up from the first row, so the rows of a call
+ * must have consecutive positions. */
 static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *step, bool softmax, int64_t row,
                             int64_t end)
 {
@@ -126,8 +127,8 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
     }
 }
 
-/* Block and head of task `task`. The tasks of an item follow one another, and among them those of one head: a thread
- * finds their keys packed. */
+/* The block and head of a task. The tasks of an item are consecutive. Consecutive tasks share a head, so a thread can
+ * reuse packed keys. */
 static const struct row_block *block_of_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
 {
     const struct row_block *block = &layout->blocks[task / heads]; /* some block of the same item */
@@ -191,8 +192,8 @@ static int64_t positions_of(const struct cpu_run *run, int value, int64_t item)
     return (starts[1] - starts[0]) / width_of(run, value, item);
 }
 
-/* Positions [first, first + BLOCK_POSITIONS) of one sequence, head after head, so that softmaxes are summed in order.
- */
+/* Computes positions [first, first + BLOCK_POSITIONS) of one sequence, head after head. So the softmaxes of the heads
+ * are summed in a fixed order. */
 static void attend_sequence(const struct cpu_run *run, const struct plan_step *step, int64_t b, int64_t sequence,
                             int64_t first)
 {
@@ -251,7 +252,7 @@ void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* The keys are projected: their axis has k rows for each n of the input. */
+/* The keys are projected: their axis has k rows for every n rows of the input. */
 int64_t cpu_attend_call_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;

@@ -1,14 +1,10 @@
-/* run: what a kernel sees while a step runs, how it finds its matrices, and one row of the table of operations.
+/* run: what a kernel reads while a step runs, how it finds its matrices, and one row of the table of operations.
  *
- * Letters in the kernels of this folder, as in plan.h:
- *     b  an item of the batch        r  a row of a matrix                   p  a row's position in its item
- *     n  rows of a sequence          k  rows that they are projected to, which attention has as keys
- *     h  heads                       d  features of a head's query or key   e  features of a head's value
- *     x, z, y  a step's operands and its result
- * A shape is (rows, columns), row-major. A stride is the distance between two rows, in elements.
- * Only matrix products have BLAS's letters instead: c (m, n) = a (m, k) b (k, n).
+ * The kernels of this folder use the letters of engine/plan/operations.h. A shape is (rows, columns), row-major. A
+ * stride is the distance between two rows, in elements. Only matrix products have BLAS's letters instead:
+ * c (m, n) = a (m, k) b (k, n).
  *
- * A kernel cuts its step into tasks, which threads take. A task writes rows or columns of its own and computes them in
+ * A kernel divides its step into tasks for the threads. Each task writes its own rows or columns, and computes them in
  * one fixed order. So neither the number of threads nor other items of the batch change a bit of a result. */
 #ifndef ENGINE_CPU_RUN_H
 #define ENGINE_CPU_RUN_H
@@ -26,10 +22,10 @@ struct cpu_run {
     const struct batch *batch;
     const struct products *products;
     struct product_weight *const *packed;      /* by weight, for linear tiles; NULL: plan->weights has the floats */
-    struct product_weight *const *projections; /* by weight, for projections in bf16; NULL: as above */
+    struct product_weight *const *projections; /* by weight, for projections in bf16; NULL: likewise */
     const struct vector_functions *vector;
     char *arena;
-    const enum element *elements; /* by value: its type in the arena; ELEMENT_F32 where the table says nothing else */
+    const enum element *elements; /* by value: its type in the arena, normally ELEMENT_F32 */
     int threads;
     const struct plan_step *step; /* that runs */
     float *scratch;               /* (threads, scratch_floats); NULL: the step's row says that it needs none */
@@ -46,9 +42,9 @@ cpu_scratch cpu_no_scratch;
 
 /* How a kernel reads step->weight. second_weight is always read by linear tiles. */
 enum weight_use {
-    WEIGHT_FLOATS,     /* as the plan has it */
-    WEIGHT_TILES,      /* by linear tiles, packed: products_take_weight */
-    WEIGHT_PROJECTION, /* in bf16 packed: products_take_projection; else as the plan has it */
+    WEIGHT_FLOATS,     /* the plan's floats */
+    WEIGHT_TILES,      /* packed for linear tiles, by products_take_weight */
+    WEIGHT_PROJECTION, /* in bf16 packed by products_take_projection; else the plan's floats */
 };
 
 /* One row of the table in operations.c. A row that lacks one of the functions counts as no kernel. */
@@ -61,7 +57,7 @@ struct cpu_operation {
     bool reads_bf16;  /* it can read x, keys and values as bf16; z is always read as floats */
 };
 
-/* Whether the step computes the item; whether it computes an item that has rows in [first, first + rows) of x. */
+/* Whether the step computes the item; whether it computes any item with rows in [first, first + rows) of x. */
 bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item);
 bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows);
 
@@ -70,7 +66,7 @@ _Noreturn void cpu_refuse_use(const struct cpu_run *run, const char *use);
 
 /* ---- A step's matrices ---- */
 
-/* The value's elements from the `first`-th on, of the type that run->elements has for it. */
+/* The value's elements from index `first` on. run->elements has their type. */
 static inline void *elements_of(const struct cpu_run *run, int value, int64_t first)
 {
     return run->arena + run->plan->values[value].offset + first * element_bytes(run->elements[value]);
@@ -112,13 +108,13 @@ static inline int64_t columns_of(const struct cpu_run *run, int value)
     return run->plan->values[value].columns;
 }
 
-/* Of all items together. */
+/* The rows of all items together. */
 static inline int64_t rows_of(const struct cpu_run *run, int value)
 {
     return layout_of(run, value)->starts[run->batch->n_items];
 }
 
-/* Rows of each item, where the value's axis has a fixed number of them. */
+/* Rows of each item. The value's axis must be AXIS_FIXED. */
 static inline int64_t rows_per_item_of(const struct plan *plan, int value)
 {
     return plan->axes[plan->values[value].axis].rows_per_item;
@@ -133,7 +129,8 @@ static inline int64_t width_of(const struct cpu_run *run, int value, int64_t ite
 
 /* ---- Threads ---- */
 
-/* All threads or the caller alone: libgomp ends and starts threads when the size of a team changes. */
+/* The size of the team for a number of tasks. Use all threads or one: changing the team size makes libgomp recreate
+ * threads. */
 static inline int threads_for(const struct cpu_run *run, int64_t tasks)
 {
     return tasks > 1 ? run->threads : 1;

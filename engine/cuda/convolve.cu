@@ -142,8 +142,8 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
     for (int64_t first = 0; first < windows; first += at_once) {
         int64_t count = least(at_once, windows - first);
         with_pack<T>(c.stride, [&](auto n) {
-            launch(run, gather_windows<T, n.value>, count * (c.stride / n.value), 1, threads_for(c.columns), c, first,
-                   rows);
+            launch(run, gather_windows<T, n.value>, count * (c.stride / n.value), 1, threads_for_columns(c.columns), c,
+                   first, rows);
         });
         multiply_windows(run, &c, count, rows, sums + first * c.columns);
     }
@@ -209,10 +209,11 @@ template <typename T> void cuda_convolve_image(struct cuda_run *run, const struc
             linear.bias = step->bias;
             linear.activation = ACTIVATION_NONE;
             linear.out = elements_of<T>(run, step->y) + (to[0] + w.first) * columns;
-            launch(run, gather_pixels<T>, linear.rows, 1, threads_for(linear.x_stride), w, x, (T *)scratch_of(run));
+            launch(run, gather_pixels<T>, linear.rows, 1, threads_for_columns(linear.x_stride), w, x,
+                   (T *)scratch_of(run));
             cuda_linear_rows(run, &linear);
-            launch(run, scale_rows<T>, linear.rows, 1, threads_for(columns), columns, step->convolve_image.scale,
-                   linear.out);
+            launch(run, scale_rows<T>, linear.rows, 1, threads_for_columns(columns), columns,
+                   step->convolve_image.scale, linear.out);
         }
     }
 }

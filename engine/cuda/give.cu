@@ -34,7 +34,7 @@ template <typename T> void cuda_give_image(struct cuda_run *run, const struct pl
         float *image = scratch_of(run);
         if (run->results->fit)
             image = (float *)(run->results->device + run->results->output) + given * columns;
-        launch(run, turn<T>, rows, 1, threads_for(columns), rows, columns,
+        launch(run, turn<T>, rows, 1, threads_for_columns(columns), rows, columns,
                elements_of<T>(run, step->x) + starts[0] * columns, image);
         if (!run->results->fit)
             results_copy(run, output, image, rows * columns * (int64_t)sizeof(float));

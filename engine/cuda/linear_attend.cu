@@ -600,7 +600,7 @@ static void attend_sequences(struct cuda_run *run, const struct plan_step *step,
     launch_shared(run, sum_context<T>, pieces_at_most(rows_of(run, step->keys), sequences, a.part_rows),
                   dim3(heads, (unsigned)parts_of(a.d, TILE) * column_tiles), THREADS, sizeof(struct summation), a);
     if (rows_of(run, step->keys) > a.part_rows)
-        launch(run, join_parts<T>, a.n_sequences * a.heads, dim3((unsigned)a.d), threads_for(a.e), a);
+        launch(run, join_parts<T>, a.n_sequences * a.heads, dim3((unsigned)a.d), threads_for_columns(a.e), a);
     launch_shared(run, read_context<T>, pieces_at_most(rows_of(run, step->x), sequences, TILE),
                   dim3(heads, column_tiles), THREADS, sizeof(struct context_tiles), a);
 }

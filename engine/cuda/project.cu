@@ -203,7 +203,7 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
                       sizeof(struct projection_tiles), p);
     }
     if (rows > p.part_rows || step->project_sequence.sums_column || step->project_sequence.bias_column)
-        launch(run, finish_projection<T>, p.n_items * p.k, (unsigned)p.count, threads_for(p.columns), p);
+        launch(run, finish_projection<T>, p.n_items * p.k, (unsigned)p.count, threads_for_columns(p.columns), p);
 }
 
 /* ---- OP_PROJECT_CALL: an item is w sequences side by side, and y is (w, d, k) ---- */
@@ -240,8 +240,8 @@ template <typename T> void cuda_project_call(struct cuda_run *run, const struct 
         product.out_stride = e->rows;
         cuda_products_multiply(run, &product);
         if (step->tail != PLAN_NONE)
-            launch(run, add_tail<T>, product.rows, 1, threads_for(e->rows), e->rows, d, weight_of<T>(run, step->tail),
-                   weight_of<T>(run, step->weight) + product.depth, e->columns, out);
+            launch(run, add_tail<T>, product.rows, 1, threads_for_columns(e->rows), e->rows, d,
+                   weight_of<T>(run, step->tail), weight_of<T>(run, step->weight) + product.depth, e->columns, out);
     }
 }
 

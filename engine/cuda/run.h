@@ -1,12 +1,8 @@
-/* run: what an operation on the device sees while a batch runs, how it launches kernels, and one row of the table of
+/* run: what an operation on the device reads while a batch runs, how it launches kernels, and one row of the table of
  * operations.
  *
- * Letters in the kernels of this folder, as in engine/plan/operations.h:
- *     b  an item of the batch        r  a row of a matrix                   p  a row's position in its item
- *     n  rows of a sequence          k  rows that they are projected to, which attention has as keys
- *     h  heads                       d  features of a head's query or key   e  features of a head's value
- *     x, z, y  a step's operands and its result                             T  the type of elements (element.h)
- * A shape is (rows, columns), row-major. A stride is the distance between two rows, in elements. */
+ * The kernels of this folder use the letters of engine/plan/operations.h. T is the type of elements (element.h). A
+ * shape is (rows, columns), row-major. A stride is the distance between two rows, in elements. */
 #ifndef ENGINE_CUDA_RUN_H
 #define ENGINE_CUDA_RUN_H
 
@@ -26,26 +22,26 @@ struct upload;
 struct score_mask {
     const void *data; /* (masks, length, keys); NULL: the item gives none */
     int64_t length;   /* rows of one mask; 1: one row for all positions */
-    int64_t each;     /* rows from one head's mask to the next; 0: one mask for all heads */
+    int64_t each;     /* distance in rows between the masks of two heads; 0: one mask for all heads */
     bool floats;      /* else bytes */
 };
 
-/* What kernels need to know of an item. */
+/* The data of an item that kernels need. */
 struct device_item {
     int64_t own_rows;    /* of the last hidden state, without padding */
     int64_t first, last; /* the rows of its first and last position */
-    int64_t top_k;       /* of its wanted rows */
+    int64_t top_k;       /* requested for each of its rows of the output */
     bool softmax;
     enum pooling pooling;
 };
 
-/* Where the rows of an axis lie: tables on the device, as padder.h has them.
+/* The rows of an axis: tables on the device, like those of padder.h.
  *
- * Tables have as many entries as the batch's class (shape.h). Behind the batch's own entries stand items without rows,
- * blocks without rows, and wanted rows that are row 0. */
+ * Tables have as many entries as the batch's class (shape.h). The entries after the batch's own are items without rows,
+ * blocks without rows, and requests for row 0. */
 struct device_axis {
     const int64_t *starts;
-    const int64_t *lengths;   /* by item: its rows, with those that the axis leaves out */
+    const int64_t *lengths;   /* by item: its full row count, including rows that this axis omits */
     const int32_t *positions; /* by row; NULL: a row's position is its number in the item */
     const struct row_block *blocks;
 };
@@ -57,7 +53,8 @@ struct places {
     int64_t n_items;
 };
 
-/* Whether an item has the row. Rows that round the batch up to its class have no item, position or neighbours. */
+/* Whether the row belongs to an item. Rows that round the batch up to its class have no item, position or neighbours.
+ */
 static __device__ __forceinline__ bool is_there(struct places places, int64_t row)
 {
     return row < places.starts[places.n_items];
@@ -94,44 +91,45 @@ struct cuda_run;
 /* How a step is launched: alone, or with those that follow it (fusion.h). */
 struct cuda_launch {
     void (*run)(struct cuda_run *run, const struct plan_step *step);
-    int steps;  /* that it does, from this one on */
-    bool keeps; /* what the last of them reads is written, for others read it too */
+    int steps;  /* number of steps in the launch, from this one on */
+    bool keeps; /* the launch also stores the last step's input, because other steps read it */
 };
 
 struct cuda_run {
     const struct plan *plan;
     const struct cuda_launch *launches; /* by step of the plan: fusion.h */
     const struct batch *batch;
-    const struct shape_class *shape; /* the batch's; launches depend on it, and not on the batch's own counts */
+    const struct shape_class *shape; /* of the batch. Launches depend on it, and not on the batch's own counts */
     struct cuda_products *products;
     cudaStream_t stream;
     char *arena;
     enum dtype dtype;
     size_t shared_bytes;                   /* shared memory that a block may ask for */
-    size_t shared_by_two;                  /* the same if two blocks shall fit on a multiprocessor */
+    size_t shared_by_two;                  /* the same if two blocks must fit on a multiprocessor */
     int processors;                        /* multiprocessors of the device */
     void *const *weights;                  /* by weight: its elements on the device; the array is the host's */
-    float *const *float_weights;           /* the same of weights that are read as floats */
+    float *const *float_weights;           /* the same for weights that are read as floats */
     const struct device_axis *axes;        /* by axis; the array is the host's */
-    const struct device_item *items;       /* on the device, like the next two */
-    const struct wanted_row *wanted;       /* the batch's */
+    const struct device_item *items;       /* on the device */
+    const struct wanted_row *wanted;       /* all requested rows of the batch; on the device */
     const struct score_mask *const *masks; /* by input, then by item; the outer array is the host's */
-    float *scratch;                        /* of the step that runs: scratch_of */
+    float *scratch;                        /* of the current step: scratch_of */
     int64_t scratch_floats;
     const struct upload *upload;
-    struct results *results;      /* where OP_GIVE_… leave their results */
-    const struct plan_step *step; /* that runs; NULL: none yet */
-    bool is_repeatable;           /* all launches follow from the class alone */
-    bool capturing;               /* launches go into a graph: nothing runs, and the device may not be asked */
-    bool choosing;                /* algorithms of products are chosen; nothing else is launched */
-    double tuning_milliseconds;   /* while choosing: the time that is left for measuring */
-    pthread_mutex_t *submitting;  /* the device's. While choosing it is locked where needed; else it is held */
-    cudaError_t status;           /* the first failure; after it nothing is launched */
-    bool product_failed;          /* cuBLASLt failed; perhaps the device did */
-    const char *refusal;          /* why this batch cannot run on a device that works; NULL: it can */
+    struct results *results;      /* the results of OP_GIVE_… */
+    const struct plan_step *step; /* the current one; NULL: none yet */
+    bool is_repeatable;           /* launches depend only on the shape class, so a graph can replay them */
+    bool capturing;             /* launches go into a graph: nothing runs, and calls that query the device are errors */
+    bool choosing;              /* algorithms of products are chosen; nothing else is launched */
+    double tuning_milliseconds; /* while choosing: the time that is left for measuring */
+    pthread_mutex_t *submitting; /* the device's mutex. The caller holds it, except while choosing algorithms: then
+                                    functions lock it themselves */
+    cudaError_t status;          /* the first failure; after it nothing is launched */
+    bool product_failed;         /* cuBLASLt failed, and perhaps the device */
+    const char *refusal;         /* why a working device cannot run this batch; NULL: it can */
 };
 
-/* Whether nothing has failed so far. */
+/* Whether the run has not failed so far. */
 static inline bool goes_on(const struct cuda_run *run)
 {
     return run->status == cudaSuccess && !run->product_failed && !run->refusal;
@@ -153,7 +151,7 @@ static inline int64_t columns_of(const struct cuda_run *run, int value)
     return run->plan->values[value].columns;
 }
 
-/* What an operation does must be what its row in operations.cu says: else the batch is refused, with `refusal`. */
+/* Refuses the batch, with the reason `refusal`, if a kernel contradicts its row in operations.cu. */
 static inline void refuse_unless(struct cuda_run *run, bool said, const char *refusal)
 {
     if (!said && !run->refusal)
@@ -184,7 +182,7 @@ static inline const float *float_weight_of(struct cuda_run *run, int weight)
     return run->float_weights[weight];
 }
 
-/* By item, on the host: where its rows of the value begin. A step that reads them cannot be part of a graph. */
+/* By item, on the host: its first row of the value. A step that reads them cannot be part of a graph. */
 static inline const int64_t *starts_of(struct cuda_run *run, int value)
 {
     refuse_unless(run, !run->is_repeatable,
@@ -192,7 +190,7 @@ static inline const int64_t *starts_of(struct cuda_run *run, int value)
     return run->batch->layouts[run->plan->values[value].axis].starts;
 }
 
-/* Rows and items to compute: the batch's, rounded up to its class. Nothing reads the results of the others. */
+/* Rows and items to compute: the batch's numbers, rounded up to its class. The results of added rows are not read. */
 static inline int64_t rows_of(const struct cuda_run *run, int value)
 {
     return run->shape->rows[run->plan->values[value].axis];
@@ -203,7 +201,7 @@ static inline int64_t items_of(const struct cuda_run *run)
     return run->shape->n_items;
 }
 
-/* The same on the device. */
+/* starts_of, but on the device, and possible in graphs. */
 static inline const int64_t *device_starts_of(const struct cuda_run *run, int value)
 {
     return run->axes[run->plan->values[value].axis].starts;
@@ -223,8 +221,8 @@ static inline int64_t width_of(const struct cuda_run *run, int value, int64_t it
     return input == PLAN_NONE ? 1 : padder_width(run->plan, &run->batch->items[item], input);
 }
 
-/* Threads for a block that goes over so many columns: whole warps. */
-static inline unsigned threads_for(int64_t columns)
+/* The threads of a block that goes over a row of `columns` columns: whole warps. */
+static inline unsigned threads_for_columns(int64_t columns)
 {
     return (unsigned)least(256, parts_of(columns, WARP) * WARP);
 }
@@ -237,7 +235,8 @@ static inline void note(struct cuda_run *run, cudaError_t status)
 
 #define SHARED_BYTES ((size_t)48 << 10) /* shared memory that every kernel may have */
 
-/* Lets the kernel have more. The limit belongs to kernel and device, and captured graphs rely on it: it only rises. */
+/* Raises the kernel's limit of shared memory. The limit belongs to kernel and device. It is never lowered, because
+ * captured graphs rely on it. */
 template <typename... Parameters> static cudaError_t allow_shared(void (*kernel)(Parameters...), size_t bytes)
 {
     cudaFuncAttributes attributes;
@@ -247,8 +246,8 @@ template <typename... Parameters> static cudaError_t allow_shared(void (*kernel)
     return status;
 }
 
-/* Launches a kernel with so many bytes of dynamic_shared_memory, over a grid (blocks, others.x, others.y). An empty
- * grid is no launch. */
+/* Launches a kernel over a grid (blocks, others.x, others.y), with shared_bytes of dynamic_shared_memory. An empty grid
+ * launches nothing. */
 template <typename... Parameters, typename... Arguments>
 static void launch_shared(struct cuda_run *run, void (*kernel)(Parameters...), int64_t blocks, dim3 others,
                           unsigned threads, size_t shared_bytes, Arguments... arguments)
@@ -282,7 +281,8 @@ static void launch_rows(struct cuda_run *run, void (*kernel)(Parameters...), int
     launch(run, kernel, parts_of(rows, ROWS_A_BLOCK), 1, ROWS_A_BLOCK * WARP, rows, arguments...);
 }
 
-/* Calls call(n), n being the elements that a thread takes at a time: a pack if rows are whole packs, else one. */
+/* Calls call(n), where n is the number of elements that a thread handles at a time: a pack if the columns are whole
+ * packs, else one. */
 template <typename T, typename Call> static void with_pack(int64_t columns, Call call)
 {
     if (columns % PACK<T> == 0)
@@ -300,7 +300,7 @@ struct cuda_operation {
     int64_t (*scratch)(const struct plan *plan,
                        const struct plan_step *step); /* floats at most; cuda_no_scratch: none */
     enum float_weights floats;
-    bool by_item; /* it is launched item by item: a plan with it makes no graphs */
+    bool by_item; /* has a launch for each item, so plans with the operation use no graphs */
 };
 
 int64_t cuda_no_scratch(const struct plan *plan, const struct plan_step *step);

@@ -1,9 +1,9 @@
 /* shape: the class of a batch. Counts of rows and items are rounded up to a few sizes, and batches with the same
- * rounded counts are one class. They launch the same kernels with the same arguments, so a CUDA graph of one serves
- * all. Products of matrices come in few sizes, too.
+ * rounded counts are one class. They launch the same kernels with the same arguments, so one CUDA graph serves the
+ * whole class. Matrix products have few sizes, too.
  *
- * Rows behind the batch's own are computed like the others, and nothing reads their results. Tables are padded to match
- * (upload.h). Kernels that look up a row's item skip rows that have none. */
+ * The rows that rounding adds are computed like the others, but their results are not read. Tables are padded to match
+ * (upload.h). Kernels that look up a row's item skip rows without an item. */
 #ifndef ENGINE_CUDA_SHAPE_H
 #define ENGINE_CUDA_SHAPE_H
 
@@ -19,9 +19,9 @@ enum selected { SELECTED_NONE, SELECTED_SOME, SELECTED_ALL };
 
 struct shape_class {
     int64_t n_items, n_wanted; /* rounded up */
-    int64_t top_k;             /* the most that an item wants, rounded up; 0: none wants any */
-    bool hidden, pooled;       /* whether some item wants it */
-    bool output, softmax;      /* … of its rows of the output */
+    int64_t top_k;             /* the largest top_k of an item, rounded up; 0: no item requests any */
+    bool hidden, pooled;       /* some item requests it */
+    bool output, softmax;      /* some item requests it for its rows of the output */
     int64_t *rows;             /* by axis, rounded up */
     enum selected *selected;   /* by step */
 };
@@ -30,8 +30,8 @@ struct shape_class {
 int shape_open(const struct plan *plan, struct shape_class *shape, struct error *error);
 void shape_free(struct shape_class *shape);
 
-/* Sets `shape` to the class of the batch; of the largest batch that the plan allows; of a batch of so many rows and
- * items that want everything. */
+/* Sets `shape` to the class of a batch: of the given one, of the largest that the plan allows, or of one with `rows`
+ * rows and n_items items that request all results. */
 void shape_of_batch(const struct plan *plan, const struct batch *batch, struct shape_class *shape);
 void shape_of_largest(const struct plan *plan, struct shape_class *shape);
 void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struct shape_class *shape);
@@ -40,15 +40,15 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
 uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape);
 void shape_copy(const struct plan *plan, struct shape_class *to, const struct shape_class *from);
 
-/* Row blocks in the tables of that class: the most that its items can make of its rows. */
+/* Row blocks in the tables of the class: the most that any batch of the class can have. */
 int64_t shape_blocks(const struct shape_class *shape, int axis);
 
-/* Rows rounded up to those of a class, at most `most`. Rows of the next smaller class; 0: there is none. */
+/* Rows rounded up to those of a class, at most `most`; rows of the next smaller class, or 0 for the smallest class. */
 int64_t shape_round_rows(int64_t rows, int64_t most);
 int64_t shape_rows_below(int64_t rows);
 
-/* Whether an OP_LINEAR that computes some items alone leaves out so many rows that each run of selected items is a
- * launch of its own. Else one launch computes all rows. */
+/* Whether to launch each run of selected items separately instead of computing all rows. For an OP_LINEAR that computes
+ * some of the items. Separate launches pay if they leave out enough rows. */
 bool shape_splits(const struct plan *plan, const struct shape_class *shape, int step);
 
 /* Whether the step computes the batch's item. */

@@ -4,7 +4,7 @@
 
 #include "engine/plan/builder.h"
 
-/* One of its own, as ragged as the input. */
+/* A new axis with the rows of the input. */
 int plan_ragged_axis(struct plan_builder *builder, int input);
 
 /* The rows that an input's items have without padding. */
@@ -12,16 +12,16 @@ int plan_unpadded_axis(struct plan_builder *builder, int input);
 
 int plan_fixed_axis(struct plan_builder *builder, int64_t rows_per_item);
 
-/* k rows for each n of the input's. */
+/* k rows for every n rows of the input. */
 int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int64_t n);
 
-/* The pixels that the window makes of an input's image. */
+/* The pixels that a convolution with the window makes of an input's image. */
 int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window);
 
-/* The rows of two axes, one behind the other. */
+/* Each item's rows on the first axis, then its rows on the second. */
 int plan_joined_axis(struct plan_builder *builder, int first, int second);
 
-/* Of the rows on axis `of`, an AXIS_INPUT, those that an item wants, and so many on either side. */
+/* The rows of axis `of`, an AXIS_INPUT, that an item requests, plus `reach` rows on either side. */
 int plan_wanted_axis(struct plan_builder *builder, int of, int64_t reach);
 
 int plan_new_value(struct plan_builder *builder, int axis, int64_t columns);

@@ -1,10 +1,10 @@
-/* Memory is planned once: values whose lifetimes don't meet share bytes of one arena. */
+/* Memory is planned once: values whose lifetimes do not overlap share bytes of one arena. */
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
 
 #include <stdlib.h>
 
-#define MOST_PIXELS (INT64_C(512) * 512) /* of an image whose size nobody stated */
+#define MOST_PIXELS (INT64_C(512) * 512) /* of an image, if the class states no limit */
 
 #define ALIGNMENT 64 /* bytes: a cache line, and the widest vector */
 
@@ -31,8 +31,8 @@ static void find_lifetimes(struct plan *plan)
     }
 }
 
-/* Where the last reader of x is a step whose operation may work in place, y is x changed in place: to the arena they
- * are one value, x, that lives as long as both. in_place[y] is x, else PLAN_NONE. */
+/* If an in-place operation is x's last reader, y reuses x's memory. The arena then treats both as one value, x, with
+ * the lifetime of both. in_place[y] is x, or PLAN_NONE. */
 static void find_in_place(struct plan *plan, int *in_place)
 {
     for (int i = 0; i < plan->n_values; i++)
@@ -43,11 +43,11 @@ static void find_in_place(struct plan *plan, int *in_place)
             continue;
         in_place[step->y] = step->x;
         plan->values[step->x].last_step = plan->values[step->y].last_step;
-        plan->values[step->y].first_step = plan->values[step->y].last_step = -1; /* takes no room of its own */
+        plan->values[step->y].first_step = plan->values[step->y].last_step = -1; /* needs no memory of its own */
     }
 }
 
-/* Bytes of a value in the largest batch; false: more than fits a size_t. */
+/* Sets the value's bytes in the largest batch; false: they overflow. */
 static bool size_value(const struct plan *plan, struct plan_value *value)
 {
     int64_t rows = plan_most_rows(plan, value->axis, plan->max_items), elements, bytes;
@@ -66,7 +66,7 @@ static bool lifetimes_meet(const struct plan_value *a, const struct plan_value *
     return a->first_step <= b->last_step && b->first_step <= a->last_step;
 }
 
-/* The lowest offset at which `value` overlaps none of the placed values that live while it does. */
+/* The lowest offset where `value` overlaps no placed value of an overlapping lifetime. */
 static size_t lowest_offset(const struct plan *plan, const struct plan_value *value, const bool *placed)
 {
     size_t offset = 0;
@@ -85,7 +85,8 @@ static size_t lowest_offset(const struct plan *plan, const struct plan_value *va
     return offset;
 }
 
-/* The largest value that is alive and not placed yet; PLAN_NONE: all are. Large ones first wastes least. */
+/* The largest value that needs memory and has no place yet; PLAN_NONE: none is left. Placing large values first wastes
+ * least memory. */
 static int largest_unplaced(const struct plan *plan, const bool *placed)
 {
     int largest = PLAN_NONE;
@@ -98,7 +99,8 @@ static int largest_unplaced(const struct plan *plan, const bool *placed)
     return largest;
 }
 
-/* Inputs without a limit of the model's own take what an item alone may have, padded. */
+/* Sets the limits of inputs without their own. They accept up to max_rows, rounded down to the padding multiple.
+ * max_rows is first raised to one padding multiple, so that an item of one row fits. */
 static void limit_lengths(struct plan *plan)
 {
     for (int i = 0; i < plan->n_axes; i++)
@@ -112,15 +114,18 @@ static void limit_lengths(struct plan *plan)
     }
 }
 
-/* `placed` and `in_place` have room for all values; nothing is placed yet. */
+/* Gives all values their offsets. `placed` and `in_place` have an element for each value; `placed` is all false. */
 static void place_values(struct plan *plan, bool *placed, int *in_place)
 {
     find_in_place(plan, in_place);
-    for (int i; (i = largest_unplaced(plan, placed)) != PLAN_NONE; placed[i] = true) {
-        struct plan_value *value = &plan->values[i];
+    int largest = largest_unplaced(plan, placed);
+    while (largest != PLAN_NONE) {
+        struct plan_value *value = &plan->values[largest];
         value->offset = lowest_offset(plan, value, placed);
         if (value->offset + value->bytes > plan->arena_bytes)
             plan->arena_bytes = value->offset + value->bytes;
+        placed[largest] = true;
+        largest = largest_unplaced(plan, placed);
     }
     for (int i = 0; i < plan->n_values; i++)
         if (in_place[i] != PLAN_NONE)

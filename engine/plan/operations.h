@@ -1,7 +1,11 @@
-/* operations: one row for each operation, with what the plan, its passes and --explain know of it.
+/* operations: a table with one row for each operation. The plan, its passes and --explain read it.
  *
- * In the formulas r is a row, b an item, n_b its rows and p the position of r in its item. W, E, T and other capitals
- * are weights. A shape is (rows, columns). */
+ * Letters in the formulas, and in the kernels of engine/cpu and engine/cuda:
+ *     b  an item of the batch        r  a row of a matrix                   p  a row's position in its item
+ *     n  rows of a sequence          k  rows that a sequence is projected to, which are the keys of an attention
+ *     h  heads                       d  features of a head's query or key   e  features of a head's value
+ *     x, z, y  a step's operands and its result                             n_b  rows of item b
+ * W, E, T and other capitals are weights. A shape is (rows, columns), row-major. */
 #ifndef ENGINE_PLAN_OPERATIONS_H
 #define ENGINE_PLAN_OPERATIONS_H
 
@@ -9,20 +13,20 @@
 
 #include <stdio.h>
 
-/* Which rows of x a row of y comes from. The pass that narrows a plan to the wanted rows asks for it. */
+/* The rows of x that a row of y depends on. The pass that narrows a plan to the requested rows reads it. */
 enum row_dependence {
-    ROWS_UNSAID, /* of no operation: the row of the table lacks it */
-    ROWS_ALONE,  /* its own, or those up to `reach` away; the same bits whichever other rows are there */
-    ROWS_TOGETHER,
+    ROWS_UNSAID,   /* the table's row is incomplete */
+    ROWS_ALONE,    /* the same row, and rows at most `reach` away; other rows do not change a bit of y */
+    ROWS_TOGETHER, /* any rows */
 };
 
 struct plan_operation {
     const char *name;    /* "linear" */
     const char *formula; /* one line of mathematics */
     enum row_dependence rows;
-    int64_t (*reach)(const struct plan_step *step); /* of ROWS_ALONE; NULL: a row reads its own alone */
-    bool in_place;                                  /* y may lie where x does, when nothing reads x later */
-    bool adds_residual;                             /* z is added to what the formula has before it */
+    int64_t (*reach)(const struct plan_step *step); /* of ROWS_ALONE; NULL: no neighbours */
+    bool in_place;                                  /* y may use the memory of x if no later step reads x */
+    bool adds_residual;                             /* the last term of the formula is z */
 
     /* For one item of `rows` rows. A multiplication and an addition are two. */
     int64_t (*flops)(const struct plan *plan, const struct plan_step *step, int64_t rows);

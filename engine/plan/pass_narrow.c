@@ -1,9 +1,11 @@
-/* Compute the last layers only for the requested rows. The steps at the end that compute each row alone, or from keys
- * of all rows, are moved behind the others, onto an axis that has only the requested rows. A step that reads neighbours
- * needs them too: each reach has an axis of its own, with as many more rows on either side. A step reads values of a
- * longer axis through OP_GATHER_ROWS.
+/* Compute the last layers only for the requested rows. The pass selects steps at the end that compute each row alone,
+ * or from keys of all rows. It moves them after the other steps, onto a narrow axis that has only the requested rows.
  *
- * Each batch decides how many rows an item has there: all of them if it wants its hidden state or a mean. */
+ * A step that reads neighbours needs these rows, too. So there is one narrow axis for each reach, with that many more
+ * rows on either side. Steps read values of a longer axis through OP_GATHER_ROWS.
+ *
+ * The number of rows on a narrow axis depends on the batch: an item that requests its hidden state or a mean has all of
+ * its rows there. */
 #include "engine/plan/axes.h"
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
@@ -15,14 +17,14 @@
 #define ALL INT_MAX
 #define UNREAD (-1)
 
-/* Which rows are needed: those wanted and so many on either side, or ALL. */
+/* A value's reach says which of its rows are needed: the requested rows and `reach` rows on either side, or ALL. */
 struct narrowing {
     struct plan_builder *builder;
     int *reach;              /* by value */
-    int *gathered;           /* by value: its rows on the axis at hand; PLAN_NONE: not gathered yet */
-    bool *narrow;            /* by step, as they were: it computes y's needed rows alone */
-    int most_reach;          /* of a narrow step */
-    struct plan_step *steps; /* as they were */
+    int *gathered;           /* by value: the value's copy on the current narrow axis; PLAN_NONE: no copy yet */
+    bool *narrow;            /* by original step: whether it is moved onto a narrow axis */
+    int most_reach;          /* the largest reach of a narrow step */
+    struct plan_step *steps; /* the original steps */
     int n_steps, n_values;
 };
 
@@ -31,19 +33,24 @@ static bool computes_rows_alone(const struct plan_step *step)
     return plan_operations[step->operation].rows == ROWS_ALONE && step->only.axis == PLAN_NONE;
 }
 
-/* Whether rows of y need neighbours of their own rows of x. */
+/* Whether a row of y depends on neighbouring rows of x. */
 static bool reads_neighbours(const struct plan_step *step)
 {
     return plan_operations[step->operation].reach != NULL;
 }
 
+/* Raises the value's reach to `reach`. UNREAD is below every reach, and ALL is above. */
 static void need(struct narrowing *n, int value, int reach)
 {
     if (value != PLAN_NONE && n->reach[value] < reach)
         n->reach[value] = reach;
 }
 
-/* From the last step to the first: what each value is needed for. */
+/* Finds the reach of every value. It goes from the last step to the first, so a value's readers come before its writer:
+ * when a step is looked at, the reach of its y is final.
+ *
+ * z is added to the same row of y, so it needs the reach of y. Only x has neighbours that the step reads. So `reach`
+ * grows after z and before x. */
 static void find_reaches(struct narrowing *n)
 {
     const struct plan *plan = n->builder->plan;
@@ -80,7 +87,8 @@ static void append(struct narrowing *n, struct plan_step step)
     plan_insert_step(n->builder, n->builder->plan->n_steps, step);
 }
 
-/* The value's rows on the axis; the value itself where it is on it. */
+/* Returns the value's rows on `axis`, the narrow axis of `reach`. A value on another axis is gathered, once for each
+ * axis. */
 static int gather(struct narrowing *n, int value, int reach, int axis)
 {
     struct plan_builder *builder = n->builder;
@@ -95,9 +103,12 @@ static int gather(struct narrowing *n, int value, int reach, int axis)
         return PLAN_NONE;
     builder->plan->values[step.y].ids = from.ids;
     append(n, step);
-    return n->gathered[value] = step.y;
+    n->gathered[value] = step.y;
+    return step.y;
 }
 
+/* Appends a narrow step, with its operands and y on `axis`. A step that reads neighbours keeps its own x: that value is
+ * on the longer axis, where the neighbours are. */
 static void append_narrow(struct narrowing *n, int index, int reach, int axis)
 {
     struct plan_step step = n->steps[index];
@@ -109,7 +120,7 @@ static void append_narrow(struct narrowing *n, int index, int reach, int axis)
     append(n, step);
 }
 
-/* The steps of one reach, on an axis of their own. */
+/* Appends the narrow steps of one reach, on a new axis. */
 static void append_reach(struct narrowing *n, int reach, int whole)
 {
     int axis = plan_wanted_axis(n->builder, whole, reach);
@@ -124,6 +135,7 @@ static void append_reach(struct narrowing *n, int reach, int whole)
         n->builder->plan->hidden_axis = axis;
 }
 
+/* Records the FLOPs of the narrow steps: for every row before, and for one requested row and its neighbours after. */
 static void decide(struct narrowing *n)
 {
     const struct plan *plan = n->builder->plan;
@@ -138,6 +150,8 @@ static void decide(struct narrowing *n)
     plan_decide(n->builder, decision, "the last steps on the wanted rows alone, for one of them");
 }
 
+/* Rebuilds the list of steps: the other steps first, then the narrow ones. A step reads values of its own reach or a
+ * larger one, so the largest reach comes first. */
 static void narrow(struct narrowing *n)
 {
     struct plan *plan = n->builder->plan;
@@ -159,7 +173,7 @@ static bool narrows_any(const struct narrowing *n)
     return false;
 }
 
-/* Calls and images are given whole. */
+/* Calls and images have no requested rows: their results are whole. */
 static bool has_wanted_rows(const struct plan *plan, const struct plan_axis *axis)
 {
     for (int i = 0; i < plan->n_steps; i++)

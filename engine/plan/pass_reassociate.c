@@ -1,21 +1,22 @@
 /* Re-association: a sequence that is projected after a linear step, Eᵀ(x Wᵀ), may as well be projected before it,
- * (Eᵀx) Wᵀ. Which order takes fewer operations depends on the rows of the item, so both stay in the plan where an item
- * may be on either side, and each step says which items it computes. An item's own rows decide, never its batch's:
- * else results would depend on batch mates.
+ * (Eᵀx) Wᵀ. The rows of an item decide which order takes fewer operations. If items of a model may have either order,
+ * both stay in the plan, and each step has the selection of items that it computes. The rows of the batch do not
+ * matter: otherwise an item's results would depend on the rest of the batch.
  *
- *     K = Eᵀ(x Wᵀ + 1 bᵀ) + e 1ᵀ = (Eᵀx | Eᵀ1 | e) (W | b | 1)ᵀ        so biases are further columns of both factors
- *     Eᵀ M (x Wᵀ) = Eᵀ((M x) Wᵀ)                                      M masks rows, so it may as well mask x
+ *     K = Eᵀ(x Wᵀ + 1 bᵀ) + e 1ᵀ = (Eᵀx | Eᵀ1 | e) (W | b | 1)ᵀ        biases become extra columns of both factors
+ *     Eᵀ M (x Wᵀ) = Eᵀ((M x) Wᵀ)                                      a mask M of rows can mask x instead
  *
- * Projections of the same x through the same E (keys and values that share one) have Eᵀx in common. Where E and F are
- * two, Eᵀx and Fᵀx are neighbours, which an engine may compute at once; but for masks, since each masks its own x. */
+ * Keys and values that project the same x through the same E share Eᵀx. With two weights E and F, the steps for Eᵀx and
+ * Fᵀx follow one another. A backend may fuse the two projections, except with masks, because each chain has its own
+ * masked x. */
 #include "engine/plan/axes.h"
 #include "engine/plan/passes.h"
 
 #include <stdint.h>
 
-/* A projection with the steps before it. */
+/* A linear step, perhaps a step that masks rows, and the projection of the result. */
 struct chain {
-    int linear, mask, project; /* steps; mask: PLAN_NONE where no rows are masked */
+    int linear, mask, project; /* steps; mask PLAN_NONE: no rows are masked */
 };
 
 static bool is_plain_linear(const struct plan_step *step)
@@ -24,17 +25,20 @@ static bool is_plain_linear(const struct plan_step *step)
            step->only.axis == PLAN_NONE;
 }
 
-/* The step that writes the value, where nobody but one step reads it; PLAN_NONE: there is none. */
+/* The step that writes the value, if exactly one step reads it; else PLAN_NONE. */
 static int writer_for_one(const struct plan *plan, int value)
 {
     return plan_count_readers(plan, value) == 1 ? plan_writer(plan, value) : PLAN_NONE;
 }
 
+/* Whether step `project` is the end of a chain. A projection with extra columns is not: this pass wrote it, and no
+ * second rewrite could keep these columns. */
 static bool find_chain(const struct plan *plan, int project, struct chain *chain)
 {
     const struct plan_step *last = &plan->steps[project];
     *chain = (struct chain){.project = project, .mask = PLAN_NONE};
-    if (last->operation != OP_PROJECT_SEQUENCE || last->project_sequence.groups != 1 || last->only.axis != PLAN_NONE)
+    if (last->operation != OP_PROJECT_SEQUENCE || last->project_sequence.groups != 1 || last->only.axis != PLAN_NONE ||
+        last->project_sequence.sums_column || last->project_sequence.bias_column)
         return false;
     chain->linear = writer_for_one(plan, last->x);
     if (chain->linear != PLAN_NONE && plan->steps[chain->linear].operation == OP_MASK_ROWS) {
@@ -43,17 +47,17 @@ static bool find_chain(const struct plan *plan, int project, struct chain *chain
     }
     if (chain->linear == PLAN_NONE || !is_plain_linear(&plan->steps[chain->linear]))
         return false;
-    /* Masked rows of x would still get the bias; and the mask must be there when x is. */
+    /* With a bias, masked rows of x would still become b. And the mask must be computed before the linear step. */
     return chain->mask == PLAN_NONE || (plan->steps[chain->linear].bias == PLAN_NONE &&
                                         plan_writer(plan, plan->steps[chain->mask].z) < chain->linear);
 }
 
-/* What chains that have Eᵀx in common agree in. */
+/* Chains with equal members share Eᵀx. */
 struct projected_source {
     int x, mask;      /* values */
     int weight, bias; /* of the projection */
     bool transposed;
-    bool has_bias; /* the linear step */
+    bool has_bias; /* of the linear step */
 };
 
 static struct projected_source source_of(const struct plan *plan, const struct chain *chain)
@@ -69,7 +73,7 @@ static struct projected_source source_of(const struct plan *plan, const struct c
     };
 }
 
-/* The next chain with this source whose projection is step `from` or behind it. */
+/* The next chain with this source, whose projection is step `from` or a later one. */
 static bool next_chain(const struct plan *plan, int from, const struct projected_source *source, struct chain *chain)
 {
     for (int i = from; i < plan->n_steps; i++) {
@@ -98,13 +102,13 @@ static struct plan_selection rows_of_items(const struct plan *plan, int axis)
     return exactly ? (struct plan_selection){axis, exactly, exactly} : (struct plan_selection){axis, 1, INT64_MAX};
 }
 
-/* From how many rows on `after` is fewer than `before`; INT64_MAX: never. */
+/* The least rows for which `after` is fewer operations than `before`; INT64_MAX: it never is. */
 static int64_t least_rows(struct plan_flops before, struct plan_flops after)
 {
     return after.row < before.row ? after.item / (before.row - after.row) + 1 : INT64_MAX;
 }
 
-/* All chains of the source from `first` on, in both orders. */
+/* The FLOPs of all chains of the source, from `first` on, in both orders. */
 static struct plan_decision count_flops(const struct plan *plan, struct chain first,
                                         const struct projected_source *source)
 {
@@ -125,13 +129,13 @@ static struct plan_decision count_flops(const struct plan *plan, struct chain fi
 
 struct rewrite {
     struct projected_source source;
-    struct plan_selection early, late; /* items whose sequence is projected before the linear step, and after it */
-    bool both;                         /* there may be items of either kind */
-    int x;                             /* the source's, masked */
-    int projected;                     /* Eᵀx, with its further columns */
+    struct plan_selection early, late; /* items whose sequence is projected before the linear step, or after it */
+    bool both;                         /* items of either kind may come */
+    int x;                             /* the source's x, masked if the chain has a mask */
+    int projected;                     /* Eᵀx, with its extra columns */
 };
 
-/* Masks x once, as soon as x and the mask are there. */
+/* Masks x once for all chains of the source, as soon as x and the mask are computed. */
 static void mask_early(struct plan_builder *builder, struct chain *chain, struct rewrite *rewrite)
 {
     const struct plan *plan = builder->plan;
@@ -141,11 +145,14 @@ static void mask_early(struct plan_builder *builder, struct chain *chain, struct
     mask.x = rewrite->x;
     mask.y = rewrite->x = plan_new_value(builder, x->axis, x->columns);
     plan_insert_step(builder, (ready > mask_ready ? ready : mask_ready) + 1, mask);
-    chain->linear++, chain->mask++, chain->project++;
+    chain->linear++; /* the new step comes before the chain's */
+    chain->mask++;
+    chain->project++;
 }
 
-/* Where Eᵀx is inserted: before the first of the projections, or behind another one of the same items' x for the same
- * attention. One for a layer further on stays there, so that it need not live until then. */
+/* The index for the step Eᵀx. It follows another projection of the same x for the same attention and the same items, so
+ * that a backend can fuse the two. Else it comes right before the chain's projection. A later layer's projection stays
+ * near its use, to keep its lifetime short. */
 static int early_place(const struct plan *plan, const struct chain *chain, const struct rewrite *rewrite)
 {
     for (int i = chain->project - 1; i >= 0; i--) {
@@ -160,7 +167,7 @@ static int early_place(const struct plan *plan, const struct chain *chain, const
     return chain->project;
 }
 
-/* Eᵀx. */
+/* Inserts the step Eᵀx, with an extra column for each bias. */
 static void project_early(struct plan_builder *builder, struct chain *chain, struct rewrite *rewrite)
 {
     if (builder->failed)
@@ -176,12 +183,15 @@ static void project_early(struct plan_builder *builder, struct chain *chain, str
                            project.project_sequence.bias_column);
     int place = early_place(builder->plan, chain, rewrite);
     plan_insert_step(builder, place, project);
-    chain->linear += chain->linear >= place;
-    chain->mask += chain->mask != PLAN_NONE && chain->mask >= place;
-    chain->project++;
+    if (chain->linear >= place)
+        chain->linear++;
+    if (chain->mask != PLAN_NONE && chain->mask >= place)
+        chain->mask++;
+    chain->project++; /* place is at most its index */
 }
 
-/* (Eᵀx) Wᵀ, before the projection: this one writes no rows but its own items', a linear step may spoil others'. */
+/* Inserts the step (Eᵀx) Wᵀ. It writes the same y as the chain's projection. It must precede the projection: the linear
+ * step may overwrite other items' rows, the projection does not. */
 static void apply_late(struct plan_builder *builder, struct chain *chain, const struct rewrite *rewrite)
 {
     if (builder->failed)
@@ -198,10 +208,12 @@ static void apply_late(struct plan_builder *builder, struct chain *chain, const 
     linear.only = rewrite->early;
     linear.x = rewrite->projected;
     linear.y = builder->plan->steps[chain->project].y;
-    plan_insert_step(builder, chain->project++, linear);
+    plan_insert_step(builder, chain->project, linear);
+    chain->project++;
 }
 
-/* The steps as they were are for the other items, where there may be any. */
+/* Keeps the original steps for items that are projected late. Without such items it removes them. The chain's mask goes
+ * in any case, because the linear step reads the masked x. */
 static void keep_for_others(struct plan *plan, struct chain chain, const struct rewrite *rewrite)
 {
     struct plan_step *linear = &plan->steps[chain.linear], *project = &plan->steps[chain.project];
@@ -218,7 +230,6 @@ static void keep_for_others(struct plan *plan, struct chain chain, const struct 
 
 static void rewrite_chains(struct plan_builder *builder, struct chain chain, struct rewrite *rewrite)
 {
-    int first = chain.project;
     if (chain.mask != PLAN_NONE)
         mask_early(builder, &chain, rewrite);
     project_early(builder, &chain, rewrite);
@@ -226,7 +237,9 @@ static void rewrite_chains(struct plan_builder *builder, struct chain chain, str
         apply_late(builder, &chain, rewrite);
         if (!builder->failed)
             keep_for_others(builder->plan, chain, rewrite);
-    } while (!builder->failed && next_chain(builder->plan, first, &rewrite->source, &chain));
+        /* From step 0 on: removed steps move later chains forward, perhaps before the first chain's place. A rewritten
+         * chain reads no source like this any more. */
+    } while (!builder->failed && next_chain(builder->plan, 0, &rewrite->source, &chain));
 }
 
 static void consider(struct plan_builder *builder, struct chain chain)
@@ -235,7 +248,7 @@ static void consider(struct plan_builder *builder, struct chain chain)
     struct rewrite rewrite = {.source = source_of(plan, &chain)};
     struct chain earlier;
     if (next_chain(plan, 0, &rewrite.source, &earlier) && earlier.project < chain.project)
-        return; /* was considered, and left as it is */
+        return; /* the source was considered at that chain, and left unchanged */
     struct plan_decision decision = count_flops(plan, chain, &rewrite.source);
     struct plan_selection rows = rows_of_items(plan, plan->values[rewrite.source.x].axis);
     rewrite.x = rewrite.source.x;

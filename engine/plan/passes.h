@@ -8,13 +8,13 @@
 /* Makes an activation and then an addition that follow a linear step its epilogues. */
 void plan_fuse(struct plan_builder *builder);
 
-/* Eᵀ(x Wᵀ) = (Eᵀx) Wᵀ: lets each item take the cheaper order, by its own rows. */
+/* Eᵀ(x Wᵀ) = (Eᵀx) Wᵀ: computes each item in the cheaper order, which depends on the item's rows. */
 void plan_reassociate(struct plan_builder *builder);
 
-/* Brings the last steps onto the rows that items want of the last hidden state. */
+/* Makes the last steps compute only the rows of the last hidden state that items request. */
 void plan_narrow(struct plan_builder *builder);
 
-/* Takes rows through two linear steps at once where nobody else reads what lies between. */
+/* Joins two linear steps into one if no other step reads the value between them. */
 void plan_block(struct plan_builder *builder);
 
 /* Gives every value its lifetime and its place in the arena, for the largest batch. -1: the sizes overflow, or memory
@@ -33,7 +33,7 @@ int plan_count_readers(const struct plan *plan, int value);
 /* The first step that writes the value; PLAN_NONE: it is an input. */
 int plan_writer(const struct plan *plan, int value);
 
-/* Before step `index`. Indices from it on are one more then. */
+/* Inserts the step before step `index`. The indices of steps from `index` on grow by one. */
 void plan_insert_step(struct plan_builder *builder, int index, struct plan_step step);
 void plan_remove_step(struct plan *plan, int index);
 

@@ -1,26 +1,28 @@
-/* plan: what a model computes, as a flat array of steps over values; the same for every backend.
+/* plan: what a model computes, as a flat array of steps over values. It is the same for every backend.
  *
- * A value is a matrix: one row for each row of its axis, row-major. An axis says how the rows of a batch's items lie
- * one behind the other: as ragged as an input (n_b rows for item b), or a fixed number of rows an item. Operations on
- * single rows see one matrix of all rows of the batch; those that must know where a sequence begins ask the axis.
+ * A value is a row-major matrix with one row for each row of its axis. An axis gives the number of rows of each item:
+ * those of an input (n_b rows for item b, which may differ), or a fixed number. The rows of a batch's items follow one
+ * another. Operations on single rows see one matrix of all rows of the batch. Operations that depend on where a
+ * sequence begins read the axis.
  *
- * A call (LAYOUT_CALL) is an item of w sequences: row p * w + s of it is position p of sequence s. What is projected
- * from n to k positions has k rows for each n of the input, whatever w is.
+ * A call (LAYOUT_CALL) is an item of w sequences. Its row p * w + s is position p of sequence s. A projection from n to
+ * k positions makes k rows of every n rows of the input, for any w.
  *
- * A family builds a plan through builder.h; nothing changes it once plan_finish is through with it. */
+ * A family builds a plan through builder.h. After plan_finish only the weights may change: a backend may take over or
+ * free their data. */
 #ifndef ENGINE_PLAN_PLAN_H
 #define ENGINE_PLAN_PLAN_H
 
 #include "engine/plan/item.h"
 
 #define PLAN_NONE (-1)
-#define PLAN_ROW_BLOCK 64 /* kernels may write rows up to a multiple of it: values are that long in the arena */
+#define PLAN_ROW_BLOCK 64 /* kernels may write rows up to the next multiple; the arena has room for them */
 
-#define PLAN_BEST_KEYS 32         /* OP_RETRIEVE's */
+#define PLAN_BEST_KEYS 32         /* best pairs of keys whose values OP_RETRIEVE sums */
 #define PLAN_CAUSAL_EPSILON 1e-3f /* OP_LINEAR_ATTEND's least denominator */
 
-/* operations.c has one row for each, with its formula and shapes. docs/adding-an-operation.md lists all places that
- * know an operation. */
+/* engine/plan/operations.c has one row for each operation, with its formula and shapes. docs/adding-an-operation.md
+ * lists all places that depend on an operation. */
 enum operation {
     OP_EMBED,
     OP_ADD_POSITIONS,
@@ -60,29 +62,29 @@ struct plan_image {
     int64_t height, width;
 };
 
-/* What a convolution reads for a pixel. [0] is along the height, [1] along the width. */
+/* The pixels that a convolution reads for one pixel of its result. [0] is along the height, [1] along the width. */
 struct plan_window {
-    int64_t size[2], stride[2];  /* >= 1; of no window: 0 */
+    int64_t size[2], stride[2];  /* >= 1; 0: no window */
     int64_t before[2], after[2]; /* rows and columns of zeros around the image: top and left, bottom and right */
 };
 
 enum plan_axis_kind {
-    AXIS_FIXED,     /* as many rows for each item */
+    AXIS_FIXED,     /* the same number of rows for each item */
     AXIS_INPUT,     /* the rows of an input, perhaps padded */
-    AXIS_PROJECTED, /* k rows for each n of an input's */
-    AXIS_WINDOW,    /* the pixels that a window makes of an input's image */
-    AXIS_JOINED,    /* an item's rows on two axes, one behind the other */
-    AXIS_WANTED,    /* those rows of another axis that the item wants of the last hidden state, and their neighbours */
+    AXIS_PROJECTED, /* k rows for every n rows of the input */
+    AXIS_WINDOW,    /* the pixels that a convolution makes of an input's image */
+    AXIS_JOINED,    /* an item's rows on one axis, then its rows on another */
+    AXIS_WANTED,    /* the rows of another axis that the item requests, plus `reach` rows on either side */
 };
 
 struct plan_axis {
     enum plan_axis_kind kind;
-    int input; /* whose rows they come from; AXIS_FIXED: PLAN_NONE */
+    int input; /* the input that the rows depend on; AXIS_FIXED: PLAN_NONE */
     union {    /* by kind */
         int64_t rows_per_item;
         struct {
-            int64_t rows;     /* every item is brought to so many with zeros; 0: none is */
-            int64_t multiple; /* … to the next multiple of so many, masked; 0: none is */
+            int64_t rows;     /* items are zero-padded to this many rows; 0: no padding */
+            int64_t multiple; /* items are padded to the next multiple, with masks 0; 0: no padding */
         } padded;             /* AXIS_INPUT */
         struct {
             int64_t k, n;
@@ -93,7 +95,7 @@ struct plan_axis {
         } joined;
         struct {
             int of;        /* an AXIS_INPUT */
-            int64_t reach; /* so many rows on either side, where there are */
+            int64_t reach; /* neighbours on each side, fewer at the ends */
         } wanted;
     };
 };
@@ -101,22 +103,23 @@ struct plan_axis {
 struct plan_value {
     int axis;
     int64_t columns;
-    bool ids;      /* int32_t elements (masks, too); else float */
-    size_t offset; /* bytes into the arena; plan_finish */
-    size_t bytes;  /* for the largest batch, rows rounded up to PLAN_ROW_BLOCK; plan_finish */
+    bool ids;      /* int32_t elements, of ids or a mask; else float */
+    size_t offset; /* bytes into the arena; set by plan_finish */
+    size_t bytes;  /* in the largest batch, rows rounded up to PLAN_ROW_BLOCK; set by plan_finish */
     int first_step, last_step;
 };
 
-/* A weight in float32, row-major, rank 1 as one row. The plan owns `data` until a backend took it over. */
+/* A weight in float32, row-major. A vector is one row. The plan owns `data` until a backend takes it over. */
 struct plan_weight {
     char *name;
     int64_t rows, columns;
     float *data;
-    int64_t tensor; /* weights_index of what it was made of; -1: of several */
+    int64_t tensor; /* weights_index of the tensor that it was made of; -1: made of several tensors */
 };
 
-/* Which items a step computes: those with `least` to `most` rows on `axis`; PLAN_NONE: all of them. Another item's rows
- * of y stay as they are with OP_PROJECT_SEQUENCE; OP_LINEAR may spoil them. */
+/* The items that a step computes: items with `least` to `most` rows on `axis`. With axis PLAN_NONE it computes all
+ * items. OP_PROJECT_SEQUENCE leaves rows of unselected items in y as they are. OP_LINEAR may overwrite rows of
+ * unselected items with arbitrary values. */
 struct plan_selection {
     int axis;
     int64_t least, most;
@@ -126,7 +129,7 @@ struct plan_selection {
 struct plan_step {
     enum operation operation;
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
-    int y;                      /* written; none: the step writes items' results */
+    int y;                      /* the value that is written. PLAN_NONE: the step writes results of items */
     union {
         int reads[4];
         struct {
@@ -137,7 +140,8 @@ struct plan_step {
     union {
         int weights[5];
         struct {
-            int weight, bias;               /* what the formula has first and second: W and b, g and b, E and e */
+            int weight, bias;               /* the first and second weight in the operation's formula:
+                                               W and b, g and b, or E and e */
             int second_weight, second_bias; /* OP_FEED_FORWARD: U and c */
             int tail;                       /* OP_PROJECT_CALL: t */
         };
@@ -171,29 +175,29 @@ struct plan_step {
         struct {
             int64_t groups;   /* of columns */
             bool transposed;  /* the weight is (groups * k, n), else (groups * n, k) */
-            bool sums_column; /* of one group: y has a column of E's sums */
-            bool bias_column; /* … and one of its biases */
+            bool sums_column; /* only with one group: y has an extra column holding the sums of E */
+            bool bias_column; /* only with one group: y has an extra column holding the bias */
         } project_sequence;
         struct {
             int64_t groups; /* of columns */
             int64_t stride; /* rows of a window */
         } convolve_sequence;
         struct {
-            int index;               /* which attention it is in order of execution */
+            int index;               /* number of the attention, in order of execution */
             int64_t heads, kv_heads; /* head h reads keys and values of head h * kv_heads / heads */
-            int64_t key_room;        /* 0: as many as there are keys */
+            int64_t key_room;        /* fewer keys are filled up with zeros to this many; 0: they are not */
             float scale;
-            bool causal;        /* OP_ATTEND */
-            int mask;           /* an input (not a value) that an item may give */
-            bool masked_byte;   /* where a byte of the mask is this, M is masked_score, else 0 */
-            float masked_score; /* added to a score */
-        } attend;               /* and OP_ATTEND_CALL */
+            bool causal;      /* OP_ATTEND */
+            int mask;         /* an input (not a value) that an item may give */
+            bool masked_byte; /* mask bytes equal to this add masked_score to the score; others add 0 */
+            float masked_score;
+        } attend; /* and OP_ATTEND_CALL */
         struct {
             int64_t count; /* shifts are 1, 0, -1 or 1, 0 */
             int64_t by[3];
         } shift_tokens;
         struct {
-            int64_t first_head, heads;   /* of those in x, K and V; y has `heads` from first_head on */
+            int64_t first_head, heads;   /* the heads of x, K and V that the step reads; y has these heads alone */
             int64_t dim_head, dim_value; /* d and d' */
             int64_t bucket, fold;        /* both >= 1 */
             float scale;                 /* c */
@@ -222,20 +226,20 @@ struct plan_flops {
     int64_t item, row;
 };
 
-/* What a pass found, for --explain. */
+/* A decision of a pass, for --explain. */
 struct plan_decision {
     char what[192];
     struct plan_flops before, after;
-    int64_t least_rows; /* of an item; one with fewer rows takes the operations before */
-    bool one_row;       /* `after` is where one row is wanted; where all are, it is `before` */
-    int n_spared;       /* values that one step would write and another one read, and that are not needed */
+    int64_t least_rows; /* items with fewer rows keep the operations of `before` */
+    bool one_row;       /* `after` counts an item that requests one row; `before` one that requests all */
+    int n_spared;       /* intermediate values that the pass removed */
     int spared[2];
 };
 
 struct plan_input {
     struct model_input input;
-    int value;    /* the batch's rows of it, one item behind the other; PLAN_NONE: operations read the items' own */
-    int fallback; /* an item that does not give it gives this input's rows again; PLAN_NONE: it must be given */
+    int value;    /* the rows of all items of the batch; PLAN_NONE: operations read each item's data in place */
+    int fallback; /* the input whose rows replace this one if an item lacks it; PLAN_NONE: no input does */
 };
 
 struct plan {
@@ -254,8 +258,8 @@ struct plan {
 
     const char *output_name;                   /* of the class's own output */
     const char *attention_name;                /* of its attention's softmax; NULL: "attention.<i>" */
-    int64_t output_sizes[ENGINE_MAX_RANK - 1]; /* whose product output_columns is */
-    int n_output_sizes;                        /* 0: output_columns itself */
+    int64_t output_sizes[ENGINE_MAX_RANK - 1]; /* their product is output_columns */
+    int n_output_sizes;                        /* 0: the one size is output_columns */
     int64_t output_columns, hidden_columns;
     int hidden_axis; /* of the last hidden state */
     bool has_logits;
@@ -273,32 +277,33 @@ void plan_free(struct plan *plan); /* NULL is harmless */
 /* "linear" … */
 const char *operation_name(enum operation operation);
 
-/* What one item has of an input: its rows, and these as an image (of height 1 where they are none). */
+/* One item's part of an input: the number of its rows, and their image. Rows that are no image have height 1. */
 struct plan_given {
     int64_t rows;
     struct plan_image image;
 };
 
-/* Tells what an item has of axis->input; of an AXIS_INPUT with what padding adds. */
+/* Returns an item's part of axis->input. For an AXIS_INPUT it includes padding. */
 typedef struct plan_given plan_giver(const struct plan *plan, const struct plan_axis *axis, const void *context);
 
 /* Rows of an axis for one item. */
 int64_t plan_axis_rows(const struct plan *plan, int axis, plan_giver *giver, const void *context);
 
-/* The same for a value and an item with `rows` rows of every input, padding included. What need not be given, and
- * nothing stands for, is not. Images are square. */
+/* The same for a value and an item with `rows` rows of every input, padding included. Optional inputs without a
+ * fallback count as absent. Images are square. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows);
 
-/* Rows of an axis in the largest batch of n_items items; INT64_MAX: more than that. */
+/* Rows of an axis in the largest batch of n_items items; INT64_MAX: the number overflows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items);
 
-/* Rows of one sequence on the value's axis, at most. */
+/* The most rows of one sequence on the value's axis. */
 int64_t plan_most_sequence_rows(const struct plan *plan, int value);
 
-/* Whether an item may go without the input and its rows: nothing stands for them. */
+/* Whether an item may lack the input, and no fallback replaces its rows. */
 bool plan_may_lack(const struct plan *plan, int input);
 
-/* Whether the image with its zeros around is as large as the window; and the image that it makes of it then. */
+/* Whether the image, with the window's zeros around it, is at least as large as the window. Then plan_convolved returns
+ * the size of the convolution's result. */
 bool plan_window_fits(const struct plan_window *window, struct plan_image image);
 struct plan_image plan_convolved(const struct plan_window *window, struct plan_image image);
 

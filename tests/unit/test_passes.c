@@ -519,6 +519,46 @@ static void decisions_count_what_they_save(void **state)
     assert_true(taken > 0);
 }
 
+/* Two chains through the same E, of items with a fixed number of rows:
+ *
+ *     K = Eᵀ((x Aᵀ + a) Wᵀ + w)        V = Eᵀ(x Uᵀ + u)
+ *
+ * Once K is rewritten, its projection follows the step with A, and it has a column of sums. It must not pass for a
+ * chain with V's source: else V would count as considered, and stay as it is. */
+static void a_rewritten_projection_is_no_chain(void **state)
+{
+    (void)state;
+    static const struct shape pool = {"pool", 64, 1024};
+    void *file;
+    struct error error = {""};
+    struct plan_builder builder;
+    struct plan *plan;
+    random_seed(seed);
+    struct weights *weights = tensors_random(&pool, 1, &file);
+    must(plan_begin(&builder, weights, &error), &error);
+    struct maker maker = {.builder = &builder, .length = MAX_LENGTH};
+    maker.pool = plan_matrix(&builder, 64, 1024, "pool");
+    int x = plan_input_rows(&builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
+    plan_pad(&builder, x, MAX_LENGTH);
+    struct plan_projection e = {.weight = weight(&maker, MAX_LENGTH, 4), .bias = PLAN_NONE, .groups = 1};
+    int between = plan_linear(&builder, x, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
+    int keys = plan_linear(&builder, between, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
+    keys = plan_project_sequence(&builder, keys, e);
+    int values = plan_linear(&builder, x, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
+    values = plan_project_sequence(&builder, values, e);
+    int y = plan_attend(&builder, x, keys, values, (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 0.5f});
+    plan_give(&builder, y, PLAN_NONE, PLAN_NONE, false);
+    must(plan_finish(&builder, MAX_ROWS, MAX_ITEMS, &plan), &error);
+    int rewritten = 0;
+    for (int d = 0; d < plan->n_decisions; d++)
+        rewritten += strncmp(plan->decisions[d].what, "re-associate", strlen("re-associate")) == 0 &&
+                     plan->decisions[d].least_rows == 1;
+    assert_int_equal(rewritten, 2);
+    plan_free(plan);
+    weights_close(weights);
+    free(file);
+}
+
 int main(void)
 {
     const char *given = getenv("SEED");
@@ -528,6 +568,7 @@ int main(void)
         cmocka_unit_test(rewritten_plans_give_the_same),
         cmocka_unit_test(every_operation_is_drawn),
         cmocka_unit_test(decisions_count_what_they_save),
+        cmocka_unit_test(a_rewritten_projection_is_no_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
