@@ -107,16 +107,17 @@ int arguments_read(const char *class_name, const struct argument *table, size_t 
 /* ---- What a model is computed with and on ----------------------------------------------------------------------
  * In each enum 0 is auto, so a zeroed struct asks for the defaults. */
 
-/* The type in which products with weights are computed. auto: f32 on the CPU, bf16 on CUDA. */
+/* The type in which matrix products are computed: those with weights, and in 16-bit types those of attention, too.
+ * auto: f32 on the CPU, bf16 on CUDA. */
 enum dtype { DTYPE_AUTO, DTYPE_F32, DTYPE_TF32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT };
 
-/* The CPU's instructions: AVX2 is x86-64-v3, AVX512 is x86-64-v4. Each set includes those behind it. */
+/* The CPU's instructions: AVX2 is x86-64-v3, AVX512 is x86-64-v4. Each set includes the sets listed after it. */
 enum instruction_set { SET_AUTO, SET_AVX512, SET_AVX2, SET_BASELINE, SET_COUNT };
 
 /* The CPU's library for products with weights. */
 enum product_library { LIBRARY_AUTO, LIBRARY_ONEDNN, LIBRARY_OPENBLAS, LIBRARY_COUNT };
 
-/* The names that the settings have, "auto" and "f32" for example. dtype_from_name: -1 if it is none of them. */
+/* The names in the settings, such as "auto" and "f32". dtype_from_name returns -1 for an unknown name. */
 const char *dtype_name(enum dtype dtype);
 int dtype_from_name(const char *name);
 const char *instruction_set_name(enum instruction_set set);
@@ -124,13 +125,13 @@ const char *instruction_set_name(enum instruction_set set);
 #define DEVICE_CHOICE_LIMIT 32
 #define DEVICE_CHOICE_NAME_BYTES (DEVICE_CHOICE_LIMIT * sizeof ",cuda:999")
 
-/* auto: the first CUDA device where there is one, else the CPU. */
+/* auto: the first CUDA device, or the CPU on a machine without one. */
 enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
 struct device_choice {
     enum device_kind kind;
-    bool all;                         /* of DEVICE_CUDA: each device there is, DEVICE_CHOICE_LIMIT at most */
-    int count;                        /* of DEVICE_CUDA: indices that are given; 0 and not `all`: the first device */
+    bool all;                         /* DEVICE_CUDA: all devices of the machine, at most DEVICE_CHOICE_LIMIT */
+    int count;                        /* DEVICE_CUDA: number of indices. 0 without `all`: the first device */
     int indices[DEVICE_CHOICE_LIMIT]; /* (count), from 0 to 999, none of them twice */
 };
 

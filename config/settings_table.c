@@ -334,22 +334,23 @@ const struct setting *setting_find(const char *name, size_t length, setting_spel
     return NULL;
 }
 
-static size_t smaller(size_t a, size_t b)
+static size_t fewer(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-/* A character as a flag would have it: MAX_batch and max-batch differ in nothing. */
+/* The character as flags have it: MAX_batch counts as max-batch. */
 static int folded(char character)
 {
     return character == '_' ? '-' : tolower((unsigned char)character);
 }
 
-/* Insertions, deletions and replacements that make one of the other, by the usual table, of which a row is kept. */
+/* The least number of insertions, deletions and replacements that turn `name` into `flag` (Levenshtein). `row` is one
+ * row of the usual table. */
 static size_t edit_distance(const char *name, size_t length, const char *flag)
 {
-    size_t row[SETTING_NAME_BYTES];
     size_t flag_length = strlen(flag);
+    size_t row[SETTING_NAME_BYTES];
     for (size_t j = 0; j <= flag_length; j++)
         row[j] = j;
     for (size_t i = 1; i <= length; i++) {
@@ -358,7 +359,7 @@ static size_t edit_distance(const char *name, size_t length, const char *flag)
         for (size_t j = 1; j <= flag_length; j++) {
             size_t replaced = diagonal + (folded(name[i - 1]) != flag[j - 1]);
             diagonal = row[j];
-            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+            row[j] = fewer(replaced, fewer(row[j], row[j - 1]) + 1);
         }
     }
     return row[flag_length];
@@ -369,7 +370,7 @@ const struct setting *setting_nearest(const char *name, size_t length, enum sett
     const struct setting *nearest = NULL;
     size_t best = NEAR_EDITS + 1;
     if (length <= NEAR_EDITS || length > SETTING_NAME_BYTES)
-        return NULL; /* so short a name would be near to anything short */
+        return NULL; /* a very short name is near to every short flag */
     for (size_t i = 0; i < settings_table_count; i++) {
         size_t distance = edit_distance(name, length, settings_table[i].flag);
         if (distance < best && settings_table[i].kind <= last) {

@@ -35,7 +35,7 @@ static struct {
 
 /* ---- The ring; the lock is held. ---- */
 
-static size_t smaller(size_t a, size_t b)
+static size_t shorter(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -43,7 +43,7 @@ static size_t smaller(size_t a, size_t b)
 static void ring_append(const void *bytes, size_t count)
 {
     size_t at = (ring.first + ring.used) % LOG_RING_BYTES;
-    size_t before_wrap = smaller(count, LOG_RING_BYTES - at);
+    size_t before_wrap = shorter(count, LOG_RING_BYTES - at);
     memcpy(ring.bytes + at, bytes, before_wrap);
     memcpy(ring.bytes, (const char *)bytes + before_wrap, count - before_wrap);
     ring.used += count;
@@ -51,7 +51,7 @@ static void ring_append(const void *bytes, size_t count)
 
 static void ring_remove(void *bytes, size_t count)
 {
-    size_t before_wrap = smaller(count, LOG_RING_BYTES - ring.first);
+    size_t before_wrap = shorter(count, LOG_RING_BYTES - ring.first);
     memcpy(bytes, ring.bytes + ring.first, before_wrap);
     memcpy((char *)bytes + before_wrap, ring.bytes, count - before_wrap);
     ring.first = (ring.first + count) % LOG_RING_BYTES;
@@ -117,12 +117,11 @@ static bool write_line(const char *line, size_t length, bool *torn)
 
 static void *writer_thread(void *unused)
 {
+    (void)unused;
     char line[LOG_LINE_BYTES];
     bool torn = false;
-    (void)unused;
     pthread_mutex_lock(&ring.lock);
     for (;;) {
-        struct record record;
         if (ring.used == 0 && !ring.failing)
             ring_tell();
         if (ring.used == 0) {
@@ -130,6 +129,7 @@ static void *writer_thread(void *unused)
             pthread_cond_wait(&ring.filled, &ring.lock);
             continue;
         }
+        struct record record;
         ring_remove(&record, sizeof record);
         ring_remove(line, record.length);
         ring.writing = true;
@@ -150,14 +150,14 @@ static void *writer_thread(void *unused)
 
 int log_writer_start(log_writer_lost_line *lost_line, struct error *error)
 {
-    pthread_condattr_t attributes;
-    pthread_t thread;
     assert(!ring.lost_line);
+    pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&ring.written, &attributes);
     pthread_condattr_destroy(&attributes);
     ring.lost_line = lost_line;
+    pthread_t thread;
     int status = pthread_create(&thread, NULL, writer_thread, NULL);
     if (status != 0) {
         ring.lost_line = NULL;

@@ -27,8 +27,8 @@ void connections_busy(struct connections *connections, int fd);   /* a request i
 void connections_idle(struct connections *connections, int fd);   /* idle from now on: it waits for more bytes */
 void connections_unread(struct connections *connections, int fd); /* its client may still be sending a body */
 
-/* From now on the client decides how long the share is held: it is sending its body or receiving its answer. NULL: no
- * longer so. */
+/* Sets the share of memory that the connection's request holds. While it is set, the share counts as held by a possibly
+ * slow client, who is sending its body or receiving its answer. NULL: no share. */
 void connections_holds(struct connections *connections, int fd, struct share *share);
 
 /* Shuts down slow clients, those that hold most of the budget first, until `bytes` of it are free. False: nothing was

@@ -18,6 +18,7 @@
 #include "server/common/clock.h"
 #include "server/common/log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -201,8 +202,10 @@ static void *run_loop(void *argument)
     for (;;) {
         wait_for_events(loop);
         struct inbox inbox = take_inbox(loop);
-        if (inbox.closing)
+        if (inbox.closing) {
+            assert(!inbox.arrivals && !inbox.resumptions); /* event_loop_close allows none: they would be lost here */
             break;
+        }
         add_arrivals(loop, inbox.arrivals);
         resume_connections(inbox.resumptions);
         MHD_run(loop->daemon);
@@ -213,8 +216,8 @@ static void *run_loop(void *argument)
 
 /* Puts a new socket into `leaving` and takes an ended one out. Closing the socket would not take it out, because a copy
  * of the descriptor may linger. Its number may be another connection's by then. */
-static void connection_changed(void *argument, struct MHD_Connection *connection, void **socket_context,
-                               enum MHD_ConnectionNotificationCode code)
+static void socket_changed(void *argument, struct MHD_Connection *connection, void **socket_context,
+                           enum MHD_ConnectionNotificationCode code)
 {
     struct event_loop *loop = argument;
     int descriptor = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
@@ -233,7 +236,7 @@ static struct MHD_Daemon *start_daemon(struct event_loop *loop)
     return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
                             NULL, NULL, options->handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
                             MHD_OPTION_NOTIFY_COMPLETED, options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
-                            connection_changed, loop, MHD_OPTION_CONNECTION_LIMIT, options->max_connections,
+                            socket_changed, loop, MHD_OPTION_CONNECTION_LIMIT, options->max_connections,
                             MHD_OPTION_CONNECTION_TIMEOUT, options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                             options->connection_memory, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }

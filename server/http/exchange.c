@@ -8,9 +8,12 @@
  *     exchange_answer    calls the route's `answer`
  *     exchange_reply     sends the answer or the failure
  *
- * A failure, or a route that needs no job, skips to exchange_reply. A worker reads bodies and writes answers that are
- * large, and unpacks compressed bodies. The event loop does the rest. One thread at a time has an exchange: suspending
- * and resuming the connection orders the threads, so an exchange needs no lock. */
+ * A failure, or a route that needs no job, skips to exchange_reply. A worker reads large bodies, unpacks compressed
+ * ones and writes large answers. The event loop does the rest.
+ *
+ * Only one thread at a time changes an exchange: suspending and resuming the connection orders the threads, so an
+ * exchange needs no lock. While the job is submitted, job_wanted may run on several lane threads at once; it only reads
+ * the exchange. */
 #include "server/http/exchange.h"
 
 #include "server/common/clock.h"
@@ -196,7 +199,8 @@ static void task_answer(struct task *task)
     exchange_resume(exchange, STAGE_REPLY);
 }
 
-/* Called on the batcher's thread, whose next batch waits: so the answer is written elsewhere. */
+/* Called on a lane's thread or on the deadline thread. These threads must not write answers, because batches wait for
+ * them: a large answer goes to a worker, a small one to the event loop. */
 static void job_done(struct job *job)
 {
     struct exchange *exchange = job_exchange(job);
@@ -329,7 +333,6 @@ static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_s
     exchange->stage = STAGE_REPLY;
     body_free(&exchange->body);
     connections_unread(exchange->server->connections, exchange->descriptor);
-    exchange->reply.retry_after_s = 1;
     reply_send_raw(&exchange->reply, exchange->descriptor, &exchange->match, &exchange->request);
     return MHD_NO;
 }
@@ -427,10 +430,11 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
     expect_body(exchange);
     bool accepted = refusal_of_headers(&exchange->match, request, method) == 0 && exchange_admit(exchange) == 0;
 
-    /* After the gate: once the connection is not silent any more, connections_settle does not wait for its request. */
+    /* This call must follow the gate: it marks the connection as no longer silent, and connections_settle stops waiting
+     * for a connection once it is marked. */
     connections_idle(exchange->server->connections, exchange->descriptor);
     connections_holds(exchange->server->connections, exchange->descriptor, &exchange->body.share);
-    if (accepted && exchange->match.route)
+    if (accepted && exchange->match.route) /* only OPTIONS is accepted without a route */
         return MHD_YES;
     if (refusal_has_body(request))
         return exchange_refuse(exchange);

@@ -2,8 +2,8 @@
  *   1. batch_form chooses a model with waiting jobs and takes items from its queue into the lane's batch;
  *   2. batch_ask_wanted drops jobs whose client is gone;
  *   3. batch_run runs the batch, checks the results and ends the jobs that are complete.
- * The deadline thread ends jobs that expire or are cancelled while all their items wait. So their answers do not wait
- * for a running batch.
+ * The deadline thread ends jobs that expire while all their items wait. So their answers do not wait for a running
+ * batch.
  *
  * Lock: one lock guards the queues, the counters, and the private fields of each job from batcher_submit to its end. It
  * is not held while a batch runs, nor during calls of `wanted`, `done` and the log. A lane's batch belongs to its
@@ -110,8 +110,8 @@ static struct job_queue *queue_of(struct batcher *batcher, const struct job *job
 
 /* ---- Lanes. The lock is held. ---- */
 
-/* Copies the state of all devices. The caller then forms its batch and wakes other lanes by this same state. Devices
- * may change meanwhile, but each job that it leaves behind goes to a lane that could run it in this state. */
+/* Takes a snapshot of the states of all devices. Forming a batch and waking lanes use one snapshot, so no job is
+ * stranded: each job that the lane leaves in a queue wakes a lane that can run it in this snapshot. */
 static void look_at_devices(struct batcher *batcher)
 {
     for (int64_t i = 0; i < batcher->n_models; i++)
@@ -126,8 +126,8 @@ static int lane_of_model(const struct lane *lane, const struct model *model)
     return number >= 0 && number < info->n_lanes ? number : -1;
 }
 
-/* Whether the lane serves the model and its device works. While the batcher closes, a device that fails is no obstacle:
- * the engine runs such a batch on the CPU, and the model's other lanes may have ended already. */
+/* Whether the lane serves the model and its device works. While the batcher closes, the device need not work: the
+ * engine then runs the batch on the CPU, and the model's other lanes may have ended already. */
 static bool lane_runs(const struct lane *lane, int64_t model_index)
 {
     const struct batcher *batcher = lane->batcher;
@@ -165,7 +165,7 @@ static void lane_sleep(struct lane *lane)
 
 /* ---- Forming a batch ---- */
 
-/* Whether one more item, of so many tokens and FLOPs, fits the batch. The first item always does. */
+/* Whether one more item, with these tokens and FLOPs, fits the batch. The first item always fits. */
 static bool batch_has_room(const struct lane *lane, const struct pace *pace, int64_t tokens, double flops)
 {
     const struct batcher_options *options = &lane->batcher->options;
@@ -312,17 +312,17 @@ static void part_fail(struct part *part, const struct error *failure)
 }
 
 /* The lock is held. `failure` is NULL if the batch ran. Ends the jobs that are complete. The first part's job goes to
- * the end of the queue again: jobs may have arrived behind it during the run. */
+ * the end of the queue again, because jobs may have arrived during the run. */
 static void batch_end(struct lane *lane, int64_t inference_ns, const struct error *failure, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
     struct job_batch *batch = &lane->batch;
     struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
-    double ns_per_token = (double)inference_ns / (double)batch->tokens;
-    if (!failure)
+    if (!failure) {
+        double ns_per_token = (double)inference_ns / (double)batch->tokens;
         pace_add(&own->pace, batch->flops, inference_ns);
-    if (!failure)
         own->ns_per_token = own->ns_per_token > 0 ? 0.8 * own->ns_per_token + 0.2 * ns_per_token : ns_per_token;
+    }
     int64_t now = clock_ns();
     for (int64_t i = 0; i < batch->n_parts; i++) {
         struct job *job = batch->parts[i].job;
@@ -682,19 +682,6 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
     return status;
 }
 
-void batcher_cancel(struct batcher *batcher, struct job *job)
-{
-    pthread_mutex_lock(&batcher->lock);
-    if (job->finished_ns == 0) {
-        job_cancel(queue_of(batcher, job), job);
-        if (job->running == 0) {
-            job_end(job, &batcher->ended);
-            pthread_cond_signal(&batcher->alarm);
-        }
-    }
-    pthread_mutex_unlock(&batcher->lock);
-}
-
 void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *requests, int64_t *tokens)
 {
     pthread_mutex_lock(&batcher->lock);
@@ -703,15 +690,22 @@ void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *reques
     pthread_mutex_unlock(&batcher->lock);
 }
 
+/* Whether the models have a lane in common. */
+static bool share_a_lane(const struct model_info *a, const struct model_info *b)
+{
+    return a->first_lane < b->first_lane + b->n_lanes && b->first_lane < a->first_lane + a->n_lanes;
+}
+
 int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
 {
     pthread_mutex_lock(&batcher->lock);
     const struct queue *queue = &batcher->queues[model_index];
-    int64_t sharing = 0; /* models with waiting jobs, which take turns */
+    const struct model_info *info = model_info(batcher->models[model_index]);
+    int64_t sharing = 0; /* models with waiting jobs that take turns on this model's lanes */
     for (int64_t i = 0; i < batcher->n_models; i++)
-        sharing += batcher->queues[i].jobs.first != NULL;
+        sharing += batcher->queues[i].jobs.first && share_a_lane(info, model_info(batcher->models[i]));
     double ns = queue->ns_per_token * (double)(queue->jobs.waiting_tokens * sharing);
-    double seconds = ceil(ns / model_info(batcher->models[model_index])->n_lanes / (double)SECOND_NS);
+    double seconds = ceil(ns / info->n_lanes / (double)SECOND_NS);
     pthread_mutex_unlock(&batcher->lock);
     return seconds < 1 ? 1 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int64_t)seconds;
 }

@@ -7,10 +7,10 @@
  * batches that run, and for one or two batches of each larger job before it. A batch of several items is planned to
  * take at most max_batch_ms.
  *
- * Threads: batcher_submit, batcher_cancel, batcher_wake and the counters may be called on any thread. The batcher calls
- * `wanted` and `done` of a job without its lock. It calls `wanted` on a lane's thread; on several at once if the job's
- * items are in several batches. It calls `done` exactly once for each submitted job, on a lane's thread or on the
- * deadline thread. Both functions must return quickly. */
+ * Threads: batcher_submit, batcher_wake and the counters may be called on any thread. The batcher calls `wanted` and
+ * `done` of a job without its lock. It calls `wanted` on a lane's thread. If the job's items are in several batches, it
+ * may call `wanted` on several threads at once. It calls `done` exactly once for each submitted job, on a lane's thread
+ * or on the deadline thread. Both functions must return quickly. */
 #ifndef SERVER_BATCHER_H
 #define SERVER_BATCHER_H
 
@@ -55,11 +55,6 @@ enum submit_status {
 /* After SUBMIT_OK the batcher calls `done`, perhaps before this returns. After any other status it never does, and the
  * caller keeps the job. */
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job);
-
-/* No more items of the job are started. `done` is called at the end of its running batches, or soon if there are none.
- * The job must be valid during the call: the caller keeps `done` from freeing it. A job that has ended is left as it
- * is. */
-void batcher_cancel(struct batcher *batcher, struct job *job);
 
 /* Items and tokens that wait for one model now. */
 void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *requests, int64_t *tokens);

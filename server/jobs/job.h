@@ -13,7 +13,7 @@
 enum job_status {
     JOB_OK,
     JOB_EXPIRED,    /* its deadline passed before all its items were computed: 504 */
-    JOB_CANCELLED,  /* batcher_cancel, or its `wanted` returned false: the client is gone */
+    JOB_CANCELLED,  /* its `wanted` returned false: the client is gone */
     JOB_FAILED,     /* the engine failed: 500, `error` says why */
     JOB_NOT_FINITE, /* a result holds NaN or an infinity: 500 */
 };
@@ -23,8 +23,8 @@ struct job {
     struct engine_item *items;       /* each passed model_check */
     int64_t n_items;                 /* >= 1 */
     int64_t deadline_ns;             /* CLOCK_MONOTONIC; 0: none */
-    bool (*wanted)(struct job *job); /* false: drop its items, e.g. the socket is closed; NULL: always true. Asked
-                                        right before items run */
+    bool (*wanted)(struct job *job); /* called right before items run. false: the items that have not run are dropped;
+                                        NULL: always true */
     void (*done)(struct job *job);
     void *context;
 

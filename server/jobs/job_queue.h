@@ -1,5 +1,5 @@
-/* job_queue: the jobs of one model with items that were not started, in the order of their arrival; and the end of
- * jobs.
+/* job_queue: the jobs of one model with items that were not started, in the order of their arrival. Functions for the
+ * end of jobs are here, too.
  *
  * While items of a job are in batches (running > 0), the engine writes into its memory. Then only the thread of its
  * last batch may end the job. Other threads may set its status and remove its waiting items. The status is JOB_OK until

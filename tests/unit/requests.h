@@ -6,6 +6,8 @@
 #include "server/jobs/batcher.h"
 #include "tests/fake_engine.h"
 
+#include <stdatomic.h>
+
 #define MAX_ITEMS 24
 #define MAX_LENGTH 8
 #define MODELS 3
@@ -23,7 +25,7 @@ struct request {
     float hidden[MAX_ITEMS][MAX_LENGTH][FAKE_COLUMNS];
     int calls; /* of done; guarded by a lock: calls_of() */
     int place; /* in the order of all ends since the setup; likewise, read it after the end */
-    bool unwanted;
+    atomic_bool unwanted;
 };
 
 /* Models with one lane each, and no batcher yet. The end: all is closed, and the engine saw no violation. */

@@ -245,38 +245,20 @@ static void test_deadline_after_all_was_started(void **context)
     expect(request, JOB_EXPIRED);
 }
 
-static void test_cancel_of_a_waiting_job(void **context)
-{
-    (void)context;
-    open_with(100, 8);
-    struct request *blocker = hold(1), *waiting = submit(2, 3, 10), *behind = submit(1, 1, 20);
-    batcher_cancel(batcher, &waiting->job);
-    wait_done(waiting);
-    assert_int_equal(calls_of(blocker), 0);
-    assert_int_equal(waiting->job.started_ns, 0);
-    batcher_cancel(batcher, &waiting->job); /* after its end: nothing */
-    expect_depth(1, 1);
-    fake_gate_open();
-    expect(blocker, JOB_OK);
-    expect(behind, JOB_OK);
-    expect(waiting, JOB_CANCELLED);
-    expect_batch(1, 20, -1);
-}
-
-static void test_cancel_of_a_running_job(void **context)
+/* The items that did not run when the client went are dropped: the first batch is the only one. */
+static void test_running_job_becomes_unwanted(void **context)
 {
     (void)context;
     open_with(4, 8);
     fake_gate_close();
     struct request *running = submit(9, 1, 10);
     fake_wait_for_batches(1);
-    batcher_cancel(batcher, &running->job);
-    batcher_cancel(batcher, &running->job);
-    expect_depth(0, 0);
+    running->unwanted = true;
     assert_int_equal(calls_of(running), 0);
     fake_gate_open();
     expect(running, JOB_CANCELLED);
     assert_int_equal(fake_batches(), 1);
+    expect_depth(0, 0);
 }
 
 static void test_unwanted_jobs_are_not_run(void **context)
@@ -427,20 +409,19 @@ static void test_full_queue(void **context)
 {
     (void)context;
     open_bounded(100, 8, 20, 4, NULL);
-    struct request *blocker = hold(1), *first = submit(2, 5, 10);
+    struct request *blocker = hold(1), *first = submit(2, 5, 10), *third;
     expect_refused(3, 1, SUBMIT_FULL); /* five items */
     expect_refused(2, 6, SUBMIT_FULL); /* 22 tokens */
     struct request *second = submit(2, 5, 20);
     expect_refused(1, 1, SUBMIT_FULL);
     struct request *other = submit_to(1, request_new(4, 5, 40)); /* of another model, whose queue is its own */
     expect_depth(8, 40);
-    batcher_cancel(batcher, &first->job);
-    struct request *third = submit(2, 5, 30);
     fake_gate_open();
     expect(blocker, JOB_OK);
-    expect(first, JOB_CANCELLED);
+    expect(first, JOB_OK);
     expect(second, JOB_OK);
     expect(other, JOB_OK);
+    third = submit(2, 5, 30); /* the queue has room again */
     expect(third, JOB_OK);
     assert_in_range(batcher_retry_after_s(batcher, 0), 1, 1);
 }
@@ -613,8 +594,7 @@ int main(void)
         TEST(test_expired_job_is_answered_during_a_batch),
         TEST(test_deadline_between_batches_of_a_job),
         TEST(test_deadline_after_all_was_started),
-        TEST(test_cancel_of_a_waiting_job),
-        TEST(test_cancel_of_a_running_job),
+        TEST(test_running_job_becomes_unwanted),
         TEST(test_unwanted_jobs_are_not_run),
         TEST(test_batch_of_unwanted_jobs_only),
         TEST(test_a_batch_takes_no_longer_than_stated),

@@ -66,10 +66,9 @@ static void test_split_job_ends_with_its_last_batch(void **context)
     for (int round = 0; round < 2; round++) {
         int64_t batches = fake_batches();
         fake_gate_close_for(models[0]);
-        struct request *large = submit(8, 1, 10);
+        struct request *large = submit(round == 1 ? 12 : 8, 1, 10);
         fake_wait_for_batches(batches + 2);
-        if (round == 1)
-            batcher_cancel(batcher, &large->job);
+        large->unwanted = round == 1; /* its third batch is dropped */
         fake_gate_pass();
         expect(submit_to(2, request_new(1, 1, 90)), JOB_OK); /* on the lane that is free again */
         assert_int_equal(calls_of(large), 0);
@@ -119,6 +118,33 @@ static void test_stuck_lanes_lose_nothing_of_others(void **context)
     assert_int_equal(calls_of(stuck), 0);
     fake_gate_open();
     expect(stuck, JOB_OK);
+}
+
+/* Model 2 takes turns with model 0, model 1 does not. A token takes at least 0.1 s, so the estimates are seconds. */
+static void test_retry_after_counts_models_on_the_same_lanes(void **context)
+{
+    (void)context;
+    open_lanes(24, 24);
+    fake_pace(100000000);
+    expect(submit(1, 1, 10), JOB_OK);
+    fake_gate_close();
+    struct request *requests[10];
+    for (int i = 0; i < 4; i++) /* each lane runs a batch, and the rest waits */
+        requests[i] = submit(24, 1, 20);
+    fake_wait_for_batches(3);
+    int64_t alone = batcher_retry_after_s(batcher, 0);
+    assert_true(alone > 1);
+    for (int i = 4; i < 6; i++) /* on a lane of their own: one runs, one waits */
+        requests[i] = submit_to(1, request_new(1, 1, 30));
+    fake_wait_for_batches(4);
+    expect_depth(49, 49);
+    assert_int_equal(batcher_retry_after_s(batcher, 0), alone);
+    requests[6] = submit_to(2, request_new(1, 1, 40));
+    assert_true(batcher_retry_after_s(batcher, 0) > alone);
+    fake_pace(0);
+    fake_gate_open();
+    for (int i = 0; i < 7; i++)
+        expect(requests[i], JOB_OK);
 }
 
 static void test_close_waits_for_all_lanes(void **context)
@@ -288,7 +314,7 @@ static void *submit_many(void *argument)
         submitter->statuses[i] = batcher_submit(batcher, random_below(submitter, MODELS), &request->job);
         int earlier = random_below(submitter, i + 1);
         if (random_below(submitter, 8) == 0 && submitter->statuses[earlier] == SUBMIT_OK)
-            batcher_cancel(batcher, &submitter->requests[earlier]->job);
+            submitter->requests[earlier]->unwanted = true;
         if (random_below(submitter, 8) == 0 && submitter->statuses[i] == SUBMIT_OK)
             wait_done(request);
     }
@@ -378,6 +404,7 @@ int main(void)
         TEST(test_split_job_ends_with_its_last_batch),
         TEST(test_small_job_passes_a_large_one_on_all_lanes),
         TEST(test_stuck_lanes_lose_nothing_of_others),
+        TEST(test_retry_after_counts_models_on_the_same_lanes),
         TEST(test_close_waits_for_all_lanes),
         TEST(test_lanes_that_failed),
         TEST(test_lane_that_fails_before_it_runs),

@@ -1,5 +1,4 @@
-/* small_limits: those that only large models and batches reach, small; the engine is compiled for the shim with these.
- */
+/* small_limits: small values of the engine's limits, so that tests reach paths that otherwise need large models. */
 #ifndef TESTS_CUDA_SHIM_SMALL_LIMITS_H
 #define TESTS_CUDA_SHIM_SMALL_LIMITS_H
 
