@@ -1,4 +1,5 @@
 #include "weights/safetensors.h"
+#include "weights/foreign.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +7,8 @@
 #define LENGTH_BYTES SAFETENSORS_LENGTH_BYTES
 #define HEADER_LIMIT_BYTES 100000000 /* the limit of the format's own library */
 #define METADATA_KEY "__metadata__"
+
+_Static_assert(FOREIGN_BYTES <= LENGTH_BYTES, "a format is told by the bytes of the length");
 
 /* Messages show 120 bytes of a name: one from a file may be as long as the header. */
 #define SHOWN "%.120s"
@@ -231,10 +234,10 @@ int safetensors_header(const void *bytes, size_t size, size_t *header_size, stru
         return size == 0 ? error_set(error, "is empty, expected a safetensors file")
                          : error_set(error, "has %zu bytes, but a safetensors file begins with a length of %d", size,
                                      LENGTH_BYTES);
-    if (memcmp(bytes, "PK\3\4", 4) == 0)
-        return error_set(error, "is a zip archive, as torch.save writes one, and no safetensors file: save the "
-                                "state_dict with safetensors.torch.save_file, or the model with export.py");
     uint64_t length = little_endian_u64(bytes);
+    const char *format = foreign_format(bytes); /* a header may have a length that reads like one of these */
+    if (format && (length > HEADER_LIMIT_BYTES || length > size - LENGTH_BYTES))
+        return error_set(error, "is %s", format);
     if (length > HEADER_LIMIT_BYTES)
         return error_set(error, "no safetensors file: its header would have %llu bytes, expected at most %d",
                          (unsigned long long)length, HEADER_LIMIT_BYTES);

@@ -66,6 +66,7 @@ static struct weights *open_header(const char *header, size_t data_size, unsigne
 
 #define A "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}"
 #define B "\"b\":{\"dtype\":\"F16\",\"shape\":[1,3],\"data_offsets\":[2,8]}"
+#define A_FILE "{" A "}"
 
 static void reads_tensors_in_the_order_of_their_data(void **state)
 {
@@ -161,7 +162,40 @@ static void refuses_a_length_that_cannot_be(void **state)
     refuse_bytes("\1\xe1\xf5\5\0\0\0\0{}", 10, "its header would have 100000001 bytes, expected at most 100000000");
     refuse_bytes("\0\xe1\xf5\5\0\0\0\0{}", 10, "is cut off: the header has 100000000 bytes");
     refuse_bytes("\0\0\0\0\0\0\0\0", 8, "expected { at byte 8");
-    refuse_bytes("PK\3\4\0\0\10\10\0", 9, "is a zip archive, as torch.save writes one, and no safetensors file");
+}
+
+static void names_another_format(void **state)
+{
+    (void)state;
+    refuse_bytes("PK\3\4\0\0\10\10\0", 9,
+                 "is a zip archive, as torch.save writes one, and no safetensors file: save the state_dict with "
+                 "safetensors.torch.save_file, or the model with weights/export.py");
+    refuse_bytes(
+        "\x80\2\x8a\nl\xfc\x9c\x46\xf9", 9,
+        "is a pickle, as torch.save wrote one before PyTorch 1.6, and no safetensors file: save the state_dict");
+    refuse_bytes("\x80\2}q\0.\0\0\0", 9, "is a pickle, as torch.save wrote one before PyTorch 1.6, and no");
+    refuse_bytes("\x80\4\x95\3\0\0\0\0\0\0\0}\x94.", 14, "is a pickle, and no safetensors file: save the state_dict");
+    refuse_bytes("\x89HDF\r\n\x1a\n", 8,
+                 "is an HDF5 file, as Keras writes one, and no safetensors file: load the weights into the class and "
+                 "save the model with weights/export.py");
+    refuse_bytes("GGUF\3\0\0\0\1", 9, "is a GGUF file, and no safetensors file: load the weights");
+    refuse_bytes("version https://git-lfs.github.com/spec/v1\n", 43,
+                 "is a text that begins as a pointer of Git LFS does, and no safetensors file: \"git lfs pull\"");
+}
+
+/* 640 is \x80 \2 as a pickle begins. */
+static void a_length_may_read_like_another_format(void **state)
+{
+    (void)state;
+    char header[641];
+    unsigned char *file;
+    memset(header, ' ', sizeof header);
+    memcpy(header, A_FILE, strlen(A_FILE));
+    header[640] = '\0';
+    struct weights *weights = open_header(header, 2, &file);
+    assert_memory_equal(file, "\x80\2", 2);
+    weights_close(weights);
+    free(file);
 }
 
 static void refuses_a_header_that_is_no_object(void **state)
@@ -376,7 +410,6 @@ static void opens_files(void **state)
 
 /* ---- Several files ---- */
 
-#define A_FILE "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
 #define BC_FILE                                                       \
     "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}," \
     "\"c\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[1,4]},"  \
@@ -568,6 +601,8 @@ int main(void)
         cmocka_unit_test(tensors_may_be_scalars_or_have_no_elements),
         cmocka_unit_test(metadata_gives_tensors_other_names),
         cmocka_unit_test(refuses_a_length_that_cannot_be),
+        cmocka_unit_test(names_another_format),
+        cmocka_unit_test(a_length_may_read_like_another_format),
         cmocka_unit_test(refuses_a_header_that_is_no_object),
         cmocka_unit_test(refuses_an_entry_that_is_not_as_it_should_be),
         cmocka_unit_test(refuses_a_shape_that_cannot_be),
