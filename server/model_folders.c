@@ -43,6 +43,31 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
+static bool ends_in_one(const char *name, const char *const *suffixes, size_t count)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < count; i++) {
+        size_t end = strlen(suffixes[i]);
+        if (length > end && strcmp(name + length - end, suffixes[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void model_folder_list(const char *folder, const char *const *suffixes, size_t count, char *names, size_t size)
+{
+    struct dirent **entries = NULL;
+    int n_entries = scandir(folder, &entries, is_visible, alphasort);
+    names[0] = '\0';
+    for (int i = 0; i < n_entries; i++) {
+        const char *name = entries[i]->d_name;
+        if (ends_in_one(name, suffixes, count) && model_folder_has(folder, name))
+            text_list_add(names, size, name);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
 /* Adds the folders in `given` that are models. There may be none. */
 static int add_inner(struct model_folders *folders, const char *given, struct error *error)
 {

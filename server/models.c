@@ -89,6 +89,27 @@ static int source_open(const struct model_source *given, struct source *source, 
     return status == 0 ? source_name(source, given, error) : -1;
 }
 
+/* Refuses a folder that has weights, but not under a name that is read. Returns 0 if it has none at all. */
+static int refuse_other_weights(const char *folder, struct error *error)
+{
+    static const char *const safetensors[] = {".safetensors"};
+    static const char *const others[] = {".bin", ".pt", ".pth", ".ckpt", ".h5", ".hdf5", ".keras", ".gguf"};
+    char names[256];
+    model_folder_list(folder, safetensors, 1, names, sizeof names);
+    if (names[0])
+        return error_set(error,
+                         "%s: expected " WEIGHTS_FILE ", found %s: rename the file, or add " WEIGHTS_INDEX
+                         " if the model has several",
+                         folder, names);
+    model_folder_list(folder, others, sizeof others / sizeof *others, names, sizeof names);
+    if (names[0])
+        return error_set(error,
+                         "%s: expected " WEIGHTS_FILE ", found %s: load the weights into the class and save the model "
+                         "with weights/export.py",
+                         folder, names);
+    return 0;
+}
+
 static int source_open_weights(const struct model_source *given, struct source *source, struct error *error)
 {
     struct weights_builtin builtin = weights_builtin();
@@ -96,8 +117,10 @@ static int source_open_weights(const struct model_source *given, struct source *
     if (!given)
         return weights_open_memory(builtin.model, builtin.model_size, "the built-in model.safetensors",
                                    &source->weights, error);
-    bool whole = model_folder_has(given->path, WEIGHTS_FILE) || !model_folder_has(given->path, WEIGHTS_INDEX);
-    if (asprintf(&path, "%s/%s", given->path, whole ? WEIGHTS_FILE : WEIGHTS_INDEX) < 0)
+    bool indexed = model_folder_has(given->path, WEIGHTS_INDEX), whole = model_folder_has(given->path, WEIGHTS_FILE);
+    if (!whole && !indexed && refuse_other_weights(given->path, error) != 0)
+        return -1;
+    if (asprintf(&path, "%s/%s", given->path, whole || !indexed ? WEIGHTS_FILE : WEIGHTS_INDEX) < 0)
         return error_set(error, "%s: out of memory", given->path);
     int status = weights_open(path, &source->weights, error);
     free(path);

@@ -134,6 +134,58 @@ static void what_holds_no_model_is_named(void **state)
     remove_folder(folder);
 }
 
+/* A folder with a config.json and empty files of these names, at most 3. */
+static bool weights_fail_with(const char *const *names, const char *part)
+{
+    char folder[] = "/tmp/linformerd-models-XXXXXX", path[128], arguments[256];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    FILE *config = fopen(path, "w");
+    assert_non_null(config);
+    fputs("{\"architecture\": \"linformer.LinformerLM\"}", config);
+    fclose(config);
+    for (size_t i = 0; i < 3 && names[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        fclose(fopen(path, "w"));
+    }
+    snprintf(arguments, sizeof arguments, "--device cpu --model %s", folder);
+    bool served = fails_with(arguments, part);
+    snprintf(arguments, sizeof arguments, "--device cpu --explain %s", folder);
+    bool explained = fails_with(arguments, part);
+    for (size_t i = 0; i < 3 && names[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        remove(path);
+    }
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    remove(path);
+    rmdir(folder);
+    return served && explained;
+}
+
+static void weights_of_another_format_are_named(void **state)
+{
+    static const struct {
+        const char *names[3], *expected;
+    } cases[] = {
+        {{"pytorch_model.bin"},
+         ": expected model.safetensors, found pytorch_model.bin: load the weights into the class and save the model "
+         "with "
+         "weights/export.py"},
+        {{"optimizer.pt", "pytorch_model.bin", "notes.txt"}, "found optimizer.pt, pytorch_model.bin: load the weights"},
+        {{"last.ckpt"}, "found last.ckpt: load the weights"},
+        {{"weights.h5"}, "found weights.h5: load the weights"},
+        {{"mine.safetensors", "pytorch_model.bin"},
+         "found mine.safetensors: rename the file, or add model.safetensors.index.json"},
+        {{"notes.txt"}, "/model.safetensors: cannot be opened: No such file or directory"},
+        {{"model.safetensors", "pytorch_model.bin"}, "/model.safetensors: is empty, expected a safetensors file"},
+        {{"model.safetensors.index.json", "pytorch_model.bin"}, "/model.safetensors.index.json: "},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        assert_true(weights_fail_with(cases[i].names, cases[i].expected));
+}
+
 /* Its libraries are files without content. */
 static void onednn_that_does_not_open_is_told(void **state)
 {
@@ -165,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_of_models_is_all_of_them),
         cmocka_unit_test(what_holds_no_model_is_named),
+        cmocka_unit_test(weights_of_another_format_are_named),
         cmocka_unit_test(onednn_that_does_not_open_is_told),
         cmocka_unit_test(several_inputs_are_named_with_their_kinds),
     };
