@@ -9,8 +9,9 @@
 
 `kwargs` are the arguments that the class was made with. export(model, kwargs, folder, **config) writes config.json and
 model.safetensors; if it fails, it writes nothing. `config` are optional keys of config.json: name, pooling, normalize,
-padding, tokenizer, auto_truncate. This file needs Python 3.8, numpy and the library of the model. It needs nothing else
-of linformerd: copy it next to your own files.
+padding, tokenizer, auto_truncate, ignore. Tensors that a pattern of `ignore` matches and the class does not have are not
+written. This file needs Python 3.8, numpy and the library of the model. It needs nothing else of linformerd: copy it
+next to your own files.
 
 Models: the classes of `linformer`, `linear-attention-transformer` and `linformer-pytorch`, LinearMultiheadAttention
 (github.com/kuixu/Linear-Multihead-Attention) and Keras' LinearMultiHeadAttention (github.com/dholland42/linformer),
@@ -101,6 +102,7 @@ CHOICES = {
     "checkpoint_level": ["C0", "C1", "C2"],
 }
 
+CONFIG_KEYS = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_truncate", "ignore"]
 TOKENIZERS = [None, {"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
 
 # The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias behind its
@@ -118,15 +120,19 @@ def refuse(message):
 
 def export(model, kwargs, folder, *, daemon=None, **config):
     """Writes `folder`/config.json and `folder`/model.safetensors; see the top of this file."""
+    config = {key: plain(value, key) for key, value in config.items()}
+    ignore = check_ignore(config.get("ignore", []))
     if isinstance(model, (tuple, list)):
-        architecture, kwargs, tensors, padding = read_pair(model, kwargs)
+        architecture, kwargs, tensors, padding = read_pair(model, kwargs, ignore)
     else:
         model, padding = unwrap(model)
         architecture = find_architecture(model)
-        kwargs, tensors = (read_keras if architecture == KERAS else read_torch)(architecture, model, kwargs)
+        if architecture == KERAS:
+            kwargs, tensors = read_keras(architecture, model, kwargs)
+        else:
+            kwargs, tensors = read_torch(architecture, model, kwargs, ignore)
     if padding:
         config.setdefault("padding", padding)
-    config = {key: plain(value, key) for key, value in config.items()}
     check_config(architecture, kwargs, config, tensors)
     config = {"architecture": architecture, "kwargs": kwargs, **config}
     write_folder(pathlib.Path(folder), json.dumps(config, indent=1, allow_nan=False) + "\n", tensors, daemon)
@@ -164,8 +170,9 @@ def find_architecture(model):
     return architecture
 
 
-def read_torch(architecture, model, kwargs):
-    """kwargs for config.json, and the tensors by name. Refuses kwargs that do not make this model."""
+def read_torch(architecture, model, kwargs, ignore, prefix=""):
+    """kwargs for config.json, and the tensors by name. Refuses kwargs that do not make this model. `prefix` is that of
+    the tensors in the file."""
     check_library(architecture)
     check_quantised(architecture, model)
     if architecture == ATTENTION:
@@ -173,7 +180,10 @@ def read_torch(architecture, model, kwargs):
     kwargs, tensors = check_arguments(architecture, type(model), kwargs), torch_tensors(model)
     made = make(architecture, type(model), kwargs, model)
     compare(made, model, architecture)
-    compare_tensors(architecture, torch_tensors(made, keep_vars=True), tensors)
+    made_tensors = torch_tensors(made, keep_vars=True)
+    tensors = {name: tensor for name, tensor in tensors.items()
+               if name in made_tensors or not ignored(prefix + name, ignore)}
+    compare_tensors(architecture, made_tensors, tensors)
     return kwargs, tensors
 
 
@@ -198,7 +208,7 @@ def check_quantised(architecture, model):
             refuse(f"{architecture}: {path or 'the model'} is quantised ({kind}): export the model before that")
 
 
-def read_pair(models, kwargs):
+def read_pair(models, kwargs, ignore):
     """Two LinearAttentionTransformerLM. The second reads the output of the first."""
     if len(models) != 2 or not isinstance(kwargs, dict) or set(kwargs) != {"enc", "dec"}:
         refuse('a pair is (encoder, decoder) with kwargs {"enc": …, "dec": …}')
@@ -209,7 +219,7 @@ def read_pair(models, kwargs):
         if find_architecture(model) != LINEAR_LM:
             refuse(f"{side}: a pair is made of two {LINEAR_LM}, not {find_architecture(model)}. Of linformer-pytorch "
                    "export a LinformerEncDec, whose encoder and decoder load the two state_dicts")
-        found[side], side_tensors = read_torch(LINEAR_LM, model, kwargs[side])
+        found[side], side_tensors = read_torch(LINEAR_LM, model, kwargs[side], ignore, f"{side}.")
         tensors.update({f"{side}.{name}": tensor for name, tensor in side_tensors.items()})
     return PAIR, found, tensors, "autopad" if "autopad" in paddings else None
 
@@ -364,10 +374,20 @@ def check_config(architecture, kwargs, config, tensors):
     ):
         if key in config and not accepted:
             refuse(f"{key}: expected {expected}, found {config[key]!r}")
-    known = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_truncate"]
-    unknown = sorted(set(config) - set(known))
+    unknown = sorted(set(config) - set(CONFIG_KEYS))
     if unknown:
-        refuse(f'unknown key "{unknown[0]}"; expected one of {", ".join(known)}')
+        refuse(f'unknown key "{unknown[0]}"; expected one of {", ".join(CONFIG_KEYS)}')
+
+
+def check_ignore(patterns):
+    if not isinstance(patterns, list) or not all(isinstance(pattern, str) and pattern for pattern in patterns):
+        refuse(f"ignore: expected a list of names of tensors, in which * stands for any characters, found {patterns!r}")
+    return patterns
+
+
+def ignored(name, patterns):
+    """Whether a pattern matches, as linformerd does it: * stands for any characters, also none."""
+    return any(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) for pattern in patterns)
 
 
 # ---- What the classes make but do not run, or linformerd does not ----------------------------------------------------

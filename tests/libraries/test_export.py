@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import types
 import unittest.mock
 import urllib.request
 
@@ -437,11 +438,12 @@ def keys_of_config_json():
         ("tokenizer: expected a vocabulary of 259", {"tokenizer": {"type": "byte"}}),
         ("tokenizer: expected {", {"tokenizer": {"type": "byte", "offset": 1}}),
         ("auto_truncate: expected true", {"auto_truncate": "yes"}),
+        ("ignore: expected a list", {"ignore": "ema_*"}),
         ('unknown key "poling"; expected one of name, pooling, .*, auto_truncate', {"poling": "mean"}),
     ):
         refused(pattern, lambda: export(model, kwargs, "no", daemon=False, **keys))
     with tempfile.TemporaryDirectory() as folder:
-        keys = dict(tokenizer={"type": "byte", "offset": 0}, auto_truncate=True)
+        keys = dict(tokenizer={"type": "byte", "offset": 0}, auto_truncate=True, ignore=["ema_*"])
         export(model, kwargs, f"{folder}/mine", daemon=OPTIONS.daemon, **keys)
         config = json.loads(pathlib.Path(folder, "mine/config.json").read_text())
         assert {key: config[key] for key in keys} == keys
@@ -594,6 +596,68 @@ def keras():
         export(layer, dict(common, dtype="float64"), folder, daemon=OPTIONS.daemon)
         assert {one["dtype"] for one in read_safetensors(folder / "model.safetensors")[0].values()} == {"F64"}
         served(folder, inputs, expected, output="attention_output")
+
+
+# ---- Keys of config.json: numpy alone ------------------------------------------------------------------------------
+
+
+@test
+def keys_are_those_of_the_daemon():
+    values = {"name": "mine", "pooling": "cls", "normalize": False, "padding": "exact", "tokenizer": None,
+              "auto_truncate": True, "ignore": ["ema_*", "step"]}
+    exporter.check_config(exporter.KUIXU, {}, values, {})
+    exporter.check_ignore(values["ignore"])
+    with tempfile.TemporaryDirectory() as folder:
+        config = {"architecture": exporter.KUIXU, **values}
+        pathlib.Path(folder, "config.json").write_text(json.dumps(dict(config, poling="mean")))
+        explain = [OPTIONS.daemon, "--explain", folder]
+        said = subprocess.run(explain, capture_output=True, text=True).stderr
+        known = re.search('unknown key "poling"; the known ones are (.*)', said).group(1).strip().split(", ")
+        assert {"architecture", "kwargs", *values} == set(known), known
+        pathlib.Path(folder, "config.json").write_text(json.dumps(config))
+        said = subprocess.run(explain, capture_output=True, text=True).stderr
+        assert "model.safetensors" in said and "config.json" not in said, said
+
+
+@test
+def patterns_of_ignore():
+    refused("ignore: expected a list", lambda: export(None, {}, "no", ignore="ema_*"))
+    refused("ignore: expected a list", lambda: export(None, {}, "no", ignore=[""]))
+    refused("ignore: expected a list", lambda: export(None, {}, "no", ignore=[1]))
+    for name, pattern, expected in (("ema_a.b", "ema_*", True), ("ema_", "ema_*", True), ("my.ema_", "ema_*", False),
+                                    ("a.b", "a?b", False), ("a.b", "[a].b", False), ("a.b", "a.b", True),
+                                    ("axb", "a.b", False), ("net.a.step", "*.a.*", True), ("a", "b*", False)):
+        assert exporter.ignored(name, ["none", pattern]) == expected, (name, pattern)
+    assert not exporter.ignored("a", [])
+
+
+class LinearMultiheadAttention:
+    """As the class of that name looks to the exporter, without torch. `_own` are tensors that a user adds to a model."""
+
+    def __init__(self, embed_dim):
+        self._modules, self._own = {}, {}
+        self._tensors = {"weight": np.zeros(embed_dim, np.float32)}
+
+    def named_modules(self):
+        return [("", self)]
+
+    def state_dict(self, **_):
+        return {**self._tensors, **self._own}
+
+
+@test
+def surplus_tensors_are_left_out_if_ignored():
+    stand_in = types.SimpleNamespace(device=object, Tensor=np.ndarray)
+    with unittest.mock.patch.dict(sys.modules, torch=stand_in), tempfile.TemporaryDirectory() as folder:
+        model, kwargs = LinearMultiheadAttention(4), {"embed_dim": 4}
+        model._own = {"ema_step": np.array(3), "ema_weight": np.zeros(2, np.float32)}
+        refused('tensor "ema_step": these kwargs give none', lambda: export(model, kwargs, f"{folder}/mine", daemon=False))
+        refused('tensor "ema_weight"',
+                lambda: export(model, kwargs, f"{folder}/mine", daemon=False, ignore=["ema_s*"]))
+        export(model, kwargs, f"{folder}/mine", daemon=False, ignore=("ema_*", "weight"))
+        header, _, _ = read_safetensors(pathlib.Path(folder, "mine/model.safetensors"))
+        assert list(header) == ["weight"], header  # the class needs it, whatever ignore says
+        assert json.loads(pathlib.Path(folder, "mine/config.json").read_text())["ignore"] == ["ema_*", "weight"]
 
 
 # ---- Files: numpy alone ---------------------------------------------------------------------------------------------
