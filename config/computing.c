@@ -36,7 +36,7 @@ const char *instruction_set_name(enum instruction_set set)
 
 #define INDEX_DIGITS 3
 
-/* The index in "cuda" or "cuda:3" at *at, which moves behind it. -1: neither is there. */
+/* Parses "cuda" or "cuda:3" at *at, moves *at after it and returns the index. -1: *at has neither. */
 static int read_index(const char **at)
 {
     if (strncmp(*at, "cuda", 4) != 0)

@@ -28,13 +28,13 @@ int error_prefix(struct error *error, const char *format, ...) __attribute__((fo
 
 /* The UTF-8 character at the start of `text`. Returns its number of bytes, and its code point in *code. 0: the bytes
  * are no character. Then *code is the number of bytes to replace by one U+FFFD: the longest valid start of a character,
- * or 1 byte. Reads at most `length` >= 1 bytes and none behind a terminator, so a terminated text may pass SIZE_MAX. */
+ * or 1 byte. Reads at most `length` >= 1 bytes and none after a terminator, so a terminated text may pass SIZE_MAX. */
 size_t text_character(const char *text, size_t length, uint32_t *code);
 
 /* Appends an item to a list "a, b, c" in a terminated buffer. An item that does not fit is left out. */
 void text_list_add(char *buffer, size_t size, const char *item);
 
-/* Reads a regular file. Returns its *length bytes and a terminator behind them; the caller frees them. NULL: the file
+/* Reads a regular file. Returns its *length bytes and a terminator after them. The caller frees them. NULL: the file
  * cannot be read, or has more than `limit` bytes; the message names it. A file that is cut meanwhile is an error, not a
  * SIGBUS. */
 char *file_read(const char *path, size_t limit, size_t *length, struct error *error);

@@ -126,7 +126,7 @@ static int check_model_names(const struct settings *settings, struct error *erro
     return 0;
 }
 
-/* Any setting but models, and those that are not part of struct settings. */
+/* Any setting of struct settings, except models. */
 static int apply(const struct setting *setting, const char *value, struct settings *settings, struct error *error)
 {
     void *field = (char *)settings + setting->offset;

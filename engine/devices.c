@@ -53,7 +53,7 @@ struct devices {
     int count;
     struct backend *cpu;      /* for plans that are on no device; NULL: there are none */
     struct error cpu_notice;  /* what `cpu` does without; empty: nothing */
-    struct backend *standby;  /* behind the devices; NULL: there are none */
+    struct backend *standby;  /* the CPU, which runs batches of failed devices; NULL: the engine has no devices */
     pthread_mutex_t cpu_turn; /* one batch at a time on the CPU, whatever for */
     atomic_int_fast64_t reruns, standby_batches;
 
@@ -392,13 +392,13 @@ static void describe_replicas(struct placement *placement)
         placement->weights_bytes += functions->weights_bytes(replica->resident);
         placement->arena_bytes += placement->plan->arena_bytes + functions->scratch_bytes(replica->resident);
     }
-    placement->first_lane = 1; /* behind the CPU's */
+    placement->first_lane = 1; /* lane 0 is the CPU's */
     lanes = lanes < ENGINE_MAX_LANES / placement->n_replicas ? lanes : ENGINE_MAX_LANES / placement->n_replicas;
     placement->n_lanes = lanes * placement->n_replicas;
     placement->device = placement->devices->name;
     placement->dtype = first->dtype;
     placement->kernels = first->kernels;
-    placement->batch_invariant = false; /* the CPU behind them computes other bits */
+    placement->batch_invariant = false; /* the standby CPU computes other bits */
 }
 
 static void describe_cpu(struct placement *placement)
@@ -607,7 +607,7 @@ static void device_recover(struct devices *devices, struct device *device)
     report(devices, device, status == 0 ? NULL : &error, pause_ns, lasts);
 }
 
-/* The lock is held. Of those that failed and have no batch any more, the one to try first; NULL: there is none. */
+/* The lock is held. The failed device without batches whose next attempt is due first; NULL: no such device. */
 static struct device *next_to_recover(const struct devices *devices)
 {
     struct device *next = NULL;

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* What is explained, for one item of so many rows. */
+/* The explained plan, for one item of `rows` rows. */
 struct explanation {
     const struct plan *plan;
     int64_t rows;

@@ -1,6 +1,6 @@
 #include "engine/cpu/linear.h"
 
-#define TASKS_A_THREAD 4 /* at least, where there are so many tiles */
+#define TASKS_A_THREAD 4 /* at least, if there are enough tiles */
 
 int64_t cpu_linear_panels(const struct cpu_run *run, int weight)
 {

@@ -288,7 +288,7 @@ static void projection_part(int64_t n, int64_t k, bool transposed, const float *
         part[i] = from[transposed ? i : i * k];
 }
 
-/* Packs Eᵀ (groups * k, n) as words. Rows behind that may be read are 0. */
+/* Packs Eᵀ (groups * k, n) as words. The rows after it that kernels may read are 0. */
 int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
                              const float *e, struct product_weight **taken, struct error *error)
 {

@@ -51,7 +51,7 @@ struct onednn {
 struct onednn_weight {
     int64_t panels;
     size_t bytes;
-    char *data;                 /* the panels, one behind the other */
+    char *data;                 /* all panels, one after another */
     struct shape *whole, *last; /* of the panels, and of the last one; NULL until found */
     dnnl_memory_t memories[];   /* one a panel */
 };

@@ -27,7 +27,7 @@ struct sequence_projection {
     int64_t groups, group_columns, tiles;
     int64_t weight_columns, weight_rows; /* of a group's E, as it lies */
     bool transposed;
-    bool sums_column, bias_column; /* y has a column of E's sums behind x's, and then one of biases */
+    bool sums_column, bias_column; /* after x's columns, y has one of E's sums, then one of biases */
 };
 
 static struct sequence_projection projection_of(const struct cpu_run *run, const struct plan_step *step)

@@ -170,7 +170,7 @@ static void shift_row(const struct plan_step *step, int64_t columns, int64_t pos
     }
 }
 
-/* y's axis may have fewer rows than x's: those that the item wants. */
+/* y's axis may have only the rows that the item requests, fewer than x's. */
 void cpu_shift_tokens(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);

@@ -52,7 +52,7 @@ INLINE vector gelu_of(vector x)
 #endif
 
 /* ---- Sines ----
- * Angles are reduced in double precision: those of long sequences have few digits behind the point. */
+ * Angles are reduced in double precision: in long sequences they have few digits after the point. */
 
 #define LARGEST_ANGLE 4194304.0f /* radians; the C library computes sines of larger angles */
 

@@ -17,7 +17,7 @@
 #define SIDE \
     16 /* a block has SIDE x SIDE threads. A thread has EACH rows that follow one another, and keys SIDE apart */
 #define THREADS (SIDE * SIDE)
-#define PAD 4 /* floats behind a row, so that float4 of neighbouring rows lie in different banks */
+#define PAD 4 /* unused floats after each row, so that float4 of neighbouring rows are in different banks */
 #define PARTS (PADDER_BLOCK_ROWS / ROWS)
 
 static_assert(ROWS == SIDE * EACH && TILE == SIDE * EACH && FEATURES == SIDE * EACH, "each thread has 4 x 4");

@@ -7,7 +7,7 @@
 #define MEASUREMENTS 3             /* the shortest counts: every disturbance makes one longer */
 #define HOPELESS 1.3f              /* an algorithm that takes this times the least is not measured again */
 #define CLEARLY_FASTER 0.97f       /* a faster one takes less than this times the other's time … */
-#define MILLISECONDS_FASTER 0.001f /* … and so much less; a smaller difference may be chance */
+#define MILLISECONDS_FASTER 0.001f /* least difference that counts; a smaller one may be chance */
 #define CYCLES_TO_LAUNCH 10000     /* 5 microseconds at 2 GHz */
 
 int stopwatch_open(struct stopwatch *watch, struct error *error)
@@ -51,7 +51,7 @@ static void hold_up(struct cuda_run *run, int launches)
     note(run, now.status);
 }
 
-/* Milliseconds of so many launches one behind the other. Negative: the algorithm does not run, or the device failed. */
+/* Milliseconds of a number of launches in a row. Negative: the algorithm does not run, or the device failed. */
 static float measure(struct cuda_run *run, struct stopwatch *watch, int repetitions, int number,
                      const launch_algorithm &launch)
 {

@@ -11,7 +11,7 @@
  * Two projections of the same x along the sequence that differ in their weights alone are one launch, too. With a small
  * batch each of them has too few blocks for a large device.
  *
- * A product that adds a residual is not fused with the layer norm behind it. cuBLASLt adds the residual while it writes
+ * A product that adds a residual is not fused with the layer norm after it. cuBLASLt adds the residual while it writes
  * (its C), so product and norm read the residual, write the sum, read it and write the norm. A kernel that adds and
  * normalises would save one reading of the sum, but the product would have to be written and read for it. */
 #ifndef ENGINE_CUDA_FUSION_H

@@ -77,7 +77,7 @@ static void send(struct cuda_lane *lane, const struct backend *backend, struct c
     note(run, cudaEventRecord(lane->is_up, backend->up));
 }
 
-/* Queues the batch behind those that run. Its results are fetched while the next batch is computed. */
+/* Queues the batch after the running ones. Its results are fetched while the next batch is computed. */
 static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_run *run)
 {
     pthread_mutex_lock(&backend->submitting);

@@ -510,7 +510,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_
 
 /* ---- On the host ---- */
 
-/* Whole packs, so that the contexts behind them begin at multiples of 16 bytes. */
+/* Whole packs, so that the contexts after them begin at multiples of 16 bytes. */
 static int64_t query_floats(const struct plan *plan, const struct plan_step *step)
 {
     return parts_of(plan->max_rows * step->linear_attend.heads * step->linear_attend.dim_head, PACK<float>) *

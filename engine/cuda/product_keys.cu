@@ -85,7 +85,7 @@ static __device__ float weigh_values(const struct retrieval<T> *t, const struct 
     return sum;
 }
 
-/* Sums over the heads stand in scratch, behind the scores. */
+/* Sums over the heads are in scratch, after the scores. */
 template <typename T> static __global__ void __launch_bounds__(WARP) retrieve(struct retrieval<T> t, int64_t first)
 {
     struct found *found = (struct found *)dynamic_shared_memory;

@@ -208,7 +208,7 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
 
 /* ---- OP_PROJECT_CALL: an item is w sequences side by side, and y is (w, d, k) ---- */
 
-/* y[s, c, j] += t[c] E[j, n] for the row t behind every sequence. A block computes one (s, c). */
+/* y[s, c, j] += t[c] E[j, n] for the row t after each sequence. A block computes one (s, c). */
 template <typename T>
 static __global__ void add_tail(int64_t k, int64_t d, const T *tail, const T *last, int64_t stride, T *y)
 {

@@ -1,4 +1,4 @@
-/* results: brings what items want from the device to the items' buffers.
+/* results: copies requested results from the device to the items' buffers.
  *
  * Most results have a place on the device that follows from the batch's class. Steps write them there. From there they
  * are copied to pinned memory with the same layout, while the next batch is computed. The host copies them to the
@@ -12,11 +12,11 @@
 
 #include "engine/cuda/run.h"
 
-/* Half of the pinned memory, filled with pieces of results one behind the other. */
+/* Half of the pinned memory, filled with consecutive pieces of results. */
 struct results_half {
     char *host;
     size_t used;
-    struct results_piece *pieces; /* where they go; n_pieces of PIECES are used */
+    struct results_piece *pieces; /* with their destinations; n_pieces of PIECES are used */
     int n_pieces;
     cudaEvent_t is_there; /* all of them are in the host's memory */
 };
@@ -39,11 +39,11 @@ void results_free(struct results *results);
 /* Gives results of a batch of that class their places. */
 void results_lay_out(struct results *results, const struct plan *plan, const struct shape_class *shape);
 
-/* Copies what the items want to the host's memory. */
+/* Copies the items' requested results to the host's memory. */
 cudaError_t results_fetch(const struct results *results, const struct plan *plan, const struct batch *batch,
                           cudaStream_t stream);
 
-/* Copies it on to the items. The copies of results_fetch must have ended. */
+/* Copies them from there to the items. The copies of results_fetch must have ended. */
 void results_deliver(const struct results *results, const struct plan *plan, const struct batch *batch);
 
 /* Copies from the device to an item, on the run's stream: kernels that are launched later may overwrite `from`. The

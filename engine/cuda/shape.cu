@@ -5,7 +5,7 @@
 
 #define LEAST_STEP 16 /* rows */
 #ifndef SPOILED_ROWS
-#define SPOILED_ROWS 4096 /* a product of so many rows takes about as long as the launches of several products */
+#define SPOILED_ROWS 4096 /* a product of this many rows takes about as long as launching several products */
 #endif
 #define FINE_FROM 1024 /* rows: below there are four sizes between two powers of two, from here on eight */
 

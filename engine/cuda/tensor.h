@@ -99,7 +99,7 @@ static __device__ __forceinline__ float power_of_two(float x)
 #include <tensor_model.h>
 #endif
 
-#define PAD 8 /* elements behind a row in shared memory, so that rows of a fragment lie in different banks */
+#define PAD 8 /* unused elements after each row in shared memory, so that rows of a fragment are in different banks */
 
 /* Copies `count` rows of WIDE elements to shared memory. x is (there, columns); the rest is zeros. */
 template <typename T, int WIDE>

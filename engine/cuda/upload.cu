@@ -11,7 +11,7 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Gives so many bytes a place, and returns its offset. */
+/* Reserves `bytes`, and returns their offset. */
 static size_t place(struct upload *upload, size_t bytes)
 {
     size_t offset = upload->used;

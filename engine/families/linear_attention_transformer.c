@@ -383,7 +383,7 @@ static int product_key_memory(struct plan_builder *builder, int64_t dim, int x, 
 }
 
 /* PreNorm's layer norm, then PreShiftTokens where it stands; `fn` receives the prefix of what stands inside. The shift
- * looks for an argument `mask` that nobody gives, so it knows no masks. */
+ * looks for an argument `mask` that is never passed, so it has no masks. */
 static int pre_norm(struct plan_builder *builder, const struct transformer_arguments *arguments, bool shift, int x,
                     const char *prefix, char *fn)
 {

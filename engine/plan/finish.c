@@ -35,7 +35,7 @@ static void drop_unread_weights(struct plan *plan)
     }
 }
 
-/* Whoever adds an operation hears what its row lacks. */
+/* Tells the author of a new operation what its row lacks. */
 static void refuse_incomplete_operations(struct plan_builder *builder)
 {
     for (int i = 0; i < builder->plan->n_steps; i++) {

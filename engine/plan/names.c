@@ -1,4 +1,5 @@
-/* What a file calls the class's tensors: their own names, behind a wrapper's prefix, or as an older library did. */
+/* The names of the class's tensors in a file: the class's own, after a wrapper's prefix, or those of an older library.
+ */
 #include "engine/plan/builder.h"
 
 #include <ctype.h>

@@ -1,7 +1,7 @@
 #include "engine/plan/builder.h"
 #include "engine/plan/passes.h"
 
-/* The linear step just before `i` whose product nobody else reads, and that has no residual yet. */
+/* The linear step right before `i`, if no other step reads its product and it has no residual yet. */
 static struct plan_step *linear_before(struct plan *plan, int i, int value)
 {
     struct plan_step *linear = i > 0 ? &plan->steps[i - 1] : NULL;

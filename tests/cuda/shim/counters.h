@@ -1,4 +1,4 @@
-/* counters: what the shim counts, and tests ask it for (tests/cuda/counts.h). */
+/* counters: the numbers that the shim counts for tests (tests/cuda/counts.h). */
 #ifndef TESTS_CUDA_SHIM_COUNTERS_H
 #define TESTS_CUDA_SHIM_COUNTERS_H
 
@@ -11,8 +11,8 @@ enum counter {
     HEURISTICS,
     SLOW_PRODUCTS,
     MEASUREMENTS,
-    WAITS,      /* for events and streams, but by asking */
-    IDLE_WAITS, /* … after which the device had nothing to do */
+    WAITS,      /* for events and streams, excluding queries */
+    IDLE_WAITS, /* waits after which the device had no work left */
     COUNTERS
 };
 

@@ -8,7 +8,7 @@ struct __nv_bfloat16 {
     uint16_t bits;
 };
 
-/* To the nearest, of two as near to the even one; every NaN becomes one. */
+/* Rounds to nearest, ties to even. Every NaN becomes the same NaN. */
 static inline __nv_bfloat16 __float2bfloat16_rn(float x)
 {
     uint32_t bits;

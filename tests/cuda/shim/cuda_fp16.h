@@ -8,7 +8,7 @@ struct __half {
     uint16_t bits;
 };
 
-/* To the nearest, of two as near to the even one; from 65520 on infinity; every NaN becomes one. */
+/* Rounds to nearest, ties to even. From 65520 on the result is infinity. Every NaN becomes the same NaN. */
 static inline __half __float2half_rn(float x)
 {
     uint16_t sign = std::signbit(x) ? 0x8000 : 0;

@@ -1,13 +1,19 @@
-/* shim: the part of CUDA that engine/cuda uses, on the CPU. With this folder in front of its include paths g++ compiles
- * the same .cu files as nvcc; NVIDIA's headers are not needed, and these declarations have their names and meanings.
+/* shim: the part of CUDA that engine/cuda uses, on the CPU. g++ compiles the same .cu files as nvcc, with this folder
+ * first in its include path. NVIDIA's headers are not needed: these declarations have the same names and meanings.
  *
- * A block's threads are fibers (threads.cpp) that switch at barriers and shuffles only; blocks run one after the
- * other. SHIM_SEED chooses the order: 0 lockstep, odd random, even one thread as far as it goes; of blocks, too. What
- * would hang or be undefined on a device ends the process with a message: a barrier that not all threads reach, lanes
- * of a warp that are missing from a shuffle. Device memory (runtime.cpp) is filled with NaNs and, with the address
- * sanitizer, poisoned for the host. Streams, events and graphs: streams.cpp. A device's memory and streams are used
- * while it is the thread's current one, or the process ends; there are SHIM_DEVICES of them. faults.h makes calls fail.
- */
+ * A block's threads are fibers (threads.cpp), which switch only at barriers and shuffles. Blocks run one after another.
+ * A lane is a thread of a warp. SHIM_SEED chooses the order of threads, and of blocks:
+ *
+ *     0              lockstep: all threads run to the next barrier or shuffle, in order
+ *     odd            random
+ *     other even     one thread runs as far as it can, then another; blocks are in random order
+ *
+ * Errors that would hang or be undefined on a device end the process with a message. Examples are a barrier that some
+ * threads do not reach, and a shuffle that lacks lanes of its warp. Device memory (runtime.cpp) is filled with NaNs.
+ * With the address sanitizer the host cannot access it.
+ *
+ * Streams, events and graphs are in streams.cpp. There are SHIM_DEVICES devices. Using a device's memory or streams
+ * while another device is current ends the process. faults.h lets calls fail. */
 #ifndef TESTS_CUDA_SHIM_CUDA_RUNTIME_H
 #define TESTS_CUDA_SHIM_CUDA_RUNTIME_H
 
@@ -23,9 +29,9 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-/* One object for all threads of the block that runs. Its section is filled with NaNs before each block. In a template
- * gcc would leave the section out: kernels that are templates have dynamic_shared_memory, which is an allocation of the
- * launch's own size and filled likewise. */
+/* One object for all threads of the running block. Its section is filled with NaNs before each block. In a template gcc
+ * ignores the section, so kernels that are templates use dynamic_shared_memory. It has the size that the launch gives,
+ * and is filled with NaNs, too. */
 #define __shared__ static __attribute__((section("shared_memory")))
 #define dynamic_shared_memory (shim::dynamic_memory)
 
@@ -58,11 +64,12 @@ void barrier(int line);
 uint64_t shuffle(unsigned mask, uint64_t value, unsigned source, int line);
 bool any(unsigned mask, bool predicate, int line);
 
-/* Once all 32 lanes of the warp are there, from one line: `work` over what each of them gave. Orders no memory. */
+/* Waits until all 32 lanes of the warp call it, from the same line. Then one calls `work` with the `of_lane` of each.
+ * It does not order accesses to memory. */
 void warp(void (*work)(void *const *of_lanes), void *of_lane, int line);
 void warp_barrier(int line);
 
-/* Copies of 16 bytes into shared memory that land when the thread waits: all but the newest `pending` groups. */
+/* Copies of 16 bytes into shared memory. copies_wait completes all of them except the newest `pending` groups. */
 void copy_later(void *to, const void *from, bool zeros);
 void copies_commit();
 void copies_wait(unsigned pending);
@@ -104,7 +111,7 @@ static inline int atomicAdd(int *address, int value)
     return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/* A thread that waits for it waits for nobody else. */
+/* Each call advances the clock, so a thread can wait for a time without other threads. */
 long long clock64();
 
 static inline uint32_t __float_as_uint(float value)
@@ -234,7 +241,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)
     return shim::describe_kernel(attributes, (const void *)kernel);
 }
 
-/* The section's borders in the object that holds the kernels, which the linker knows. */
+/* The borders of the section in the object with the kernels. The linker defines these symbols. */
 extern "C" {
 extern char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
 extern char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));

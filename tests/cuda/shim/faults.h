@@ -1,15 +1,28 @@
-/* faults: calls of the runtime that fail because a test wants them to; between the shim's own files.
+/* faults: lets calls of the runtime fail, for tests. Only the shim's own files include it.
  *
- * SHIM_FAULTS names a file, which is read when it is first there and whenever another has taken its name (write it
- * beside, then rename). A line of it is a rule:
+ * SHIM_FAULTS names a file of rules. The file is read once it exists, and reread when it is replaced by rename. Each
+ * line is a rule:
  *
  *     CALL FIRST COUNT CODE [sticky] [device N]
  *
- * From that moment on the FIRST-th such call (1 is the next) and those behind it, COUNT of them in all (0: each of
- * them), fail with that cudaError_t, on any device or on that one. CALL is malloc, host (pinned memory), copy, launch,
- * product, algorithm or epilogue (cuBLASLt's; an algorithm with one; 801: it supports none such), synchronize, open
- * (streams), kernel (cudaFuncGetAttributes) or choose (cudaSetDevice). A sticky error breaks the device: all that
- * follows on it fails likewise, before cudaDeviceReset. */
+ * Calls are counted from the moment when the rule is read: 1 is the next call. COUNT calls, from the FIRST-th on, fail
+ * with the cudaError_t CODE; COUNT 0 means all calls from then on. Without `device` the rule is for all devices. A
+ * sticky error breaks the device: all later calls on it fail with the same error, until cudaDeviceReset.
+ *
+ *     CALL           calls that count
+ *     malloc         cudaMalloc
+ *     host           cudaMallocHost
+ *     copy           cudaMemcpyAsync
+ *     launch         launches of kernels and graphs
+ *     product        products of cuBLASLt
+ *     algorithm      cuBLASLt's search for an algorithm
+ *     epilogue       the same for a product with an epilogue; CODE 801: the epilogue is not supported
+ *     synchronize    waiting for a stream, an event or the device
+ *     open           creating a stream
+ *     kernel         cudaFuncGetAttributes
+ *     choose         cudaSetDevice
+ *
+ * Freeing memory has no rule: it fails on a broken device alone (call::free). */
 #ifndef TESTS_CUDA_SHIM_FAULTS_H
 #define TESTS_CUDA_SHIM_FAULTS_H
 
@@ -19,20 +32,20 @@ namespace shim
 {
 enum class call { malloc, host, copy, launch, product, algorithm, epilogue, synchronize, open, kernel, choose, free };
 
-/* What this call of the current device's is to fail with; cudaSuccess: nothing. */
+/* The error with which this call on the current device must fail. cudaSuccess: it must not fail. */
 cudaError_t fault(call kind);
 
-/* Of this thread. */
+/* The current device of this thread. */
 int current_device();
 
-/* Some calls may be made while another device than their object's is the current one: they visit it. */
+/* Makes another device the current one during its lifetime, for calls that are allowed on objects of any device. */
 struct visit {
     int from;
     explicit visit(int device);
     ~visit();
 };
 
-/* An error sticks to the current device. */
+/* Whether a sticky error has broken the current device. */
 bool is_broken();
 
 void mend(int device); /* what cudaDeviceReset does */

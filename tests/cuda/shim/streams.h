@@ -1,4 +1,4 @@
-/* streams: what runs when; between the shim's own files. */
+/* streams: the order of the work on streams. Only the shim's own files include it. */
 #ifndef TESTS_CUDA_SHIM_STREAMS_H
 #define TESTS_CUDA_SHIM_STREAMS_H
 
@@ -9,32 +9,33 @@
 
 namespace shim
 {
-/* Of all that the shim keeps but the blocks' threads. */
+/* Guards all state of the shim, except the threads of blocks. */
 extern std::recursive_mutex mutex;
 typedef std::lock_guard<std::recursive_mutex> guard;
 
-/* What cudaGetLastError will say to this thread; the same error. */
+/* Sets the error that cudaGetLastError returns to this thread. Returns it. */
 cudaError_t fail(cudaError_t error);
 
-/* This thread captures a graph. */
+/* Whether this thread captures a graph. */
 bool is_capturing();
 
-/* cudaSuccess, or, while this thread captures, the error of a call that may not be made then: the capture is lost. */
+/* For calls that are forbidden during a capture: ends a capture of this thread, and returns the call's error. Else
+ * returns cudaSuccess. */
 cudaError_t refuse_in_capture();
 
 bool is_pinned_memory(const void *memory, size_t bytes);
 
-/* The current device's memory may be touched between these: by the streams' work. */
+/* Device memory is accessible only between open_memory and close_memory, which enclose the work of streams. */
 void open_memory();
 void close_memory();
 
-/* All that is queued on the current device. */
+/* Runs all work that is queued on the current device. */
 void run_work();
-void drop_work(); /* … as if it had been done */
+void drop_work(); /* drops this work instead; it counts as done */
 
 void count(enum counter counter);
 
-/* The work that runs takes so long, as events see it. */
+/* Called by running work: it takes this time, as events measure it. */
 void pass(float milliseconds);
 } // namespace shim
 
