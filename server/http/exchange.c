@@ -2,7 +2,7 @@
  * headers, for each piece of the body, for the end of the body, and again after each resumption.
  *
  *     exchange_begin     headers are there: framing, route, API key, gate
- *     exchange_complete  the body is there: deadline, then exchange_read
+ *     exchange_complete  the body is there: trailers, deadline, then exchange_read
  *     exchange_read      decodes the body and calls the route's `read`, then submits the job
  *     job_done           the batcher has run the job
  *     exchange_answer    calls the route's `answer`
@@ -283,6 +283,10 @@ static bool exchange_complete(struct exchange *exchange)
     struct server *server = exchange->server;
     connections_busy(server->connections, exchange->descriptor);
     connections_holds(server->connections, exchange->descriptor, NULL);
+    if (framing_check_end(exchange->connection, &exchange->request.failure) != 0) {
+        exchange->stage = STAGE_REPLY;
+        return true;
+    }
     if (exchange->passage == PASSAGE_ADMITTED) {
         bool accepted = gate_accept(&server->gate);
         exchange->passage = accepted ? PASSAGE_ACCEPTED : PASSAGE_NONE;
@@ -425,8 +429,9 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
         return MHD_NO;
     *context = exchange;
     struct request *request = &exchange->request;
-    if (framing_check(connection, method, version, &request->failure) != 0)
+    if (framing_check(connection, method, url, version, &request->failure) != 0)
         return exchange_refuse(exchange);
+    exchange->reply.close = framing_is_chunked(connection);
     expect_body(exchange);
     bool accepted = refusal_of_headers(&exchange->match, request, method) == 0 && exchange_admit(exchange) == 0;
 

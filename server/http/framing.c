@@ -1,4 +1,5 @@
-/* framing: the check of header lines, before every route and every refusal (RFC 9112, sections 2.2, 5 and 6).
+/* framing: the checks of the request line and the header lines, before every route and every refusal (RFC 9112,
+ * sections 2.2, 3, 5 and 6), and of what follows a chunked body (section 7.1).
  *
  * libmicrohttpd before 1.0 accepts three kinds of lines that a proxy may read otherwise, and does not report them:
  * - a line continued on the next one: `A: b` and ` c` arrive as the name `Ac`
@@ -6,8 +7,17 @@
  * - a line that ends in LF without CR.
  * Addresses show all three. Names and values point into one buffer, the received request, in which CR and
  * LF became NULs. So a name begins exactly two bytes behind the value before it; any other distance is refused.
+ * In the same way the path begins exactly one byte behind the method: further away, the line holds several spaces.
  * libmicrohttpd 1.0 and later lays out its headers otherwise. It refuses such lines itself with
- * MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets. */
+ * MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets.
+ *
+ * Lines of chunk sizes cannot be checked like this. libmicrohttpd before 1.0 accepts a bare LF and a bare CR in them.
+ * It consumes a line before it reports the chunk, and may have moved its buffer by then. A look at the socket does not
+ * help, because libmicrohttpd may have read the line together with the headers. So the end of a chunked body is never
+ * certain. framing_is_chunked lets the caller close the connection behind such a request: what follows it is not read.
+ *
+ * Trailers have no meaning here, and few clients send one. A fold, a bare LF or a field of the framing in them can
+ * mislead a proxy, and the end of the last line cannot be seen. So every trailer is refused. */
 #include "server/http/framing.h"
 
 #include <stdbool.h>
@@ -18,8 +28,8 @@ enum { LINE_END = 2 /* bytes: CR LF */ };
 
 struct framing {
     struct failure *failure;
-    const char *end;             /* of the value before, in the buffer; NULL: addresses are not compared */
-    const char *length, *coding; /* of Content-Length and Transfer-Encoding; NULL: not seen yet */
+    const char *end;                    /* of the value before, in the buffer; NULL: addresses are not compared */
+    const char *length, *coding, *host; /* of Content-Length, Transfer-Encoding, Host; NULL: not seen yet */
 };
 
 static int refuse(struct framing *framing, const char *what)
@@ -65,6 +75,19 @@ static int check_coding(struct framing *framing, const char *value)
     return 0;
 }
 
+/* An empty Host is valid (RFC 9112, section 3.2). Else it holds a name or an address of RFC 3986, and a port. */
+static int check_host(struct framing *framing, const char *value, size_t length)
+{
+    static const char allowed[] = "-._~!$&'()*+,;=%:[]0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    if (framing->host)
+        return refuse(framing, "several Host headers are given, one was expected");
+    if (strspn(value, allowed) != length)
+        return failure_set(framing->failure, FAILURE_MALFORMED,
+                           "Host is \"%.100s\", the name of a host and perhaps a port was expected", value);
+    framing->host = value;
+    return 0;
+}
+
 static int check_line(struct framing *framing, const char *name, size_t name_length, const char *value,
                       size_t value_length)
 {
@@ -81,6 +104,8 @@ static int check_line(struct framing *framing, const char *name, size_t name_len
         return check_length(framing, value, value_length);
     if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0)
         return check_coding(framing, value);
+    if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0)
+        return check_host(framing, value, value_length);
     return 0;
 }
 
@@ -97,19 +122,42 @@ static const char *headers_end(struct MHD_Connection *connection, const char *me
     return method + MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
 }
 
-int framing_check(struct MHD_Connection *connection, const char *method, const char *version, struct failure *failure)
+/* What the headers say together. `version` is HTTP's, as "HTTP/1.1". */
+static int check_headers(struct framing *framing, const char *version)
+{
+    if (framing->coding && framing->length)
+        return refuse(framing, "both Transfer-Encoding and Content-Length are given, one was expected");
+    if (framing->coding && strcmp(version, MHD_HTTP_VERSION_1_1) != 0)
+        return refuse(framing, "Transfer-Encoding is given, which only HTTP/1.1 has");
+    if (!framing->host && strcmp(version, MHD_HTTP_VERSION_1_0) != 0)
+        return refuse(framing, "Host is missing, which HTTP/1.1 demands");
+    return 0;
+}
+
+int framing_check(struct MHD_Connection *connection, const char *method, const char *url, const char *version,
+                  struct failure *failure)
 {
     bool compares = strncmp(MHD_get_version(), "0.", 2) == 0;
     struct framing framing = {.failure = failure, .end = compares ? version + strlen(version) : NULL};
     failure->kind = FAILURE_NONE;
+    if (compares && url != method + strlen(method) + 1)
+        return refuse(&framing, "several spaces stand between method and path, one was expected");
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, on_header, &framing);
     if (failure->kind != FAILURE_NONE)
         return -1;
     if (compares && headers_end(connection, method) != framing.end + 2 * LINE_END)
         return refuse(&framing, "the last header holds a NUL, is continued on a second line, or does not end in CR LF");
-    if (framing.coding && framing.length)
-        return refuse(&framing, "both Transfer-Encoding and Content-Length are given, one was expected");
-    if (framing.coding && strcmp(version, MHD_HTTP_VERSION_1_1) != 0)
-        return refuse(&framing, "Transfer-Encoding is given, which only HTTP/1.1 has");
-    return 0;
+    return check_headers(&framing, version);
+}
+
+bool framing_is_chunked(struct MHD_Connection *connection)
+{
+    return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_TRANSFER_ENCODING) != NULL;
+}
+
+int framing_check_end(struct MHD_Connection *connection, struct failure *failure)
+{
+    if (MHD_get_connection_values_n(connection, MHD_FOOTER_KIND, NULL, NULL) == 0)
+        return 0;
+    return failure_set(failure, FAILURE_MALFORMED, "trailers follow the chunked body, none was expected");
 }

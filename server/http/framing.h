@@ -10,8 +10,16 @@
 
 #include <microhttpd.h>
 
-/* To be called in libmicrohttpd's first call for a request, with that call's method and version. -1: `failure`, of kind
- * FAILURE_MALFORMED. */
-int framing_check(struct MHD_Connection *connection, const char *method, const char *version, struct failure *failure);
+/* To be called in libmicrohttpd's first call for a request, with that call's method, URL and version. -1: `failure`, of
+ * kind FAILURE_MALFORMED. */
+int framing_check(struct MHD_Connection *connection, const char *method, const char *url, const char *version,
+                  struct failure *failure);
+
+/* Whether the request has a chunked body, whose end is never certain: its connection must end with its answer. After
+ * framing_check. */
+bool framing_is_chunked(struct MHD_Connection *connection);
+
+/* To be called when the body is complete: refuses trailers. -1: `failure`, of kind FAILURE_MALFORMED. */
+int framing_check_end(struct MHD_Connection *connection, struct failure *failure);
 
 #endif

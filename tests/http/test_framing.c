@@ -1,5 +1,6 @@
-/* Requests whose end is uncertain. Each brings a second request in its body, which a proxy in front would have taken
- * for part of the first. It must never run: the answer is 400, and the connection ends. */
+/* Requests whose end is uncertain. Each brings a second request in its body or behind it, which a proxy in front would
+ * have taken for part of the first. It must never run: the connection ends with the first answer, which is 400 unless
+ * the body is chunked and without trailers. */
 #include "tests/http/daemon.h"
 
 #include <stdio.h>
@@ -111,6 +112,9 @@ static void an_uncertain_end_is_refused(void **state)
         "Content Length: 34\r\n",
         "Content-Length\r\n",
         "(Content-Length): 34\r\n",
+        "Host: x\r\n", /* the second one */
+        "X: y\r\nhost: other\r\n",
+        "Host:\r\n",
     };
 
     (void)state;
@@ -158,6 +162,100 @@ static void folds_are_found_wherever_they_lie(void **state)
     }
 }
 
+/* RFC 9112, section 3: one space stands between method and path, and HTTP/1.1 has one Host with a valid name. */
+static void an_uncertain_start_is_refused(void **state)
+{
+    static const char *const begins[] = {
+        "GET  /health HTTP/1.1\r\nHost: x\r\n",
+        "POST   /embed HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\n",
+        "GET  /health?a=b HTTP/1.1\r\nHost: x\r\n",
+        "GET /health HTTP/1.1\r\n",
+        "GET /health HTTP/1.2\r\n",
+        "GET /health HTTP/1.0\r\nHost: x\r\nHost: x\r\n",
+        "GET /health HTTP/1.1\r\nHost: x y\r\n",
+        "GET /health HTTP/1.1\r\nHost: x/y\r\n",
+        "GET /health HTTP/1.1\r\nHost: user@x\r\n",
+        "GET /health HTTP/1.1\r\nHost: \xc3\xa4\r\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < LENGTH(begins); i++)
+        expect_refused(begins[i], "");
+}
+
+/* Sends a chunked body and behind it the second request. The first alone is answered, with `status` or, if that is
+ * NULL, with any status, and the connection ends. */
+static void expect_last(const char *begin, const char *body, const char *status)
+{
+    char request[2048];
+    int descriptor = raw_connect(the_daemon);
+    int length = snprintf(request, sizeof request, "%sTransfer-Encoding: chunked\r\n\r\n%s%s", begin, body, smuggled);
+    assert_in_range(length, 1, sizeof request - 1);
+    raw_try_send(descriptor, request, (size_t)length);
+    shutdown(descriptor, SHUT_WR); /* a daemon that goes on reading ends all the same */
+    char *answer = raw_read_all(descriptor);
+    bool first = strncmp(answer, "HTTP/1.1 ", 9) == 0 && (!status || strncmp(answer + 9, status, 3) == 0);
+    if (!first || strstr(answer + 1, "HTTP/1.1 ") || !strstr(answer, "\r\nConnection: close\r\n"))
+        fail_msg("sent:\n%s\nfound:\n%s", request, answer);
+    free(answer);
+    close(descriptor);
+}
+
+#define DATA "{\"inputs\": \"chunked\"}" /* 0x15 bytes */
+#define CHUNK "15\r\n" DATA "\r\n"
+
+/* libmicrohttpd accepts bare line ends and extensions in the lines of chunk sizes. A proxy may read them otherwise. */
+static void a_chunked_body_is_the_last_of_its_connection(void **state)
+{
+    static const char *const bodies[] = {
+        CHUNK "0\r\n\r\n",
+        "15\n" DATA "\r\n0\r\n\r\n",
+        "15\r\n" DATA "\n0\r\n\r\n",
+        CHUNK "0\n\r\n",
+        CHUNK "0\r\n\n",
+        CHUNK "0\n\n",
+        "15;x\r\n" DATA "\r\n0\r\n\r\n",
+        "15;x\n" DATA "\r\n0\r\n\r\n",
+        "15;x\ry\r\n" DATA "\r\n0\r\n\r\n",
+        "15;x=\"\n\"\r\n" DATA "\r\n0\r\n\r\n",
+        CHUNK "0;x\n\r\n",
+        "000000015\r\n" DATA "\r\n0\r\n\r\n",
+        "015 \r\n" DATA "\r\n0\r\n\r\n",
+    };
+    (void)state;
+    expect_last(starts[0], CHUNK "0\r\n\r\n", "200");
+    for (size_t i = 0; i < LENGTH(bodies); i++) {
+        for (size_t s = 0; s < LENGTH(starts); s++)
+            expect_last(starts[s], bodies[i], NULL);
+    }
+}
+
+static void a_chunked_body_with_trailers_is_refused(void **state)
+{
+    static const char *const trailers[] = {
+        "A: b\r\n",
+        "A: b\r\n c\r\n",
+        "A: b\r\n\tContent-Length: 9\r\n",
+        "A: b\n",
+        "A: b\nContent-Length: 9\r\n",
+        "A: b\r\nC: d\r\n",
+        "Content-Length : 9\r\n",
+        "Content-Length: 9\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "Host: other\r\n",
+        "Authorization: Bearer secret\r\n",
+        ": b\r\n",
+        "A:\r\n",
+        " A: b\r\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < LENGTH(trailers); i++) {
+        char body[256];
+        snprintf(body, sizeof body, "%s0\r\n%s\r\n", CHUNK, trailers[i]);
+        expect_last(starts[0], body, "400");
+        expect_last("GET /health HTTP/1.1\r\nHost: x\r\n", body, "400");
+    }
+}
+
 /* Whose end is certain is served, and refused without a body it keeps its connection. */
 static void ordinary_headers_are_none_of_these(void **state)
 {
@@ -167,19 +265,19 @@ static void ordinary_headers_are_none_of_these(void **state)
         "Cookie: a=b; c=\"d e\"\r\nX-Empty:\r\nX-Spaces:    \r\nX-Tab: \ta\t b\r\n",
         "X-High: \xc3\xa4\xff\r\nX_Y.z~!#$%&'*+-^`|: \"\\,;:@\r\n",
         "content-length: 0\r\n",
-        "TRANSFER-ENCODING: Chunked\r\n",
     };
+    static const char *const hosts[] = {"x", "", "a-b_c.example:8080", "[::1]:80", "127.0.0.1", "[fe80::1%25eth0]"};
     int descriptor = raw_connect(the_daemon);
 
     (void)state;
     for (int i = 0; i < 200; i++) {
         const char *fields = headers[(size_t)i % LENGTH(headers)];
-        bool chunked = strstr(fields, "TRANSFER") != NULL, missing = i % 7 == 0 && !chunked;
+        bool missing = i % 7 == 0;
         char *request = malloc(32768);
 
         assert_non_null(request);
-        snprintf(request, 32768, "GET %s HTTP/1.1\r\nHost: x\r\nX-Long: %0*d\r\n%s\r\n%s",
-                 missing ? "/nothing" : "/health", 1 + i * 97 % 12000, i, fields, chunked ? "0\r\n\r\n" : "");
+        snprintf(request, 32768, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Long: %0*d\r\n%s\r\n",
+                 missing ? "/nothing" : "/health", hosts[(size_t)i % LENGTH(hosts)], 1 + i * 97 % 12000, i, fields);
         raw_send(descriptor, request);
         char *answer = raw_read_answer(descriptor);
         if (strncmp(answer, missing ? "HTTP/1.1 404 " : "HTTP/1.1 200 ", 13) != 0)
@@ -194,6 +292,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_uncertain_end_is_refused),
+        cmocka_unit_test(an_uncertain_start_is_refused),
+        cmocka_unit_test(a_chunked_body_is_the_last_of_its_connection),
+        cmocka_unit_test(a_chunked_body_with_trailers_is_refused),
         cmocka_unit_test(bytes_behind_a_nul_are_not_overlooked),
         cmocka_unit_test(folds_are_found_wherever_they_lie),
         cmocka_unit_test(ordinary_headers_are_none_of_these),
