@@ -4,7 +4,7 @@
 #define BATCH_TOKENS 16384
 #define IMAGE_ARENA (INT64_C(1) << 30) /* bytes */
 
-/* Bytes of one number in a body. Python writes a float as -0.12345678901234567, with a comma and a space behind it. */
+/* Bytes of one number in a body. Python writes a float as -0.12345678901234567, followed by a comma and a space. */
 #define JSON_FLOAT 24
 #define JSON_ID 12
 #define BINARY 4

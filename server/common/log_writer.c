@@ -16,7 +16,7 @@
 _Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe keeps a line whole that is written at once");
 
 struct record {
-    size_t length; /* of the line behind it */
+    size_t length; /* of the line that follows the record */
     int64_t tells; /* the number of lost lines that this line reports; 0: an ordinary line */
 };
 

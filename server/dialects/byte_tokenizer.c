@@ -18,7 +18,6 @@ int32_t byte_tokenizer_next(int offset, const char *text, size_t length, size_t 
 int64_t byte_tokenizer_count(int offset, const char *text, size_t length)
 {
     int64_t count = 0;
-
     for (size_t at = 0; at < length; count++)
         byte_tokenizer_next(offset, text, length, &at);
     return count;
@@ -27,7 +26,6 @@ int64_t byte_tokenizer_count(int offset, const char *text, size_t length)
 void byte_tokenizer_encode(int offset, const char *text, size_t length, int64_t skip, int64_t count, int32_t *ids)
 {
     size_t at = 0;
-
     for (int64_t i = 0; i < skip; i++)
         byte_tokenizer_next(offset, text, length, &at);
     for (int64_t i = 0; i < count; i++)

@@ -10,7 +10,7 @@
 
 #define BYTE_TOKENIZER_BYTES 6 /* most bytes of an id's text */
 
-/* Returns the id at text[*at], and moves *at behind its text. *at < length. */
+/* Returns the id at text[*at], and moves *at to the end of its text. *at < length. */
 int32_t byte_tokenizer_next(int offset, const char *text, size_t length, size_t *at);
 
 /* Number of ids of the text. */

@@ -20,7 +20,6 @@ static int want_pooled(struct request *request, enum pooling pooling, struct vec
 {
     struct job *job = &request->job;
     int64_t columns = request->info->hidden_columns, floats = 0;
-
     if (form->dimensions > columns)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, form->dimensions,
@@ -46,7 +45,6 @@ int native_vectors_want(struct request *request, struct native_vectors *vectors)
 {
     int pooling = vectors->pooling ? pooling_from_name(vectors->pooling) : (int)request->info->pooling;
     struct vector_form *form = request_memory(request, 1, sizeof *form);
-
     request->options = form;
     if (!form || native_items(request, &vectors->inputs) != 0 ||
         native_encoding(request, &vectors->inputs, &form->base64) != 0)
@@ -66,7 +64,6 @@ enum outcome native_embed_read(struct request *request)
     struct native_vectors body = {.dimensions = 0};
     json_t *json = native_body(request, &body.inputs);
     enum outcome outcome = OUTCOME_FAILED;
-
     if (!json)
         return OUTCOME_FAILED;
     body.normalize = request->info->normalize;
@@ -80,7 +77,6 @@ enum outcome native_embed_read(struct request *request)
 static void normalize(float *vector, int64_t count)
 {
     double sum = 0;
-
     for (int64_t i = 0; i < count; i++)
         sum += (double)vector[i] * vector[i];
     double norm = sqrt(sum);
@@ -102,7 +98,6 @@ void native_vector_write(struct request *request, int64_t item)
 {
     const struct vector_form *form = request->options;
     float *vector = request->job.items[item].pooled;
-
     if (form->normalize)
         normalize(vector, form->dimensions);
     write_vector(&request->answer, vector, form->dimensions, form->base64);
@@ -111,7 +106,6 @@ void native_vector_write(struct request *request, int64_t item)
 int native_embed_answer(struct request *request)
 {
     struct writer *writer = &request->answer;
-
     writer_reserve(writer, (size_t)request->answer_bytes);
     writer_text(writer, "[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
@@ -128,7 +122,6 @@ static int want_hidden(struct request *request, bool base64)
 {
     struct job *job = &request->job;
     int64_t columns = request->info->hidden_columns, floats = 0, rows = 0;
-
     for (int64_t i = 0; i < job->n_items; i++) {
         rows += job->items[i].inputs[0].length;
         if (results_count(request, job->items[i].inputs[0].length, columns, &floats) != 0)
@@ -152,7 +145,6 @@ enum outcome native_embed_all_read(struct request *request)
     struct native_inputs body = {0};
     json_t *json = native_body(request, &body);
     enum outcome outcome = OUTCOME_FAILED;
-
     if (!json)
         return OUTCOME_FAILED;
     bool *base64 = request->options = request_memory(request, 1, sizeof *base64);
@@ -169,12 +161,10 @@ int native_embed_all_answer(struct request *request)
     const bool *base64 = request->options;
     struct writer *writer = &request->answer;
     int64_t columns = request->info->hidden_columns;
-
     writer_reserve(writer, (size_t)request->answer_bytes);
     writer_text(writer, "[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
         const struct engine_item *item = &request->job.items[i];
-
         writer_text(writer, i > 0 ? ",[" : "[");
         for (int64_t row = 0; row < item->inputs[0].length; row++) {
             if (row > 0)

@@ -48,7 +48,6 @@ static void write_routes(struct writer *writer, const struct dialect *const *dia
     for (size_t i = 0; routes_at(dialects, i); i++) {
         const struct route *route = routes_at(dialects, i);
         bool is_link = strcmp(route->method, "GET") == 0 && !strstr(route->path, "{}") && route->path[1];
-
         if (is_link)
             writer_format(writer, "<li>%s <a href=\"%s\">%s</a>\n", route->method, route->path + 1, route->path);
         else
@@ -60,7 +59,6 @@ static void write_routes(struct writer *writer, const struct dialect *const *dia
 enum outcome native_index(struct request *request)
 {
     struct writer *writer = &request->answer;
-
     writer_text(writer, "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>linformerd</title>\n"
                         "<h1>linformerd " LINFORMERD_VERSION "</h1>\n"
                         "<p>An inference server for Linformer transformers.</p>\n");

@@ -19,7 +19,6 @@ static bool degraded(const struct engine *engine)
     struct engine_device devices[ENGINE_MAX_DEVICES];
     int count = engine_devices(engine, devices, ENGINE_MAX_DEVICES);
     bool works = true;
-
     for (int i = 0; i < count; i++)
         works = works && devices[i].works;
     return !works;
@@ -76,7 +75,6 @@ static void write_input(struct writer *writer, const struct model_input *input)
 static void write_model(struct writer *writer, const struct served_model *served)
 {
     const struct model_info *info = model_info(served->model);
-
     writer_text(writer, "{\"name\":");
     writer_string0(writer, served->name);
     key_string(writer, "architecture", info->architecture);
@@ -112,7 +110,6 @@ static void write_devices(struct writer *writer, const struct engine *engine)
 {
     struct engine_device devices[ENGINE_MAX_DEVICES];
     int count = engine_devices(engine, devices, ENGINE_MAX_DEVICES);
-
     writer_text(writer, ",\"devices\":[");
     for (int i = 0; i < count; i++) {
         writer_text(writer, i > 0 ? ",{\"name\":" : "{\"name\":");
@@ -145,7 +142,6 @@ static void write_settings(struct writer *writer, const struct request *request)
     const struct service_options *options = &request->service->options;
     const struct settings *settings = options->settings;
     const struct model_info *info = model_info(options->models[0].model);
-
     writer_text(writer, "{\"model_id\":");
     writer_string0(writer, options->models[0].name);
     key_string(writer, "model_sha", NULL);
@@ -172,7 +168,6 @@ enum outcome native_info(struct request *request)
     const struct service_options *options = &request->service->options;
     struct writer *writer = &request->answer;
     bool invariant = true;
-
     for (int64_t i = 0; i < options->n_models; i++)
         invariant = invariant && model_info(options->models[i].model)->batch_invariant;
     write_settings(writer, request);

@@ -30,7 +30,6 @@ static enum outcome embeddings_read(struct request *request)
     struct native_vectors body = {.inputs.key = "input"};
     json_t *json = native_body(request, &body.inputs);
     enum outcome outcome = OUTCOME_FAILED;
-
     if (!json)
         return OUTCOME_FAILED;
     body.normalize = request->info->normalize;
@@ -45,7 +44,6 @@ static int embeddings_answer(struct request *request)
 {
     struct writer *writer = &request->answer;
     int64_t tokens = 0;
-
     writer_reserve(writer, (size_t)request->answer_bytes);
     writer_text(writer, "{\"object\":\"list\",\"data\":[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
@@ -63,7 +61,6 @@ static int embeddings_answer(struct request *request)
 static void write_model(struct request *request, const char *name)
 {
     struct writer *writer = &request->answer;
-
     writer_text(writer, "{\"id\":");
     writer_string0(writer, name);
     writer_format(writer, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"linformerd\"}",
@@ -73,7 +70,6 @@ static void write_model(struct request *request, const char *name)
 static enum outcome models_list(struct request *request)
 {
     const struct service_options *options = &request->service->options;
-
     writer_text(&request->answer, "{\"object\":\"list\",\"data\":[");
     for (int64_t i = 0; i < options->n_models; i++) {
         if (i > 0)

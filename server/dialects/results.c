@@ -7,8 +7,7 @@ enum { FLOAT_TEXT = 17, BASE64_TEXT = 6, VECTOR_TEXT = 96 };
 int results_count(struct request *request, int64_t rows, int64_t columns, int64_t *floats)
 {
     int64_t product;
-
-    /* A float takes less than RESULTS_FLOAT_BYTES with its text, its id, its token and its row. */
+    /* A float takes less than RESULTS_FLOAT_BYTES, including its text, its id, its token and its row. */
     if (__builtin_mul_overflow(rows, columns, &product) || __builtin_add_overflow(*floats, product, floats) ||
         *floats > INT64_MAX / RESULTS_FLOAT_BYTES)
         return failure_set(&request->failure, FAILURE_INVALID, "the results would be larger than any memory");

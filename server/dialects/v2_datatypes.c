@@ -15,7 +15,6 @@ static const char *place_text(const struct v2_place *place, char text[PLACE_TEXT
     const struct v2_shape *shape = &place->tensor->shape;
     int64_t indexes[V2_MAX_RANK], index = place->index;
     size_t length = 0;
-
     for (int d = shape->rank - 1; d >= 0; d--) {
         indexes[d] = index % shape->sizes[d];
         index /= shape->sizes[d];
@@ -28,7 +27,6 @@ static const char *place_text(const struct v2_place *place, char text[PLACE_TEXT
 static int refuse_kind(const struct v2_place *place, const json_t *value, const char *wanted)
 {
     char text[PLACE_TEXT];
-
     return failure_set(&place->request->failure, FAILURE_INVALID, "input \"%.100s\"%s is %s, %s was expected",
                        place->tensor->name, place_text(place, text), json_kind(value), wanted);
 }
@@ -36,10 +34,9 @@ static int refuse_kind(const struct v2_place *place, const json_t *value, const 
 static int check_id(const struct v2_place *place, int64_t id)
 {
     int64_t vocabulary = place->input->vocabulary;
-    char text[PLACE_TEXT];
-
     if (id >= 0 && id < vocabulary)
         return 0;
+    char text[PLACE_TEXT];
     return failure_set(&place->request->failure, FAILURE_INVALID,
                        "input \"%.100s\"%s is %" PRId64 "; ids of model \"%s\" are %sbelow %" PRId64,
                        place->tensor->name, place_text(place, text), id, request_model_name(place->request),
@@ -49,7 +46,6 @@ static int check_id(const struct v2_place *place, int64_t id)
 static int id_from_json(const struct v2_place *place, const json_t *number, void *value)
 {
     int64_t id = json_integer_value(number);
-
     if (!json_is_integer(number))
         return refuse_kind(place, number, "an integer id");
     *(int32_t *)value = (int32_t)id;
@@ -59,10 +55,8 @@ static int id_from_json(const struct v2_place *place, const json_t *number, void
 static int ids_from_int64(struct v2_place *place, const char *bytes, int64_t count, void *values)
 {
     int32_t *ids = values;
-
     for (place->index = 0; place->index < count; place->index++) {
         int64_t id;
-
         memcpy(&id, bytes + place->index * (int64_t)sizeof id, sizeof id);
         if (check_id(place, id) != 0)
             return -1;
@@ -74,7 +68,6 @@ static int ids_from_int64(struct v2_place *place, const char *bytes, int64_t cou
 static int check_ids(struct v2_place *place, const void *values, int64_t count)
 {
     const int32_t *ids = values;
-
     for (place->index = 0; place->index < count; place->index++) {
         if (check_id(place, ids[place->index]) != 0)
             return -1;
@@ -84,10 +77,9 @@ static int check_ids(struct v2_place *place, const void *values, int64_t count)
 
 static int check_float(const struct v2_place *place, double value)
 {
-    char text[PLACE_TEXT];
-
     if (isfinite((float)value))
         return 0;
+    char text[PLACE_TEXT];
     return failure_set(&place->request->failure, FAILURE_INVALID,
                        "input \"%.100s\"%s is %g, a finite 32 bit float was expected", place->tensor->name,
                        place_text(place, text), value);
@@ -105,7 +97,6 @@ static int float_from_json(const struct v2_place *place, const json_t *number, v
 static int check_floats(struct v2_place *place, const void *values, int64_t count)
 {
     const float *floats = values;
-
     if (place->input->kind == INPUT_ATTENTION_MASK)
         return 0;
     for (place->index = 0; place->index < count; place->index++) {

@@ -4,7 +4,6 @@ int v2_entry_read(struct request *request, const char *list_key, size_t index, c
                   const struct option *table, size_t count, struct v2_entry *entry)
 {
     struct failure *failure = &request->failure;
-
     *entry = (struct v2_entry){0};
     if (!json_is_object(json))
         return failure_set(failure, FAILURE_INVALID, "%s[%zu] is %s, an object was expected", list_key, index,
@@ -19,7 +18,6 @@ int v2_entry_read(struct request *request, const char *list_key, size_t index, c
 int v2_entry_bool(struct request *request, const json_t *parameters, const char *name, bool *value)
 {
     const json_t *found = json_object_get(parameters, name);
-
     if (!found || json_is_null(found))
         return 0;
     if (!json_is_boolean(found))

@@ -38,7 +38,6 @@ static int read_body(struct v2_inputs *inputs, const json_t *json, struct v2_out
     struct request *request = inputs->request;
     struct infer_body body = {0};
     bool binary = false;
-
     if (request_options(request, json, infer_options, OPTION_COUNT(infer_options), &body) != 0 ||
         v2_entry_bool(request, body.parameters, "binary_data_output", &binary) != 0 ||
         copy_id(request, body.id, outputs) != 0 || v2_inputs_read(inputs, body.inputs) != 0)
@@ -72,7 +71,6 @@ static int64_t json_length(struct request *request)
 {
     const char *text = request->header(request, "Inference-Header-Content-Length");
     uint64_t length = 0;
-
     if (!text)
         return (int64_t)request->body_length;
     for (const char *digit = text; *digit; digit++) {

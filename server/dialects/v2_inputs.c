@@ -20,10 +20,8 @@ static int input_index(struct request *request, const char *name)
 {
     const struct model_info *info = request->info;
     char names[160] = "";
-
     for (int i = 0; i < info->n_inputs; i++) {
         size_t length = strlen(names);
-
         if (strcmp(info->inputs[i].name, name) == 0)
             return i;
         snprintf(names + length, sizeof names - length, "%s\"%s\"", i > 0 ? ", " : "", info->inputs[i].name);
@@ -35,7 +33,6 @@ static int input_index(struct request *request, const char *name)
 static int read_shape(struct request *request, const struct v2_entry *entry, struct v2_shape *shape)
 {
     struct failure *failure = &request->failure;
-
     if (!entry->shape)
         return failure_set(failure, FAILURE_INVALID, "input \"%.100s\" has no shape", entry->name);
     if (json_array_size(entry->shape) > V2_MAX_RANK)
@@ -44,7 +41,6 @@ static int read_shape(struct request *request, const struct v2_entry *entry, str
     shape->rank = (int)json_array_size(entry->shape);
     for (int d = 0; d < shape->rank; d++) {
         const json_t *size = json_array_get(entry->shape, (size_t)d);
-
         shape->sizes[d] = json_integer_value(size);
         if (!json_is_integer(size) || shape->sizes[d] < 0)
             return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": shape[%d] is no integer of 0 or more",
@@ -58,7 +54,6 @@ static int read_source(struct v2_inputs *inputs, const struct v2_entry *entry, s
 {
     struct failure *failure = &inputs->request->failure;
     const json_t *size = json_object_get(entry->parameters, "binary_data_size");
-
     if (json_object_get(entry->parameters, "shared_memory_region"))
         return failure_set(failure, FAILURE_INVALID, "input \"%.100s\": shared memory is not supported", entry->name);
     if (entry->data && size)
@@ -90,7 +85,6 @@ static int read_input(struct v2_inputs *inputs, size_t position, const json_t *j
 {
     struct request *request = inputs->request;
     struct v2_entry entry;
-
     if (v2_entry_read(request, "inputs", position, json, input_options, OPTION_COUNT(input_options), &entry) != 0)
         return -1;
     int index = input_index(request, entry.name);
@@ -113,7 +107,6 @@ static int read_input(struct v2_inputs *inputs, size_t position, const json_t *j
 int v2_inputs_read(struct v2_inputs *inputs, const json_t *list)
 {
     struct failure *failure = &inputs->request->failure;
-
     if (!list)
         return failure_set(failure, FAILURE_INVALID, "inputs is missing, a list was expected");
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -130,7 +123,6 @@ int v2_inputs_read_raw(struct v2_inputs *inputs)
 {
     const struct model_input *input = &inputs->request->info->inputs[0];
     struct v2_tensor *tensor = &inputs->tensors[0];
-
     tensor->bytes = inputs->bytes;
     tensor->n_bytes = inputs->n_bytes;
     if (v2_tensor_raw(inputs->request, input, tensor) != 0)
@@ -147,13 +139,11 @@ static int count_items(struct v2_inputs *inputs, int64_t *count)
     const struct model_info *info = request->info;
     int64_t limit = request->service->options.settings->max_client_batch_size;
     const struct v2_tensor *first = NULL;
-
     *count = 1;
     if (info->inputs[0].layout == LAYOUT_CALL)
         return 0;
     for (int i = 0; i < info->n_inputs; i++) {
         const struct v2_tensor *tensor = &inputs->tensors[i];
-
         if (!tensor->name || info->inputs[i].kind == INPUT_IGNORED)
             continue;
         first = first ? first : tensor;
@@ -173,11 +163,9 @@ static void fill_item(const struct v2_inputs *inputs, int64_t number)
 {
     const struct model_info *info = inputs->request->info;
     struct engine_item *item = &inputs->request->job.items[number];
-
     for (int i = 0; i < info->n_inputs; i++) {
         const struct v2_tensor *tensor = &inputs->tensors[i];
         const char *values = inputs->values[i];
-
         if (!values)
             continue;
         if (info->inputs[i].kind != INPUT_IGNORED)
@@ -190,16 +178,14 @@ int v2_inputs_place(struct v2_inputs *inputs)
 {
     struct request *request = inputs->request;
     struct job *job = &request->job;
-
     if (count_items(inputs, &job->n_items) != 0)
         return -1;
     job->items = request_memory(request, job->n_items, sizeof *job->items);
     if (!job->items)
         return -1;
     for (int64_t b = 0; b < job->n_items; b++) {
-        struct error error;
-
         fill_item(inputs, b);
+        struct error error;
         if (model_check(request_engine_model(request), &job->items[b], &error) != 0)
             return failure_set(&request->failure, FAILURE_INVALID, "%s", error.message);
     }

@@ -28,7 +28,6 @@ static struct v2_shape list_shape(const struct model_input *input, int rank)
 static struct v2_shape channels_shape(const struct model_input *input, int rank)
 {
     struct v2_shape shape = {rank < 2 || rank > V2_MAX_RANK ? 3 : rank, {-1, input->columns}};
-
     if (input->layout == LAYOUT_IMAGE)
         shape.rank = 4;
     for (int d = 2; d < shape.rank; d++)
@@ -50,7 +49,6 @@ static void place_rows(const struct v2_tensor *tensor, const struct model_input 
                        struct engine_item *item, int index)
 {
     const int64_t *sizes = tensor->shape.sizes;
-
     item->inputs[index].data = values;
     switch (input->layout) {
     case LAYOUT_SEQUENCE:
@@ -75,7 +73,6 @@ static void place_rows(const struct v2_tensor *tensor, const struct model_input 
 static struct v2_shape attention_mask_shape(const struct model_input *input, int rank)
 {
     int64_t columns = input->columns > 0 ? input->columns : -1;
-
     if (input->n_masks > 0 && rank != 3)
         return (struct v2_shape){2, {-1, columns}};
     return (struct v2_shape){3, {-1, -1, columns}};
@@ -85,7 +82,6 @@ static void place_attention_mask(const struct v2_tensor *tensor, const struct mo
                                  struct engine_item *item, int index)
 {
     const struct v2_shape *shape = &tensor->shape;
-
     item->inputs[index].data = values;
     item->inputs[index].length = shape->sizes[shape->rank - 2];
     item->inputs[index].columns = shape->sizes[shape->rank - 1];

@@ -5,7 +5,6 @@
 int v2_model(struct request *request)
 {
     const char *version = request->parameters[1];
-
     if (request_model(request, request->parameters[0]) != 0)
         return -1;
     if (!*version || strcmp(version, V2_VERSION) == 0)

@@ -20,7 +20,6 @@ static int output_index(struct request *request, const struct v2_outputs *output
 {
     const struct model_info *info = request->info;
     const char *last = info->outputs[info->n_outputs - 1];
-
     for (int i = 0; i < outputs->count; i++) {
         if (strcmp(info->outputs[outputs->list[i].index], name) == 0)
             return failure_set(&request->failure, FAILURE_INVALID, "output \"%.100s\" is asked for twice", name);
@@ -41,7 +40,6 @@ static int read_output(struct request *request, size_t position, const json_t *j
     struct failure *failure = &request->failure;
     struct v2_output output = {.binary = binary};
     struct v2_entry entry;
-
     if (v2_entry_read(request, "outputs", position, json, output_options, OPTION_COUNT(output_options), &entry) != 0)
         return -1;
     output.index = output_index(request, outputs, entry.name);
@@ -76,10 +74,8 @@ static int shape_outputs(struct request *request, struct v2_outputs *outputs, in
 {
     const struct job *job = &request->job;
     int batch = request->info->inputs[0].layout == LAYOUT_CALL ? 0 : 1; /* dimensions before those of an item */
-
     for (int i = 0; i < outputs->count; i++) {
         struct v2_output *output = &outputs->list[i];
-
         output->shape.sizes[0] = job->n_items;
         output->shape.rank = batch + model_output_shape(request_engine_model(request), job->items, output->index,
                                                         output->shape.sizes + batch);
@@ -90,13 +86,12 @@ static int shape_outputs(struct request *request, struct v2_outputs *outputs, in
     return 0;
 }
 
-/* Gives each item its part of the outputs. `results` has the outputs one behind the other, (items, item_elements) each.
+/* Gives each item its part of the outputs. `results` has the outputs one after another, (items, item_elements) each.
  */
 static int place_outputs(struct request *request, struct v2_outputs *outputs, float *results)
 {
     struct job *job = &request->job;
     struct engine_extra *extras = request_memory(request, job->n_items * outputs->count, sizeof *extras);
-
     if (!extras)
         return -1;
     for (int i = 0; i < outputs->count; i++) {
@@ -105,12 +100,10 @@ static int place_outputs(struct request *request, struct v2_outputs *outputs, fl
     }
     for (int64_t b = 0; b < job->n_items; b++) {
         struct engine_item *item = &job->items[b];
-
         item->extras = extras;
         for (int i = 0; i < outputs->count; i++) {
             const struct v2_output *output = &outputs->list[i];
             float *values = output->values + b * output->item_elements;
-
             if (output->index == 0) {
                 item->output = values;
                 item->n_rows = output->item_elements / request->info->output_columns;
@@ -128,7 +121,6 @@ static int place_outputs(struct request *request, struct v2_outputs *outputs, fl
 static void write_output(struct writer *writer, const struct model_info *info, const struct v2_output *output)
 {
     int64_t elements = v2_elements(&output->shape, 0);
-
     writer_text(writer, "{\"name\":");
     writer_string0(writer, info->outputs[output->index]);
     writer_text(writer, ",\"datatype\":\"FP32\",\"shape\":");
@@ -147,7 +139,6 @@ static void write_header(struct request *request, const struct v2_outputs *outpu
 {
     struct writer *writer = &request->answer;
     bool binary = false;
-
     writer_text(writer, "{\"model_name\":");
     writer_string0(writer, request_model_name(request));
     writer_text(writer, ",\"model_version\":\"" V2_VERSION "\"");
@@ -176,7 +167,6 @@ static float *results_memory(struct request *request, struct v2_outputs *outputs
 {
     struct writer *writer = &request->answer;
     size_t bytes = (size_t)floats * sizeof(float);
-
     if (!outputs->in_place)
         return request_memory(request, floats, sizeof(float));
     writer_reserve(writer, bytes + HEADER_BYTES * (size_t)(1 + outputs->count));
@@ -194,7 +184,6 @@ static float *results_memory(struct request *request, struct v2_outputs *outputs
 int v2_outputs_want(struct request *request, struct v2_outputs *outputs)
 {
     int64_t floats = 0;
-
     if (shape_outputs(request, outputs, &floats) != 0)
         return -1;
     outputs->in_place = true;
@@ -216,7 +205,6 @@ void v2_outputs_write(struct request *request, const struct v2_outputs *outputs)
     write_header(request, outputs);
     for (int i = 0; i < outputs->count; i++) {
         const struct v2_output *output = &outputs->list[i];
-
         if (output->binary)
             writer_bytes(&request->answer, (const char *)output->values,
                          (size_t)v2_elements(&output->shape, 0) * sizeof(float));

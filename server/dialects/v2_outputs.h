@@ -1,7 +1,7 @@
 /* v2_outputs: from the `outputs` of a call to the memory of its results, and to the text of its answer.
  *
  * If all outputs are binary, the JSON before them does not depend on their values. It is then written before the run,
- * and the engine writes the results behind it, into the answer itself. */
+ * and the engine writes the results after it, into the answer itself. */
 #ifndef SERVER_DIALECTS_V2_OUTPUTS_H
 #define SERVER_DIALECTS_V2_OUTPUTS_H
 

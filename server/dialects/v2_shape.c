@@ -3,7 +3,6 @@
 int64_t v2_elements(const struct v2_shape *shape, int first)
 {
     int64_t count = 1;
-
     for (int d = first; d < shape->rank; d++)
         count *= shape->sizes[d];
     return count;
@@ -12,7 +11,6 @@ int64_t v2_elements(const struct v2_shape *shape, int first)
 int64_t v2_count(const struct v2_shape *shape)
 {
     int64_t count = 1;
-
     for (int d = 0; d < shape->rank; d++) {
         if (__builtin_mul_overflow(count, shape->sizes[d], &count))
             return -1;

@@ -13,7 +13,6 @@
 static int check_datatype(struct request *request, const struct v2_tensor *tensor, const struct model_input *input)
 {
     const char *first = v2_input_datatype(input, 0), *second = v2_input_datatype(input, 1);
-
     if (strcmp(first, tensor->datatype) == 0 || (second && strcmp(second, tensor->datatype) == 0))
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" has datatype %.20s, %s%s%s was expected",
@@ -26,7 +25,6 @@ static int check_shape(struct request *request, const struct v2_tensor *tensor, 
     const struct v2_shape *found = &tensor->shape;
     bool fits = found->rank == wanted.rank;
     char found_text[SHAPE_TEXT], wanted_text[SHAPE_TEXT];
-
     for (int d = 0; fits && d < wanted.rank; d++)
         fits = wanted.sizes[d] < 0 || found->sizes[d] == wanted.sizes[d];
     if (fits)
@@ -66,7 +64,6 @@ int v2_tensor_raw(struct request *request, const struct model_input *input, stru
     const struct v2_shape wanted = v2_input_shape(input, 0);
     const char *datatype = v2_input_datatype(input, 0);
     int64_t row = v2_datatype_find(datatype)->bytes;
-
     for (int d = 2; d < wanted.rank; d++)
         row *= wanted.sizes[d];
     if (input->layout != LAYOUT_SEQUENCE)
@@ -90,9 +87,8 @@ int v2_tensor_raw(struct request *request, const struct model_input *input, stru
 
 static int wrong_count(const struct v2_place *place, size_t found, int64_t wanted)
 {
-    char text[SHAPE_TEXT];
     const struct v2_shape *shape = &place->tensor->shape;
-
+    char text[SHAPE_TEXT];
     return failure_set(&place->request->failure, FAILURE_INVALID,
                        "input \"%.100s\": data has a list of %zu values where shape %s means %" PRId64,
                        place->tensor->name, found, weights_shape_text(shape->rank, shape->sizes, text, sizeof text),
@@ -107,7 +103,6 @@ static int read_numbers(struct v2_place *place, const struct v2_datatype *dataty
         return wrong_count(place, json_array_size(list), count);
     for (int64_t i = 0; i < count; i++, place->index++) {
         const json_t *element = json_array_get(list, (size_t)i);
-
         if (datatype->from_json(place, element, values + place->index * datatype->value_bytes) != 0)
             return -1;
     }
@@ -119,7 +114,6 @@ static int read_nested(struct v2_place *place, const struct v2_datatype *datatyp
                        char *values)
 {
     const struct v2_shape *shape = &place->tensor->shape;
-
     if (!json_is_array(list))
         return failure_set(&place->request->failure, FAILURE_INVALID,
                            "input \"%.100s\": data has %s where a list was expected", place->tensor->name,
@@ -148,7 +142,6 @@ static int values_from_json(void *context, const json_t *data)
     struct tensor_reading *reading = context;
     struct v2_place *place = &reading->place;
     const struct v2_datatype *datatype = v2_datatype_find(place->tensor->datatype);
-
     reading->values = items_memory(place->request, reading->count, (size_t)datatype->value_bytes);
     if (!reading->values)
         return -1;
@@ -165,7 +158,6 @@ static int values_from_numbers(void *context, const struct numbers *numbers)
     const struct v2_shape *shape = &place->tensor->shape;
     struct numbers_target target = {.below = place->input->vocabulary};
     bool ids = place->input->kind == INPUT_IDS, floats = strcmp(place->tensor->datatype, "FP32") == 0;
-
     if (numbers->count != reading->count || (!ids && !floats) || (numbers->depth != 1 && numbers->depth != shape->rank))
         return 0;
     for (int d = 0; d < numbers->depth; d++)
@@ -185,7 +177,6 @@ static const void *values_from_bytes(struct v2_place *place, int64_t count)
     const char *bytes = place->tensor->bytes;
     bool aligned = (uintptr_t)bytes % (size_t)datatype->value_bytes == 0;
     void *values = NULL;
-
     if (datatype->from_bytes || !aligned) {
         values = items_memory(request, count, (size_t)datatype->value_bytes);
         if (!values)
@@ -205,7 +196,6 @@ const void *v2_tensor_values(struct request *request, struct items_lists *lists,
                              const struct model_input *input)
 {
     static const struct items_readers readers = {values_from_numbers, values_from_json};
-
     if (input->kind == INPUT_IGNORED)
         return "";
     struct tensor_reading reading = {.place = {.request = request, .tensor = tensor, .input = input},

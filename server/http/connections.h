@@ -8,7 +8,8 @@
 
 struct connections;
 
-/* At most `limit` connections, and fewer if the process may not have so many descriptors. `room` outlives them. */
+/* Allows at most `limit` connections, or fewer if the process's limit of descriptors is lower. `room` must outlive the
+ * table. */
 int connections_open(int64_t limit, struct linger_room *room, struct connections **connections, struct error *error);
 void connections_close(struct connections *connections); /* when none is open. NULL is harmless */
 int64_t connections_limit(const struct connections *connections);
@@ -31,8 +32,8 @@ void connections_unread(struct connections *connections, int fd); /* its client 
  * slow client, who is sending its body or receiving its answer. NULL: no share. */
 void connections_holds(struct connections *connections, int fd, struct share *share);
 
-/* Shuts down slow clients, those that hold most of the budget first, until `bytes` of it are free. False: nothing was
- * done, because slow clients hold less than that in all. */
+/* Shuts down slow clients until `bytes` of the budget are free, in the order of the bytes that they hold, largest
+ * first. False: nothing was done, because all slow clients together hold less than `bytes`. */
 bool connections_make_room(struct connections *connections, struct budget *budget, int64_t bytes);
 
 /* To be called before the descriptor is closed. If bytes are unread, a copy of the descriptor lingers (linger.h). */

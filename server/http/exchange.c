@@ -139,7 +139,7 @@ static enum client_state client_state(const struct exchange *exchange)
 /* A job is not worth a run once its client is gone. libmicrohttpd does not watch a suspended connection, so this looks
  * at the socket, which stays open while the connection is suspended.
  * A client that left and a client that closed its sending half look the same. The time tells them apart: a sending half
- * is closed right behind the request, and a client leaves when it has waited too long. */
+ * is closed right after the request, and a client leaves when it has waited too long. */
 static bool job_wanted(struct job *job)
 {
     const struct exchange *exchange = job_exchange(job);

@@ -8,9 +8,9 @@
 
 struct reply {
     int status;            /* HTTP; 0: nothing was sent */
-    int64_t retry_after_s; /* of 429 and 503; 0: a second */
+    int64_t retry_after_s; /* with 429 and 503; 0 means one second */
     int64_t total_ns;
-    bool close; /* the connection is closed behind it */
+    bool close; /* the connection is closed after the reply */
 };
 
 /* Sends request->answer, or request->failure in the dialect's shape, through libmicrohttpd. */

@@ -1,6 +1,6 @@
 /* workers: one queue and a few threads. The lock guards the queue and `closing`. It is not held while a task runs.
  *
- * The queue is sorted by rounds. In a round each peer has at most one task. A task gets the round behind the last one
+ * The queue is sorted by rounds. In a round each peer has at most one task. A task gets the round after the last one
  * of its peer's tasks that wait or run, or the present round if there are none. Adding looks at all waiting tasks. They
  * are few, because each holds a body, and the memory of bodies is bounded. */
 #include "server/http/workers.h"

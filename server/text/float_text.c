@@ -54,7 +54,6 @@ static uint64_t power_of_ten(int e)
         0xBC143FA4E250EB32, 0xEB194F8E1AE525FE, 0x92EFD1B8D0CF37BF, 0xB7ABC627050305AE, 0xE596B7B0C643C71A,
         0x8F7E32CE7BEA5C70, 0xB35DBF821AE4F38C,
     };
-
     assert(e >= LEAST_POWER && e < LEAST_POWER + POWERS);
     return powers[e - LEAST_POWER];
 }
@@ -65,7 +64,6 @@ static uint64_t power_of_ten(int e)
 static uint32_t multiply(uint64_t power, uint32_t factor)
 {
     unsigned __int128 product = (unsigned __int128)power * factor;
-
     return (uint32_t)(product >> 64) | ((uint32_t)(product >> 32) > 1);
 }
 
@@ -122,7 +120,6 @@ static struct digits digits_of(uint32_t bits)
     struct digits digits = {.ninth = '0'};
     int exponent;
     uint32_t decimal = shortest(bits, &exponent);
-
     if (decimal >= 100000000) {
         digits.ninth = (char)('0' + decimal % 10);
         decimal /= 10;
@@ -140,7 +137,6 @@ static struct digits digits_of(uint32_t bits)
 static char *write_scientific(char *at, const struct digits *digits)
 {
     int exponent = digits->exponent;
-
     memcpy(at + 1, &digits->eight, 8);
     at[9] = digits->ninth;
     at[0] = at[1];
@@ -158,7 +154,6 @@ static char *write_scientific(char *at, const struct digits *digits)
 static char *write_plain(char *at, const struct digits *digits)
 {
     int exponent = digits->exponent;
-
     if (exponent < 0) {
         memcpy(at, "0.000000", 8);
         at += 1 - exponent;
@@ -182,9 +177,8 @@ static char *write_plain(char *at, const struct digits *digits)
 
 size_t write_f32(char out[F32_TEXT], float value)
 {
-    uint32_t bits;
     char *at = out;
-
+    uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     assert((bits & 0x7F800000) != 0x7F800000); /* finite */
     *at = '-';

@@ -16,7 +16,7 @@ void writer_free(struct writer *writer)
     *writer = (struct writer){0};
 }
 
-/* Makes room for `more` bytes behind the text, and returns its address. NULL: failed. */
+/* Makes room for `more` bytes after the text, and returns the room's address. NULL: failed. */
 static char *room(struct writer *writer, size_t more)
 {
     if (writer->failed)
@@ -50,7 +50,6 @@ void writer_reserve(struct writer *writer, size_t more)
 void writer_shrink(struct writer *writer)
 {
     char *data = writer->length > 0 && writer->length < writer->capacity ? realloc(writer->data, writer->length) : NULL;
-
     if (!data)
         return;
     writer->data = data;
@@ -60,7 +59,6 @@ void writer_shrink(struct writer *writer)
 void writer_bytes(struct writer *writer, const char *bytes, size_t length)
 {
     char *out = room(writer, length);
-
     if (!out || length == 0)
         return;
     memcpy(out, bytes, length);
@@ -95,7 +93,6 @@ void writer_integer(struct writer *writer, int64_t value)
     char digits[24];
     int at = sizeof digits;
     uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
-
     do
         digits[--at] = (char)('0' + rest % 10);
     while (rest /= 10);
@@ -108,8 +105,7 @@ static void write_escaped(struct writer *writer, unsigned char character)
 {
     static const char hex[] = "0123456789abcdef";
     char escape[6] = {'\\', 'u', '0', '0', hex[character >> 4], hex[character & 15]};
-    const char *names = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs of a character and its letter behind the backslash */
-
+    const char *names = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs of a character and its letter after the backslash */
     for (const char *pair = names; *pair; pair += 2) {
         if ((unsigned char)*pair == character) {
             escape[1] = pair[1];
@@ -124,15 +120,13 @@ void writer_string(struct writer *writer, const char *bytes, size_t length)
 {
     const unsigned char *in = (const unsigned char *)bytes;
     size_t plain = 0, at = 0; /* bytes [plain, at) need no escape */
-
     writer_bytes(writer, "\"", 1);
     while (at < length) {
-        uint32_t code;
-
         if (in[at] >= 0x20 && in[at] < 0x7F && in[at] != '"' && in[at] != '\\') {
             at++;
             continue;
         }
+        uint32_t code;
         size_t sequence = text_character(bytes + at, length - at, &code);
         if (sequence > 1) {
             at += sequence;
@@ -166,7 +160,6 @@ void writer_floats(struct writer *writer, const float *values, int64_t count)
     for (int64_t i = 0; i < count; i += AT_ONCE) {
         int64_t end = count - i < AT_ONCE ? count : i + AT_ONCE;
         char *out = room(writer, (size_t)(end - i) * (F32_TEXT + 1)), *at = out;
-
         if (!out)
             return;
         for (int64_t n = i; n < end; n++) {
@@ -186,14 +179,12 @@ void writer_base64(struct writer *writer, const float *values, int64_t count)
     const unsigned char *in = (const unsigned char *)values;
     size_t n_bytes = (size_t)count * 4, length = (n_bytes + 2) / 3 * 4;
     char *out = room(writer, length + 2);
-
     if (!out)
         return;
     writer->length += length + 2;
     *out++ = '"';
     for (; n_bytes >= 3; n_bytes -= 3, in += 3, out += 4) {
         uint32_t group = (uint32_t)in[0] << 16 | (uint32_t)in[1] << 8 | in[2];
-
         out[0] = letters[group >> 18];
         out[1] = letters[group >> 12 & 63];
         out[2] = letters[group >> 6 & 63];
@@ -201,7 +192,6 @@ void writer_base64(struct writer *writer, const float *values, int64_t count)
     }
     if (n_bytes > 0) {
         uint32_t group = (uint32_t)in[0] << 16 | (n_bytes == 2 ? (uint32_t)in[1] << 8 : 0);
-
         out[0] = letters[group >> 18];
         out[1] = letters[group >> 12 & 63];
         out[2] = n_bytes == 2 ? letters[group >> 6 & 63] : '=';
