@@ -1,10 +1,10 @@
-/* Two locks. `lock` guards what says whether a device works; it is held for moments. `placing` guards the devices'
- * lists of replicas and what models share on a device, the CPU too. It is held while plans are prepared, which takes
- * seconds, and unprepared: by the threads that load and close models, and by the one that opens devices again. Who
- * wants both takes `placing` first.
+/* Two locks. `lock` guards the states of the devices, and is held briefly. `placing` guards the devices' lists of
+ * replicas, and the data that models share on a device or the CPU. Threads that load or close models hold `placing`
+ * while a plan is prepared or unprepared, which takes seconds. So does the thread that opens devices again. A thread
+ * that needs both locks takes `placing` first.
  *
- * A batch enters a device and leaves it. Nobody enters one that does not work, and it is opened again when all have
- * left: so a replica that a batch runs on stays what it is, without a lock. */
+ * Batches enter and leave a device. They enter only a device that works. A failed device is opened again when its last
+ * batch has left. So a replica does not change while a batch runs on it, and batches need no lock for it. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "engine/devices.h"
 
@@ -26,7 +26,7 @@ struct replica {
     struct device *device;
     struct plan *plan;
     struct backend_model *resident; /* NULL: the device failed and is closed */
-    atomic_bool refused;            /* a batch, and that was told */
+    atomic_bool refused;            /* it refused a batch, and that was reported */
     struct replica *next;           /* on the device */
 };
 
@@ -41,7 +41,7 @@ struct device {
     atomic_bool works; /* guarded by `lock`, like the rest; read without it where a moment does not matter */
     int running;       /* batches */
     int64_t faults, recoveries;
-    int attempts;           /* to open it again, that failed one after the other */
+    int attempts;           /* failed attempts in a row to open it again */
     int64_t works_since_ns; /* CLOCK_MONOTONIC */
     int64_t retry_ns, pause_ns;
 };
@@ -51,10 +51,10 @@ struct devices {
     char name[ENGINE_MAX_DEVICES * sizeof(((struct device *)0)->name)];
     struct device *list; /* (count), not the CPU */
     int count;
-    struct backend *cpu;      /* for plans that are on no device; NULL: there are none */
-    struct error cpu_notice;  /* what `cpu` does without; empty: nothing */
+    struct backend *cpu;      /* for plans that are on no device; NULL: no such plans */
+    struct error cpu_notice;  /* warning about missing acceleration of `cpu`; empty: none */
     struct backend *standby;  /* the CPU, which runs batches of failed devices; NULL: the engine has no devices */
-    pthread_mutex_t cpu_turn; /* one batch at a time on the CPU, whatever for */
+    pthread_mutex_t cpu_turn; /* held while a batch runs on the CPU: one at a time */
     atomic_int_fast64_t reruns, standby_batches;
 
     pthread_mutex_t placing, lock;
@@ -85,7 +85,8 @@ static int refuse_index(int count, int index, struct error *error)
                      count - 1);
 }
 
-/* Of `count` devices; the indices go to `chosen`. Returns how many, -1: one of them is not there. */
+/* Writes the indices of the chosen devices to `chosen`, out of `count`. Returns their number. -1: the machine lacks one
+ * of them. */
 static int choose_devices(const struct device_choice *choice, int count, int chosen[ENGINE_MAX_DEVICES],
                           struct error *error)
 {

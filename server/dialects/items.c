@@ -6,11 +6,10 @@ _Static_assert(ITEMS_MOST_LISTS <= NUMBERS_MOST, "each list has a mark");
 static json_t *parse_marked(struct request *request, size_t length, struct numbers_place place,
                             struct items_lists *lists)
 {
-    char rest[NUMBERS_REST];
-
     lists->count = numbers_find(request->body, length, place, lists->numbers, ITEMS_MOST_LISTS);
     if (lists->count == 0)
         return NULL;
+    char rest[NUMBERS_REST];
     size_t rest_length = numbers_rest(lists->numbers, lists->count, request->body, length, rest);
     json_t *json = request_json(request, rest, rest_length);
     if (json)
@@ -26,7 +25,6 @@ json_t *items_parse(struct request *request, size_t length, struct numbers_place
                     struct items_lists *lists)
 {
     json_t *json = parse_marked(request, length, place, lists);
-
     if (json || request->failure.kind != FAILURE_NONE)
         return json;
     if (check && check(request, context) != 0)
@@ -39,7 +37,6 @@ static struct numbers *marked_list(struct items_lists *lists, const json_t *valu
 {
     const json_t *mark = json_array_get(value, 0);
     json_int_t index = json_integer_value(mark);
-
     if (!json_is_integer(mark) || json_array_size(value) != 1 || index < 0 || index >= (json_int_t)lists->count)
         return NULL;
     return lists->numbers[index].text ? &lists->numbers[index] : NULL;
@@ -49,7 +46,6 @@ static struct numbers *marked_list(struct items_lists *lists, const json_t *valu
 static int replace_mark(struct request *request, struct numbers *numbers, json_t *mark)
 {
     json_t *list = request_json_list(request, numbers->text, numbers->length);
-
     if (!list)
         return -1;
     numbers->text = NULL;
@@ -63,7 +59,6 @@ int items_read(struct request *request, struct items_lists *lists, json_t *value
                void *context)
 {
     struct numbers *numbers = marked_list(lists, value);
-
     if (numbers) {
         int status = readers->from_numbers(context, numbers);
         if (status != 0)
@@ -77,7 +72,6 @@ int items_read(struct request *request, struct items_lists *lists, json_t *value
 void *items_memory(struct request *request, int64_t count, size_t size)
 {
     int64_t bytes;
-
     if (__builtin_mul_overflow(count, (int64_t)size, &bytes)) {
         failure_memory(&request->failure);
         return NULL;

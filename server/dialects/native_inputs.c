@@ -27,7 +27,6 @@ const char *native_item_path(const struct native_inputs *inputs, int64_t item, c
 static int check_count(struct request *request, int64_t count)
 {
     int64_t limit = request->service->options.settings->max_client_batch_size;
-
     if (count <= limit)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
@@ -44,12 +43,10 @@ int64_t native_most_elements(const struct request *request)
 {
     const struct service_options *options = &request->service->options;
     int64_t most = options->settings->max_client_batch_size;
-
     most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
     for (int64_t i = 0; i < options->n_models; i++) {
         const struct model_info *info = model_info(options->models[i].model);
         int64_t length = native_max_length(info), columns = info->inputs[0].columns;
-
         most = most > length ? most : length;
         most = most > columns ? most : columns;
     }
@@ -59,7 +56,6 @@ int64_t native_most_elements(const struct request *request)
 int native_check_elements(struct request *request, const char *name, int64_t count)
 {
     int64_t most = native_most_elements(request);
-
     if (count <= most)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
@@ -70,10 +66,9 @@ int native_check_elements(struct request *request, const char *name, int64_t cou
 int native_check_list(struct request *request, const char *key)
 {
     struct numbers_counts counts = native_count(request, key);
-    char name[NATIVE_PATH];
-
     if (native_check_elements(request, key, counts.elements) != 0)
         return -1;
+    char name[NATIVE_PATH];
     snprintf(name, sizeof name, "a list in %s", key);
     return native_check_elements(request, name, counts.longest);
 }
@@ -84,7 +79,6 @@ static int check_lists(struct request *request, const void *context)
 {
     const struct native_inputs *inputs = context;
     struct numbers_counts counts = native_count(request, inputs_key(inputs));
-
     if ((counts.first == '"' || counts.first == '[') && counts.elements > 1 &&
         check_count(request, counts.elements) != 0)
         return -1;
@@ -127,15 +121,13 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
 
 /* ---- Lengths ---- */
 
-/* The input with the lowest limit on the items' length. An optional input of the first one's kind gets the first one's
- * values if it is not given, so its limit holds as well: that of keys, where queries have none. */
+/* The input with the lowest limit on the items' length. An absent optional input copies the first input, so the smaller
+ * limit applies. For example, keys may have a limit although queries have none. */
 static const struct model_input *limiting_input(const struct model_info *info)
 {
     const struct model_input *first = &info->inputs[0], *limiting = first;
-
     for (int i = 1; i < info->n_inputs; i++) {
         const struct model_input *input = &info->inputs[i];
-
         if (input->optional && input->kind == first->kind && input->columns == first->columns &&
             input->max_length < limiting->max_length)
             limiting = input;
@@ -154,7 +146,6 @@ static int fit(struct request *request, const struct native_inputs *inputs, cons
 {
     const struct model_input *limiting = limiting_input(request->info);
     int64_t limit = limiting->max_length;
-
     *skip = 0;
     if (*length == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", path);
@@ -183,7 +174,6 @@ static int text_item(struct request *request, const struct native_inputs *inputs
 {
     const char *text = json_string_value(value);
     size_t bytes = json_string_length(value);
-
     if (request->info->tokenizer != TOKENIZER_BYTE)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s is a text, but model \"%s\" has no tokenizer: give lists of ids", path,
@@ -232,7 +222,6 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
 {
     int64_t length = (int64_t)json_array_size(value), skip;
     const json_t *first = json_array_get(value, 0);
-
     if (first && !json_is_number(first) && !inputs->truncate) /* no list of tokens, whatever its length */
         return refuse_kind_of_id(request, path, 0, json_kind(first));
     if (fit(request, inputs, path, &length, &skip) != 0)
@@ -243,7 +232,6 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
     for (int64_t i = 0; i < length; i++) {
         const json_t *number = json_array_get(value, (size_t)(skip + i));
         json_int_t id = json_integer_value(number);
-
         if (!json_is_integer(number))
             return refuse_kind_of_id(request, path, skip + i, json_kind(number));
         if (id < 0 || id >= request->info->vocabulary)
@@ -260,7 +248,6 @@ static int read_row(struct request *request, const json_t *row, const char *path
 {
     for (int64_t i = 0; i < columns; i++) {
         const json_t *number = json_array_get(row, (size_t)i);
-
         if (!json_is_number(number))
             return failure_set(&request->failure, FAILURE_INVALID,
                                "%s[%" PRId64 "][%" PRId64 "] is %s, a number was expected", path, index, i,
@@ -276,7 +263,6 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
                      struct engine_item *item)
 {
     int64_t columns = request->info->inputs[0].columns, length = (int64_t)json_array_size(value), skip;
-
     if (!json_is_array(value))
         return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, a list of rows was expected", path,
                            json_kind(value));
@@ -284,7 +270,6 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
         return -1;
     for (int64_t i = 0; i < length; i++) {
         const json_t *row = json_array_get(value, (size_t)(skip + i));
-
         if (!json_is_array(row))
             return failure_set(&request->failure, FAILURE_INVALID,
                                "%s[%" PRId64 "] is %s, a list of %" PRId64 " floats was expected", path, skip + i,
@@ -297,7 +282,6 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
         return -1;
     for (int64_t i = 0; i < length; i++) {
         const json_t *row = json_array_get(value, (size_t)(skip + i));
-
         if (read_row(request, row, path, skip + i, columns, rows + i * columns) != 0)
             return -1;
     }
@@ -328,7 +312,6 @@ struct inputs_reading {
 static bool gives_many(const struct native_inputs *inputs, const json_t *value)
 {
     const json_t *first = json_array_get(value, 0);
-
     return inputs->inputs ? json_is_string(first) || json_is_array(first) : json_is_array(json_array_get(first, 0));
 }
 
@@ -339,17 +322,15 @@ static int items_from_json(void *context, const json_t *value)
     struct native_inputs *inputs = reading->inputs;
     bool many = inputs->many = gives_many(inputs, value);
     int64_t count = many ? (int64_t)json_array_size(value) : 1;
-    char path[NATIVE_PATH];
-
     if (check_count(request, count) != 0)
         return -1;
     request->job.items = items_memory(request, count, sizeof *request->job.items);
     if (!request->job.items)
         return -1;
     request->job.n_items = count;
+    char path[NATIVE_PATH];
     for (int64_t i = 0; i < count; i++) {
         const json_t *one = many ? json_array_get(value, (size_t)i) : value;
-
         if (read_item(request, inputs, one, native_item_path(inputs, i, path), &request->job.items[i]) != 0)
             return -1;
     }
@@ -363,7 +344,6 @@ static void *numbers_memory(struct request *request, const struct numbers *numbe
                             int64_t n_items)
 {
     void *values = items_memory(request, numbers->count, sizeof(float));
-
     _Static_assert(sizeof(float) == sizeof(int32_t), "ids and floats take the same memory");
     request->job.items = values ? items_memory(request, n_items, sizeof *request->job.items) : NULL;
     target->ends = request->job.items ? items_memory(request, n_items, sizeof *target->ends) : NULL;
@@ -376,7 +356,6 @@ static int check_numbers(struct request *request, const struct numbers *numbers,
                          const struct numbers_target *target, int64_t first, int64_t skip, int64_t count)
 {
     int64_t columns = target->ids ? 1 : request->info->inputs[0].columns, n = 0;
-
     while (n < count && (target->ids ? target->ids[first + n] >= 0 : !isnan(target->floats[first + n])))
         n++;
     if (n == count)
@@ -395,11 +374,9 @@ static int place_items(struct request *request, const struct native_inputs *inpu
 {
     int64_t columns = target->ids ? 1 : request->info->inputs[0].columns, start = 0;
     char path[NATIVE_PATH];
-
     for (int64_t i = 0; i < request->job.n_items; start = target->ends[i++]) {
         struct engine_item *item = &request->job.items[i];
         int64_t length = (target->ends[i] - start) / columns, skip;
-
         native_item_path(inputs, i, path);
         if (fit(request, inputs, path, &length, &skip) != 0)
             return -1;
@@ -422,14 +399,12 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
     int item_depth = inputs->inputs ? numbers->depth : numbers->depth - 1;
     int64_t n_items = item_depth > 1 ? numbers->lists[1] : 1, n_wrong = 0;
     bool ids = input->kind == INPUT_IDS;
-    struct numbers_list list;
-    char path[NATIVE_PATH];
-
     inputs->many = item_depth == 2;
     if (check_count(request, n_items) != 0)
         return -1;
     if (item_depth < 1 || item_depth > 2)
         return 0;
+    struct numbers_list list;
     struct numbers_target target = {.item_depth = item_depth, .n_wrong = &n_wrong, .list = &list};
     void *values = numbers_memory(request, numbers, &target, n_items);
     if (!values)
@@ -443,6 +418,7 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
         return place_items(request, inputs, numbers, &target) == 0 ? 1 : -1;
     if (inputs->truncate)
         return 0; /* the row of a wrong size may be cut off */
+    char path[NATIVE_PATH];
     return refuse_columns(request, native_item_path(inputs, list.item, path), list.index, list.size);
 }
 
@@ -462,16 +438,14 @@ static int takes_one_input(struct request *request)
 {
     const struct model_info *info = request->info;
     int last = info->n_inputs - 1;
-    char names[256];
     size_t length = 0;
-
     while (last > 0 && info->inputs[last].optional)
         last--;
     if (last == 0)
         return 0;
+    char names[256];
     for (int i = 0; i <= last && length < sizeof names; i++) {
         const char *between = length == 0 ? "" : i == last ? " and " : ", ";
-
         if (!info->inputs[i].optional)
             length +=
                 (size_t)snprintf(names + length, sizeof names - length, "%s\"%s\"", between, info->inputs[i].name);
@@ -485,7 +459,6 @@ static int check_kind(struct request *request, const struct native_inputs *input
 {
     const struct model_info *info = request->info;
     const char *name = request_model_name(request);
-
     if (native_takes_sequences(request) != 0 || takes_one_input(request) != 0)
         return -1;
     if (inputs->inputs && inputs->embeddings)
@@ -516,7 +489,6 @@ int native_items(struct request *request, struct native_inputs *inputs)
 {
     static const struct items_readers readers = {items_from_numbers, items_from_json};
     struct inputs_reading reading = {request, inputs};
-
     if (check_kind(request, inputs) != 0 || check_direction(request, inputs->truncation_direction) != 0)
         return -1;
     json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
@@ -526,7 +498,6 @@ int native_items(struct request *request, struct native_inputs *inputs)
 int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64)
 {
     const char *format = inputs->encoding_format;
-
     *base64 = format && strcmp(format, "base64") == 0;
     if (!format || *base64 || strcmp(format, "float") == 0)
         return 0;
@@ -537,10 +508,8 @@ int native_encoding(struct request *request, const struct native_inputs *inputs,
 int native_check(struct request *request, const struct native_inputs *inputs)
 {
     char path[NATIVE_PATH];
-
     for (int64_t i = 0; i < request->job.n_items; i++) {
         struct error error;
-
         if (model_check(request_engine_model(request), &request->job.items[i], &error) != 0)
             return failure_set(&request->failure, FAILURE_INVALID, "%s: %s", native_item_path(inputs, i, path),
                                error.message);

@@ -34,7 +34,6 @@ static const struct option options[] = {
 static int read_positions(struct request *request, const json_t *positions, struct logits_plan *plan)
 {
     const char *word = json_word(positions);
-
     if (json_is_string(positions) && !word)
         return failure_set(&request->failure, FAILURE_INVALID, "positions holds a NUL character");
     if (!positions || (word && strcmp(word, "all") == 0))
@@ -61,7 +60,6 @@ static int read_positions(struct request *request, const json_t *positions, stru
     for (int64_t i = 0; i < plan->n_positions; i++) {
         const json_t *number = json_array_get(positions, (size_t)i);
         json_int_t position = json_integer_value(number);
-
         if (!json_is_integer(number))
             return failure_set(&request->failure, FAILURE_INVALID,
                                "positions[%" PRId64 "] is %s, an integer was expected", i, json_kind(number));
@@ -78,13 +76,11 @@ static int read_positions(struct request *request, const json_t *positions, stru
 static int check_positions(struct request *request, const struct logits_body *body, const struct logits_plan *plan)
 {
     int64_t furthest = 0;
-    char path[NATIVE_PATH];
-
     for (int64_t i = 1; i < plan->n_positions; i++)
         furthest = plan->positions[i] > plan->positions[furthest] ? i : furthest;
+    char path[NATIVE_PATH];
     for (int64_t i = 0; plan->positions && i < request->job.n_items; i++) {
         int64_t length = request->job.items[i].inputs[0].length;
-
         if (plan->positions[furthest] >= length)
             return failure_set(&request->failure, FAILURE_INVALID,
                                "positions[%" PRId64 "] is %d, but %s has %" PRId64 " tokens", furthest,
@@ -97,7 +93,6 @@ static int check_positions(struct request *request, const struct logits_body *bo
 static int find_rows(struct request *request, struct logits_plan *plan)
 {
     int64_t length = request->job.items[0].inputs[0].length, n_rows = 0;
-
     if (!plan->positions)
         return 0;
     if (request_charge(request, (2 * plan->n_positions + length) * (int64_t)sizeof(int32_t)) != 0)
@@ -109,7 +104,6 @@ static int find_rows(struct request *request, struct logits_plan *plan)
         return -1;
     for (int64_t i = 0; i < plan->n_positions; i++) {
         int32_t position = plan->positions[i];
-
         if (!found[position]) {
             rows[n_rows++] = position;
             found[position] = (int32_t)n_rows;
@@ -143,7 +137,6 @@ static int charge_output(struct request *request, const struct logits_plan *plan
 {
     struct job *job = &request->job;
     int64_t written = 0, rows = 0;
-
     *floats = 0;
     for (int64_t i = 0; i < job->n_items; i++) {
         if (results_count(request, item_rows(&job->items[i], plan), columns, floats) != 0 ||
@@ -164,7 +157,6 @@ static int want_output(struct request *request, const struct logits_body *body, 
 {
     struct job *job = &request->job;
     int64_t columns = body->top_k ? body->top_k : request->info->output_columns, floats;
-
     if (charge_output(request, plan, columns, body->top_k > 0, &floats) != 0)
         return -1;
     float *values = request_memory(request, floats, sizeof *values);
@@ -173,7 +165,6 @@ static int want_output(struct request *request, const struct logits_body *body, 
         return -1;
     for (int64_t i = 0; i < job->n_items; i++) {
         struct engine_item *item = &job->items[i];
-
         item->softmax = body->softmax;
         item->top_k = body->top_k;
         item->n_rows = item_rows(item, plan);
@@ -194,7 +185,6 @@ static int want_output(struct request *request, const struct logits_body *body, 
 static int want_last(struct request *request)
 {
     int32_t *rows = request_memory(request, request->job.n_items, sizeof *rows);
-
     if (!rows)
         return -1;
     for (int64_t i = 0; i < request->job.n_items; i++) {
@@ -228,7 +218,6 @@ enum outcome native_logits_read(struct request *request)
     struct logits_body body = {.inputs.other_list = "positions"};
     json_t *json = native_body(request, &body.inputs);
     enum outcome outcome = OUTCOME_FAILED;
-
     if (!json)
         return OUTCOME_FAILED;
     struct logits_plan *plan = request->options = request_memory(request, 1, sizeof *plan);
@@ -260,10 +249,8 @@ static void write_best(struct writer *writer, const struct logits_plan *plan, co
                        const struct model_info *tokenizer)
 {
     char bytes[BYTE_TOKENIZER_BYTES];
-
     for (int64_t row = 0; row < answer_rows(item, plan); row++) {
         const int32_t *ids = item->top_columns + place_of(plan, row) * item->top_k;
-
         for (int64_t i = 0; i < item->top_k; i++) {
             writer_text(writer, i > 0 ? "," : row > 0 ? "],[" : "[");
             if (tokenizer)
@@ -281,7 +268,6 @@ static void write_values(struct writer *writer, const struct logits_plan *plan, 
     writer_text(writer, ",\"logits\":[");
     for (int64_t row = 0; row < answer_rows(item, plan); row++) {
         const float *first = values + place_of(plan, row) * columns;
-
         if (row > 0)
             writer_text(writer, ",");
         if (plan->base64)
@@ -296,12 +282,10 @@ int native_logits_answer(struct request *request)
 {
     const struct logits_plan *plan = request->options;
     struct writer *writer = &request->answer;
-
     writer_reserve(writer, (size_t)request->answer_bytes);
     writer_text(writer, "[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
         const struct engine_item *item = &request->job.items[i];
-
         writer_text(writer, i > 0 ? ",{" : "{");
         write_positions(writer, plan, item);
         if (item->top_k) {

@@ -45,7 +45,6 @@ static int check_tokenizer(struct request *request)
 static int check_most(struct request *request, const char *name, int64_t count)
 {
     int64_t limit = request->service->options.settings->max_client_batch_size;
-
     if (count > limit)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s has %" PRId64 " entries, this server takes at most %" PRId64 " in one request", name,
@@ -64,12 +63,10 @@ static int check_count(struct request *request, const char *name, const json_t *
 static void write_tokens(struct writer *writer, int offset, const char *text, size_t length)
 {
     bool first = true;
-
     writer_text(writer, "[");
     for (size_t at = 0; at < length; first = false) {
         size_t start = at;
         int32_t id = byte_tokenizer_next(offset, text, length, &at);
-
         writer_text(writer, first ? "{\"id\":" : ",{\"id\":");
         writer_integer(writer, id);
         writer_text(writer, ",\"text\":");
@@ -92,7 +89,6 @@ static void write_tokens(struct writer *writer, int offset, const char *text, si
 static int check_tokens(struct request *request, int64_t tokens)
 {
     int64_t most = native_max_length(request->info);
-
     most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
     if (tokens > most)
         return failure_set(&request->failure, FAILURE_INVALID,
@@ -106,7 +102,6 @@ static int check_tokens(struct request *request, int64_t tokens)
 static int check_texts(struct request *request)
 {
     struct numbers_counts counts = native_count(request, "inputs");
-
     return check_most(request, "inputs", counts.elements) == 0 ? native_check_list(request, "inputs") : -1;
 }
 
@@ -117,7 +112,6 @@ static int tokenize(struct request *request, json_t *inputs)
     size_t count = many ? json_array_size(inputs) : 1;
     int64_t tokens = 0;
     int offset = request->info->byte_offset;
-
     if (!inputs || (!many && !json_is_string(inputs)))
         return failure_set(&request->failure, FAILURE_INVALID,
                            "inputs is %s, a string or a list of strings was expected",
@@ -126,7 +120,6 @@ static int tokenize(struct request *request, json_t *inputs)
         return -1;
     for (size_t i = 0; i < count; i++) {
         const json_t *text = many ? json_array_get(inputs, i) : inputs;
-
         if (!json_is_string(text))
             return failure_set(&request->failure, FAILURE_INVALID, "inputs[%zu] is %s, a string was expected", i,
                                json_kind(text));
@@ -137,7 +130,6 @@ static int tokenize(struct request *request, json_t *inputs)
     writer_text(writer, "[");
     for (size_t i = 0; i < count; i++) {
         const json_t *text = many ? json_array_get(inputs, i) : inputs;
-
         if (i > 0)
             writer_text(writer, ",");
         write_tokens(writer, offset, json_string_value(text), json_string_length(text));
@@ -151,7 +143,6 @@ enum outcome native_tokenize(struct request *request)
     json_t *json = check_texts(request) == 0 ? native_body(request, NULL) : NULL;
     struct tokenize_body body = {.add_special_tokens = true};
     enum outcome outcome = OUTCOME_FAILED;
-
     if (!json)
         return OUTCOME_FAILED;
     if (request_options(request, json, tokenize_options, OPTION_COUNT(tokenize_options), &body) == 0 &&
@@ -169,13 +160,11 @@ static int decode_list(struct request *request, const json_t *list, const char *
     int offset = request->info->byte_offset, vocabulary = byte_tokenizer_vocabulary(offset);
     size_t length = 0;
     char *bytes = request_memory(request, count, BYTE_TOKENIZER_BYTES);
-
     if (!bytes)
         return -1;
     for (int64_t i = 0; i < count; i++) {
         const json_t *number = json_array_get(list, (size_t)i);
         json_int_t id = json_integer_value(number);
-
         if (!json_is_integer(number))
             return failure_set(&request->failure, FAILURE_INVALID, "%s[%" PRId64 "] is %s, an integer id was expected",
                                path, i, json_kind(number));
@@ -194,7 +183,6 @@ static int decode_list(struct request *request, const json_t *list, const char *
 static int check_ids(struct request *request)
 {
     struct numbers_counts counts = native_count(request, "ids");
-
     if (counts.first == '[' && check_most(request, "ids", counts.elements) != 0)
         return -1;
     return native_check_elements(request, "ids", counts.values);
@@ -206,7 +194,6 @@ static int decode(struct request *request, json_t *ids, bool skip_special)
     size_t count = many ? json_array_size(ids) : 1;
     int64_t n_ids = 0;
     char path[NATIVE_PATH] = "ids";
-
     if (!json_is_array(ids))
         return failure_set(&request->failure, FAILURE_INVALID,
                            "ids is %s, a list of ids or a list of those was expected",
@@ -222,7 +209,6 @@ static int decode(struct request *request, json_t *ids, bool skip_special)
     writer_text(&request->answer, "[");
     for (size_t i = 0; i < count; i++) {
         const json_t *list = many ? json_array_get(ids, i) : ids;
-
         if (many)
             snprintf(path, sizeof path, "ids[%zu]", i);
         if (!json_is_array(list))
@@ -242,7 +228,6 @@ enum outcome native_decode(struct request *request)
     json_t *json = check_ids(request) == 0 ? native_body(request, NULL) : NULL;
     struct decode_body body = {.skip_special_tokens = true};
     enum outcome outcome = OUTCOME_FAILED;
-
     if (!json)
         return OUTCOME_FAILED;
     if (request_options(request, json, decode_options, OPTION_COUNT(decode_options), &body) == 0 &&

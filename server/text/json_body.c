@@ -13,7 +13,6 @@ static _Thread_local enum { OUTSIDE, PARSING, FAILED } state;
 static void *allocate(size_t size)
 {
     void *block = state == FAILED ? NULL : malloc(size);
-
     if (!block && state == PARSING)
         state = FAILED;
     return block;
@@ -53,14 +52,12 @@ const char *json_kind(const json_t *value)
 const char *json_word(const json_t *value)
 {
     const char *text = json_string_value(value);
-
     return text && strlen(text) == json_string_length(value) ? text : NULL;
 }
 
 static int not_json(const json_error_t *error, struct failure *failure)
 {
     const char *what = error->text;
-
     switch (json_error_code(error)) {
     case json_error_null_byte_in_key:
         what = "a NUL character in a key is not taken";
@@ -91,7 +88,7 @@ enum {
     LONGEST_COPIES = 3,  /* of the longest string, while it is parsed */
 };
 
-/* `at` is behind the opening quote. Returns the place of the closing one, or `end`. */
+/* `at` is right after the opening quote. Returns the place of the closing one, or `end`. */
 static const char *string_end(const char *at, const char *end)
 {
     while (at < end && *at != '"')
@@ -102,10 +99,8 @@ static const char *string_end(const char *at, const char *end)
 int64_t json_body_memory(const char *text, size_t length)
 {
     int64_t memory = VALUE_MEMORY, longest = 0;
-
     for (const char *at = text, *end = text + length; at < end; at++) {
         const char *start = at + 1;
-
         switch (*at) {
         case '{': /* an object or a list holds at most one value more than it has commas */
             memory += OBJECT_MEMORY + VALUE_MEMORY;
@@ -132,9 +127,8 @@ int64_t json_body_memory(const char *text, size_t length)
 /* Any JSON value. NULL: `failure`. */
 static json_t *parse_value(const char *text, size_t length, struct failure *failure)
 {
-    json_error_t error;
-
     state = PARSING;
+    json_error_t error;
     json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     bool failed = state == FAILED;
     state = OUTSIDE;
@@ -165,7 +159,6 @@ json_t *json_body_parse(const char *body, size_t length, struct failure *failure
 json_t *json_body_parse_list(const char *text, size_t length, struct failure *failure)
 {
     json_t *json = parse_value(text, length, failure);
-
     assert(!json || json_is_array(json));
     return json;
 }
@@ -173,7 +166,6 @@ json_t *json_body_parse_list(const char *text, size_t length, struct failure *fa
 static int unknown_option(const char *key, const struct option *table, size_t count, struct failure *failure)
 {
     char names[256] = "";
-
     for (size_t i = 0; i < count; i++) {
         if (table[i].type != OPTION_IGNORED)
             text_list_add(names, sizeof names, table[i].name);
@@ -184,7 +176,6 @@ static int unknown_option(const char *key, const struct option *table, size_t co
 static int read_option(const struct option *option, json_t *value, void *out, struct failure *failure)
 {
     void *field = (char *)out + option->offset;
-
     switch (option->type) {
     case OPTION_BOOL:
         if (!json_is_boolean(value))
@@ -235,10 +226,8 @@ int json_body_options(const json_t *body, const struct option *table, size_t cou
 {
     const char *key;
     json_t *value;
-
     json_object_foreach ((json_t *)body, key, value) {
         size_t i = 0;
-
         if (json_is_null(value))
             continue;
         while (i < count && strcmp(table[i].name, key) != 0)

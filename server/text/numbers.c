@@ -8,7 +8,7 @@
 
 enum {
     LONGEST_NUMBER = 64, /* characters of a number that is read here */
-    WHOLE_DIGITS = 18,   /* any so many digits fit 64 bits */
+    WHOLE_DIGITS = 18,   /* any number of this many digits fits 64 bits */
     MARK = 3,            /* bytes of "[0]", which stands for a list */
     EXPONENT_DIGITS = 2, /* 10^WHOLE_DIGITS * 10^99 is still a finite double */
 };
@@ -38,7 +38,6 @@ static const char *skip_digits(const char *at, const char *end)
 static const char *skip_number(const char *at, const char *end)
 {
     const char *first = at;
-
     at += at < end && *at == '-';
     const char *start = at;
 
@@ -67,7 +66,6 @@ static bool measure(struct numbers *numbers, const char *end)
 {
     const char *at = numbers->text;
     int depth = 0;
-
     for (;;) { /* a value is expected */
         at = skip_space(at, end);
         if (at < end && *at == '[') {
@@ -96,7 +94,7 @@ static bool measure(struct numbers *numbers, const char *end)
     }
 }
 
-/* `at` is behind the opening quote. Returns the place of the closing one, or `end`. */
+/* `at` is right after the opening quote. Returns the place of the closing one, or `end`. */
 static const char *string_end(const char *at, const char *end)
 {
     while (at < end && *at != '"')
@@ -121,10 +119,8 @@ struct cursor {
 static const char *find_value(struct cursor *cursor, const struct numbers_place *place)
 {
     const char *end = cursor->end, *value = NULL;
-
     for (; !value && cursor->at < end; cursor->at++) {
         const char *start = cursor->at + 1;
-
         switch (*cursor->at) {
         case '{':
         case '[':
@@ -161,7 +157,6 @@ size_t numbers_find(const char *body, size_t length, struct numbers_place place,
     const char *end = body + length;
     size_t n = 0, beside = length;
     struct cursor cursor = cursor_new(body, length);
-
     for (const char *value; (value = find_value(&cursor, &place)) != NULL;) {
         cursor.at = value;
         if (value < end && *value != '[')
@@ -185,7 +180,6 @@ static struct numbers_counts count_values(const char *at, const char *end)
 {
     struct numbers_counts counts = {.longest = 1, .values = 1, .first = *at};
     int64_t elements[NUMBERS_DEPTH + 1] = {0, 1}; /* of the open list or object of each depth */
-
     for (int depth = 1; at < end && depth > 0; at++) {
         switch (*at) {
         case '"':
@@ -215,7 +209,6 @@ struct numbers_counts numbers_count(const char *body, size_t length, struct numb
 {
     const char *end = body + length;
     struct cursor cursor = {.at = body, .end = end};
-
     place.other = NULL;
     const char *value = find_value(&cursor, &place);
     if (!value || value == end || *value != '[')
@@ -228,10 +221,8 @@ size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, s
 {
     const char *at = body;
     size_t filled = 0;
-
     for (size_t i = 0; i < n; i++) {
         size_t before = (size_t)(numbers[i].text - at);
-
         memcpy(rest + filled, at, before);
         memcpy(rest + filled + before, (char[MARK]){'[', (char)('0' + i), ']'}, MARK);
         filled += before + MARK;
@@ -247,7 +238,6 @@ static const char *read_id(const char *at, int64_t below, int32_t *id)
 {
     bool negative = *at == '-';
     int64_t value = 0;
-
     for (at += negative; is_digit(*at); at++)
         value = value * 10 + (*at - '0');
     *id = (int32_t)value;
@@ -258,7 +248,6 @@ static double power_of_ten(int exponent)
 {
     static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                     1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-
     return powers[exponent];
 }
 
@@ -267,7 +256,6 @@ static double power_of_two(int exponent)
 {
     uint64_t bits = (uint64_t)(exponent + 1023) << 52;
     double power;
-
     memcpy(&power, &bits, sizeof power);
     return power;
 }
@@ -300,7 +288,6 @@ static double divide(uint64_t digits, int places)
     uint64_t divisor = powers[places] << divisor_shift;
     unsigned __int128 dividend = (unsigned __int128)(digits << shift) << 63;
     uint64_t quotient = (uint64_t)(dividend / divisor);
-
     quotient |= (unsigned __int128)quotient * divisor != dividend;
     return (double)quotient * power_of_two(divisor_shift - shift - 63);
 }
@@ -308,9 +295,8 @@ static double divide(uint64_t digits, int places)
 /* strtod needs a terminated text. */
 static const char *read_long(const char *at, double *value)
 {
-    char copy[LONGEST_NUMBER];
     size_t length = strcspn(at, ",] \t\r\n");
-
+    char copy[LONGEST_NUMBER];
     assert(length < sizeof copy);
     memcpy(copy, at, length);
     copy[length] = '\0';
@@ -325,7 +311,6 @@ static const char *read_double(const char *at, double *value)
     bool negative = *at == '-', whole = true;
     uint64_t digits = 0;
     int n_digits = 0, exponent = 0, power = 0;
-
     at += negative;
     for (; is_digit(*at); at++) {
         digits = digits * 10 + (uint64_t)(*at - '0');
@@ -341,7 +326,6 @@ static const char *read_double(const char *at, double *value)
     }
     if (*at == 'e' || *at == 'E') {
         bool smaller = at[1] == '-';
-
         whole = false;
         for (at += 1 + (at[1] == '-' || at[1] == '+'); is_digit(*at); at++)
             power = power * 10 + (*at - '0');
@@ -365,7 +349,6 @@ static const char *read_double(const char *at, double *value)
 static const char *read_float(const char *at, float *value)
 {
     double exact;
-
     at = read_double(at, &exact);
     *value = (float)exact;
     return isfinite(*value) ? at : NULL;
@@ -376,7 +359,6 @@ static const char *read_float(const char *at, float *value)
 static const char *read_number(const char *at, const struct numbers_target *target, int64_t n)
 {
     const char *end = target->ids ? read_id(at, target->below, &target->ids[n]) : read_float(at, &target->floats[n]);
-
     if (end || !target->n_wrong)
         return end;
     ++*target->n_wrong;
@@ -387,12 +369,11 @@ static const char *read_number(const char *at, const struct numbers_target *targ
     return at;
 }
 
-/* Reads an innermost list. `at` is behind its opening bracket, and *count grows. Returns the place of the closing
+/* Reads an innermost list. `at` is right after its opening bracket, and *count grows. Returns the place of the closing
  * bracket; NULL: a number is wrong. */
 static const char *read_list(const char *at, const struct numbers_target *target, int64_t *count)
 {
     int64_t n = *count;
-
     do {
         while (*at != '-' && !is_digit(*at))
             at++;
@@ -413,13 +394,11 @@ bool numbers_read(const struct numbers *numbers, const struct numbers_target *ta
     int64_t inside[NUMBERS_DEPTH + 1] = {0}; /* elements read of the open list of each depth */
     int64_t count = 0, item = 0;
     int depth = 0;
-
     for (const char *at = numbers->text; at < end; at++) {
         if (*at == '[') {
             inside[++depth] = 0;
             if (depth == numbers->depth) {
                 int64_t first = count;
-
                 at = read_list(at + 1, target, &count);
                 if (!at)
                     return false;
@@ -443,7 +422,6 @@ bool numbers_read(const struct numbers *numbers, const struct numbers_target *ta
 const char *numbers_at(const struct numbers *numbers, int64_t index)
 {
     const char *at = numbers->text;
-
     for (;; index--) {
         while (*at != '-' && !is_digit(*at))
             at++;

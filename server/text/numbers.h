@@ -23,7 +23,7 @@ struct numbers {
     int64_t count;                /* number of numbers */
 };
 
-/* Members with one of two keys, in objects at a depth: `depth` objects and lists are open there, the body included. */
+/* Members with one of two keys. `depth` is the nesting depth of the member's object; the body itself is depth 1. */
 struct numbers_place {
     const char *key, *other; /* `other` may be NULL */
     int depth;
