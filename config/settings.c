@@ -126,6 +126,14 @@ static int check_model_names(const struct settings *settings, struct error *erro
     return 0;
 }
 
+/* Without a key there is nothing to ask for, and /metrics would stay open unnoticed. */
+static int check_protection(const struct settings *settings, struct error *error)
+{
+    if (settings->protect_metrics && !settings->api_key)
+        return error_set(error, "--protect-metrics needs a key, and --api-key is not set");
+    return 0;
+}
+
 /* Any setting of struct settings, except models. */
 static int apply(const struct setting *setting, const char *value, struct settings *settings, struct error *error)
 {
@@ -441,7 +449,7 @@ int settings_read(int argc, char **argv, char **environment, struct settings *se
         return -1;
     if (apply_defaults(settings, error) != 0 || (file && apply_file(file, settings, error) != 0) ||
         apply_environment(environment, settings, error) != 0 || apply_flags(argc, argv, settings, error) != 0 ||
-        check_model_names(settings, error) != 0) {
+        check_model_names(settings, error) != 0 || check_protection(settings, error) != 0) {
         settings_free(settings);
         return -1;
     }

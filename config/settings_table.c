@@ -74,7 +74,8 @@ const struct setting settings_table[] = {
      AT(protect_metrics),
      .fallback = "false",
      .choices = switches,
-     .help = "Require the key of --api-key on /metrics, too. Without this flag /metrics is open to everyone."},
+     .help = "Require the key of --api-key on /metrics, too; without a key the start is refused. Without this flag "
+             "/metrics is open to everyone."},
     {.group = "Network",
      .flag = "http-threads",
      .kind = SETTING_INTEGER,

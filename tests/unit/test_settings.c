@@ -402,6 +402,18 @@ static void refuses_devices(void **state)
                 "device: expected auto, cpu, cuda, a list as in cuda:0,cuda:1, or cuda:all, found 'cuda:x'");
 }
 
+static void metrics_are_protected_by_a_key(void **state)
+{
+    (void)state;
+    const char *message = "--protect-metrics needs a key, and --api-key is not set";
+    refuse(ARGUMENTS("--protect-metrics"), message);
+    refuse(VARIABLES("LINFORMERD_PROTECT_METRICS=true"), message);
+    struct reading reading = ARGUMENTS("--protect-metrics", "--api-key", "key");
+    accept(&reading);
+    assert_true(reading.settings.protect_metrics);
+    settings_free(&reading.settings);
+}
+
 /* The longest list, whose name has room, and one device more. */
 static void a_list_of_devices_has_an_end(void **state)
 {
@@ -605,6 +617,7 @@ int main(void)
         cmocka_unit_test(names_stand_for_enums),
         cmocka_unit_test(reads_devices),
         cmocka_unit_test(refuses_devices),
+        cmocka_unit_test(metrics_are_protected_by_a_key),
         cmocka_unit_test(a_list_of_devices_has_an_end),
         cmocka_unit_test(refuses_unknown_names_and_suggests_near_ones),
         cmocka_unit_test(variables_of_others_are_passed_over),
