@@ -119,9 +119,25 @@ static enum outcome model_describe(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* The body may ask for ready models alone. It is not read: all models are ready, or none is. */
+/* The body may ask for ready models alone. That changes nothing: all models are ready, or none is. */
+static int read_index_body(struct request *request)
+{
+    bool ready = false;
+    const struct option options[] = {{"ready", OPTION_BOOL, 0}};
+    if (request->body_length == 0)
+        return 0;
+    json_t *json = request_json(request, request->body, request->body_length);
+    if (!json)
+        return -1;
+    int status = request_options(request, json, options, OPTION_COUNT(options), &ready);
+    json_decref(json);
+    return status;
+}
+
 static enum outcome models_index(struct request *request)
 {
+    if (read_index_body(request) != 0)
+        return OUTCOME_FAILED;
     const struct service_options *options = &request->service->options;
     struct writer *writer = &request->answer;
 

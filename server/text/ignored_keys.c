@@ -51,7 +51,7 @@ static void append(struct ignored_keys *keys, const char *name, size_t length)
 void ignored_keys_add(struct ignored_keys *keys, const char *name)
 {
     char escaped[NAME_BYTES];
-    size_t length = escape(name, escaped);
+    size_t length = escape(*name ? name : "\"\"", escaped);
 
     if (has(keys, rest, REST) || (length > 0 && has(keys, escaped, length)))
         return;

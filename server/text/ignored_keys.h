@@ -14,8 +14,8 @@ struct ignored_keys {
     char list[IGNORED_KEYS_BYTES]; /* "parameters, input%20type, ..." in visible ASCII and spaces; terminated */
 };
 
-/* Adds a name unless the list has it. Commas, percent signs and bytes other than visible ASCII become %XX. "..." stands
- * for all names that do not fit. */
+/* Adds a name unless the list has it. Commas, percent signs and bytes other than visible ASCII become %XX. The empty
+ * name becomes two quotation marks. "..." stands for all names that do not fit. */
 void ignored_keys_add(struct ignored_keys *keys, const char *name);
 
 #endif

@@ -50,6 +50,8 @@ static const struct {
     {INFER, "{\"inputs\": [" X "}], \"output\": []}", "{\"inputs\": [" X "}]}", "output", 400},
     {INFER, "{\"inputs\": [" X ", \"content\": 1}], \"outputs\": [{\"name\": \"output\", \"kind\": 2}]}",
      "{\"inputs\": [" X "}]}", "content, kind", 400},
+    {"/v2/repository/index", "{\"ready\": true, \"\": 1, \"repository_name\": \"a\"}", "{\"ready\": true}",
+     "\"\", repository_name", 400},
 };
 
 static void expect_ignored(const struct answer *answer, const char *names)

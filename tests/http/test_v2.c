@@ -229,6 +229,12 @@ static void metadata_names_the_parameters_of_forward(void **state)
 static void the_index_lists_models(void **state)
 {
     struct answer answer = daemon_call(two_models, &(struct call){.method = "POST", .path = "/v2/repository/index"});
+    static const char *const bad[] = {"[]", "{\"ready\": 1}", "{"};
+    for (size_t i = 0; i < LENGTH(bad); i++) {
+        struct answer refused = daemon_post(two_models, "/v2/repository/index", bad[i]);
+        assert_int_equal(refused.status, 400);
+        answer_free(&refused);
+    }
 
     (void)state;
     assert_int_equal(answer.status, 200);

@@ -35,6 +35,12 @@ static void bytes_that_a_header_must_not_have_are_escaped(void **state)
                 "a%20b, c%2Cd, 100%25, x%0D%0ASet-Cookie:%20y, %C3%A9, %7F");
 }
 
+static void an_empty_name_is_two_quotation_marks(void **state)
+{
+    (void)state;
+    expect_list(NAMES("", "a", "", "b"), "\"\", a, b");
+}
+
 static void long_names_and_many_names_become_one_mark(void **state)
 {
     char name[300];
@@ -87,6 +93,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_stand_in_their_order_and_once),
         cmocka_unit_test(bytes_that_a_header_must_not_have_are_escaped),
+        cmocka_unit_test(an_empty_name_is_two_quotation_marks),
         cmocka_unit_test(long_names_and_many_names_become_one_mark),
         cmocka_unit_test(names_of_every_length_fit_or_do_not),
     };
