@@ -86,11 +86,11 @@ install: all ## [CI, in the image] puts the daemon into DESTDIR PREFIX/bin, and 
 	[ ! -e $(BUILD)/libengine_cuda.so ] || \
 	    install -D -m 755 $(BUILD)/libengine_cuda.so $(DESTDIR)$(PREFIX)/lib/linformerd/libengine_cuda.so
 
-format: ## formats the sources with clang-format
+format: ## [by hand; no run is on record] formats the sources with clang-format
 	@docker/packages.sh check
 	git ls-files '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format -i
 
-clean: ## removes everything built
+clean: ## [by hand; no run is on record] removes everything built
 	rm -rf $(BUILD)
 
 help: ## shows this. [CI]: .ci/run runs it, or its tests; else when it was last run
