@@ -235,7 +235,10 @@ int devices_open(const struct engine_options *options, struct devices **result, 
         int failure = pthread_create(&devices->thread, NULL, recover_devices, devices);
         devices->thread_runs = failure == 0;
         if (failure != 0)
-            status = error_set(error, "no thread for devices: %s", strerror(failure));
+            status = error_set(error,
+                               "cannot start a thread for devices: %s; is the number of threads limited (ulimit -u, a "
+                               "container's pids.max), or memory (ulimit -v)?",
+                               strerror(failure));
         else
             pthread_setname_np(devices->thread, "devices");
     }

@@ -5,6 +5,7 @@
 
 #include "server/common/clock.h"
 #include "server/common/log.h"
+#include "server/common/thread.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -131,7 +132,7 @@ int signals_open(struct signals **opened, struct error *error)
         pthread_cond_destroy(&signals->changed);
         pthread_mutex_destroy(&signals->lock);
         free(signals);
-        return error_set(error, "no thread for signals: %s", strerror(status));
+        return thread_refused("signals", status, error);
     }
     pthread_setname_np(signals->thread, "signals");
     *opened = signals;

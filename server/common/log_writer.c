@@ -4,6 +4,7 @@
 #include "server/common/log_writer.h"
 
 #include "server/common/clock.h"
+#include "server/common/thread.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -161,7 +162,7 @@ int log_writer_start(log_writer_lost_line *lost_line, struct error *error)
     int status = pthread_create(&thread, NULL, writer_thread, NULL);
     if (status != 0) {
         ring.lost_line = NULL;
-        return error_set(error, "no thread for the log: %s", strerror(status));
+        return thread_refused("the log", status, error);
     }
     pthread_setname_np(thread, "log");
     pthread_detach(thread);

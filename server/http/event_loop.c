@@ -17,6 +17,7 @@
 
 #include "server/common/clock.h"
 #include "server/common/log.h"
+#include "server/common/thread.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -271,7 +272,7 @@ int event_loop_open(const struct event_loop_options *options, struct event_loop 
     pthread_mutex_init(&loop->lock, NULL);
     int status = pthread_create(&loop->thread, NULL, run_loop, loop);
     if (status != 0) {
-        error_set(error, "cannot start a thread: %s", strerror(status));
+        thread_refused("requests", status, error);
         goto fail_thread;
     }
     pthread_setname_np(loop->thread, "http");

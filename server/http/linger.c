@@ -2,6 +2,7 @@
 #include "server/http/linger.h"
 
 #include "server/common/clock.h"
+#include "server/common/thread.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -101,7 +102,7 @@ int linger_open(struct linger_room **opened, struct error *error)
         pthread_mutex_destroy(&room->lock);
         close(room->wake);
         free(room);
-        return error_set(error, "cannot start a thread: %s", strerror(status));
+        return thread_refused("closed connections", status, error);
     }
     *opened = room;
     return 0;

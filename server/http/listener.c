@@ -3,6 +3,7 @@
 #include "server/http/listener.h"
 
 #include "server/common/log.h"
+#include "server/common/thread.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -219,7 +220,7 @@ int listener_open(const struct listener_options *options, struct listener **open
     }
     int status = pthread_create(&listener->thread, NULL, listen_thread, listener);
     if (status != 0) {
-        error_set(error, "cannot start a thread: %s", strerror(status));
+        thread_refused("new connections", status, error);
         goto fail_thread;
     }
     *opened = listener;

@@ -5,6 +5,8 @@
  * are few, because each holds a body, and the memory of bodies is bounded. */
 #include "server/http/workers.h"
 
+#include "server/common/thread.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -77,7 +79,7 @@ int workers_open(int count, struct workers **opened, struct error *error)
         int status = pthread_create(&worker->thread, NULL, work, worker);
         if (status != 0) {
             workers_close(workers);
-            return error_set(error, "cannot start a thread: %s", strerror(status));
+            return thread_refused("large bodies", status, error);
         }
     }
     *opened = workers;

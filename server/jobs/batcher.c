@@ -22,6 +22,7 @@
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "server/common/metrics.h"
+#include "server/common/thread.h"
 #include "server/jobs/finite.h"
 #include "server/jobs/job_queue.h"
 #include "server/jobs/pace.h"
@@ -553,7 +554,7 @@ static int lanes_start(struct batcher *batcher, struct error *error)
         struct lane *lane = &batcher->lanes[batcher->n_started];
         int status = pthread_create(&lane->thread, NULL, lane_thread, lane);
         if (status != 0)
-            return error_set(error, "batcher: no thread: %s", strerror(status));
+            return thread_refused("batches", status, error);
         pthread_setname_np(lane->thread, "batches");
     }
     return 0;
@@ -602,7 +603,7 @@ int batcher_open(struct model **models, int64_t n_models, const struct batcher_o
     int failure = pthread_create(&batcher->deadline_thread, NULL, deadline_thread, batcher);
     if (failure != 0) {
         batcher_destroy(batcher);
-        return error_set(error, "batcher: no thread: %s", strerror(failure));
+        return thread_refused("deadlines", failure, error);
     }
     pthread_setname_np(batcher->deadline_thread, "deadlines");
     if (lanes_start(batcher, error) != 0 || lanes_wait(batcher, error) != 0) {
