@@ -389,7 +389,7 @@ static int check_convolution(const struct model *model, const struct engine_item
     return 0;
 }
 
-/* Images and what convolutions make of them. */
+/* Checks the sizes of images and of the results of convolutions. */
 static int check_convolutions(const struct model *model, const struct engine_item *item, struct error *error)
 {
     const struct plan *plan = model->plan;
@@ -452,7 +452,7 @@ static int check_length(const struct model *model, const struct engine_item *ite
     return 0;
 }
 
-/* An input that is not given takes the rows of its fallback, whose ids must be its own as well. */
+/* An absent input copies its fallback's rows, so these ids must fit this input's vocabulary, too. */
 static int check_input(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const struct model_input *input = &model->inputs[index];

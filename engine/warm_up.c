@@ -4,12 +4,12 @@
 
 #include <stdlib.h>
 
-/* Sizes that are tried: a class may need more than the shortest. Of images each of so many heights and widths: with
- * strides and paddings of two kinds a class may take few of them. */
+/* Numbers of sizes to try, because a class may refuse the shortest. Images are tried with EDGES heights and widths:
+ * with different strides and paddings along the two, a class may accept few sizes. */
 #define LENGTHS 64
 #define EDGES 32
 
-/* What the item points to. */
+/* The item with the memory that it points to. */
 struct warm_up {
     struct engine_item item;
     void *inputs[ENGINE_MAX_INPUTS];
@@ -23,7 +23,7 @@ static void warm_up_free(struct warm_up *warm_up)
     free(warm_up->output);
 }
 
-/* Of the `size`-th that is tried, from 0. */
+/* The length of size number `size`, counted from 0. */
 static int64_t length_of(const struct model_input *input, int64_t size)
 {
     int64_t least = (input->min_length + input->multiple - 1) / input->multiple * input->multiple;
@@ -80,7 +80,7 @@ static int allocate_output(const struct model *model, struct warm_up *warm_up, s
     return item->output ? 0 : error_set(error, "out of memory for a first batch");
 }
 
-/* The shortest item that the model takes. 1: none of those that were tried. */
+/* Finds the shortest item that the model accepts. 1: it accepts none of the sizes. */
 static int find_item(const struct model *model, struct warm_up *warm_up, struct error *error)
 {
     int64_t sizes = model_info(model)->inputs[0].layout == LAYOUT_IMAGE ? EDGES * EDGES : LENGTHS;

@@ -1,4 +1,4 @@
-/* elements: which values and weights of a plan are bf16 when products are in bf16. */
+/* elements: the values and weights of a plan that are bf16 if products are in bf16. */
 #ifndef ENGINE_CPU_ELEMENTS_H
 #define ENGINE_CPU_ELEMENTS_H
 

@@ -19,12 +19,12 @@ template <typename T> struct attention {
     T *out;      /* (rows, out_columns) */
 };
 
-/* One sequence of an item. The sequences of a call lie side by side: position p of sequence s is row p * width + s. All
+/* One sequence of an item. In a call, position p of sequence s is row p * width + s. All
  * other items have one sequence, and width 1. */
 struct sequence {
-    int64_t item, number, width; /* number: which sequence of the item */
+    int64_t item, number, width; /* number: of the sequence, within the item */
     int64_t query, key;          /* the rows of position 0 */
-    int64_t keys;                /* how many */
+    int64_t keys;                /* their number */
     struct score_mask mask;      /* of the item */
 };
 

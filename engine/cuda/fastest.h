@@ -19,10 +19,10 @@ typedef std::function<bool(int)> launch_algorithm;
 
 /* Returns the fastest of `count` algorithms, or the first if none is clearly faster. Measuring ends when
  * run->tuning_milliseconds are used up; the time taken is subtracted from them. Without any time the first is returned.
- * -1: no algorithm that was tried runs, or the device failed, which run->status says.
+ * -1: none of the measured algorithms runs, or the device failed; then run->status has the error.
  *
  * run->submitting is held while algorithms are launched, but not while they run. Batches are submitted to the same
- * stream behind them, so the memory that they share is safe. One thread for each device at a time. */
+ * stream after them, so the memory that they share is safe. One thread for each device at a time. */
 int find_fastest(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch);
 
 #endif

@@ -2,8 +2,7 @@
  *     - It is a static function, and run.h's launch launches it.
  *     - Its blocks are whole warps.
  *     - Threads of a warp exchange values by full-warp shuffles alone, so every thread of the warp takes part.
- *     - Shared memory of a template is dynamic_shared_memory. The tests' address sanitizer finds overruns of that, and
- * of
+ *     - Shared memory of a template is dynamic_shared_memory. The tests' address sanitizer finds overruns of it, and of
  *       __shared__ variables in functions that are no templates. */
 #ifndef ENGINE_CUDA_GPU_H
 #define ENGINE_CUDA_GPU_H
@@ -53,7 +52,7 @@ static __device__ __forceinline__ float warp_maximum(float x)
     return x;
 }
 
-/* The item b whose rows [starts[b], starts[b + 1]) the row is among. */
+/* The item b that has the row: starts[b] <= row < starts[b + 1]. */
 static __device__ __forceinline__ int64_t item_of(const int64_t *starts, int64_t n_items, int64_t row)
 {
     int64_t item = 0, behind = n_items;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* out = A B + bias + add, or gelu of that. out (rows, columns), A (rows, depth), B (depth, columns). A transposed
- * matrix lies in memory as its transpose. */
+ * matrix is stored as its transpose. */
 struct cuda_product {
     int64_t rows, columns, depth;
     const void *a;

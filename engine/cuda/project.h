@@ -9,7 +9,7 @@ template <typename T> void cuda_project_sequence(struct cuda_run *run, const str
 template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *plan, const struct plan_step *step);
 template <typename T> void cuda_project_call(struct cuda_run *run, const struct plan_step *step);
 
-/* Whether the step projects what the next one does, and differs in nothing but weights and y: one launch does both. */
+/* Whether one launch can do the step and the next one: both project the same x, and differ only in weights and y. */
 bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "engine/cuda/run.h"
 
-/* What differs between two projections in one launch. */
+/* The members that differ between two projections in one launch. */
 template <typename T> struct projected {
     const T *weight;   /* E of all groups */
     const float *bias; /* (groups, k); NULL: none */
@@ -30,10 +30,10 @@ template <typename T> struct projection {
     int64_t part_rows; /* rows of x in a part; the last part of an item may have fewer */
 };
 
-/* A part of an item's rows. Parts of all items have a common numbering, which follows from where the items begin. Some
+/* A part of an item's rows. The parts of all items are numbered together, by the starts of the items (first_part). Some
  * numbers have no part. */
 struct sequence_part {
-    int64_t item, number; /* number: which part of the item */
+    int64_t item, number; /* number: of the part, within the item */
     int64_t first, rows;  /* of x */
     int64_t count;        /* of the item's parts; 0: no part has this number, or the item is not selected */
 };

@@ -7,7 +7,7 @@
 /* Rows of a model's output. */
 struct output_rows {
     int64_t rows, columns;
-    const struct wanted_row *wanted; /* (rows): which item each row belongs to */
+    const struct wanted_row *wanted; /* (rows): with the item of each row */
     float *x;                        /* (rows, columns) */
 };
 

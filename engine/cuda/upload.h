@@ -40,13 +40,13 @@ void upload_free(struct upload *upload);
 cudaError_t upload_fill(struct upload *upload, const struct plan *plan, const struct batch *batch,
                         const struct shape_class *shape);
 
-/* Copies what was filled to the device. */
+/* Copies the filled memory to the device. */
 cudaError_t upload_send(const struct upload *upload, cudaStream_t stream);
 
-/* Sets the run's pointers to it. */
+/* Sets the run's pointers to the copies on the device. */
 void upload_describe(const struct upload *upload, struct cuda_run *run);
 
-/* Launches kernels that bring the inputs' rows to their values in the arena. */
+/* Launches kernels that copy the inputs' rows to their values in the arena. */
 void upload_place_inputs(const struct upload *upload, struct cuda_run *run);
 
 #endif

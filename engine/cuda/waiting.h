@@ -19,7 +19,8 @@ struct durations {
     int64_t nanoseconds[KNOWN_CLASSES]; /* 0: not known */
 };
 
-/* Waits for the event at the end of a batch of that class, which was just submitted, and notes how long it took. */
+/* Waits for the event at the end of a batch of the class. The batch was just submitted. Records the batch's duration.
+ */
 cudaError_t wait_for_batch(struct durations *durations, uint64_t class_hash, cudaEvent_t event);
 
 #endif

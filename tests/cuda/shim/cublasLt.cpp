@@ -93,12 +93,13 @@ static cublasStatus_t status_of(cudaError_t error)
     return error == cudaErrorNotSupported ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-/* Algorithms that spoil some of the workspace and rely on the alignment that they were asked for. They give the same,
- * and take their time: 0 milliseconds is one that does not run, and negative one that cuBLASLt knows not to. */
+/* Algorithms overwrite part of the workspace and rely on the alignment that was requested. All give the same result, in
+ * different times. 0 milliseconds: the algorithm does not run. Negative: cuBLASLt reports that it does not run. */
 static const float algorithm_milliseconds[] = {3, 0, -1, 2, 1, 2};
 static const int algorithms = sizeof algorithm_milliseconds / sizeof *algorithm_milliseconds;
 
-/* With SHIM_COLD the first is the fastest, and so many products take ten times as long, until the device is warm. */
+/* SHIM_COLD: the first algorithm is the fastest, and this many products take ten times as long until the device is
+ * warm. */
 static float milliseconds_of(int algorithm)
 {
     return algorithm == 0 && getenv("SHIM_COLD") ? 0.5f : algorithm_milliseconds[algorithm];
@@ -203,7 +204,7 @@ static float epilogue_of(cublasLtEpilogue_t epilogue, float x)
     return x;
 }
 
-/* A product that is under way: what is given is copied, since the caller's may be gone. */
+/* A queued product. It has copies of the caller's descriptions, which may be freed before it runs. */
 struct product {
     cublasLtMatmulDescOpaque_t how;
     cublasLtMatrixLayoutOpaque_t al, bl, cl, dl;

@@ -28,7 +28,7 @@ struct allocation {
 
 std::recursive_mutex shim::mutex;
 static std::map<const char *, allocation> allocations;
-static std::map<int, unsigned> opened;                           /* by device: by so many threads */
+static std::map<int, unsigned> opened;                           /* by device: the number of threads that use it */
 static std::map<std::pair<const void *, int>, int> shared_bytes; /* by kernel and device: that it asked for */
 static thread_local cudaError_t last_error;
 static thread_local int chosen_device;
@@ -143,7 +143,7 @@ cudaError_t shim::launch(const cudaLaunchConfig_t &configuration, const void *ke
     });
 }
 
-/* SHIM_DEVICES: as many as this; 1. */
+/* SHIM_DEVICES: the number of devices; default 1. */
 static int device_count()
 {
     const char *given = getenv("SHIM_DEVICES");
@@ -235,7 +235,7 @@ cudaError_t cudaGetLastError()
     return error;
 }
 
-/* SHIM_MEMORY: bytes that each device has; a gibibyte. */
+/* SHIM_MEMORY: bytes of each device; default 1 GiB. */
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     guard lock(mutex);

@@ -133,8 +133,8 @@ static void count_wait()
         shim::count(IDLE_WAITS);
 }
 
-/* A device does not stand still when what someone waits for has happened: with an odd seed it goes on a little before
- * who waited does. */
+/* A device does not stop when the event that a thread waits for has happened. With an odd seed it runs a little more
+ * before the waiting thread continues. */
 static void go_on()
 {
     unsigned seed = seed_of_order();
@@ -180,7 +180,7 @@ void shim::drop_work()
     }
 }
 
-/* Whether waiting fails. Of a broken device nothing is done any more. */
+/* Whether waiting fails. A broken device does no more work. */
 static cudaError_t fail_waiting()
 {
     if (cudaError_t error = shim::refuse_in_capture())
@@ -254,8 +254,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* What is copied to the host is not there before the stream is waited for. Memory that is not pinned is read at once,
- * and what is copied to it is waited for. */
+/* A copy to the host is done only when a thread waits for the stream. A copy from memory that is not pinned reads it at
+ * once. A copy to such memory waits until it is done. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
     bool up = kind == cudaMemcpyHostToDevice;
@@ -317,7 +317,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-/* Time passes: whoever asks again and again is told in the end. */
+/* Each query lets time pass, so a thread that repeats it ends. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     if (cudaError_t error = fail_waiting())
@@ -398,7 +398,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     return capture_lost ? shim::fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
 }
 
-/* SHIM_GRAPHS: so many can be instantiated at a time; 0: none. */
+/* SHIM_GRAPHS: the number of graphs that can be instantiated at a time; 0: none. */
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)
 {
     shim::guard lock(shim::mutex);

@@ -1,5 +1,5 @@
-/* shim: what engine/cuda/tensor.h has as instructions, computed by the warp's last lane. Where in a fragment an element
- * is comes from the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix": with g = lane / 4 and t = lane % 4,
+/* shim: the instructions of engine/cuda/tensor.h, computed by the warp's last lane. The places of elements in fragments
+ * are those of the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix". With g = lane / 4 and t = lane % 4:
  *
  *     A (16, 16) of 16 bits: a[0] = (g, 2t), a[1] = (g + 8, 2t), a[2] = (g, 2t + 8), a[3] = (g + 8, 2t + 8), each with
  *                            the next column in its upper half
@@ -14,7 +14,7 @@
 
 namespace shim
 {
-/* Of functions that one lane runs for all: the others wait meanwhile. */
+/* Marks functions that one lane runs for all lanes, while the others wait. */
 #define FOR_ALL_LANES __attribute__((no_sanitize_thread))
 
 struct product_lane {
@@ -125,7 +125,7 @@ static inline void load_matrices_transposed(uint32_t (&fragment)[4], const void 
     shim::load_matrices(fragment, row, shim::hand_out_transposed, __LINE__);
 }
 
-/* The source is read and the destination spoiled at once, for the sanitizers and for who does not wait. */
+/* At once it reads the source, for the sanitizers, and overwrites the destination, so that a missing wait shows. */
 static inline void copy_async(void *to, const void *from, bool there)
 {
     if (((uintptr_t)to | (uintptr_t)from) % 16 != 0)
