@@ -76,7 +76,7 @@ INLINE void store_elements(enum element element, void *to, vector v, int64_t cou
         memcpy(to, &x, (size_t)count * sizeof(uint16_t));
 }
 
-/* A vector of WIDTH times the word. Its bits are copied, for they may be no number. */
+/* A vector of WIDTH times the word. Its bits are copied, because as a float they may be a NaN. */
 INLINE vector all_word(const float *word)
 {
 #ifdef __AVX512BF16__

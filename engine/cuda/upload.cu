@@ -165,8 +165,8 @@ static cudaError_t take_room(struct mask_room *room, size_t bytes)
     return status;
 }
 
-/* Makes room for the batch's masks. It at least doubles, so that it seldom grows. If there is not so much memory it
- * grows just enough. */
+/* Makes room for the batch's masks. It at least doubles, so that it seldom grows. If there is too little memory for
+ * that it grows just enough. */
 static cudaError_t make_room(struct mask_room *room, const struct plan *plan, const struct batch *batch)
 {
     size_t bytes = 0, doubled = 2 * room->bytes;

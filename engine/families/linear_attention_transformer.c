@@ -382,7 +382,7 @@ static int product_key_memory(struct plan_builder *builder, int64_t dim, int x, 
                          plan_matrix(builder, keys * keys, dim, "%svalues.weight", prefix), heads);
 }
 
-/* PreNorm's layer norm, then PreShiftTokens where it stands; `fn` receives the prefix of what stands inside. The shift
+/* PreNorm's layer norm, then PreShiftTokens if `shift`. `fn` receives the prefix of the wrapped module. The shift
  * looks for an argument `mask` that is never passed, so it has no masks. */
 static int pre_norm(struct plan_builder *builder, const struct transformer_arguments *arguments, bool shift, int x,
                     const char *prefix, char *fn)

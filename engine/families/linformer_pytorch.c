@@ -1,6 +1,6 @@
 /* tatp22's `linformer-pytorch` (linformer_pytorch/linformer_pytorch.py). Post-norm. E and F are nn.Linear over the
- * sequence, with a bias, or nn.Conv1d, or plain matrices; they are shared by nobody ("none"), the heads ("headwise"), K
- * and V as well ("kv"), or everything ("layerwise", which therefore ignores k_reduce_by_layer). */
+ * sequence, with a bias, or nn.Conv1d, or plain matrices. Sharing of E and F: "none"; "headwise" among the heads; "kv"
+ * also among K and V; "layerwise" also among the layers, so it ignores k_reduce_by_layer. */
 #include "engine/families/family.h"
 
 #include <jansson.h>
@@ -24,7 +24,7 @@ static const enum activation activations[] = {ACTIVATION_GELU, ACTIVATION_RELU};
 
 static const char *const checkpoint_names[] = {"C0", "C1", "C2", NULL};
 
-/* Of Linformer and LinformerLM; MHAttention uses what it has of them. `dim` is MHAttention's width of a head. */
+/* The arguments of Linformer and LinformerLM. MHAttention uses some of them. `dim` is MHAttention's width of a head. */
 struct linformer_pytorch_arguments {
     int64_t num_tokens, input_size, channels, dim_k, dim_ff, dim_d, nhead, depth, k_reduce_by_layer;
     int64_t w_o_intermediate_dim, ff_intermediate, emb_dim, dim;
