@@ -62,11 +62,9 @@ static void write_tensor(struct writer *writer, const char *name, const char *da
 static struct engine_item sized_item(const struct model_info *info, int more)
 {
     struct engine_item item = {0};
-
     for (int i = 0; i < info->n_inputs; i++) {
         const struct model_input *input = &info->inputs[i];
         int64_t length = (input->min_length > 0 ? input->min_length : 1) + more;
-
         item.inputs[i].length = length < input->max_length ? length : input->max_length;
         item.inputs[i].width = 1 + more;
     }
@@ -80,7 +78,6 @@ static struct v2_shape output_shape(const struct model *model, int output)
     const struct engine_item one = sized_item(info, 0), other = sized_item(info, 1);
     int batch = info->inputs[0].layout == LAYOUT_CALL ? 0 : 1;
     struct v2_shape shape = {0, {-1}}, other_shape;
-
     shape.rank = batch + model_output_shape(model, &one, output, shape.sizes + batch);
     model_output_shape(model, &other, output, other_shape.sizes + batch);
     for (int d = batch; d < shape.rank; d++) {
@@ -93,7 +90,6 @@ static struct v2_shape output_shape(const struct model *model, int output)
 static enum outcome model_describe(struct request *request)
 {
     struct writer *writer = &request->answer;
-
     if (v2_model(request) != 0)
         return OUTCOME_FAILED;
     writer_text(writer, "{\"name\":");
@@ -102,7 +98,6 @@ static enum outcome model_describe(struct request *request)
     for (int i = 0; i < request->info->n_inputs; i++) {
         const struct model_input *input = &request->info->inputs[i];
         struct v2_shape shape = v2_input_shape(input, 0);
-
         if (i > 0)
             writer_text(writer, ",");
         write_tensor(writer, input->name, v2_input_datatype(input, 0), &shape);
@@ -110,7 +105,6 @@ static enum outcome model_describe(struct request *request)
     writer_text(writer, "],\"outputs\":[");
     for (int i = 0; i < request->info->n_outputs; i++) {
         struct v2_shape shape = output_shape(request_engine_model(request), i);
-
         if (i > 0)
             writer_text(writer, ",");
         write_tensor(writer, request->info->outputs[i], "FP32", &shape);
@@ -140,7 +134,6 @@ static enum outcome models_index(struct request *request)
         return OUTCOME_FAILED;
     const struct service_options *options = &request->service->options;
     struct writer *writer = &request->answer;
-
     writer_text(writer, "[");
     for (int64_t i = 0; i < options->n_models; i++) {
         writer_text(writer, i > 0 ? ",{\"name\":" : "{\"name\":");

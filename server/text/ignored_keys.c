@@ -14,10 +14,8 @@ enum { NAME_BYTES = IGNORED_KEYS_BYTES - BETWEEN - REST };
 static size_t escape(const char *name, char escaped[NAME_BYTES])
 {
     size_t length = 0;
-
     for (const unsigned char *at = (const unsigned char *)name; *at; at++) {
         bool plain = *at > ' ' && *at < 0x7F && *at != ',' && *at != '%';
-
         if (length + 3 >= NAME_BYTES)
             return 0;
         length += (size_t)snprintf(escaped + length, 4, plain ? "%c" : "%%%02X", *at);
@@ -29,7 +27,6 @@ static bool has(const struct ignored_keys *keys, const char *name, size_t length
 {
     for (const char *at = keys->list; *at; at += *at ? BETWEEN : 0) {
         size_t found = strcspn(at, ",");
-
         if (found == length && memcmp(at, name, length) == 0)
             return true;
         at += found;
@@ -52,7 +49,6 @@ void ignored_keys_add(struct ignored_keys *keys, const char *name)
 {
     char escaped[NAME_BYTES];
     size_t length = escape(*name ? name : "\"\"", escaped);
-
     if (has(keys, rest, REST) || (length > 0 && has(keys, escaped, length)))
         return;
     /* Keep room for `rest` and the terminator behind each name. */
