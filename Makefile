@@ -76,7 +76,7 @@ $(BUILD)/flags: FORCE
 keep        = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 
 # ---- For users
-run: ## [by hand, last 2026-11-20, by test-fresh] installs what is missing, builds, and serves the built-in model on 127.0.0.1:8080; ARGS="…" are passed on
+run: ## [by hand, last 2026-11-22] installs what is missing, builds, and serves the built-in model on 127.0.0.1:8080; ARGS="…" are passed on
 	@docker/packages.sh build
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)
@@ -86,11 +86,11 @@ install: all ## [CI, in the image] puts the daemon into DESTDIR PREFIX/bin, and 
 	[ ! -e $(BUILD)/libengine_cuda.so ] || \
 	    install -D -m 755 $(BUILD)/libengine_cuda.so $(DESTDIR)$(PREFIX)/lib/linformerd/libengine_cuda.so
 
-format: ## [by hand; no run is on record] formats the sources with clang-format
+format: ## [by hand, last 2026-11-22] formats the sources with clang-format
 	@docker/packages.sh check
 	git ls-files '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format -i
 
-clean: ## [by hand; no run is on record] removes everything built
+clean: ## [by hand, last 2026-11-22] removes everything built
 	rm -rf $(BUILD)
 
 help: ## shows this. [CI]: .ci/run runs it, or its tests; else when it was last run
