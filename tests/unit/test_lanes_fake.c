@@ -128,15 +128,15 @@ static void test_retry_after_counts_models_on_the_same_lanes(void **context)
     fake_pace(100000000);
     expect(submit(1, 1, 10), JOB_OK);
     fake_gate_close();
-    struct request *requests[10];
+    struct request *requests[7];
     for (int i = 0; i < 4; i++) /* each lane runs a batch, and the rest waits */
         requests[i] = submit(24, 1, 20);
     fake_wait_for_batches(3);
     int64_t alone = batcher_retry_after_s(batcher, 0);
     assert_true(alone > 1);
-    for (int i = 4; i < 6; i++) /* on a lane of their own: one runs, one waits */
-        requests[i] = submit_to(1, request_new(1, 1, 30));
+    requests[4] = submit_to(1, request_new(1, 1, 30)); /* runs, on a lane that model 0 does not have */
     fake_wait_for_batches(4);
+    requests[5] = submit_to(1, request_new(1, 1, 31)); /* waits there */
     expect_depth(49, 49);
     assert_int_equal(batcher_retry_after_s(batcher, 0), alone);
     requests[6] = submit_to(2, request_new(1, 1, 40));
