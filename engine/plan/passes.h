@@ -25,7 +25,7 @@ int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, st
  * 512 pixels, if that is larger. The class states no largest image. Other plans stay as they are. */
 int plan_enlarge_images(struct plan *plan, size_t arena_bytes, struct error *error);
 
-/* ---- What passes share (plan_steps.c) ---- */
+/* ---- What passes share (passes.c) ---- */
 
 /* How often steps read the value. */
 int plan_count_readers(const struct plan *plan, int value);
