@@ -75,15 +75,15 @@ long-first = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
 
 test: ## [CI] installs what tests need, builds, and runs what a change needs to be trusted
 	@docker/packages.sh build test
-	$(call build-in,programs)
-	$(call build-in,programs-trusted SANITIZE=address BUILD=$(BUILD)/asan)
+	+$(call build-in,programs)
+	+$(call build-in,programs-trusted SANITIZE=address BUILD=$(BUILD)/asan)
 	@BUILD=$(BUILD) tests/run.sh $(CHECKS) $(call long-first,$(call in,asan,$(TRUSTED)) $(PLAIN)) $(SCRIPTS)
 
 test-all: test ## [CI] that, then all programs with the sanitizers: every test that needs no network
 	@$(MAKE) --no-print-directory test-rest
 test-rest:
-	$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
-	$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
+	+$(call build-in,programs-checked SANITIZE=address BUILD=$(BUILD)/asan)
+	+$(call build-in,programs-concurrent SANITIZE=thread BUILD=$(BUILD)/tsan)
 	@BUILD=$(BUILD) tests/run.sh $(call long-first,$(REST))
 
 # A word of T is a program of tests/ without its "test_", or a script: unit/weights, http/embed@cuda, check/style.sh.
