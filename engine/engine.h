@@ -102,7 +102,7 @@ int model_check(const struct model *model, const struct engine_item *item, struc
  *     the class's own output                  (length, output_columns); output_columns may be several sizes
  *     … with LAYOUT_CALL                      (length, width, output_columns)
  *     … with LAYOUT_IMAGE                     (output_columns, height, width)
- *     "attention.<i>", "attention_scores"     (heads, length, k)
+ *     "attention.<i>", "attention_scores"     (heads, length, k), k: the number of keys of the attention
  *     "attn_output_weights"                   (width, length, k)
  * The tensor of a request has the batch as one more size in front. With LAYOUT_CALL the tensor has this very shape.
  * Returns the rank, at most ENGINE_MAX_RANK. */

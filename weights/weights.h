@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* An open file, or several. After weights_open or weights_open_memory succeeded, the caller must call weights_close.
- * Only weights_read changes it, so between these calls any thread may read it. */
+ * Any thread may read it while weights_read and weights_close do not run. */
 struct weights;
 
 /* Opens a safetensors file, or an index of several if the path ends in .index.json. The files of an index are in its

@@ -252,7 +252,7 @@ void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* The keys are projected: their axis has k rows for every n rows of the input. */
+/* The projection leaves each call k keys for every n rows of the input, so their number follows from the axis. */
 int64_t cpu_attend_call_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;

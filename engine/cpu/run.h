@@ -28,10 +28,10 @@ struct cpu_run {
     const enum element *elements; /* by value: its type in the arena, normally ELEMENT_F32 */
     int threads;
     const struct plan_step *step; /* that runs */
-    float *scratch;               /* (threads, scratch_floats); NULL: the step's row says that it needs none */
-    int64_t scratch_floats;       /* of one thread */
-    float *shared;                /* one piece for all threads together; NULL as above */
-    atomic_bool *failed;          /* set when a product fails: the batch's results are undefined */
+    float *scratch; /* (threads, scratch_floats); NULL: the step's entry in operations.c says that it needs none */
+    int64_t scratch_floats; /* of one thread */
+    float *shared;          /* one piece for all threads together; NULL as above */
+    atomic_bool *failed;    /* set when a product fails: the batch's results are undefined */
 };
 
 typedef void cpu_kernel(const struct cpu_run *run, const struct plan_step *step);
@@ -44,7 +44,7 @@ cpu_scratch cpu_no_scratch;
 enum weight_use {
     WEIGHT_FLOATS,     /* the plan's floats */
     WEIGHT_TILES,      /* packed for linear tiles, by products_take_weight */
-    WEIGHT_PROJECTION, /* in bf16 packed by products_take_projection; else the plan's floats */
+    WEIGHT_PROJECTION, /* if products run in bf16, packed by products_take_projection; else the plan's floats */
 };
 
 /* One row of the table in operations.c. A row that lacks one of the functions counts as no kernel. */

@@ -37,8 +37,8 @@ struct device_item {
 
 /* The rows of an axis: tables on the device, like those of padder.h.
  *
- * Tables have as many entries as the batch's class (shape.h). The entries after the batch's own are items without rows,
- * blocks without rows, and requests for row 0. */
+ * Tables have as many entries as the batch's shape class (shape.h). The entries after the batch's own are items without
+ * rows, blocks without rows, and requests for row 0. */
 struct device_axis {
     const int64_t *starts;
     const int64_t *lengths;   /* by item: its full row count, including rows that this axis omits */
@@ -53,7 +53,8 @@ struct places {
     int64_t n_items;
 };
 
-/* Whether the row belongs to an item. Rows that round the batch up to its class have no item, position or neighbours.
+/* Whether the row belongs to an item. Rows that round the batch up to its shape class have no item, position or
+ * neighbours.
  */
 static __device__ __forceinline__ bool is_there(struct places places, int64_t row)
 {
@@ -182,7 +183,8 @@ static inline const float *float_weight_of(struct cuda_run *run, int weight)
     return run->float_weights[weight];
 }
 
-/* By item, on the host: its first row of the value. A step that reads them cannot be part of a graph. */
+/* The index of each item's first row in the value. The array is on the host. A step that reads it cannot be part of a
+ * graph. */
 static inline const int64_t *starts_of(struct cuda_run *run, int value)
 {
     refuse_unless(run, !run->is_repeatable,
@@ -190,7 +192,8 @@ static inline const int64_t *starts_of(struct cuda_run *run, int value)
     return run->batch->layouts[run->plan->values[value].axis].starts;
 }
 
-/* Rows and items to compute: the batch's numbers, rounded up to its class. The results of added rows are not read. */
+/* Rows and items to compute: the batch's numbers, rounded up to its shape class. The results of added rows are not
+ * read. */
 static inline int64_t rows_of(const struct cuda_run *run, int value)
 {
     return run->shape->rows[run->plan->values[value].axis];

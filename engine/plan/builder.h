@@ -72,8 +72,8 @@ int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t ch
 /* One row for each row of `like` (an input's value): a mask, or floats that go with it. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
-/* An optional input without a value, as long as `like` (an input's value). Returns the input's index. The caller sets
- * kind, columns and the related members of `mask`; the kind is INPUT_ATTENTION_MASK or INPUT_IGNORED. */
+/* An optional input without a value. It has as many rows as `like` (an input's value). Returns the input's index. The
+ * caller sets kind, columns and the related members of `mask`; the kind is INPUT_ATTENTION_MASK or INPUT_IGNORED. */
 int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like);
 /* Changes the input's layout to LAYOUT_CALL. */
 void plan_call_layout(struct plan_builder *builder, int input_value);
@@ -134,12 +134,13 @@ struct plan_projection {
 int plan_project_sequence(struct plan_builder *builder, int x, struct plan_projection projection);
 
 /* nn.Conv1d(d, d, stride, stride) along the sequence, for each group of columns. weight is (d, d * stride) and bias
- * (1, d). Several groups share one of them, or each has its own, joined by rows. `length` is the sequence's. */
+ * (1, d). All groups share one weight and bias, or each group has its own; these are stacked by rows. `length` is the
+ * sequence's. */
 int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
                            int64_t length);
 
 /* E (k, n) with bias (1, k) over the positions of calls. With `tail` (1, d), calls are n - 1 positions long, and `tail`
- * is position n. PLAN_NONE: no tail. */
+ * is the last position. PLAN_NONE: no tail. */
 int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail);
 
 struct plan_attention {

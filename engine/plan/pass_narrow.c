@@ -1,8 +1,10 @@
-/* Compute the last layers only for the requested rows. The pass selects steps at the end that compute each row alone,
- * or from keys of all rows. It moves them after the other steps, onto a narrow axis that has only the requested rows.
+/* Compute the last layers only for the requested rows. The pass selects steps at the end that compute a row from
+ * that row alone, or from it and the keys of the whole sequence. It moves them after the other steps, onto a narrow
+ * axis that has only the requested rows.
  *
  * A step that reads neighbours needs these rows, too. So there is one narrow axis for each reach, with that many more
- * rows on either side. Steps read values of a longer axis through OP_GATHER_ROWS.
+ * rows on either side. Steps read values of a longer axis through OP_GATHER_ROWS, except
+ * keys, values, and the x of a step that reads neighbours.
  *
  * The number of rows on a narrow axis depends on the batch: an item that requests its hidden state or a mean has all of
  * its rows there. */

@@ -89,7 +89,7 @@ static bool next_chain(const struct plan *plan, int from, const struct projected
 
 /* ---- Counting ---- */
 
-/* Fewest and most rows of an item on the axis. */
+/* Bounds of an item's rows on the axis: if padding fixes them, both are that number; else 1 to INT64_MAX. */
 static struct plan_selection rows_of_items(const struct plan *plan, int axis)
 {
     const struct plan_axis *rows = &plan->axes[axis];

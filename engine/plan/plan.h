@@ -267,7 +267,7 @@ struct plan {
     enum padding padding;
 
     /* plan_finish */
-    int64_t max_rows; /* of a ragged axis */
+    int64_t max_rows; /* of all items together, on an axis whose items differ in rows */
     int64_t max_items;
     size_t arena_bytes;
 };

@@ -1,5 +1,5 @@
-/* event_loop: the lock guards the inbox. The eventfd is written while the lock is held. So a thread that puts something
- * in has finished with the loop before the loop can see it, and perhaps end.
+/* event_loop: the lock guards the inbox. The eventfd is written while the lock is held. A thread touches the loop
+ * only under the lock, so the loop cannot end while that thread still uses it.
  *
  * libmicrohttpd 0.9.75 and 1.0.1 may miss that a client has left. They watch a socket edge-triggered, and stop reading
  * after a read that did not fill their buffer. When a client's last bytes and its end arrive together, that read takes
@@ -11,7 +11,8 @@
  * still be read, and its answer can still be written.
  *
  * `leaving` is level-triggered: it reports a socket until the socket is closed. So a second lost edge is followed by
- * another shutdown. A client that waits for its answer is reported all that time; LEAVING_PAUSE_NS bounds how often. */
+ * another shutdown. A half-closed client that waits for its answer is reported all that time; LEAVING_PAUSE_NS bounds
+ * how often. */
 #define _GNU_SOURCE /* pthread_setname_np, EPOLLRDHUP */
 #include "server/http/event_loop.h"
 

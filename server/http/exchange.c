@@ -435,8 +435,7 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
     expect_body(exchange);
     bool accepted = refusal_of_headers(&exchange->match, request, method) == 0 && exchange_admit(exchange) == 0;
 
-    /* This call must follow the gate: it marks the connection as no longer silent, and connections_settle stops waiting
-     * for a connection once it is marked. */
+    /* connections_settle waits only for unmarked connections. So the gate comes first, and this call marks second. */
     connections_idle(exchange->server->connections, exchange->descriptor);
     connections_holds(exchange->server->connections, exchange->descriptor, &exchange->body.share);
     if (accepted && exchange->match.route) /* only OPTIONS is accepted without a route */

@@ -95,10 +95,10 @@ struct batcher {
 
     pthread_mutex_t lock;  /* guards the members below */
     pthread_cond_t warmed; /* the state of a lane is no longer LANE_COLD */
-    pthread_cond_t alarm;  /* alarm_ns, ended or stopping changed. CLOCK_MONOTONIC; the deadline thread waits for it */
+    pthread_cond_t alarm;  /* alarm_ns or stopping changed. CLOCK_MONOTONIC; the deadline thread waits for it */
     struct queue *queues;  /* (n_models) */
     struct job_list ended; /* the deadline thread will call their `done` */
-    int64_t alarm_ns;      /* no waiting job expires earlier */
+    int64_t alarm_ns;      /* when the queues are next searched for expired jobs; at most ALARM_STEP_NS late */
     bool draining;         /* new jobs are refused */
     bool closing;          /* lanes end when no jobs wait */
     bool stopping;         /* the deadline thread ends */

@@ -33,15 +33,15 @@ struct numbers_place {
  * that are no lists stay in the text for jansson.
  *
  * Returns 0 also if the lists cannot be read here, and the caller then gives jansson the whole body:
- *   - another list is a member of the place, or more than `most` are;
+ *   - a member of the place is a list that is not purely numbers, or more than `most` are lists;
  *   - a key at this depth holds an escape, so that it could be any key;
  *   - more than NUMBERS_REST bytes surround the lists. */
 size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most);
 
-/* What a list holds, of any kind. All zero: the list is empty, or there is none. */
+/* Counts of a list whose elements may be of any kind. All zero: the list is empty, or there is none. */
 struct numbers_counts {
     int64_t elements; /* of the list itself */
-    int64_t longest;  /* most elements of one list or object: this list, or one at up to NUMBERS_DEPTH in it */
+    int64_t longest;  /* most elements of this list, or of one nested in it down to NUMBERS_DEPTH */
     int64_t values;   /* in all of its lists and objects together; an empty one is a value */
     char first;       /* first character of the first element */
 };
