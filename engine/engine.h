@@ -11,8 +11,8 @@
  * first_lane + i of the engine. One thread at a time may use a lane of the engine, for whichever model. The CPU has one
  * lane, so a batch there has all threads.
  *
- * Memory: engine_load plans all memory. On the CPU, model_run allocates nothing. CUDA may allocate memory for attention
- * masks and graphs.
+ * Memory: engine_load plans all memory. On the CPU, model_run allocates nothing, except an arena in the first batch
+ * after a device has failed. CUDA may allocate memory for attention masks and graphs.
  *
  * Failures: if a device fails during a batch, the CPU runs that batch again. For this the weights stay in the host's
  * memory, too, in float32. The device is closed and opened again: first after a tenth of a second, then after longer

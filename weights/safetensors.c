@@ -235,7 +235,7 @@ int safetensors_header(const void *bytes, size_t size, size_t *header_size, stru
                          : error_set(error, "has %zu bytes, but a safetensors file begins with a length of %d", size,
                                      LENGTH_BYTES);
     uint64_t length = little_endian_u64(bytes);
-    const char *format = foreign_format(bytes); /* a header may have a length that reads like one of these */
+    const char *format = foreign_format(bytes); /* of a valid length, too: so only an impossible length counts */
     if (format && (length > HEADER_LIMIT_BYTES || length > size - LENGTH_BYTES))
         return error_set(error, "is %s", format);
     if (length > HEADER_LIMIT_BYTES)

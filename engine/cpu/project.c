@@ -1,6 +1,6 @@
-/* y (k, columns) = Eᵀ x + e for each item, where E (n, k) is as long as the item and x is (n, columns).
+/* y (k, columns) = Eᵀ x + e for each item, with x (n, columns). Of E the first n rows are used.
  *
- * A task is an item and a tile of columns. In bf16, where this makes too few tasks, it is one part of the k rows of y.
+ * A task is an item and a tile of columns. In bf16 a task may compute only a part of the k rows of y.
  * A sequence longer than CHUNK_ROWS is projected in chunks of rows, whose results are added in their order. So the way
  * to compute an item depends on its own length alone. */
 #include "engine/cpu/project.h"
@@ -65,7 +65,7 @@ static struct sequence_projection projection_of(const struct cpu_run *run, const
 struct target {
     char *out;
     enum element element;
-    bool with_bias; /* of a chunk's results the first alone has it */
+    bool with_bias; /* false for every chunk but the first: the bias is added once */
 };
 
 /* Writes columns [column, column + width) of the target's row j. */
@@ -192,8 +192,8 @@ static char *result_of(const struct sequence_projection *p, int64_t item)
     return p->y + p->to->starts[item] * p->y_columns * element_bytes(p->y_element);
 }
 
-/* Rows of y that a task computes. In bf16 these are all k rows, unless that leaves threads without a task: each task
- * packs its columns of x again. The bits do not depend on it. */
+/* Rows of y that a task computes. In bf16 at most TASK_ROWS, and fewer if threads would be idle. Parts stay large,
+ * because each task packs its columns of x again. The bits do not depend on it. */
 static int64_t rows_a_task(const struct sequence_projection *p, int64_t tasks)
 {
     int64_t parts = parts_of(p->run->threads, tasks > 0 ? tasks : 1);
@@ -274,8 +274,8 @@ int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const str
 }
 
 /* ---- OP_PROJECT_CALL: an item is w sequences side by side ----
- * Row p * w + s of x is position p of sequence s. So x is also (n, w * d): E (k, n) is multiplied by tiles of these
- * columns, and y (w * d, k) has each result as a row. */
+ * Row p * w + s of x is position p of sequence s. So x is also (n, w * d). Each column of x gives one row of k
+ * results, and y is (w * d, k). */
 
 /* Columns [column, column + TILE_COLUMNS) of the item's w * d. A tile may hold columns of two sequences. */
 static void project_call_tile(const struct cpu_run *run, const struct plan_step *step, int64_t b, int64_t column)

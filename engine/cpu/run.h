@@ -120,7 +120,7 @@ static inline int64_t rows_per_item_of(const struct plan *plan, int value)
     return plan->axes[plan->values[value].axis].rows_per_item;
 }
 
-/* The sequences of a call that lie side by side in the item's rows; else 1. */
+/* The number of sequences in a call's item; 1 for other layouts. */
 static inline int64_t width_of(const struct cpu_run *run, int value, int64_t item)
 {
     int input = run->plan->axes[run->plan->values[value].axis].input;

@@ -127,7 +127,7 @@ static __device__ void score_tile(const struct attention<T> *a, const struct hea
     for (int i = 0; i < EACH * EACH; i++)
         scores[i / EACH][i % EACH] = 0;
     for (int64_t begin = 0; begin < a->dim_head; begin += FEATURES) {
-        __syncthreads(); /* the last tiles were read */
+        __syncthreads(); /* all threads have read the previous tiles */
         if (first == 0 || a->dim_head > FEATURES)
             copy_rows(a, tile->queries, a->queries + query * a->query_columns + p->head * a->dim_head + begin,
                       p->s.width * a->query_columns, p->rows, a->dim_head - begin, ROWS);
@@ -284,7 +284,7 @@ static int64_t keys_in_all(const struct plan *plan, const struct plan_step *step
     return most(plan_most_sequence_rows(plan, step->keys), step->attend.key_room);
 }
 
-/* Rows of weights, and as many rows for those of one head. */
+/* WEIGHTS_AT_ONCE rows of weights, and as many for the single heads of weigh_call. */
 int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
     return 2 * WEIGHTS_AT_ONCE * keys_in_all(plan, step);

@@ -217,7 +217,7 @@ static inline struct places places_of(const struct cuda_run *run, int value)
     return places;
 }
 
-/* The sequences of a call that lie side by side in the item's rows; else 1. */
+/* The number of sequences in a call's item; 1 for other layouts. */
 static inline int64_t width_of(const struct cuda_run *run, int value, int64_t item)
 {
     int input = run->plan->axes[run->plan->values[value].axis].input;

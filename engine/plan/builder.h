@@ -44,8 +44,8 @@ int plan_begin(struct plan_builder *builder, const struct weights *weights, stru
  * plan_free. On failure it owes nothing. */
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan);
 
-/* Ends building with `without_data`: refuses surplus tensors. The weights' data may be NULL then, so that it is read
- * only if the file fits the class. *plan has no data and no places. On success the caller owes plan_free. */
+/* Ends building with `without_data`: refuses surplus tensors. The tensors need no data yet: the caller checks the
+ * file first and reads the data afterwards. *plan has no data and no places. On success the caller owes plan_free. */
 int plan_check(struct plan_builder *builder, struct plan **plan);
 
 /* Records a failure of the family's own. Always returns PLAN_NONE. */
@@ -69,7 +69,7 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
  * model_input. */
 int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels);
 int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused);
-/* One row for each row of `like` (an input's value): a mask, or floats that go with it. */
+/* An input with as many rows as `like` (an input's value): a mask, or floats. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
 /* An optional input without a value. It has as many rows as `like` (an input's value). Returns the input's index. The

@@ -15,11 +15,11 @@
 
 /* The lists of a body that are text until items_read. In the body's JSON a mark stands for each. */
 struct items_lists {
-    struct numbers numbers[ITEMS_MOST_LISTS]; /* (count) text NULL: the mark was replaced by its list */
+    struct numbers numbers[ITEMS_MOST_LISTS]; /* (count) text NULL: the list is back in the JSON */
     size_t count;
 };
 
-/* Parses `length` bytes of the body; lists at `place` stay text where they can. If all of it must become objects,
+/* Parses `length` bytes of the body; lists at `place` stay text where they can. If jansson must parse all lists,
  * `check` is called first with `context`, and may refuse with -1; NULL: no check. Returns a new reference. NULL:
  * request->failure. */
 json_t *items_parse(struct request *request, size_t length, struct numbers_place place,

@@ -1,8 +1,8 @@
 /* connections: a table by descriptor, and a list of the idle connections, the longest idle first. One lock guards both.
  *
  * A descriptor in the table is open, because connections_closed comes before libmicrohttpd closes it. There is one
- * exception: without memory, libmicrohttpd closes a descriptor as it is added. Then the descriptor may be admitted
- * again before connections_lost comes, and belongs to the later admission.
+ * exception: without memory, libmicrohttpd closes a descriptor as it is added. Then its number may be used
+ * and admitted again before connections_lost is called. The slot then belongs to the newer connection.
  *
  * A connection on its way into its event loop counts as idle. So a burst of new connections can neither pass the limit
  * nor keep a silent one from being evicted. */
@@ -53,7 +53,7 @@ struct connections {
     pthread_cond_t changed; /* a connection was closed, or is not silent any more */
     int64_t admissions;     /* so far */
     int64_t count;          /* connections that are admitted and not closed */
-    int64_t evicted;        /* of these, the ones that this file has shut down */
+    int64_t evicted;        /* of these, the ones in SLOT_EVICTED */
     int first_idle, last_idle;
     int n_slots;
     struct slot slots[];

@@ -20,7 +20,7 @@
 enum {
     MAX_SOCKETS = 8,
     BACKLOG = 4096,        /* the kernel cuts it to net.core.somaxconn */
-    PORT_ATTEMPTS = 16,    /* of port 0: a port that is free on one address may be taken on the next one */
+    PORT_ATTEMPTS = 16,    /* for port 0: the port that the first address got may be taken on the next one */
     HANDSHAKE_PAUSE = 100, /* milliseconds for the last handshakes */
     RESOURCE_PAUSE = 20,   /* milliseconds, when descriptors or memory are out */
 };

@@ -35,7 +35,9 @@
 
 #define SECOND_NS INT64_C(1000000000)
 #define MILLISECOND_NS 1e6
-#define ALARM_STEP_NS INT64_C(1000000) /* least time between two alarms, each of which walks all queues */
+#define ALARM_STEP_NS                                                                                               \
+    INT64_C(1000000) /* least time from a search of all queues to the next alarm that it sets; a new job may set an \
+                        earlier one */
 #define RETRY_AFTER_MAX_S 3600
 #define LOOK_AHEAD 32 /* most jobs of a queue that a batch passes over because they do not fit */
 
