@@ -53,8 +53,9 @@ PLAIN     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY)) $(filter %/test_operations_cuda,$(SHIMMED))
 CHECKED   := $(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS)
 # Under the thread sanitizer: what has several threads, and the kernels' threads. The kernels are templates over the
-# element type: float32 and bf16 suffice.
-CONCURRENT := $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED)) $(KERNEL_TESTS) $(HTTP) \
+# element type: float32 and bf16 suffice. test_examples sends the largest inputs, one at a time: minutes, and no new threads.
+CONCURRENT := $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED)) $(KERNEL_TESTS) \
+              $(filter-out %/test_examples,$(HTTP)) \
               $(filter %/test_batcher% %/test_lanes%,$(FAKES) $(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
