@@ -1,4 +1,5 @@
 #include "engine/plan/axes.h"
+#include "engine/plan/sizes.h"
 
 /* Appends an axis; PLAN_NONE: failed. */
 static int append(struct plan_builder *builder, struct plan_axis axis)
@@ -48,6 +49,35 @@ int plan_joined_axis(struct plan_builder *builder, int first, int second)
 {
     int input = builder->plan->axes[first].input;
     return append(builder, (struct plan_axis){.kind = AXIS_JOINED, .input = input, .joined = {first, second}});
+}
+
+/* The input whose length the size is; PLAN_NONE: it is another one. */
+static int input_of_size(const struct plan *plan, int size)
+{
+    const struct plan_size *of = &plan->sizes[size];
+    if (of->n_terms != 1 || of->terms[0].coefficient != 1 || of->terms[0].n_factors != 1)
+        return PLAN_NONE;
+    const struct plan_factor *factor = &plan->factors[of->terms[0].factors[0]];
+    bool length = factor->kind == FACTOR_FREE && plan->inputs[factor->free.input].input.layout == LAYOUT_SEQUENCE;
+    return length ? factor->free.input : PLAN_NONE;
+}
+
+int plan_sized_axis(struct plan_builder *builder, int rows, int sequences)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct plan *plan = builder->plan;
+    int64_t each, count;
+    bool one = plan_size_is_constant(plan, sequences, &count) && count == 1;
+    if (one && plan_size_is_constant(plan, rows, &each))
+        return plan_fixed_axis(builder, each);
+    if (one && input_of_size(plan, rows) != PLAN_NONE)
+        return plan_unpadded_axis(builder, input_of_size(plan, rows));
+    for (int i = 0; i < plan->n_axes; i++)
+        if (plan->axes[i].kind == AXIS_SIZED && plan->axes[i].sized.rows == rows &&
+            plan->axes[i].sized.sequences == sequences)
+            return i;
+    return append(builder, (struct plan_axis){.kind = AXIS_SIZED, .input = PLAN_NONE, .sized = {rows, sequences}});
 }
 
 int plan_wanted_axis(struct plan_builder *builder, int of, int64_t reach)

@@ -21,6 +21,10 @@ int plan_window_axis(struct plan_builder *builder, int input, const struct plan_
 /* Each item's rows on the first axis, then its rows on the second. */
 int plan_joined_axis(struct plan_builder *builder, int first, int second);
 
+/* `sequences` sequences of `rows` rows each; both are sizes. It is the axis of an input or a fixed one, if it has the
+ * same rows as one sequence. */
+int plan_sized_axis(struct plan_builder *builder, int rows, int sequences);
+
 /* The rows of axis `of`, an AXIS_INPUT, that an item requests, plus `reach` rows on either side. */
 int plan_wanted_axis(struct plan_builder *builder, int of, int64_t reach);
 

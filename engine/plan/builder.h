@@ -116,6 +116,26 @@ int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t i
 /* Appends columns to a weight. Each is a vector with one element for each row of the weight, or PLAN_NONE for ones. */
 int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count);
 
+/* Elements that a step reads: those of a value, else of a weight, else one number. */
+struct plan_source {
+    int value, weight; /* PLAN_NONE: none */
+    float number;
+};
+
+/* Where a step writes. */
+struct plan_target {
+    int axis;
+    int64_t columns;
+    bool ids;  /* int32_t elements */
+    int value; /* that an earlier step wrote in part; PLAN_NONE: a new one */
+};
+
+/* Appends an index space to the plan. Returns its number. */
+int plan_add_space(struct plan_builder *builder, const struct plan_space *space);
+
+/* Appends a requirement to the plan. A size that is constant is checked at once. */
+void plan_require(struct plan_builder *builder, struct plan_requirement requirement);
+
 /* Operations. They return the new value. */
 int plan_embed(struct plan_builder *builder, int ids, int table);
 int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period);

@@ -5,7 +5,7 @@
 #include "config/config.h"
 
 #define ENGINE_MAX_INPUTS 5
-#define ENGINE_MAX_RANK 4
+#define ENGINE_MAX_RANK 6
 
 enum input_kind {
     INPUT_IDS,  /* int32_t a row, 0 <= id < vocabulary */
@@ -28,6 +28,8 @@ enum input_layout {
     LAYOUT_IMAGE,    /* (columns, length, width): an image, channels first. Its length * width pixels are the rows. A
                         tensor (batch, columns, length, width) is `batch` items */
     LAYOUT_CHANNELS, /* (columns, length): pixels, channels first, in any arrangement */
+    LAYOUT_TENSOR,   /* any shape of `rank` sizes: engine_input.sizes. The last one is not `columns`, which is 1 or more
+                        of the tensor's innermost elements. A tensor (batch, sizes…) is `batch` items */
 };
 
 struct model_input {
@@ -42,7 +44,9 @@ struct model_input {
     const char *refused; /* why the class fails if the input is given; NULL: it does not fail */
     int64_t vocabulary;  /* of INPUT_IDS */
     int like;            /* the input that has the same number of rows; -1: none */
-    int64_t min_length;  /* least length of an item; with LAYOUT_IMAGE least pixels */
+    int rank;            /* LAYOUT_TENSOR */
+    int64_t shape[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: rank sizes of an item; -1: free */
+    int64_t min_length;             /* least length of an item; with LAYOUT_IMAGE least pixels */
     int64_t max_length;
     bool own_limit;   /* max_length is the model's; else it follows from max_batch_tokens */
     int64_t multiple; /* the number of rows, padding included, must be a multiple of this */
@@ -68,7 +72,8 @@ struct engine_item {
         int64_t columns;  /* INPUT_ATTENTION_MASK: of `data` */
         int64_t n_masks;  /* INPUT_ATTENTION_MASK: 0: a tensor (length, columns), for all heads and the whole width;
                              else (n_masks, length, columns), n_masks being width * model_input.n_masks */
-        bool floats;      /* INPUT_ATTENTION_MASK: `data` is float, not uint8_t */
+        int64_t sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: the item's shape */
+        bool floats;                    /* INPUT_ATTENTION_MASK: `data` is float, not uint8_t */
     } inputs[ENGINE_MAX_INPUTS];
 
     float *hidden; /* (length, hidden_columns) */

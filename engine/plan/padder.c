@@ -12,7 +12,8 @@ int padder_open(const struct plan *plan, struct batch *batch, struct error *erro
     batch->wanted = calloc((size_t)plan->max_rows, sizeof *batch->wanted);
     batch->marks = calloc((size_t)plan->max_rows, sizeof *batch->marks);
     batch->layouts = calloc((size_t)plan->n_axes, sizeof *batch->layouts);
-    if (!batch->wanted || !batch->marks || !batch->layouts)
+    batch->sizes = calloc((size_t)plan->max_items, (size_t)(plan->n_sizes + 1) * sizeof *batch->sizes);
+    if (!batch->wanted || !batch->marks || !batch->layouts || !batch->sizes)
         goto fail;
     for (int i = 0; i < plan->n_axes; i++) {
         struct layout *layout = &batch->layouts[i];
@@ -43,6 +44,7 @@ void padder_free(const struct plan *plan, struct batch *batch)
     free(batch->layouts);
     free(batch->wanted);
     free(batch->marks);
+    free(batch->sizes);
     memset(batch, 0, sizeof *batch);
 }
 
@@ -105,9 +107,24 @@ static struct plan_given give_item(const struct plan *plan, const struct plan_ax
     return given;
 }
 
+/* `context` is an item. A sequence has one free size, its length. */
+static int64_t give_dimension(const struct plan *plan, int input, int dimension, const void *context)
+{
+    const struct engine_item *item = context;
+    bool tensor = plan->inputs[input].input.layout == LAYOUT_TENSOR;
+    return tensor ? item->inputs[input].sizes[dimension] : padder_length(plan, item, input);
+}
+
+static const struct plan_lengths lengths_of_item = {give_item, give_dimension};
+
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis)
 {
-    return plan_axis_rows(plan, axis, give_item, item);
+    return plan_axis_rows(plan, axis, &lengths_of_item, item);
+}
+
+bool padder_size(const struct plan *plan, const struct engine_item *item, int size, int64_t *value)
+{
+    return plan_size_value(plan, size, &lengths_of_item, item, value);
 }
 
 static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows)
@@ -192,6 +209,9 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
     batch->items = items;
     batch->n_items = n_items;
     batch->n_wanted = 0;
+    for (int64_t i = 0; i < n_items; i++)
+        for (int s = 0; s < plan->n_sizes; s++)
+            padder_size(plan, &items[i], s, &batch->sizes[i * plan->n_sizes + s]);
     for (int a = 0; a < plan->n_axes; a++) {
         batch->layouts[a].n_blocks = 0;
         for (int64_t i = 0; i < n_items; i++)

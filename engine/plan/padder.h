@@ -34,6 +34,7 @@ struct batch {
     const struct engine_item *items;
     int64_t n_items;
     struct layout *layouts; /* by axis of the plan */
+    int64_t *sizes;         /* (items, plan->n_sizes): the value of each size for each item */
     struct wanted_row *wanted;
     int64_t n_wanted, max_wanted;
     uint8_t *marks; /* scratch: a byte for each row of an item */
@@ -75,6 +76,9 @@ const void *padder_data(const struct plan *plan, const struct engine_item *item,
 
 /* The rows that an item has on an axis, padding included. */
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis);
+
+/* The value of a size for the item; false: see plan_size_value. */
+bool padder_size(const struct plan *plan, const struct engine_item *item, int size, int64_t *value);
 
 /* The item's image on an axis of pixels. */
 struct plan_image padder_axis_image(const struct plan *plan, const struct engine_item *item, int axis);

@@ -16,6 +16,10 @@ void plan_free(struct plan *plan)
     free(plan->values);
     free(plan->weights);
     free(plan->steps);
+    free(plan->factors);
+    free(plan->sizes);
+    free(plan->spaces);
+    free(plan->requirements);
     free(plan->decisions);
     free(plan);
 }
@@ -42,12 +46,23 @@ static int64_t convolved_rows(const struct plan_window *window, struct plan_imag
     return image.height * image.width;
 }
 
-int64_t plan_axis_rows(const struct plan *plan, int axis, plan_giver *giver, const void *context)
+/* Rows of all sequences of a sized axis. */
+static int64_t sized_rows(const struct plan *plan, const struct plan_axis *axis, const struct plan_lengths *lengths,
+                          const void *context)
+{
+    int64_t rows, sequences, product;
+    bool there = plan_size_value(plan, axis->sized.rows, lengths, context, &rows) && rows >= 0 &&
+                 plan_size_value(plan, axis->sized.sequences, lengths, context, &sequences) && sequences >= 0 &&
+                 !__builtin_mul_overflow(rows, sequences, &product);
+    return there ? product : -1;
+}
+
+int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context)
 {
     const struct plan_axis *of = &plan->axes[axis];
     struct plan_given given = {.rows = 0};
     if (of->kind == AXIS_INPUT || of->kind == AXIS_PROJECTED || of->kind == AXIS_WINDOW)
-        given = giver(plan, of, context);
+        given = lengths->axis(plan, of, context);
     switch (of->kind) {
     case AXIS_FIXED:
         return of->rows_per_item;
@@ -58,10 +73,12 @@ int64_t plan_axis_rows(const struct plan *plan, int axis, plan_giver *giver, con
     case AXIS_WINDOW:
         return given.rows == 0 ? 0 : convolved_rows(&of->window, given.image);
     case AXIS_JOINED:
-        return plan_axis_rows(plan, of->joined.first, giver, context) +
-               plan_axis_rows(plan, of->joined.second, giver, context);
+        return plan_axis_rows(plan, of->joined.first, lengths, context) +
+               plan_axis_rows(plan, of->joined.second, lengths, context);
+    case AXIS_SIZED:
+        return sized_rows(plan, of, lengths, context);
     case AXIS_WANTED:
-        return plan_axis_rows(plan, of->wanted.of, giver, context);
+        return plan_axis_rows(plan, of->wanted.of, lengths, context);
     }
     return 0;
 }
@@ -78,16 +95,45 @@ static struct plan_given give_rows(const struct plan *plan, const struct plan_ax
     return given;
 }
 
+/* Every free size is the number of rows, within its bounds. */
+static int64_t give_dimension(const struct plan *plan, int input, int dimension, const void *context)
+{
+    for (int i = 0; i < plan->n_factors; i++) {
+        const struct plan_factor *factor = &plan->factors[i];
+        if (factor->kind != FACTOR_FREE || factor->free.input != input || factor->free.dimension != dimension)
+            continue;
+        int64_t rows = *(const int64_t *)context;
+        rows = rows < factor->free.least ? factor->free.least : rows;
+        return rows > factor->free.most ? factor->free.most : rows;
+    }
+    return 0;
+}
+
+static const struct plan_lengths lengths_of_rows = {give_rows, give_dimension};
+
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows)
 {
-    return plan_axis_rows(plan, plan->values[value].axis, give_rows, &rows);
+    int64_t found = plan_axis_rows(plan, plan->values[value].axis, &lengths_of_rows, &rows);
+    return found < 0 ? 0 : found;
+}
+
+/* Whether each item has the same number of rows on a sized axis, and the number. */
+static bool constant_rows(const struct plan *plan, const struct plan_axis *axis, int64_t *rows)
+{
+    int64_t each, sequences;
+    return plan_size_is_constant(plan, axis->sized.rows, &each) &&
+           plan_size_is_constant(plan, axis->sized.sequences, &sequences) &&
+           !__builtin_mul_overflow(each, sequences, rows);
 }
 
 /* An item longer than a batch is one of its own and no longer than max_rows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items)
 {
     const struct plan_axis *of = &plan->axes[axis];
-    int64_t rows = plan->max_rows;
+    int64_t rows = plan->max_rows, each;
+    if (of->kind == AXIS_SIZED && constant_rows(plan, of, &each) &&
+        (__builtin_mul_overflow(each, n_items, &rows) || rows > plan->max_rows))
+        return each > plan->max_rows ? each : plan->max_rows;
     if (of->kind == AXIS_FIXED && __builtin_mul_overflow(of->rows_per_item, n_items, &rows))
         return INT64_MAX;
     if (of->kind == AXIS_PROJECTED && __builtin_mul_overflow(rows / of->projected.n, of->projected.k, &rows))

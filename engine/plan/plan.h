@@ -74,6 +74,7 @@ enum plan_axis_kind {
     AXIS_PROJECTED, /* k rows for every n rows of the input */
     AXIS_WINDOW,    /* the pixels that a convolution makes of an input's image */
     AXIS_JOINED,    /* an item's rows on one axis, then its rows on another */
+    AXIS_SIZED,     /* rows by an expression of the item's free sizes. An item may be several sequences */
     AXIS_WANTED,    /* the rows of another axis that the item requests, plus `reach` rows on either side */
 };
 
@@ -94,10 +95,78 @@ struct plan_axis {
             int first, second; /* axes */
         } joined;
         struct {
+            int rows;      /* a size: of one sequence */
+            int sequences; /* a size: of an item. Their rows follow one another */
+        } sized;           /* `input` is PLAN_NONE */
+        struct {
             int of;        /* an AXIS_INPUT */
             int64_t reach; /* neighbours on each side, fewer at the ends */
         } wanted;
     };
+};
+
+#define PLAN_MAX_SIZES 4096
+#define PLAN_SIZE_TERMS 8
+#define PLAN_TERM_FACTORS 6
+
+enum plan_factor_kind {
+    FACTOR_FREE,      /* the size of an input's dimension */
+    FACTOR_QUOTIENT,  /* of two sizes, rounded down */
+    FACTOR_REMAINDER, /* of two sizes */
+};
+
+/* A factor of a size's terms. See sizes.h. */
+struct plan_factor {
+    enum plan_factor_kind kind;
+    int depth; /* of quotients and remainders within one another */
+    union {
+        struct {
+            int input, dimension;
+            int64_t least, most;
+        } free;
+        struct {
+            int dividend, divisor; /* sizes */
+        } of;
+    };
+};
+
+struct plan_term {
+    int64_t coefficient;
+    int n_factors, factors[PLAN_TERM_FACTORS];
+};
+
+struct plan_size {
+    int n_terms;
+    struct plan_term terms[PLAN_SIZE_TERMS];
+};
+
+#define PLAN_SPACE_RANK 8
+
+/* The elements that a step visits in each item: element (i, j, …) of x is at x_first + i * x + j * x' + … within the
+ * item's rows of x, counted in elements. The same holds for z and y. If the operand is a weight, it is within the
+ * weight. All numbers are sizes, so each item has its own. A stride of 0 repeats an element; strides may be negative.
+ * The builder of the plan makes sure that no element lies outside of its value. */
+struct plan_space {
+    int rank;
+    struct plan_dimension {
+        int count;   /* 0 or more */
+        int x, z, y; /* strides */
+    } dimensions[PLAN_SPACE_RANK];
+    int x_first, z_first, y_first;
+};
+
+/* A condition that every item must meet. */
+struct plan_requirement {
+    int size;
+    int64_t least, most, multiple; /* bounds of the size, and its divisor: at least 1 */
+    char what[96];                 /* for messages: "the sequence of net.linformer" */
+};
+
+/* An output of a module: its tensor's sizes, without the batch. */
+struct plan_output {
+    char *name;
+    int rank;
+    int sizes[ENGINE_MAX_RANK];
 };
 
 struct plan_value {
@@ -238,6 +307,7 @@ struct plan_decision {
 
 struct plan_input {
     struct model_input input;
+    int sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: input.rank sizes */
     int value;    /* the rows of all items of the batch; PLAN_NONE: operations read each item's data in place */
     int fallback; /* the input whose rows replace this one if an item lacks it; PLAN_NONE: no input does */
 };
@@ -253,9 +323,19 @@ struct plan {
     int n_weights;
     struct plan_step *steps;
     int n_steps;
+    struct plan_factor *factors;
+    int n_factors;
+    struct plan_size *sizes;
+    int n_sizes;
+    struct plan_space *spaces;
+    int n_spaces;
+    struct plan_requirement *requirements;
+    int n_requirements;
     struct plan_decision *decisions;
     int n_decisions;
 
+    struct plan_output *outputs; /* of a module; empty: the class has one output, named output_name */
+    int n_outputs;
     const char *output_name;                   /* of the class's own output */
     const char *attention_name;                /* of its attention's softmax; NULL: "attention.<i>" */
     int64_t output_sizes[ENGINE_MAX_RANK - 1]; /* their product is output_columns */
@@ -283,11 +363,28 @@ struct plan_given {
     struct plan_image image;
 };
 
-/* Returns an item's part of axis->input. For an AXIS_INPUT it includes padding. */
-typedef struct plan_given plan_giver(const struct plan *plan, const struct plan_axis *axis, const void *context);
+/* What an item gives, for some `context` that stands for the item. */
+struct plan_lengths {
+    /* The item's part of axis->input. For an AXIS_INPUT it includes padding. */
+    struct plan_given (*axis)(const struct plan *plan, const struct plan_axis *axis, const void *context);
+    /* The free size of an input's dimension. */
+    int64_t (*dimension)(const struct plan *plan, int input, int dimension, const void *context);
+};
 
-/* Rows of an axis for one item. */
-int64_t plan_axis_rows(const struct plan *plan, int axis, plan_giver *giver, const void *context);
+/* The value of a size for one item. false: a number overflows, or a divisor is less than 1. */
+bool plan_size_value(const struct plan *plan, int size, const struct plan_lengths *lengths, const void *context,
+                     int64_t *value);
+
+bool plan_size_is_constant(const struct plan *plan, int size, int64_t *value);
+
+/* Bounds of a size over all items. They may be wider than necessary. INT64_MAX and INT64_MIN: no bound. */
+void plan_size_bounds(const struct plan *plan, int size, int64_t *least, int64_t *most);
+
+/* Writes the size as text, such as "2*n + 1". A free size is named as input.dimension. Returns `text`. */
+const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room);
+
+/* Rows of an axis for one item; -1: the item has no such number of rows. */
+int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context);
 
 /* The same for a value and an item with `rows` rows of every input, padding included. Optional inputs without a
  * fallback count as absent. Images are square. */

@@ -15,10 +15,20 @@ static int64_t length_size(const struct model_input *input)
     return input->min_length == input->max_length ? input->max_length : -1;
 }
 
+/* (batch, sizes…), of LAYOUT_TENSOR. */
+static struct v2_shape tensor_shape(const struct model_input *input)
+{
+    struct v2_shape shape = {1 + input->rank, {-1}};
+    memcpy(shape.sizes + 1, input->shape, (size_t)input->rank * sizeof *shape.sizes);
+    return shape;
+}
+
 /* (batch, length); with LAYOUT_CALL (length, batch). */
 static struct v2_shape list_shape(const struct model_input *input, int rank)
 {
     (void)rank;
+    if (input->layout == LAYOUT_TENSOR)
+        return tensor_shape(input);
     if (input->layout == LAYOUT_CALL)
         return (struct v2_shape){2, {length_size(input), -1}};
     return (struct v2_shape){2, {-1, length_size(input)}};
@@ -40,7 +50,8 @@ static struct v2_shape rows_shape(const struct model_input *input, int rank)
     if (input->layout == LAYOUT_IMAGE || input->layout == LAYOUT_CHANNELS)
         return channels_shape(input, rank);
     struct v2_shape shape = list_shape(input, rank);
-
+    if (input->layout == LAYOUT_TENSOR)
+        return shape;
     shape.sizes[shape.rank++] = input->columns;
     return shape;
 }
@@ -64,6 +75,9 @@ static void place_rows(const struct v2_tensor *tensor, const struct model_input 
         break;
     case LAYOUT_CHANNELS:
         item->inputs[index].length = v2_elements(&tensor->shape, 2);
+        break;
+    case LAYOUT_TENSOR:
+        memcpy(item->inputs[index].sizes, sizes + 1, (size_t)input->rank * sizeof *sizes);
         break;
     }
 }

@@ -1,0 +1,450 @@
+#include "engine/plan/sizes.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_DEPTH 4 /* of quotients within quotients: bounds and texts are found by recursion */
+
+static const struct plan_size *at(const struct plan *plan, int size)
+{
+    return &plan->sizes[size];
+}
+
+static int too_complex(struct plan_builder *builder)
+{
+    return plan_fail(builder, "a size has more than %d terms, or a term has more than %d factors", PLAN_SIZE_TERMS,
+                     PLAN_TERM_FACTORS);
+}
+
+static int overflows(struct plan_builder *builder)
+{
+    return plan_fail(builder, "a coefficient of a size is more than 64 bits hold");
+}
+
+/* ---- Polynomials: terms are sorted by their factors, and factors are sorted within a term ---- */
+
+static int compare_factors(const struct plan_term *a, const struct plan_term *b)
+{
+    for (int i = 0; i < a->n_factors && i < b->n_factors; i++)
+        if (a->factors[i] != b->factors[i])
+            return a->factors[i] < b->factors[i] ? -1 : 1;
+    return a->n_factors - b->n_factors;
+}
+
+static bool equal(const struct plan_size *a, const struct plan_size *b)
+{
+    bool same = a->n_terms == b->n_terms;
+    for (int i = 0; same && i < a->n_terms; i++)
+        same = a->terms[i].coefficient == b->terms[i].coefficient && compare_factors(&a->terms[i], &b->terms[i]) == 0;
+    return same;
+}
+
+/* Adds a term to a polynomial. false: the builder has failed. */
+static bool add_term(struct plan_builder *builder, struct plan_size *sum, const struct plan_term *term)
+{
+    int place = 0;
+    if (term->coefficient == 0)
+        return true;
+    while (place < sum->n_terms && compare_factors(&sum->terms[place], term) < 0)
+        place++;
+    if (place < sum->n_terms && compare_factors(&sum->terms[place], term) == 0) {
+        int64_t *coefficient = &sum->terms[place].coefficient;
+        if (__builtin_add_overflow(*coefficient, term->coefficient, coefficient))
+            return overflows(builder), false;
+        if (*coefficient == 0) {
+            sum->n_terms--;
+            memmove(&sum->terms[place], &sum->terms[place + 1], (size_t)(sum->n_terms - place) * sizeof *sum->terms);
+        }
+        return true;
+    }
+    if (sum->n_terms == PLAN_SIZE_TERMS)
+        return too_complex(builder), false;
+    memmove(&sum->terms[place + 1], &sum->terms[place], (size_t)(sum->n_terms - place) * sizeof *sum->terms);
+    sum->terms[place] = *term;
+    sum->n_terms++;
+    return true;
+}
+
+static bool multiply_terms(struct plan_builder *builder, const struct plan_term *a, const struct plan_term *b,
+                           struct plan_term *product)
+{
+    if (a->n_factors + b->n_factors > PLAN_TERM_FACTORS)
+        return too_complex(builder), false;
+    if (__builtin_mul_overflow(a->coefficient, b->coefficient, &product->coefficient))
+        return overflows(builder), false;
+    product->n_factors = 0;
+    for (int i = 0, j = 0; i < a->n_factors || j < b->n_factors;) {
+        bool first = j == b->n_factors || (i < a->n_factors && a->factors[i] <= b->factors[j]);
+        product->factors[product->n_factors++] = first ? a->factors[i++] : b->factors[j++];
+    }
+    return true;
+}
+
+/* Whether each factor of b is one of a's, and its coefficient divides a's. Then the quotient. */
+static bool divide_terms(const struct plan_term *a, const struct plan_term *b, struct plan_term *quotient)
+{
+    if (b->coefficient == 0 || b->coefficient == -1 || a->coefficient % b->coefficient != 0)
+        return false;
+    quotient->coefficient = a->coefficient / b->coefficient;
+    quotient->n_factors = 0;
+    int j = 0;
+    for (int i = 0; i < a->n_factors; i++) {
+        if (j < b->n_factors && a->factors[i] == b->factors[j])
+            j++;
+        else
+            quotient->factors[quotient->n_factors++] = a->factors[i];
+    }
+    return j == b->n_factors;
+}
+
+/* ---- The plan's sizes ---- */
+
+static int number_of(struct plan_builder *builder, const struct plan_size *size)
+{
+    struct plan *plan = builder->plan;
+    for (int i = 0; i < plan->n_sizes; i++)
+        if (equal(at(plan, i), size))
+            return i;
+    if (plan->n_sizes == PLAN_MAX_SIZES)
+        return plan_fail(builder, "the model has more than %d different sizes", PLAN_MAX_SIZES);
+    struct plan_size *place = plan_grow(builder, &plan->sizes, &plan->n_sizes, sizeof *place);
+    if (!place)
+        return PLAN_NONE;
+    *place = *size;
+    return plan->n_sizes - 1;
+}
+
+int plan_size_constant(struct plan_builder *builder, int64_t value)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_size size = {.n_terms = value != 0, .terms = {{.coefficient = value}}};
+    return number_of(builder, &size);
+}
+
+static bool same_factor(const struct plan_factor *a, const struct plan_factor *b)
+{
+    if (a->kind != b->kind)
+        return false;
+    if (a->kind == FACTOR_FREE)
+        return a->free.input == b->free.input && a->free.dimension == b->free.dimension;
+    return a->of.dividend == b->of.dividend && a->of.divisor == b->of.divisor;
+}
+
+static int size_of_factor(struct plan_builder *builder, const struct plan_factor *factor)
+{
+    struct plan *plan = builder->plan;
+    int number = 0;
+    while (number < plan->n_factors && !same_factor(&plan->factors[number], factor))
+        number++;
+    if (number == plan->n_factors) {
+        struct plan_factor *place = plan_grow(builder, &plan->factors, &plan->n_factors, sizeof *place);
+        if (!place)
+            return PLAN_NONE;
+        *place = *factor;
+    }
+    struct plan_size size = {.n_terms = 1, .terms = {{.coefficient = 1, .n_factors = 1, .factors = {number}}}};
+    return number_of(builder, &size);
+}
+
+int plan_size_free(struct plan_builder *builder, int input, int dimension, int64_t least, int64_t most)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(1 <= least && least <= most);
+    if (least == most)
+        return plan_size_constant(builder, least);
+    struct plan_factor factor = {.kind = FACTOR_FREE, .free = {input, dimension, least, most}};
+    return size_of_factor(builder, &factor);
+}
+
+int plan_size_add(struct plan_builder *builder, int a, int b)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    struct plan_size sum = *at(builder->plan, a);
+    const struct plan_size *other = at(builder->plan, b);
+    for (int i = 0; i < other->n_terms; i++)
+        if (!add_term(builder, &sum, &other->terms[i]))
+            return PLAN_NONE;
+    return number_of(builder, &sum);
+}
+
+int plan_size_subtract(struct plan_builder *builder, int a, int b)
+{
+    return plan_size_add(builder, a, plan_size_multiply(builder, b, plan_size_constant(builder, -1)));
+}
+
+int plan_size_multiply(struct plan_builder *builder, int a, int b)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct plan_size *first = at(builder->plan, a), *second = at(builder->plan, b);
+    struct plan_size product = {.n_terms = 0};
+    for (int i = 0; i < first->n_terms; i++)
+        for (int j = 0; j < second->n_terms; j++) {
+            struct plan_term term;
+            if (!multiply_terms(builder, &first->terms[i], &second->terms[j], &term) ||
+                !add_term(builder, &product, &term))
+                return PLAN_NONE;
+        }
+    return number_of(builder, &product);
+}
+
+bool plan_size_divides(struct plan_builder *builder, int a, int b, int *quotient)
+{
+    if (builder->failed)
+        return false;
+    const struct plan_size *dividend = at(builder->plan, a), *divisor = at(builder->plan, b);
+    struct plan_size result = {.n_terms = 0};
+    if (a == b && divisor->n_terms > 0) {
+        *quotient = plan_size_constant(builder, 1);
+        return *quotient != PLAN_NONE;
+    }
+    if (divisor->n_terms != 1)
+        return false;
+    for (int i = 0; i < dividend->n_terms; i++) {
+        struct plan_term term;
+        if (!divide_terms(&dividend->terms[i], &divisor->terms[0], &term) || !add_term(builder, &result, &term))
+            return false;
+    }
+    *quotient = number_of(builder, &result);
+    return *quotient != PLAN_NONE;
+}
+
+/* Division that rounds down, as in Python. */
+static int64_t floor_of(int64_t a, int64_t b)
+{
+    return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+}
+
+/* The deepest quotient or remainder within two sizes; 0: there is none. */
+static int deepest(const struct plan *plan, int a, int b)
+{
+    const struct plan_size *sizes[] = {at(plan, a), at(plan, b)};
+    int depth = 0;
+    for (int s = 0; s < 2; s++)
+        for (int t = 0; t < sizes[s]->n_terms; t++)
+            for (int f = 0; f < sizes[s]->terms[t].n_factors; f++) {
+                int found = plan->factors[sizes[s]->terms[t].factors[f]].depth;
+                depth = found > depth ? found : depth;
+            }
+    return depth;
+}
+
+static int divide(struct plan_builder *builder, enum plan_factor_kind kind, int a, int b)
+{
+    int64_t dividend, divisor, least, most;
+    if (builder->failed)
+        return PLAN_NONE;
+    if (plan_size_is_constant(builder->plan, b, &divisor) && divisor < 1)
+        return plan_fail(builder, "a size is divided by %lld", (long long)divisor);
+    if (plan_size_is_constant(builder->plan, a, &dividend) && plan_size_is_constant(builder->plan, b, &divisor)) {
+        int64_t quotient = floor_of(dividend, divisor);
+        return plan_size_constant(builder, kind == FACTOR_QUOTIENT ? quotient : dividend - quotient * divisor);
+    }
+    plan_size_bounds(builder->plan, b, &least, &most);
+    if (least < 1)
+        return plan_fail(builder, "a size is divided by another that may be 0");
+    struct plan_factor factor = {.kind = kind, .of = {a, b}, .depth = 1 + deepest(builder->plan, a, b)};
+    if (factor.depth > MOST_DEPTH)
+        return plan_fail(builder, "a size has quotients within quotients, more than %d deep", MOST_DEPTH);
+    return size_of_factor(builder, &factor);
+}
+
+int plan_size_divide(struct plan_builder *builder, int a, int b)
+{
+    int quotient;
+    return plan_size_divides(builder, a, b, &quotient) ? quotient : divide(builder, FACTOR_QUOTIENT, a, b);
+}
+
+int plan_size_remainder(struct plan_builder *builder, int a, int b)
+{
+    int quotient;
+    return plan_size_divides(builder, a, b, &quotient) ? plan_size_constant(builder, 0)
+                                                       : divide(builder, FACTOR_REMAINDER, a, b);
+}
+
+bool plan_size_is_constant(const struct plan *plan, int size, int64_t *value)
+{
+    const struct plan_size *of = at(plan, size);
+    *value = of->n_terms ? of->terms[0].coefficient : 0;
+    return of->n_terms == 0 || (of->n_terms == 1 && of->terms[0].n_factors == 0);
+}
+
+/* ---- Bounds: sums and products of intervals, that saturate ---- */
+
+struct interval {
+    int64_t least, most;
+};
+
+static int64_t saturated_sum(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? (a > 0 ? INT64_MAX : INT64_MIN) : sum;
+}
+
+static int64_t saturated_product(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? ((a > 0) == (b > 0) ? INT64_MAX : INT64_MIN) : product;
+}
+
+static struct interval product_of(struct interval a, struct interval b)
+{
+    int64_t ends[] = {saturated_product(a.least, b.least), saturated_product(a.least, b.most),
+                      saturated_product(a.most, b.least), saturated_product(a.most, b.most)};
+    struct interval product = {ends[0], ends[0]};
+    for (int i = 1; i < 4; i++) {
+        product.least = ends[i] < product.least ? ends[i] : product.least;
+        product.most = ends[i] > product.most ? ends[i] : product.most;
+    }
+    return product;
+}
+
+static struct interval bounds_of_factor(const struct plan *plan, const struct plan_factor *factor)
+{
+    if (factor->kind == FACTOR_FREE)
+        return (struct interval){factor->free.least, factor->free.most};
+    struct interval dividend, divisor;
+    plan_size_bounds(plan, factor->of.dividend, &dividend.least, &dividend.most);
+    plan_size_bounds(plan, factor->of.divisor, &divisor.least, &divisor.most);
+    divisor.least = divisor.least < 1 ? 1 : divisor.least;
+    if (factor->kind == FACTOR_REMAINDER)
+        return (struct interval){0, divisor.most == INT64_MAX ? INT64_MAX : divisor.most - 1};
+    int64_t least = dividend.least < 0 ? dividend.least : divisor.most == INT64_MAX ? 0 : dividend.least / divisor.most;
+    return (struct interval){least, dividend.most < 0            ? -1
+                                    : dividend.most == INT64_MAX ? INT64_MAX
+                                                                 : dividend.most / divisor.least};
+}
+
+void plan_size_bounds(const struct plan *plan, int size, int64_t *least, int64_t *most)
+{
+    const struct plan_size *of = at(plan, size);
+    struct interval sum = {0, 0};
+    for (int i = 0; i < of->n_terms; i++) {
+        struct interval term = {of->terms[i].coefficient, of->terms[i].coefficient};
+        for (int f = 0; f < of->terms[i].n_factors; f++)
+            term = product_of(term, bounds_of_factor(plan, &plan->factors[of->terms[i].factors[f]]));
+        sum.least = saturated_sum(sum.least, term.least);
+        sum.most = saturated_sum(sum.most, term.most);
+    }
+    *least = sum.least;
+    *most = sum.most;
+}
+
+/* ---- Values ---- */
+
+static bool value_of_factor(const struct plan *plan, const struct plan_factor *factor,
+                            const struct plan_lengths *lengths, const void *context, int64_t *value)
+{
+    if (factor->kind == FACTOR_FREE) {
+        *value = lengths->dimension(plan, factor->free.input, factor->free.dimension, context);
+        return true;
+    }
+    int64_t dividend, divisor;
+    if (!plan_size_value(plan, factor->of.dividend, lengths, context, &dividend) ||
+        !plan_size_value(plan, factor->of.divisor, lengths, context, &divisor) || divisor < 1)
+        return false;
+    int64_t quotient = floor_of(dividend, divisor);
+    *value = factor->kind == FACTOR_QUOTIENT ? quotient : dividend - quotient * divisor;
+    return true;
+}
+
+bool plan_size_value(const struct plan *plan, int size, const struct plan_lengths *lengths, const void *context,
+                     int64_t *value)
+{
+    const struct plan_size *of = at(plan, size);
+    *value = 0;
+    for (int t = 0; t < of->n_terms; t++) {
+        int64_t term = of->terms[t].coefficient, factor;
+        for (int f = 0; f < of->terms[t].n_factors; f++)
+            if (!value_of_factor(plan, &plan->factors[of->terms[t].factors[f]], lengths, context, &factor) ||
+                __builtin_mul_overflow(term, factor, &term))
+                return false;
+        if (__builtin_add_overflow(*value, term, value))
+            return false;
+    }
+    return true;
+}
+
+/* ---- What uses sizes ---- */
+
+int plan_add_space(struct plan_builder *builder, const struct plan_space *space)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(space->rank <= PLAN_SPACE_RANK);
+    struct plan *plan = builder->plan;
+    struct plan_space *place = plan_grow(builder, &plan->spaces, &plan->n_spaces, sizeof *place);
+    if (!place)
+        return PLAN_NONE;
+    *place = *space;
+    return plan->n_spaces - 1;
+}
+
+void plan_require(struct plan_builder *builder, struct plan_requirement requirement)
+{
+    if (builder->failed)
+        return;
+    struct plan *plan = builder->plan;
+    int64_t least, most, value;
+    char text[80];
+    plan_size_bounds(plan, requirement.size, &least, &most);
+    bool constant = plan_size_is_constant(plan, requirement.size, &value);
+    bool holds = !constant || value % requirement.multiple == 0;
+    if (most < requirement.least || least > requirement.most || !holds) {
+        plan_fail(builder, "%s is %s; expected %lld to %lld and a multiple of %lld", requirement.what,
+                  plan_size_text(plan, requirement.size, text, sizeof text), (long long)requirement.least,
+                  (long long)requirement.most, (long long)requirement.multiple);
+        return;
+    }
+    if (least >= requirement.least && most <= requirement.most && (constant || requirement.multiple == 1))
+        return;
+    struct plan_requirement *place = plan_grow(builder, &plan->requirements, &plan->n_requirements, sizeof *place);
+    if (place)
+        *place = requirement;
+}
+
+/* ---- Text ---- */
+
+static void append(char *text, size_t room, const char *more)
+{
+    size_t length = strlen(text);
+    if (length < room)
+        snprintf(text + length, room - length, "%s", more);
+}
+
+static void append_factor(const struct plan *plan, const struct plan_factor *factor, char *text, size_t room)
+{
+    char part[96], first[40], second[40];
+    if (factor->kind == FACTOR_FREE)
+        snprintf(part, sizeof part, "%s.%d", plan->inputs[factor->free.input].input.name, factor->free.dimension);
+    else
+        snprintf(part, sizeof part, "((%s)%s(%s))", plan_size_text(plan, factor->of.dividend, first, sizeof first),
+                 factor->kind == FACTOR_QUOTIENT ? "//" : "%",
+                 plan_size_text(plan, factor->of.divisor, second, sizeof second));
+    append(text, room, part);
+}
+
+const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room)
+{
+    const struct plan_size *of = at(plan, size);
+    snprintf(text, room, "%s", of->n_terms == 0 ? "0" : "");
+    for (int t = 0; t < of->n_terms; t++) {
+        const struct plan_term *term = &of->terms[t];
+        char number[32];
+        snprintf(number, sizeof number, "%s%lld", t ? " + " : "", (long long)term->coefficient);
+        if (term->coefficient != 1 || term->n_factors == 0)
+            append(text, room, number);
+        else if (t)
+            append(text, room, " + ");
+        for (int f = 0; f < term->n_factors; f++) {
+            if (f > 0 || term->coefficient != 1)
+                append(text, room, "*");
+            append_factor(plan, &plan->factors[term->factors[f]], text, room);
+        }
+    }
+    return text;
+}
