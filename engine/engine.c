@@ -562,11 +562,11 @@ int model_output_shape(const struct model *model, const struct engine_item *item
     if (output == 0)
         return own_output_shape(model, item, shape);
     const struct plan_step *step = attention_step(plan, output - 1);
-    int input = plan->axes[plan->values[step->x].axis].input;
-    int64_t width = padder_width(plan, item, input);
+    int axis = plan->values[step->x].axis, input = plan->axes[axis].input;
+    int64_t width = input == PLAN_NONE ? 1 : padder_width(plan, item, input);
     int64_t keys = padder_axis_rows(plan, item, plan->values[step->keys].axis) / width;
     shape[0] = step->operation == OP_ATTEND_CALL ? width : step->attend.heads;
-    shape[1] = padder_length(plan, item, input) / width;
+    shape[1] = padder_own_rows(plan, item, axis) / width;
     shape[2] = step->attend.key_room ? step->attend.key_room : keys;
     return 3;
 }
@@ -581,7 +581,8 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
         tokens = rows > tokens ? rows : tokens;
     }
     for (int i = 0; i < plan->n_axes; i++) {
-        if (plan->axes[i].kind != AXIS_WINDOW && plan->axes[i].kind != AXIS_JOINED)
+        enum plan_axis_kind kind = plan->axes[i].kind;
+        if (kind != AXIS_WINDOW && kind != AXIS_JOINED && kind != AXIS_PADDED)
             continue;
         int64_t rows = padder_axis_rows(plan, item, i);
         tokens = rows > tokens ? rows : tokens;

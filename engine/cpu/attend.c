@@ -97,7 +97,7 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
     int64_t d = query_columns / step->attend.heads, e = out_columns / step->attend.heads, k = keys[1] - keys[0];
     int64_t zero_keys = most(step->attend.key_room - k, 0), end = block->first + block->rows;
     float *softmax = wanted_softmax(item, step); /* (h, n, k + zero_keys), n without padding */
-    int64_t n = softmax ? padder_length(run->plan, item, run->plan->axes[run->plan->values[step->x].axis].input) : 0;
+    int64_t n = softmax ? padder_own_rows(run->plan, item, run->plan->values[step->x].axis) : 0;
     pack_head(run, step, block->item, head * step->attend.kv_heads / step->attend.heads, packed);
     for (int64_t row = block->first, rows; row < end; row += rows) {
         int64_t position = padder_position(layout_of(run, step->x), block->item, row);

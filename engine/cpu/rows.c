@@ -228,6 +228,31 @@ void cpu_cut_padding(const struct cpu_run *run, const struct plan_step *step)
                (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
 }
 
+static void fill_words(int32_t *words, int64_t count, int32_t fill)
+{
+    for (int64_t i = 0; i < count; i++)
+        words[i] = fill;
+}
+
+/* As in cpu_cut_padding, 4 bytes an element. A fill other than 0 is a mask's. */
+void cpu_pad_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
+    const int32_t *x = (const int32_t *)floats_of(run, step->x);
+    int32_t *y = (int32_t *)floats_of(run, step->y);
+    int64_t columns = columns_of(run, step->y);
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        int64_t own = (from->starts[b + 1] - from->starts[b]) * columns;
+        int64_t all = (to->starts[b + 1] - to->starts[b]) * columns;
+        int32_t *out = y + to->starts[b] * columns;
+        if (step->pad_rows.ones)
+            fill_words(out, own, 1);
+        else
+            memcpy(out, x + from->starts[b] * columns, (size_t)own * sizeof *out);
+        fill_words(out + own, all - own, step->pad_rows.fill);
+    }
+}
+
 void cpu_append_rows(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *first = layout_of(run, step->x), *second = layout_of(run, step->z);

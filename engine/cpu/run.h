@@ -124,7 +124,7 @@ static inline int64_t rows_per_item_of(const struct plan *plan, int value)
 static inline int64_t width_of(const struct cpu_run *run, int value, int64_t item)
 {
     int input = run->plan->axes[run->plan->values[value].axis].input;
-    return padder_width(run->plan, &run->batch->items[item], input);
+    return input == PLAN_NONE ? 1 : padder_width(run->plan, &run->batch->items[item], input);
 }
 
 /* ---- Threads ---- */

@@ -366,9 +366,9 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
         float *wanted = wanted_softmax(&run->batch->items[item], step);
         if (!wanted)
             continue;
-        int input = run->plan->axes[run->plan->values[step->x].axis].input;
+        int axis = run->plan->values[step->x].axis;
         int64_t width = width_of(run, step->x, item);
-        int64_t positions = padder_length(run->plan, &run->batch->items[item], input) / width;
+        int64_t positions = padder_own_rows(run->plan, &run->batch->items[item], axis) / width;
         const int64_t *starts = starts_of(run, step->keys) + item;
         int64_t all = most((starts[1] - starts[0]) / width, step->attend.key_room);
         int64_t rows = positions * (call ? width : step->attend.heads), at_once = run->scratch_floats / all / 2;

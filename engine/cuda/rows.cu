@@ -290,6 +290,48 @@ template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct p
         cut_padding_of<T>(run, step);
 }
 
+/* An element of y's type. */
+static __device__ __forceinline__ int32_t element_like(const int32_t *, int32_t number)
+{
+    return number;
+}
+
+template <typename T> static __device__ __forceinline__ T element_like(const T *, int32_t number)
+{
+    return of_float<T>((float)number);
+}
+
+/* `x` NULL: ones. */
+template <typename T>
+static __global__ void pad_rows(int64_t rows, int64_t columns, const T *x, struct places from, int32_t fill,
+                                struct places to, T *y)
+{
+    int64_t row = warp_of_grid();
+    if (row >= rows || !is_there(to, row))
+        return;
+    int64_t item = item_of(to, row), position = row - to.starts[item];
+    bool own = position < from.starts[item + 1] - from.starts[item];
+    for (int64_t c = warp_thread(); c < columns; c += WARP)
+        y[row * columns + c] =
+            own && x ? x[(from.starts[item] + position) * columns + c] : element_like(y, own ? 1 : fill);
+}
+
+template <typename T> static void pad_rows_of(struct cuda_run *run, const struct plan_step *step)
+{
+    const T *x = step->pad_rows.ones ? NULL : elements_of<T>(run, step->x);
+    launch_rows(run, pad_rows<T>, rows_of(run, step->y), columns_of(run, step->y), x, places_of(run, step->x),
+                step->pad_rows.fill, places_of(run, step->y), elements_of<T>(run, step->y));
+}
+
+/* The value may hold floats, ids or a mask. */
+template <typename T> void cuda_pad_rows(struct cuda_run *run, const struct plan_step *step)
+{
+    if (run->plan->values[step->y].ids)
+        pad_rows_of<int32_t>(run, step);
+    else
+        pad_rows_of<T>(run, step);
+}
+
 template <typename T, int N>
 static __global__ void append_rows(int64_t rows, int64_t columns, const T *x, const T *z, const int64_t *upper,
                                    const int64_t *lower, struct places places, T *y)
@@ -375,5 +417,6 @@ FOR_ELEMENTS(cuda_gate)
 FOR_ELEMENTS(cuda_shift_tokens)
 FOR_ELEMENTS(cuda_rotate)
 FOR_ELEMENTS(cuda_cut_padding)
+FOR_ELEMENTS(cuda_pad_rows)
 FOR_ELEMENTS(cuda_append_rows)
 FOR_ELEMENTS(cuda_gather_rows)

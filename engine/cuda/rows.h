@@ -19,6 +19,7 @@ template <typename T> void cuda_append_rows(struct cuda_run *run, const struct p
 template <typename T> void cuda_gather_rows(struct cuda_run *run, const struct plan_step *step);
 int64_t cuda_gather_rows_scratch(const struct plan *plan, const struct plan_step *step);
 template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_pad_rows(struct cuda_run *run, const struct plan_step *step);
 
 static __device__ __forceinline__ float activation_of(enum activation activation, float x)
 {

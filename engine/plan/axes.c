@@ -45,6 +45,17 @@ int plan_window_axis(struct plan_builder *builder, int input, const struct plan_
     return append(builder, (struct plan_axis){.kind = AXIS_WINDOW, .input = input, .window = *window});
 }
 
+int plan_padded_axis(struct plan_builder *builder, int of, struct plan_padding by)
+{
+    const struct plan *plan = builder->plan;
+    for (int i = 0; i < plan->n_axes; i++)
+        if (plan->axes[i].kind == AXIS_PADDED && plan->axes[i].extended.of == of &&
+            plan->axes[i].extended.by.rows == by.rows && plan->axes[i].extended.by.multiple == by.multiple)
+            return i;
+    int input = plan->axes[of].input;
+    return append(builder, (struct plan_axis){.kind = AXIS_PADDED, .input = input, .extended = {of, by}});
+}
+
 int plan_joined_axis(struct plan_builder *builder, int first, int second)
 {
     int input = builder->plan->axes[first].input;

@@ -18,6 +18,9 @@ int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int6
 /* The pixels that a convolution with the window makes of an input's image. */
 int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window);
 
+/* The rows of axis `of`, with padding. The same arguments give the same axis. */
+int plan_padded_axis(struct plan_builder *builder, int of, struct plan_padding by);
+
 /* Each item's rows on the first axis, then its rows on the second. */
 int plan_joined_axis(struct plan_builder *builder, int first, int second);
 

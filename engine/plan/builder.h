@@ -211,6 +211,12 @@ int plan_gate(struct plan_builder *builder, int x, enum activation activation);
 int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int64_t heads);
 int plan_cut_padding(struct plan_builder *builder, int x); /* returns x itself if the plan adds no padding */
 
+/* Adds rows of zeros to each item. An item must have at most padding.rows rows, if that is set. */
+int plan_pad_rows(struct plan_builder *builder, int x, struct plan_padding padding);
+/* The mask of `padded`, a value of plan_pad_rows. `mask` has a row for each row without padding. PLAN_NONE: ones. The
+ * result is PLAN_NONE if it would be ones everywhere. */
+int plan_pad_mask(struct plan_builder *builder, int mask, int padded);
+
 /* The model's results: the last hidden state, also pooled, and the class's output. `weight` and `bias` are the output
  * layer over the hidden state, if the class has one. Called once, as the last operation. */
 void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits);

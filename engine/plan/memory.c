@@ -114,6 +114,17 @@ static void limit_lengths(struct plan *plan)
     }
 }
 
+/* Raises max_rows so that the longest item has room on padded axes, too. */
+static void make_room_for_padding(struct plan *plan)
+{
+    for (int i = 0; i < plan->n_axes; i++) {
+        int64_t rows =
+            plan->axes[i].kind == AXIS_PADDED ? plan_padded_rows(plan->axes[i].extended.by, plan->max_rows) : 0;
+        if (rows > plan->max_rows)
+            plan->max_rows = rows;
+    }
+}
+
 /* Gives all values their offsets. `placed` and `in_place` have an element for each value; `placed` is all false. */
 static void place_values(struct plan *plan, bool *placed, int *in_place)
 {
@@ -140,6 +151,7 @@ int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, st
         if (plan->inputs[i].input.max_length > plan->max_rows)
             plan->max_rows = plan->inputs[i].input.max_length;
     limit_lengths(plan);
+    make_room_for_padding(plan);
 
     find_lifetimes(plan);
     for (int i = 0; i < plan->n_values; i++)

@@ -192,6 +192,13 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_nothing,
                         .print = print_nothing},
 
+    /* A mask is filled with 0 or 1. With `ones`, x_b counts as ones: y is the mask of x's own rows */
+    [OP_PAD_ROWS] = {.name = "pad_rows",
+                     .formula = "y_b = x_b, then rows of zeros up to the rows of y's axis",
+                     .rows = ROWS_TOGETHER,
+                     .flops = flops_of_nothing,
+                     .print = print_padding},
+
     /* The sum is over h and the 32 best pairs (i, j) of s_i + t_j, where s = K[h,:,0] x[r,0,h] and t = K[h,:,1]
      * x[r,1,h] are each cut to their 32 best. x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
     [OP_RETRIEVE] = {.name = "retrieve",

@@ -87,21 +87,12 @@ struct plan_image padder_axis_image(const struct plan *plan, const struct engine
     return pixels->kind == AXIS_WINDOW ? plan_convolved(&pixels->window, image) : image;
 }
 
-/* The rows that padding makes of an item's. */
-static int64_t pad(const struct plan_axis *axis, int64_t rows)
-{
-    int64_t multiple = axis->padded.multiple;
-    if (axis->padded.rows)
-        return axis->padded.rows;
-    return multiple ? (rows + multiple - 1) / multiple * multiple : rows;
-}
-
 /* `context` is an item. */
 static struct plan_given give_item(const struct plan *plan, const struct plan_axis *axis, const void *context)
 {
     struct plan_given given = {.rows = padder_length(plan, context, axis->input)};
     if (axis->kind == AXIS_INPUT)
-        given.rows = pad(axis, given.rows);
+        given.rows = plan_padded_rows(axis->padded, given.rows);
     else
         given.image = padder_image(plan, context, axis->input);
     return given;
@@ -125,6 +116,16 @@ int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item
 bool padder_size(const struct plan *plan, const struct engine_item *item, int size, int64_t *value)
 {
     return plan_size_value(plan, size, &lengths_of_item, item, value);
+}
+
+int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item, int axis)
+{
+    const struct plan_axis *rows = &plan->axes[axis];
+    if (rows->kind == AXIS_PADDED)
+        return padder_own_rows(plan, item, rows->extended.of);
+    if (rows->kind == AXIS_WANTED)
+        return padder_own_rows(plan, item, rows->wanted.of);
+    return rows->kind == AXIS_INPUT ? padder_length(plan, item, rows->input) : padder_axis_rows(plan, item, axis);
 }
 
 static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows)

@@ -80,6 +80,9 @@ int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item
 /* The value of a size for the item; false: see plan_size_value. */
 bool padder_size(const struct plan *plan, const struct engine_item *item, int size, int64_t *value);
 
+/* The same without padding. An AXIS_WANTED counts as the axis whose rows it selects. */
+int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item, int axis);
+
 /* The item's image on an axis of pixels. */
 struct plan_image padder_axis_image(const struct plan *plan, const struct engine_item *item, int axis);
 

@@ -98,6 +98,8 @@ static struct plan_selection rows_of_items(const struct plan *plan, int axis)
         const struct model_input *input = &plan->inputs[rows->input].input;
         bool exact = plan->padding == PADDING_EXACT && input->own_limit;
         exactly = rows->padded.rows ? rows->padded.rows : exact ? input->max_length : 0;
+    } else if (rows->kind == AXIS_FIXED || rows->kind == AXIS_PADDED) {
+        exactly = rows->kind == AXIS_FIXED ? rows->rows_per_item : rows->extended.by.rows;
     }
     return exactly ? (struct plan_selection){axis, exactly, exactly} : (struct plan_selection){axis, 1, INT64_MAX};
 }
@@ -123,6 +125,14 @@ static struct plan_decision count_flops(const struct plan *plan, struct chain fi
     }
     decision.least_rows = least_rows(decision.before, decision.after);
     return decision;
+}
+
+/* An item has that many rows of the source, whatever the rows of its inputs: its FLOPs are a constant. */
+static void fix_rows(struct plan_decision *decision, int64_t rows)
+{
+    decision->before.item += decision->before.row * rows;
+    decision->after.item += decision->after.row * rows;
+    decision->before.row = decision->after.row = 0;
 }
 
 /* ---- Rewriting ---- */
@@ -251,6 +261,8 @@ static void consider(struct plan_builder *builder, struct chain chain)
         return; /* the source was considered at that chain, and left unchanged */
     struct plan_decision decision = count_flops(plan, chain, &rewrite.source);
     struct plan_selection rows = rows_of_items(plan, plan->values[rewrite.source.x].axis);
+    if (plan->axes[rows.axis].kind != AXIS_INPUT && rows.least == rows.most)
+        fix_rows(&decision, rows.least);
     rewrite.x = rewrite.source.x;
     rewrite.both = decision.least_rows > rows.least;
     bool never = decision.least_rows > rows.most;

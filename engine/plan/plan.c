@@ -57,6 +57,13 @@ static int64_t sized_rows(const struct plan *plan, const struct plan_axis *axis,
     return there ? product : -1;
 }
 
+int64_t plan_padded_rows(struct plan_padding padding, int64_t rows)
+{
+    if (padding.rows)
+        return padding.rows;
+    return padding.multiple ? (rows + padding.multiple - 1) / padding.multiple * padding.multiple : rows;
+}
+
 int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context)
 {
     const struct plan_axis *of = &plan->axes[axis];
@@ -72,6 +79,8 @@ int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_leng
         return given.rows / of->projected.n * of->projected.k;
     case AXIS_WINDOW:
         return given.rows == 0 ? 0 : convolved_rows(&of->window, given.image);
+    case AXIS_PADDED:
+        return plan_padded_rows(of->extended.by, plan_axis_rows(plan, of->extended.of, lengths, context));
     case AXIS_JOINED:
         return plan_axis_rows(plan, of->joined.first, lengths, context) +
                plan_axis_rows(plan, of->joined.second, lengths, context);

@@ -48,6 +48,7 @@ enum operation {
     OP_GATE,
     OP_GATHER_ROWS,
     OP_CUT_PADDING,
+    OP_PAD_ROWS,
     OP_RETRIEVE,
     OP_GIVE_HIDDEN,
     OP_GIVE_POOLED,
@@ -73,20 +74,28 @@ enum plan_axis_kind {
     AXIS_INPUT,     /* the rows of an input, perhaps padded */
     AXIS_PROJECTED, /* k rows for every n rows of the input */
     AXIS_WINDOW,    /* the pixels that a convolution makes of an input's image */
+    AXIS_PADDED,    /* the rows of another axis, padded by a step of the plan */
     AXIS_JOINED,    /* an item's rows on one axis, then its rows on another */
     AXIS_SIZED,     /* rows by an expression of the item's free sizes. An item may be several sequences */
     AXIS_WANTED,    /* the rows of another axis that the item requests, plus `reach` rows on either side */
 };
 
+/* How items are padded. At most one of the two is set; both 0: no padding. */
+struct plan_padding {
+    int64_t rows;     /* items are zero-padded to this many rows, with masks 1 */
+    int64_t multiple; /* items are zero-padded to the next multiple, with masks 0 */
+};
+
 struct plan_axis {
     enum plan_axis_kind kind;
-    int input; /* the input that the rows depend on; AXIS_FIXED: PLAN_NONE */
+    int input; /* the input that the rows depend on; PLAN_NONE: all items have the same number of rows */
     union {    /* by kind */
         int64_t rows_per_item;
+        struct plan_padding padded; /* AXIS_INPUT */
         struct {
-            int64_t rows;     /* items are zero-padded to this many rows; 0: no padding */
-            int64_t multiple; /* items are padded to the next multiple, with masks 0; 0: no padding */
-        } padded;             /* AXIS_INPUT */
+            int of; /* an axis */
+            struct plan_padding by;
+        } extended; /* AXIS_PADDED */
         struct {
             int64_t k, n;
         } projected;
@@ -284,6 +293,10 @@ struct plan_step {
         struct {
             int64_t heads;
         } retrieve;
+        struct {
+            bool ones;    /* y has ones for the rows of x, whatever x is */
+            int32_t fill; /* of the added rows, in a mask; ids and floats: 0 */
+        } pad_rows;
     };
 };
 
@@ -385,6 +398,9 @@ const char *plan_size_text(const struct plan *plan, int size, char *text, size_t
 
 /* Rows of an axis for one item; -1: the item has no such number of rows. */
 int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context);
+
+/* The rows that padding makes of `rows`. */
+int64_t plan_padded_rows(struct plan_padding padding, int64_t rows);
 
 /* The same for a value and an item with `rows` rows of every input, padding included. Optional inputs without a
  * fallback count as absent. Images are square. */

@@ -75,6 +75,17 @@ void print_image_convolution(const struct plan *plan, const struct plan_step *st
         fprintf(out, " scale %g", (double)step->convolve_image.scale);
 }
 
+void print_padding(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    struct plan_padding by = plan->axes[plan->values[step->y].axis].extended.by;
+    fprintf(out, by.rows ? " to %" PRId64 " rows" : " to a multiple of %" PRId64 " rows",
+            by.rows ? by.rows : by.multiple);
+    if (step->pad_rows.ones)
+        fprintf(out, " as ones");
+    if (step->pad_rows.fill)
+        fprintf(out, " with ones");
+}
+
 static void print_causal(bool causal, FILE *out)
 {
     if (causal)

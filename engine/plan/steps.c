@@ -1,5 +1,6 @@
 /* The operations: each appends a step and gives its new value. */
 #include "engine/plan/axes.h"
+#include "engine/plan/passes.h"
 
 #include <assert.h>
 #include <math.h>
@@ -346,17 +347,55 @@ int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int
     return new_step(builder, step, plan_value_at(builder, x)->axis, plan_weight_at(builder, values)->columns);
 }
 
+/* A step that copies rows of x, be they floats or ids, onto another axis. */
+static int new_rows(struct plan_builder *builder, struct plan_step step, int axis)
+{
+    struct plan_value x = *plan_value_at(builder, step.x);
+    int y = new_step(builder, step, axis, x.columns);
+    if (y != PLAN_NONE)
+        builder->plan->values[y].ids = x.ids;
+    return y;
+}
+
 int plan_cut_padding(struct plan_builder *builder, int x)
+{
+    if (builder->failed || x == PLAN_NONE)
+        return PLAN_NONE;
+    struct plan_axis axis = builder->plan->axes[plan_value_at(builder, x)->axis];
+    bool padded = axis.kind == AXIS_PADDED || (axis.kind == AXIS_INPUT && (axis.padded.rows || axis.padded.multiple));
+    if (!padded)
+        return x;
+    int own = axis.kind == AXIS_PADDED ? axis.extended.of : plan_unpadded_axis(builder, axis.input);
+    return new_rows(builder, plan_step_of(OP_CUT_PADDING, x), own);
+}
+
+int plan_pad_rows(struct plan_builder *builder, int x, struct plan_padding padding)
 {
     if (builder->failed)
         return PLAN_NONE;
-    struct plan_axis axis = builder->plan->axes[plan_value_at(builder, x)->axis];
-    if (axis.kind != AXIS_INPUT || (axis.padded.rows == 0 && axis.padded.multiple == 0))
-        return x;
-    struct plan_step step = plan_step_of(OP_CUT_PADDING, x);
-    int y = new_step(builder, step, plan_unpadded_axis(builder, axis.input), plan_value_at(builder, x)->columns);
+    int axis = plan_padded_axis(builder, plan_value_at(builder, x)->axis, padding);
+    return axis == PLAN_NONE ? PLAN_NONE : new_rows(builder, plan_step_of(OP_PAD_ROWS, x), axis);
+}
+
+int plan_pad_mask(struct plan_builder *builder, int mask, int padded)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct plan *plan = builder->plan;
+    int axis = plan_value_at(builder, padded)->axis;
+    assert(plan->axes[axis].kind == AXIS_PADDED);
+    bool fills_ones = plan->axes[axis].extended.by.multiple == 0;
+    if (mask == PLAN_NONE && fills_ones)
+        return PLAN_NONE;
+    struct plan_step step = plan_step_of(OP_PAD_ROWS, mask);
+    step.pad_rows.fill = fills_ones;
+    if (mask != PLAN_NONE)
+        return new_rows(builder, step, axis);
+    step.x = plan->steps[plan_writer(plan, padded)].x;
+    step.pad_rows.ones = true;
+    int y = new_step(builder, step, axis, 1);
     if (y != PLAN_NONE)
-        builder->plan->values[y].ids = plan_value_at(builder, x)->ids;
+        builder->plan->values[y].ids = true;
     return y;
 }
 

@@ -285,7 +285,7 @@ void scalar_attention(const struct plan *plan, const struct batch *batch, double
         mean_attention(&scalar, attend, item, k, weights);
         return;
     }
-    int64_t own = padder_length(plan, &batch->items[item], plan->axes[plan->values[attend->x].axis].input);
+    int64_t own = padder_own_rows(plan, &batch->items[item], plan->values[attend->x].axis);
     for (int64_t head = 0; head < attend->attend.heads; head++)
         for (int64_t r = layout->starts[item]; r < layout->starts[item] + own; r++, weights += k)
             attention_row(&scalar, attend, r, head, weights);
@@ -530,6 +530,16 @@ static double cut_at(const struct scalar *scalar, const struct plan_step *step, 
     return scalar->values[step->x][from * columns_of(scalar, step->x) + column];
 }
 
+static double padded_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t item = item_of(scalar, step->y, row), columns = columns_of(scalar, step->y);
+    int64_t position = row - layout_of(scalar, step->y)->starts[item];
+    const int64_t *own = layout_of(scalar, step->x)->starts + item;
+    if (position >= own[1] - own[0])
+        return step->pad_rows.fill;
+    return step->pad_rows.ones ? 1 : scalar->values[step->x][(own[0] + position) * columns + column];
+}
+
 static double value_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     int64_t place = row * columns_of(scalar, step->y) + column;
@@ -580,6 +590,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return gathered_at(scalar, step, row, column);
     case OP_CUT_PADDING:
         return cut_at(scalar, step, row, column);
+    case OP_PAD_ROWS:
+        return padded_at(scalar, step, row, column);
     case OP_SHIFT_TOKENS:
         return shift_at(scalar, step, row, column);
     case OP_ATTEND:

@@ -523,6 +523,37 @@ static void test_rotate_concatenate_gate_cut(void **state)
     bench_run(&bench);
 }
 
+/* Rows, ids and masks that a step pads, to a length or to a multiple; one attention has no mask of its own. */
+static void check_pad_rows(struct plan_padding padding)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"table", 80, 12}, {"w", 12, 12}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int ids = plan_input_ids(builder, "ids", 80, 70, PLAN_NONE);
+    int mask = plan_input_mask(builder, "mask", ids);
+    int rows = plan_input_rows_like(builder, "rows", 12, ids, PLAN_NONE);
+    int table = plan_matrix(builder, 80, 12, "table");
+    int x = plan_linear(builder, rows, plan_matrix(builder, 12, 12, "w"), PLAN_NONE);
+    x = plan_pad_rows(builder, x, padding);
+    x = plan_add(builder, x, plan_embed(builder, plan_pad_rows(builder, ids, padding), table), 1.0f);
+    x = plan_add_positions(builder, x, table, PLAN_NONE, 1);
+    struct plan_head_range all = {0, 2, 6};
+    int y = plan_linear_attend(builder, x, x, x, plan_pad_mask(builder, mask, x), all, 1);
+    y = plan_mask_rows(builder, y, plan_pad_mask(builder, mask, x));
+    y = plan_linear_attend(builder, y, x, x, plan_pad_mask(builder, PLAN_NONE, x), all, 1);
+    y = plan_attend(builder, y, x, x, (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.4f});
+    plan_give(builder, plan_cut_padding(builder, y), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
+static void test_pad_rows(void **state)
+{
+    (void)state;
+    check_pad_rows((struct plan_padding){.rows = 72});
+    check_pad_rows((struct plan_padding){.multiple = 16});
+    check_pad_rows((struct plan_padding){.multiple = 1});
+}
+
 /* A convolution of an image, from `in` to `out` channels. */
 static void check_convolve_image(int64_t in, int64_t out, struct plan_window window, bool keeps_pixels)
 {
@@ -705,6 +736,7 @@ int main(void)
         TEST(test_local_attend, 3.8e-2),
         TEST(test_retrieve, EXACT),
         TEST(test_rotate_concatenate_gate_cut, 1.2e-3),
+        TEST(test_pad_rows, 2e-2),
         TEST(test_convolve_image, 3.2e-2),
         TEST(test_image_attention, 1.3e-2),
         TEST(test_output_layer, 8e-3),

@@ -181,8 +181,21 @@ static int local_attend(struct maker *maker, int x)
                         : x;
 }
 
+/* Projected to keys where all rows are there, those that a step adds as well. */
+static int pad_rows(struct maker *maker, int x)
+{
+    struct plan_builder *builder = maker->builder;
+    struct plan_padding padding = {.rows = maker->length};
+    struct plan_projection e = {
+        .weight = weight(maker, maker->length, 10), .bias = PLAN_NONE, .groups = 1, .transposed = false};
+    int keys = plan_pad_rows(builder, plan_add(builder, x, norm(maker, x), 1.0f), padding);
+    keys = plan_linear(builder, keys, weight(maker, COLUMNS, COLUMNS), some_bias(maker, COLUMNS));
+    keys = plan_project_sequence(builder, keys, e);
+    return plan_attend(builder, x, keys, keys, (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.5f});
+}
+
 static int (*const drawn[])(struct maker *maker, int x) = {
-    rotate, add_positions, add_sinusoids, embed, concatenate, convolve_sequence, append_rows, local_attend,
+    rotate, add_positions, add_sinusoids, embed, concatenate, convolve_sequence, append_rows, local_attend, pad_rows,
 };
 
 #define N_DRAWN (sizeof drawn / sizeof *drawn)
