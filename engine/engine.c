@@ -125,11 +125,8 @@ static void fill_info(struct model *model, const struct model_config *config, in
     const struct plan *plan = model->plan;
     const struct placement *placement = &model->placement;
     struct model_info *info = &model->info;
-    for (int i = 0; i < plan->n_inputs; i++) {
+    for (int i = 0; i < plan->n_inputs; i++)
         model->inputs[i] = plan->inputs[i].input;
-        if (plan->padding == PADDING_EXACT && plan->inputs[i].input.own_limit)
-            model->inputs[i].min_length = model->inputs[i].max_length;
-    }
     info->parameters = parameters;
     info->weights_bytes = placement->weights_bytes;
     info->arena_bytes = placement->arena_bytes;
@@ -443,8 +440,9 @@ static int check_length(const struct model *model, const struct engine_item *ite
     if (length > input->max_length)
         return refuse_long(model, item, index, length, error);
     if (length < input->min_length)
-        return error_set(error, "input \"%s\" has %lld rows; with padding \"exact\" the model takes exactly %lld",
-                         input->name, length, (long long)input->min_length);
+        return error_set(error, "input \"%s\" has %lld rows; %sthe model takes exactly %lld", input->name, length,
+                         model->plan->padding == PADDING_EXACT ? "with padding \"exact\" " : "",
+                         (long long)input->min_length);
     long long rows = padder_axis_rows(model->plan, item, model->plan->values[model->plan->inputs[index].value].axis);
     if (rows % input->multiple != 0)
         return error_set(error, "input \"%s\" has %lld rows (%lld with padding); the model takes multiples of %lld",
@@ -518,6 +516,11 @@ int model_check(const struct model *model, const struct engine_item *item, struc
             return -1;
     if (check_convolutions(model, item, error) != 0)
         return -1;
+    for (int i = 0; i < model->plan->n_requirements; i++) {
+        const struct plan_requirement *requirement = &model->plan->requirements[i];
+        if (plan_check_requirement(requirement, padder_axis_rows(model->plan, item, requirement->axis), error) != 0)
+            return error_prefix(error, "\"%s\"", requirement->where);
+    }
     for (int i = 0; i < item->n_extras; i++)
         if (check_extra(model, item, i, error) != 0)
             return -1;

@@ -30,6 +30,11 @@ void build_image_linear_attention(struct plan_builder *builder, const char *name
 /* The class that an architecture names; NULL: none, and `error` lists those there are. */
 const struct family_class *family_find(const char *architecture, struct error *error);
 
+/* Builds a class as a part of a larger plan. Returns its output: the class's first one, without padding, after its
+ * output layer. Attention outputs count on over the whole plan. PLAN_NONE after a failure, whose message begins with
+ * the leaf's path. */
+int family_build_leaf(struct plan_builder *builder, const struct plan_leaf *leaf);
+
 /* ---- What two families share: lucidrains' LinformerSelfAttention is used by linear_attention_transformer too ---- */
 
 /* "slice", or "exact"; ends with PADDING_DEFAULT. */

@@ -198,7 +198,7 @@ void build_image_linear_attention(struct plan_builder *builder, const char *name
     int queries = convolve_scaled(builder, x, to_q, scale);
     int keys = convolve_scaled(builder, x, to_k, scale);
     int values = convolve_scaled(builder, x, to_v, 1.0f);
-    if (!refused) { /* the context's keys are not scaled */
+    if (!refused && context != PLAN_NONE) { /* the context's keys are not scaled */
         keys = plan_append_rows(builder, keys, plan_convolve_image(builder, context, to_k));
         values = plan_append_rows(builder, values, plan_convolve_image(builder, context, to_v));
     }

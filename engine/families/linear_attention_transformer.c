@@ -263,13 +263,14 @@ static int64_t longest(const struct transformer_arguments *arguments, bool has_p
     return axial ? (length + width - 1) / width * width : length;
 }
 
-/* Pads the input as Autopadder does, where the padding is autopad. */
-static void pad(struct plan_builder *builder, const struct transformer_arguments *arguments, int input)
+/* Pads the input as Autopadder does, where the padding is autopad. Returns the value to go on with. */
+static int pad(struct plan_builder *builder, const struct transformer_arguments *arguments, int input)
 {
     int64_t multiple = pad_to_multiple(arguments);
-    if (builder->plan->padding == PADDING_AUTOPAD && multiple > 1)
-        plan_pad_to_multiple(builder, input, multiple);
+    if (builder->padding == PADDING_AUTOPAD && multiple > 1)
+        input = plan_pad_to_multiple(builder, input, multiple);
     plan_require_multiple(builder, input, needed_multiple(arguments));
+    return input;
 }
 
 /* The longest input whose padded rows still fit; with padding "exact" the one length there is. 0: any. */
@@ -277,9 +278,9 @@ static int64_t max_length(struct plan_builder *builder, const char *name, const 
                           bool has_positions)
 {
     int64_t most = longest(arguments, has_positions), multiple = pad_to_multiple(arguments);
-    if (builder->plan->padding == PADDING_EXACT)
+    if (builder->padding == PADDING_EXACT)
         return arguments->max_seq_len;
-    if (builder->plan->padding != PADDING_AUTOPAD || multiple <= 1 || most == 0)
+    if (builder->padding != PADDING_AUTOPAD || multiple <= 1 || most == 0)
         return most;
     if (most < multiple)
         plan_fail(builder, "%s: sequences are padded to multiples of %lld, beyond max_seq_len %lld", name,
@@ -550,8 +551,8 @@ static void build_transformer(struct plan_builder *builder, const char *name, co
         return;
     choose_padding(builder, name, config, &arguments);
     int x = plan_input_rows(builder, "x", arguments.dim, max_length(builder, name, &arguments, false), PLAN_NONE);
+    x = pad(builder, &arguments, x);
     struct routed routed = more_inputs(builder, &arguments, x);
-    pad(builder, &arguments, x);
     plan_give(builder, transformer(builder, &arguments, &routed, x, ""), PLAN_NONE, PLAN_NONE, false);
 }
 
@@ -562,8 +563,8 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
         return;
     choose_padding(builder, name, config, &arguments);
     int x = plan_input_ids(builder, "x", arguments.num_tokens, max_length(builder, name, &arguments, true), PLAN_NONE);
+    x = pad(builder, &arguments, x);
     struct routed routed = more_inputs(builder, &arguments, x);
-    pad(builder, &arguments, x);
     give(builder, &arguments, language_model(builder, &arguments, routed, x, ""), "");
 }
 
@@ -624,11 +625,11 @@ static void build_pair(struct plan_builder *builder, const char *name, const str
     int src = plan_input_ids(builder, "src", encoder.num_tokens, max_source_length(builder, name, &encoder, &decoder),
                              PLAN_NONE);
     int tgt = plan_input_ids(builder, "tgt", decoder.num_tokens, max_length(builder, name, &decoder, true), PLAN_NONE);
+    src = pad(builder, &encoder, src);
+    tgt = pad(builder, &decoder, tgt);
     struct routed encoded = {PLAN_NONE, PLAN_NONE, PLAN_NONE, PLAN_NONE}, decoded = encoded;
     encoded.input_mask = plan_input_mask(builder, "src_mask", src);
     decoded.input_mask = plan_input_mask(builder, "tgt_mask", tgt);
-    pad(builder, &encoder, src);
-    pad(builder, &decoder, tgt);
 
     int context = language_model(builder, &encoder, encoded, src, "enc.");
     if (!encoder.return_embeddings)

@@ -147,7 +147,7 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
                                                      .kv_heads = heads,
                                                      .scale = (float)(1.0 / sqrt((double)(dim / heads))),
                                                      .key_room = arguments.add_zero_attn ? k + 1 : 0,
-                                                     .masked = true,
+                                                     .masked = mask != PLAN_NONE,
                                                      .mask = mask,
                                                      .masked_byte = true,
                                                      .masked_score = -INFINITY});

@@ -324,7 +324,7 @@ static int attention_heads(struct plan_builder *builder, const struct linformer_
     if (causal && !arguments->full_attention && k != arguments->dim_k)
         return plan_fail(builder, "causal: the class's mask has dim_k %lld columns, but a layer attends to %lld rows",
                          (long long)arguments->dim_k, (long long)k);
-    bool padded_keys = arguments->full_attention && builder->plan->padding == PADDING_MASKED;
+    bool padded_keys = arguments->full_attention && builder->padding == PADDING_MASKED;
     return plan_attend(builder, queries, keys, values,
                        (struct plan_attention){
                            .heads = arguments->nhead,
@@ -492,10 +492,9 @@ static struct masks mask_inputs(struct plan_builder *builder, const struct linfo
     return masks;
 }
 
-static void pad_to_size(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int tensor)
+static int pad_to_size(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int tensor)
 {
-    if (builder->plan->padding == PADDING_ZERO)
-        plan_pad(builder, tensor, arguments->input_size);
+    return builder->padding == PADDING_ZERO ? plan_pad(builder, tensor, arguments->input_size) : tensor;
 }
 
 static void build_linformer(struct plan_builder *builder, const char *name, const struct model_config *config)
@@ -505,8 +504,8 @@ static void build_linformer(struct plan_builder *builder, const char *name, cons
     if (!prepare(builder, name, linformer_arguments, COUNT(linformer_arguments), config, &arguments))
         return;
     int tensor = plan_input_rows(builder, "tensor", arguments.channels, arguments.input_size, PLAN_NONE);
+    tensor = pad_to_size(builder, &arguments, tensor);
     struct masks masks = mask_inputs(builder, &arguments, arguments.channels, tensor, &embeddings);
-    pad_to_size(builder, &arguments, tensor);
     int x = linformer(builder, &arguments, tensor, embeddings, masks, "");
     plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
 }
@@ -518,8 +517,8 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
     if (!prepare(builder, name, lm_arguments, COUNT(lm_arguments), config, &arguments))
         return;
     int tensor = plan_input_ids(builder, "tensor", arguments.num_tokens, arguments.input_size, PLAN_NONE);
+    tensor = pad_to_size(builder, &arguments, tensor);
     struct masks masks = mask_inputs(builder, &arguments, arguments.channels, tensor, &embeddings);
-    pad_to_size(builder, &arguments, tensor);
     int x = language_model(builder, &arguments, tensor, embeddings, masks, "");
     if (arguments.return_emb)
         plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);

@@ -1,6 +1,8 @@
 #include "engine/plan/axes.h"
 #include "engine/plan/sizes.h"
 
+#include <string.h>
+
 /* Appends an axis; PLAN_NONE: failed. */
 static int append(struct plan_builder *builder, struct plan_axis axis)
 {
@@ -11,6 +13,39 @@ static int append(struct plan_builder *builder, struct plan_axis axis)
     return builder->plan->n_axes - 1;
 }
 
+static bool equals(const struct plan_axis *a, const struct plan_axis *b)
+{
+    if (a->kind != b->kind || a->input != b->input)
+        return false;
+    switch (a->kind) {
+    case AXIS_FIXED:
+        return a->rows_per_item == b->rows_per_item;
+    case AXIS_INPUT:
+        return a->padded.rows == b->padded.rows && a->padded.multiple == b->padded.multiple;
+    case AXIS_PROJECTED:
+        return a->projected.k == b->projected.k && a->projected.n == b->projected.n;
+    case AXIS_WINDOW:
+        return memcmp(&a->window, &b->window, sizeof a->window) == 0;
+    case AXIS_PADDED:
+        return a->extended.of == b->extended.of && a->extended.by.rows == b->extended.by.rows &&
+               a->extended.by.multiple == b->extended.by.multiple;
+    case AXIS_JOINED:
+        return a->joined.first == b->joined.first && a->joined.second == b->joined.second;
+    case AXIS_WANTED:
+        return a->wanted.of == b->wanted.of && a->wanted.reach == b->wanted.reach;
+    }
+    return false;
+}
+
+/* The axis that is equal, or else a new one: values with the same rows are on one axis. */
+static int find_or_append(struct plan_builder *builder, struct plan_axis axis)
+{
+    for (int i = 0; i < builder->plan->n_axes; i++)
+        if (equals(&builder->plan->axes[i], &axis))
+            return i;
+    return append(builder, axis);
+}
+
 int plan_ragged_axis(struct plan_builder *builder, int input)
 {
     return append(builder, (struct plan_axis){.kind = AXIS_INPUT, .input = input, .padded = {0, 0}});
@@ -18,48 +53,35 @@ int plan_ragged_axis(struct plan_builder *builder, int input)
 
 int plan_unpadded_axis(struct plan_builder *builder, int input)
 {
-    const struct plan *plan = builder->plan;
-    for (int i = 0; i < plan->n_axes; i++)
-        if (plan->axes[i].kind == AXIS_INPUT && plan->axes[i].input == input && plan->axes[i].padded.rows == 0 &&
-            plan->axes[i].padded.multiple == 0)
-            return i;
-    return plan_ragged_axis(builder, input);
+    return find_or_append(builder, (struct plan_axis){.kind = AXIS_INPUT, .input = input, .padded = {0, 0}});
 }
 
 int plan_fixed_axis(struct plan_builder *builder, int64_t rows_per_item)
 {
-    const struct plan *plan = builder->plan;
-    for (int i = 0; i < plan->n_axes; i++)
-        if (plan->axes[i].kind == AXIS_FIXED && plan->axes[i].rows_per_item == rows_per_item)
-            return i;
-    return append(builder, (struct plan_axis){.kind = AXIS_FIXED, .input = PLAN_NONE, .rows_per_item = rows_per_item});
+    return find_or_append(builder,
+                          (struct plan_axis){.kind = AXIS_FIXED, .input = PLAN_NONE, .rows_per_item = rows_per_item});
 }
 
 int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int64_t n)
 {
-    return append(builder, (struct plan_axis){.kind = AXIS_PROJECTED, .input = input, .projected = {k, n}});
+    return find_or_append(builder, (struct plan_axis){.kind = AXIS_PROJECTED, .input = input, .projected = {k, n}});
 }
 
 int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window)
 {
-    return append(builder, (struct plan_axis){.kind = AXIS_WINDOW, .input = input, .window = *window});
+    return find_or_append(builder, (struct plan_axis){.kind = AXIS_WINDOW, .input = input, .window = *window});
 }
 
 int plan_padded_axis(struct plan_builder *builder, int of, struct plan_padding by)
 {
-    const struct plan *plan = builder->plan;
-    for (int i = 0; i < plan->n_axes; i++)
-        if (plan->axes[i].kind == AXIS_PADDED && plan->axes[i].extended.of == of &&
-            plan->axes[i].extended.by.rows == by.rows && plan->axes[i].extended.by.multiple == by.multiple)
-            return i;
-    int input = plan->axes[of].input;
-    return append(builder, (struct plan_axis){.kind = AXIS_PADDED, .input = input, .extended = {of, by}});
+    int input = builder->plan->axes[of].input;
+    return find_or_append(builder, (struct plan_axis){.kind = AXIS_PADDED, .input = input, .extended = {of, by}});
 }
 
 int plan_joined_axis(struct plan_builder *builder, int first, int second)
 {
     int input = builder->plan->axes[first].input;
-    return append(builder, (struct plan_axis){.kind = AXIS_JOINED, .input = input, .joined = {first, second}});
+    return find_or_append(builder, (struct plan_axis){.kind = AXIS_JOINED, .input = input, .joined = {first, second}});
 }
 
 /* The input whose length the size is; PLAN_NONE: it is another one. */

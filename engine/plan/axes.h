@@ -1,4 +1,5 @@
-/* axes: the axes and values of a plan that is being built. */
+/* axes: the axes and values of a plan that is being built. The same arguments give the same axis, except for ragged and
+ * wanted axes, which are new each time. */
 #ifndef ENGINE_PLAN_AXES_H
 #define ENGINE_PLAN_AXES_H
 
@@ -18,7 +19,7 @@ int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int6
 /* The pixels that a convolution with the window makes of an input's image. */
 int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window);
 
-/* The rows of axis `of`, with padding. The same arguments give the same axis. */
+/* The rows of axis `of`, with padding. */
 int plan_padded_axis(struct plan_builder *builder, int of, struct plan_padding by);
 
 /* Each item's rows on the first axis, then its rows on the second. */

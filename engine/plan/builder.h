@@ -7,8 +7,11 @@
  * family needs no checks between calls. plan_finish rewrites the plan (passes.h): the same results with fewer
  * operations. Then it finds each value's lifetime and its place in one arena.
  *
- * Begin and failures are in builder.c, inputs in inputs.c, weights in weights.c, operations in steps.c, the names of
- * tensors in names.c, and the end in finish.c. */
+ * A class can also be built as a leaf: a part of a larger plan. While its scope is open, inputs are values of that
+ * plan, tensors' names begin with the leaf's path, and what the class gives is a value of that plan.
+ *
+ * Begin and failures are in builder.c, inputs in inputs.c, scopes in scope.c, limits of rows in require.c, weights in
+ * weights.c, operations in steps.c, the names of tensors in names.c, and the end in finish.c. */
 #ifndef ENGINE_PLAN_BUILDER_H
 #define ENGINE_PLAN_BUILDER_H
 
@@ -16,6 +19,31 @@
 #include "weights/weights.h"
 
 #define PLAN_PREFIX_BYTES 64
+#define PLAN_NAME_BYTES 512 /* of a tensor's name in the file, with a leaf's path */
+
+/* A class within a larger plan. All memory is borrowed. */
+struct plan_leaf {
+    const char *class_name; /* as in config.json */
+    const char *path;       /* precedes the names of its tensors, with a point between; "": nothing does */
+    struct json_t *kwargs;
+    enum padding padding;
+    int n_inputs;
+    struct plan_binding {
+        const char *name; /* the parameter's name in the class's forward() */
+        int value;        /* on an axis without padding */
+    } inputs[ENGINE_MAX_INPUTS];
+};
+
+/* The leaf that is being built. */
+struct plan_scope {
+    const struct plan_leaf *leaf;         /* NULL: no scope is open */
+    enum padding around;                  /* builder->padding outside of the scope */
+    bool taken[ENGINE_MAX_INPUTS];        /* by binding: the class has that input */
+    const char *names[ENGINE_MAX_INPUTS]; /* the class's inputs in order */
+    int values[ENGINE_MAX_INPUTS];        /* of these inputs; PLAN_NONE: absent */
+    int n_inputs;
+    int output; /* PLAN_NONE: the class has given none yet */
+};
 
 struct plan_builder {
     struct plan *plan;
@@ -24,6 +52,8 @@ struct plan_builder {
     const struct json_t *ignore;    /* patterns for names of surplus tensors, borrowed; NULL: none */
     char prefix[PLAN_PREFIX_BYTES]; /* precedes the class's own names in the file */
     bool prefix_known;              /* a tensor was found with it */
+    enum padding padding;           /* of the class that is being built; plan_choose_padding sets it */
+    struct plan_scope scope;
     struct error *error;
     bool failed;
     bool without_data; /* names, dtypes and shapes alone are compared; set after plan_begin, ended by plan_check */
@@ -61,7 +91,18 @@ const struct weights_tensor *plan_find_tensor(struct plan_builder *builder, cons
 /* Whether "ignore" in config.json has a pattern for the tensor's name. */
 bool plan_ignores(const struct plan_builder *builder, const char *name);
 
-/* Inputs, in the order of forward()'s parameters. They return values. max_length 0: the model has no limit. */
+/* Between these two calls a class builds a leaf, which is one scope. plan_close_scope returns the class's output. */
+void plan_open_scope(struct plan_builder *builder, const struct plan_leaf *leaf);
+int plan_close_scope(struct plan_builder *builder);
+
+/* Limits the ids of a value, which are an input's, to 0 <= id < vocabulary. `what` names their reader. */
+void plan_limit_ids(struct plan_builder *builder, int ids, int64_t vocabulary, const char *what);
+
+/* Inputs, in the order of forward()'s parameters. They return values. max_length 0: the model has no limit. With
+ * padding "exact" max_length is the one length. Call plan_choose_padding first.
+ *
+ * In a scope they return the value that is bound to the name. An absent input is its fallback's value. Else an absent
+ * mask is PLAN_NONE where it would be ones everywhere, and any other optional input is PLAN_NONE. */
 int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length,
                    int fallback);
 int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback);
@@ -73,16 +114,19 @@ int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t ch
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
 /* An optional input without a value. It has as many rows as `like` (an input's value). Returns the input's index. The
- * caller sets kind, columns and the related members of `mask`; the kind is INPUT_ATTENTION_MASK or INPUT_IGNORED. */
+ * caller sets kind, columns and the related members of `mask`; the kind is INPUT_ATTENTION_MASK or INPUT_IGNORED.
+ * In a scope it returns PLAN_NONE, and a bound INPUT_ATTENTION_MASK is refused. */
 int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like);
-/* Changes the input's layout to LAYOUT_CALL. */
+/* Changes the input's layout to LAYOUT_CALL. In a scope the value's input must have that layout. */
 void plan_call_layout(struct plan_builder *builder, int input_value);
 
-/* Pads each item of the input to `rows` rows, with zeros or ids 0. Only rows of the unpadded item are returned. */
-void plan_pad(struct plan_builder *builder, int input_value, int64_t rows);
+/* Pads each item of the input to `rows` rows, with zeros or ids 0. Only rows of the unpadded item are returned. Masks
+ * are 1 on added rows. Returns the value to go on with: in a scope a padded copy. Inputs that are like the input are
+ * declared after this call, and like that value. */
+int plan_pad(struct plan_builder *builder, int input_value, int64_t rows);
 
-/* Pads items to the next multiple of `multiple` rows, as the class Autopadder does. Masks are 0 on added rows. */
-void plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t multiple);
+/* The same to the next multiple of `multiple` rows, as the class Autopadder does. Masks are 0 on added rows. */
+int plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t multiple);
 /* Refuses items whose rows, padding included, are no multiple of `multiple`. */
 void plan_require_multiple(struct plan_builder *builder, int input_value, int64_t multiple);
 
@@ -133,8 +177,8 @@ struct plan_target {
 /* Appends an index space to the plan. Returns its number. */
 int plan_add_space(struct plan_builder *builder, const struct plan_space *space);
 
-/* Appends a requirement to the plan. A size that is constant is checked at once. */
-void plan_require(struct plan_builder *builder, struct plan_requirement requirement);
+/* Limits a size. What the bounds of the free sizes decide is decided at once, the rest for each item. */
+void plan_limit_size(struct plan_builder *builder, struct plan_size_limit limit);
 
 /* Operations. They return the new value. */
 int plan_embed(struct plan_builder *builder, int ids, int table);
@@ -218,7 +262,8 @@ int plan_pad_rows(struct plan_builder *builder, int x, struct plan_padding paddi
 int plan_pad_mask(struct plan_builder *builder, int mask, int padded);
 
 /* The model's results: the last hidden state, also pooled, and the class's output. `weight` and `bias` are the output
- * layer over the hidden state, if the class has one. Called once, as the last operation. */
+ * layer over the hidden state, if the class has one. Called once, as the last operation. In a scope the class's output
+ * becomes a value of the plan, and names and sizes of outputs have no effect. */
 void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits);
 /* Replaces plan_give if the input is an image. */
 void plan_give_image(struct plan_builder *builder, int x);

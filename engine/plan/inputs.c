@@ -1,26 +1,32 @@
 /* The inputs of a plan, and how their items are padded. */
 #include "engine/plan/axes.h"
+#include "engine/plan/scope.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-/* `axis` PLAN_NONE: one of its own. */
-static int new_input(struct plan_builder *builder, struct plan_input input, int axis)
+/* `like`: a value whose rows the input has; PLAN_NONE: rows of its own. */
+static int new_input(struct plan_builder *builder, struct plan_input input, int like)
 {
     if (builder->failed)
         return PLAN_NONE;
+    if (builder->scope.leaf)
+        return plan_bound_input(builder, &input, like);
     struct plan *plan = builder->plan;
     assert(plan->n_inputs < ENGINE_MAX_INPUTS);
-    if (axis == PLAN_NONE)
-        axis = plan_ragged_axis(builder, plan->n_inputs);
+    int axis = like == PLAN_NONE ? plan_ragged_axis(builder, plan->n_inputs) : plan_value_at(builder, like)->axis;
     input.value = plan_new_value(builder, axis, input.input.columns);
     if (input.value == PLAN_NONE)
         return PLAN_NONE;
     plan->values[input.value].ids = input.input.kind != INPUT_ROWS;
-    input.input.min_length = 1;
-    input.input.multiple = 1;
+    if (like != PLAN_NONE) {
+        input.input.like = plan->axes[axis].input;
+        input.input.layout = plan->inputs[input.input.like].input.layout;
+    }
     input.input.own_limit = input.input.max_length != 0;
+    input.input.min_length = builder->padding == PADDING_EXACT && input.input.own_limit ? input.input.max_length : 1;
+    input.input.multiple = 1;
     plan->inputs[plan->n_inputs++] = input;
     return input.value;
 }
@@ -67,33 +73,25 @@ int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t ch
     return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, PLAN_NONE);
 }
 
-static int input_like(struct plan_builder *builder, struct model_input input, int like, int fallback)
-{
-    if (builder->failed)
-        return PLAN_NONE;
-    int axis = plan_value_at(builder, like)->axis;
-    input.like = builder->plan->axes[axis].input;
-    input.layout = builder->plan->inputs[input.like].input.layout;
-    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, axis);
-}
-
 int plan_input_mask(struct plan_builder *builder, const char *name, int like)
 {
-    struct model_input input = {.name = name, .kind = INPUT_MASK, .columns = 1, .optional = true};
-    return input_like(builder, input, like, PLAN_NONE);
+    struct model_input input = {.name = name, .kind = INPUT_MASK, .columns = 1, .like = PLAN_NONE, .optional = true};
+    return new_input(builder, (struct plan_input){.input = input, .fallback = PLAN_NONE}, like);
 }
 
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback)
 {
     struct model_input input = {
-        .name = name, .kind = INPUT_ROWS, .columns = columns, .optional = fallback != PLAN_NONE};
-    return input_like(builder, input, like, fallback);
+        .name = name, .kind = INPUT_ROWS, .columns = columns, .like = PLAN_NONE, .optional = fallback != PLAN_NONE};
+    return new_input(builder, (struct plan_input){.input = input, .fallback = fallback}, like);
 }
 
 int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like)
 {
     if (builder->failed)
         return PLAN_NONE;
+    if (builder->scope.leaf)
+        return plan_unbound_input(builder, &mask);
     struct plan *plan = builder->plan;
     assert(plan->n_inputs < ENGINE_MAX_INPUTS);
     mask.like = plan->axes[plan_value_at(builder, like)->axis].input;
@@ -105,28 +103,46 @@ int plan_input_beside(struct plan_builder *builder, struct model_input mask, int
 
 void plan_call_layout(struct plan_builder *builder, int input_value)
 {
-    if (!builder->failed)
-        builder->plan->inputs[builder->plan->axes[plan_value_at(builder, input_value)->axis].input].input.layout =
-            LAYOUT_CALL;
+    if (builder->failed)
+        return;
+    const struct plan_axis *axis = &builder->plan->axes[plan_value_at(builder, input_value)->axis];
+    if (builder->scope.leaf)
+        plan_need_call(builder, axis);
+    else
+        builder->plan->inputs[axis->input].input.layout = LAYOUT_CALL;
 }
 
-void plan_pad(struct plan_builder *builder, int input_value, int64_t rows)
+/* A padded copy in a scope. There other steps may read the value itself. */
+static int pad(struct plan_builder *builder, int value, struct plan_padding padding)
 {
-    if (!builder->failed)
-        builder->plan->axes[plan_value_at(builder, input_value)->axis].padded.rows = rows;
+    if (builder->failed)
+        return PLAN_NONE;
+    int axis = plan_value_at(builder, value)->axis;
+    if (builder->scope.leaf) {
+        int64_t rows = plan_constant_rows(builder->plan, axis);
+        return rows && plan_padded_rows(padding, rows) == rows ? value : plan_pad_rows(builder, value, padding);
+    }
+    builder->plan->axes[axis].padded = padding;
+    return value;
 }
 
-void plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t multiple)
+int plan_pad(struct plan_builder *builder, int input_value, int64_t rows)
 {
-    if (!builder->failed)
-        builder->plan->axes[plan_value_at(builder, input_value)->axis].padded.multiple = multiple;
+    return pad(builder, input_value, (struct plan_padding){.rows = rows});
+}
+
+int plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t multiple)
+{
+    return pad(builder, input_value, (struct plan_padding){.multiple = multiple});
 }
 
 void plan_require_multiple(struct plan_builder *builder, int input_value, int64_t multiple)
 {
-    for (int i = 0; !builder->failed && i < builder->plan->n_inputs; i++)
+    for (int i = 0; !builder->failed && !builder->scope.leaf && i < builder->plan->n_inputs; i++)
         if (builder->plan->inputs[i].value == input_value)
             builder->plan->inputs[i].input.multiple = multiple;
+    if (!builder->failed && builder->scope.leaf)
+        plan_bound_multiple(builder, input_value, multiple);
 }
 
 enum padding plan_choose_padding(struct plan_builder *builder, const char *class_name, enum padding asked,
@@ -134,7 +150,9 @@ enum padding plan_choose_padding(struct plan_builder *builder, const char *class
 {
     enum padding chosen = asked == PADDING_DEFAULT ? allowed[0] : asked;
     char can[80] = "";
-    builder->plan->padding = chosen;
+    builder->padding = chosen;
+    if (!builder->scope.leaf)
+        builder->plan->padding = chosen;
     for (size_t i = 0; allowed[i] != PADDING_DEFAULT; i++) {
         if (allowed[i] == chosen)
             return chosen;

@@ -1,6 +1,6 @@
 /* The names of the class's tensors in a file: the class's own, after a wrapper's prefix, or those of an older library.
  */
-#include "engine/plan/builder.h"
+#include "engine/plan/scope.h"
 
 #include <ctype.h>
 #include <jansson.h>
@@ -10,8 +10,6 @@
 /* DataParallel and DistributedDataParallel, torch.compile, a wrapper of the libraries, a trainer's module. */
 static const char *const prefixes[] = {"module.", "_orig_mod.", "net.", "model."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
-
-#define NAME_BYTES 256
 
 /* `*` stands for any characters, also none; all others for themselves. */
 static bool matches(const char *pattern, const char *name)
@@ -74,7 +72,7 @@ static const struct weights_tensor *find_older(const struct weights *weights, co
 {
     static const char list[] = "pos_emb.weights.";
     const char *found = strstr(name, list);
-    char older[NAME_BYTES];
+    char older[PLAN_NAME_BYTES + PLAN_PREFIX_BYTES];
     if (!found || !isdigit((unsigned char)found[sizeof list - 1]))
         return NULL;
     int before = (int)(found - name + (ptrdiff_t)sizeof list - 2);
@@ -84,7 +82,7 @@ static const struct weights_tensor *find_older(const struct weights *weights, co
 
 static const struct weights_tensor *find_behind_prefix(const struct plan_builder *builder, const char *name)
 {
-    char full[NAME_BYTES + sizeof builder->prefix];
+    char full[PLAN_NAME_BYTES + sizeof builder->prefix];
     snprintf(full, sizeof full, "%s%s", builder->prefix, name);
     const struct weights_tensor *tensor = weights_find(builder->weights, full);
     return tensor ? tensor : find_older(builder->weights, full);
@@ -93,6 +91,8 @@ static const struct weights_tensor *find_behind_prefix(const struct plan_builder
 /* The first tensor that is found decides on the prefix: classes have names of their own that begin with "net.". */
 const struct weights_tensor *plan_find_tensor(struct plan_builder *builder, const char *name)
 {
+    char in_file[PLAN_NAME_BYTES];
+    name = plan_full_name(builder, name, in_file);
     const struct weights_tensor *tensor = find_behind_prefix(builder, name);
     while (!tensor && !builder->prefix_known && lengthen_prefix(builder))
         tensor = find_behind_prefix(builder, name);

@@ -96,7 +96,7 @@ static struct plan_selection rows_of_items(const struct plan *plan, int axis)
     int64_t exactly = 0;
     if (rows->kind == AXIS_INPUT) {
         const struct model_input *input = &plan->inputs[rows->input].input;
-        bool exact = plan->padding == PADDING_EXACT && input->own_limit;
+        bool exact = input->own_limit && input->min_length == input->max_length;
         exactly = rows->padded.rows ? rows->padded.rows : exact ? input->max_length : 0;
     } else if (rows->kind == AXIS_FIXED || rows->kind == AXIS_PADDED) {
         exactly = rows->kind == AXIS_FIXED ? rows->rows_per_item : rows->extended.by.rows;

@@ -164,11 +164,11 @@ struct plan_space {
     int x_first, z_first, y_first;
 };
 
-/* A condition that every item must meet. */
-struct plan_requirement {
+/* Limits of a size, for every item. */
+struct plan_size_limit {
     int size;
-    int64_t least, most, multiple; /* bounds of the size, and its divisor: at least 1 */
-    char what[96];                 /* for messages: "the sequence of net.linformer" */
+    int64_t least, most, multiple; /* multiple: at least 1 */
+    char what[160];                /* for messages: "the length of a slice" */
 };
 
 /* An output of a module: its tensor's sizes, without the batch. */
@@ -325,6 +325,15 @@ struct plan_input {
     int fallback; /* the input whose rows replace this one if an item lacks it; PLAN_NONE: no input does */
 };
 
+/* What a class within the plan needs of the rows of an axis, if the limits of no input say so. */
+struct plan_requirement {
+    int axis;
+    int64_t least, most; /* INT64_MAX: any number */
+    int64_t multiple;    /* >= 1 */
+    char where[256];     /* the path of a leaf, for messages */
+    char what[80];       /* its input */
+};
+
 struct plan {
     struct plan_input inputs[ENGINE_MAX_INPUTS];
     int n_inputs;
@@ -342,10 +351,12 @@ struct plan {
     int n_sizes;
     struct plan_space *spaces;
     int n_spaces;
-    struct plan_requirement *requirements;
-    int n_requirements;
+    struct plan_size_limit *size_limits;
+    int n_size_limits;
     struct plan_decision *decisions;
     int n_decisions;
+    struct plan_requirement *requirements;
+    int n_requirements;
 
     struct plan_output *outputs; /* of a module; empty: the class has one output, named output_name */
     int n_outputs;
@@ -398,6 +409,9 @@ const char *plan_size_text(const struct plan *plan, int size, char *text, size_t
 
 /* Rows of an axis for one item; -1: the item has no such number of rows. */
 int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context);
+
+/* Whether an item may have `rows` rows on the requirement's axis. -1: a message, without `where`. */
+int plan_check_requirement(const struct plan_requirement *requirement, int64_t rows, struct error *error);
 
 /* The rows that padding makes of `rows`. */
 int64_t plan_padded_rows(struct plan_padding padding, int64_t rows);

@@ -384,27 +384,27 @@ int plan_add_space(struct plan_builder *builder, const struct plan_space *space)
     return plan->n_spaces - 1;
 }
 
-void plan_require(struct plan_builder *builder, struct plan_requirement requirement)
+void plan_limit_size(struct plan_builder *builder, struct plan_size_limit limit)
 {
     if (builder->failed)
         return;
     struct plan *plan = builder->plan;
     int64_t least, most, value;
     char text[80];
-    plan_size_bounds(plan, requirement.size, &least, &most);
-    bool constant = plan_size_is_constant(plan, requirement.size, &value);
-    bool holds = !constant || value % requirement.multiple == 0;
-    if (most < requirement.least || least > requirement.most || !holds) {
-        plan_fail(builder, "%s is %s; expected %lld to %lld and a multiple of %lld", requirement.what,
-                  plan_size_text(plan, requirement.size, text, sizeof text), (long long)requirement.least,
-                  (long long)requirement.most, (long long)requirement.multiple);
+    plan_size_bounds(plan, limit.size, &least, &most);
+    bool constant = plan_size_is_constant(plan, limit.size, &value);
+    bool holds = !constant || value % limit.multiple == 0;
+    if (most < limit.least || least > limit.most || !holds) {
+        plan_fail(builder, "%s is %s; expected %lld to %lld and a multiple of %lld", limit.what,
+                  plan_size_text(plan, limit.size, text, sizeof text), (long long)limit.least,
+                  (long long)limit.most, (long long)limit.multiple);
         return;
     }
-    if (least >= requirement.least && most <= requirement.most && (constant || requirement.multiple == 1))
+    if (least >= limit.least && most <= limit.most && (constant || limit.multiple == 1))
         return;
-    struct plan_requirement *place = plan_grow(builder, &plan->requirements, &plan->n_requirements, sizeof *place);
+    struct plan_size_limit *place = plan_grow(builder, &plan->size_limits, &plan->n_size_limits, sizeof *place);
     if (place)
-        *place = requirement;
+        *place = limit;
 }
 
 /* ---- Text ---- */

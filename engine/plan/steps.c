@@ -1,6 +1,7 @@
 /* The operations: each appends a step and gives its new value. */
 #include "engine/plan/axes.h"
 #include "engine/plan/passes.h"
+#include "engine/plan/scope.h"
 
 #include <assert.h>
 #include <math.h>
@@ -413,6 +414,10 @@ static void give(struct plan_builder *builder, enum operation operation, int hid
 
 void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits)
 {
+    if (builder->scope.leaf) {
+        plan_give_bound(builder, hidden, weight, bias);
+        return;
+    }
     give(builder, OP_GIVE_HIDDEN, hidden, PLAN_NONE, PLAN_NONE);
     give(builder, OP_GIVE_POOLED, hidden, PLAN_NONE, PLAN_NONE);
     give(builder, OP_GIVE_OUTPUT, hidden, weight, bias);
@@ -427,6 +432,10 @@ void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, b
 
 void plan_give_image(struct plan_builder *builder, int x)
 {
+    if (builder->scope.leaf) {
+        plan_give_bound(builder, x, PLAN_NONE, PLAN_NONE);
+        return;
+    }
     give(builder, OP_GIVE_IMAGE, x, PLAN_NONE, PLAN_NONE);
     if (builder->failed)
         return;
@@ -437,6 +446,8 @@ void plan_give_image(struct plan_builder *builder, int x)
 
 void plan_name_outputs(struct plan_builder *builder, const char *output, const char *attention)
 {
+    if (builder->scope.leaf)
+        return;
     builder->plan->output_name = output;
     builder->plan->attention_name = attention;
 }
@@ -444,6 +455,8 @@ void plan_name_outputs(struct plan_builder *builder, const char *output, const c
 void plan_shape_output(struct plan_builder *builder, int count, const int64_t *sizes)
 {
     assert(count < ENGINE_MAX_RANK);
+    if (builder->scope.leaf)
+        return;
     builder->plan->n_output_sizes = count;
     memcpy(builder->plan->output_sizes, sizes, (size_t)count * sizeof *sizes);
 }

@@ -1,5 +1,5 @@
 /* Weights of a plan: tensors by name, with the shapes that the class has, in float32. */
-#include "engine/plan/builder.h"
+#include "engine/plan/scope.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -9,7 +9,9 @@
 
 int plan_fail_missing(struct plan_builder *builder, const char *name, const char *shape)
 {
+    char full[PLAN_NAME_BYTES];
     const char *origin = weights_origin(builder->weights);
+    name = plan_full_name(builder, name, full);
     size_t length = strlen(name);
     for (size_t i = 0; i < weights_count(builder->weights); i++) {
         const struct weights_tensor *tensor = weights_at(builder->weights, i);
@@ -29,12 +31,13 @@ static const struct weights_tensor *take_tensor(struct plan_builder *builder, co
 {
     const struct weights_tensor *tensor = plan_find_tensor(builder, name);
     const char *origin = weights_origin(builder->weights);
-    char expected[128], found[128];
+    char expected[128], found[128], full[PLAN_NAME_BYTES];
     weights_shape_text(rank, shape, expected, sizeof expected);
     if (!tensor) {
         plan_fail_missing(builder, name, expected);
         return NULL;
     }
+    name = plan_full_name(builder, name, full);
     weights_shape_text(tensor->rank, tensor->shape, found, sizeof found);
     if (tensor->rank != rank || memcmp(tensor->shape, shape, (size_t)rank * sizeof *shape) != 0) {
         plan_fail(builder, "%s: tensor \"%s\": expected shape %s, found %s", origin, name, expected, found);
@@ -70,11 +73,12 @@ static void convert(struct plan_builder *builder, const struct weights_tensor *t
 static int take_weight(struct plan_builder *builder, int rank, const int64_t *shape, const char *format,
                        va_list arguments)
 {
-    char name[256];
-    vsnprintf(name, sizeof name, format, arguments);
+    char own[256], full[PLAN_NAME_BYTES];
+    vsnprintf(own, sizeof own, format, arguments);
     if (builder->failed)
         return PLAN_NONE;
-    const struct weights_tensor *tensor = take_tensor(builder, name, rank, shape);
+    const struct weights_tensor *tensor = take_tensor(builder, own, rank, shape);
+    const char *name = plan_full_name(builder, own, full);
     int taken = tensor ? find_taken(builder, tensor) : PLAN_NONE;
     if (taken != PLAN_NONE)
         return taken;
@@ -142,7 +146,7 @@ void plan_shared(struct plan_builder *builder, int weight, const char *format, .
     if (tensor->dtype != first->dtype ||
         (!builder->without_data && memcmp(tensor->data, first->data, first->bytes) != 0))
         plan_fail(builder, "%s: tensor \"%s\" differs from \"%s\": the class with these kwargs shares one for both",
-                  weights_origin(builder->weights), name, first->name);
+                  weights_origin(builder->weights), tensor->name, first->name);
 }
 
 /* A weight that is made of others, named after one of them. Its data is to be filled, and NULL while the builder goes

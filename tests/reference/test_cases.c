@@ -1,7 +1,7 @@
 /* Every reference case through the engine's own interface: every output within TOLERANCE of the library's, and the same
  * bits alone and in a batch, or within ALONE_TOLERANCE where the engine promises no more.
  * test_cases_bf16.c does the same in bf16, tests/cuda/test_cases_cuda.c on CUDA. */
-#include "engine/engine.h"
+#include "tests/unit/reference_calls.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -16,8 +16,6 @@
 
 #define CASES_FOLDER "tests/reference"
 #define FEWEST_CASES 82
-#define MAX_ITEMS 8
-#define MAX_OUTPUTS 8 /* of a call */
 
 #ifndef DTYPE
 #define DTYPE DTYPE_F32
@@ -54,7 +52,7 @@ static void load(const char *name, struct loaded *loaded)
                                      .threads = 2,
                                      .all_threads = true,
                                      .max_batch_tokens = 256,
-                                     .max_batch_requests = MAX_ITEMS};
+                                     .max_batch_requests = CALL_ITEMS};
     if (engine_open(&options, &loaded->engine, &error) != 0) {
         if (DTYPE == DTYPE_F32)
             fail_msg("%s", error.message);
@@ -80,28 +78,6 @@ static void unload(struct loaded *loaded)
     engine_close(loaded->engine);
 }
 
-/* All of a tensor as the engine takes it: int32_t ids, bytes of a mask, or floats. The caller frees it. */
-static void *input_data(const struct weights_tensor *tensor)
-{
-    if (tensor->dtype == WEIGHTS_BOOL) {
-        uint8_t *mask = malloc((size_t)tensor->elements);
-        memcpy(mask, tensor->data, (size_t)tensor->elements);
-        return mask;
-    }
-    if (tensor->dtype != WEIGHTS_I64) {
-        float *floats = malloc((size_t)tensor->elements * sizeof *floats);
-        assert_true(weights_to_f32(tensor, floats));
-        return floats;
-    }
-    int32_t *ids = malloc((size_t)tensor->elements * sizeof *ids);
-    for (int64_t i = 0; i < tensor->elements; i++) {
-        int64_t id;
-        memcpy(&id, (const char *)tensor->data + (size_t)i * sizeof id, sizeof id);
-        ids[i] = (int32_t)id;
-    }
-    return ids;
-}
-
 static double relative_l2(int64_t n, const float *found, const float *expected)
 {
     double difference = 0, norm = 0;
@@ -112,134 +88,11 @@ static double relative_l2(int64_t n, const float *found, const float *expected)
     return sqrt(difference / norm);
 }
 
-/* One output of a call: its items' behind one another. */
-struct output {
-    int index; /* into model_info.outputs */
-    int64_t elements;
-    float *expected, *found;
-};
-
-/* One call of forward(): its sequences as items, or all of it as one item with LAYOUT_CALL. */
-struct call {
-    struct engine_item items[MAX_ITEMS];
-    struct engine_extra extras[MAX_ITEMS][MAX_OUTPUTS];
-    int64_t n_items;
-    void *inputs[ENGINE_MAX_INPUTS];
-    struct output outputs[MAX_OUTPUTS]; /* [0]: the class's own */
-    int n_outputs;
-};
-
-static const struct weights_tensor *find(const struct loaded *loaded, int index, const char *folder, const char *name)
-{
-    char full[64];
-    snprintf(full, sizeof full, "%d/%s/%s", index, folder, name);
-    return weights_find(loaded->calls, full);
-}
-
-/* A mask of the scores has the batch in front, or, in a call, the heads of all its sequences or nothing. */
-static void give_attention_mask(struct call *call, int input, const struct weights_tensor *tensor, bool is_call)
-{
-    int64_t width = tensor->dtype == WEIGHTS_BOOL ? 1 : 4, each = tensor->elements / call->n_items;
-    for (int64_t b = 0; b < call->n_items; b++) {
-        call->items[b].inputs[input].data = (char *)call->inputs[input] + b * each * width;
-        call->items[b].inputs[input].length = tensor->shape[tensor->rank - 2];
-        call->items[b].inputs[input].columns = tensor->shape[tensor->rank - 1];
-        call->items[b].inputs[input].n_masks = is_call && tensor->rank == 3 ? tensor->shape[0] : 0;
-        call->items[b].inputs[input].floats = tensor->dtype != WEIGHTS_BOOL;
-    }
-}
-
-static void give_input(const struct loaded *loaded, struct call *call, int input, const struct weights_tensor *tensor)
-{
-    const struct model_input *model_input = &model_info(loaded->model)->inputs[input];
-    bool is_call = model_input->layout == LAYOUT_CALL;
-    call->inputs[input] = input_data(tensor);
-    if (model_input->kind == INPUT_ATTENTION_MASK) {
-        give_attention_mask(call, input, tensor, is_call);
-        return;
-    }
-    int64_t bytes = tensor->dtype == WEIGHTS_BOOL ? 1 : 4;
-    for (int64_t b = 0; b < call->n_items; b++) {
-        call->items[b].inputs[input].data =
-            (char *)call->inputs[input] + b * (tensor->elements / call->n_items) * bytes;
-        call->items[b].inputs[input].length = tensor->shape[is_call ? 0 : 1];
-        call->items[b].inputs[input].width = is_call ? tensor->shape[1] : 0;
-        if (model_input->layout == LAYOUT_IMAGE) {
-            call->items[b].inputs[input].length = tensor->shape[2];
-            call->items[b].inputs[input].width = tensor->shape[3];
-        } else if (model_input->layout == LAYOUT_CHANNELS) {
-            call->items[b].inputs[input].length = tensor->elements / call->n_items / tensor->shape[1];
-        }
-    }
-}
-
-/* The output's place in each item, once inputs are given. */
-static void want_output(const struct loaded *loaded, struct call *call, int index, const struct weights_tensor *tensor)
-{
-    struct output *output = &call->outputs[call->n_outputs++];
-    assert_true(call->n_outputs <= MAX_OUTPUTS);
-    *output = (struct output){.index = index, .elements = tensor->elements, .expected = input_data(tensor)};
-    output->found = calloc((size_t)tensor->elements, sizeof *output->found);
-    for (int64_t b = 0; b < call->n_items; b++) {
-        struct engine_item *item = &call->items[b];
-        int64_t shape[ENGINE_MAX_RANK], each = tensor->elements / call->n_items, elements = 1;
-        int rank = model_output_shape(loaded->model, item, index, shape);
-        bool batched = tensor->rank > rank;
-        assert_int_equal(tensor->rank - batched, rank);
-        for (int i = 0; i < rank; i++) {
-            assert_int_equal(shape[i], tensor->shape[i + batched]);
-            elements *= shape[i];
-        }
-        assert_int_equal(elements, each);
-        if (index > 0) {
-            call->extras[b][item->n_extras++] =
-                (struct engine_extra){.output = index, .data = output->found + b * each};
-            continue;
-        }
-        item->output = output->found + b * each;
-        item->n_rows = each / model_info(loaded->model)->output_columns;
-    }
-}
-
-static bool prepare_call(const struct loaded *loaded, int index, struct call *call)
-{
-    const struct model_info *info = model_info(loaded->model);
-    const struct weights_tensor *output = find(loaded, index, "out", info->outputs[0]);
-    memset(call, 0, sizeof *call);
-    if (!output)
-        return false;
-    call->n_items = info->inputs[0].layout == LAYOUT_CALL ? 1 : output->shape[0];
-    assert_true(call->n_items <= MAX_ITEMS);
-    for (int i = 0; i < info->n_inputs; i++) {
-        const struct weights_tensor *input = find(loaded, index, "in", info->inputs[i].name);
-        if (input)
-            give_input(loaded, call, i, input);
-    }
-    for (int64_t b = 0; b < call->n_items; b++)
-        call->items[b].extras = call->extras[b];
-    for (int i = 0; i < info->n_outputs; i++) {
-        output = find(loaded, index, "out", info->outputs[i]);
-        if (output)
-            want_output(loaded, call, i, output);
-    }
-    return true;
-}
-
-static void free_call(struct call *call)
-{
-    for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
-        free(call->inputs[i]);
-    for (int i = 0; i < call->n_outputs; i++) {
-        free(call->outputs[i].expected);
-        free(call->outputs[i].found);
-    }
-}
-
 /* One item after the other, last first, gives what the batch gave. */
 static void compare_alone(const struct loaded *loaded, struct call *call)
 {
     struct error error;
-    float *together[MAX_OUTPUTS];
+    float *together[CALL_OUTPUTS];
     for (int i = 0; i < call->n_outputs; i++) {
         together[i] = call->outputs[i].found;
         call->outputs[i].found = calloc((size_t)call->outputs[i].elements, sizeof *together[i]);
@@ -252,7 +105,7 @@ static void compare_alone(const struct loaded *loaded, struct call *call)
         must(model_run(loaded->model, 0, item, 1, &error), &error);
     }
     for (int i = 0; i < call->n_outputs; i++) {
-        const struct output *output = &call->outputs[i];
+        const struct call_output *output = &call->outputs[i];
         double distance = relative_l2(output->elements, output->found, together[i]);
         if (model_info(loaded->model)->batch_invariant)
             assert_memory_equal(output->found, together[i], (size_t)output->elements * sizeof(float));
@@ -269,7 +122,7 @@ static void run_call(const struct loaded *loaded, const char *name, int index, s
         must(model_check(loaded->model, &call->items[b], &error), &error);
     must(model_run(loaded->model, 0, call->items, call->n_items, &error), &error);
     for (int i = 0; i < call->n_outputs; i++) {
-        const struct output *output = &call->outputs[i];
+        const struct call_output *output = &call->outputs[i];
         double distance = relative_l2(output->elements, output->found, output->expected);
         print_message("%s call %d %s: relative L2 error %.2g\n", name, index,
                       model_info(loaded->model)->outputs[output->index], distance);
@@ -309,10 +162,10 @@ static void test_case(void **state)
     int index = 0;
     int64_t outputs = 0;
     struct call call;
-    for (; prepare_call(&loaded, index, &call); index++) {
+    for (; call_prepare(loaded.model, loaded.calls, index, &call); index++) {
         run_call(&loaded, name, index, &call);
         outputs += call.n_outputs;
-        free_call(&call);
+        call_free(&call);
     }
     assert_true(index > 0);
     assert_int_equal(outputs, count_outputs(&loaded));

@@ -206,8 +206,7 @@ static void random_inputs(const struct plan *plan, struct engine_item *item)
     int64_t width = random_size(1, 3);
     for (int i = 0; i < plan->n_inputs; i++) {
         const struct plan_input *input = &plan->inputs[i];
-        int64_t most = input->input.max_length,
-                fewest = plan->padding == PADDING_EXACT && input->input.own_limit ? most : 1;
+        int64_t most = input->input.max_length, fewest = input->input.min_length;
         if (input->input.optional && random_next() % 2)
             continue;
         if (input->input.kind == INPUT_ATTENTION_MASK) {

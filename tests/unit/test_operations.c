@@ -323,7 +323,7 @@ static void check_call(int64_t heads, int64_t dim_head, int64_t k, bool with_tai
     int64_t d = heads * dim_head;
     const struct shape shapes[] = {{"e", k, 21}, {"f", k, 21}, {"b", 0, k}, {"t", 0, d}};
     struct plan_builder *builder = bench_begin(&bench, shapes, with_tail ? 4 : 3);
-    builder->plan->padding = PADDING_EXACT;
+    builder->padding = PADDING_EXACT;
     int x = plan_input_rows(builder, "x", d, 0, PLAN_NONE);
     int context = plan_input_rows(builder, "context", d, with_tail ? 20 : 21, PLAN_NONE);
     plan_call_layout(builder, x);

@@ -250,14 +250,14 @@ static void build(struct plan_builder *builder, uint64_t number)
     struct maker maker = {.builder = builder, .length = MAX_LENGTH};
     uint64_t padding = number % 6;
     maker.pool = plan_matrix(builder, 64, 1024, "pool");
+    static const enum padding allowed[] = {PADDING_SLICE, PADDING_EXACT, PADDING_DEFAULT};
+    plan_choose_padding(builder, "a drawn plan", padding == 2 ? PADDING_EXACT : PADDING_DEFAULT, allowed);
     int x = plan_input_rows(builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
-    maker.mask = plan_input_mask(builder, "mask", x);
     if (padding == 0)
-        plan_pad(builder, x, MAX_LENGTH);
+        x = plan_pad(builder, x, MAX_LENGTH);
     else if (padding == 1)
-        plan_pad_to_multiple(builder, x, 9);
-    else if (padding == 2)
-        builder->plan->padding = PADDING_EXACT;
+        x = plan_pad_to_multiple(builder, x, 9);
+    maker.mask = plan_input_mask(builder, "mask", x);
     maker.nines = padding <= 2;
     x = layers(&maker, drawn[number % N_DRAWN](&maker, x));
     if (number / 6 % 2)
@@ -552,7 +552,7 @@ static void a_rewritten_projection_is_no_chain(void **state)
     struct maker maker = {.builder = &builder, .length = MAX_LENGTH};
     maker.pool = plan_matrix(&builder, 64, 1024, "pool");
     int x = plan_input_rows(&builder, "x", COLUMNS, MAX_LENGTH, PLAN_NONE);
-    plan_pad(&builder, x, MAX_LENGTH);
+    x = plan_pad(&builder, x, MAX_LENGTH);
     struct plan_projection e = {.weight = weight(&maker, MAX_LENGTH, 4), .bias = PLAN_NONE, .groups = 1};
     int between = plan_linear(&builder, x, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));
     int keys = plan_linear(&builder, between, weight(&maker, COLUMNS, COLUMNS), weight(&maker, 1, COLUMNS));

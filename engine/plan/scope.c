@@ -1,0 +1,190 @@
+#include "engine/plan/scope.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_PATH_BYTES 255 /* a class's own names are at most that long, too */
+
+/* ---- Begin and end ---- */
+
+void plan_open_scope(struct plan_builder *builder, const struct plan_leaf *leaf)
+{
+    assert(!builder->scope.leaf && leaf->n_inputs <= ENGINE_MAX_INPUTS);
+    builder->scope = (struct plan_scope){.leaf = leaf, .around = builder->padding, .output = PLAN_NONE};
+    if (strlen(leaf->path) > MOST_PATH_BYTES)
+        plan_fail(builder, "the path is longer than %d bytes", MOST_PATH_BYTES);
+    for (int i = 0; i < leaf->n_inputs; i++) {
+        assert(leaf->inputs[i].value >= 0 && leaf->inputs[i].value < builder->plan->n_values);
+        for (int j = 0; j < i; j++)
+            if (strcmp(leaf->inputs[i].name, leaf->inputs[j].name) == 0)
+                plan_fail(builder, "input \"%s\" is bound twice", leaf->inputs[i].name);
+    }
+}
+
+static void refuse_surplus_inputs(struct plan_builder *builder)
+{
+    const struct plan_scope *scope = &builder->scope;
+    char known[256] = "";
+    for (int i = 0; i < scope->n_inputs; i++)
+        text_list_add(known, sizeof known, scope->names[i]);
+    for (int i = 0; i < scope->leaf->n_inputs; i++)
+        if (!scope->taken[i])
+            plan_fail(builder, "%s has no input \"%s\" with these kwargs; expected %s", scope->leaf->class_name,
+                      scope->leaf->inputs[i].name, known);
+}
+
+int plan_close_scope(struct plan_builder *builder)
+{
+    if (!builder->failed)
+        refuse_surplus_inputs(builder);
+    int output = builder->failed ? PLAN_NONE : builder->scope.output;
+    assert(builder->failed || output != PLAN_NONE);
+    builder->padding = builder->scope.around;
+    builder->scope = (struct plan_scope){.leaf = NULL};
+    return output;
+}
+
+const char *plan_full_name(const struct plan_builder *builder, const char *name, char full[PLAN_NAME_BYTES])
+{
+    const char *path = builder->scope.leaf ? builder->scope.leaf->path : "";
+    snprintf(full, PLAN_NAME_BYTES, "%s%s%s", path, *path ? "." : "", name);
+    return full;
+}
+
+void plan_give_bound(struct plan_builder *builder, int x, int weight, int bias)
+{
+    assert(builder->failed || builder->scope.output == PLAN_NONE);
+    x = plan_cut_padding(builder, x);
+    builder->scope.output = weight == PLAN_NONE ? x : plan_linear(builder, x, weight, bias);
+}
+
+/* ---- Inputs ---- */
+
+/* The value that is bound to the name; PLAN_NONE: none is. The class's inputs are counted here. */
+static int take_binding(struct plan_builder *builder, const char *name)
+{
+    struct plan_scope *scope = &builder->scope;
+    assert(scope->n_inputs < ENGINE_MAX_INPUTS);
+    int value = PLAN_NONE;
+    for (int i = 0; i < scope->leaf->n_inputs; i++) {
+        if (strcmp(scope->leaf->inputs[i].name, name) != 0)
+            continue;
+        scope->taken[i] = true;
+        value = scope->leaf->inputs[i].value;
+    }
+    scope->names[scope->n_inputs] = name;
+    scope->values[scope->n_inputs++] = value;
+    return value;
+}
+
+/* What a value of the plan must be to stand for the input. */
+static void check_elements(struct plan_builder *builder, const struct model_input *input, int value)
+{
+    static const char *const kinds[] = {[INPUT_IDS] = "ids", [INPUT_ROWS] = "floats", [INPUT_MASK] = "a mask"};
+    const struct plan_value *found = plan_value_at(builder, value);
+    if (found->ids != (input->kind != INPUT_ROWS))
+        plan_fail(builder, "input \"%s\": expected %s, found %s", input->name, kinds[input->kind],
+                  found->ids ? "ids or a mask" : "floats");
+    else if (found->columns != input->columns)
+        plan_fail(builder, "input \"%s\": expected %lld columns, found %lld", input->name, (long long)input->columns,
+                  (long long)found->columns);
+    else if (input->kind == INPUT_IDS) {
+        char what[80];
+        snprintf(what, sizeof what, "input \"%s\"", input->name);
+        plan_limit_ids(builder, value, input->vocabulary, what);
+    }
+}
+
+/* Pixels are rows in any case; an image has a height and a width, too. */
+static void check_layout(struct plan_builder *builder, const struct model_input *input, int value)
+{
+    if (builder->failed)
+        return;
+    const struct plan_axis *axis = &builder->plan->axes[plan_value_at(builder, value)->axis];
+    bool from_input = axis->kind == AXIS_INPUT;
+    bool is_image = from_input && builder->plan->inputs[axis->input].input.layout == LAYOUT_IMAGE;
+    if (input->layout == LAYOUT_IMAGE && !is_image)
+        plan_fail(builder, "input \"%s\": expected the pixels of an image that is an input", input->name);
+    if (input->layout == LAYOUT_CHANNELS && (!from_input || is_image))
+        plan_fail(builder, "input \"%s\": expected the rows of an input", input->name);
+}
+
+static void limit_rows(struct plan_builder *builder, const struct model_input *input, int value)
+{
+    if (builder->failed || input->max_length == 0)
+        return;
+    struct plan_requirement requirement = {
+        .axis = plan_value_at(builder, value)->axis,
+        .least = builder->padding == PADDING_EXACT ? input->max_length : 1,
+        .most = input->max_length,
+        .multiple = 1,
+    };
+    snprintf(requirement.where, sizeof requirement.where, "%s", builder->scope.leaf->path);
+    snprintf(requirement.what, sizeof requirement.what, "input \"%s\"", input->name);
+    plan_require(builder, &requirement);
+}
+
+/* The value with the padding that `like` has. PLAN_NONE: ones. */
+static int pad_like(struct plan_builder *builder, const struct model_input *input, int value, int like)
+{
+    if (builder->failed || like == PLAN_NONE)
+        return value;
+    const struct plan_axis *axis = &builder->plan->axes[plan_value_at(builder, like)->axis];
+    int own = axis->kind == AXIS_PADDED ? axis->extended.of : plan_value_at(builder, like)->axis;
+    if (value != PLAN_NONE && plan_value_at(builder, value)->axis != own)
+        return plan_fail(builder, "input \"%s\": its rows are not those of the input that it goes with", input->name);
+    if (axis->kind != AXIS_PADDED)
+        return value;
+    return input->kind == INPUT_MASK ? plan_pad_mask(builder, value, like)
+                                     : plan_pad_rows(builder, value, axis->extended.by);
+}
+
+int plan_bound_input(struct plan_builder *builder, const struct plan_input *plan_input, int like)
+{
+    const struct model_input *input = &plan_input->input;
+    struct plan_scope *scope = &builder->scope;
+    int index = scope->n_inputs, value = take_binding(builder, input->name);
+    if (value != PLAN_NONE && input->refused)
+        return plan_fail(builder, "input \"%s\" is bound: %s", input->name, input->refused);
+    if (value == PLAN_NONE && plan_input->fallback != PLAN_NONE)
+        value = scope->values[index] = scope->values[plan_input->fallback];
+    if (value == PLAN_NONE && !input->optional)
+        return plan_fail(builder, "no value is bound to input \"%s\"", input->name);
+    if (value != PLAN_NONE) {
+        check_elements(builder, input, value);
+        check_layout(builder, input, value);
+        limit_rows(builder, input, value);
+    }
+    return value == PLAN_NONE && input->kind != INPUT_MASK ? PLAN_NONE : pad_like(builder, input, value, like);
+}
+
+int plan_unbound_input(struct plan_builder *builder, const struct model_input *input)
+{
+    int value = take_binding(builder, input->name);
+    if (value != PLAN_NONE && input->refused)
+        return plan_fail(builder, "input \"%s\" is bound: %s", input->name, input->refused);
+    if (value != PLAN_NONE && input->kind != INPUT_IGNORED)
+        return plan_fail(builder, "input \"%s\": a mask of an attention's scores cannot be a value of the plan",
+                         input->name);
+    return PLAN_NONE;
+}
+
+void plan_need_call(struct plan_builder *builder, const struct plan_axis *axis)
+{
+    if (axis->kind != AXIS_INPUT || builder->plan->inputs[axis->input].input.layout != LAYOUT_CALL)
+        plan_fail(builder, "%s takes whole calls, (length, batch, features), and the plan has single sequences",
+                  builder->scope.leaf->class_name);
+}
+
+void plan_bound_multiple(struct plan_builder *builder, int value, int64_t multiple)
+{
+    struct plan_requirement requirement = {
+        .axis = plan_value_at(builder, value)->axis, .least = 1, .most = INT64_MAX, .multiple = multiple};
+    const struct plan_axis *axis = &builder->plan->axes[requirement.axis];
+    if (axis->kind == AXIS_PADDED && axis->extended.by.multiple && axis->extended.by.multiple % multiple == 0)
+        return;
+    snprintf(requirement.where, sizeof requirement.where, "%s", builder->scope.leaf->path);
+    snprintf(requirement.what, sizeof requirement.what, "its sequence");
+    plan_require(builder, &requirement);
+}

@@ -1,0 +1,478 @@
+/* Classes as leaves of a larger plan. Every reference case is loaded twice: as itself, and as a model of one leaf,
+ * which family_find() below knows beside the classes. Both must have the same bits in every call. */
+#include "engine/families/family.h"
+#include "engine/model.h"
+#include "tests/unit/loaded.h"
+#include "tests/unit/reference_calls.h"
+#include "tests/unit/tensors.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CASES_FOLDER "tests/reference"
+#define FEWEST_CASES 82
+#define COUNT(table) (sizeof(table) / sizeof *(table))
+
+/* ---- The model around a leaf ---- */
+
+/* What is built next. The leaf is of `like`'s class, and the model has the same inputs. */
+static struct wiring {
+    const struct model *like;
+    struct plan_leaf leaf; /* without inputs */
+    bool required_alone;   /* optional inputs are neither the model's nor bound */
+    bool with_glue; /* a step of the model's lies between each input of floats and the leaf, and behind the leaf */
+    bool twice;     /* the mean of two leaves of one path */
+} wiring;
+
+/* As the input of the whole class, but for its limits: those the leaf must bring. `values` has the inputs before. */
+static int add_input(struct plan_builder *builder, const struct plan_input *input, const int *values)
+{
+    const struct model_input *of = &input->input;
+    int value = PLAN_NONE;
+    if (of->layout == LAYOUT_IMAGE)
+        return plan_input_image(builder, of->name, of->columns);
+    if (of->layout == LAYOUT_CHANNELS)
+        return plan_input_pixels(builder, of->name, of->columns, of->refused);
+    if (of->kind == INPUT_MASK)
+        return plan_input_mask(builder, of->name, values[of->like]);
+    if (of->like >= 0)
+        return plan_input_rows_like(builder, of->name, of->columns, values[of->like], input->fallback);
+    if (of->kind == INPUT_IDS)
+        value = plan_input_ids(builder, of->name, 0, 0, input->fallback);
+    else
+        value = plan_input_rows(builder, of->name, of->columns, 0, input->fallback);
+    if (of->layout == LAYOUT_CALL)
+        plan_call_layout(builder, value);
+    return value;
+}
+
+/* (x + x) / 2, which is x. Images must be inputs. */
+static int glue(struct plan_builder *builder, int x, enum input_layout layout)
+{
+    bool has_glue = wiring.with_glue && layout != LAYOUT_IMAGE && layout != LAYOUT_CHANNELS;
+    return has_glue && !builder->failed && !plan_value_at(builder, x)->ids ? plan_add(builder, x, x, 0.5f) : x;
+}
+
+static bool is_wired(const struct plan_input *input)
+{
+    return input->value != PLAN_NONE && !(wiring.required_alone && input->input.optional);
+}
+
+/* Each leaf has glue of its own: two that read one value could share more than their weights. */
+static int build_leaf(struct plan_builder *builder, const int *values)
+{
+    const struct plan *like = model_plan(wiring.like);
+    struct plan_leaf leaf = wiring.leaf;
+    for (int i = 0; i < like->n_inputs; i++) {
+        const struct model_input *input = &like->inputs[i].input;
+        if (is_wired(&like->inputs[i]) && !input->refused)
+            leaf.inputs[leaf.n_inputs++] = (struct plan_binding){input->name, glue(builder, values[i], input->layout)};
+    }
+    return family_build_leaf(builder, &leaf);
+}
+
+static void build_around_leaf(struct plan_builder *builder, const char *name, const struct model_config *config)
+{
+    static const enum padding slice[] = {PADDING_SLICE, PADDING_DEFAULT};
+    (void)config;
+    plan_choose_padding(builder, name, PADDING_DEFAULT, slice);
+    const struct plan *like = model_plan(wiring.like);
+    int values[ENGINE_MAX_INPUTS];
+    for (int i = 0; i < like->n_inputs; i++)
+        values[i] = is_wired(&like->inputs[i]) ? add_input(builder, &like->inputs[i], values) : PLAN_NONE;
+    int out = build_leaf(builder, values);
+    if (wiring.twice)
+        out = plan_add(builder, out, build_leaf(builder, values), 0.5f);
+    if (like->inputs[0].input.layout == LAYOUT_IMAGE)
+        plan_give_image(builder, out);
+    else
+        plan_give(builder, glue(builder, out, LAYOUT_SEQUENCE), PLAN_NONE, PLAN_NONE, false);
+}
+
+/* A model of a test's own; NULL: none. */
+static void (*build_by_hand)(struct plan_builder *builder);
+
+static void build_own(struct plan_builder *builder, const char *name, const struct model_config *config)
+{
+    (void)name, (void)config;
+    build_by_hand(builder);
+}
+
+/* In place of engine/families/families.c. */
+const struct family_class *family_find(const char *architecture, struct error *error)
+{
+    static const struct family_class around_leaf = {"a leaf", "a leaf", build_around_leaf};
+    static const struct family_class own = {"by hand", "by hand", build_own};
+    static const struct family *const families[] = {&family_linformer, &family_linear_attention_transformer,
+                                                    &family_linformer_pytorch, &family_linear_multihead_attention,
+                                                    &family_keras};
+    if (strcmp(architecture, own.name) == 0)
+        return &own;
+    if (strcmp(architecture, around_leaf.name) == 0)
+        return &around_leaf;
+    for (size_t f = 0; f < COUNT(families); f++)
+        for (size_t c = 0; c < families[f]->n_classes; c++)
+            if (strcmp(architecture, families[f]->classes[c].name) == 0)
+                return &families[f]->classes[c];
+    error_set(error, "architecture \"%s\" is not served", architecture);
+    return NULL;
+}
+
+/* ---- Reference cases ---- */
+
+static struct engine *open_engine(void)
+{
+    struct error error;
+    struct engine *engine;
+    struct engine_options options = {.device = {DEVICE_CPU},
+                                     .dtype = DTYPE_F32,
+                                     .threads = 2,
+                                     .all_threads = true,
+                                     .max_batch_tokens = 256,
+                                     .max_batch_requests = CALL_ITEMS};
+    must(engine_open(&options, &engine, &error), &error);
+    return engine;
+}
+
+/* Adds what the tensor or the alias is called after `prefix`, to `renamed`. */
+static void rename_entry(json_t *renamed, const char *prefix, const char *name, json_t *entry)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    json_object_set(renamed, full, entry);
+}
+
+/* Tied tensors: names, with the names under which the file has them. */
+static json_t *rename_aliases(const char *prefix, json_t *header)
+{
+    json_t *renamed = json_object(), *stored;
+    const char *alias;
+    json_object_foreach (json_object_get(header, "__metadata__"), alias, stored) {
+        char full[512];
+        if (!json_object_get(header, json_string_value(stored)))
+            continue;
+        snprintf(full, sizeof full, "%s%s", prefix, json_string_value(stored));
+        json_t *target = json_string(full);
+        rename_entry(renamed, prefix, alias, target);
+        json_decref(target);
+    }
+    return renamed;
+}
+
+/* The file with `prefix` before all names. The caller closes the weights, then frees *file. */
+static struct weights *open_renamed(const char *path, const char *prefix, void **file)
+{
+    struct error error;
+    struct weights *weights;
+    uint64_t length;
+    FILE *stream = fopen(path, "rb");
+    assert_non_null(stream);
+    assert_int_equal(fread(&length, 1, 8, stream), 8);
+    char *text = malloc(length);
+    assert_int_equal(fread(text, 1, length, stream), length);
+    json_t *header = json_loadb(text, length, 0, NULL), *renamed = json_object(), *tensor;
+    size_t data_bytes = 0;
+    const char *name;
+    json_object_foreach (header, name, tensor) {
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        rename_entry(renamed, prefix, name, tensor);
+        size_t end = (size_t)json_integer_value(json_array_get(json_object_get(tensor, "data_offsets"), 1));
+        data_bytes = end > data_bytes ? end : data_bytes;
+    }
+    json_object_set_new(renamed, "__metadata__", rename_aliases(prefix, header));
+    free(text);
+    text = json_dumps(renamed, JSON_COMPACT);
+    length = (strlen(text) + 7) / 8 * 8;
+    char *bytes = malloc(8 + length + data_bytes);
+    memcpy(bytes, &length, 8);
+    memset(bytes + 8, ' ', length);
+    memcpy(bytes + 8, text, strlen(text));
+    assert_int_equal(fread(bytes + 8 + length, 1, data_bytes, stream), data_bytes);
+    fclose(stream);
+    free(text);
+    json_decref(header);
+    json_decref(renamed);
+    must(weights_open_memory(bytes, 8 + length + data_bytes, path, &weights, &error), &error);
+    *file = bytes;
+    return weights;
+}
+
+/* How often leaves of that padding ran with optional inputs that were not bound, and with all bound. */
+static int runs[PADDING_EXACT + 1][2];
+
+/* The index of an input of `model`; -1: it has none of that name. */
+static int input_named(const struct model *model, const char *name)
+{
+    for (int i = 0; i < model_info(model)->n_inputs; i++)
+        if (strcmp(model_info(model)->inputs[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* The items for the model of the leaf; false: it lacks one of their inputs. */
+static bool give_items(const struct model *whole, const struct model *leaf, const struct call *call,
+                       struct engine_item *items)
+{
+    for (int64_t b = 0; b < call->n_items; b++) {
+        items[b] = call->items[b];
+        memset(items[b].inputs, 0, sizeof items[b].inputs);
+        for (int i = 0; i < model_info(whole)->n_inputs; i++) {
+            int index = input_named(leaf, model_info(whole)->inputs[i].name);
+            if (index < 0 && call->items[b].inputs[i].data)
+                return false;
+            if (index >= 0)
+                items[b].inputs[index] = call->items[b].inputs[i];
+        }
+    }
+    return true;
+}
+
+/* Points the items' outputs to `found`, a copy for each output of the call. */
+static void give_outputs(const struct call *call, struct engine_item *items,
+                         struct engine_extra (*extras)[CALL_OUTPUTS], float **found)
+{
+    for (int i = 0; i < call->n_outputs; i++)
+        memset(found[i], 0, (size_t)call->outputs[i].elements * sizeof *found[i]);
+    for (int64_t b = 0; b < call->n_items; b++) {
+        items[b].output = found[0] + b * (call->outputs[0].elements / call->n_items);
+        items[b].extras = extras[b];
+        for (int i = 1; i < call->n_outputs; i++)
+            extras[b][i - 1] = (struct engine_extra){
+                .output = call->outputs[i].index,
+                .data = found[i] + b * (call->outputs[i].elements / call->n_items),
+            };
+    }
+}
+
+static void assert_same(const struct call *call, float **found)
+{
+    for (int i = 0; i < call->n_outputs; i++)
+        assert_memory_equal(found[i], call->outputs[i].found, (size_t)call->outputs[i].elements * sizeof(float));
+}
+
+/* Whether the class takes all items. The leaf takes the same ones. */
+static bool both_take(const struct model *whole, const struct model *leaf, const struct call *call,
+                      const struct engine_item *items)
+{
+    struct error error;
+    bool all = true;
+    for (int64_t b = 0; b < call->n_items; b++) {
+        struct engine_item item = items[b];
+        item.output = call->items[b].output;
+        bool takes = model_check(whole, &call->items[b], &error) == 0;
+        assert_int_equal(model_check(leaf, &item, &error) == 0, takes);
+        all &= takes;
+    }
+    return all;
+}
+
+/* The whole class, then the leaf with the same items: as a batch, and each alone. */
+static void run_both(struct model *whole, struct model *leaf, struct call *call)
+{
+    struct error error;
+    struct engine_item items[CALL_ITEMS];
+    struct engine_extra extras[CALL_ITEMS][CALL_OUTPUTS];
+    float *found[CALL_OUTPUTS];
+    if (!give_items(whole, leaf, call, items) || !both_take(whole, leaf, call, items))
+        return;
+    for (int i = 0; i < call->n_outputs; i++)
+        found[i] = malloc((size_t)call->outputs[i].elements * sizeof *found[i]);
+    must(model_run(whole, 0, call->items, call->n_items, &error), &error);
+    give_outputs(call, items, extras, found);
+    must(model_run(leaf, 0, items, call->n_items, &error), &error);
+    assert_same(call, found);
+    give_outputs(call, items, extras, found);
+    for (int64_t b = call->n_items - 1; b >= 0; b--)
+        must(model_run(leaf, 0, &items[b], 1, &error), &error);
+    assert_same(call, found);
+    for (int i = 0; i < call->n_outputs; i++)
+        free(found[i]);
+    runs[wiring.leaf.padding][wiring.required_alone]++;
+}
+
+/* The leaf's limits are those of the inputs that are bound to it. */
+static void assert_same_limits(const struct model *whole, const struct model *leaf)
+{
+    for (int i = 0; i < model_info(whole)->n_inputs; i++) {
+        int index = input_named(leaf, model_info(whole)->inputs[i].name);
+        if (index < 0)
+            continue;
+        const struct model_input *expected = &model_info(whole)->inputs[i], *found = &model_info(leaf)->inputs[index];
+        assert_int_equal(found->vocabulary, expected->vocabulary);
+        assert_int_equal(found->min_length, expected->min_length);
+        if (expected->own_limit)
+            assert_int_equal(found->max_length, expected->max_length);
+        if (wiring.leaf.padding != PADDING_AUTOPAD)
+            assert_int_equal(found->multiple, expected->multiple);
+    }
+}
+
+static int count_weights(const struct model *model)
+{
+    int count = 0;
+    for (int i = 0; i < model_plan(model)->n_weights; i++)
+        count += model_plan(model)->weights[i].tensor >= 0;
+    return count;
+}
+
+static struct weights *open_calls(const char *name)
+{
+    char path[512];
+    struct error error;
+    struct weights *calls;
+    snprintf(path, sizeof path, CASES_FOLDER "/%s/calls.safetensors", name);
+    must(weights_open(path, &calls, &error), &error);
+    must(weights_read(calls, &error), &error);
+    return calls;
+}
+
+static void run_calls(const char *name, struct model *whole, struct model *leaf)
+{
+    struct weights *calls = open_calls(name);
+    struct call call;
+    for (int index = 0; call_prepare(whole, calls, index, &call); index++) {
+        run_both(whole, leaf, &call);
+        call_free(&call);
+    }
+    weights_close(calls);
+}
+
+static void read_config(const char *name, struct model_config *config)
+{
+    char path[512];
+    struct error error;
+    snprintf(path, sizeof path, CASES_FOLDER "/%s/config.json", name);
+    must(model_config_read(path, config, &error), &error);
+}
+
+/* The case itself; unload is owed. */
+static int load_case(const char *name, enum padding padding, struct loaded *loaded, struct error *error)
+{
+    char path[512];
+    struct model_config config;
+    struct weights *weights;
+    read_config(name, &config);
+    config.padding = padding == PADDING_DEFAULT ? config.padding : padding;
+    snprintf(path, sizeof path, CASES_FOLDER "/%s/model.safetensors", name);
+    must(weights_open(path, &weights, error), error);
+    loaded->engine = open_engine();
+    int status = engine_load(loaded->engine, &config, weights, NULL, NULL, &loaded->model, error);
+    weights_close(weights);
+    model_config_free(&config);
+    return status;
+}
+
+/* The case as a leaf, wired like wiring.like. */
+static struct model *load_leaf(const char *name, const char *leaf_path, struct engine *engine)
+{
+    struct error error;
+    char path[512], prefix[64];
+    void *file = NULL;
+    struct model_config config;
+    struct model *model;
+    read_config(name, &config);
+    char *class_name = config.architecture;
+    wiring.leaf = (struct plan_leaf){.class_name = class_name,
+                                     .path = leaf_path,
+                                     .kwargs = config.kwargs,
+                                     .padding = model_plan(wiring.like)->padding};
+    config.architecture = (char *)"a leaf";
+    config.padding = PADDING_DEFAULT;
+    snprintf(prefix, sizeof prefix, "%s%s", leaf_path, *leaf_path ? "." : "");
+    snprintf(path, sizeof path, CASES_FOLDER "/%s/model.safetensors", name);
+    struct weights *weights = open_renamed(path, prefix, &file);
+    must(engine_load(engine, &config, weights, NULL, NULL, &model, &error), &error);
+    weights_close(weights);
+    free(file);
+    config.architecture = class_name;
+    model_config_free(&config);
+    return model;
+}
+
+/* With the wiring, but for its `like` and leaf. Tensors have `path` before their names. PADDING_DEFAULT: the case's
+ * own; others need not suit the class. */
+static void compare_leaf(const char *name, const char *path, enum padding padding, struct wiring asked)
+{
+    struct loaded whole = {.engine = NULL};
+    struct error error;
+    if (load_case(name, padding, &whole, &error) == 0) {
+        print_message("%s, path \"%s\", padding %s%s%s%s\n", name, path, model_info(whole.model)->padding,
+                      asked.required_alone ? ", required inputs alone" : "", asked.with_glue ? ", with glue" : "",
+                      asked.twice ? ", twice" : "");
+        wiring = asked;
+        wiring.like = whole.model;
+        struct model *leaf = load_leaf(name, path, whole.engine);
+        assert_same_limits(whole.model, leaf);
+        assert_int_equal(count_weights(leaf), count_weights(whole.model));
+        assert_int_equal(model_plan(leaf)->n_attentions,
+                         model_plan(whole.model)->n_attentions * (wiring.twice ? 2 : 1));
+        run_calls(name, whole.model, leaf);
+        model_close(leaf);
+    } else if (padding == PADDING_DEFAULT) {
+        fail_msg("%s", error.message);
+    }
+    unload(&whole);
+}
+
+static void test_case(void **state)
+{
+    const char *name = *state;
+    compare_leaf(name, "", PADDING_DEFAULT, (struct wiring){.twice = false});
+    compare_leaf(name, "encoder.net", PADDING_DEFAULT, (struct wiring){.required_alone = true});
+    compare_leaf(name, "net", PADDING_DEFAULT, (struct wiring){.with_glue = true});
+    for (int padding = PADDING_SLICE; padding <= PADDING_EXACT; padding++)
+        compare_leaf(name, "net", (enum padding)padding, (struct wiring){.required_alone = padding % 2 == 0});
+    compare_leaf(name, "net", PADDING_DEFAULT,
+                 (struct wiring){.twice = true, .required_alone = true, .with_glue = true});
+}
+
+/* Runs behind the cases. */
+static void test_every_padding_ran(void **state)
+{
+    (void)state;
+    for (int padding = 0; padding <= PADDING_EXACT; padding++) {
+        print_message("%s: %d calls with all inputs bound, %d with those that must be\n",
+                      padding_name((enum padding)padding), runs[padding][0], runs[padding][1]);
+        if (padding != PADDING_DEFAULT)
+            assert_true(runs[padding][0] + runs[padding][1] > 0);
+    }
+}
+
+static int is_case(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && !strchr(entry->d_name, '.');
+}
+
+int main(void)
+{
+    struct dirent **entries;
+    int count = scandir(CASES_FOLDER, &entries, is_case, alphasort);
+    if (count < FEWEST_CASES) {
+        fprintf(stderr, "%d cases in " CASES_FOLDER ", expected %d: run from the root of the repository\n", count,
+                FEWEST_CASES);
+        return 1;
+    }
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(test_every_padding_ran),
+    };
+    struct CMUnitTest *tests = calloc((size_t)count + COUNT(others), sizeof *tests);
+    for (int i = 0; i < count; i++)
+        tests[i] = (struct CMUnitTest){entries[i]->d_name, test_case, NULL, NULL, entries[i]->d_name};
+    memcpy(tests + count, others, sizeof others);
+    int failed = _cmocka_run_group_tests("leaves", tests, (size_t)count + COUNT(others), NULL, NULL);
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+    free(tests);
+    return failed;
+}
