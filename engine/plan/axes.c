@@ -31,6 +31,8 @@ static bool equals(const struct plan_axis *a, const struct plan_axis *b)
                a->extended.by.multiple == b->extended.by.multiple;
     case AXIS_JOINED:
         return a->joined.first == b->joined.first && a->joined.second == b->joined.second;
+    case AXIS_SIZED:
+        return a->sized.rows == b->sized.rows && a->sized.sequences == b->sized.sequences;
     case AXIS_WANTED:
         return a->wanted.of == b->wanted.of && a->wanted.reach == b->wanted.reach;
     }
@@ -91,7 +93,8 @@ static int input_of_size(const struct plan *plan, int size)
     if (of->n_terms != 1 || of->terms[0].coefficient != 1 || of->terms[0].n_factors != 1)
         return PLAN_NONE;
     const struct plan_factor *factor = &plan->factors[of->terms[0].factors[0]];
-    bool length = factor->kind == FACTOR_FREE && plan->inputs[factor->free.input].input.layout == LAYOUT_SEQUENCE;
+    bool length = factor->kind == FACTOR_FREE && factor->free.input != PLAN_NONE &&
+                  plan->inputs[factor->free.input].input.layout == LAYOUT_SEQUENCE;
     return length ? factor->free.input : PLAN_NONE;
 }
 
@@ -106,11 +109,8 @@ int plan_sized_axis(struct plan_builder *builder, int rows, int sequences)
         return plan_fixed_axis(builder, each);
     if (one && input_of_size(plan, rows) != PLAN_NONE)
         return plan_unpadded_axis(builder, input_of_size(plan, rows));
-    for (int i = 0; i < plan->n_axes; i++)
-        if (plan->axes[i].kind == AXIS_SIZED && plan->axes[i].sized.rows == rows &&
-            plan->axes[i].sized.sequences == sequences)
-            return i;
-    return append(builder, (struct plan_axis){.kind = AXIS_SIZED, .input = PLAN_NONE, .sized = {rows, sequences}});
+    return find_or_append(builder,
+                          (struct plan_axis){.kind = AXIS_SIZED, .input = PLAN_NONE, .sized = {rows, sequences}});
 }
 
 int plan_wanted_axis(struct plan_builder *builder, int of, int64_t reach)

@@ -98,9 +98,11 @@ static struct plan_given give_item(const struct plan *plan, const struct plan_ax
     return given;
 }
 
-/* `context` is an item. A sequence has one free size, its length. */
+/* `context` is an item. A sequence has one free size, its length. The batch of one item is 1. */
 static int64_t give_dimension(const struct plan *plan, int input, int dimension, const void *context)
 {
+    if (input == PLAN_NONE)
+        return 1;
     const struct engine_item *item = context;
     bool tensor = plan->inputs[input].input.layout == LAYOUT_TENSOR;
     return tensor ? item->inputs[input].sizes[dimension] : padder_length(plan, item, input);

@@ -123,6 +123,8 @@ static struct plan_given give_rows(const struct plan *plan, const struct plan_ax
 /* Every free size is the number of rows, within its bounds. */
 static int64_t give_dimension(const struct plan *plan, int input, int dimension, const void *context)
 {
+    if (input == PLAN_NONE) /* the batch of one item */
+        return 1;
     for (int i = 0; i < plan->n_factors; i++) {
         const struct plan_factor *factor = &plan->factors[i];
         if (factor->kind != FACTOR_FREE || factor->free.input != input || factor->free.dimension != dimension)

@@ -396,8 +396,8 @@ void plan_limit_size(struct plan_builder *builder, struct plan_size_limit limit)
     bool holds = !constant || value % limit.multiple == 0;
     if (most < limit.least || least > limit.most || !holds) {
         plan_fail(builder, "%s is %s; expected %lld to %lld and a multiple of %lld", limit.what,
-                  plan_size_text(plan, limit.size, text, sizeof text), (long long)limit.least,
-                  (long long)limit.most, (long long)limit.multiple);
+                  plan_size_text(plan, limit.size, text, sizeof text), (long long)limit.least, (long long)limit.most,
+                  (long long)limit.multiple);
         return;
     }
     if (least >= limit.least && most <= limit.most && (constant || limit.multiple == 1))
@@ -419,7 +419,9 @@ static void append(char *text, size_t room, const char *more)
 static void append_factor(const struct plan *plan, const struct plan_factor *factor, char *text, size_t room)
 {
     char part[96], first[40], second[40];
-    if (factor->kind == FACTOR_FREE)
+    if (factor->kind == FACTOR_FREE && factor->free.input == PLAN_NONE)
+        snprintf(part, sizeof part, "batch");
+    else if (factor->kind == FACTOR_FREE)
         snprintf(part, sizeof part, "%s.%d", plan->inputs[factor->free.input].input.name, factor->free.dimension);
     else
         snprintf(part, sizeof part, "((%s)%s(%s))", plan_size_text(plan, factor->of.dividend, first, sizeof first),

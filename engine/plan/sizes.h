@@ -12,7 +12,8 @@
 
 int plan_size_constant(struct plan_builder *builder, int64_t value);
 
-/* The size of an input's dimension. The batch is not counted: dimension 0 is the first one of an item. */
+/* The size of an input's dimension. The batch is not counted: dimension 0 is the first one of an item. With the input
+ * PLAN_NONE it is the batch itself, for shapes as the library sees them; an item has the value 1 of it. */
 int plan_size_free(struct plan_builder *builder, int input, int dimension, int64_t least, int64_t most);
 
 int plan_size_add(struct plan_builder *builder, int a, int b);
