@@ -28,9 +28,11 @@ BUILD     ?= build
 
 PKGS       := libmicrohttpd jansson zlib
 WARNINGS   := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror=switch
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+# Those that are there. Without one, the daemon builds and refuses images of that format; "make IMAGE_LIBRARIES=" forces it.
+IMAGE_LIBRARIES := $(foreach library,libjpeg libpng,$(shell pkg-config --exists $(library) 2>/dev/null && echo $(library)))
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) $(IMAGE_LIBRARIES) 2>/dev/null)
 ALL_CFLAGS  = -std=gnu11 $(WARNINGS) $(CFLAGS) -fopenmp -pthread -I. $(SANITIZER) $(DEFINES) $(PKG_CFLAGS)
-LDLIBS     := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -ldl
+LDLIBS     := $(shell pkg-config --libs $(PKGS) $(IMAGE_LIBRARIES) 2>/dev/null) -lm -ldl
 # What the CUDA engine, a shared object, takes from the program that loads it.
 EXPORTS    := -Wl,--export-dynamic-symbol=padder_* -Wl,--export-dynamic-symbol=plan_convolved \
               -Wl,--export-dynamic-symbol=plan_most_* \
@@ -54,7 +56,8 @@ $(BUILD)/linformerd: $(BUILD)/server/main.o $(ARCHIVES)
 include engine/cpu/cpu.mk engine/cuda/cuda.mk
 -include tests/tests.mk # not there when the image is built
 
-SOURCES    := $(filter-out server/main.c $(WIDE),$(call sources_in,$(ROOMS))) $(WIDE_SOURCES)
+UNUSED     := $(foreach format,jpeg png,server/images/$(format)$(if $(filter lib$(format),$(IMAGE_LIBRARIES)),_missing).c)
+SOURCES    := $(filter-out server/main.c $(WIDE) $(UNUSED),$(call sources_in,$(ROOMS))) $(WIDE_SOURCES)
 $(foreach room,$(ROOMS),$(eval $(BUILD)/$(room).a: $(call objects,$(filter $(room)/%,$(SOURCES)))))
 
 # A source that went away leaves its archive, too: the list of members is a file that changes with it.
@@ -72,7 +75,7 @@ $(BUILD)/weights/builtin.o: weights/builtin/config.json weights/builtin/model.sa
 # What was built with other flags is built again; and a missing library is told once, not by each file.
 $(BUILD)/flags: FORCE
 	@pkg-config --print-errors --exists $(PKGS) || { echo "'docker/packages.sh build' installs what is missing"; exit 1; }
-	$(call keep,$(CC) $(ALL_CFLAGS) $(WERROR))
+	$(call keep,$(CC) $(ALL_CFLAGS) $(WERROR) $(LDLIBS))
 # A file with this text, written anew only when the text is another one.
 keep        = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 

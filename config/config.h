@@ -49,6 +49,20 @@ enum pooling { POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_MAX, POOLING_COU
 enum padding { PADDING_DEFAULT, PADDING_SLICE, PADDING_ZERO, PADDING_MASKED, PADDING_AUTOPAD, PADDING_EXACT };
 enum tokenizer { TOKENIZER_NONE, TOKENIZER_BYTE };
 
+/* How a picture becomes a model's input: resized, cropped, then each byte b of channel c as
+ * (b scale - mean[c]) / std[c]. The meaning of each key is that of torchvision's transforms on a PIL image, so resizing
+ * is antialiased. Edges are in pixels. */
+enum image_resize { IMAGE_RESIZE_NONE, IMAGE_RESIZE_BILINEAR, IMAGE_RESIZE_BICUBIC, IMAGE_RESIZE_COUNT };
+
+struct image_settings {
+    int64_t height, width; /* of the model's input, >= 1. 0: the file has no `image` */
+    enum image_resize resize;
+    bool crop;                           /* cut (height, width) from the centre of the resized picture */
+    int64_t resize_height, resize_width; /* of the resized picture; a width of 0: the height is the shorter edge */
+    double scale;                        /* not 0 */
+    float mean[3], std[3];               /* red, green, blue; std is not 0 */
+};
+
 struct model_config {
     char *architecture;    /* import path of the Python class, as in the file */
     char *name;            /* NULL: the file has none */
@@ -60,6 +74,8 @@ struct model_config {
     enum tokenizer tokenizer;
     int byte_offset;       /* TOKENIZER_BYTE: the id of byte 0. With 3, ids 0 to 2 are pad, end and mask; else 0 */
     struct json_t *ignore; /* list of names of tensors, with * for any characters; NULL: the file has none */
+    struct json_t *labels; /* list of strings, the names of the classes in order; NULL: the file has none */
+    struct image_settings image;
 };
 
 /* Parses `length` bytes of JSON, without I/O. `origin` names the file in messages. Unknown keys are refused by name.
@@ -70,6 +86,11 @@ int model_config_parse(const char *text, size_t length, const char *origin, stru
 /* The same for a file of at most 16 MiB. */
 int model_config_read(const char *path, struct model_config *config, struct error *error);
 void model_config_free(struct model_config *config); /* twice, or on a zeroed struct, is harmless */
+
+/* The settings of an empty `image` for a model with this input: torchvision's ImageClassification. The shorter edge is
+ * resized to 8/7 of the larger edge of the input, as 256 for 224, bilinearly. The centre is cropped. The scale is
+ * 1/255, mean and std are those of ImageNet. */
+struct image_settings image_settings_default(int64_t height, int64_t width);
 
 /* The enum value of "mean", "cls", "last" or "max", in upper or lower case. -1: another name. */
 int pooling_from_name(const char *name);

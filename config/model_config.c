@@ -1,4 +1,5 @@
 /* model_config: reads a model's config.json. */
+#include "config/image_settings.h"
 #include "config/text.h"
 
 #include <stdlib.h>
@@ -33,16 +34,10 @@ const char *padding_name(enum padding padding)
     return padding_names[padding];
 }
 
-static int expected(struct error *error, const char *what, const json_t *value)
-{
-    char found[80];
-    return error_set(error, "expected %s, found %s", what, text_describe(value, found, sizeof found));
-}
-
 static int copy_string(const json_t *value, char **copy, struct error *error)
 {
     if (!json_is_string(value) || json_string_length(value) == 0)
-        return expected(error, "a string that is not empty", value);
+        return text_expected(error, "a string that is not empty", value);
     *copy = strdup(json_string_value(value));
     return *copy ? 0 : error_set(error, "out of memory");
 }
@@ -55,7 +50,7 @@ static int read_architecture(json_t *value, struct model_config *config, struct 
 static int read_kwargs(json_t *value, struct model_config *config, struct error *error)
 {
     if (!json_is_object(value))
-        return expected(error, "an object", value);
+        return text_expected(error, "an object", value);
     config->kwargs = json_incref(value);
     return 0;
 }
@@ -63,7 +58,7 @@ static int read_kwargs(json_t *value, struct model_config *config, struct error 
 static int read_name(json_t *value, struct model_config *config, struct error *error)
 {
     if (json_is_string(value) && strchr(json_string_value(value), '/'))
-        return expected(error, "a name without a slash", value);
+        return text_expected(error, "a name without a slash", value);
     return copy_string(value, &config->name, error);
 }
 
@@ -71,7 +66,7 @@ static int read_pooling(json_t *value, struct model_config *config, struct error
 {
     int pooling = json_is_string(value) ? pooling_from_name(json_string_value(value)) : -1;
     if (pooling < 0)
-        return expected(error, "mean, cls, last or max", value);
+        return text_expected(error, "mean, cls, last or max", value);
     config->pooling = (enum pooling)pooling;
     return 0;
 }
@@ -79,7 +74,7 @@ static int read_pooling(json_t *value, struct model_config *config, struct error
 static int read_bool(const json_t *value, bool *flag, struct error *error)
 {
     if (!json_is_boolean(value))
-        return expected(error, "true or false", value);
+        return text_expected(error, "true or false", value);
     *flag = json_is_true(value);
     return 0;
 }
@@ -101,7 +96,7 @@ static int read_padding(json_t *value, struct model_config *config, struct error
             config->padding = (enum padding)i;
             return 0;
         }
-    return expected(error, "slice, zero, masked, autopad or exact", value);
+    return text_expected(error, "slice, zero, masked, autopad or exact", value);
 }
 
 static int read_tokenizer(json_t *value, struct model_config *config, struct error *error)
@@ -109,7 +104,7 @@ static int read_tokenizer(json_t *value, struct model_config *config, struct err
     if (json_is_null(value))
         return 0;
     if (!json_is_object(value))
-        return expected(error, "{\"type\": \"byte\"} or null", value);
+        return text_expected(error, "{\"type\": \"byte\"} or null", value);
     const char *key;
     json_t *member;
     json_object_foreach (value, key, member) {
@@ -120,11 +115,11 @@ static int read_tokenizer(json_t *value, struct model_config *config, struct err
     if (!type)
         return error_set(error, "the key \"type\" is missing; expected {\"type\": \"byte\"} or null");
     if (!json_is_string(type) || strcmp(json_string_value(type), "byte") != 0)
-        return expected(error, "the type \"byte\"", type);
+        return text_expected(error, "the type \"byte\"", type);
     const json_t *offset = json_object_get(value, "offset");
     json_int_t first = offset ? json_integer_value(offset) : DEFAULT_BYTE_OFFSET;
     if (offset && (!json_is_integer(offset) || (first != 0 && first != DEFAULT_BYTE_OFFSET)))
-        return expected(error, "the offset 0 or 3", offset);
+        return text_expected(error, "the offset 0 or 3", offset);
     config->tokenizer = TOKENIZER_BYTE;
     config->byte_offset = (int)first;
     return 0;
@@ -133,14 +128,32 @@ static int read_tokenizer(json_t *value, struct model_config *config, struct err
 static int read_ignore(json_t *value, struct model_config *config, struct error *error)
 {
     if (!json_is_array(value))
-        return expected(error, "a list of names of tensors, in which * stands for any characters", value);
+        return text_expected(error, "a list of names of tensors, in which * stands for any characters", value);
     size_t i;
     const json_t *pattern;
     json_array_foreach (value, i, pattern)
         if (!json_is_string(pattern) || json_string_length(pattern) == 0)
-            return expected(error, "strings that are not empty", pattern);
+            return text_expected(error, "strings that are not empty", pattern);
     config->ignore = json_incref(value);
     return 0;
+}
+
+static int read_labels(json_t *value, struct model_config *config, struct error *error)
+{
+    if (!json_is_array(value) || json_array_size(value) == 0)
+        return text_expected(error, "a list of at least one string", value);
+    size_t i;
+    const json_t *label;
+    json_array_foreach (value, i, label)
+        if (!json_is_string(label) || json_string_length(label) == 0)
+            return text_expected(error, "strings that are not empty", label);
+    config->labels = json_incref(value);
+    return 0;
+}
+
+static int read_image(json_t *value, struct model_config *config, struct error *error)
+{
+    return image_settings_parse(value, &config->image, error);
 }
 
 static const struct {
@@ -156,6 +169,8 @@ static const struct {
     {"tokenizer", read_tokenizer},
     {"auto_truncate", read_auto_truncate},
     {"ignore", read_ignore},
+    {"labels", read_labels},
+    {"image", read_image},
 };
 #define N_KEYS (sizeof keys / sizeof *keys)
 
@@ -219,5 +234,6 @@ void model_config_free(struct model_config *config)
     free(config->name);
     json_decref(config->kwargs);
     json_decref(config->ignore);
+    json_decref(config->labels);
     *config = (struct model_config){0};
 }

@@ -75,3 +75,9 @@ const char *text_describe(const json_t *value, char *buffer, size_t size)
         memcpy(buffer + size - 4, "...", 4);
     return buffer;
 }
+
+int text_expected(struct error *error, const char *what, const json_t *value)
+{
+    char found[80];
+    return error_set(error, "expected %s, found %s", what, text_describe(value, found, sizeof found));
+}

@@ -15,4 +15,7 @@ json_t *text_parse_object(const char *text, size_t length, bool quote, struct er
 /* Writes the words for a value that was found, such as "3", "null" or "a list". Returns buffer. */
 const char *text_describe(const json_t *value, char *buffer, size_t size);
 
+/* Sets the message "expected WHAT, found VALUE". Returns -1. */
+int text_expected(struct error *error, const char *what, const json_t *value);
+
 #endif

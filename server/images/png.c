@@ -1,0 +1,149 @@
+/* png: libpng with its transformations to RGB. Chunks that do not change the pixels are skipped unread. A wrong
+ * checksum is an error in every chunk. libpng leaves by longjmp(), to the function that called it last. */
+#include "server/images/format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <png.h>
+
+/* What libpng and zlib take: rows of up to four bytes a pixel, before and after each step, and the window of inflate.
+ */
+#define MEMORY_PER_COLUMN 32
+#define MEMORY_FIXED ((int64_t)128 << 10)
+
+struct png_source {
+    struct image_source source; /* first */
+    png_structp decoder;
+    png_infop info;
+    const uint8_t *next; /* `left` bytes of the file that are not read */
+    size_t left;
+    int64_t held;        /* rows at a time: 1, or all when the file is interlaced */
+    uint8_t *rows;       /* (held, width, 3) */
+    struct error *error; /* of the present call */
+};
+
+static void leave(png_structp decoder, png_const_charp reason)
+{
+    struct png_source *png = png_get_error_ptr(decoder);
+    error_set(png->error, "the PNG image cannot be read: %s", reason);
+    png_longjmp(decoder, 1);
+}
+
+static void hear_warning(png_structp decoder, png_const_charp warning)
+{
+    (void)decoder, (void)warning;
+}
+
+static void next_bytes(png_structp decoder, png_bytep bytes, size_t length)
+{
+    struct png_source *png = png_get_io_ptr(decoder);
+    if (length > png->left)
+        png_error(decoder, "it ends too early");
+    memcpy(bytes, png->next, length);
+    png->next += length;
+    png->left -= length;
+}
+
+static void png_source_close(struct image_source *source)
+{
+    struct png_source *png = (struct png_source *)source;
+    png_destroy_read_struct(&png->decoder, &png->info, NULL);
+    free(png->rows);
+    free(png);
+}
+
+static void set_limits(png_structp decoder)
+{
+    png_set_user_limits(decoder, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* images.c has the limit */
+    png_set_crc_action(decoder, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+    png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* all but IHDR, PLTE, tRNS, IDAT, IEND */
+    png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, (png_const_bytep) "tRNS", 1);
+}
+
+static void read_header(struct png_source *png)
+{
+    png_structp decoder = png->decoder;
+    png_read_info(decoder, png->info);
+    if (png_get_bit_depth(decoder, png->info) > 8)
+        png_error(decoder, "it has 16 bits a channel, expected at most 8");
+    struct image_source *source = &png->source;
+    source->height = png_get_image_height(decoder, png->info);
+    source->width = png_get_image_width(decoder, png->info);
+    png->held = png_get_interlace_type(decoder, png->info) == PNG_INTERLACE_NONE ? 1 : source->height;
+    source->memory =
+        (int64_t)sizeof *png + MEMORY_FIXED + source->width * MEMORY_PER_COLUMN + png->held * source->width * 3;
+}
+
+static int png_source_open(const uint8_t *bytes, size_t size, struct image_source **source, struct error *error)
+{
+    struct png_source *png = calloc(1, sizeof *png);
+    if (!png)
+        return error_set(error, "out of memory");
+    png->next = bytes;
+    png->left = size;
+    png->error = error;
+    png->decoder = png_create_read_struct(PNG_LIBPNG_VER_STRING, png, leave, hear_warning);
+    if (png->decoder)
+        png->info = png_create_info_struct(png->decoder);
+    if (!png->info) {
+        png_source_close(&png->source);
+        return error_set(error, "out of memory");
+    }
+    if (setjmp(png_jmpbuf(png->decoder)) != 0) {
+        png_source_close(&png->source);
+        return -1;
+    }
+    png_set_read_fn(png->decoder, png, next_bytes);
+    set_limits(png->decoder);
+    read_header(png);
+    *source = &png->source;
+    return 0;
+}
+
+/* Each row becomes (width, 3) bytes. Returns the number of passes over the picture. */
+static int begin_rows(struct png_source *png)
+{
+    png_structp decoder = png->decoder;
+    png_set_palette_to_rgb(decoder);
+    png_set_expand_gray_1_2_4_to_8(decoder);
+    png_set_gray_to_rgb(decoder);
+    png_set_strip_alpha(decoder);
+    int passes = png_set_interlace_handling(decoder);
+    png_read_update_info(decoder, png->info);
+    if (png_get_rowbytes(decoder, png->info) != 3 * (size_t)png->source.width)
+        png_error(decoder, "its rows do not become RGB");
+    return passes;
+}
+
+static void check_palette(struct png_source *png)
+{
+    png_colorp palette;
+    int colours;
+    if (png_get_PLTE(png->decoder, png->info, &palette, &colours) != 0 &&
+        png_get_palette_max(png->decoder, png->info) >= colours)
+        png_error(png->decoder, "a pixel has a colour that is not in the palette");
+}
+
+static int png_source_read(struct image_source *source, struct resampler *resampler, struct error *error)
+{
+    struct png_source *png = (struct png_source *)source;
+    png->error = error;
+    png->rows = malloc((size_t)png->held * (size_t)source->width * 3);
+    if (!png->rows)
+        return error_set(error, "out of memory");
+    if (setjmp(png_jmpbuf(png->decoder)) != 0)
+        return -1;
+    for (int left = begin_rows(png); left > 0; left--)
+        for (int64_t y = 0; y < source->height; y++) {
+            uint8_t *row = png->rows + (y % png->held) * source->width * 3;
+            png_read_row(png->decoder, row, NULL);
+            if (left == 1)
+                resampler_row(resampler, row);
+        }
+    check_palette(png);
+    png_read_end(png->decoder, NULL);
+    return 0;
+}
+
+const struct image_format format_png = {png_source_open, png_source_read, png_source_close};

@@ -1,0 +1,12 @@
+/* png_missing: instead of png.c, in a build without libpng. */
+#include "server/images/format.h"
+
+#include <stddef.h>
+
+static int refuse_png(const uint8_t *bytes, size_t size, struct image_source **source, struct error *error)
+{
+    (void)bytes, (void)size, (void)source;
+    return error_set(error, "this build cannot read PNG images: libpng was not there when it was built");
+}
+
+const struct image_format format_png = {refuse_png, NULL, NULL};
