@@ -2,6 +2,7 @@
  * checksum is an error in every chunk. libpng leaves by longjmp(), to the function that called it last. */
 #include "server/images/format.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +19,10 @@ struct png_source {
     png_infop info;
     const uint8_t *next; /* `left` bytes of the file that are not read */
     size_t left;
-    int64_t held;        /* rows at a time: 1, or all when the file is interlaced */
-    uint8_t *rows;       /* (held, width, 3) */
+    int64_t held;       /* rows at a time: 1, or all when the file is interlaced */
+    uint8_t *rows;      /* (held, width, 3) */
+    png_colorp palette; /* (colours); NULL: the rows are RGB */
+    int colours;
     struct error *error; /* of the present call */
 };
 
@@ -101,28 +104,39 @@ static int png_source_open(const uint8_t *bytes, size_t size, struct image_sourc
     return 0;
 }
 
-/* Each row becomes (width, 3) bytes. Returns the number of passes over the picture. */
+/* Each row becomes (width, 3) bytes, or (width) indices into the palette. Returns the number of passes over the
+ * picture. */
 static int begin_rows(struct png_source *png)
 {
     png_structp decoder = png->decoder;
-    png_set_palette_to_rgb(decoder);
-    png_set_expand_gray_1_2_4_to_8(decoder);
-    png_set_gray_to_rgb(decoder);
-    png_set_strip_alpha(decoder);
+    bool indices = png_get_PLTE(decoder, png->info, &png->palette, &png->colours) != 0 &&
+                   png_get_color_type(decoder, png->info) == PNG_COLOR_TYPE_PALETTE;
+    if (indices) {
+        png_set_packing(decoder);
+    } else {
+        png->palette = NULL;
+        png_set_expand_gray_1_2_4_to_8(decoder);
+        png_set_gray_to_rgb(decoder);
+        png_set_strip_alpha(decoder);
+    }
     int passes = png_set_interlace_handling(decoder);
     png_read_update_info(decoder, png->info);
-    if (png_get_rowbytes(decoder, png->info) != 3 * (size_t)png->source.width)
+    if (png_get_rowbytes(decoder, png->info) != (indices ? 1 : 3) * (size_t)png->source.width)
         png_error(decoder, "its rows do not become RGB");
     return passes;
 }
 
-static void check_palette(struct png_source *png)
+/* (width) indices become (width, 3) bytes in place, from the end. */
+static void look_up_colours(struct png_source *png, uint8_t *row)
 {
-    png_colorp palette;
-    int colours;
-    if (png_get_PLTE(png->decoder, png->info, &palette, &colours) != 0 &&
-        png_get_palette_max(png->decoder, png->info) >= colours)
-        png_error(png->decoder, "a pixel has a colour that is not in the palette");
+    for (int64_t x = png->source.width - 1; x >= 0; x--) {
+        int index = row[x];
+        if (index >= png->colours)
+            png_error(png->decoder, "a pixel has a colour that is not in the palette");
+        row[3 * x] = png->palette[index].red;
+        row[3 * x + 1] = png->palette[index].green;
+        row[3 * x + 2] = png->palette[index].blue;
+    }
 }
 
 static int png_source_read(struct image_source *source, struct resampler *resampler, struct error *error)
@@ -138,10 +152,12 @@ static int png_source_read(struct image_source *source, struct resampler *resamp
         for (int64_t y = 0; y < source->height; y++) {
             uint8_t *row = png->rows + (y % png->held) * source->width * 3;
             png_read_row(png->decoder, row, NULL);
-            if (left == 1)
-                resampler_row(resampler, row);
+            if (left > 1)
+                continue;
+            if (png->palette)
+                look_up_colours(png, row);
+            resampler_row(resampler, row);
         }
-    check_palette(png);
     png_read_end(png->decoder, NULL);
     return 0;
 }

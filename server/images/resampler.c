@@ -1,27 +1,41 @@
-/* resampler: a row is resized along the columns when it comes, and then added to all rows of the result that it is part
- * of. Integers are added, so the order makes no difference. */
+/* resampler: each row of the file is added to all rows of the result that it is part of. Integers are added, so the
+ * order makes no difference. */
 #include "server/images/resampler.h"
 
 #include <stdlib.h>
 
+/* Pillow 13 resizes along the rows first when that takes away far more rows than columns. Earlier versions always begin
+ * with the columns, and some bytes differ by 1. */
+static bool begins_with_rows(const struct layout *layout)
+{
+    int64_t fewer_rows = layout->rows.original - layout->rows.resized;
+    return fewer_rows > 0 && fewer_rows > 2 * (layout->columns.original - layout->columns.resized);
+}
+
+static int64_t width_of_sums(const struct layout *layout)
+{
+    return begins_with_rows(layout) ? layout->columns.original : layout->columns.size;
+}
+
 int64_t resampler_memory(enum image_resize resize, const struct layout *layout)
 {
-    int64_t values = 3 * layout->columns.size;
+    int64_t values = 3 * width_of_sums(layout);
     return filter_memory(resize, &layout->rows) + filter_memory(resize, &layout->columns) + values +
-           values * layout->rows.size * (int64_t)sizeof(int32_t);
+           3 * layout->columns.size + values * layout->rows.size * (int64_t)sizeof(int32_t);
 }
 
 int resampler_open(enum image_resize resize, const struct layout *layout, struct resampler *resampler,
                    struct error *error)
 {
-    *resampler = (struct resampler){0};
+    *resampler = (struct resampler){.rows_first = begins_with_rows(layout), .width = width_of_sums(layout)};
     if (filter_open(resize, &layout->rows, &resampler->rows, error) != 0 ||
         filter_open(resize, &layout->columns, &resampler->columns, error) != 0)
         goto fail;
-    size_t values = 3 * (size_t)layout->columns.size, sums = values * (size_t)layout->rows.size;
+    size_t values = 3 * (size_t)resampler->width, sums = values * (size_t)layout->rows.size;
     resampler->row = malloc(values);
+    resampler->resized = malloc(3 * (size_t)layout->columns.size);
     resampler->sums = malloc(sums * sizeof *resampler->sums);
-    if (!resampler->row || !resampler->sums) {
+    if (!resampler->row || !resampler->resized || !resampler->sums) {
         error_set(error, "out of memory");
         goto fail;
     }
@@ -39,6 +53,7 @@ void resampler_close(struct resampler *resampler)
     filter_close(&resampler->rows);
     filter_close(&resampler->columns);
     free(resampler->row);
+    free(resampler->resized);
     free(resampler->sums);
     *resampler = (struct resampler){0};
 }
@@ -62,32 +77,57 @@ static void resize_row(const struct filter *columns, const uint8_t *row, uint8_t
     }
 }
 
-void resampler_row(struct resampler *resampler, const uint8_t *row)
+/* Adds the values of a row (width, 3) to the rows of the result that it is part of. */
+static void add_row(struct resampler *resampler, int64_t y, const uint8_t *row)
 {
     const struct filter *rows = &resampler->rows;
-    const struct filter_window *windows = rows->windows;
-    int64_t y = resampler->next++, values = 3 * resampler->columns.size;
-    while (resampler->active < rows->size && windows[resampler->active].first + windows[resampler->active].count <= y)
-        resampler->active++;
-    if (resampler->active == rows->size || windows[resampler->active].first > y)
-        return; /* cropped */
-    resize_row(&resampler->columns, row, resampler->row);
-    for (int64_t i = resampler->active; i < rows->size && windows[i].first <= y; i++) {
-        int32_t weight = rows->weights[i * rows->taps + y - windows[i].first];
+    int64_t values = 3 * resampler->width;
+    for (int64_t i = resampler->active; i < rows->size && rows->windows[i].first <= y; i++) {
+        int32_t weight = rows->weights[i * rows->taps + y - rows->windows[i].first];
         int32_t *sums = resampler->sums + i * values;
         for (int64_t v = 0; v < values; v++)
-            sums[v] += weight * resampler->row[v];
+            sums[v] += weight * row[v];
     }
 }
 
-void resampler_finish(const struct resampler *resampler, const struct image_settings *settings, float *pixels)
+void resampler_row(struct resampler *resampler, const uint8_t *row)
 {
-    int64_t n = resampler->rows.size * resampler->columns.size;
-    for (int64_t c = 0; c < 3; c++) {
-        float values[256]; /* of each byte */
+    const struct filter_window *windows = resampler->rows.windows;
+    int64_t y = resampler->next++, *active = &resampler->active;
+    while (*active < resampler->rows.size && windows[*active].first + windows[*active].count <= y)
+        (*active)++;
+    if (*active == resampler->rows.size || windows[*active].first > y)
+        return; /* cropped */
+    if (!resampler->rows_first) {
+        resize_row(&resampler->columns, row, resampler->resized);
+        row = resampler->resized;
+    }
+    add_row(resampler, y, row);
+}
+
+/* Returns row y of the result: (columns.size, 3). */
+static const uint8_t *finish_row(struct resampler *resampler, int64_t y)
+{
+    const int32_t *sums = resampler->sums + y * 3 * resampler->width;
+    for (int64_t v = 0; v < 3 * resampler->width; v++)
+        resampler->row[v] = filter_byte(sums[v]);
+    if (!resampler->rows_first)
+        return resampler->row;
+    resize_row(&resampler->columns, resampler->row, resampler->resized);
+    return resampler->resized;
+}
+
+void resampler_finish(struct resampler *resampler, const struct image_settings *settings, float *pixels)
+{
+    int64_t height = resampler->rows.size, width = resampler->columns.size;
+    float values[3][256]; /* of each byte */
+    for (int c = 0; c < 3; c++)
         for (int b = 0; b < 256; b++)
-            values[b] = ((float)(b * settings->scale) - settings->mean[c]) / settings->std[c];
-        for (int64_t i = 0; i < n; i++)
-            pixels[c * n + i] = values[filter_byte(resampler->sums[3 * i + c])];
+            values[c][b] = ((float)(b * settings->scale) - settings->mean[c]) / settings->std[c];
+    for (int64_t y = 0; y < height; y++) {
+        const uint8_t *row = finish_row(resampler, y);
+        for (int64_t c = 0; c < 3; c++)
+            for (int64_t x = 0; x < width; x++)
+                pixels[(c * height + y) * width + x] = values[c][row[3 * x + c]];
     }
 }
