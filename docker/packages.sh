@@ -13,11 +13,15 @@ build pkg-config                               finds the libraries below
 build libmicrohttpd-dev                        HTTP server
 build libjansson-dev                           JSON
 build zlib1g-dev                               gzip and deflate
+build libjpeg-dev                              JPEG images
+build libpng-dev                               PNG images
 build libopenblas0-openmp                      matrix products, loaded when the daemon starts
 build libdnnl-dev|                             oneDNN: products with weights, twice as fast with AVX-512
 run   libmicrohttpd12t64|libmicrohttpd12       HTTP server
 run   libjansson4                              JSON
 run   zlib1g                                   gzip and deflate
+run   libjpeg62-turbo|libjpeg-turbo8           JPEG images
+run   libpng16-16t64|libpng16-16               PNG images
 run   libgomp1                                 threads (OpenMP)
 run   libopenblas0-openmp                      matrix products, loaded when the daemon starts
 run   libdnnl2|                                oneDNN: products with weights, twice as fast with AVX-512

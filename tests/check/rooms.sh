@@ -4,8 +4,9 @@
 # Within engine, engine/plan is below all. engine/families sees engine/plan alone. A backend (engine/cpu, engine/cuda)
 # sees engine/plan and engine/backend.h, which it implements. Families and backends don't see each other. engine's own
 # files see all of these.
-# Within server, a wing sees the wings before it: common, text, jobs, http, dialects. jobs don't see text. server's own
-# files see all of these. Models' weights are for server's own files alone, and text doesn't see the engine.
+# Within server, a wing sees the wings before it: common, images, text, jobs, http, dialects. jobs don't see text. Of the
+# wings, dialects alone see images. server's own files see all of these. Models' weights are for server's own files
+# alone, and text and images don't see the engine.
 # Any other folder within these four sees itself alone.
 # No circles: a module is a header with the source of the same name. In these four folders, no module includes another
 # one that leads back to it. Tests may include anything.
@@ -19,11 +20,12 @@ forbidden() {
             below["weights"] = "config"; below["config"] = ""
             inside["engine/plan"] = ""; inside["engine/families"] = "engine/plan"
             inside["engine/cpu"] = inside["engine/cuda"] = "engine/plan engine/backend.h"
-            inside["server/common"] = ""; inside["server/text"] = inside["server/jobs"] = "server/common"
+            inside["server/common"] = ""; inside["server/images"] = "server/common"
+            inside["server/text"] = inside["server/jobs"] = "server/common"
             inside["server/http"] = "server/common server/text server/jobs"
-            inside["server/dialects"] = inside["server/http"] " server/http"
+            inside["server/dialects"] = inside["server/http"] " server/http server/images"
             # the rooms below, for the parts that see fewer of them than their room
-            outside["server/text"] = "config"
+            outside["server/text"] = outside["server/images"] = "config"
             outside["server/common"] = outside["server/jobs"] = "engine config"
             outside["server/http"] = outside["server/dialects"] = "engine config"
         }
@@ -75,6 +77,9 @@ server/models.c weights/weights.h
 server/daemon.c server/dialects/dialects.h
 server/common/metrics.h engine/engine.h
 server/text/writer.c server/common/failure.h
+server/images/png.c server/common/log.h
+server/images/images.h config/config.h
+server/dialects/native.c server/images/images.h
 server/jobs/batcher.c server/common/log.h
 server/http/request.h server/jobs/batcher.h
 server/http/http.c server/text/json_body.h
@@ -99,6 +104,11 @@ server/common/log.c weights/weights.h
 server/text/writer.c server/jobs/job.h
 server/text/writer.c server/http/request.h
 server/text/writer.c engine/engine.h
+server/images/images.c server/text/writer.h
+server/images/images.c engine/engine.h
+server/text/writer.c server/images/images.h
+server/jobs/batcher.c server/images/images.h
+server/http/http.c server/images/images.h
 server/jobs/batcher.c server/text/writer.h
 server/jobs/batcher.c server/http/workers.h
 server/jobs/batcher.c weights/weights.h

@@ -14,8 +14,8 @@
 #include <cmocka.h>
 #include <zlib.h>
 
+#define FOLDER "tests/images"
 #define TOLERANCE 1e-6F
-#define PLENTY ((int64_t)1 << 30)
 #define LARGEST_FILE ((size_t)16 << 20)
 
 struct bytes {
@@ -25,7 +25,7 @@ struct bytes {
 
 static const char *cases_folder(void)
 {
-    return getenv("IMAGE_CASES") ? getenv("IMAGE_CASES") : "tests/images";
+    return getenv("IMAGE_CASES") ? getenv("IMAGE_CASES") : FOLDER;
 }
 
 static struct bytes bytes_of(const void *data, size_t size)
@@ -36,12 +36,12 @@ static struct bytes bytes_of(const void *data, size_t size)
     return bytes;
 }
 
-static struct bytes read_bytes(const char *name)
+static struct bytes read_bytes(const char *folder, const char *name)
 {
     char path[512];
     struct error error;
     size_t size;
-    snprintf(path, sizeof path, "%s/%s", cases_folder(), name);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     char *text = file_read(path, LARGEST_FILE, &size, &error);
     if (!text)
         fail_msg("%s", error.message);
@@ -113,7 +113,7 @@ static void compare_tensor(const json_t *entry, const struct image_settings *set
 {
     const char *picture = json_string_value(json_object_get(entry, "picture"));
     const char *name = json_string_value(json_object_get(entry, "expected"));
-    struct bytes tensor = read_bytes(name);
+    struct bytes tensor = read_bytes(cases_folder(), name);
     assert_int_equal(tensor.size, values_of(settings) * (strstr(name, ".u8") ? 1 : sizeof(float)));
     for (size_t i = 0; i < values_of(settings); i++) {
         float expected = value_at(name, tensor, i), difference = pixels[i] - expected;
@@ -134,7 +134,7 @@ static void pictures_become_torchvisions_tensors(void **state)
         struct error error;
         float *pixels;
         struct image_settings settings = settings_of(json_object_get(entry, "image"));
-        struct bytes picture = read_bytes(json_string_value(json_object_get(entry, "picture")));
+        struct bytes picture = read_bytes(cases_folder(), json_string_value(json_object_get(entry, "picture")));
         if (read_image(&settings, picture, &pixels, &error) != 0)
             fail_msg("%s: %s", json_string_value(json_object_get(entry, "picture")), error.message);
         compare_tensor(entry, &settings, pixels);
@@ -165,14 +165,14 @@ static void faulty_pictures_are_refused(void **state)
     json_t *cases = read_cases();
     json_array_foreach (json_object_get(cases, "refused"), i, entry) {
         const char *name = json_string_value(json_object_get(entry, "picture"));
-        struct bytes picture = read_bytes(name);
+        struct bytes picture = read_bytes(cases_folder(), name);
         refuse(name, picture, json_string_value(json_object_get(entry, "reason")));
         free(picture.data);
     }
     json_decref(cases);
 }
 
-/* ---- Damage. The pictures of tests/images/ alone. */
+/* ---- Damage */
 
 static void every_truncated_picture_is_refused(void **state)
 {
@@ -180,7 +180,7 @@ static void every_truncated_picture_is_refused(void **state)
                                         "interlaced.png", "palette2.png",    "tiny.png"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct bytes whole = read_bytes(names[i]);
+        struct bytes whole = read_bytes(FOLDER, names[i]);
         for (size_t size = 0; size < whole.size; size++) {
             struct bytes part = bytes_of(whole.data, size);
             refuse(names[i], part, size < 8 ? "" : "it ends too early");
@@ -197,7 +197,7 @@ static void damaged_bytes_do_no_harm(void **state)
     const struct image_settings settings = image_settings_default(8, 8);
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct bytes picture = read_bytes(names[i]);
+        struct bytes picture = read_bytes(FOLDER, names[i]);
         for (size_t at = 0; at < picture.size; at++) {
             struct error error;
             float *pixels;

@@ -1,0 +1,56 @@
+/* Reading an image while each of the project's own allocations fails in turn. Those within libjpeg and libpng don't. */
+#include "server/images/images.h"
+#include "tests/unit/alloc_fail.h"
+
+#define EDGE 4
+
+static const char *picture;
+
+static int read_picture(struct error *error)
+{
+    struct image_settings settings = image_settings_default(EDGE, EDGE);
+    size_t size;
+    float pixels[3 * EDGE * EDGE];
+    char *bytes = file_read(picture, 1 << 20, &size, error);
+    if (!bytes)
+        return -1;
+    int result = image_read(&settings, bytes, size, 1 << 24, pixels, error);
+    free(bytes);
+    return result;
+}
+
+static void reading_survives_each_failure(void **state)
+{
+    static const char *const names[] = {"tests/images/rgb420.jpg", "tests/images/progressive.jpg",
+                                        "tests/images/interlaced_palette4.png", "tests/images/large.png"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        picture = names[i];
+        assert_true(alloc_fail_each(read_picture) > 10);
+    }
+}
+
+/* What a refused picture has taken is given back. */
+static void a_refused_picture_leaves_nothing(void **state)
+{
+    static const char *const names[] = {"tests/images/few_rows.png",      "tests/images/rgb16.png",
+                                        "tests/images/checksum_data.png", "tests/images/cmyk.jpg",
+                                        "tests/images/scans.jpg",         "tests/images/huge.jpg"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct error error = {""};
+        long live = alloc_fail.live;
+        picture = names[i];
+        assert_int_equal(read_picture(&error), -1);
+        assert_int_equal(alloc_fail.live, live);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reading_survives_each_failure),
+        cmocka_unit_test(a_refused_picture_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,44 @@
+/* A build without libjpeg and libpng: their files are replaced, here by being included. */
+#include "server/images/images.h"
+#include "server/images/jpeg_missing.c"
+#include "server/images/png_missing.c"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void refuse(const char *file, const char *reason)
+{
+    const struct image_settings settings = image_settings_default(2, 2);
+    size_t size;
+    int64_t memory;
+    float pixels[3 * 2 * 2];
+    struct error error = {""};
+    char *bytes = file_read(file, 1 << 20, &size, &error);
+    assert_non_null(bytes);
+    assert_int_equal(image_memory(&settings, bytes, size, &memory, &error), -1);
+    assert_string_equal(error.message, reason);
+    error.message[0] = '\0';
+    assert_int_equal(image_read(&settings, bytes, size, 1 << 30, pixels, &error), -1);
+    assert_string_equal(error.message, reason);
+    free(bytes);
+}
+
+static void both_formats_are_refused_by_name(void **state)
+{
+    (void)state;
+    refuse("tests/images/tiny.jpg",
+           "this build cannot read JPEG images: libjpeg-turbo was not there when it was built");
+    refuse("tests/images/tiny.png", "this build cannot read PNG images: libpng was not there when it was built");
+    refuse("tests/images/picture.gif", "the image is neither JPEG nor PNG");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(both_formats_are_refused_by_name)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
