@@ -106,7 +106,7 @@ static const struct {
     int (*read)(const json_t *value, struct image_settings *settings, struct error *error);
 } keys[] = {
     {"size", read_size}, {"resize", read_resize}, {"resize_size", read_resize_size},
-    {"crop", read_crop}, {"mean", read_mean},     {"scale", read_scale},
+    {"crop", read_crop}, {"scale", read_scale},   {"mean", read_mean},
     {"std", read_std},
 };
 #define N_KEYS (sizeof keys / sizeof *keys)

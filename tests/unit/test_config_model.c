@@ -42,7 +42,8 @@ static void reads_every_key(void **state)
     struct model_config config;
     parse("{\"architecture\": \"linformer.LinformerLM\", \"kwargs\": {\"dim\": 8}, \"name\": \"tiny\", "
           "\"pooling\": \"last\", \"normalize\": false, \"padding\": \"autopad\", \"tokenizer\": {\"type\": \"byte\"}, "
-          "\"auto_truncate\": true, \"ignore\": [\"ema_*\", \"step\"]}",
+          "\"auto_truncate\": true, \"ignore\": [\"ema_*\", \"step\"], \"labels\": [\"cat\", \"dog\"], "
+          "\"image\": {\"size\": 32}}",
           &config);
     assert_string_equal(config.architecture, "linformer.LinformerLM");
     assert_string_equal(config.name, "tiny");
@@ -55,10 +56,14 @@ static void reads_every_key(void **state)
     assert_true(config.auto_truncate);
     assert_int_equal(json_array_size(config.ignore), 2);
     assert_string_equal(json_string_value(json_array_get(config.ignore, 1)), "step");
+    assert_int_equal(json_array_size(config.labels), 2);
+    assert_string_equal(json_string_value(json_array_get(config.labels, 0)), "cat");
+    assert_int_equal(config.image.height, 32);
     model_config_free(&config);
     model_config_free(&config);
     assert_null(config.architecture);
     assert_null(config.ignore);
+    assert_null(config.labels);
     parse("{\"architecture\": \"a\", \"tokenizer\": {\"offset\": 0, \"type\": \"byte\"}}", &config);
     assert_int_equal(config.byte_offset, 0);
     model_config_free(&config);
@@ -77,6 +82,8 @@ static void has_defaults(void **state)
     assert_int_equal(config.tokenizer, TOKENIZER_NONE);
     assert_false(config.auto_truncate);
     assert_null(config.ignore);
+    assert_null(config.labels);
+    assert_int_equal(config.image.height, 0);
     model_config_free(&config);
     parse("{\"architecture\": \"a\", \"tokenizer\": null}", &config);
     assert_int_equal(config.tokenizer, TOKENIZER_NONE);
@@ -138,6 +145,9 @@ static void refuses_values_of_another_type(void **state)
     refuse("{\"auto_truncate\": \"yes\"}", "auto_truncate: expected true or false, found \"yes\"");
     refuse("{\"ignore\": \"ema_*\"}", "ignore: expected a list of names of tensors");
     refuse("{\"ignore\": [\"ema_*\", 1]}", "ignore: expected strings that are not empty, found 1");
+    refuse("{\"labels\": {\"0\": \"cat\"}}", "labels: expected a list of at least one string, found an object");
+    refuse("{\"labels\": []}", "labels: expected a list of at least one string, found a list");
+    refuse("{\"labels\": [\"cat\", \"\"]}", "labels: expected strings that are not empty, found \"\"");
     refuse("{\"ignore\": [\"\"]}", "ignore: expected strings that are not empty");
 }
 
