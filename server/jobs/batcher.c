@@ -1,6 +1,6 @@
 /* Threads: one for each lane, and the deadline thread. A lane's thread repeats these steps:
  *   1. batch_form chooses a model with waiting jobs and takes items from its queue into the lane's batch;
- *   2. batch_ask_wanted drops jobs whose client is gone;
+ *   2. batch_drop_ended drops jobs whose client is gone, and jobs that ended early meanwhile;
  *   3. batch_run runs the batch, checks the results and ends the jobs that are complete.
  * The deadline thread ends jobs that expire while all their items wait. So their answers do not wait for a running
  * batch.
@@ -55,6 +55,7 @@ struct part {
     int64_t first_item, n_items, job_item;
     int64_t tokens;
     double flops;
+    bool wanted; /* the answer of the job's `wanted`, before the run */
 
     /* Set after the run. */
     bool flawed;         /* a result is not finite */
@@ -68,6 +69,7 @@ struct job_batch {
     struct part *parts;        /* (max_batch_requests) */
     int64_t n_items, n_parts, tokens;
     double flops;
+    struct job *first; /* the job that had its turn with this batch; NULL: it was dropped */
 };
 
 /* A lane of the engine, with the thread that runs its batches. */
@@ -226,8 +228,9 @@ static void batch_fill(struct lane *lane, int64_t model_index, struct job_list *
         batch_take(lane, job);
         passed += job_waits(job);
     }
-    if (batch->n_parts > 0)
-        job_queue_go_behind(queue_of(batcher, batch->parts[0].job), batch->parts[0].job);
+    batch->first = batch->n_parts > 0 ? batch->parts[0].job : NULL;
+    if (batch->first)
+        job_queue_go_behind(queue_of(batcher, batch->first), batch->first);
 }
 
 /* The lock is held. Returns false if no queue holds a job that the lane can run. */
@@ -261,25 +264,30 @@ static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
     batch->flops -= part.flops;
     for (int64_t i = index; i < batch->n_parts; i++)
         batch->parts[i].first_item -= part.n_items;
+    if (part.job == batch->first)
+        batch->first = NULL;
     part.job->running -= part.n_items;
     job_cancel(queue_of(lane->batcher, part.job), part.job);
     if (part.job->running == 0)
         job_end(part.job, ended);
 }
 
-/* The lock is not held. Drops jobs that are no longer wanted. */
-static void batch_ask_wanted(struct lane *lane)
+/* The lock is not held. Drops jobs that are no longer wanted. Also drops jobs that expired or failed since the batch was
+ * formed: the deadline thread or another lane ended them. */
+static void batch_drop_ended(struct lane *lane)
 {
     struct batcher *batcher = lane->batcher;
+    struct job_batch *batch = &lane->batch;
     struct job_list ended = {NULL, NULL};
-    for (int64_t i = lane->batch.n_parts - 1; i >= 0; i--) {
-        struct job *job = lane->batch.parts[i].job;
-        if (!job->wanted || job->wanted(job))
-            continue;
-        pthread_mutex_lock(&batcher->lock);
-        batch_drop(lane, i, &ended);
-        pthread_mutex_unlock(&batcher->lock);
+    for (int64_t i = 0; i < batch->n_parts; i++) {
+        struct job *job = batch->parts[i].job;
+        batch->parts[i].wanted = !job->wanted || job->wanted(job);
     }
+    pthread_mutex_lock(&batcher->lock);
+    for (int64_t i = batch->n_parts - 1; i >= 0; i--)
+        if (!batch->parts[i].wanted || batch->parts[i].job->status != JOB_OK)
+            batch_drop(lane, i, &ended);
+    pthread_mutex_unlock(&batcher->lock);
     job_list_finish(&ended);
 }
 
@@ -314,7 +322,7 @@ static void part_fail(struct part *part, const struct error *failure)
               (long long)part->flaw.row, part->flaw.output);
 }
 
-/* The lock is held. `failure` is NULL if the batch ran. Ends the jobs that are complete. The first part's job goes to
+/* The lock is held. `failure` is NULL if the batch ran. Ends the jobs that are complete. The batch's first job goes to
  * the end of the queue again, because jobs may have arrived during the run. */
 static void batch_end(struct lane *lane, int64_t inference_ns, const struct error *failure, struct job_list *ended)
 {
@@ -336,7 +344,7 @@ static void batch_end(struct lane *lane, int64_t inference_ns, const struct erro
         job->running -= batch->parts[i].n_items;
         if (job->status != JOB_OK)
             job_queue_leave(queue_of(batcher, job), job);
-        if (i == 0)
+        if (job == batch->first)
             job_queue_go_behind(queue_of(batcher, job), job);
         if (!job_waits(job) && job->running == 0)
             job_end(job, ended);
@@ -412,7 +420,7 @@ static void *lane_thread(void *argument)
         wake_lanes(batcher);
         pthread_mutex_unlock(&batcher->lock);
         job_list_finish(&ended);
-        batch_ask_wanted(lane);
+        batch_drop_ended(lane);
         if (lane->batch.n_items > 0)
             batch_run(lane);
         pthread_mutex_lock(&batcher->lock);
@@ -704,11 +712,12 @@ int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
     pthread_mutex_lock(&batcher->lock);
     const struct queue *queue = &batcher->queues[model_index];
     const struct model_info *info = model_info(batcher->models[model_index]);
+    int n_ready = __builtin_popcountll(model_ready_lanes(batcher->models[model_index])); /* at least 1 */
     int64_t sharing = 0; /* models with waiting jobs that take turns on this model's lanes */
     for (int64_t i = 0; i < batcher->n_models; i++)
         sharing += batcher->queues[i].jobs.first && share_a_lane(info, model_info(batcher->models[i]));
     double ns = queue->ns_per_token * (double)(queue->jobs.waiting_tokens * sharing);
-    double seconds = ceil(ns / info->n_lanes / (double)SECOND_NS);
+    double seconds = ceil(ns / n_ready / (double)SECOND_NS);
     pthread_mutex_unlock(&batcher->lock);
     return seconds < 1 ? 1 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int64_t)seconds;
 }

@@ -290,6 +290,51 @@ static void test_batch_of_unwanted_jobs_only(void **context)
     assert_int_equal(fake_batches(), 0);
 }
 
+/* The first job of the batch goes. The next one filled the rest of the batch alone, and so keeps its place. */
+static void test_unwanted_first_job_leaves_the_order(void **context)
+{
+    (void)context;
+    open_with(4, 8);
+    struct request *blocker = hold(1);
+    struct request *unwanted = request_new(1, 1, 10), *large = request_new(5, 1, 20), *small = request_new(2, 1, 30);
+    unwanted->unwanted = true;
+    submit_to(0, unwanted);
+    submit_to(0, large);
+    submit_to(0, small);
+    fake_gate_open();
+    expect(blocker, JOB_OK);
+    expect(unwanted, JOB_CANCELLED);
+    expect(large, JOB_OK);
+    expect(small, JOB_OK);
+    expect_batch(1, 20, 21, 22, -1);
+    expect_batch(2, 23, 24, 30, 31, -1);
+}
+
+/* Its batch is formed, and `wanted` returns only when the deadline thread has removed the waiting items. */
+static bool is_wanted_until_it_expires(struct job *job)
+{
+    int64_t requests, tokens;
+    (void)job;
+    do {
+        sched_yield();
+        batcher_depth(batcher, 0, &requests, &tokens);
+    } while (requests > 0);
+    return true;
+}
+
+static void test_job_that_expires_before_its_batch_runs(void **context)
+{
+    (void)context;
+    open_with(4, 8);
+    struct request *late = request_new(6, 1, 10);
+    late->job.wanted = is_wanted_until_it_expires;
+    late->job.deadline_ns = clock_ns() + 10000000;
+    submit_to(0, late);
+    expect(late, JOB_EXPIRED);
+    expect_depth(0, 0);
+    assert_int_equal(fake_batches(), 0);
+}
+
 /* ---- Time. The fake engine takes 2 ms a token, or longer on a busy machine: then fewer items fit. ---- */
 
 #define TOKEN_NS 2000000
@@ -597,6 +642,8 @@ int main(void)
         TEST(test_running_job_becomes_unwanted),
         TEST(test_unwanted_jobs_are_not_run),
         TEST(test_batch_of_unwanted_jobs_only),
+        TEST(test_unwanted_first_job_leaves_the_order),
+        TEST(test_job_that_expires_before_its_batch_runs),
         TEST(test_a_batch_takes_no_longer_than_stated),
         TEST(test_a_small_job_waits_for_short_batches),
         TEST(test_a_long_item_is_a_batch_however_long_it_takes),
