@@ -272,8 +272,8 @@ static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
         job_end(part.job, ended);
 }
 
-/* The lock is not held. Drops jobs that are no longer wanted. Also drops jobs that expired or failed since the batch was
- * formed: the deadline thread or another lane ended them. */
+/* The lock is not held. Drops jobs that are no longer wanted. Also drops jobs that expired or failed since the batch
+ * was formed: the deadline thread or another lane ended them. */
 static void batch_drop_ended(struct lane *lane)
 {
     struct batcher *batcher = lane->batcher;
