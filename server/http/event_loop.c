@@ -237,10 +237,11 @@ static struct MHD_Daemon *start_daemon(struct event_loop *loop)
     const struct event_loop_options *options = &loop->options;
     return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
                             NULL, NULL, options->handle, loop, MHD_OPTION_EXTERNAL_LOGGER, log_message, NULL,
-                            MHD_OPTION_NOTIFY_COMPLETED, options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION,
-                            socket_changed, loop, MHD_OPTION_CONNECTION_LIMIT, options->max_connections,
-                            MHD_OPTION_CONNECTION_TIMEOUT, options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                            options->connection_memory, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+                            MHD_OPTION_URI_LOG_CALLBACK, options->target, loop, MHD_OPTION_NOTIFY_COMPLETED,
+                            options->completed, loop, MHD_OPTION_NOTIFY_CONNECTION, socket_changed, loop,
+                            MHD_OPTION_CONNECTION_LIMIT, options->max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+                            options->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, options->connection_memory,
+                            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
 int event_loop_open(const struct event_loop_options *options, struct event_loop **opened, struct error *error)

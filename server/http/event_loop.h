@@ -15,6 +15,8 @@ struct event_loop;
 
 /* libmicrohttpd's callbacks get the event loop as their first argument. They come on its thread. */
 struct event_loop_options {
+    /* MHD_OPTION_URI_LOG_CALLBACK. */
+    void *(*target)(void *loop, const char *target, struct MHD_Connection *connection);
     MHD_AccessHandlerCallback handle;
     MHD_RequestCompletedCallback completed;
     MHD_NotifyConnectionCallback changed;

@@ -1,6 +1,8 @@
-/* exchange: the way of one request, from its headers to its answer. libmicrohttpd calls exchange_handle for the
- * headers, for each piece of the body, for the end of the body, and again after each resumption.
+/* exchange: the way of one request, from its headers to its answer. libmicrohttpd calls exchange_target for the request
+ * line. It calls exchange_handle for the headers, for each piece of the body, for the end of the body, and again after
+ * each resumption.
  *
+ *     exchange_target    the request line is there: allocates the exchange
  *     exchange_begin     headers are there: framing, route, API key, gate
  *     exchange_complete  the body is there: trailers, deadline, then exchange_read
  *     exchange_read      decodes the body and calls the route's `read`, then submits the job
@@ -55,7 +57,8 @@ enum passage {
 
 struct exchange {
     struct task task; /* the first member, so that a worker's task is its exchange */
-    struct server *server;
+    struct framing_target target;
+    struct server *server;   /* NULL: the headers are not there yet */
     struct event_loop *loop; /* the connection's */
     struct resumption resumption;
     struct MHD_Connection *connection;
@@ -368,13 +371,9 @@ static const char *url_path(const char *url)
     return url ? url : "/";
 }
 
-/* NULL: out of memory. */
-static struct exchange *exchange_open(struct event_loop *loop, struct MHD_Connection *connection, const char *url,
-                                      const char *method)
+static void exchange_open(struct exchange *exchange, struct event_loop *loop, struct MHD_Connection *connection,
+                          const char *url, const char *method)
 {
-    struct exchange *exchange = calloc(1, sizeof *exchange);
-    if (!exchange)
-        return NULL;
     struct server *server = event_loop_context(loop);
     exchange->server = server;
     exchange->loop = loop;
@@ -393,7 +392,6 @@ static struct exchange *exchange_open(struct event_loop *loop, struct MHD_Connec
     request_id_set(&request->id, &server->service.ids, request->header(request, "x-request-id"),
                    request->header(request, "traceparent"));
     memcpy(request->parameters, exchange->match.parameters, sizeof request->parameters);
-    return exchange;
 }
 
 /* Prepares for the body. Its binary data follow a JSON header of any length. With `lead` bytes before the body, the
@@ -421,15 +419,13 @@ static int exchange_admit(struct exchange *exchange)
     return 0;
 }
 
-static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connection *connection, const char *url,
-                                      const char *method, const char *version, void **context)
+static enum MHD_Result exchange_begin(struct exchange *exchange, struct event_loop *loop,
+                                      struct MHD_Connection *connection, const char *url, const char *method,
+                                      const char *version)
 {
-    struct exchange *exchange = exchange_open(loop, connection, url, method);
-    if (!exchange)
-        return MHD_NO;
-    *context = exchange;
+    exchange_open(exchange, loop, connection, url, method);
     struct request *request = &exchange->request;
-    if (framing_check(connection, method, url, version, &request->failure) != 0)
+    if (framing_check(connection, &exchange->target, method, url, version, &request->failure) != 0)
         return exchange_refuse(exchange);
     exchange->reply.close = framing_is_chunked(connection);
     expect_body(exchange);
@@ -446,12 +442,24 @@ static enum MHD_Result exchange_begin(struct event_loop *loop, struct MHD_Connec
     return MHD_YES; /* the next call replies; a reply in the first call would cost the connection */
 }
 
+void *exchange_target(void *loop, const char *target, struct MHD_Connection *connection)
+{
+    (void)loop;
+    (void)connection;
+    struct exchange *exchange = calloc(1, sizeof *exchange);
+    if (exchange)
+        exchange->target = framing_target_of(target);
+    return exchange;
+}
+
 enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, const char *url, const char *method,
                                 const char *version, const char *data, size_t *data_size, void **context)
 {
     struct exchange *exchange = *context;
     if (!exchange)
-        return exchange_begin(loop, connection, url, method, version, context);
+        return MHD_NO; /* out of memory */
+    if (!exchange->server)
+        return exchange_begin(exchange, loop, connection, url, method, version);
     if (*data_size > 0) {
         enum body_status status = body_append(&exchange->body, data, *data_size);
         if (status != BODY_OK)
@@ -530,8 +538,11 @@ void exchange_completed(void *loop, struct MHD_Connection *connection, void **co
     (void)connection;
     (void)code;
     struct exchange *exchange = *context;
-    if (!exchange)
+    *context = NULL;
+    if (!exchange || !exchange->server) {
+        free(exchange);
         return;
+    }
     struct connections *connections = exchange->server->connections;
     exchange_record(exchange);
     connections_holds(connections, exchange->descriptor, NULL);
@@ -541,5 +552,4 @@ void exchange_completed(void *loop, struct MHD_Connection *connection, void **co
     exchange_leave(exchange);
     free(exchange->path);
     free(exchange);
-    *context = NULL;
 }

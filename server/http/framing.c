@@ -1,26 +1,26 @@
-/* framing: the checks of the request line and the header lines, before every route and every refusal (RFC 9112,
- * sections 2.2, 3, 5 and 6), and of what follows a chunked body (section 7.1).
+/* framing: checks the request line and the header lines, before every route and every refusal (RFC 9112, sections 2.2,
+ * 3, 5 and 6). Also checks the bytes after a chunked body (section 7.1).
  *
  * libmicrohttpd before 1.0 accepts three kinds of lines that a proxy may read otherwise, and does not report them:
  * - a line continued on the next one: `A: b` and ` c` arrive as the name `Ac`
- * - a value with a NUL: it ends at the NUL
+ * - a path or a value with a NUL: it ends at the NUL
  * - a line that ends in LF without CR.
- * Addresses show all three. Names and values point into one buffer, the received request, in which CR and
- * LF became NULs. So a name begins exactly two bytes behind the value before it; any other distance is refused.
- * In the same way the path begins exactly one byte behind the method: further away, the line holds several spaces.
- * libmicrohttpd 1.0 and later lays out its headers otherwise. It refuses such lines itself with
+ * Addresses show all three. Method, path, version, names and values point into one buffer, the received request, in
+ * which spaces of the request line, CR and LF became NULs. So a name begins exactly two bytes after the end of the
+ * value before it; any other distance is refused. The path begins exactly one byte after the end of the method: a
+ * larger distance means several spaces. The version begins exactly one byte after the end of the target: a larger
+ * distance means a NUL. libmicrohttpd 1.0 and later lays out its headers otherwise. It refuses such lines itself with
  * MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets.
  *
  * Lines of chunk sizes cannot be checked like this. libmicrohttpd before 1.0 accepts a bare LF and a bare CR in them.
  * It consumes a line before it reports the chunk, and may have moved its buffer by then. A look at the socket does not
  * help, because libmicrohttpd may have read the line together with the headers. So the end of a chunked body is never
- * certain. framing_is_chunked lets the caller close the connection behind such a request: what follows it is not read.
+ * certain. framing_is_chunked lets the caller close the connection after such a request. Later bytes are not read.
  *
  * Trailers have no meaning here, and few clients send one. A fold, a bare LF or a field of the framing in them can
  * mislead a proxy, and the end of the last line cannot be seen. So every trailer is refused. */
 #include "server/http/framing.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
@@ -134,14 +134,21 @@ static int check_headers(struct framing *framing, const char *version)
     return 0;
 }
 
-int framing_check(struct MHD_Connection *connection, const char *method, const char *url, const char *version,
-                  struct failure *failure)
+struct framing_target framing_target_of(const char *target)
+{
+    return (struct framing_target){.end = target + strlen(target), .encoded_nul = strstr(target, "%00") != NULL};
+}
+
+int framing_check(struct MHD_Connection *connection, const struct framing_target *target, const char *method,
+                  const char *url, const char *version, struct failure *failure)
 {
     bool compares = strncmp(MHD_get_version(), "0.", 2) == 0;
     struct framing framing = {.failure = failure, .end = compares ? version + strlen(version) : NULL};
     failure->kind = FAILURE_NONE;
     if (compares && url != method + strlen(method) + 1)
         return refuse(&framing, "several spaces stand between method and path, one was expected");
+    if (target->encoded_nul || (compares && version != target->end + 1))
+        return refuse(&framing, "the path or the query holds a NUL");
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, on_header, &framing);
     if (failure->kind != FAILURE_NONE)
         return -1;

@@ -118,6 +118,7 @@ static int open_loops(struct http *http, const struct settings *settings, struct
     /* connections_admit holds the limit. libmicrohttpd's own limit is higher, so that it is never reached. */
     int64_t max_connections = connections_limit(http->server.connections) * 2 + 1024;
     struct event_loop_options options = {
+        .target = exchange_target,
         .handle = exchange_handle,
         .completed = exchange_completed,
         .changed = connection_changed,

@@ -149,6 +149,41 @@ static void bytes_behind_a_nul_are_not_overlooked(void **state)
     }
 }
 
+/* Several NULs, and what follows the first one looks like the line's end. */
+static void a_nul_in_the_request_line_is_refused(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t length;
+    } lines[] = {
+#define LINE(text) {text, sizeof(text) - 1}
+        LINE("GET /health\0 HTTP/1.1"),         LINE("GET /health\0x HTTP/1.1"),
+        LINE("GET /health\0HTTP/1.1 HTTP/1.1"), LINE("GET /health\0?a=b HTTP/1.1"),
+        LINE("GET /health?\0 HTTP/1.1"),        LINE("GET /health?a\0b=c HTTP/1.1"),
+        LINE("GET /health?a=b\0 HTTP/1.1"),     LINE("GET /health?a=b&c\0d=e HTTP/1.1"),
+        LINE("GET /he%61lth\0 HTTP/1.1"),       LINE("GET /he%61lth?%41=%42\0\0 HTTP/1.1"),
+        LINE("GET \0/health HTTP/1.1"),         LINE("GET\0 /health HTTP/1.1"),
+        LINE("\0GET /health HTTP/1.1"),         LINE("GET /health HTTP/1.1\0"),
+        LINE("GET /health%00 HTTP/1.1"),        LINE("GET /health%00x HTTP/1.1"),
+        LINE("GET /health?a=%00 HTTP/1.1"),     LINE("GET /nothing\0 HTTP/1.1"),
+        LINE("POST /embed\0 HTTP/1.1"),
+    };
+    static const char rest[] = "\r\nHost: x\r\nAuthorization: Bearer secret\r\n\r\n";
+    (void)state;
+    for (size_t i = 0; i < LENGTH(lines); i++) {
+        int descriptor = raw_connect(the_daemon);
+        raw_try_send(descriptor, lines[i].bytes, lines[i].length);
+        raw_try_send(descriptor, rest, sizeof rest - 1);
+        raw_try_send(descriptor, smuggled, sizeof smuggled - 1);
+        shutdown(descriptor, SHUT_WR);
+        char *answer = raw_read_all(descriptor);
+        if (!is_refused(answer))
+            fail_msg("line %zu: %s", i, answer);
+        free(answer);
+        close(descriptor);
+    }
+}
+
 /* The headers end at each place of a buffer of 16 bytes and of 32 KiB, which libmicrohttpd rounds to and has. */
 static void folds_are_found_wherever_they_lie(void **state)
 {
@@ -267,6 +302,8 @@ static void ordinary_headers_are_none_of_these(void **state)
         "content-length: 0\r\n",
     };
     static const char *const hosts[] = {"x", "", "a-b_c.example:8080", "[::1]:80", "127.0.0.1", "[fe80::1%25eth0]"};
+    static const char *const paths[] = {"/health",          "/he%61lth",     "/health?",      "/health?a=b&c",
+                                        "/health?%41=%4&+", "/health?%2500", "/health?=&&a=", "/health?a?b"};
     int descriptor = raw_connect(the_daemon);
 
     (void)state;
@@ -277,7 +314,8 @@ static void ordinary_headers_are_none_of_these(void **state)
 
         assert_non_null(request);
         snprintf(request, 32768, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Long: %0*d\r\n%s\r\n",
-                 missing ? "/nothing" : "/health", hosts[(size_t)i % LENGTH(hosts)], 1 + i * 97 % 12000, i, fields);
+                 missing ? "/nothing" : paths[(size_t)i % LENGTH(paths)], hosts[(size_t)i % LENGTH(hosts)],
+                 1 + i * 97 % 12000, i, fields);
         raw_send(descriptor, request);
         char *answer = raw_read_answer(descriptor);
         if (strncmp(answer, missing ? "HTTP/1.1 404 " : "HTTP/1.1 200 ", 13) != 0)
@@ -296,6 +334,7 @@ int main(void)
         cmocka_unit_test(a_chunked_body_is_the_last_of_its_connection),
         cmocka_unit_test(a_chunked_body_with_trailers_is_refused),
         cmocka_unit_test(bytes_behind_a_nul_are_not_overlooked),
+        cmocka_unit_test(a_nul_in_the_request_line_is_refused),
         cmocka_unit_test(folds_are_found_wherever_they_lie),
         cmocka_unit_test(ordinary_headers_are_none_of_these),
     };
