@@ -148,6 +148,16 @@ struct daemon *daemon_try(const struct daemon_options *options, char last_line[1
     return daemon;
 }
 
+char *daemon_refused(const char *const *arguments)
+{
+    char *said;
+    int status;
+    assert_null(daemon_open(&(struct daemon_options){.arguments = arguments}, &said, &status));
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 1)
+        fail_msg("expected exit status 1, found wait status %x: %s", (unsigned)status, said);
+    return said;
+}
+
 struct daemon *daemon_start(const char *const *arguments)
 {
     char last_line[1024] = "";

@@ -38,6 +38,10 @@ struct daemon *daemon_open(const struct daemon_options *options, char **said, in
 /* The same. NULL: it ended with status 1 before it listened, and `last_line` is that of its log. */
 struct daemon *daemon_try(const struct daemon_options *options, char last_line[1024]);
 
+/* Starts it with `arguments`, and expects that it ends with status 1 before it listens. Returns all that it wrote,
+ * which the test frees. */
+char *daemon_refused(const char *const *arguments);
+
 /* The next line of a log that is unread. False: the daemon has ended. */
 bool daemon_log_line(struct daemon *daemon, char *line, size_t size);
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #define TOLERANCE 1e-5
 
@@ -186,21 +185,6 @@ static void expected_words(const struct model *model, enum damage damage, int ra
     }
 }
 
-/* Runs the daemon on the folder, to its end. The test frees what it said. */
-static char *refusal(const char *folder)
-{
-    const char *binary = getenv("LINFORMERD");
-    char command[1024], *log = calloc(1, 8192);
-
-    snprintf(command, sizeof command, "%s --port 0 --model %s 2>&1", binary ? binary : "build/linformerd", folder);
-    FILE *pipe = popen(command, "r");
-    assert_true(pipe && log);
-    log[fread(log, 1, 8191, pipe)] = '\0';
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    return log;
-}
-
 static void refuse(const struct model *model, enum damage kind, const char *parent)
 {
     struct checkpoint checkpoint = checkpoint_read(model->name);
@@ -215,7 +199,7 @@ static void refuse(const struct model *model, enum damage kind, const char *pare
     snprintf(file, sizeof file, "%s/model.safetensors", folder);
     checkpoint_write(&checkpoint, folder, kind == CUT ? 6 : 0);
     checkpoint_free(&checkpoint);
-    char *log = refusal(folder);
+    char *log = daemon_refused(ARGUMENTS("--model", folder));
     expected_words(model, kind, rank, shape, words);
     if (!strstr(log, file))
         fail_msg("%s is not in: %s", file, log);

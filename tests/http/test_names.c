@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #define TOLERANCE 1e-5
 
@@ -165,21 +164,6 @@ static void renamed_cases_give_the_same(void **state)
     cases_free(&cases);
 }
 
-/* Runs the daemon on a folder of models, to its end. The test frees what it said. */
-static char *refusal(const char *folder)
-{
-    const char *binary = getenv("LINFORMERD");
-    char command[1024], *log = calloc(1, 8192);
-
-    snprintf(command, sizeof command, "%s --port 0 --model %s 2>&1", binary ? binary : "build/linformerd", folder);
-    FILE *pipe = popen(command, "r");
-    assert_true(pipe && log);
-    log[fread(log, 1, 8191, pipe)] = '\0';
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    return log;
-}
-
 enum fault { ONE_WITHOUT, UNKNOWN_PREFIX, NOT_IGNORED, FAULTS };
 
 static void expect_refused(enum fault fault, const char *part)
@@ -194,7 +178,7 @@ static void expect_refused(enum fault fault, const char *part)
     set_ignore(&checkpoint, "[\"ema\", \"*.ema\", \"ema_*t_\", \"EMA_*\"]");
     snprintf(path, sizeof path, "%s/broken", folder);
     checkpoint_write(&checkpoint, path, 0);
-    log = refusal(folder);
+    log = daemon_refused(ARGUMENTS("--model", folder));
     if (!strstr(log, part))
         fail_msg("\"%s\" is not in: %s", part, log);
     checkpoint_free(&checkpoint);
@@ -224,7 +208,7 @@ static void a_prefix_is_logged(void **state)
     snprintf(path, sizeof path, "%s/unloadable", folder);
     checkpoint_write(&broken, path, 0);
     checkpoint_free(&broken);
-    log = refusal(folder);
+    log = daemon_refused(ARGUMENTS("--model", folder));
     if (!strstr(log, "names of tensors have a prefix, which is taken off name=linformer_encoder prefix=net."))
         fail_msg("no line says so: %s", log);
     folder_remove(folder);
