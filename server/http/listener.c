@@ -22,7 +22,7 @@ enum {
     BACKLOG = 4096,        /* the kernel cuts it to net.core.somaxconn */
     PORT_ATTEMPTS = 16,    /* for port 0: the port that the first address got may be taken on the next one */
     HANDSHAKE_PAUSE = 100, /* milliseconds for the last handshakes */
-    RESOURCE_PAUSE = 20,   /* milliseconds, when descriptors or memory are out */
+    FAILURE_PAUSE = 20,    /* milliseconds, when connections cannot be accepted */
 };
 
 struct listener {
@@ -92,7 +92,7 @@ static bool repeated(const struct addrinfo *addresses, const struct addrinfo *in
  * "localhost" may name ::1 on a machine without IPv6. -1: errno. */
 static int listen_everywhere(struct listener *listener, const struct addrinfo *addresses)
 {
-    int reason = 0;
+    int reason = EAFNOSUPPORT; /* of a host without an IPv4 or IPv6 address */
     listener->port = listener->options.port;
     for (const struct addrinfo *info = addresses; info && listener->n_sockets < MAX_SOCKETS; info = info->ai_next) {
         if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) || repeated(addresses, info))
@@ -139,7 +139,8 @@ static int open_sockets(struct listener *listener, struct error *error)
     return status;
 }
 
-/* Accepts all connections that wait. False: some are left, because descriptors or memory are out. */
+/* Accepts all connections that wait. False: some may be left, because accepting failed. Usual reasons are that
+ * descriptors or memory are out. */
 static bool accept_waiting(struct listener *listener, int socket)
 {
     for (;;) {
@@ -148,12 +149,12 @@ static bool accept_waiting(struct listener *listener, int socket)
         int fd = accept4(socket, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             listener->options.accepted(listener->options.context, fd, (struct sockaddr *)&address, length);
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        } else if (errno == EAGAIN) {
+            return true; /* no connection waits */
+        } else if (errno != ECONNABORTED && errno != EINTR) {
             log_write_limited(&listener->limit, LOG_LEVEL_WARNING, "cannot take a connection", "reason",
                               strerror(errno), NULL);
             return false;
-        } else if (errno != ECONNABORTED && errno != EINTR) {
-            return true; /* no connection waits */
         }
     }
 }
@@ -176,7 +177,7 @@ static void stop_handshakes(int socket)
     setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
-/* Accepts connections until none has come for HANDSHAKE_PAUSE, or until descriptors or memory are out. */
+/* Accepts connections until none has come for HANDSHAKE_PAUSE, or until accepting fails. */
 static void take_the_last(struct listener *listener)
 {
     bool takes = true;
@@ -198,7 +199,7 @@ static void *listen_thread(void *argument)
             continue;
         for (int i = 0; i < listener->n_sockets; i++) {
             if (listener->polled[i].revents && !accept_waiting(listener, listener->polled[i].fd))
-                poll(stop, 1, RESOURCE_PAUSE); /* the socket stays readable; without a pause the loop would spin */
+                poll(stop, 1, FAILURE_PAUSE); /* the socket stays readable; without a pause the loop would spin */
         }
     }
     take_the_last(listener);

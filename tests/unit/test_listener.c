@@ -1,18 +1,62 @@
-/* The listener of a process that has no descriptors left. */
+/* The listener when the system fails: no descriptor is left, accept4 fails in other ways, or a host has no usable
+ * address. accept4 and getaddrinfo are replaced here. */
+#define _GNU_SOURCE /* accept4, struct addrinfo */
 #include "server/http/listener.h"
 
+#include "server/common/clock.h"
+
 #include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 static _Atomic int taken;
+static _Atomic int accept_error; /* of accept4; 0: none */
+static _Atomic int64_t accept_failures;
+static struct addrinfo *found_addresses; /* by getaddrinfo; NULL: 127.0.0.1 */
+
+int accept4(int socket, struct sockaddr *address, socklen_t *length, int flags)
+{
+    int error = atomic_load(&accept_error);
+    if (error == 0)
+        return (int)syscall(SYS_accept4, socket, address, length, flags);
+    atomic_fetch_add(&accept_failures, 1);
+    errno = error;
+    return -1;
+}
+
+/* Every host is 127.0.0.1, unless a test says otherwise. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **addresses)
+{
+    static struct sockaddr_in loopback = {.sin_family = AF_INET};
+    static struct addrinfo info = {.ai_family = AF_INET,
+                                   .ai_socktype = SOCK_STREAM,
+                                   .ai_addrlen = sizeof loopback,
+                                   .ai_addr = (struct sockaddr *)&loopback};
+    (void)host;
+    (void)service;
+    (void)hints;
+    loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    *addresses = found_addresses ? found_addresses : &info;
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *addresses)
+{
+    (void)addresses;
+}
 
 static void accepted(void *context, int fd, const struct sockaddr *address, socklen_t length)
 {
@@ -83,11 +127,52 @@ static void test_it_takes_clients_once_there_are_descriptors(void **state)
     close(client);
 }
 
+/* Any error but a lost connection. Each failure is followed by a pause of 20 ms. */
+static void test_it_does_not_spin_when_accepting_fails(void **state)
+{
+    enum { PAUSE_NS = 20000000 };
+    (void)state;
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    struct listener *listener = open_listener();
+    int64_t begin = clock_ns();
+    atomic_store(&accept_failures, 0);
+    atomic_store(&accept_error, EPERM);
+    connect_to(client, listener);
+    while (atomic_load(&accept_failures) < 5)
+        usleep(1000);
+    int64_t failures = atomic_load(&accept_failures), passed = clock_ns() - begin;
+    assert_in_range(failures, 5, 1 + passed / PAUSE_NS);
+    assert_int_equal(atomic_load(&taken), 0);
+    atomic_store(&accept_error, 0);
+    while (atomic_load(&taken) == 0)
+        usleep(1000);
+    listener_close(listener);
+    close(client);
+}
+
+static void test_a_host_without_an_address_is_told(void **state)
+{
+    (void)state;
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    struct addrinfo info = {.ai_family = AF_UNIX, .ai_addrlen = sizeof path, .ai_addr = (struct sockaddr *)&path};
+    struct listener_options options = {.host = "odd", .port = 0, .accepted = accepted};
+    struct listener *listener;
+    struct error error;
+    found_addresses = &info;
+    assert_int_equal(listener_open(&options, &listener, &error), -1);
+    found_addresses = NULL;
+    char expected[256];
+    snprintf(expected, sizeof expected, "cannot listen on odd port 0: %s", strerror(EAFNOSUPPORT));
+    assert_string_equal(error.message, expected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_closes_with_a_client_that_cannot_be_taken),
         cmocka_unit_test(test_it_takes_clients_once_there_are_descriptors),
+        cmocka_unit_test(test_it_does_not_spin_when_accepting_fails),
+        cmocka_unit_test(test_a_host_without_an_address_is_told),
     };
     return cmocka_run_group_tests_name("listener", tests, NULL, NULL);
 }
