@@ -1,8 +1,9 @@
 /* connections: a table by descriptor, and a list of the idle connections, the longest idle first. One lock guards both.
  *
- * A descriptor in the table is open, because connections_closed comes before libmicrohttpd closes it. There is one
- * exception: without memory, libmicrohttpd closes a descriptor as it is added. Then its number may be used
- * and admitted again before connections_lost is called. The slot then belongs to the newer connection.
+ * Between connections_started and connections_closed the descriptor is open, and only then is it shut down. Before
+ * connections_started it may be closed already: without memory, libmicrohttpd closes a descriptor as it is added. Its
+ * number may then be another file's. It may even be admitted again before connections_lost is called. The slot then
+ * belongs to the newer connection. So a shutdown of a connection that has not started waits until it has.
  *
  * A connection on its way into its event loop counts as idle. So a burst of new connections can neither pass the limit
  * nor keep a silent one from being evicted. */
@@ -37,6 +38,7 @@ enum slot_state { SLOT_FREE, SLOT_IDLE, SLOT_BUSY, SLOT_EVICTED };
 struct slot {
     int previous, next;  /* descriptors in the idle list, or NONE */
     unsigned char state; /* enum slot_state */
+    bool started;        /* libmicrohttpd has the descriptor */
     bool unread;
     bool silent; /* it has brought no request yet */
     int64_t admission;
@@ -54,6 +56,7 @@ struct connections {
     int64_t admissions;     /* so far */
     int64_t count;          /* connections that are admitted and not closed */
     int64_t evicted;        /* of these, the ones in SLOT_EVICTED */
+    int ending;             /* connections_finish shuts all connections down: SHUT_RD, then SHUT_RDWR. NONE: not yet */
     int first_idle, last_idle;
     int n_slots;
     struct slot slots[];
@@ -74,7 +77,7 @@ int connections_open(int64_t limit, struct linger_room *room, struct connections
     connections->room = room;
     connections->limit = limit;
     connections->n_slots = (int)(limit + HIGHER_DESCRIPTORS);
-    connections->first_idle = connections->last_idle = NONE;
+    connections->first_idle = connections->last_idle = connections->ending = NONE;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -124,6 +127,21 @@ static void idle_remove(struct connections *connections, int fd, enum slot_state
 
 /* ---- The life of a connection ---- */
 
+/* The lock is held. A connection that has not started is shut down in connections_started. */
+static void shut(struct connections *connections, int fd, int how)
+{
+    if (connections->slots[fd].started)
+        shutdown(fd, how);
+}
+
+/* Its event loop notices, and closes it. The lock is held. */
+static void evict(struct connections *connections, int fd)
+{
+    idle_remove(connections, fd, SLOT_EVICTED);
+    connections->evicted++;
+    shut(connections, fd, SHUT_RDWR);
+}
+
 /* The lock is held. */
 static void release(struct connections *connections, int fd)
 {
@@ -143,11 +161,8 @@ int64_t connections_admit(struct connections *connections, int fd)
     if (admitted && connections->count - connections->evicted >= connections->limit) {
         int oldest = connections->first_idle;
         admitted = oldest != NONE;
-        if (admitted) {
-            idle_remove(connections, oldest, SLOT_EVICTED);
-            connections->evicted++;
-            shutdown(oldest, SHUT_RDWR); /* its event loop notices, and closes it */
-        }
+        if (admitted)
+            evict(connections, oldest);
     }
     if (admitted) {
         admission = ++connections->admissions;
@@ -157,6 +172,17 @@ int64_t connections_admit(struct connections *connections, int fd)
     }
     pthread_mutex_unlock(&connections->lock);
     return admission;
+}
+
+void connections_started(struct connections *connections, int fd)
+{
+    pthread_mutex_lock(&connections->lock);
+    connections->slots[fd].started = true;
+    if (connections->slots[fd].state == SLOT_EVICTED)
+        shut(connections, fd, SHUT_RDWR);
+    else if (connections->ending != NONE)
+        shut(connections, fd, connections->ending);
+    pthread_mutex_unlock(&connections->lock);
 }
 
 void connections_lost(struct connections *connections, int fd, int64_t admission)
@@ -230,10 +256,8 @@ bool connections_make_room(struct connections *connections, struct budget *budge
         }
         if (found == NONE)
             break;
-        idle_remove(connections, (int)found, SLOT_EVICTED);
-        connections->evicted++;
-        freed += share_end(connections->slots[found].share); /* its event loop notices, and frees the memory */
-        shutdown((int)found, SHUT_RDWR);
+        freed += share_end(connections->slots[found].share); /* its event loop frees the memory */
+        evict(connections, (int)found);
     }
     pthread_mutex_unlock(&connections->lock);
     return bytes > 0 && freed >= bytes;
@@ -268,9 +292,10 @@ static int64_t patience_until(const struct connections *connections)
 /* The lock is held. */
 static void shut_all(struct connections *connections, int how)
 {
+    connections->ending = how;
     for (int fd = 0; fd < connections->n_slots; fd++) {
         if (connections->slots[fd].state != SLOT_FREE)
-            shutdown(fd, how);
+            shut(connections, fd, how);
     }
 }
 

@@ -19,6 +19,9 @@ int64_t connections_limit(const struct connections *connections);
  * the descriptor. 0: there is no room. Only one thread admits. */
 int64_t connections_admit(struct connections *connections, int fd);
 
+/* To be called when libmicrohttpd has taken the descriptor. Shuts it down if it was evicted meanwhile. */
+void connections_started(struct connections *connections, int fd);
+
 /* libmicrohttpd could not take the descriptor, and has closed it. It may have reported this to connections_closed
  * before; then nothing is left to do. A later admission may have the descriptor by now, so `admission` tells which one
  * is meant. */

@@ -73,6 +73,7 @@ static void connection_changed(void *loop, struct MHD_Connection *connection, vo
     (void)socket_context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         atomic_fetch_add(&server->service.connections, 1);
+        connections_started(server->connections, connection_descriptor(connection));
     } else {
         atomic_fetch_sub(&server->service.connections, 1);
         connections_closed(server->connections, connection_descriptor(connection));

@@ -33,6 +33,7 @@ static void connect_client(int i, struct budget *of, int64_t bytes)
     shares[i].budget = of;
     assert_true(share_take(&shares[i], bytes));
     assert_true(connections_admit(connections, ours[i]));
+    connections_started(connections, ours[i]);
     connections_holds(connections, ours[i], &shares[i]);
 }
 

@@ -1,5 +1,6 @@
-/* How many connections the table believes to be open, when libmicrohttpd loses some: seen by who is still admitted. The
- * descriptors are numbers here, never used: each connection is busy, so that none has to go. */
+/* The table when libmicrohttpd loses connections: how many it counts as open, and which descriptors it shuts down.
+ * Tests of the count see whether one more connection is admitted. Their descriptors are numbers, and are never shut
+ * down, because their connections are busy. */
 #include "server/http/connections.h"
 
 #include <setjmp.h>
@@ -7,6 +8,9 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { LIMIT = 2, FIRST = 1000, SECOND, THIRD };
 
@@ -75,11 +79,43 @@ static void a_number_that_has_returned_is_the_later_connections(void **state)
     assert_false(connections_admit(connections, FIRST + LIMIT + 1));
 }
 
+static bool is_shut_down(int client)
+{
+    char byte;
+    ssize_t length = recv(client, &byte, 1, MSG_DONTWAIT);
+    assert_true(length == 0 || errno == EAGAIN);
+    return length == 0;
+}
+
+/* Until libmicrohttpd reports that it has the descriptor, its number may be another file's. */
+static void only_descriptors_of_libmicrohttpd_are_shut_down(void **state)
+{
+    int pairs[LIMIT + 1][2];
+    (void)state;
+    for (int i = 0; i < LIMIT + 1; i++)
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]), 0);
+    for (int i = 0; i < LIMIT + 1; i++)
+        assert_true(connections_admit(connections, pairs[i][0])); /* the last one evicts the first */
+    assert_false(is_shut_down(pairs[0][1]));
+    connections_started(connections, pairs[0][0]);
+    assert_true(is_shut_down(pairs[0][1]));
+    connections_started(connections, pairs[1][0]);
+    assert_false(is_shut_down(pairs[1][1]));
+    connections_closed(connections, pairs[0][0]);
+    assert_true(connections_admit(connections, pairs[0][0])); /* evicts the second */
+    assert_true(is_shut_down(pairs[1][1]));
+    for (int i = 0; i < LIMIT + 1; i++) {
+        close(pairs[i][0]);
+        close(pairs[i][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_lost_connection_makes_room, open_table, close_table),
         cmocka_unit_test_setup_teardown(one_that_was_closed_is_not_lost_too, open_table, close_table),
+        cmocka_unit_test_setup_teardown(only_descriptors_of_libmicrohttpd_are_shut_down, open_table, close_table),
         cmocka_unit_test_setup_teardown(a_number_that_has_returned_is_the_later_connections, open_table, close_table),
     };
 
