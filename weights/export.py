@@ -111,7 +111,9 @@ TOKENIZERS = [None, {"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "b
 OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.1"}
 
 MOST_PIXELS = 65536  # of an image that is tried
-DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
+          "bool": "BOOL"}
+BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "BOOL": 8}
 
 
 def refuse(message):
@@ -604,7 +606,7 @@ def raw(tensor):
     """The tensor's bytes, little-endian, as a flat array of integers."""
     if hasattr(tensor, "detach"):
         torch = sys.modules["torch"]
-        words = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+        words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
         array = tensor.detach().cpu().contiguous().reshape(-1).view(words).numpy()
     else:
         array = numpy.ascontiguousarray(tensor).reshape(-1)
@@ -621,7 +623,7 @@ def write_safetensors(file, tensors):
             aliases[name] = stored[identity]
         else:
             header[name] = {"dtype": dtype, "shape": shape}
-    bits = {name: int(entry["dtype"].lstrip("BF")) for name, entry in header.items()}
+    bits = {name: BITS[entry["dtype"]] for name, entry in header.items()}
     names = sorted(header, key=lambda name: (-bits[name], name))  # each is aligned to its own size
     for name in names:
         size = math.prod(header[name]["shape"]) * bits[name] // 8
