@@ -263,6 +263,9 @@ class Translation:
     def translate_leaf(self, node):
         inputs, path, names = node.args
         leaf = self.found[path]
+        if "max_seq_len" in leaf.kwargs and leaf.kwargs["max_seq_len"] is None:
+            length = inputs[0].meta["val"].shape[1]
+            leaf.kwargs["max_seq_len"] = length if isinstance(length, int) else 16384
         arguments = {"class": leaf.architecture, "path": path, "kwargs": leaf.kwargs,
                      "inputs": dict(zip(names.split(), map(self.references.get, inputs)))}
         n_results = len(node.meta["val"])

@@ -119,7 +119,8 @@ def infer_linear(part):
             continue
         kwargs.update(heads=attention.heads, dim_head=attention.d_heads)
         local.append(attention.local_attn_heads)
-        kwargs.setdefault("local_attn_window_size", attention.local_attn.window_size)
+        if attention.local_attn_heads:
+            kwargs.setdefault("local_attn_window_size", attention.local_attn.window_size)
         if hasattr(attention.global_attn_fn, "keywords"):
             kwargs.update(causal=True, blindspot_size=attention.global_attn_fn.keywords["bucket_size"])
     if any(local):
