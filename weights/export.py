@@ -140,6 +140,19 @@ def export(model, kwargs, folder, *, daemon=None, **config):
     write_folder(pathlib.Path(folder), json.dumps(config, indent=1, allow_nan=False) + "\n", tensors, daemon)
 
 
+def export_module(module, example, folder, *, arguments=None, daemon=None, **config):
+    """Writes a module of your own around the libraries' classes; see the top of this file."""
+    here = str(pathlib.Path(__file__).resolve().parent)
+    if not os.path.isdir(os.path.join(here, "export_parts")):
+        refuse(f"export_module: the folder export_parts is missing in {here}: copy it there with export.py")
+    sys.path.insert(0, here)
+    try:
+        from export_parts.module import export_module
+    finally:
+        sys.path.remove(here)
+    export_module(module, example, folder, arguments=arguments, daemon=daemon, **config)
+
+
 # ---- Models ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,462 @@
+"""A traced program as the graph that config.json has.
+
+Part of export_module(). A node of the graph is an ATen operation with its arguments by name, or a
+leaf. Sizes are integers, or expressions over the names of the free sizes."""
+
+import math
+import operator
+
+import sympy
+import torch
+
+from export import refuse
+from .trace import LEAF, is_written, place
+
+# The operations that the daemon has, by their ATen names.
+OPERATIONS = set("""
+    add sub rsub mul div pow maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_not
+    bitwise_and bitwise_or where masked_fill neg abs sqrt rsqrt square reciprocal exp expm1 log log1p sin cos tanh sigmoid
+    relu relu6 leaky_relu elu selu gelu silu mish softplus hardtanh hardswish hardsigmoid log_sigmoid erf floor ceil round
+    sign clamp clamp_min clamp_max isnan to glu prelu
+    embedding linear layer_norm rms_norm batch_norm group_norm instance_norm conv1d conv2d conv_transpose1d
+    conv_transpose2d scaled_dot_product_attention softmax log_softmax max_pool1d max_pool2d avg_pool1d avg_pool2d
+    adaptive_avg_pool1d adaptive_avg_pool2d
+    bmm mm baddbmm addmm einsum
+    mean sum std var amax amin max min all any prod linalg_vector_norm norm argmax cumsum
+    view reshape flatten unflatten squeeze unsqueeze permute transpose t movedim expand expand_as repeat cat stack chunk
+    split split_with_sizes unbind select slice index_select flip roll pad pixel_shuffle
+    arange zeros ones full zeros_like ones_like full_like scalar_tensor
+    upsample_nearest2d upsample_nearest1d upsample_bilinear2d stft
+""".split())
+
+# Operations under another name, and those whose result is their input.
+NAMES = {"_softmax": "softmax", "_log_softmax": "log_softmax", "__and__": "bitwise_and", "__or__": "bitwise_or",
+         "conv_transpose2d": "conv_transpose2d", "true_divide": "div", "divide": "div", "multiply": "mul",
+         "subtract": "sub", "absolute": "abs", "clip": "clamp", "concat": "cat", "concatenate": "cat", "negative": "neg",
+         "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "tile": "repeat",
+         "swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim"}
+SAME = {"alias", "clone", "contiguous", "detach", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout",
+        "lift_fresh", "lift_fresh_copy", "lift", "positive", "resolve_conj", "resolve_neg", "conj_physical"}
+RANDOM = {"rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "multinomial",
+          "normal", "uniform", "exponential", "rrelu_with_noise", "native_dropout", "normal_functional"}
+CHECKS = {"_assert_scalar", "_assert_tensor_metadata", "_assert_async", "sym_constrain_range",
+          "sym_constrain_range_for_size"}
+LEFT_OUT = {"memory_format", "layout", "device", "pin_memory", "non_blocking", "copy", "generator", "cudnn_enabled",
+            "momentum", "training", "use_input_stats", "cudnn_enable", "half_to_float", "padding_idx", "sparse",
+            "scale_grad_by_freq", "implicit", "align_to_window", "dropout_p", "is_coalesced"}
+SEVERAL = {"chunk", "split", "split_with_sizes", "unbind"}
+NUMBERS = {"other", "exponent", "value"}  # arguments where a number may stand for a tensor of one element
+MOST_CONSTANT = 1 << 24  # elements of a constant that is computed here
+INPUT_DTYPES = {torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
+
+
+class NotFree(Exception):
+    """The graph cannot be written with these sizes free."""
+
+    def __init__(self, symbols, message):
+        super().__init__(message)
+        self.symbols = symbols
+
+
+# ---- Sizes ----------------------------------------------------------------------------------------------------------
+
+
+def is_free(size):
+    """Whether a size, or a number made of sizes, has no fixed value."""
+    return isinstance(size, (torch.SymInt, torch.SymFloat)) and not size.node.expr.is_number
+
+
+class Sizes:
+    """The free sizes of a program: their names, and expressions over them.
+
+    places: name -> (input, dimension) pairs that have it; most: name -> the largest value that the trace allows."""
+
+    def __init__(self, program, inputs, ties):
+        self.names, self.places, self.most, taken = {}, {}, {}, set(inputs)
+        for i in (0, 1, 2, 3, 4):  # the batch gets its name first
+            for name, node in inputs.items():
+                shape = node.meta["val"].shape
+                if i < len(shape) and is_free(shape[i]):
+                    words = ["height", "width"][i - 2 : i - 1] if len(shape) == 4 and i > 1 else ["n"]
+                    words += [f"{name}_{i}", f"{name}_size_{i}"]
+                    self.add(program, shape[i].node.expr, (name, i), ties, (words, taken))
+
+    def add(self, program, symbol, place, ties, choice):
+        words, taken = choice
+        if not isinstance(symbol, sympy.Symbol):
+            raise NotFree(symbol.free_symbols, f"{place} is {symbol}")
+        tied = ties.get(place, place)
+        name = self.names.get(symbol) or next((n for n, places in self.places.items() if tied in places), None)
+        if place[1] == 0:
+            name = "batch"
+        elif name is None:
+            name = next(word for word in words if word not in taken)
+        taken.add(name)
+        self.names[symbol] = name
+        self.places.setdefault(name, []).append(place)
+        limits = program.range_constraints.get(symbol)
+        upper = limits.upper if limits is not None else math.inf
+        if isinstance(upper, (int, sympy.Integer)) and upper < 1 << 40:
+            self.most[name] = min(self.most.get(name, int(upper)), int(upper))
+
+    def text(self, size):
+        """A size as config.json has it."""
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr if hasattr(size, "node") else sympy.sympify(size)
+        return int(expression) if expression.is_Integer else self.expression(expression)
+
+    def expression(self, e):
+        kind = type(e).__name__
+        if e.is_Integer:
+            return str(int(e))
+        if e in self.names:
+            return self.names[e]
+        if kind == "Add":
+            return self.sum(e)
+        if kind == "Mul" and e.could_extract_minus_sign():
+            return f"-{self.bracketed(-e)}"
+        if kind == "Mul" and all(not factor.is_Rational or factor.is_Integer for factor in e.args):
+            factors = sorted(e.args, key=lambda one: (not one.is_number, str(one)))
+            return " * ".join(self.bracketed(factor) for factor in factors)
+        if kind in ("FloorDiv", "CleanDiv", "Mod", "PythonMod"):
+            sign = "//" if kind.endswith("Div") else "%"
+            return f"{self.bracketed(e.args[0])} {sign} {self.bracketed(e.args[1])}"
+        if kind in ("Pow", "PowByNatural") and e.args[1].is_Integer and 0 < int(e.args[1]) < 5:
+            return " * ".join([self.bracketed(e.args[0])] * int(e.args[1]))
+        raise NotFree(e.free_symbols, f"a size is {e}, which sums, products and quotients of sizes cannot say")
+
+    def sum(self, e):
+        terms = sorted(e.args, key=lambda one: (one.is_number, one.could_extract_minus_sign(), str(one)))
+        first, *others = [self.expression(term) for term in terms]
+        return first + "".join(f" - {text[1:]}" if text[0] == "-" else f" + {text}" for text in others)
+
+    def bracketed(self, e):
+        text = self.expression(e)
+        return text if e in self.names or (e.is_Integer and e >= 0) else f"({text})"
+
+
+# ---- The graph ------------------------------------------------------------------------------------------------------
+
+
+class Graph:
+    """A program's nodes as config.json has them.
+
+    references  torch.fx node -> its name in the graph ("@name": a tensor of the file), or a list for several results
+    constants   torch.fx node -> its value, where no input and no parameter has a part in it
+    made        name in the file -> constant that the nodes read"""
+
+    def __init__(self, program, found, ties):
+        self.program, self.found, signature = program, found, program.graph_signature
+        lifted = signature.inputs_to_lifted_tensor_constants
+        self.files = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **lifted}
+        placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+        self.inputs = {node.name: node for node in placeholders if node.name in signature.user_inputs
+                       and isinstance(node.meta.get("val"), torch.Tensor)}
+        self.sizes = Sizes(program, self.inputs, ties)
+        self.nodes, self.counts, self.seen, self.made, self.constants, self.references = [], {}, {}, {}, {}, {}
+        for node in placeholders:
+            file = self.files.get(node.name)
+            self.references[node] = node.name if file is None else f"@{file}"
+            if node.name in lifted or self.is_fixed_buffer(file):
+                self.constants[node] = self.tensor(file)
+        self.results = {}
+        for node in program.graph.nodes:
+            if node.op == "call_function":
+                self.add(node)
+            elif node.op == "output":
+                self.results = self.name_outputs(node.args[0])
+
+    # ---- Tensors of the file
+
+    def is_fixed_buffer(self, file):
+        """Whether a tensor is a buffer that is part of no checkpoint, or one of integers."""
+        signature = self.program.graph_signature
+        if file not in signature.inputs_to_buffers.values():
+            return False
+        return file in signature.non_persistent_buffers or not self.tensor(file).is_floating_point()
+
+    def tensor(self, file):
+        state = self.program.state_dict
+        return (state[file] if file in state else self.program.constants[file]).detach()
+
+    def constant(self, node):
+        """The reference of a constant, whose value becomes a tensor of the file."""
+        value = self.constants[node]
+        if isinstance(value, (list, tuple)):
+            return [None for _ in value]
+        name = f"@{self.files[node.name]}" if node.op == "placeholder" else f"@constant.{node.name}"
+        self.made[name[1:]] = value
+        return name
+
+    def evaluate(self, node):
+        """Computes a node of constants alone. Returns whether it is one."""
+        if node.target.namespace not in ("aten", "prims"):
+            return False
+        if not all(one in self.constants or self.is_number(one) for one in node.all_input_nodes):
+            return False
+        if any(is_free(size) for size in self.shape_of(node)) or self.sized(node):
+            return False
+        if math.prod(self.shape_of(node)) > MOST_CONSTANT or getattr(node.target, "_opname", "") in RANDOM:
+            return False
+        written = is_written(node)
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda one: self.known(one, written))
+        with torch.no_grad():
+            self.constants[node] = node.target(*args, **kwargs)
+        if written:
+            self.constants[node.args[0]] = self.constants[node]
+        return True
+
+    def known(self, node, written):
+        value = self.constants[node] if node in self.constants else node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            return value.clone() if written else value
+        return int(value) if isinstance(value, torch.SymInt) else value
+
+    def is_number(self, node):
+        return isinstance(node.meta.get("val"), (int, float, bool, torch.SymInt))
+
+    def sized(self, node):
+        return any(is_free(one.meta.get("val")) for one in node.all_input_nodes)
+
+    def shape_of(self, node):
+        value = node.meta.get("val")
+        if isinstance(value, (list, tuple)):
+            return [size for one in value if isinstance(one, torch.Tensor) for size in one.shape[:1]]
+        return list(value.shape) if isinstance(value, torch.Tensor) else []
+
+    # ---- Nodes
+
+    def add(self, node):
+        value, target = node.meta.get("val"), node.target
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
+            return  # arithmetic on sizes, whose result the torch.fx node knows
+        if target is LEAF:
+            self.add_leaf(node)
+        elif target is operator.getitem:
+            self.add_item(node)
+        elif not isinstance(target, torch._ops.OpOverload):
+            self.refuse(node, f"{target} is no operation of PyTorch")
+        elif target._opname not in CHECKS and not self.evaluate(node):
+            self.add_operation(node)
+
+    def add_item(self, node):
+        source, index = node.args
+        if source in self.constants:
+            self.constants[node] = self.constants[source][index]
+            return
+        references = self.references[source]
+        self.references[node] = references[index] if isinstance(references, list) else references
+        if self.references[node] is None:
+            self.refuse(node, f"result {index} of {source.target._opname} is not there")
+
+    def add_leaf(self, node):
+        inputs, path, names = node.args
+        leaf = self.found[path]
+        kwargs = dict(leaf.kwargs)
+        if kwargs.get("max_seq_len", 0) is None:
+            length = inputs[0].meta["val"].shape[1]
+            kwargs["max_seq_len"] = self.most_of(length) if is_free(length) else int(length)
+        arguments = {"class": leaf.architecture, "path": leaf.path, "kwargs": kwargs}
+        if leaf.padding:
+            arguments["padding"] = leaf.padding
+        arguments["inputs"] = dict(zip(names.split(), map(self.reference, inputs)))
+        word = next((word for word in reversed(path.split(".")) if not word.isdigit()), "") or "leaf"
+        read = {user.args[1] for user in node.users if user.users}
+        to = [self.new_name(word) if i in read else None for i in range(len(node.meta["val"]))]
+        self.nodes.append({"op": "leaf", "to": to[0] if len(to) == 1 else to, **arguments})
+        self.references[node] = to
+
+    def most_of(self, length):
+        """The largest value of a length, for a class that itself sets no limit."""
+        from .leaves import UNLIMITED
+
+        ranges = length.node.shape_env.bound_sympy(length.node.expr)
+        return int(ranges.upper) if isinstance(ranges.upper, sympy.Integer) and ranges.upper < UNLIMITED else UNLIMITED
+
+    def add_operation(self, node):
+        from .lower import LOWER
+
+        op = node.target._opname
+        if is_written(node):
+            op = op[:-1]
+        op = NAMES.get(op, op)
+        if op in SAME:
+            self.check_training(node, op)
+            result = self.reference(node.args[0])
+        elif op in RANDOM or "train" in node.kwargs:
+            self.refuse(node, f"{op} is random")
+        else:
+            arguments = self.arguments(node)
+            self.check_complex(node, op)
+            lower = LOWER.get(op)
+            if lower is None and op not in OPERATIONS:
+                self.refuse(node, f"there is no operation {op}. The operations are {', '.join(sorted(OPERATIONS))}, and "
+                                  "what PyTorch makes of these")
+            result = lower(self, node, arguments) if lower else self.emit_like(node, op, arguments)
+        self.references[node] = result
+        if is_written(node):
+            self.references[node.args[0]] = result
+            self.constants.pop(node.args[0], None)
+
+    def emit_like(self, node, op, arguments):
+        return self.emit(op, arguments, len(node.meta["val"]) if op in SEVERAL else None)
+
+    def emit(self, op, arguments, results=None):
+        """Appends a node, or finds an equal one. Returns the name of its result, or the names of its results."""
+        arguments = {name: value for name, value in arguments.items() if value is not None}
+        key = repr((op, sorted(arguments.items()), results))
+        if key not in self.seen:
+            self.seen[key] = self.new_name(op) if results is None else [self.new_name(op) for _ in range(results)]
+            self.nodes.append({"op": op, "to": self.seen[key], **arguments})
+        return self.seen[key]
+
+    def new_name(self, word):
+        while True:
+            count = self.counts[word] = self.counts.get(word, -1) + 1
+            name = f"{word}_{count}" if count else word
+            if name not in self.inputs and name not in self.sizes.places:
+                return name
+
+    # ---- Arguments
+
+    def reference(self, node):
+        return self.constant(node) if node in self.constants else self.references[node]
+
+    def shape(self, node):
+        return [self.sizes.text(size) for size in node.meta["val"].shape]
+
+    def arguments(self, node):
+        """By their names in the schema, without those that have the schema's defaults."""
+        schema, arguments = node.target._schema.arguments, {}
+        for i, argument in enumerate(schema):
+            name, given = argument.name, node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+            if given is None or name in LEFT_OUT or is_default(argument, given):
+                continue
+            arguments[name] = self.argument(node, name, given)
+        return arguments
+
+    def argument(self, node, name, given):
+        if isinstance(given, (list, tuple)):
+            return [self.argument(node, "", one) for one in given]
+        if isinstance(given, torch.fx.Node) and isinstance(given.meta["val"], torch.Tensor):
+            if name in NUMBERS and given in self.constants and self.constants[given].ndim == 0:
+                return plain_number(self.constants[given].item())
+            return self.reference(given)
+        value = given.meta["val"] if isinstance(given, torch.fx.Node) else given
+        if isinstance(value, torch.SymInt):
+            return self.sizes.text(value)
+        if isinstance(value, torch.SymFloat):
+            return self.number_of_sizes(value.node.expr, name)
+        if isinstance(value, torch.dtype):
+            return dtype_name(value)
+        return plain_number(value)
+
+    def number_of_sizes(self, expression, name):
+        from .lower import scalar
+
+        if name not in NUMBERS:
+            raise NotFree(expression.free_symbols, f"{name} is {expression}")
+        return scalar(self, expression)
+
+    # ---- What is refused
+
+    def refuse(self, node, message):
+        refuse(f"{message} ({place(node.meta.get('stack_trace'))})")
+
+    def check_training(self, node, op):
+        if "dropout" in op and node.args[2]:
+            self.refuse(node, f"{op} drops values although the module is in eval mode: pass training=self.training")
+
+    def check_complex(self, node, op):
+        for one in [node, *node.all_input_nodes]:
+            value = one.meta.get("val")
+            if isinstance(value, torch.Tensor) and value.is_complex() and op not in COMPLEX:
+                self.refuse(node, f"{op} of complex numbers is not there; of an stft's result there are "
+                                  f"{', '.join(sorted(COMPLEX))}")
+
+    # ---- Outputs
+
+    def name_outputs(self, values):
+        """Results by the names of the outputs: "output", "output.0" …, or a dict's keys."""
+        from torch.utils import _pytree
+
+        specs = self.program.graph_signature.output_specs
+        for spec in specs:
+            if spec.kind.name == "BUFFER_MUTATION":
+                refuse(f'forward() writes the buffer "{spec.target}": a module that keeps a state cannot be served')
+        values = [value for value, spec in zip(values, specs) if spec.kind.name == "USER_OUTPUT"]
+        tree = _pytree.tree_unflatten(list(range(len(values))), self.program.call_spec.out_spec)
+        results = {}
+        for path, i in _pytree.tree_flatten_with_path(tree)[0]:
+            name = output_name(path)
+            if values[i] is not None:
+                self.check_output(name, values[i])
+                results[name] = self.reference(values[i])
+        if not results:
+            refuse("forward() returns no tensor")
+        return results
+
+    def check_output(self, name, node):
+        value = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
+        if not isinstance(value, torch.Tensor):
+            refuse(f"{name} is {type(value).__name__}, no tensor")
+        if value.is_complex():
+            refuse(f"{name} is complex: return its absolute value, or real and imaginary part")
+        if not value.ndim or self.sizes.text(value.shape[0]) != "batch":
+            refuse(f"{name} has shape {list(value.shape)}: the first dimension of an output must be the batch")
+
+    # ---- config.json
+
+    def config(self, ranges):
+        """`ranges`: {name of a size: (least, most)}."""
+        inputs = [{"name": name, "dtype": INPUT_DTYPES.get(node.meta["val"].dtype, "float32"), "shape": self.shape(node)}
+                  for name, node in self.inputs.items()]
+        sizes = {name: {"least": least, "most": most} for name, (least, most) in ranges.items()}
+        return {"inputs": inputs, "sizes": sizes, "nodes": alive(self.nodes, self.results.values()),
+                "outputs": self.results}
+
+
+def output_name(path):
+    """config.json's name of an output: "output" for a tensor, "output.0" of a tuple, the key of a dict."""
+    words = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", key)))) for key in path]
+    return ".".join(["output"] * (not words or words[0].isdigit()) + words)
+
+
+COMPLEX = {"stft", "abs", "view_as_real", "real", "imag", "select", "slice", "transpose", "permute", "squeeze",
+           "unsqueeze", "view", "reshape", "flatten", "cat"}
+
+
+def is_default(argument, given):
+    if not argument.has_default_value():
+        return False
+    default = argument.default_value
+    if isinstance(given, (list, tuple)) and isinstance(default, int):
+        return all(isinstance(one, int) and one == default for one in given)
+    return type(given) in (bool, int, float, str, list, tuple) and (list(given) if isinstance(given, tuple) else given) == default
+
+
+def plain_number(value):
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def dtype_name(dtype):
+    return "float32" if dtype.is_floating_point else str(dtype).rpartition(".")[2]
+
+
+def alive(nodes, results):
+    """The nodes that the outputs need."""
+    wanted, kept = set(results), []
+    for node in reversed(nodes):
+        if wanted.intersection(node["to"] if isinstance(node["to"], list) else [node["to"]]):
+            kept.append(node)
+            wanted.update(words_in([value for key, value in node.items() if key not in ("op", "to", "kwargs")]))
+    return kept[::-1]
+
+
+def words_in(value):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from words_in(one)

@@ -1,0 +1,149 @@
+"""export_module(): the whole.
+
+The module is traced in float32 on the CPU, from a copy if it is not so. The tensors in the file keep their dtype."""
+
+import contextlib
+import copy
+import inspect
+import json
+import os
+import pathlib
+import shutil
+
+import torch
+
+import export as exporter
+from export import refuse
+
+from . import sizes
+from .leaves import PADDERS, find_leaves
+
+RESERVED = ("architecture", "graph", "kwargs", "padding")
+
+
+def export_module(module, example, folder, *, arguments=None, daemon=None, **config):
+    module, config = unwrapped(module), check_keys(config)
+    with eval_mode(module):
+        plain = plain_module(module)
+        example = check_example(plain, example)
+        found = find_leaves(plain, arguments)
+        graph, ranges = sizes.find(plain, found, example)
+    described = graph.config(ranges)
+    check_labels(config.get("labels"), graph)
+    tensors = tensors_of(module, graph, described["nodes"], found)
+    text = config_text({"architecture": "module", **config}, described)
+    if daemon is None:
+        daemon = os.environ.get("LINFORMERD") or shutil.which("linformerd") or False
+    exporter.write_folder(pathlib.Path(folder), text, tensors, daemon)
+
+
+# ---- What comes in --------------------------------------------------------------------------------------------------
+
+
+def unwrapped(module):
+    """The module inside DataParallel and the like. The padders stay: they are leaves."""
+    while type(module).__name__ in exporter.WRAPPERS and type(module).__name__ not in PADDERS:
+        module = getattr(module, exporter.WRAPPERS[type(module).__name__][0])
+    if not isinstance(module, torch.nn.Module):
+        refuse(f"export_module: expected a torch.nn.Module, found {type(module).__name__}")
+    return module
+
+
+def plain_module(module):
+    """The module in float32 on the CPU."""
+    tensors = [*module.parameters(), *module.buffers()]
+    if all(one.device.type == "cpu" and one.dtype in (torch.float32, torch.int64, torch.int32, torch.bool) for one in tensors):
+        return module
+    return copy.deepcopy(module).cpu().float()
+
+
+@contextlib.contextmanager
+def eval_mode(module):
+    training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def check_keys(config):
+    for key in RESERVED:
+        if key in config:
+            refuse(f'"{key}" is no key that export_module() takes: it belongs to a bare class')
+    return {key: exporter.plain(value, key) for key, value in config.items()}
+
+
+def check_example(module, example):
+    """The example in the order of forward()'s parameters, on the CPU, floats as float32."""
+    if not isinstance(example, dict) or not any(isinstance(one, torch.Tensor) for one in example.values()):
+        refuse("example: expected a dict of tensors by the names of forward()'s parameters")
+    parameters = inspect.signature(module.forward).parameters
+    free = any(one.kind == one.VAR_KEYWORD for one in parameters.values())
+    for name, value in example.items():
+        if name not in parameters and not free:
+            refuse(f'example: forward() has no parameter "{name}"; it has {", ".join(parameters)}')
+        if isinstance(value, torch.Tensor) and (value.ndim < 1 or value.shape[0] < 2):
+            refuse(f'example: "{name}" has shape {list(value.shape)}; its first dimension must be a batch of at least 2')
+        if isinstance(value, torch.Tensor) and (value.is_complex() or value.ndim > 5):
+            refuse(f'example: "{name}" must be real and have at most 5 dimensions')
+    batches = {name: value.shape[0] for name, value in example.items() if isinstance(value, torch.Tensor)}
+    if len(set(batches.values())) > 1:
+        refuse(f"example: the batches differ: {batches}")
+    order = [name for name in parameters if name in example] + [name for name in example if name not in parameters]
+    return {name: on_cpu(example[name]) for name in order}
+
+
+def on_cpu(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach().cpu()
+    if value.is_floating_point():
+        return value.float()
+    return value if value.dtype in (torch.int64, torch.int32, torch.bool) else value.long()
+
+
+def check_labels(labels, graph):
+    if labels is None:
+        return
+    if not isinstance(labels, list) or not all(isinstance(one, str) for one in labels):
+        refuse(f"labels: expected a list of strings, found {labels!r:.80}")
+
+
+# ---- What goes out --------------------------------------------------------------------------------------------------
+
+
+def tensors_of(module, graph, nodes, found):
+    """What the nodes read, by the names of the module's state_dict(), in the order that it has; then constants."""
+    from .graph import words_in
+
+    read = {word[1:] for node in nodes for key, value in node.items() if key not in ("op", "to", "kwargs")
+            for word in words_in(value) if word[:1] == "@"}
+    everything = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    order = [name for name in module.state_dict() if name in everything]
+    everything = {**{name: everything[name] for name in order}, **everything, **graph.program.constants, **graph.made}
+    used = {node["path"] for node in nodes if node["op"] == "leaf"}
+    of_leaves = {}
+    for path, part in ((leaf.path, submodule(module, leaf.path)) for leaf in found.values() if leaf.path in used):
+        of_leaves.update({f"{path}.{name}".lstrip("."): value for name, value in exporter.torch_tensors(part).items()})
+    return {**{name: value for name, value in everything.items() if name in read or name in of_leaves}, **of_leaves}
+
+
+def submodule(module, path):
+    return module.get_submodule(path)
+
+
+def config_text(config, graph):
+    """JSON that a person can read: a line for each node."""
+    lines = [f' {json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}' for key, value in config.items()]
+    blocks = []
+    for key, value in graph.items():
+        one = lambda item: json.dumps(item, allow_nan=False)
+        if isinstance(value, list):
+            text = "[\n" + ",\n".join(f"   {one(item)}" for item in value) + "\n  ]"
+        else:
+            text = one(value)
+        blocks.append(f'  "{key}": {text}')
+    lines.append(' "graph": {\n' + ",\n".join(blocks) + "\n }")
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,0 +1,263 @@
+"""Which dimensions of the inputs stay free, and from where to where.
+
+Part of export_module(). The batch is free. Any other dimension is free if torch.export leaves it free, and if module and
+graph agree at every length that is tried: the neighbours of the example's, the shortest, the longest and some between."""
+
+import torch
+
+from export import refuse
+
+from .check import TOLERANCE, compute, difference
+from .graph import Graph, NotFree, is_free, output_name, words_in
+from .trace import Untraceable, trace
+
+MOST_PROBED = 4  # times the example's length, where nothing tells the longest
+
+
+def find(module, found, example):
+    """The graph, and {name of a size: (least, most)}. `most` is None where no limit was found."""
+    return Search(module, found, example).run()
+
+
+class Search:
+    """free: pairs (input, dimension) that may be free; ties: pair -> the pair whose size it shares."""
+
+    def __init__(self, module, found, example):
+        self.module, self.found, self.example = module, found, example
+        self.tensors = {name: value for name, value in example.items() if isinstance(value, torch.Tensor)}
+        self.ties = {}
+
+    def run(self):
+        graph = self.first_graph()
+        while True:
+            lost = self.tie(graph) or self.check(graph)
+            if not lost:
+                return graph, self.ranges
+            graph = self.graph(self.free - lost)
+
+    # ---- Tracing with fewer and fewer free dimensions
+
+    def first_graph(self):
+        """With all dimensions free, or if that cannot be traced with as many as can."""
+        batch = {(name, 0) for name in self.tensors}
+        others = {(name, i) for name, value in self.tensors.items() for i in range(1, value.ndim) if value.shape[i] > 1}
+        try:
+            return self.graph(batch | others)
+        except Untraceable:
+            graph = self.graph(batch)  # if this fails too, its message is the user's
+        for size in sorted({self.tensors[name].shape[i] for name, i in others}):
+            group = {(name, i) for name, i in others if self.tensors[name].shape[i] == size}
+            for more in [group] if len(group) == 1 else [group, *({one} for one in sorted(group))]:
+                try:
+                    graph = self.graph(self.free | more)
+                    break
+                except Untraceable:
+                    continue
+        return graph
+
+    def graph(self, free):
+        """The graph with these dimensions free, less those that make sizes which config.json cannot say."""
+        while True:
+            try:
+                program = trace(self.module, self.found, self.example, free)
+                graph = Graph(program, self.found, self.ties)
+                break
+            except Untraceable as error:
+                if free == {(name, 0) for name in self.tensors}:
+                    refuse(str(error))
+                raise
+            except NotFree as error:
+                places = {place for place in free if self.symbol(program, place) in error.symbols}
+                if not places - {(name, 0) for name in self.tensors}:
+                    refuse(str(error))
+                free = free - {place for place in places if place[1] > 0}
+        self.free = {place for places in graph.sizes.places.values() for place in places}
+        if "batch" not in graph.sizes.places:
+            refuse("forward() fixes the batch: it turns the first dimension of its inputs into a plain number")
+        return graph
+
+    def symbol(self, program, place):
+        node = next(node for node in program.graph.nodes if node.op == "placeholder" and node.name == place[0])
+        size = node.meta["val"].shape[place[1]]
+        return size.node.expr if is_free(size) else None
+
+    # ---- Sizes that must be equal, though the trace does not know
+
+    def tie(self, graph):
+        """Ties sizes of several inputs that are equal in the example, where the module fails with unequal ones."""
+        sizes = [(name, places) for name, places in graph.sizes.places.items() if name != "batch"]
+        for i, (_, places) in enumerate(sizes):
+            for _, others in sizes[:i]:
+                if self.length(places) == self.length(others) and places[0][0] != others[0][0] and not self.runs_apart(places):
+                    self.ties.update({place: others[0] for place in places})
+                    return {("", 0)}  # nothing is lost, but the names change
+        return set()
+
+    def length(self, places):
+        name, i = places[0]
+        return self.tensors[name].shape[i]
+
+    def runs_apart(self, places):
+        length = self.length(places)
+        return any(self.module_outputs(self.resized({place: other for place in places})) is not None
+                   for other in (length - 1, length + 1) if other > 0)
+
+    # ---- Trying lengths
+
+    def check(self, graph):
+        """Finds the ranges. Returns the places of the sizes that must be fixed after all, or an empty set."""
+        self.now, self.ranges, places = graph, {}, graph.sizes.places
+        self.config, self.file = graph.config({}), self.tensors_of(graph)
+        self.check_batch(places["batch"])
+        lost = set()
+        for name in places:
+            if name != "batch":
+                self.ranges[name] = self.limits(name)
+                lost.update(places[name] if self.ranges[name] is None else [])
+        return lost or self.check_jointly(places)
+
+    def tensors_of(self, graph):
+        return {**dict(self.module.named_buffers(remove_duplicate=False)),
+                **dict(self.module.named_parameters(remove_duplicate=False)), **graph.program.constants, **graph.made}
+
+    def check_batch(self, places):
+        """Batches of one to three, and that the items of a batch do not change each other."""
+        mixes = any(leaf.mixes_items for leaf in self.found.values())
+        whole = self.module_outputs(self.example)
+        for batch in (1, 2, 3):
+            inputs = self.resized({place: batch for place in places})
+            expected = self.module_outputs(inputs)
+            if expected is None:
+                refuse(f"forward() does not run with a batch of {batch}: {self.error}")
+            if not self.same_outputs(inputs, expected):
+                refuse(f"the graph and the module differ with a batch of {batch}: {self.error}")
+            first = {name: value[:1] for name, value in expected.items()}
+            if not mixes and difference(first, {name: value[:1] for name, value in whole.items()}) > 1e-3:
+                refuse("the outputs of an item depend on the other items of its batch")
+
+    def limits(self, name):
+        """The least and most of a size, or None: the size must be fixed."""
+        places, guard = self.now.sizes.places[name], self.now.sizes.most.get(name)
+        good = lambda length: self.agrees({place: length for place in places})
+        length = self.length(places)
+        if not (good(length - 1) or (length != guard and good(length + 1))):
+            return None
+        least = 1 if good(1) else self.boundary(good, length, 1)
+        most, bad = length, None
+        for probe in self.probes(name, length, guard):
+            if not good(probe):
+                bad = probe
+                break
+            most = probe
+        if bad is not None:
+            most = self.boundary(good, most, bad)
+        elif guard is None:
+            most = None
+        between = {least + 1, length - 1, length + 1, (least + length) // 2, (length + (most or length)) // 2}
+        if not all(good(one) for one in between if least <= one <= (most or one)):
+            return None
+        return least, most
+
+    def probes(self, name, length, guard):
+        """Longer and longer lengths: what the trace allows, or each table of positions and one more than it has."""
+        if guard is not None:
+            return [guard] if guard > length else []
+        rows = {self.file[node[key][1:]].shape[node.get("dim", 0)] for node in self.config["nodes"]
+                for key in ("self", "weight") if self.is_table(node, key)}
+        return sorted({length * MOST_PROBED, *(count + more for count in rows for more in (0, 1) if count + more > length)})
+
+    def is_table(self, node, key):
+        """Whether a node reads rows of a tensor of the file by their places in the sequence."""
+        table = node.get(key)
+        if node["op"] not in ("slice", "embedding", "index_select") or not isinstance(table, str) or table[0] != "@":
+            return False
+        return node["op"] == "slice" or node.get("indices") not in self.fed()
+
+    def fed(self):
+        """The names of all results that depend on the values of an input."""
+        names = {one["name"] for one in self.config["inputs"]}
+        for node in self.config["nodes"]:
+            read = [value for key, value in node.items() if key not in ("op", "to")]
+            if node["op"] not in SHAPES_ALONE and names.intersection(words_in(read)):
+                names.update(words_in([node["to"]]))
+        return names
+
+    def boundary(self, good, inside, outside):
+        """The last good length between a good and a bad one, if there is one boundary."""
+        while abs(outside - inside) > 1:
+            middle = (inside + outside) // 2
+            if good(middle):
+                inside = middle
+            else:
+                outside = middle
+        return inside
+
+    def check_jointly(self, places):
+        """All free sizes at once: each at its least, and each at a length of its own."""
+        names = list(self.ranges)
+        for pick in (lambda i, least, length: least, lambda i, least, length: max(least, length - 1 - i)):
+            lengths = {place: pick(i, self.ranges[name][0], self.length(places[name]))
+                       for i, name in enumerate(names) for place in places[name]}
+            if len(names) > 1 and not self.agrees(lengths):
+                return set(places[names[-1]])
+        return set()
+
+    # ---- One trial
+
+    def agrees(self, lengths):
+        """Whether the module runs with these lengths, and the graph gives the same."""
+        if any(length < 1 for length in lengths.values()):
+            return False
+        inputs = self.resized({**lengths, **{place: 2 for place in self.now.sizes.places["batch"]}})
+        expected = self.module_outputs(inputs)
+        if expected is None:
+            return False
+        return self.same_outputs(inputs, expected)
+
+    def same_outputs(self, inputs, expected):
+        """Whether the graph gives what the module gave. Else self.error says why not."""
+        try:
+            error = difference(self.graph_outputs(inputs), expected)
+        except Exception as error:  # the graph does not run
+            self.error = error
+            return False
+        self.error = f"relative error {error:.1e}"
+        return error <= TOLERANCE
+
+    def resized(self, lengths):
+        """The example with other lengths: repeated, and cut."""
+        inputs = dict(self.example)
+        for (name, dim), length in lengths.items():
+            index = torch.arange(length) % self.tensors[name].shape[dim]
+            inputs[name] = inputs[name].index_select(dim, index)
+        return inputs
+
+    def module_outputs(self, inputs):
+        """Outputs by name, or None: forward() refuses the inputs."""
+        copies = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+        try:
+            with torch.no_grad():
+                return flat(self.module(**copies))
+        except Exception as error:
+            self.error = error
+            return None
+
+    def graph_outputs(self, inputs):
+        tensors = {one["name"]: inputs[one["name"]] for one in self.config["inputs"]}
+        by_path = {leaf.path: leaf for leaf in self.found.values()}
+        return compute(self.config, self.file, by_path, tensors)
+
+
+SHAPES_ALONE = {"zeros_like", "ones_like", "full_like", "arange", "full", "zeros", "ones"}
+
+
+def flat(outputs):
+    """forward()'s outputs by the names that config.json gives them."""
+    from torch.utils import _pytree
+
+    named = {}
+    for path, value in _pytree.tree_flatten_with_path(outputs)[0]:
+        if value is not None:
+            named[output_name(path)] = value
+    return named
+
