@@ -166,12 +166,12 @@ struct plan_source {
     float number;
 };
 
-/* Where a step writes. */
+/* Where a step writes: a new value, or one of which earlier steps wrote other parts. */
 struct plan_target {
     int axis;
     int64_t columns;
     bool ids;  /* int32_t elements */
-    int value; /* that an earlier step wrote in part; PLAN_NONE: a new one */
+    int value; /* of an earlier step, with the same axis, columns and elements; PLAN_NONE: a new one */
 };
 
 /* Appends an index space to the plan. Returns its number. */
@@ -277,6 +277,9 @@ void *plan_grow(struct plan_builder *builder, void *array, int *count, size_t si
 
 /* A step that reads x alone, without weights, for all items. */
 struct plan_step plan_step_of(enum operation operation, int x);
+
+/* Appends the step, which writes y. Returns its value. */
+int plan_append_step(struct plan_builder *builder, struct plan_step step, struct plan_target y);
 
 static inline const struct plan_value *plan_value_at(const struct plan_builder *builder, int value)
 {

@@ -152,16 +152,17 @@ struct plan_size {
 #define PLAN_SPACE_RANK 8
 
 /* The elements that a step visits in each item: element (i, j, …) of x is at x_first + i * x + j * x' + … within the
- * item's rows of x, counted in elements. The same holds for z and y. If the operand is a weight, it is within the
+ * item's rows of x, counted in elements. The same holds for z, keys and y. If the operand is a weight, it is within the
  * weight. All numbers are sizes, so each item has its own. A stride of 0 repeats an element; strides may be negative.
- * The builder of the plan makes sure that no element lies outside of its value. */
+ * The numbers of an operand that the step lacks are not read. The builder of the plan makes sure that no element lies
+ * outside of its value. space.h evaluates a space for an item. */
 struct plan_space {
     int rank;
     struct plan_dimension {
-        int count;   /* 0 or more */
-        int x, z, y; /* strides */
+        int count;         /* 0 or more */
+        int x, z, keys, y; /* strides */
     } dimensions[PLAN_SPACE_RANK];
-    int x_first, z_first, y_first;
+    int x_first, z_first, keys_first, y_first;
 };
 
 /* Limits of a size, for every item. */
@@ -207,6 +208,7 @@ struct plan_selection {
 struct plan_step {
     enum operation operation;
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
+    int space;                  /* the elements that the step visits. PLAN_NONE: its operation has no space */
     int y;                      /* the value that is written. PLAN_NONE: the step writes results of items */
     union {
         int reads[4];
@@ -228,6 +230,9 @@ struct plan_step {
         };
         struct {
             int value_table, key_table; /* OP_RETRIEVE: V and K */
+        };
+        struct {
+            int x_weight, z_weight; /* operations over a space: the operand x or z, if it is a weight */
         };
     };
     union { /* by operation */

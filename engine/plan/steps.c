@@ -8,17 +8,25 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Appends the step, with a new value of the given axis and columns as its y. */
-static int new_step(struct plan_builder *builder, struct plan_step step, int axis, int64_t columns)
+int plan_append_step(struct plan_builder *builder, struct plan_step step, struct plan_target y)
 {
-    step.y = plan_new_value(builder, axis, columns);
+    if (builder->failed)
+        return PLAN_NONE;
+    step.y = y.value == PLAN_NONE ? plan_new_value(builder, y.axis, y.columns) : y.value;
     struct plan_step *place = NULL;
     if (!builder->failed)
         place = plan_grow(builder, &builder->plan->steps, &builder->plan->n_steps, sizeof *place);
     if (!place)
         return PLAN_NONE;
     *place = step;
+    builder->plan->values[step.y].ids = y.ids;
     return step.y;
+}
+
+/* Appends the step, with a new value of the given axis and columns as its y. */
+static int new_step(struct plan_builder *builder, struct plan_step step, int axis, int64_t columns)
+{
+    return plan_append_step(builder, step, (struct plan_target){axis, columns, false, PLAN_NONE});
 }
 
 /* Every value and weight that a step names is in these arrays: else it would not be PLAN_NONE below. */
@@ -32,7 +40,7 @@ struct plan_step plan_step_of(enum operation operation, int x)
     struct plan_step step;
     memset(&step, 0, sizeof step);
     step.operation = operation;
-    step.only.axis = step.y = PLAN_NONE;
+    step.only.axis = step.space = step.y = PLAN_NONE;
     for (int i = 0; i < PLAN_READS; i++)
         step.reads[i] = PLAN_NONE;
     for (int i = 0; i < PLAN_WEIGHTS; i++)
