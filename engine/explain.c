@@ -73,7 +73,7 @@ static void print_step(const struct explanation *e, int index)
     print_value(e, "values", step->values);
     print_weight(e, step, "", step->weight);
     if (step->bias != PLAN_NONE)
-        fprintf(out, " + %s", plan->weights[step->bias].name);
+        fprintf(out, " %s %s", step->space == PLAN_NONE ? "+" : "z", plan->weights[step->bias].name);
     operation->print(plan, step, out);
     print_weight(e, step, ",", step->second_weight);
     if (step->second_bias != PLAN_NONE)

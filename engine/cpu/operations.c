@@ -9,6 +9,7 @@
 #include "engine/cpu/product_keys.h"
 #include "engine/cpu/project.h"
 #include "engine/cpu/rows.h"
+#include "engine/cpu/space.h"
 
 /* An operation without a row has no kernel: plans with it are refused by its name. */
 const struct cpu_operation cpu_operations[] = {
@@ -41,6 +42,9 @@ const struct cpu_operation cpu_operations[] = {
     [OP_CUT_PADDING] = {cpu_cut_padding, cpu_no_scratch, cpu_no_scratch},
     [OP_PAD_ROWS] = {cpu_pad_rows, cpu_no_scratch, cpu_no_scratch},
     [OP_RETRIEVE] = {cpu_retrieve, cpu_retrieve_scratch, cpu_no_scratch},
+    [OP_ARRANGE] = {cpu_arrange, cpu_no_scratch, cpu_no_scratch},
+    [OP_COMBINE] = {cpu_combine, cpu_no_scratch, cpu_no_scratch},
+    [OP_SELECT] = {cpu_select, cpu_no_scratch, cpu_no_scratch},
     [OP_GIVE_HIDDEN] = {cpu_give_hidden, cpu_no_scratch, cpu_no_scratch},
     [OP_GIVE_POOLED] = {cpu_give_pooled, cpu_no_scratch, cpu_give_pooled_scratch},
     [OP_GIVE_OUTPUT] = {cpu_give_output, cpu_linear_scratch, cpu_give_output_scratch, .weight = WEIGHT_TILES},

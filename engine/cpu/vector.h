@@ -1,8 +1,8 @@
 /* vector: the engine's own arithmetic for one instruction set; libraries compute the other matrix products.
  *
- * vector_rows.c and vector_attend.c are compiled once for each set, and vector_functions_of picks one that the
- * processor has. One more variant is for AVX512_BF16. Its products, those of attention too, multiply bf16 and add in
- * float; all else is as with AVX-512.
+ * vector_rows.c, vector_combine.c and vector_attend.c are compiled once for each set, and vector_functions_of picks one
+ * that the processor has. One more variant is for AVX512_BF16. Its products, those of attention too, multiply bf16 and
+ * add in float; all else is as with AVX-512.
  *
  * Each row is summed up in a fixed order, so its result does not depend on the rows beside it. Functions keep no state;
  * any thread may call them. Pointers need no alignment. Letters and shapes are those of run.h. */
@@ -128,6 +128,10 @@ struct vector_functions {
 
     /* y = scale * (x + z) */
     void (*add)(int64_t n, const float *x, const float *z, float scale, float *y);
+
+    /* y = f(x, z), and y = x where the condition is not 0, else z. select moves 4 bytes as they are. */
+    void (*combine)(int64_t n, enum plan_function function, const float *x, const float *z, float *y);
+    void (*select)(int64_t n, const float *condition, const float *x, const float *z, float *y);
 
     void (*finish_linear)(const struct vector_finish *finish);
 

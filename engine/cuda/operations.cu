@@ -10,6 +10,7 @@
 #include "engine/cuda/product_keys.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/rows.h"
+#include "engine/cuda/space.h"
 
 int64_t cuda_no_scratch(const struct plan *, const struct plan_step *)
 {
@@ -47,6 +48,9 @@ template <typename T> struct table {
         of[OP_CUT_PADDING] = {cuda_cut_padding<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_PAD_ROWS] = {cuda_pad_rows<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_RETRIEVE] = {cuda_retrieve<T>, cuda_retrieve_scratch, FLOAT_NONE};
+        of[OP_ARRANGE] = {cuda_arrange<T>, cuda_no_scratch, FLOAT_ALL};
+        of[OP_COMBINE] = {cuda_combine<T>, cuda_no_scratch, FLOAT_ALL};
+        of[OP_SELECT] = {cuda_select<T>, cuda_no_scratch, FLOAT_ALL};
         of[OP_GIVE_HIDDEN] = {cuda_give_hidden<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_GIVE_POOLED] = {cuda_give_pooled<T>, cuda_give_pooled_scratch, FLOAT_NONE};
         of[OP_GIVE_IMAGE] = {cuda_give_image<T>, cuda_give_image_scratch, FLOAT_NONE, true};

@@ -112,6 +112,7 @@ struct cuda_run {
     float *const *float_weights;           /* the same for weights that are read as floats */
     const struct device_axis *axes;        /* by axis; the array is the host's */
     const struct device_item *items;       /* on the device */
+    const int64_t *sizes;                  /* (items, sizes of the plan), like batch->sizes; on the device */
     const struct wanted_row *wanted;       /* all requested rows of the batch; on the device */
     const struct score_mask *const *masks; /* by input, then by item; the outer array is the host's */
     float *scratch;                        /* of the current step: scratch_of */

@@ -51,6 +51,7 @@ static void lay_out(struct upload *upload, const struct plan *plan, const struct
         axis->blocks = place(upload, (size_t)shape_blocks(shape, i) * sizeof(struct row_block));
     }
     upload->items = place(upload, n_items * sizeof(struct device_item));
+    upload->sizes = place(upload, n_items * (size_t)plan->n_sizes * sizeof(int64_t));
     upload->wanted = place(upload, (size_t)shape->n_wanted * sizeof(struct wanted_row));
     for (int i = 0; i < plan->n_inputs; i++) {
         if (is_score_mask(&plan->inputs[i]))
@@ -139,6 +140,8 @@ static void fill_items(struct upload *upload, const struct plan *plan, const str
         items[i].softmax = batch->items[i].softmax;
         items[i].pooling = batch->items[i].pooling;
     }
+    size_t item_bytes = (size_t)plan->n_sizes * sizeof *batch->sizes;
+    fill(upload, upload->sizes, batch->sizes, (size_t)batch->n_items * item_bytes, (size_t)shape->n_items * item_bytes);
     fill(upload, upload->wanted, batch->wanted, (size_t)batch->n_wanted * sizeof *batch->wanted,
          (size_t)shape->n_wanted * sizeof *batch->wanted);
 }
@@ -246,6 +249,7 @@ void upload_describe(const struct upload *upload, struct cuda_run *run)
     run->axes = upload->on_device;
     run->masks = upload->score_masks;
     run->items = (const struct device_item *)(upload->device + upload->items);
+    run->sizes = (const int64_t *)(upload->device + upload->sizes);
     run->wanted = (const struct wanted_row *)(upload->device + upload->wanted);
 }
 

@@ -24,7 +24,7 @@ struct upload {
     size_t bytes, used;
     struct mask_room room;
     struct axis_places *axes;                                /* by axis */
-    size_t items, wanted;                                    /* offsets */
+    size_t items, sizes, wanted;                             /* offsets */
     size_t rows[ENGINE_MAX_INPUTS];                          /* offset of each input that has a value */
     size_t masks[ENGINE_MAX_INPUTS];                         /* offsets of the tables of score masks */
     struct device_axis *on_device;                           /* by axis */

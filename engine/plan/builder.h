@@ -253,6 +253,19 @@ struct plan_convolution {
 int plan_convolve_image(struct plan_builder *builder, int x, struct plan_convolution convolution);
 int plan_gate(struct plan_builder *builder, int x, enum activation activation);
 int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int64_t heads);
+
+/* Operations over a space, which is one of plan_add_space. Each element of y is written by one step at most. */
+
+/* Copies. x and y are both ids, or both floats. */
+int plan_arrange(struct plan_builder *builder, struct plan_source x, int space, struct plan_target y);
+/* f(x, z), or f(z, x) if `z_first`. Ids become floats, so those above 2^24 are rounded. y has floats. */
+int plan_combine(struct plan_builder *builder, enum plan_function function, int x, struct plan_source z, bool z_first,
+                 int space, struct plan_target y);
+/* x where `condition` is not 0, else z. The condition's places in the space are those of `keys`. If y has ids, so have
+ * x and z, as far as they are values. If y has floats, ids become floats. */
+int plan_select(struct plan_builder *builder, int condition, struct plan_source x, struct plan_source z, int space,
+                struct plan_target y);
+
 int plan_cut_padding(struct plan_builder *builder, int x); /* returns x itself if the plan adds no padding */
 
 /* Adds rows of zeros to each item. An item must have at most padding.rows rows, if that is set. */

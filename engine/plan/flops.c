@@ -35,6 +35,11 @@ int64_t flops_of_addition(const struct plan *plan, const struct plan_step *step,
     return elements(plan, step, rows);
 }
 
+int64_t flops_of_result(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return rows_of(plan, step->y, rows) * plan->values[step->y].columns;
+}
+
 int64_t flops_of_layer_norm(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     return 8 * elements(plan, step, rows);

@@ -207,6 +207,27 @@ const struct plan_operation plan_operations[] = {
                      .flops = flops_of_retrieval,
                      .print = print_nothing},
 
+    /* y's elements that the space visits. Other steps may write others. x may be a weight or one number */
+    [OP_ARRANGE] = {.name = "arrange",
+                    .formula = "y_b[s.y] = x_b[s.x] over the space s",
+                    .rows = ROWS_TOGETHER,
+                    .flops = flops_of_nothing,
+                    .print = print_nothing},
+
+    /* f of two numbers: plan.h. z may be a weight or one number */
+    [OP_COMBINE] = {.name = "combine",
+                    .formula = "y_b[s.y] = f(x_b[s.x], z_b[s.z]) over the space s",
+                    .rows = ROWS_TOGETHER,
+                    .flops = flops_of_result,
+                    .print = print_combine},
+
+    /* c, which is keys: ids or floats, 0 or not. x and z may be weights or numbers */
+    [OP_SELECT] = {.name = "select",
+                   .formula = "y_b[s.y] = x_b[s.x] where c_b[s.c], else z_b[s.z], over the space s",
+                   .rows = ROWS_TOGETHER,
+                   .flops = flops_of_nothing,
+                   .print = print_nothing},
+
     [OP_GIVE_HIDDEN] = {.name = "give_hidden",
                         .formula = "item b's hidden = x_b",
                         .rows = ROWS_TOGETHER,

@@ -49,7 +49,7 @@ static bool find_chain(const struct plan *plan, int project, struct chain *chain
         return false;
     /* With a bias, masked rows of x would still become b. And the mask must be computed before the linear step. */
     return chain->mask == PLAN_NONE || (plan->steps[chain->linear].bias == PLAN_NONE &&
-                                        plan_writer(plan, plan->steps[chain->mask].z) < chain->linear);
+                                        plan_last_writer(plan, plan->steps[chain->mask].z) < chain->linear);
 }
 
 /* Chains with equal members share Eᵀx. */
@@ -151,7 +151,7 @@ static void mask_early(struct plan_builder *builder, struct chain *chain, struct
     const struct plan *plan = builder->plan;
     struct plan_step mask = plan->steps[chain->mask];
     const struct plan_value *x = plan_value_at(builder, rewrite->x);
-    int ready = plan_writer(plan, rewrite->x), mask_ready = plan_writer(plan, mask.z);
+    int ready = plan_last_writer(plan, rewrite->x), mask_ready = plan_last_writer(plan, mask.z);
     mask.x = rewrite->x;
     mask.y = rewrite->x = plan_new_value(builder, x->axis, x->columns);
     plan_insert_step(builder, (ready > mask_ready ? ready : mask_ready) + 1, mask);

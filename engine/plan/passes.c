@@ -23,6 +23,15 @@ int plan_writer(const struct plan *plan, int value)
     return PLAN_NONE;
 }
 
+int plan_last_writer(const struct plan *plan, int value)
+{
+    int last = PLAN_NONE;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].y == value)
+            last = i;
+    return last;
+}
+
 void plan_insert_step(struct plan_builder *builder, int index, struct plan_step step)
 {
     struct plan *plan = builder->plan;

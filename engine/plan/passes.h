@@ -30,8 +30,9 @@ int plan_enlarge_images(struct plan *plan, size_t arena_bytes, struct error *err
 /* How often steps read the value. */
 int plan_count_readers(const struct plan *plan, int value);
 
-/* The first step that writes the value; PLAN_NONE: it is an input. */
+/* The first step that writes the value, and the last one: several may write a part each. PLAN_NONE: it is an input. */
 int plan_writer(const struct plan *plan, int value);
+int plan_last_writer(const struct plan *plan, int value);
 
 /* Inserts the step before step `index`. The indices of steps from `index` on grow by one. */
 void plan_insert_step(struct plan_builder *builder, int index, struct plan_step step);

@@ -50,11 +50,37 @@ enum operation {
     OP_CUT_PADDING,
     OP_PAD_ROWS,
     OP_RETRIEVE,
+    OP_ARRANGE,
+    OP_COMBINE,
+    OP_SELECT,
     OP_GIVE_HIDDEN,
     OP_GIVE_POOLED,
     OP_GIVE_OUTPUT,
     OP_GIVE_IMAGE,
     OP_COUNT
+};
+
+/* Functions of two numbers. Comparisons and logic give 1 or 0; a number that is not 0 is true. As in torch, a
+ * quotient's remainder has the sign of z, and a NaN wins over every number. */
+enum plan_function {
+    FUNCTION_ADD,
+    FUNCTION_SUBTRACT,
+    FUNCTION_MULTIPLY,
+    FUNCTION_DIVIDE,
+    FUNCTION_FLOOR_DIVIDE,
+    FUNCTION_TRUNCATE_DIVIDE,
+    FUNCTION_REMAINDER,
+    FUNCTION_POWER,
+    FUNCTION_MAXIMUM,
+    FUNCTION_MINIMUM,
+    FUNCTION_EQUAL,
+    FUNCTION_NOT_EQUAL,
+    FUNCTION_LESS,
+    FUNCTION_LESS_EQUAL,
+    FUNCTION_AND,
+    FUNCTION_OR,
+    FUNCTION_XOR,
+    FUNCTION_COUNT
 };
 
 enum activation { ACTIVATION_NONE, ACTIVATION_GELU, ACTIVATION_RELU, ACTIVATION_COUNT };
@@ -151,6 +177,11 @@ struct plan_size {
 
 #define PLAN_SPACE_RANK 8
 
+struct plan_dimension {
+    int count;         /* 0 or more */
+    int x, z, keys, y; /* strides */
+};
+
 /* The elements that a step visits in each item: element (i, j, …) of x is at x_first + i * x + j * x' + … within the
  * item's rows of x, counted in elements. The same holds for z, keys and y. If the operand is a weight, it is within the
  * weight. All numbers are sizes, so each item has its own. A stride of 0 repeats an element; strides may be negative.
@@ -158,10 +189,7 @@ struct plan_size {
  * outside of its value. space.h evaluates a space for an item. */
 struct plan_space {
     int rank;
-    struct plan_dimension {
-        int count;         /* 0 or more */
-        int x, z, keys, y; /* strides */
-    } dimensions[PLAN_SPACE_RANK];
+    struct plan_dimension dimensions[PLAN_SPACE_RANK];
     int x_first, z_first, keys_first, y_first;
 };
 
@@ -302,6 +330,17 @@ struct plan_step {
             bool ones;    /* y has ones for the rows of x, whatever x is */
             int32_t fill; /* of the added rows, in a mask; ids and floats: 0 */
         } pad_rows;
+        struct {
+            float x; /* stands for every element of x, if x is neither a value nor a weight */
+        } arrange;
+        struct {
+            enum plan_function function;
+            bool z_first; /* f(z, x) */
+            float z;      /* stands for every element of z, as above */
+        } combine;
+        struct {
+            float x, z; /* as above */
+        } select;
     };
 };
 
@@ -385,6 +424,9 @@ void plan_free(struct plan *plan); /* NULL is harmless */
 
 /* "linear" … */
 const char *operation_name(enum operation operation);
+
+/* "add" … */
+const char *function_name(enum plan_function function);
 
 /* One item's part of an input: the number of its rows, and their image. Rows that are no image have height 1. */
 struct plan_given {

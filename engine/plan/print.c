@@ -39,6 +39,38 @@ void print_feed_forward(const struct plan *plan, const struct plan_step *step, F
         fprintf(out, ", gated");
 }
 
+const char *function_name(enum plan_function function)
+{
+    static const char *const names[FUNCTION_COUNT] = {
+        [FUNCTION_ADD] = "add",
+        [FUNCTION_SUBTRACT] = "subtract",
+        [FUNCTION_MULTIPLY] = "multiply",
+        [FUNCTION_DIVIDE] = "divide",
+        [FUNCTION_FLOOR_DIVIDE] = "floor divide",
+        [FUNCTION_TRUNCATE_DIVIDE] = "truncate divide",
+        [FUNCTION_REMAINDER] = "remainder",
+        [FUNCTION_POWER] = "power",
+        [FUNCTION_MAXIMUM] = "maximum",
+        [FUNCTION_MINIMUM] = "minimum",
+        [FUNCTION_EQUAL] = "equal",
+        [FUNCTION_NOT_EQUAL] = "not equal",
+        [FUNCTION_LESS] = "less",
+        [FUNCTION_LESS_EQUAL] = "less or equal",
+        [FUNCTION_AND] = "and",
+        [FUNCTION_OR] = "or",
+        [FUNCTION_XOR] = "xor",
+    };
+    return names[function];
+}
+
+void print_combine(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    (void)plan;
+    fprintf(out, ", %s%s", function_name(step->combine.function), step->combine.z_first ? ", z first" : "");
+    if (step->z == PLAN_NONE && step->z_weight == PLAN_NONE)
+        fprintf(out, " %g", (double)step->combine.z);
+}
+
 static void print_groups(int64_t groups, FILE *out)
 {
     if (groups > 1)

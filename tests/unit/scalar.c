@@ -596,6 +596,9 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return shift_at(scalar, step, row, column);
     case OP_ATTEND:
     case OP_ATTEND_CALL: /* run_row has them, a row at once */
+    case OP_ARRANGE:
+    case OP_COMBINE:
+    case OP_SELECT: /* run_over_space */
     case OP_GIVE_HIDDEN:
     case OP_GIVE_POOLED:
     case OP_GIVE_OUTPUT:
@@ -604,6 +607,130 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         break;
     }
     return NAN;
+}
+
+/* ---- Operations over a space: a loop within a loop, one for each dimension ---- */
+
+/* A walk over an item's space. `sizes` are the item's. */
+struct walk {
+    const struct scalar *scalar;
+    const struct plan_step *step;
+    const struct plan_space *space;
+    const int64_t *sizes;
+    int64_t item;
+};
+
+/* Indices of elements within the item, before strides are added. */
+struct visited {
+    int64_t x, z, keys, y;
+};
+
+static double *item_at(const struct walk *walk, int value)
+{
+    return walk->scalar->values[value] +
+           layout_of(walk->scalar, value)->starts[walk->item] * columns_of(walk->scalar, value);
+}
+
+/* An element of a value, else of a weight, else the number. */
+static double operand_at(const struct walk *walk, int value, int weight, float number, int64_t index)
+{
+    if (value != PLAN_NONE)
+        return item_at(walk, value)[index];
+    return weight == PLAN_NONE ? (double)number : (double)walk->scalar->plan->weights[weight].data[index];
+}
+
+static double remainder_of(double a, double b)
+{
+    return b == 0 ? NAN : fmod(a, b) != 0 && (fmod(a, b) < 0) != (b < 0) ? fmod(a, b) + b : fmod(a, b);
+}
+
+static double function_of(enum plan_function function, double a, double b)
+{
+    switch (function) {
+    case FUNCTION_ADD:
+        return a + b;
+    case FUNCTION_SUBTRACT:
+        return a - b;
+    case FUNCTION_MULTIPLY:
+        return a * b;
+    case FUNCTION_DIVIDE:
+        return a / b;
+    case FUNCTION_FLOOR_DIVIDE:
+        return b == 0 ? a / b : round((a - remainder_of(a, b)) / b);
+    case FUNCTION_TRUNCATE_DIVIDE:
+        return trunc(a / b);
+    case FUNCTION_REMAINDER:
+        return remainder_of(a, b);
+    case FUNCTION_POWER:
+        return pow(a, b);
+    case FUNCTION_MAXIMUM:
+        return isnan(a) || isnan(b) ? NAN : fmax(a, b);
+    case FUNCTION_MINIMUM:
+        return isnan(a) || isnan(b) ? NAN : fmin(a, b);
+    case FUNCTION_EQUAL:
+        return a == b;
+    case FUNCTION_NOT_EQUAL:
+        return a != b;
+    case FUNCTION_LESS:
+        return a < b;
+    case FUNCTION_LESS_EQUAL:
+        return a <= b;
+    case FUNCTION_AND:
+        return a != 0 && b != 0;
+    case FUNCTION_OR:
+        return a != 0 || b != 0;
+    case FUNCTION_XOR:
+        return (a != 0) != (b != 0);
+    case FUNCTION_COUNT:
+        break;
+    }
+    return NAN;
+}
+
+static void visit_element(const struct walk *walk, struct visited at)
+{
+    const struct plan_step *step = walk->step;
+    double *y = item_at(walk, step->y) + at.y, x, z;
+    if (step->operation == OP_ARRANGE) {
+        *y = operand_at(walk, step->x, step->x_weight, step->arrange.x, at.x);
+    } else if (step->operation == OP_COMBINE) {
+        x = operand_at(walk, step->x, step->x_weight, 0, at.x);
+        z = operand_at(walk, step->z, step->z_weight, step->combine.z, at.z);
+        *y = step->combine.z_first ? function_of(step->combine.function, z, x)
+                                   : function_of(step->combine.function, x, z);
+    } else {
+        x = operand_at(walk, step->x, step->x_weight, step->select.x, at.x);
+        z = operand_at(walk, step->z, step->z_weight, step->select.z, at.z);
+        *y = item_at(walk, step->keys)[at.keys] != 0 ? x : z;
+    }
+}
+
+static void visit_dimension(const struct walk *walk, int dimension, struct visited at)
+{
+    if (dimension == walk->space->rank) {
+        visit_element(walk, at);
+        return;
+    }
+    const struct plan_dimension *along = &walk->space->dimensions[dimension];
+    for (int64_t i = 0; i < walk->sizes[along->count]; i++) {
+        visit_dimension(walk, dimension + 1, at);
+        at.x += walk->sizes[along->x];
+        at.z += walk->sizes[along->z];
+        at.keys += walk->sizes[along->keys];
+        at.y += walk->sizes[along->y];
+    }
+}
+
+static void run_over_space(const struct scalar *scalar, const struct plan_step *step)
+{
+    for (int64_t item = 0; item < scalar->batch->n_items; item++) {
+        const int64_t *sizes = scalar->batch->sizes + item * scalar->plan->n_sizes;
+        const struct plan_space *space = &scalar->plan->spaces[step->space];
+        struct walk walk = {scalar, step, space, sizes, item};
+        visit_dimension(&walk, 0,
+                        (struct visited){sizes[space->x_first], sizes[space->z_first], sizes[space->keys_first],
+                                         sizes[space->y_first]});
+    }
 }
 
 static void run_row(const struct scalar *scalar, const struct plan_step *step, int64_t row)
@@ -655,7 +782,9 @@ double **scalar_run(const struct plan *plan, const struct batch *batch)
         int64_t rows = rows_of(&scalar, step->y), columns = columns_of(&scalar, step->y);
         if (!scalar.values[step->y]) /* several steps may each give some items' rows */
             scalar.values[step->y] = calloc((size_t)(rows * columns) + 1, sizeof(double));
-        for (int64_t row = 0; row < rows; row++)
+        if (step->space != PLAN_NONE)
+            run_over_space(&scalar, step);
+        for (int64_t row = 0; step->space == PLAN_NONE && row < rows; row++)
             if (selects(&scalar, step, row))
                 run_row(&scalar, step, row);
     }

@@ -2,7 +2,7 @@
  * double precision. An item's results are the same bits whatever else is asked of it and whichever items are beside it.
  * Every operation is drawn, but for those that not_drawn names with the reason. SEED chooses the plans. */
 #include "engine/backend.h"
-#include "engine/plan/builder.h"
+#include "engine/plan/sizes.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/scalar.h"
 #include "tests/unit/tensors.h"
@@ -194,8 +194,72 @@ static int pad_rows(struct maker *maker, int x)
     return plan_attend(builder, x, keys, keys, (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.5f});
 }
 
+/* Only where the axis has as many rows as the input gives: a space knows no padding. */
+static bool is_padded(const struct maker *maker, int x)
+{
+    const struct plan_axis *axis = &maker->builder->plan->axes[plan_value_at(maker->builder, x)->axis];
+    return axis->padded.rows != 0 || axis->padded.multiple != 0;
+}
+
+static const struct plan_source none = {PLAN_NONE, PLAN_NONE, 0};
+
+/* Some columns of a value (n, COLUMNS), or of a weight; rows backwards if `back`. */
+static int space_of_columns(struct plan_builder *builder, int64_t first, int64_t count, bool back, bool rows)
+{
+    int n = plan_size_free(builder, 0, 0, 1, MAX_LENGTH), one = plan_size_constant(builder, 1);
+    int stride = plan_size_constant(builder, COLUMNS), from = plan_size_constant(builder, first);
+    int minus = plan_size_constant(builder, -COLUMNS), zero = plan_size_constant(builder, 0);
+    int last = plan_size_multiply(builder, plan_size_subtract(builder, n, one), stride);
+    struct plan_space space = {.rank = 2,
+                               .dimensions = {{n, back ? minus : stride, rows ? stride : zero, stride, stride},
+                                              {plan_size_constant(builder, count), one, one, one, one}},
+                               .x_first = back ? plan_size_add(builder, last, from) : from,
+                               .z_first = from,
+                               .keys_first = from,
+                               .y_first = from};
+    return plan_add_space(builder, &space);
+}
+
+static struct plan_target like(struct plan_builder *builder, int x)
+{
+    return (struct plan_target){plan_value_at(builder, x)->axis, COLUMNS, false, PLAN_NONE};
+}
+
+/* Rows backwards in some columns, another value in the others. Steps between the two may be moved by the passes. */
+static int arrange(struct maker *maker, int x)
+{
+    struct plan_builder *builder = maker->builder;
+    if (is_padded(maker, x))
+        return x;
+    int64_t first = random_size(1, COLUMNS - 1);
+    struct plan_target y = like(builder, x);
+    struct plan_source source = none;
+    source.value = x;
+    y.value = plan_arrange(builder, source, space_of_columns(builder, 0, first, one_in(2), true), y);
+    source.value = plan_activate(builder, linear(maker, x, COLUMNS, COLUMNS), ACTIVATION_RELU);
+    return plan_arrange(builder, source, space_of_columns(builder, first, COLUMNS - first, one_in(2), true), y);
+}
+
+/* A sum with a vector; the larger of two values where a third is not 0. */
+static int combine_and_select(struct maker *maker, int x)
+{
+    struct plan_builder *builder = maker->builder;
+    if (is_padded(maker, x))
+        return x;
+    struct plan_source z = none, made = none, other = none;
+    z.weight = weight(maker, 1, COLUMNS);
+    int rows = space_of_columns(builder, 0, COLUMNS, false, true);
+    made.value = plan_combine(builder, FUNCTION_ADD, x, z, one_in(2),
+                              space_of_columns(builder, 0, COLUMNS, false, false), like(builder, x));
+    other.value = linear(maker, x, COLUMNS, COLUMNS);
+    other.value = plan_combine(builder, FUNCTION_MAXIMUM, made.value, other, false, rows, like(builder, x));
+    int condition = plan_activate(builder, x, ACTIVATION_RELU);
+    return plan_select(builder, condition, made, other, rows, like(builder, x));
+}
+
 static int (*const drawn[])(struct maker *maker, int x) = {
-    rotate, add_positions, add_sinusoids, embed, concatenate, convolve_sequence, append_rows, local_attend, pad_rows,
+    rotate,      add_positions, add_sinusoids, embed,   concatenate,        convolve_sequence,
+    append_rows, local_attend,  pad_rows,      arrange, combine_and_select,
 };
 
 #define N_DRAWN (sizeof drawn / sizeof *drawn)

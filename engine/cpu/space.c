@@ -1,0 +1,289 @@
+/* Each element of y depends on one element of each operand. So the dimensions may be visited in any order, and an
+ * item's space may be divided anywhere. */
+#include "engine/cpu/space.h"
+#include "engine/plan/space.h"
+
+#include <string.h>
+
+#define ELEMENTS_ALONE 16384 /* a step with fewer is computed by one thread */
+#define TASKS_A_THREAD 4
+#define SHORT_RUN 16 /* a dimension of fewer elements is no good inner loop */
+#define SQUARE 16    /* rows and columns: a square's lines stay in the cache */
+#define CHUNK 256    /* elements that are brought together for a vector function */
+
+/* An operand's elements for one item. Each has 4 bytes. */
+struct operand {
+    const float *elements;
+    bool ids; /* they are int32_t */
+};
+
+/* What a thread computes of an item's step. */
+struct task {
+    const struct cpu_run *run;
+    const struct plan_step *step;
+    struct evaluated_space space; /* a part of the item's */
+    struct operand x, z, condition;
+    float *y;
+    float x_number, z_number; /* what an operand points to that is one number */
+};
+
+/* ---- The order of the dimensions ---- */
+
+static void bring_last(struct space_dimension *dimensions, int rank, int from)
+{
+    struct space_dimension moved = dimensions[from];
+    memmove(&dimensions[from], &dimensions[from + 1], (size_t)(rank - 1 - from) * sizeof *dimensions);
+    dimensions[rank - 1] = moved;
+}
+
+/* The dimension for the inner loop: dense in y if that is not too short; else the longest. */
+static int inner_of(const struct evaluated_space *space)
+{
+    int longest = 0;
+    for (int d = 0; d < space->rank; d++) {
+        if (space->dimensions[d].stride.y == 1 && space->dimensions[d].count >= SHORT_RUN)
+            return d;
+        if (space->dimensions[d].count >= space->dimensions[longest].count)
+            longest = d;
+    }
+    return longest;
+}
+
+/* Gives the space at least `rank` dimensions. */
+static void add_dimensions(struct evaluated_space *space, int rank)
+{
+    while (space->rank < rank) {
+        memmove(&space->dimensions[1], &space->dimensions[0], (size_t)space->rank * sizeof *space->dimensions);
+        space->dimensions[0] = (struct space_dimension){.count = 1};
+        space->rank++;
+    }
+}
+
+/* ---- Tasks ---- */
+
+/* Keeps one of `count` parts of the space's longest dimension. */
+static void take_part(struct evaluated_space *space, int64_t part, int64_t count)
+{
+    struct space_dimension *longest = &space->dimensions[0];
+    for (int d = 1; d < space->rank; d++)
+        if (space->dimensions[d].count > longest->count)
+            longest = &space->dimensions[d];
+    int64_t first = longest->count * part / count, end = longest->count * (part + 1) / count;
+    space_move(&space->first, &longest->stride, first);
+    longest->count = end - first;
+}
+
+static int64_t first_element(const struct cpu_run *run, int value, int64_t item)
+{
+    return layout_of(run, value)->starts[item] * columns_of(run, value);
+}
+
+/* `number` stands for a missing value and weight. Its strides are 0. */
+static struct operand operand_of(const struct cpu_run *run, int value, int weight, const float *number, int64_t item)
+{
+    if (value == PLAN_NONE)
+        return (struct operand){weight == PLAN_NONE ? number : weight_of(run, weight), false};
+    bool ids = run->plan->values[value].ids;
+    const float *elements = ids ? (const float *)ids_of(run, value) : floats_of(run, value);
+    return (struct operand){elements + first_element(run, value, item), ids};
+}
+
+/* A number as y has it. */
+static float number_for(bool ids, float number)
+{
+    int32_t id = (int32_t)number;
+    if (ids)
+        memcpy(&number, &id, sizeof number);
+    return number;
+}
+
+static void set_numbers(struct task *task)
+{
+    const struct plan_step *step = task->step;
+    bool ids = task->run->plan->values[step->y].ids;
+    if (step->operation == OP_ARRANGE)
+        task->x_number = number_for(ids, step->arrange.x);
+    if (step->operation == OP_COMBINE)
+        task->z_number = step->combine.z;
+    if (step->operation == OP_SELECT) {
+        task->x_number = number_for(ids, step->select.x);
+        task->z_number = number_for(ids, step->select.z);
+    }
+}
+
+static void set_task(struct task *task, int64_t item, int64_t part, int64_t parts)
+{
+    const struct cpu_run *run = task->run;
+    const struct plan_step *step = task->step;
+    struct evaluated_space *space = &task->space;
+    *space = space_evaluate(&run->plan->spaces[step->space], space_operands_of(step),
+                            run->batch->sizes + item * run->plan->n_sizes);
+    space->rank = space_simplify(space->dimensions, space->rank);
+    add_dimensions(space, 2);
+    take_part(space, part, parts);
+    bring_last(space->dimensions, space->rank, inner_of(space));
+    set_numbers(task);
+    task->x = operand_of(run, step->x, step->x_weight, &task->x_number, item);
+    task->z = operand_of(run, step->z, step->z_weight, &task->z_number, item);
+    task->condition = operand_of(run, step->keys, PLAN_NONE, NULL, item);
+    task->y = (run->plan->values[step->y].ids ? (float *)ids_of(run, step->y) : floats_of(run, step->y)) +
+              first_element(run, step->y, item);
+}
+
+/* Divides the step into tasks, and computes each that has elements. */
+static void compute(const struct cpu_run *run, const struct plan_step *step, void (*compute_task)(struct task *task))
+{
+    int64_t items = run->batch->n_items, elements = rows_of(run, step->y) * columns_of(run, step->y);
+    bool alone = elements < ELEMENTS_ALONE;
+    int64_t parts = alone ? 1 : parts_of(run->threads * TASKS_A_THREAD, items);
+#pragma omp parallel for num_threads(alone ? 1 : threads_for(run, items *parts)) schedule(dynamic)
+    for (int64_t t = 0; t < items * parts; t++) {
+        struct task task = {.run = run, .step = step};
+        set_task(&task, t / parts, t % parts, parts);
+        if (space_count(task.space.dimensions, task.space.rank) > 0)
+            compute_task(&task);
+    }
+}
+
+/* ---- Copies ---- */
+
+/* y (rows, columns) = x, whose strides are those of the two dimensions, in squares. */
+static void copy_squares(const struct space_dimension *rows, const struct space_dimension *columns, const float *x,
+                         float *y)
+{
+    for (int64_t row = 0; row < rows->count; row += SQUARE)
+        for (int64_t column = 0; column < columns->count; column += SQUARE)
+            for (int64_t r = row; r < least(rows->count, row + SQUARE); r++)
+                for (int64_t c = column; c < least(columns->count, column + SQUARE); c++)
+                    y[r * rows->stride.y + c * columns->stride.y] = x[r * rows->stride.x + c * columns->stride.x];
+}
+
+static void copy(const struct space_dimension *rows, const struct space_dimension *columns, const float *x, float *y)
+{
+    if (columns->stride.x != 1 || columns->stride.y != 1) {
+        copy_squares(rows, columns, x, y);
+        return;
+    }
+    for (int64_t r = 0; r < rows->count; r++)
+        memcpy(y + r * rows->stride.y, x + r * rows->stride.x, (size_t)columns->count * sizeof *y);
+}
+
+/* Brings the dimension that is dense in x next to the inner one, unless it is that. */
+static void order_for_squares(struct evaluated_space *space)
+{
+    int outer = space->rank - 1;
+    for (int d = 0; d < outer; d++)
+        if (space->dimensions[d].stride.x == 1 && space->dimensions[d].count > 1) {
+            bring_last(space->dimensions, outer, d);
+            return;
+        }
+}
+
+static void arrange(struct task *task)
+{
+    struct evaluated_space *space = &task->space;
+    order_for_squares(space);
+    int outer = space->rank - 2;
+    int64_t count = space_count(space->dimensions, outer);
+    struct space_place place = space_at(space->dimensions, outer, space->first, 0);
+    for (int64_t i = 0; i < count; i++) {
+        copy(&space->dimensions[outer], &space->dimensions[outer + 1], task->x.elements + place.at.x,
+             task->y + place.at.y);
+        space_next(space->dimensions, outer, &place);
+    }
+}
+
+void cpu_arrange(const struct cpu_run *run, const struct plan_step *step)
+{
+    compute(run, step, arrange);
+}
+
+/* ---- Functions of several operands ---- */
+
+/* The `count` elements from `from` on, dense and as floats; where they are not, they are brought into `room`. With
+ * `as_ids` ids stay ids. */
+static const float *bring(struct operand operand, const float *from, int64_t stride, int64_t count, bool as_ids,
+                          float *room)
+{
+    bool converts = operand.ids && !as_ids;
+    if (stride == 1 && !converts)
+        return from;
+    for (int64_t i = 0; i < count; i++) {
+        int32_t id;
+        memcpy(&id, &from[i * stride], sizeof id);
+        room[i] = converts ? (float)id : from[i * stride];
+    }
+    return room;
+}
+
+/* The function of dense operands: z, condition and y, as the step has them. */
+typedef void dense_function(const struct task *task, int64_t count, const float *x, const float *z,
+                            const float *condition, float *y);
+
+/* One run along the inner dimension, in chunks. */
+static void compute_run(const struct task *task, struct space_offsets at, dense_function *function)
+{
+    const struct space_dimension *inner = &task->space.dimensions[task->space.rank - 1];
+    const struct space_offsets *stride = &inner->stride;
+    bool as_ids = task->run->plan->values[task->step->y].ids;
+    float x_room[CHUNK], z_room[CHUNK], condition_room[CHUNK], y_room[CHUNK];
+    for (int64_t done = 0; done < inner->count; done += CHUNK) {
+        int64_t count = least(CHUNK, inner->count - done);
+        const float *x = bring(task->x, task->x.elements + at.x, stride->x, count, as_ids, x_room);
+        const float *z = bring(task->z, task->z.elements + at.z, stride->z, count, as_ids, z_room);
+        const float *condition = NULL;
+        if (task->condition.elements)
+            condition =
+                bring(task->condition, task->condition.elements + at.keys, stride->keys, count, false, condition_room);
+        float *y = task->y + at.y;
+        function(task, count, x, z, condition, stride->y == 1 ? y : y_room);
+        for (int64_t i = 0; stride->y != 1 && i < count; i++)
+            y[i * stride->y] = y_room[i];
+        space_move(&at, stride, CHUNK);
+    }
+}
+
+static void compute_runs(const struct task *task, dense_function *function)
+{
+    int outer = task->space.rank - 1;
+    int64_t count = space_count(task->space.dimensions, outer);
+    struct space_place place = space_at(task->space.dimensions, outer, task->space.first, 0);
+    for (int64_t i = 0; i < count; i++) {
+        compute_run(task, place.at, function);
+        space_next(task->space.dimensions, outer, &place);
+    }
+}
+
+static void combine_dense(const struct task *task, int64_t count, const float *x, const float *z,
+                          const float *condition, float *y)
+{
+    (void)condition;
+    bool swaps = task->step->combine.z_first;
+    task->run->vector->combine(count, task->step->combine.function, swaps ? z : x, swaps ? x : z, y);
+}
+
+static void combine(struct task *task)
+{
+    compute_runs(task, combine_dense);
+}
+
+void cpu_combine(const struct cpu_run *run, const struct plan_step *step)
+{
+    compute(run, step, combine);
+}
+
+static void select_dense(const struct task *task, int64_t count, const float *x, const float *z, const float *condition,
+                         float *y)
+{
+    task->run->vector->select(count, condition, x, z, y);
+}
+
+static void select_elements(struct task *task)
+{
+    compute_runs(task, select_dense);
+}
+
+void cpu_select(const struct cpu_run *run, const struct plan_step *step)
+{
+    compute(run, step, select_elements);
+}
