@@ -3,12 +3,15 @@
 #include "engine/devices.h"
 #include "engine/families/family.h"
 #include "engine/model.h"
+#include "engine/plan/arithmetic.h"
 #include "engine/plan/builder.h"
+#include "engine/tensors.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FLOPS_SIZES 40
 
@@ -29,6 +32,7 @@ struct model {
     char prefix[PLAN_PREFIX_BYTES]; /* of the file's names; empty: none */
     struct model_input inputs[ENGINE_MAX_INPUTS];
     char **outputs;
+    struct model_shape *shapes; /* by output; NULL: the class is no module */
     struct model_info info;
     double item_flops[FLOPS_SIZES]; /* of an item of 2^i rows, without the output */
     double wanted_flops;            /* of one row that is wanted of the output */
@@ -103,21 +107,80 @@ struct engine_counts engine_counts(const struct engine *engine)
 /* ---- Loading ---- */
 
 /* "output", "attention.0", … or as the class has them */
+static char *output_name(const struct plan *plan, int output)
+{
+    char number[32];
+    int attention = output - plan_attention_output(plan, 0);
+    snprintf(number, sizeof number, "attention.%d", attention);
+    if (attention >= 0)
+        return strdup(plan->attention_name ? plan->attention_name : number);
+    return strdup(plan->n_outputs > 0 ? plan->outputs[output].name : plan->output_name);
+}
+
 static int name_outputs(struct model *model, struct error *error)
 {
     const struct plan *plan = model->plan;
-    int count = 1 + plan->n_attentions;
+    int count = plan_attention_output(plan, plan->n_attentions);
     model->outputs = calloc((size_t)count, sizeof *model->outputs);
     for (int i = 0; model->outputs && i < count; i++) {
-        char number[32];
-        snprintf(number, sizeof number, "attention.%d", i - 1);
-        model->outputs[i] = strdup(i == 0 ? plan->output_name : plan->attention_name ? plan->attention_name : number);
+        model->outputs[i] = output_name(plan, i);
         if (!model->outputs[i])
             break;
         model->info.n_outputs = i + 1;
     }
     model->info.outputs = (const char *const *)model->outputs;
+    model->info.n_tensors = plan->n_outputs;
     return model->info.n_outputs == count ? 0 : error_set(error, "out of memory while loading a model");
+}
+
+static const struct plan_step *attention_step(const struct plan *plan, int attention)
+{
+    const struct plan_step *step = plan->steps;
+    while ((step->operation != OP_ATTEND && step->operation != OP_ATTEND_CALL) || step->attend.index != attention)
+        step++;
+    return step;
+}
+
+/* The rows of an axis; -1: they depend on the item. */
+static int64_t free_rows(const struct plan *plan, int axis)
+{
+    int64_t rows;
+    return plan_rows_are_constant(plan, axis, &rows) ? rows : -1;
+}
+
+static struct model_shape free_shape(const struct plan *plan, int output)
+{
+    struct model_shape shape = {0};
+    int attention = output - plan_attention_output(plan, 0);
+    if (attention >= 0) {
+        const struct plan_step *step = attention_step(plan, attention);
+        int64_t keys = free_rows(plan, plan->values[step->keys].axis);
+        return (struct model_shape){3,
+                                    {step->attend.heads, free_rows(plan, plan->values[step->x].axis),
+                                     step->attend.key_room ? step->attend.key_room : keys}};
+    }
+    if (plan->n_outputs > 0) {
+        shape.rank = tensors_free_shape(plan, output, shape.sizes);
+        return shape;
+    }
+    if (!plan->vector)
+        shape.sizes[shape.rank++] = free_rows(plan, plan->hidden_axis);
+    shape.sizes[shape.rank++] = plan->output_columns;
+    return shape;
+}
+
+/* The shapes of a module's outputs. */
+static int shape_outputs(struct model *model, struct error *error)
+{
+    if (!plan_counts_axes(model->plan))
+        return 0;
+    model->shapes = calloc((size_t)model->info.n_outputs, sizeof *model->shapes);
+    if (!model->shapes)
+        return error_set(error, "out of memory while loading a model");
+    for (int i = 0; i < model->info.n_outputs; i++)
+        model->shapes[i] = free_shape(model->plan, i);
+    model->info.shapes = model->shapes;
+    return 0;
 }
 
 static void fill_info(struct model *model, const struct model_config *config, int64_t parameters)
@@ -168,26 +231,23 @@ static int check_tokenizer(const struct model_config *config, const struct plan 
     return 0;
 }
 
-static void build(const struct model_config *config, struct plan_builder *builder)
+static void build(const struct family_class *class, const struct model_config *config, struct plan_builder *builder)
 {
     builder->ignore = config->ignore;
-    const struct family_class *class = family_find(config->architecture, builder->error);
-    if (class)
-        class->build(builder, class->name, config);
-    else
-        builder->failed = true;
+    class->build(builder, class->name, config);
 }
 
 /* Builds the plan without the data of the weights, and forgets it. So a file that does not fit is refused before its
  * data is read. */
-static int check_weights(const struct model_config *config, const struct weights *weights, struct error *error)
+static int check_weights(const struct family_class *class, const struct model_config *config,
+                         const struct weights *weights, struct error *error)
 {
     struct plan_builder builder;
     struct plan *plan;
     if (plan_begin(&builder, weights, error) != 0)
         return -1;
     builder.without_data = true;
-    build(config, &builder);
+    build(class, config, &builder);
     if (plan_check(&builder, &plan) != 0)
         return -1;
     int status = check_tokenizer(config, plan, error);
@@ -208,13 +268,16 @@ static int open_lanes(struct model *model, struct error *error)
     return 0;
 }
 
-/* For items of powers of two rows, as far as the plan takes them, and one step beyond. */
+/* For items of powers of two rows, as far as the plan takes them, and one step beyond. In a module rows are those of
+ * the longest axis. */
 static void count_flops(struct model *model)
 {
     const struct plan *plan = model->plan;
     for (int size = 0; size < FLOPS_SIZES; size++) {
         int64_t rows = INT64_C(1) << size;
         bool beyond = size > 0 && rows / 2 > plan->max_rows;
+        if (!beyond && plan_counts_axes(plan))
+            rows = plan_side(plan, rows);
         for (int i = 0; !beyond && i < plan->n_steps; i++)
             if (plan->steps[i].operation != OP_GIVE_OUTPUT)
                 model->item_flops[size] += (double)plan_step_flops(plan, &plan->steps[i], rows);
@@ -226,9 +289,29 @@ static void count_flops(struct model *model)
             model->wanted_flops += (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
 }
 
+/* A graph in config.json may ask for any sizes. The pages of an arena become resident only as batches reach them, so
+ * its allocation alone would not fail. */
+static int check_memory(const struct plan *plan, struct error *error)
+{
+    size_t bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    if (!plan_counts_axes(plan) || plan->arena_bytes <= bytes)
+        return 0;
+    return error_set(error,
+                     "the model's activations are %zu bytes for batches of %lld rows; this machine has %zu bytes",
+                     plan->arena_bytes, (long long)plan->max_rows, bytes);
+}
+
 int engine_load(struct engine *engine, const struct model_config *config, struct weights *weights,
                 void (*progress)(void *context, double fraction), void *context, struct model **model,
                 struct error *error)
+{
+    const struct family_class *class = family_find(config->architecture, error);
+    return class ? model_load(engine, class, config, weights, progress, context, model, error) : -1;
+}
+
+int model_load(struct engine *engine, const struct family_class *class, const struct model_config *config,
+               struct weights *weights, void (*progress)(void *context, double fraction), void *context,
+               struct model **model, struct error *error)
 {
     struct model *loaded = calloc(1, sizeof *loaded);
     if (!loaded)
@@ -240,17 +323,18 @@ int engine_load(struct engine *engine, const struct model_config *config, struct
         goto fail;
     }
     struct plan_builder builder;
-    if (check_weights(config, weights, error) != 0 || weights_read(weights, error) != 0 ||
+    if (check_weights(class, config, weights, error) != 0 || weights_read(weights, error) != 0 ||
         plan_begin(&builder, weights, error) != 0)
         goto fail;
     builder.progress = progress;
     builder.progress_context = context;
     builder.image_arena_bytes = engine->image_arena_bytes;
-    build(config, &builder);
+    build(class, config, &builder);
     if (plan_finish(&builder, engine->max_batch_tokens, engine->max_batch_requests, &loaded->plan) != 0)
         goto fail;
     memcpy(loaded->prefix, builder.prefix, sizeof loaded->prefix);
-    if (name_outputs(loaded, error) != 0 ||
+    if (check_memory(loaded->plan, error) != 0 || name_outputs(loaded, error) != 0 ||
+        shape_outputs(loaded, error) != 0 ||
         placement_open(engine->devices, loaded->plan, &loaded->placement, &loaded->notice, error) != 0 ||
         open_lanes(loaded, error) != 0)
         goto fail;
@@ -275,6 +359,7 @@ void model_close(struct model *model)
     for (int i = 0; i < model->info.n_outputs; i++)
         free(model->outputs[i]);
     free(model->outputs);
+    free(model->shapes);
     free(model->architecture);
     free(model);
 }
@@ -423,6 +508,8 @@ static int check_length(const struct model *model, const struct engine_item *ite
     const struct model_input *input = &model->inputs[index];
     if (input->layout == LAYOUT_IMAGE)
         return check_image(model, item, index, error);
+    if (input->layout == LAYOUT_TENSOR)
+        return tensors_check_input(model->plan, item, index, error);
     if (!padder_data(model->plan, item, index) && plan_may_lack(model->plan, index))
         return 0;
     if (input->layout == LAYOUT_CALL && check_width(model, item, index, error) != 0)
@@ -470,22 +557,24 @@ static int check_input(const struct model *model, const struct engine_item *item
                : 0;
 }
 
-/* The rows of the last hidden state, and so of the output; an image's pixels. */
-static int64_t output_length(const struct model *model, const struct engine_item *item)
+/* Of a module that gives tensors, or of an image, an item has the outputs in full. */
+static int check_whole_output(const struct engine_item *item, const char *gives, struct error *error)
 {
-    if (model->inputs[0].layout == LAYOUT_IMAGE)
-        return padder_axis_rows(model->plan, item, model->plan->hidden_axis);
-    return padder_length(model->plan, item, model->plan->axes[model->plan->hidden_axis].input);
+    if (item->hidden || item->pooled || item->rows || item->softmax || item->top_k != 0)
+        return error_set(error, "the model %s, and nothing of it alone", gives);
+    return 0;
 }
 
 static int check_output(const struct model *model, const struct engine_item *item, struct error *error)
 {
+    if (model->info.n_tensors > 0)
+        return check_whole_output(item, "gives tensors", error);
     if (model->inputs[0].layout == LAYOUT_IMAGE &&
-        (item->hidden || item->pooled || item->rows || item->softmax || item->top_k != 0))
-        return error_set(error, "the model takes an image and gives one, its output, and nothing of it alone");
+        check_whole_output(item, "takes an image and gives one, its output", error) != 0)
+        return -1;
     if (!item->output && item->top_k == 0)
         return 0;
-    int64_t length = output_length(model, item), columns = model->info.output_columns;
+    int64_t length = model_hidden_rows(model, item), columns = model->info.output_columns;
     if (item->top_k < 0 || item->top_k > columns)
         return error_set(error, "top_k is %lld; expected 1 to %lld", (long long)item->top_k, (long long)columns);
     if (item->n_rows < 0 || item->n_rows > length || (!item->rows && item->n_rows != length))
@@ -514,6 +603,8 @@ int model_check(const struct model *model, const struct engine_item *item, struc
     for (int i = 0; i < model->info.n_inputs; i++)
         if (check_input(model, item, i, error) != 0)
             return -1;
+    if (plan_counts_axes(model->plan) && tensors_check_item(model->plan, item, error) != 0)
+        return -1;
     if (check_convolutions(model, item, error) != 0)
         return -1;
     for (int i = 0; i < model->plan->n_requirements; i++) {
@@ -527,12 +618,11 @@ int model_check(const struct model *model, const struct engine_item *item, struc
     return check_output(model, item, error);
 }
 
-static const struct plan_step *attention_step(const struct plan *plan, int attention)
+int64_t model_hidden_rows(const struct model *model, const struct engine_item *item)
 {
-    const struct plan_step *step = plan->steps;
-    while ((step->operation != OP_ATTEND && step->operation != OP_ATTEND_CALL) || step->attend.index != attention)
-        step++;
-    return step;
+    const struct plan *plan = model->plan;
+    int64_t rows = plan->hidden_axis == PLAN_NONE ? 0 : padder_own_rows(plan, item, plan->hidden_axis);
+    return rows > 0 ? rows : 0;
 }
 
 /* (length, columns), (length, sizes…), of a call (length, width, columns), or an image (columns, height, width). */
@@ -540,16 +630,18 @@ static int own_output_shape(const struct model *model, const struct engine_item 
 {
     const struct plan *plan = model->plan;
     int input = plan->axes[plan->hidden_axis].input, rank = 0;
-    if (plan->inputs[input].input.layout == LAYOUT_IMAGE) {
+    enum input_layout layout = input == PLAN_NONE ? LAYOUT_SEQUENCE : plan->inputs[input].input.layout;
+    if (layout == LAYOUT_IMAGE) {
         struct plan_image image = padder_axis_image(plan, item, plan->hidden_axis);
         shape[rank++] = plan->output_columns;
         shape[rank++] = image.height;
         shape[rank++] = image.width;
         return rank;
     }
-    int64_t width = padder_width(plan, item, input);
-    shape[rank++] = output_length(model, item) / width;
-    if (plan->inputs[input].input.layout == LAYOUT_CALL)
+    int64_t width = layout == LAYOUT_CALL ? padder_width(plan, item, input) : 1;
+    if (!plan->vector)
+        shape[rank++] = model_hidden_rows(model, item) / width;
+    if (layout == LAYOUT_CALL)
         shape[rank++] = width;
     if (plan->n_output_sizes == 0)
         shape[rank++] = plan->output_columns;
@@ -562,9 +654,11 @@ int model_output_shape(const struct model *model, const struct engine_item *item
 {
     const struct plan *plan = model->plan;
     assert(output >= 0 && output < model->info.n_outputs);
+    if (output < plan->n_outputs)
+        return tensors_output_shape(plan, item, output, shape);
     if (output == 0)
         return own_output_shape(model, item, shape);
-    const struct plan_step *step = attention_step(plan, output - 1);
+    const struct plan_step *step = attention_step(plan, output - plan_attention_output(plan, 0));
     int axis = plan->values[step->x].axis, input = plan->axes[axis].input;
     int64_t width = input == PLAN_NONE ? 1 : padder_width(plan, item, input);
     int64_t keys = padder_axis_rows(plan, item, plan->values[step->keys].axis) / width;
@@ -578,6 +672,9 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
 {
     const struct plan *plan = model->plan;
     int64_t tokens = 1;
+    int longest;
+    if (plan_counts_axes(plan))
+        return most(1, padder_item_rows(plan, item, &longest));
     for (int i = 0; i < model->info.n_inputs; i++) {
         int value = plan->inputs[i].value;
         int64_t rows = value == PLAN_NONE ? 0 : padder_axis_rows(plan, item, plan->values[value].axis);

@@ -62,29 +62,38 @@ int engine_load(struct engine *engine, const struct model_config *config, struct
                 struct error *error);
 void model_close(struct model *model); /* NULL is harmless */
 
+struct model_shape {
+    int rank;
+    int64_t sizes[ENGINE_MAX_RANK]; /* -1: it depends on the item */
+};
+
 struct model_info {
     const char *architecture; /* as config.json has it */
     const struct model_input *inputs;
     int n_inputs;
     const char *const *outputs; /* names. [0] is the class's own output. An item may request the others, which are the
                                    softmax of the i-th attention. They have the class's name, such as
-                                   "attention_scores" or "attn_output_weights", or else "attention.<i>" */
+                                   "attention_scores" or "attn_output_weights", or else "attention.<i>". The outputs of
+                                   a module come first, under its own names. Attentions over several sequences an item
+                                   are not counted */
     int n_outputs;
-    int64_t vocabulary;      /* of inputs[0] when it is ids; 0: the model takes floats */
-    int64_t output_columns;  /* of the class's output */
-    int64_t hidden_columns;  /* of the last hidden state: what the class's own output layer reads */
-    bool has_logits;         /* the output is logits over `vocabulary` ids */
-    int64_t parameters;      /* elements of all tensors of the file */
-    size_t weights_bytes;    /* resident, on all its devices together */
-    size_t arena_bytes;      /* likewise: activations of the largest batch */
-    int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
-    const char *device;      /* "cpu", "cuda:0,cuda:1" */
-    bool is_on_cpu;          /* and on no other device */
-    enum dtype dtype;        /* not DTYPE_AUTO */
-    const char *kernels;     /* as engine_kernels, of its device */
-    const char *prefix;      /* before all names of the file's tensors; NULL: they have the class's names */
-    const char *notice;      /* why "auto" did not choose the engine's device for this model; NULL: it did */
-    const char *cpu_notice;  /* why the CPU multiplies some weights without oneDNN; NULL: not applicable */
+    int n_tensors; /* outputs of a module that gives tensors: outputs[0] to outputs[n_tensors - 1]; 0: it has rows */
+    const struct model_shape *shapes; /* by output, without the batch; NULL: see model_output_shape */
+    int64_t vocabulary;               /* of inputs[0] when it is ids; 0: the model takes floats */
+    int64_t output_columns;           /* of the class's output */
+    int64_t hidden_columns;           /* of the last hidden state: what the class's own output layer reads */
+    bool has_logits;                  /* the output is logits over `vocabulary` ids */
+    int64_t parameters;               /* elements of all tensors of the file */
+    size_t weights_bytes;             /* resident, on all its devices together */
+    size_t arena_bytes;               /* likewise: activations of the largest batch */
+    int first_lane, n_lanes;          /* n_lanes >= 1, at most ENGINE_MAX_LANES */
+    const char *device;               /* "cpu", "cuda:0,cuda:1" */
+    bool is_on_cpu;                   /* and on no other device */
+    enum dtype dtype;                 /* not DTYPE_AUTO */
+    const char *kernels;              /* as engine_kernels, of its device */
+    const char *prefix;               /* before all names of the file's tensors; NULL: they have the class's names */
+    const char *notice;               /* why "auto" did not choose the engine's device for this model; NULL: it did */
+    const char *cpu_notice;           /* why the CPU multiplies some weights without oneDNN; NULL: not applicable */
     bool batch_invariant;
     const char *padding;  /* "slice" … */
     enum pooling pooling; /* this and the members below come from config.json */
@@ -102,13 +111,17 @@ int model_check(const struct model *model, const struct engine_item *item, struc
  *     the class's own output                  (length, output_columns); output_columns may be several sizes
  *     … with LAYOUT_CALL                      (length, width, output_columns)
  *     … with LAYOUT_IMAGE                     (output_columns, height, width)
+ *     … of a module                           its own shape, perhaps of rank 0
  *     "attention.<i>", "attention_scores"     (heads, length, k), k: the number of keys of the attention
  *     "attn_output_weights"                   (width, length, k)
  * The tensor of a request has the batch as one more size in front. With LAYOUT_CALL the tensor has this very shape.
  * Returns the rank, at most ENGINE_MAX_RANK. */
 int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape);
 
-/* The item's rows that count towards max_batch_tokens. At least 1. */
+/* Rows of the last hidden state for an item, checked or not; 0: the model gives tensors alone. */
+int64_t model_hidden_rows(const struct model *model, const struct engine_item *item);
+
+/* The item's rows that count towards max_batch_tokens. At least 1. Of a module the most rows of any of its values. */
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item);
 
 /* An estimate of the floating point operations for an item. Only good for comparing items or batches. */

@@ -53,9 +53,11 @@ static void print_weight(const struct explanation *e, const struct plan_step *st
                 cpu_weight_element(step, e->bf16, weight) == ELEMENT_BF16 ? " bf16" : "");
 }
 
-/* The pixels of the largest square image; else the tokens. */
+/* The pixels of the largest square image; of a module its free sizes; else the tokens. */
 static int64_t explained_rows(const struct plan *plan, int64_t tokens)
 {
+    if (plan_counts_axes(plan))
+        return plan_side(plan, tokens);
     int64_t side = (int64_t)sqrt((double)tokens);
     return plan->inputs[0].input.layout == LAYOUT_IMAGE ? side * side : tokens;
 }
@@ -116,17 +118,55 @@ static int64_t print_decisions(const struct explanation *e)
     return saved;
 }
 
+/* The value that the first output is made of. */
+static int output_value(const struct plan *plan)
+{
+    int step = plan->n_steps - 1;
+    while (plan->steps[step].operation == OP_GIVE_TENSOR && plan->steps[step].give_tensor.output > 0 && step > 0)
+        step--;
+    return plan->steps[step].x;
+}
+
 /* What an item of `rows` rows brings and takes in binary: the inputs that must be given, and the class's output. */
 static int64_t request_bytes(const struct model *model, int64_t rows)
 {
     const struct plan *plan = model_plan(model);
     const struct model_info *info = model_info(model);
-    int64_t output_rows = plan_value_rows(plan, plan->steps[plan->n_steps - 1].x, rows);
-    int64_t elements = output_rows * info->output_columns;
+    int output = output_value(plan);
+    int64_t columns = plan->n_outputs > 0 ? plan->values[output].columns : info->output_columns;
+    int64_t elements = plan_value_rows(plan, output, rows) * columns;
     for (int i = 0; i < plan->n_inputs; i++)
         if (plan->inputs[i].value != PLAN_NONE && !info->inputs[i].optional)
             elements += plan_value_rows(plan, plan->inputs[i].value, rows) * info->inputs[i].columns;
     return elements * (int64_t)sizeof(float);
+}
+
+/* A shape of sizes, the batch first. */
+static void print_sizes(const struct explanation *e, int rank, const int *sizes)
+{
+    char text[120];
+    fprintf(e->out, "(batch");
+    for (int d = 0; d < rank; d++)
+        fprintf(e->out, ", %s", plan_size_text(e->plan, sizes[d], text, sizeof text));
+    fprintf(e->out, ")\n");
+}
+
+static void print_tensor_input(const struct explanation *e, int index)
+{
+    const struct plan_input *input = &e->plan->inputs[index];
+    fprintf(e->out, "input %s: v%d, %s ", input->input.name, input->value,
+            input->input.kind == INPUT_ROWS  ? "floats"
+            : input->input.kind == INPUT_IDS ? "ids"
+                                             : "a mask");
+    print_sizes(e, input->input.rank, input->sizes);
+}
+
+static void print_outputs(const struct explanation *e)
+{
+    for (int i = 0; i < e->plan->n_outputs; i++) {
+        fprintf(e->out, "output %s: ", e->plan->outputs[i].name);
+        print_sizes(e, e->plan->outputs[i].rank, e->plan->outputs[i].sizes);
+    }
 }
 
 static void print_inputs(const struct explanation *e, const struct model_info *info)
@@ -136,6 +176,8 @@ static void print_inputs(const struct explanation *e, const struct model_info *i
         if (plan->inputs[i].value == PLAN_NONE)
             fprintf(e->out, "input %s: %s\n", plan->inputs[i].input.name,
                     plan->inputs[i].input.kind == INPUT_IGNORED ? "ignored" : "an attention mask");
+        else if (plan->inputs[i].input.layout == LAYOUT_TENSOR)
+            print_tensor_input(e, i);
         else
             fprintf(e->out, "input %s: v%d, %s, %" PRId64 " to %" PRId64 " rows%s\n", plan->inputs[i].input.name,
                     plan->inputs[i].value, plan->values[plan->inputs[i].value].ids ? "ids" : "floats",
@@ -160,9 +202,11 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     struct explanation e = {.plan = plan, .rows = explained_rows(plan, tokens), .out = out};
     int64_t flops = 0;
     e.bf16 = info->is_on_cpu && info->dtype == DTYPE_BF16;
-    fprintf(out, "%s, padding %s, %" PRId64 " parameters; one item of %" PRId64 " rows\n", info->architecture,
-            info->padding, info->parameters, e.rows);
+    fprintf(out, "%s, padding %s, %" PRId64 " parameters; one item %s %" PRId64 "%s\n", info->architecture,
+            info->padding, info->parameters, plan_counts_axes(plan) ? "whose free sizes are" : "of", e.rows,
+            plan_counts_axes(plan) ? "" : " rows");
     print_inputs(&e, info);
+    print_outputs(&e);
     fprintf(out, "step operation                  FLOPs         bytes  shapes\n");
     for (int i = 0; i < plan->n_steps; i++) {
         print_step(&e, i);

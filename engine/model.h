@@ -3,8 +3,16 @@
 #define ENGINE_MODEL_H
 
 #include "engine/plan/plan.h"
+#include "weights/weights.h"
 
+struct engine;
 struct model;
+struct family_class;
+
+/* engine_load for a class that need not be one of a family. */
+int model_load(struct engine *engine, const struct family_class *class, const struct model_config *config,
+               struct weights *weights, void (*progress)(void *context, double fraction), void *context,
+               struct model **model, struct error *error);
 
 const struct plan *model_plan(const struct model *model);
 

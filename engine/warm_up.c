@@ -1,6 +1,8 @@
 /* A model's first batch, before a request comes: one short item of zeros. */
 #include "engine/engine.h"
 #include "engine/model.h"
+#include "engine/plan/arithmetic.h"
+#include "engine/plan/padder.h"
 
 #include <stdlib.h>
 
@@ -8,6 +10,7 @@
  * with different strides and paddings along the two, a class may accept few sizes. */
 #define LENGTHS 64
 #define EDGES 32
+#define DOUBLINGS 16 /* of a module's free sizes, beyond LENGTHS */
 
 /* The item with the memory that it points to. */
 struct warm_up {
@@ -30,14 +33,36 @@ static int64_t length_of(const struct model_input *input, int64_t size)
     return least + size * input->multiple;
 }
 
-/* Lengths of the inputs that must be given; their data comes later. */
-static void set_lengths(const struct model_info *info, int64_t size, struct engine_item *item)
+/* Sizes of a tensor, where all free sizes of the item are `side`. */
+static void set_sizes(const struct plan *plan, int input, int64_t side, struct engine_item *item)
 {
+    for (int d = 0; d < plan->inputs[input].input.rank; d++)
+        if (!plan_size_at(plan, plan->inputs[input].sizes[d], side, &item->inputs[input].sizes[d]))
+            item->inputs[input].sizes[d] = 0; /* model_check refuses it */
+}
+
+/* The free sizes of a module's item number `size`: all small ones, then powers of two. */
+static int64_t side_of(int64_t size)
+{
+    return size < LENGTHS ? 1 + size : LENGTHS << (size - LENGTHS + 1);
+}
+
+/* Lengths of the inputs that must be given; their data comes later. */
+static void set_lengths(const struct model *model, int64_t size, struct engine_item *item)
+{
+    const struct model_info *info = model_info(model);
+    const struct plan *plan = model_plan(model);
     for (int i = 0; i < info->n_inputs; i++) {
         const struct model_input *input = &info->inputs[i];
         bool image = input->layout == LAYOUT_IMAGE;
         if (input->optional)
             continue;
+        set_sizes(plan, i, side_of(size), item);
+        if (plan_counts_axes(plan) && input->like < 0) {
+            item->inputs[i].width = 1;
+            item->inputs[i].length = least(most(side_of(size), input->min_length), input->max_length);
+            continue;
+        }
         item->inputs[i].width = image ? 1 + size % EDGES : 1;
         item->inputs[i].length = input->like >= 0 ? item->inputs[input->like].length
                                  : image          ? 1 + size / EDGES
@@ -45,12 +70,18 @@ static void set_lengths(const struct model_info *info, int64_t size, struct engi
     }
 }
 
-static int allocate_inputs(const struct model_info *info, struct warm_up *warm_up, struct error *error)
+static int allocate_inputs(const struct model *model, struct warm_up *warm_up, struct error *error)
 {
+    const struct model_info *info = model_info(model);
+    const struct plan *plan = model_plan(model);
     for (int i = 0; i < info->n_inputs; i++) {
         if (info->inputs[i].optional)
             continue;
-        size_t rows = (size_t)(warm_up->item.inputs[i].length * warm_up->item.inputs[i].width);
+        size_t rows = info->inputs[i].layout == LAYOUT_TENSOR
+                          ? (size_t)padder_length(plan, &warm_up->item, i)
+                          : (size_t)(warm_up->item.inputs[i].length * warm_up->item.inputs[i].width);
+        if (rows > (size_t)plan->max_rows) /* model_check refuses it */
+            rows = 1;
         size_t columns = info->inputs[i].columns > 0 ? (size_t)info->inputs[i].columns : 1;
         free(warm_up->inputs[i]);
         warm_up->inputs[i] = calloc(rows * columns, sizeof(float)); /* of bytes, ids or floats */
@@ -61,12 +92,26 @@ static int allocate_inputs(const struct model_info *info, struct warm_up *warm_u
     return 0;
 }
 
+/* A module's first tensor in full. */
+static int allocate_tensor(const struct model *model, struct warm_up *warm_up, struct error *error)
+{
+    int64_t shape[ENGINE_MAX_RANK], elements = 1;
+    int rank = model_output_shape(model, &warm_up->item, 0, shape);
+    for (int d = 0; d < rank; d++)
+        elements *= shape[d];
+    warm_up->output = calloc((size_t)elements, sizeof(float));
+    warm_up->item.output = warm_up->output;
+    return warm_up->output ? 0 : error_set(error, "out of memory for a first batch");
+}
+
 /* One row of the output is wanted; of an image all that there is. */
 static int allocate_output(const struct model *model, struct warm_up *warm_up, struct error *error)
 {
     static const int32_t first = 0;
     struct engine_item *item = &warm_up->item;
     const struct model_info *info = model_info(model);
+    if (info->n_tensors > 0)
+        return allocate_tensor(model, warm_up, error);
     item->n_rows = 1;
     item->rows = &first;
     if (info->inputs[0].layout == LAYOUT_IMAGE) {
@@ -84,9 +129,11 @@ static int allocate_output(const struct model *model, struct warm_up *warm_up, s
 static int find_item(const struct model *model, struct warm_up *warm_up, struct error *error)
 {
     int64_t sizes = model_info(model)->inputs[0].layout == LAYOUT_IMAGE ? EDGES * EDGES : LENGTHS;
+    if (plan_counts_axes(model_plan(model)))
+        sizes += DOUBLINGS;
     for (int64_t size = 0; size < sizes; size++) {
-        set_lengths(model_info(model), size, &warm_up->item);
-        if (allocate_inputs(model_info(model), warm_up, error) != 0)
+        set_lengths(model, size, &warm_up->item);
+        if (allocate_inputs(model, warm_up, error) != 0)
             return -1;
         if (model_check(model, &warm_up->item, error) == 0)
             return allocate_output(model, warm_up, error);

@@ -384,6 +384,12 @@ int model_output_shape(const struct model *model, const struct engine_item *item
     return 2;
 }
 
+int64_t model_hidden_rows(const struct model *model, const struct engine_item *item)
+{
+    (void)model;
+    return item->inputs[0].length;
+}
+
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item)
 {
     (void)model;

@@ -237,8 +237,9 @@ static void size_scratch(const struct cpu_run *run, int64_t *thread, int64_t *sh
 static void count_flops(struct backend_model *model)
 {
     const struct plan *plan = model->run.plan;
+    int64_t rows = plan_counts_axes(plan) ? plan_side(plan, PLAN_ROW_BLOCK) : PLAN_ROW_BLOCK;
     for (int i = 0; i < plan->n_steps; i++) {
-        double flops = (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
+        double flops = (double)plan_step_flops(plan, &plan->steps[i], rows) / PLAN_ROW_BLOCK;
         *(plan->steps[i].operation == OP_GIVE_OUTPUT ? &model->wanted_flops : &model->row_flops) += flops;
     }
 }
@@ -307,6 +308,8 @@ static double batch_flops(const struct backend_model *model, const struct batch 
 {
     const struct plan *plan = model->run.plan;
     int64_t longest = 0;
+    for (int a = 0; plan_counts_axes(plan) && a < plan->n_axes; a++)
+        longest = most(longest, batch->layouts[a].starts[batch->n_items]);
     for (int i = 0; i < plan->n_inputs; i++) {
         int value = plan->inputs[i].value;
         int64_t rows = value == PLAN_NONE ? 0 : batch->layouts[plan->values[value].axis].starts[batch->n_items];

@@ -11,7 +11,7 @@
 /* The item's rows of the last hidden state, without padding. */
 static int64_t own_rows(const struct cpu_run *run, int64_t item)
 {
-    return padder_length(run->plan, &run->batch->items[item], run->plan->axes[run->plan->hidden_axis].input);
+    return padder_own_rows(run->plan, &run->batch->items[item], run->plan->hidden_axis);
 }
 
 void cpu_give_hidden(const struct cpu_run *run, const struct plan_step *step)
@@ -186,5 +186,35 @@ void cpu_give_image(const struct cpu_run *run, const struct plan_step *step)
         if (run->batch->items[item].output)
             turn_channels(floats_of(run, step->x) + first * columns, layout->starts[item + 1] - first, columns,
                           t % parts * CHANNELS_A_TASK, run->batch->items[item].output);
+    }
+}
+
+/* ---- A module's tensor ---- */
+
+#define TENSOR_BLOCK 65536 /* elements of a task */
+
+static void give_elements(const struct cpu_run *run, int value, int64_t first, int64_t count, float *out)
+{
+    if (!run->plan->values[value].ids) {
+        memcpy(out, floats_of(run, value) + first, (size_t)count * sizeof *out);
+        return;
+    }
+    const int32_t *ids = ids_of(run, value) + first;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)ids[i];
+}
+
+void cpu_give_tensor(const struct cpu_run *run, const struct plan_step *step)
+{
+    int64_t columns = columns_of(run, step->x);
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        float *out = padder_tensor(&run->batch->items[b], step->give_tensor.output);
+        const int64_t *starts = layout_of(run, step->x)->starts + b;
+        int64_t first = starts[0] * columns, elements = starts[1] * columns - first;
+        int64_t tasks = out ? parts_of(elements, TENSOR_BLOCK) : 0;
+#pragma omp parallel for num_threads(threads_for(run, tasks)) if (tasks > 1)
+        for (int64_t t = 0; t < tasks; t++)
+            give_elements(run, step->x, first + t * TENSOR_BLOCK, least(TENSOR_BLOCK, elements - t * TENSOR_BLOCK),
+                          out + t * TENSOR_BLOCK);
     }
 }

@@ -49,6 +49,7 @@ const struct cpu_operation cpu_operations[] = {
     [OP_GIVE_POOLED] = {cpu_give_pooled, cpu_no_scratch, cpu_give_pooled_scratch},
     [OP_GIVE_OUTPUT] = {cpu_give_output, cpu_linear_scratch, cpu_give_output_scratch, .weight = WEIGHT_TILES},
     [OP_GIVE_IMAGE] = {cpu_give_image, cpu_no_scratch, cpu_no_scratch},
+    [OP_GIVE_TENSOR] = {cpu_give_tensor, cpu_no_scratch, cpu_no_scratch},
 };
 
 _Static_assert(sizeof cpu_operations / sizeof *cpu_operations == OP_COUNT, "a row for each operation");

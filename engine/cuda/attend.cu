@@ -349,10 +349,12 @@ static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t w
 }
 
 /* Where this attention's softmax goes; NULL: the item does not want it. */
-static float *wanted_softmax(const struct engine_item *item, const struct plan_step *step)
+static float *wanted_softmax(const struct plan *plan, const struct engine_item *item, const struct plan_step *step)
 {
+    if (step->attend.index == PLAN_NONE)
+        return NULL;
     for (int i = 0; i < item->n_extras; i++)
-        if (item->extras[i].output == 1 + step->attend.index)
+        if (item->extras[i].output == plan_attention_output(plan, step->attend.index))
             return item->extras[i].data;
     return NULL;
 }
@@ -363,7 +365,7 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
 {
     bool call = step->operation == OP_ATTEND_CALL;
     for (int64_t item = 0; item < run->batch->n_items; item++) {
-        float *wanted = wanted_softmax(&run->batch->items[item], step);
+        float *wanted = wanted_softmax(run->plan, &run->batch->items[item], step);
         if (!wanted)
             continue;
         int axis = run->plan->values[step->x].axis;

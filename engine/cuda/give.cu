@@ -53,36 +53,71 @@ static __global__ void copy_hidden(int64_t rows, int64_t columns, const T *x, fl
     }
 }
 
-/* Writes rows [first, first + rows) of x to `hidden`, as floats. */
+static __global__ void copy_ids(int64_t rows, int64_t columns, const int32_t *x, float *copy)
+{
+    int64_t row = warp_of_grid();
+    for (int64_t c = warp_thread(); row < rows && c < columns; c += WARP)
+        copy[row * columns + c] = (float)x[row * columns + c];
+}
+
+/* Writes rows [first, first + rows) of x to `place`, as floats. */
 template <typename T>
-static void leave_hidden(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows, float *hidden)
+static void leave_rows(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows, float *place)
 {
     int64_t columns = columns_of(run, step->x);
+    if (run->plan->values[step->x].ids) {
+        launch_rows(run, copy_ids, rows, columns, ids_of(run, step->x) + first * columns, place);
+        return;
+    }
     with_pack<T>(columns, [&](auto n) {
-        launch_rows(run, copy_hidden<T, n.value>, rows, columns, elements_of<T>(run, step->x) + first * columns,
-                    hidden);
+        launch_rows(run, copy_hidden<T, n.value>, rows, columns, elements_of<T>(run, step->x) + first * columns, place);
     });
+}
+
+/* Copies an item's rows to it, through the memory of the results. */
+template <typename T>
+static void give_rows(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows, float *to)
+{
+    int64_t columns = columns_of(run, step->x), at_once = (int64_t)(run->results->bytes / sizeof(float)) / columns;
+    float *place = (float *)run->results->device;
+    for (int64_t done = 0; done < rows; done += at_once) {
+        int64_t count = least(at_once, rows - done);
+        leave_rows<T>(run, step, first + done, count, place);
+        results_copy(run, to + done * columns, place, count * columns * (int64_t)sizeof(float));
+    }
 }
 
 template <typename T> void cuda_give_hidden(struct cuda_run *run, const struct plan_step *step)
 {
-    int64_t columns = columns_of(run, step->x), at_once = (int64_t)(run->results->bytes / sizeof(float)) / columns;
-    int input = run->plan->axes[run->plan->hidden_axis].input;
-    float *place = (float *)run->results->device;
     if (!run->shape->hidden)
         return;
     if (run->results->fit) {
-        leave_hidden<T>(run, step, 0, rows_of(run, step->x), (float *)(run->results->device + run->results->hidden));
+        leave_rows<T>(run, step, 0, rows_of(run, step->x), (float *)(run->results->device + run->results->hidden));
         return;
     }
     for (int64_t b = 0; b < run->batch->n_items; b++) {
         const struct engine_item *item = &run->batch->items[b];
-        int64_t rows = item->hidden ? padder_length(run->plan, item, input) : 0;
-        for (int64_t first = 0; first < rows; first += at_once) {
-            int64_t count = least(at_once, rows - first);
-            leave_hidden<T>(run, step, starts_of(run, step->x)[b] + first, count, place);
-            results_copy(run, item->hidden + first * columns, place, count * columns * (int64_t)sizeof(float));
-        }
+        if (item->hidden)
+            give_rows<T>(run, step, starts_of(run, step->x)[b],
+                         padder_own_rows(run->plan, item, run->plan->hidden_axis), item->hidden);
+    }
+}
+
+template <typename T> void cuda_give_tensor(struct cuda_run *run, const struct plan_step *step)
+{
+    int output = step->give_tensor.output;
+    if (!shape_wants_tensor(run->shape, output))
+        return;
+    if (run->results->fit) {
+        leave_rows<T>(run, step, 0, rows_of(run, step->x),
+                      (float *)(run->results->device + run->results->tensors[output]));
+        return;
+    }
+    for (int64_t b = 0; b < run->batch->n_items; b++) {
+        const int64_t *starts = starts_of(run, step->x) + b;
+        float *tensor = padder_tensor(&run->batch->items[b], output);
+        if (tensor)
+            give_rows<T>(run, step, starts[0], starts[1] - starts[0], tensor);
     }
 }
 
@@ -318,3 +353,4 @@ FOR_ELEMENTS(cuda_give_image)
 FOR_ELEMENTS(cuda_give_hidden)
 FOR_ELEMENTS(cuda_give_pooled)
 FOR_ELEMENTS(cuda_give_output)
+FOR_ELEMENTS(cuda_give_tensor)

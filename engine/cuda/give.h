@@ -8,6 +8,7 @@ template <typename T> void cuda_give_hidden(struct cuda_run *run, const struct p
 template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_give_output(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_give_image(struct cuda_run *run, const struct plan_step *step);
+template <typename T> void cuda_give_tensor(struct cuda_run *run, const struct plan_step *step);
 int64_t cuda_give_image_scratch(const struct plan *plan, const struct plan_step *step);
 int64_t cuda_give_pooled_scratch(const struct plan *plan, const struct plan_step *step);
 int64_t cuda_give_output_scratch(const struct plan *plan, const struct plan_step *step);

@@ -26,11 +26,12 @@ void lane_free(struct cuda_lane *lane)
 }
 
 /* Whether an item wants the softmax of an attention: it is copied to the item step by step. */
-static bool wants_extras(const struct batch *batch)
+static bool wants_attention(const struct plan *plan, const struct batch *batch)
 {
     for (int64_t i = 0; i < batch->n_items; i++)
-        if (batch->items[i].n_extras > 0)
-            return true;
+        for (int e = 0; e < batch->items[i].n_extras; e++)
+            if (batch->items[i].extras[e].output >= plan_attention_output(plan, 0))
+                return true;
     return false;
 }
 
@@ -38,7 +39,7 @@ static bool wants_extras(const struct batch *batch)
 static bool is_repeatable(const struct plan *plan, enum dtype dtype, const struct batch *batch,
                           const struct cuda_lane *lane)
 {
-    if (!lane->results.fit || wants_extras(batch))
+    if (!lane->results.fit || wants_attention(plan, batch))
         return false;
     for (int i = 0; i < plan->n_steps; i++)
         if (cuda_operation_of(dtype, plan->steps[i].operation)->by_item || shape_splits(plan, &lane->shape, i))

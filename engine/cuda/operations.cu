@@ -55,6 +55,7 @@ template <typename T> struct table {
         of[OP_GIVE_POOLED] = {cuda_give_pooled<T>, cuda_give_pooled_scratch, FLOAT_NONE};
         of[OP_GIVE_IMAGE] = {cuda_give_image<T>, cuda_give_image_scratch, FLOAT_NONE, true};
         of[OP_GIVE_OUTPUT] = {cuda_give_output<T>, cuda_give_output_scratch, FLOAT_BIAS};
+        of[OP_GIVE_TENSOR] = {cuda_give_tensor<T>, cuda_no_scratch, FLOAT_NONE};
     }
 };
 

@@ -24,9 +24,26 @@ static size_t place(size_t *used, int64_t rows, int64_t columns, bool wanted)
 }
 
 /* Sets the offsets, and returns the bytes of all results. */
+/* A tensor has the class's rows of its value. */
+static void lay_out_tensors(struct results *results, const struct plan *plan, const struct shape_class *shape,
+                            size_t *used)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->operation != OP_GIVE_TENSOR)
+            continue;
+        const struct plan_value *x = &plan->values[step->x];
+        int output = step->give_tensor.output;
+        results->tensors[output] = place(used, shape->rows[x->axis], x->columns, shape_wants_tensor(shape, output));
+    }
+}
+
 static size_t lay_out(struct results *results, const struct plan *plan, const struct shape_class *shape)
 {
     size_t used = 0;
+    lay_out_tensors(results, plan, shape, &used);
+    if (plan->hidden_axis == PLAN_NONE)
+        return used;
     results->top_k = shape->top_k;
     results->hidden_columns = plan->hidden_columns;
     results->output_columns = plan->output_columns;
@@ -52,15 +69,28 @@ static int open_halves(struct results *results, struct error *error)
     return 0;
 }
 
+/* Bytes of the longest row that is copied through the results: of the last hidden state, or of a tensor. */
+static size_t longest_row(const struct plan *plan)
+{
+    int64_t columns = plan->hidden_columns;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].operation == OP_GIVE_TENSOR)
+            columns = most(columns, plan->values[plan->steps[i].x].columns);
+    return (size_t)columns * sizeof(float);
+}
+
 int results_open(const struct plan *plan, struct results *results, struct error *error)
 {
     struct shape_class largest;
+    results->tensors = (size_t *)calloc((size_t)plan->n_outputs + 1, sizeof *results->tensors);
+    if (!results->tensors)
+        return error_set(error, "out of memory while preparing a model");
     if (shape_open(plan, &largest, error) != 0)
         return -1;
     shape_of_largest(plan, &largest);
     size_t all = lay_out(results, plan, &largest);
     shape_free(&largest);
-    size_t row = (size_t)plan->hidden_columns * sizeof(float), most = row > RESULTS_BYTES ? row : RESULTS_BYTES;
+    size_t row = longest_row(plan), most = row > RESULTS_BYTES ? row : RESULTS_BYTES;
     results->bytes = all < most ? all : most;
     if (cuda_take_memory((void **)&results->device, results->bytes, "results", error) != 0)
         return -1;
@@ -78,6 +108,7 @@ void results_free(struct results *results)
         if (half.is_there)
             cudaEventDestroy(half.is_there);
     }
+    free(results->tensors);
     cudaFree(results->device);
     cudaFreeHost(results->host);
 }
@@ -115,6 +146,28 @@ static cudaError_t fetch_hidden(const struct results *results, const struct plan
     return status;
 }
 
+/* Copies the rows of each tensor, in one copy for each run of items that want it. */
+static cudaError_t fetch_tensors(const struct results *results, const struct plan *plan, const struct batch *batch,
+                                 cudaStream_t stream)
+{
+    cudaError_t status = cudaSuccess;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->operation != OP_GIVE_TENSOR)
+            continue;
+        const struct plan_value *x = &plan->values[step->x];
+        const int64_t *starts = batch->layouts[x->axis].starts;
+        int output = step->give_tensor.output;
+        for (int64_t b = 0, behind; b < batch->n_items && status == cudaSuccess; b = behind + 1) {
+            for (behind = b; behind < batch->n_items && padder_tensor(&batch->items[behind], output);)
+                behind++;
+            status = fetch(results, results->tensors[output], starts[b] * x->columns,
+                           (starts[behind] - starts[b]) * x->columns, stream);
+        }
+    }
+    return status;
+}
+
 /* Copies wanted rows or their best columns, in one copy for each run of items that want the same. */
 static cudaError_t fetch_rows(const struct results *results, const struct batch *batch, cudaStream_t stream)
 {
@@ -148,6 +201,8 @@ cudaError_t results_fetch(const struct results *results, const struct plan *plan
     cudaError_t status = cudaSuccess;
     if (!results->fit)
         return status;
+    if (plan->n_outputs > 0)
+        return fetch_tensors(results, plan, batch, stream);
     if (pools(batch))
         status = fetch(results, results->pooled, 0, batch->n_items * results->hidden_columns, stream);
     if (status == cudaSuccess)
@@ -176,17 +231,37 @@ static void deliver_row(const struct results *results, const struct engine_item 
            (size_t)k * sizeof(int32_t));
 }
 
+static void deliver_tensors(const struct results *results, const struct plan *plan, const struct batch *batch)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->operation != OP_GIVE_TENSOR)
+            continue;
+        const struct plan_value *x = &plan->values[step->x];
+        const int64_t *starts = batch->layouts[x->axis].starts;
+        for (int64_t b = 0; b < batch->n_items; b++) {
+            float *tensor = padder_tensor(&batch->items[b], step->give_tensor.output);
+            if (tensor)
+                memcpy(tensor, at(results, results->tensors[step->give_tensor.output], starts[b] * x->columns),
+                       (size_t)((starts[b + 1] - starts[b]) * x->columns) * sizeof(float));
+        }
+    }
+}
+
 void results_deliver(const struct results *results, const struct plan *plan, const struct batch *batch)
 {
     int64_t columns = results->hidden_columns;
-    int input = plan->axes[plan->hidden_axis].input;
+    if (results->fit)
+        deliver_tensors(results, plan, batch);
+    if (plan->hidden_axis == PLAN_NONE)
+        return;
     for (int64_t b = 0; results->fit && b < batch->n_items; b++) {
         const struct engine_item *item = &batch->items[b];
         if (item->pooled)
             memcpy(item->pooled, at(results, results->pooled, b * columns), (size_t)columns * sizeof(float));
         if (item->hidden)
             memcpy(item->hidden, at(results, results->hidden, batch->layouts[plan->hidden_axis].starts[b] * columns),
-                   (size_t)(padder_length(plan, item, input) * columns) * sizeof(float));
+                   (size_t)(padder_own_rows(plan, item, plan->hidden_axis) * columns) * sizeof(float));
     }
     for (int64_t r = 0; results->fit && r < batch->n_wanted; r++)
         deliver_row(results, &batch->items[batch->wanted[r].item], r, batch->wanted[r].index);

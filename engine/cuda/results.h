@@ -28,8 +28,9 @@ struct results {
     int64_t top_k; /* best columns that a wanted row has room for */
     int64_t hidden_columns, output_columns;
     size_t hidden, pooled, output, top_values, top_columns; /* offsets of arrays by row, by item and by wanted row */
-    struct results_half halves[2];                          /* of `host` */
-    int filling;                                            /* the half that is filled */
+    size_t *tensors;               /* by output of a module: the offset of its value's rows, if an item wants it */
+    struct results_half halves[2]; /* of `host` */
+    int filling;                   /* the half that is filled */
 };
 
 /* Whether it succeeds or not, results_free is owed. */

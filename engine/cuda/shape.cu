@@ -1,5 +1,7 @@
 #include "engine/cuda/shape.h"
 
+#include "engine/plan/arithmetic.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,12 +75,25 @@ static enum selected count_selected(const struct batch *batch, const struct plan
     return count == 0 ? SELECTED_NONE : count == batch->n_items ? SELECTED_ALL : SELECTED_SOME;
 }
 
+static void find_tensors(const struct plan *plan, const struct engine_item *item, struct shape_class *shape)
+{
+    shape->tensors |= item->output != NULL;
+    for (int i = 0; i < item->n_extras; i++)
+        if (item->extras[i].output < plan->n_outputs)
+            shape->tensors |= UINT64_C(1) << least(item->extras[i].output, 63);
+}
+
 static void find_wants(const struct plan *plan, const struct batch *batch, struct shape_class *shape)
 {
     int64_t top_k = 0;
     shape->hidden = shape->pooled = shape->output = shape->softmax = false;
+    shape->tensors = 0;
     for (int64_t b = 0; b < batch->n_items; b++) {
         const struct engine_item *item = &batch->items[b];
+        if (plan->n_outputs > 0) {
+            find_tensors(plan, item, shape);
+            continue;
+        }
         bool rows = item->output || item->top_k > 0;
         shape->hidden |= item->hidden != NULL;
         shape->pooled |= item->pooled != NULL;
@@ -109,6 +124,7 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
     shape->n_wanted = plan->max_rows;
     shape->top_k = plan->output_columns;
     shape->hidden = shape->pooled = shape->output = shape->softmax = true;
+    shape->tensors = UINT64_MAX;
     for (int i = 0; i < plan->n_axes; i++) {
         const struct plan_axis *axis = &plan->axes[i];
         int64_t most = plan_most_rows(plan, i, n_items), own = rows;
@@ -128,15 +144,15 @@ void shape_of_largest(const struct plan *plan, struct shape_class *shape)
 bool shape_equals(const struct plan *plan, const struct shape_class *a, const struct shape_class *b)
 {
     return a->n_items == b->n_items && a->n_wanted == b->n_wanted && a->top_k == b->top_k && a->hidden == b->hidden &&
-           a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax &&
+           a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax && a->tensors == b->tensors &&
            memcmp(a->rows, b->rows, (size_t)plan->n_axes * sizeof *a->rows) == 0 &&
            memcmp(a->selected, b->selected, (size_t)plan->n_steps * sizeof *a->selected) == 0;
 }
 
 uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
 {
-    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,  shape->hidden,
-                           shape->pooled,  shape->output,   shape->softmax};
+    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,   shape->hidden,
+                           shape->pooled,  shape->output,   shape->softmax, (int64_t)shape->tensors};
     uint64_t hash = 14695981039346656037u; /* FNV-1a, of words */
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         hash = (hash ^ (uint64_t)own[i]) * 1099511628211u;

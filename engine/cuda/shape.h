@@ -22,6 +22,7 @@ struct shape_class {
     int64_t top_k;             /* the largest top_k of an item, rounded up; 0: no item requests any */
     bool hidden, pooled;       /* some item requests it */
     bool output, softmax;      /* some item requests it for its rows of the output */
+    uint64_t tensors;          /* a module's outputs that some item requests: shape_wants_tensor */
     int64_t *rows;             /* by axis, rounded up */
     enum selected *selected;   /* by step */
 };
@@ -50,6 +51,12 @@ int64_t shape_rows_below(int64_t rows);
 /* Whether to launch each run of selected items separately instead of computing all rows. For an OP_LINEAR that computes
  * some of the items. Separate launches pay if they leave out enough rows. */
 bool shape_splits(const struct plan *plan, const struct shape_class *shape, int step);
+
+/* Whether some item requests the module's output. Outputs from number 63 on have one bit together. */
+static inline bool shape_wants_tensor(const struct shape_class *shape, int output)
+{
+    return shape->tensors >> (output < 63 ? output : 63) & 1;
+}
 
 /* Whether the step computes the batch's item. */
 bool shape_selects(const struct batch *batch, const struct plan_step *step, int64_t item);

@@ -132,8 +132,8 @@ static void fill_items(struct upload *upload, const struct plan *plan, const str
     int hidden = plan->hidden_axis;
     struct device_item *items = (struct device_item *)(upload->host + upload->items);
     memset(items, 0, (size_t)shape->n_items * sizeof *items);
-    for (int64_t i = 0; i < batch->n_items; i++) {
-        items[i].own_rows = padder_length(plan, &batch->items[i], plan->axes[hidden].input);
+    for (int64_t i = 0; hidden != PLAN_NONE && i < batch->n_items; i++) {
+        items[i].own_rows = padder_own_rows(plan, &batch->items[i], hidden);
         items[i].first = padder_row(&batch->layouts[hidden], i, 0);
         items[i].last = padder_row(&batch->layouts[hidden], i, items[i].own_rows - 1);
         items[i].top_k = batch->items[i].top_k;

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#define MOST_ROWS INT32_MAX    /* of an item: positions are int32_t */
+#define MOST_COLUMNS INT32_MAX /* so that the elements of a value can be counted */
+
 /* Appends an axis; PLAN_NONE: failed. */
 static int append(struct plan_builder *builder, struct plan_axis axis)
 {
@@ -103,7 +106,12 @@ int plan_sized_axis(struct plan_builder *builder, int rows, int sequences)
     if (builder->failed)
         return PLAN_NONE;
     const struct plan *plan = builder->plan;
-    int64_t each, count;
+    int64_t each, count, least_sequences, most;
+    plan_size_bounds(plan, rows, &each, &most);
+    plan_size_bounds(plan, sequences, &least_sequences, &most);
+    if (each > MOST_ROWS || least_sequences > MOST_ROWS || (each > 0 && least_sequences > MOST_ROWS / each))
+        return plan_fail(builder, "a value has %lld sequences of %lld rows for each item; expected at most %d rows",
+                         (long long)least_sequences, (long long)each, MOST_ROWS);
     bool one = plan_size_is_constant(plan, sequences, &count) && count == 1;
     if (one && plan_size_is_constant(plan, rows, &each))
         return plan_fixed_axis(builder, each);
@@ -123,6 +131,8 @@ int plan_new_value(struct plan_builder *builder, int axis, int64_t columns)
 {
     if (builder->failed)
         return PLAN_NONE;
+    if (columns > MOST_COLUMNS)
+        return plan_fail(builder, "a value has %lld columns; expected at most %d", (long long)columns, MOST_COLUMNS);
     struct plan_value *value = plan_grow(builder, &builder->plan->values, &builder->plan->n_values, sizeof *value);
     if (!value)
         return PLAN_NONE;

@@ -52,5 +52,6 @@ int plan_begin(struct plan_builder *builder, const struct weights *weights, stru
         return error_set(error, "out of memory while building the plan");
     }
     builder->plan->output_name = "output";
+    builder->plan->hidden_axis = PLAN_NONE;
     return 0;
 }

@@ -98,7 +98,7 @@ int plan_close_scope(struct plan_builder *builder);
 /* Limits the ids of a value, which are an input's, to 0 <= id < vocabulary. `what` names their reader. */
 void plan_limit_ids(struct plan_builder *builder, int ids, int64_t vocabulary, const char *what);
 
-/* Inputs, in the order of forward()'s parameters. They return values. max_length 0: the model has no limit. With
+/* Inputs, in the order of forward()'s parameters. They return values. The plan copies the name. max_length 0: the model has no limit. With
  * padding "exact" max_length is the one length. Call plan_choose_padding first.
  *
  * In a scope they return the value that is bound to the name. An absent input is its fallback's value. Else an absent
@@ -117,6 +117,11 @@ int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t
  * caller sets kind, columns and the related members of `mask`; the kind is INPUT_ATTENTION_MASK or INPUT_IGNORED.
  * In a scope it returns PLAN_NONE, and a bound INPUT_ATTENTION_MASK is refused. */
 int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like);
+/* A tensor of any shape (LAYOUT_TENSOR): `sizes` are `rank` sizes of the plan, the batch not counted. `kind` is
+ * INPUT_IDS, INPUT_ROWS or INPUT_MASK. A row of its value is `columns` innermost elements: 1 for ids and masks. The
+ * value is on plan_sized_axis(elements / columns, 1). */
+int plan_input_tensor(struct plan_builder *builder, const char *name, enum input_kind kind, int64_t vocabulary,
+                      int rank, const int *sizes, int64_t columns);
 /* Changes the input's layout to LAYOUT_CALL. In a scope the value's input must have that layout. */
 void plan_call_layout(struct plan_builder *builder, int input_value);
 
@@ -278,6 +283,13 @@ int plan_pad_mask(struct plan_builder *builder, int mask, int padded);
  * layer over the hidden state, if the class has one. Called once, as the last operation. In a scope the class's output
  * becomes a value of the plan, and names and sizes of outputs have no effect. */
 void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits);
+/* After plan_give: the last hidden state is one row an item. The output's shape is then (columns), not (1, columns). */
+void plan_give_vector(struct plan_builder *builder);
+
+/* The outputs of a module, which are tensors. They replace plan_give: plan_add_output names an output and its sizes,
+ * the batch not counted, and plan_give_tensor gives it the item's rows of x, which hold the elements in order. */
+void plan_add_output(struct plan_builder *builder, const char *name, int rank, const int *sizes);
+void plan_give_tensor(struct plan_builder *builder, int x, int output);
 /* Replaces plan_give if the input is an image. */
 void plan_give_image(struct plan_builder *builder, int x);
 /* Replaces the names "output" and "attention.0" by the class's own. The strings are not copied. */

@@ -1,10 +1,38 @@
 /* The inputs of a plan, and how their items are padded. */
 #include "engine/plan/axes.h"
 #include "engine/plan/scope.h"
+#include "engine/plan/sizes.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Returns the input's index. The plan keeps a copy of the name. */
+static int add_input(struct plan_builder *builder, struct plan_input input)
+{
+    struct plan *plan = builder->plan;
+    if (plan->n_inputs == ENGINE_MAX_INPUTS)
+        return plan_fail(builder, "the model has more than %d inputs", ENGINE_MAX_INPUTS);
+    input.name = strdup(input.input.name);
+    if (!input.name)
+        return plan_fail(builder, "out of memory while building the plan");
+    input.input.name = input.name;
+    plan->inputs[plan->n_inputs] = input;
+    return plan->n_inputs++;
+}
+
+/* The input's value is on the axis. */
+static int place_input(struct plan_builder *builder, struct plan_input input, int axis)
+{
+    input.value = plan_new_value(builder, axis, input.input.columns);
+    if (input.value == PLAN_NONE)
+        return PLAN_NONE;
+    builder->plan->values[input.value].ids = input.input.kind != INPUT_ROWS;
+    input.input.own_limit = input.input.max_length != 0;
+    input.input.min_length = builder->padding == PADDING_EXACT && input.input.own_limit ? input.input.max_length : 1;
+    input.input.multiple = 1;
+    return add_input(builder, input) == PLAN_NONE ? PLAN_NONE : input.value;
+}
 
 /* `like`: a value whose rows the input has; PLAN_NONE: rows of its own. */
 static int new_input(struct plan_builder *builder, struct plan_input input, int like)
@@ -14,21 +42,12 @@ static int new_input(struct plan_builder *builder, struct plan_input input, int 
     if (builder->scope.leaf)
         return plan_bound_input(builder, &input, like);
     struct plan *plan = builder->plan;
-    assert(plan->n_inputs < ENGINE_MAX_INPUTS);
     int axis = like == PLAN_NONE ? plan_ragged_axis(builder, plan->n_inputs) : plan_value_at(builder, like)->axis;
-    input.value = plan_new_value(builder, axis, input.input.columns);
-    if (input.value == PLAN_NONE)
-        return PLAN_NONE;
-    plan->values[input.value].ids = input.input.kind != INPUT_ROWS;
     if (like != PLAN_NONE) {
         input.input.like = plan->axes[axis].input;
         input.input.layout = plan->inputs[input.input.like].input.layout;
     }
-    input.input.own_limit = input.input.max_length != 0;
-    input.input.min_length = builder->padding == PADDING_EXACT && input.input.own_limit ? input.input.max_length : 1;
-    input.input.multiple = 1;
-    plan->inputs[plan->n_inputs++] = input;
-    return input.value;
+    return place_input(builder, input, axis);
 }
 
 int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length, int fallback)
@@ -93,12 +112,41 @@ int plan_input_beside(struct plan_builder *builder, struct model_input mask, int
     if (builder->scope.leaf)
         return plan_unbound_input(builder, &mask);
     struct plan *plan = builder->plan;
-    assert(plan->n_inputs < ENGINE_MAX_INPUTS);
     mask.like = plan->axes[plan_value_at(builder, like)->axis].input;
     mask.layout = plan->inputs[mask.like].input.layout;
     mask.optional = true;
-    plan->inputs[plan->n_inputs] = (struct plan_input){.input = mask, .value = PLAN_NONE, .fallback = PLAN_NONE};
-    return plan->n_inputs++;
+    return add_input(builder, (struct plan_input){.input = mask, .value = PLAN_NONE, .fallback = PLAN_NONE});
+}
+
+int plan_input_tensor(struct plan_builder *builder, const char *name, enum input_kind kind, int64_t vocabulary,
+                      int rank, const int *sizes, int64_t columns)
+{
+    struct plan_input input = {.input = {.name = name,
+                                         .kind = kind,
+                                         .layout = LAYOUT_TENSOR,
+                                         .columns = columns,
+                                         .vocabulary = vocabulary,
+                                         .like = PLAN_NONE,
+                                         .rank = rank},
+                               .fallback = PLAN_NONE};
+    assert(kind == INPUT_IDS || kind == INPUT_ROWS || kind == INPUT_MASK);
+    assert(kind == INPUT_ROWS || columns == 1);
+    if (rank > ENGINE_MAX_RANK)
+        return plan_fail(builder, "input \"%s\" has %d dimensions besides the batch; expected at most %d", name, rank,
+                         ENGINE_MAX_RANK);
+    int elements = plan_size_constant(builder, 1), rows;
+    for (int d = 0; d < rank && !builder->failed; d++) {
+        int64_t size;
+        input.sizes[d] = sizes[d];
+        input.input.shape[d] = plan_size_is_constant(builder->plan, sizes[d], &size) ? size : -1;
+        elements = plan_size_multiply(builder, elements, sizes[d]);
+    }
+    if (builder->failed)
+        return PLAN_NONE;
+    if (!plan_size_divides(builder, elements, plan_size_constant(builder, columns), &rows))
+        return plan_fail(builder, "input \"%s\" is not made of rows of %lld elements", name, (long long)columns);
+    int axis = plan_sized_axis(builder, rows, plan_size_constant(builder, 1));
+    return axis == PLAN_NONE ? PLAN_NONE : place_input(builder, input, axis);
 }
 
 void plan_call_layout(struct plan_builder *builder, int input_value)

@@ -62,7 +62,9 @@ struct engine_extra {
 /* The inputs of one item, and the results that it requests. All memory is the caller's and outlives model_run, which
  * writes results in place. Zero the struct first: a NULL input is not given, a NULL result is not requested. In shapes
  * `length` is the rows of inputs[0]; with LAYOUT_CALL its length * width. If inputs[0] is an image, the output is an
- * image, perhaps of another size. It is the only result: without hidden, pooled, rows, softmax and top_k. */
+ * image, perhaps of another size. It is the only result: without hidden, pooled, rows, softmax and top_k. The same
+ * holds for a module that gives tensors: `output` is the first of them in full, n_rows is 0, and `extras` are the
+ * others. */
 struct engine_item {
     struct engine_input {
         const void *data; /* as model_input.kind says; NULL: not given (a mask: all ones) */
@@ -76,7 +78,7 @@ struct engine_item {
         bool floats;                    /* INPUT_ATTENTION_MASK: `data` is float, not uint8_t */
     } inputs[ENGINE_MAX_INPUTS];
 
-    float *hidden; /* (length, hidden_columns) */
+    float *hidden; /* (length, hidden_columns); of a module (model_hidden_rows, hidden_columns) */
     float *pooled; /* (hidden_columns), not normalised */
     enum pooling pooling;
 

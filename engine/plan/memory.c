@@ -47,7 +47,7 @@ static void find_in_place(struct plan *plan, int *in_place)
     }
 }
 
-/* Sets the value's bytes in the largest batch; false: they overflow. */
+/* Sets the value's bytes in the largest batch; false: they overflow, or the bytes of all values might. */
 static bool size_value(const struct plan *plan, struct plan_value *value)
 {
     int64_t rows = plan_most_rows(plan, value->axis, plan->max_items), elements, bytes;
@@ -55,7 +55,7 @@ static bool size_value(const struct plan *plan, struct plan_value *value)
         return false;
     rows -= rows % PLAN_ROW_BLOCK;
     if (__builtin_mul_overflow(rows, value->columns, &elements) || __builtin_mul_overflow(elements, 4, &bytes) ||
-        __builtin_add_overflow(bytes, ALIGNMENT - 1, &bytes))
+        __builtin_add_overflow(bytes, ALIGNMENT - 1, &bytes) || bytes > INT64_MAX / (plan->n_values + 1))
         return false;
     value->bytes = (size_t)(bytes - bytes % ALIGNMENT);
     return true;
@@ -125,6 +125,15 @@ static void make_room_for_padding(struct plan *plan)
     }
 }
 
+/* Raises max_rows so that an item of constant sizes, or else one of the smallest, fits. */
+static void fit_smallest_item(struct plan *plan)
+{
+    for (int i = 0; plan_counts_axes(plan) && i < plan->n_axes; i++) {
+        int64_t rows = plan_least_rows(plan, i);
+        plan->max_rows = rows > plan->max_rows ? rows : plan->max_rows;
+    }
+}
+
 /* Gives all values their offsets. `placed` and `in_place` have an element for each value; `placed` is all false. */
 static void place_values(struct plan *plan, bool *placed, int *in_place)
 {
@@ -150,6 +159,7 @@ int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, st
     for (int i = 0; i < plan->n_inputs; i++)
         if (plan->inputs[i].input.max_length > plan->max_rows)
             plan->max_rows = plan->inputs[i].input.max_length;
+    fit_smallest_item(plan);
     limit_lengths(plan);
     make_room_for_padding(plan);
 

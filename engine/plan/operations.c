@@ -253,6 +253,13 @@ const struct plan_operation plan_operations[] = {
                        .rows = ROWS_TOGETHER,
                        .flops = flops_of_nothing,
                        .print = print_nothing},
+
+    /* With ids converted to floats. */
+    [OP_GIVE_TENSOR] = {.name = "give_tensor",
+                        .formula = "item b's output i = x_b",
+                        .rows = ROWS_TOGETHER,
+                        .flops = flops_of_nothing,
+                        .print = print_tensor},
 };
 _Static_assert(sizeof plan_operations / sizeof *plan_operations == OP_COUNT, "a row for each operation");
 

@@ -56,8 +56,20 @@ static int source_input(const struct plan *plan, const struct engine_item *item,
     return index;
 }
 
+/* 0 for a shape that model_check refuses. */
+static int64_t tensor_rows(const struct model_input *input, const int64_t *sizes)
+{
+    int64_t elements = 1;
+    for (int d = 0; d < input->rank; d++)
+        if (sizes[d] < 0 || __builtin_mul_overflow(elements, sizes[d], &elements))
+            return 0;
+    return elements / input->columns;
+}
+
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index)
 {
+    if (plan->inputs[index].input.layout == LAYOUT_TENSOR)
+        return tensor_rows(&plan->inputs[index].input, item->inputs[index].sizes);
     int source = source_input(plan, item, index);
     if (!item->inputs[source].data && plan->inputs[source].input.like != PLAN_NONE)
         return padder_length(plan, item, plan->inputs[source].input.like);
@@ -113,6 +125,21 @@ static const struct plan_lengths lengths_of_item = {give_item, give_dimension};
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis)
 {
     return plan_axis_rows(plan, axis, &lengths_of_item, item);
+}
+
+int64_t padder_item_rows(const struct plan *plan, const struct engine_item *item, int *axis)
+{
+    return plan_item_rows(plan, &lengths_of_item, item, axis);
+}
+
+float *padder_tensor(const struct engine_item *item, int output)
+{
+    if (output == 0)
+        return item->output;
+    for (int i = 0; i < item->n_extras; i++)
+        if (item->extras[i].output == output)
+            return item->extras[i].data;
+    return NULL;
 }
 
 bool padder_size(const struct plan *plan, const struct engine_item *item, int size, int64_t *value)
@@ -179,7 +206,7 @@ static void lay_out_wanted_axis(const struct plan *plan, struct batch *batch, in
 {
     struct layout *layout = &batch->layouts[axis];
     const struct engine_item *item = &batch->items[index];
-    int64_t all = padder_axis_rows(plan, item, axis), own = padder_length(plan, item, plan->axes[axis].input);
+    int64_t all = padder_axis_rows(plan, item, axis), own = padder_own_rows(plan, item, axis);
     int64_t first = index == 0 ? 0 : layout->starts[index], count = 0;
     bool every = wants_all_rows(item);
     if (!every)
@@ -223,7 +250,7 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
             else
                 lay_out_axis(&batch->layouts[a], i, padder_axis_rows(plan, &items[i], a));
     }
-    for (int64_t i = 0; i < n_items; i++)
+    for (int64_t i = 0; plan->hidden_axis != PLAN_NONE && i < n_items; i++)
         lay_out_wanted(batch, &batch->layouts[plan->hidden_axis], i);
 }
 
@@ -248,6 +275,8 @@ void padder_gather(const struct plan *plan, const struct batch *batch, int index
 {
     const struct plan_value *value = &plan->values[plan->inputs[index].value];
     const struct layout *layout = &batch->layouts[value->axis];
+    const struct plan_axis *axis = &plan->axes[value->axis];
+    bool beyond = axis->kind == AXIS_INPUT && axis->padded.multiple == 0;
     size_t row_bytes = (size_t)value->columns * 4; /* int32_t or float */
     for (int64_t i = 0; i < batch->n_items; i++) {
         const struct engine_item *item = &batch->items[i];
@@ -255,7 +284,7 @@ void padder_gather(const struct plan *plan, const struct batch *batch, int index
         char *out = (char *)rows + (size_t)layout->starts[i] * row_bytes;
         int64_t length = padder_length(plan, item, index), all = layout->starts[i + 1] - layout->starts[i];
         if (plan->inputs[index].input.kind == INPUT_MASK) {
-            gather_mask(data, length, all, plan->axes[value->axis].padded.multiple == 0, (int32_t *)out);
+            gather_mask(data, length, all, beyond, (int32_t *)out);
             continue;
         }
         enum input_layout order = plan->inputs[index].input.layout;

@@ -61,8 +61,8 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
  * are 0; only in masks without "autopad" they are 1. */
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows);
 
-/* An item's rows of an input. If the item lacks the input, its rows of the fallback, or of the input that it is like.
- * 0: the item lacks all of these. */
+/* An item's rows of an input; of a tensor the rows of its value. If the item lacks the input, its rows of the fallback,
+ * or of the input that it is like. 0: the item lacks all of these. */
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index);
 
 /* The number of sequences in these rows, for a call; else 1. */
@@ -77,11 +77,17 @@ const void *padder_data(const struct plan *plan, const struct engine_item *item,
 /* The rows that an item has on an axis, padding included. */
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
+/* The same without padding. An AXIS_WANTED counts as the axis whose rows it selects. */
+int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item, int axis);
+
+/* See plan_item_rows. */
+int64_t padder_item_rows(const struct plan *plan, const struct engine_item *item, int *axis);
+
 /* The value of a size for the item; false: see plan_size_value. */
 bool padder_size(const struct plan *plan, const struct engine_item *item, int size, int64_t *value);
 
-/* The same without padding. An AXIS_WANTED counts as the axis whose rows it selects. */
-int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item, int axis);
+/* The item's memory for a module's output; NULL: it does not want it. */
+float *padder_tensor(const struct engine_item *item, int output);
 
 /* The item's image on an axis of pixels. */
 struct plan_image padder_axis_image(const struct plan *plan, const struct engine_item *item, int axis);

@@ -187,8 +187,7 @@ static bool has_wanted_rows(const struct plan *plan, const struct plan_axis *axi
 void plan_narrow(struct plan_builder *builder)
 {
     struct plan *plan = builder->plan;
-    const struct plan_axis *axis = &plan->axes[plan->hidden_axis];
-    if (builder->failed || !has_wanted_rows(plan, axis))
+    if (builder->failed || plan->hidden_axis == PLAN_NONE || !has_wanted_rows(plan, &plan->axes[plan->hidden_axis]))
         return;
     struct narrowing n = {.builder = builder, .n_steps = plan->n_steps, .n_values = plan->n_values};
     n.reach = calloc((size_t)n.n_values + 1, sizeof *n.reach);

@@ -12,6 +12,11 @@ void plan_free(struct plan *plan)
         free(plan->weights[i].name);
         free(plan->weights[i].data);
     }
+    for (int i = 0; i < plan->n_inputs; i++)
+        free(plan->inputs[i].name);
+    for (int i = 0; i < plan->n_outputs; i++)
+        free(plan->outputs[i].name);
+    free(plan->outputs);
     free(plan->axes);
     free(plan->values);
     free(plan->weights);
@@ -144,13 +149,93 @@ int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows)
     return found < 0 ? 0 : found;
 }
 
-/* Whether each item has the same number of rows on a sized axis, and the number. */
-static bool constant_rows(const struct plan *plan, const struct plan_axis *axis, int64_t *rows)
+/* ---- Bounds ---- */
+
+bool plan_counts_axes(const struct plan *plan)
 {
+    bool counts = plan->n_outputs > 0;
+    for (int i = 0; i < plan->n_axes; i++)
+        counts |= plan->axes[i].kind == AXIS_SIZED;
+    for (int i = 0; i < plan->n_inputs; i++)
+        counts |= plan->inputs[i].input.layout == LAYOUT_TENSOR;
+    return counts;
+}
+
+int64_t plan_item_rows(const struct plan *plan, const struct plan_lengths *lengths, const void *context, int *axis)
+{
+    int64_t most = 1;
+    *axis = 0;
+    for (int i = 0; i < plan->n_axes; i++) {
+        if (plan->axes[i].kind == AXIS_WANTED) /* it has some rows of another axis */
+            continue;
+        int64_t rows = plan_axis_rows(plan, i, lengths, context);
+        if (rows < 1 || rows > most)
+            *axis = i;
+        if (rows < 1)
+            return -1;
+        most = rows > most ? rows : most;
+    }
+    return most;
+}
+
+/* Whether items whose free sizes are all `side` have at most `rows` rows on each axis. A size that is 0 or less for so
+ * small items counts as few rows. */
+static bool side_fits(const struct plan *plan, int64_t side, int64_t rows)
+{
+    for (int i = 0; i < plan->n_axes; i++) {
+        const struct plan_axis *axis = &plan->axes[i];
+        int64_t size;
+        if (axis->kind == AXIS_SIZED && (!plan_size_value(plan, axis->sized.rows, &lengths_of_rows, &side, &size) ||
+                                         !plan_size_value(plan, axis->sized.sequences, &lengths_of_rows, &side, &size)))
+            return false;
+        if (axis->kind != AXIS_WANTED && plan_axis_rows(plan, i, &lengths_of_rows, &side) > rows)
+            return false;
+    }
+    return true;
+}
+
+int64_t plan_side(const struct plan *plan, int64_t rows)
+{
+    int64_t side = 1, behind = rows + 1;
+    while (behind - side > 1) {
+        int64_t middle = side + (behind - side) / 2;
+        if (side_fits(plan, middle, rows))
+            side = middle;
+        else
+            behind = middle;
+    }
+    return side;
+}
+
+bool plan_size_at(const struct plan *plan, int size, int64_t side, int64_t *value)
+{
+    return plan_size_value(plan, size, &lengths_of_rows, &side, value);
+}
+
+bool plan_rows_are_constant(const struct plan *plan, int axis, int64_t *rows)
+{
+    const struct plan_axis *of = &plan->axes[axis];
     int64_t each, sequences;
-    return plan_size_is_constant(plan, axis->sized.rows, &each) &&
-           plan_size_is_constant(plan, axis->sized.sequences, &sequences) &&
-           !__builtin_mul_overflow(each, sequences, rows);
+    if (of->kind == AXIS_FIXED)
+        *rows = of->rows_per_item;
+    return of->kind == AXIS_FIXED || (of->kind == AXIS_SIZED && plan_size_is_constant(plan, of->sized.rows, &each) &&
+                                      plan_size_is_constant(plan, of->sized.sequences, &sequences) &&
+                                      !__builtin_mul_overflow(each, sequences, rows));
+}
+
+int64_t plan_least_rows(const struct plan *plan, int axis)
+{
+    const struct plan_axis *of = &plan->axes[axis];
+    int64_t rows, sequences, most;
+    if (of->kind == AXIS_FIXED)
+        return of->rows_per_item;
+    if (of->kind != AXIS_SIZED)
+        return 0;
+    plan_size_bounds(plan, of->sized.rows, &rows, &most);
+    plan_size_bounds(plan, of->sized.sequences, &sequences, &most);
+    if (rows < 0 || sequences < 0)
+        return 0;
+    return __builtin_mul_overflow(rows, sequences, &rows) ? INT64_MAX : rows;
 }
 
 /* An item longer than a batch is one of its own and no longer than max_rows. */
@@ -158,11 +243,10 @@ int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items)
 {
     const struct plan_axis *of = &plan->axes[axis];
     int64_t rows = plan->max_rows, each;
-    if (of->kind == AXIS_SIZED && constant_rows(plan, of, &each) &&
-        (__builtin_mul_overflow(each, n_items, &rows) || rows > plan->max_rows))
-        return each > plan->max_rows ? each : plan->max_rows;
-    if (of->kind == AXIS_FIXED && __builtin_mul_overflow(of->rows_per_item, n_items, &rows))
-        return INT64_MAX;
+    if (plan_rows_are_constant(plan, axis, &each) && __builtin_mul_overflow(each, n_items, &rows))
+        rows = INT64_MAX;
+    if (plan_counts_axes(plan) && rows > plan->max_rows)
+        return plan->max_rows;
     if (of->kind == AXIS_PROJECTED && __builtin_mul_overflow(rows / of->projected.n, of->projected.k, &rows))
         return INT64_MAX;
     return rows;

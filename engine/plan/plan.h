@@ -57,6 +57,7 @@ enum operation {
     OP_GIVE_POOLED,
     OP_GIVE_OUTPUT,
     OP_GIVE_IMAGE,
+    OP_GIVE_TENSOR,
     OP_COUNT
 };
 
@@ -294,7 +295,8 @@ struct plan_step {
             int64_t stride; /* rows of a window */
         } convolve_sequence;
         struct {
-            int index;               /* number of the attention, in order of execution */
+            int index;               /* number of the attention, in order of execution; PLAN_NONE: an item is
+                                        several sequences, and its softmax is no output */
             int64_t heads, kv_heads; /* head h reads keys and values of head h * kv_heads / heads */
             int64_t key_room;        /* fewer keys are filled up with zeros to this many; 0: they are not */
             float scale;
@@ -341,6 +343,9 @@ struct plan_step {
         struct {
             float x, z; /* as above */
         } select;
+        struct {
+            int output; /* of plan->outputs */
+        } give_tensor;
     };
 };
 
@@ -363,6 +368,7 @@ struct plan_decision {
 };
 
 struct plan_input {
+    char *name; /* input.name points to it */
     struct model_input input;
     int sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: input.rank sizes */
     int value;    /* the rows of all items of the batch; PLAN_NONE: operations read each item's data in place */
@@ -409,7 +415,8 @@ struct plan {
     int64_t output_sizes[ENGINE_MAX_RANK - 1]; /* their product is output_columns */
     int n_output_sizes;                        /* 0: the one size is output_columns */
     int64_t output_columns, hidden_columns;
-    int hidden_axis; /* of the last hidden state */
+    int hidden_axis; /* of the last hidden state; PLAN_NONE: the plan gives tensors */
+    bool vector;     /* the last hidden state is one row an item, and the output's shape lacks the rows */
     bool has_logits;
     int n_attentions;
     enum padding padding;
@@ -466,6 +473,33 @@ int64_t plan_padded_rows(struct plan_padding padding, int64_t rows);
 /* The same for a value and an item with `rows` rows of every input, padding included. Optional inputs without a
  * fallback count as absent. Images are square. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows);
+
+/* Whether an item's tokens are the most rows that it has on any axis: in plans with tensors or sized axes. Else they
+ * are the rows of its inputs. */
+bool plan_counts_axes(const struct plan *plan);
+
+/* The most rows of an item on any axis, at least 1. -1: a size of the item overflows, or an axis has less than one row.
+ * `axis` is the axis with these rows. */
+int64_t plan_item_rows(const struct plan *plan, const struct plan_lengths *lengths, const void *context, int *axis);
+
+/* With plan_counts_axes: the largest value for all free sizes of an item for which no axis has more than `rows` rows;
+ * at least 1. */
+int64_t plan_side(const struct plan *plan, int64_t rows);
+
+/* The value of a size for an item whose free sizes are all `side`, within their bounds; false: see plan_size_value. */
+bool plan_size_at(const struct plan *plan, int size, int64_t side, int64_t *value);
+
+/* Whether all items have the same number of rows on the axis, and this number. */
+bool plan_rows_are_constant(const struct plan *plan, int axis, int64_t *rows);
+
+/* The index of an attention's softmax in model_info.outputs. */
+static inline int plan_attention_output(const struct plan *plan, int attention)
+{
+    return (plan->n_outputs > 0 ? plan->n_outputs : 1) + attention;
+}
+
+/* A number of rows that every item has at least on the axis; 0: none is known. */
+int64_t plan_least_rows(const struct plan *plan, int axis);
 
 /* Rows of an axis in the largest batch of n_items items; INT64_MAX: the number overflows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items);

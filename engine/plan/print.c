@@ -118,6 +118,11 @@ void print_padding(const struct plan *plan, const struct plan_step *step, FILE *
         fprintf(out, " with ones");
 }
 
+void print_tensor(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    fprintf(out, " %s", plan->outputs[step->give_tensor.output].name);
+}
+
 static void print_causal(bool causal, FILE *out)
 {
     if (causal)

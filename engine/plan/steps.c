@@ -2,10 +2,12 @@
 #include "engine/plan/axes.h"
 #include "engine/plan/passes.h"
 #include "engine/plan/scope.h"
+#include "engine/plan/sizes.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 int plan_append_step(struct plan_builder *builder, struct plan_step step, struct plan_target y)
@@ -408,16 +410,15 @@ int plan_pad_mask(struct plan_builder *builder, int mask, int padded)
     return y;
 }
 
-static void give(struct plan_builder *builder, enum operation operation, int hidden, int weight, int bias)
+/* Returns the step, for its caller to complete; NULL: the builder has failed. */
+static struct plan_step *give(struct plan_builder *builder, enum operation operation, int x)
 {
-    if (builder->failed)
-        return;
-    struct plan_step *step = plan_grow(builder, &builder->plan->steps, &builder->plan->n_steps, sizeof *step);
-    if (!step)
-        return;
-    *step = plan_step_of(operation, hidden);
-    step->weight = weight;
-    step->bias = bias;
+    struct plan_step *step = NULL;
+    if (!builder->failed)
+        step = plan_grow(builder, &builder->plan->steps, &builder->plan->n_steps, sizeof *step);
+    if (step)
+        *step = plan_step_of(operation, x);
+    return step;
 }
 
 void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits)
@@ -426,16 +427,87 @@ void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, b
         plan_give_bound(builder, hidden, weight, bias);
         return;
     }
-    give(builder, OP_GIVE_HIDDEN, hidden, PLAN_NONE, PLAN_NONE);
-    give(builder, OP_GIVE_POOLED, hidden, PLAN_NONE, PLAN_NONE);
-    give(builder, OP_GIVE_OUTPUT, hidden, weight, bias);
-    if (builder->failed)
+    give(builder, OP_GIVE_HIDDEN, hidden);
+    give(builder, OP_GIVE_POOLED, hidden);
+    struct plan_step *output = give(builder, OP_GIVE_OUTPUT, hidden);
+    if (!output)
         return;
+    output->weight = weight;
+    output->bias = bias;
     struct plan *plan = builder->plan;
     plan->hidden_columns = plan_value_at(builder, hidden)->columns;
     plan->hidden_axis = plan_value_at(builder, hidden)->axis;
     plan->output_columns = weight == PLAN_NONE ? plan->hidden_columns : plan_weight_at(builder, weight)->rows;
     plan->has_logits = logits;
+}
+
+void plan_give_vector(struct plan_builder *builder)
+{
+    int64_t rows;
+    if (builder->failed)
+        return;
+    assert(plan_rows_are_constant(builder->plan, builder->plan->hidden_axis, &rows) && rows == 1);
+    builder->plan->vector = true;
+}
+
+void plan_add_output(struct plan_builder *builder, const char *name, int rank, const int *sizes)
+{
+    struct plan *plan = builder->plan;
+    if (rank > ENGINE_MAX_RANK) {
+        plan_fail(builder, "output \"%s\" has %d dimensions besides the batch; expected at most %d", name, rank,
+                  ENGINE_MAX_RANK);
+        return;
+    }
+    char *copy = builder->failed ? NULL : strdup(name);
+    struct plan_output *output = copy ? plan_grow(builder, &plan->outputs, &plan->n_outputs, sizeof *output) : NULL;
+    if (!output) {
+        free(copy);
+        plan_fail(builder, "out of memory while building the plan");
+        return;
+    }
+    output->name = copy;
+    output->rank = rank;
+    memcpy(output->sizes, sizes, (size_t)rank * sizeof *sizes);
+}
+
+/* The elements of an item's tensor: a size. */
+static int elements_of_output(struct plan_builder *builder, const struct plan_output *output)
+{
+    int elements = plan_size_constant(builder, 1);
+    for (int d = 0; d < output->rank; d++)
+        elements = plan_size_multiply(builder, elements, output->sizes[d]);
+    return elements;
+}
+
+/* The elements of an item's rows of x: a size. PLAN_NONE: it is unknown. */
+static int elements_of_value(struct plan_builder *builder, const struct plan_value *x)
+{
+    const struct plan_axis axis = builder->plan->axes[x->axis];
+    int columns = plan_size_constant(builder, x->columns);
+    if (axis.kind == AXIS_FIXED)
+        return plan_size_multiply(builder, plan_size_constant(builder, axis.rows_per_item), columns);
+    if (axis.kind == AXIS_SIZED)
+        return plan_size_multiply(builder, plan_size_multiply(builder, axis.sized.rows, axis.sized.sequences), columns);
+    return PLAN_NONE;
+}
+
+void plan_give_tensor(struct plan_builder *builder, int x, int output)
+{
+    if (builder->failed)
+        return;
+    assert(output < builder->plan->n_outputs);
+    const struct plan_value value = *plan_value_at(builder, x);
+    const struct plan_output to = builder->plan->outputs[output];
+    int found = elements_of_value(builder, &value), expected = elements_of_output(builder, &to);
+    if (!builder->failed && found != PLAN_NONE && found != expected) {
+        char found_text[96], expected_text[96];
+        plan_fail(builder, "output \"%s\" has %s elements; its shape means %s", to.name,
+                  plan_size_text(builder->plan, found, found_text, sizeof found_text),
+                  plan_size_text(builder->plan, expected, expected_text, sizeof expected_text));
+    }
+    struct plan_step *step = give(builder, OP_GIVE_TENSOR, x);
+    if (step)
+        step->give_tensor.output = output;
 }
 
 void plan_give_image(struct plan_builder *builder, int x)
@@ -444,8 +516,7 @@ void plan_give_image(struct plan_builder *builder, int x)
         plan_give_bound(builder, x, PLAN_NONE, PLAN_NONE);
         return;
     }
-    give(builder, OP_GIVE_IMAGE, x, PLAN_NONE, PLAN_NONE);
-    if (builder->failed)
+    if (!give(builder, OP_GIVE_IMAGE, x))
         return;
     struct plan *plan = builder->plan;
     plan->hidden_columns = plan->output_columns = plan_value_at(builder, x)->columns;

@@ -117,14 +117,15 @@ int native_embed_answer(struct request *request)
     return 0;
 }
 
-/* Takes memory for (length, hidden_columns) results of each item. */
+/* Takes memory for (rows, hidden_columns) results of each item. */
 static int want_hidden(struct request *request, bool base64)
 {
     struct job *job = &request->job;
     int64_t columns = request->info->hidden_columns, floats = 0, rows = 0;
     for (int64_t i = 0; i < job->n_items; i++) {
-        rows += job->items[i].inputs[0].length;
-        if (results_count(request, job->items[i].inputs[0].length, columns, &floats) != 0)
+        int64_t length = model_hidden_rows(request_engine_model(request), &job->items[i]);
+        rows += length;
+        if (results_count(request, length, columns, &floats) != 0)
             return -1;
     }
     request->answer_bytes = results_text_bytes(floats, rows, base64);
@@ -135,7 +136,7 @@ static int want_hidden(struct request *request, bool base64)
         return -1;
     for (int64_t i = 0; i < job->n_items; i++) {
         job->items[i].hidden = results;
-        results += job->items[i].inputs[0].length * columns;
+        results += model_hidden_rows(request_engine_model(request), &job->items[i]) * columns;
     }
     return 0;
 }
@@ -165,8 +166,9 @@ int native_embed_all_answer(struct request *request)
     writer_text(writer, "[");
     for (int64_t i = 0; i < request->job.n_items; i++) {
         const struct engine_item *item = &request->job.items[i];
+        int64_t rows = model_hidden_rows(request_engine_model(request), item);
         writer_text(writer, i > 0 ? ",[" : "[");
-        for (int64_t row = 0; row < item->inputs[0].length; row++) {
+        for (int64_t row = 0; row < rows; row++) {
             if (row > 0)
                 writer_text(writer, ",");
             write_vector(writer, item->hidden + row * columns, columns, *base64);

@@ -426,11 +426,16 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
 
 int native_takes_sequences(struct request *request)
 {
-    if (request->info->inputs[0].layout != LAYOUT_IMAGE)
+    const struct model_info *info = request->info;
+    const char *what = info->inputs[0].layout == LAYOUT_IMAGE    ? "takes images"
+                       : info->inputs[0].layout == LAYOUT_TENSOR ? "takes tensors"
+                       : info->n_tensors > 0                     ? "gives tensors"
+                                                                 : NULL;
+    if (!what)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "model \"%s\" takes images, which this route has no key for: use /v2/models/%s/infer",
-                       request_model_name(request), request_model_name(request));
+                       "model \"%s\" %s, which this route has no key for: use /v2/models/%s/infer",
+                       request_model_name(request), what, request_model_name(request));
 }
 
 /* Refuses a model that needs several inputs: these routes give one. */

@@ -15,6 +15,7 @@ struct logits_body {
 
 /* The positions and the form of the answer, which needs both when the JSON is freed. */
 struct logits_plan {
+    const struct model *model;
     bool base64;
     const int32_t *positions; /* (n_positions) of every item, in the answer's order; NULL: all of them, or the last */
     int64_t n_positions;
@@ -80,7 +81,7 @@ static int check_positions(struct request *request, const struct logits_body *bo
         furthest = plan->positions[i] > plan->positions[furthest] ? i : furthest;
     char path[NATIVE_PATH];
     for (int64_t i = 0; plan->positions && i < request->job.n_items; i++) {
-        int64_t length = request->job.items[i].inputs[0].length;
+        int64_t length = model_hidden_rows(plan->model, &request->job.items[i]);
         if (plan->positions[furthest] >= length)
             return failure_set(&request->failure, FAILURE_INVALID,
                                "positions[%" PRId64 "] is %d, but %s has %" PRId64 " tokens", furthest,
@@ -92,7 +93,7 @@ static int check_positions(struct request *request, const struct logits_body *bo
 /* Finds plan->rows, in the order of their first mention. The positions passed check_positions. */
 static int find_rows(struct request *request, struct logits_plan *plan)
 {
-    int64_t length = request->job.items[0].inputs[0].length, n_rows = 0;
+    int64_t length = model_hidden_rows(plan->model, &request->job.items[0]), n_rows = 0;
     if (!plan->positions)
         return 0;
     if (request_charge(request, (2 * plan->n_positions + length) * (int64_t)sizeof(int32_t)) != 0)
@@ -118,7 +119,7 @@ static int find_rows(struct request *request, struct logits_plan *plan)
 
 static int64_t item_rows(const struct engine_item *item, const struct logits_plan *plan)
 {
-    return plan->rows ? plan->n_rows : plan->last ? 1 : item->inputs[0].length;
+    return plan->rows ? plan->n_rows : plan->last ? 1 : model_hidden_rows(plan->model, item);
 }
 
 /* Rows of the answer, which repeats positions as the request does. */
@@ -188,7 +189,7 @@ static int want_last(struct request *request)
     if (!rows)
         return -1;
     for (int64_t i = 0; i < request->job.n_items; i++) {
-        rows[i] = (int32_t)(request->job.items[i].inputs[0].length - 1);
+        rows[i] = (int32_t)(model_hidden_rows(request_engine_model(request), &request->job.items[i]) - 1);
         request->job.items[i].rows = &rows[i];
     }
     return 0;
@@ -196,6 +197,7 @@ static int want_last(struct request *request)
 
 static int read_body(struct request *request, const json_t *json, struct logits_body *body, struct logits_plan *plan)
 {
+    plan->model = request_engine_model(request);
     if (!request->info->has_logits)
         return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" has no logits: %s has no output layer",
                            request_model_name(request), request->info->architecture);

@@ -71,10 +71,20 @@ static struct engine_item sized_item(const struct model_info *info, int more)
     return item;
 }
 
+/* (batch, sizes…) */
+static struct v2_shape module_shape(const struct model_shape *output)
+{
+    struct v2_shape shape = {1 + output->rank, {-1}};
+    memcpy(shape.sizes + 1, output->sizes, (size_t)output->rank * sizeof *output->sizes);
+    return shape;
+}
+
 /* A size that differs between two items of other lengths is free. */
 static struct v2_shape output_shape(const struct model *model, int output)
 {
     const struct model_info *info = model_info(model);
+    if (info->shapes)
+        return module_shape(&info->shapes[output]);
     const struct engine_item one = sized_item(info, 0), other = sized_item(info, 1);
     int batch = info->inputs[0].layout == LAYOUT_CALL ? 0 : 1;
     struct v2_shape shape = {0, {-1}}, other_shape;

@@ -106,7 +106,7 @@ static int place_outputs(struct request *request, struct v2_outputs *outputs, fl
             float *values = output->values + b * output->item_elements;
             if (output->index == 0) {
                 item->output = values;
-                item->n_rows = output->item_elements / request->info->output_columns;
+                item->n_rows = request->info->n_tensors > 0 ? 0 : output->item_elements / request->info->output_columns;
             } else {
                 *extras++ = (struct engine_extra){.output = output->index, .data = values};
                 item->n_extras++;

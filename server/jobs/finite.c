@@ -40,16 +40,28 @@ static bool extras_are_finite(const struct model *model, const struct engine_ite
         int output = item->extras[i].output, rank = model_output_shape(model, item, output, shape);
         for (int d = 0; d < rank; d++)
             elements *= shape[d];
-        int64_t columns = shape[rank - 1];
+        int64_t columns = rank > 0 ? shape[rank - 1] : 1;
         if (!is_finite(model_info(model)->outputs[output], item->extras[i].data, elements / columns, columns, flaw))
             return false;
     }
     return true;
 }
 
+/* A module's first output: a row is its last size. */
+static bool tensor_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw)
+{
+    int64_t shape[ENGINE_MAX_RANK], rows = 1;
+    int rank = model_output_shape(model, item, 0, shape);
+    for (int d = 0; d < rank - 1; d++)
+        rows *= shape[d];
+    return is_finite("the output", item->output, rows, rank > 0 ? shape[rank - 1] : 1, flaw);
+}
+
 static bool output_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw)
 {
     const struct model_info *info = model_info(model);
+    if (info->n_tensors > 0)
+        return tensor_is_finite(model, item, flaw);
     bool finite = item->top_k > 0
                       ? is_finite("the output's best values", item->top_values, item->n_rows, item->top_k, flaw)
                   : info->inputs[0].layout == LAYOUT_IMAGE /* a row is a channel */
@@ -64,6 +76,6 @@ bool item_is_finite(const struct model *model, const struct engine_item *item, s
 {
     int64_t columns = model_info(model)->hidden_columns;
     return extras_are_finite(model, item, flaw) &&
-           is_finite("the last hidden state", item->hidden, item->inputs[0].length, columns, flaw) &&
+           is_finite("the last hidden state", item->hidden, model_hidden_rows(model, item), columns, flaw) &&
            is_finite("the pooled vector", item->pooled, 1, columns, flaw) && output_is_finite(model, item, flaw);
 }

@@ -274,6 +274,57 @@ static void random_image(const struct plan *plan, struct engine_item *item, stru
     results->output = item->output = calloc((size_t)(item->n_rows * plan->output_columns), sizeof(float));
 }
 
+/* ---- Tensors ---- */
+
+static bool gives_tensors(const struct plan *plan)
+{
+    return plan->n_outputs > 0;
+}
+
+/* Random free sizes; then the sizes of all dimensions follow. */
+static void random_sizes(const struct plan *plan, struct engine_item *item)
+{
+    for (int i = 0; i < plan->n_factors; i++) {
+        const struct plan_factor *factor = &plan->factors[i];
+        int64_t most = factor->free.most < 12 ? factor->free.most : 12;
+        if (factor->kind == FACTOR_FREE)
+            item->inputs[factor->free.input].sizes[factor->free.dimension] = random_size(factor->free.least, most);
+    }
+    for (int i = 0; i < plan->n_inputs; i++)
+        for (int d = 0; d < plan->inputs[i].input.rank; d++)
+            assert_true(padder_size(plan, item, plan->inputs[i].sizes[d], &item->inputs[i].sizes[d]));
+}
+
+static int64_t tensor_elements(const struct plan *plan, const struct engine_item *item, int output)
+{
+    int64_t elements = 1, size;
+    for (int d = 0; d < plan->outputs[output].rank; d++) {
+        assert_true(padder_size(plan, item, plan->outputs[output].sizes[d], &size));
+        elements *= size;
+    }
+    return elements;
+}
+
+/* The first output is item->output, and the second one results->attention. */
+static void random_tensors(const struct plan *plan, struct engine_item *item, struct bench_results *results)
+{
+    int axis;
+    memset(item, 0, sizeof *item);
+    memset(results, 0, sizeof *results);
+    do {
+        random_sizes(plan, item);
+    } while (padder_item_rows(plan, item, &axis) > BENCH_ROWS / BENCH_ITEMS);
+    for (int i = 0; i < plan->n_inputs; i++)
+        item->inputs[i].data = random_rows(&plan->inputs[i], padder_length(plan, item, i));
+    results->output = item->output = calloc((size_t)tensor_elements(plan, item, 0), sizeof(float));
+    if (plan->n_outputs == 1)
+        return;
+    results->attention.output = 1;
+    results->attention.data = calloc((size_t)tensor_elements(plan, item, 1), sizeof(float));
+    item->extras = &results->attention;
+    item->n_extras = 1;
+}
+
 static void random_sequences(const struct plan *plan, struct engine_item *item, struct bench_results *results)
 {
     memset(item, 0, sizeof *item);
@@ -299,7 +350,7 @@ static void random_sequences(const struct plan *plan, struct engine_item *item, 
 
 void bench_random_item(const struct plan *plan, struct engine_item *item, struct bench_results *results)
 {
-    (gives_image(plan) ? random_image : random_sequences)(plan, item, results);
+    (gives_tensors(plan) ? random_tensors : gives_image(plan) ? random_image : random_sequences)(plan, item, results);
 }
 
 void bench_free_item(struct engine_item *item, struct bench_results *results)
@@ -323,6 +374,21 @@ static void assert_close(const char *what, int64_t n, const float *found, const 
             fail_msg("%s[%lld]: found %.9g, expected %.9g", what, (long long)i, (double)found[i], expected[i]);
 }
 
+/* The outputs that the item got. */
+static void compare_tensors(const struct plan *plan, const struct batch *batch, double **values, int64_t index)
+{
+    const struct engine_item *item = &batch->items[index];
+    for (int i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->operation != OP_GIVE_TENSOR || step->give_tensor.output > 1)
+            continue;
+        int output = step->give_tensor.output;
+        assert_close(plan->outputs[output].name, tensor_elements(plan, item, output),
+                     output == 0 ? item->output : item->extras[0].data,
+                     scalar_tensor(plan, batch, values, step, index));
+    }
+}
+
 /* What every item got as attention.0 */
 static void compare_attention(const struct plan *plan, const struct batch *batch, double **values)
 {
@@ -330,7 +396,7 @@ static void compare_attention(const struct plan *plan, const struct batch *batch
     while (step < plan->n_steps && plan->steps[step].operation != OP_ATTEND &&
            plan->steps[step].operation != OP_ATTEND_CALL)
         step++;
-    for (int64_t i = 0; i < batch->n_items && step < plan->n_steps; i++) {
+    for (int64_t i = 0; i < batch->n_items && step < plan->n_steps && !gives_tensors(plan); i++) {
         const struct plan_step *attend = &plan->steps[step];
         int64_t width = padder_width(plan, &batch->items[i], 0);
         int64_t k = padder_axis_rows(plan, &batch->items[i], plan->values[attend->keys].axis) / width;
@@ -415,7 +481,8 @@ static void compare_alone(struct bench *bench, const struct engine_item *item)
     struct engine_item alone = *item;
     alone.n_extras = 0;
     size_t hidden = item->hidden ? (size_t)(padder_length(bench->plan, item, 0) * bench->plan->hidden_columns) : 0;
-    size_t output = (size_t)(item->n_rows * bench->plan->output_columns);
+    size_t output = gives_tensors(bench->plan) ? (size_t)tensor_elements(bench->plan, item, 0)
+                                               : (size_t)(item->n_rows * bench->plan->output_columns);
     alone.hidden = item->hidden ? calloc(hidden, sizeof(float)) : NULL;
     alone.output = calloc(output, sizeof(float));
     bench_compute(bench, &alone, 1);
@@ -445,13 +512,13 @@ void bench_run(struct bench *bench)
         exchange_weights(bench);
         double **values = scalar_run(bench->plan, &bench->batch);
         for (int64_t i = 0; i < count; i++)
-            compare_item(bench->plan, &bench->batch, values, i);
+            (gives_tensors(bench->plan) ? compare_tensors : compare_item)(bench->plan, &bench->batch, values, i);
         compare_attention(bench->plan, &bench->batch, values);
         scalar_free(bench->plan, values);
         exchange_weights(bench);
         for (int64_t i = 0; i < count; i++) {
             compare_alone(bench, &items[i]);
-            if (!gives_image(bench->plan))
+            if (!gives_image(bench->plan) && !gives_tensors(bench->plan))
                 compare_top_k(bench, &items[i]);
         }
         for (int64_t i = 0; i < count; i++)

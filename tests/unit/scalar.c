@@ -602,7 +602,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     case OP_GIVE_HIDDEN:
     case OP_GIVE_POOLED:
     case OP_GIVE_OUTPUT:
-    case OP_GIVE_IMAGE: /* they have no y */
+    case OP_GIVE_IMAGE:
+    case OP_GIVE_TENSOR: /* they have no y */
     case OP_COUNT:
         break;
     }
@@ -849,4 +850,11 @@ void scalar_image(const struct plan *plan, const struct batch *batch, double **v
     for (int64_t c = 0; c < plan->output_columns; c++)
         for (int64_t r = starts[0]; r < starts[1]; r++)
             *output++ = values[step->x][r * plan->output_columns + c];
+}
+
+const double *scalar_tensor(const struct plan *plan, const struct batch *batch, double **values,
+                            const struct plan_step *step, int64_t item)
+{
+    struct scalar scalar = {plan, batch, values};
+    return values[step->x] + layout_of(&scalar, step->x)->starts[item] * columns_of(&scalar, step->x);
 }

@@ -16,6 +16,10 @@ void scalar_output(const struct plan *plan, const struct batch *batch, double **
 /* What an item's `output` should be where the plan gives an image. */
 void scalar_image(const struct plan *plan, const struct batch *batch, double **values, int64_t item, double *output);
 
+/* What an OP_GIVE_TENSOR gives an item: a part of values. */
+const double *scalar_tensor(const struct plan *plan, const struct batch *batch, double **values,
+                            const struct plan_step *step, int64_t item);
+
 /* The softmax of an attention step for an item, (heads, rows, k); of a call, added to `weights`, (width, rows, k). */
 void scalar_attention(const struct plan *plan, const struct batch *batch, double **values, int step, int64_t item,
                       double *weights);

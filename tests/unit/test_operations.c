@@ -940,6 +940,27 @@ static void test_output_layer(void **state)
     bench_run(&bench);
 }
 
+/* Tensors in and out, of floats, ids and a mask; the second output is ids. */
+static void test_give_tensor(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"table", 7, 12}, {"w", 20, 12}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int h = plan_size_free(builder, 0, 0, 1, 9), w = plan_size_free(builder, 0, 1, 2, 9);
+    int of_x[] = {h, w, plan_size_constant(builder, 12)}, of_y[] = {plan_size_constant(builder, 20), h, w};
+    int x = plan_input_tensor(builder, "x", INPUT_ROWS, 0, 3, of_x, 12);
+    int ids = plan_input_tensor(builder, "ids", INPUT_IDS, 7, 2, of_x, 1);
+    int mask = plan_input_tensor(builder, "mask", INPUT_MASK, 0, 2, of_x, 1);
+    x = plan_add(builder, x, plan_embed(builder, ids, plan_matrix(builder, 7, 12, "table")), 1.0f);
+    x = plan_linear(builder, plan_mask_rows(builder, x, mask), plan_matrix(builder, 20, 12, "w"), PLAN_NONE);
+    plan_add_output(builder, "y", 3, of_y);
+    plan_add_output(builder, "ids", 2, of_x);
+    plan_give_tensor(builder, x, 0);
+    plan_give_tensor(builder, ids, 1);
+    bench_run(&bench);
+}
+
 /* ---- Over all operations ---- */
 
 static void test_every_operation_has_its_facts(void **state)
@@ -1014,6 +1035,7 @@ int main(void)
     random_seed(seed);
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_give_tensor),
         cmocka_unit_test(test_every_operation_has_its_facts),
         cmocka_unit_test(test_an_operation_without_a_kernel_is_refused),
         TEST(test_embed_and_positions, EXACT),

@@ -269,6 +269,7 @@ static const char *const not_drawn[OP_COUNT] = {
     [OP_ATTEND_CALL] = "calls are given whole: test_calls.c",
     [OP_CONVOLVE_IMAGE] = "images are given whole: test_images.c",
     [OP_GIVE_IMAGE] = "images are given whole: test_images.c",
+    [OP_GIVE_TENSOR] = "tensors are given whole: test_operations.c",
     [OP_RETRIEVE] = "it chooses among keys, so that rounding may change a result by much: test_operations.c",
 };
 
