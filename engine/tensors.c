@@ -54,22 +54,22 @@ static int check_shared_size(const struct plan *plan, const struct engine_item *
                      plan_size_text(plan, input->sizes[d], text, sizeof text));
 }
 
-static int check_requirement(const struct plan *plan, const struct engine_item *item,
-                             const struct plan_requirement *requirement, struct error *error)
+static int check_limit(const struct plan *plan, const struct engine_item *item, const struct plan_size_limit *limit,
+                       struct error *error)
 {
     int64_t found;
-    if (!padder_size(plan, item, requirement->size, &found))
-        return error_set(error, "%s is more than 64 bits hold for this item", requirement->what);
-    if (found >= requirement->least && found <= requirement->most && found % requirement->multiple == 0)
+    if (!padder_size(plan, item, limit->size, &found))
+        return error_set(error, "%s is more than 64 bits hold for this item", limit->what);
+    if (found >= limit->least && found <= limit->most && found % limit->multiple == 0)
         return 0;
-    if (found % requirement->multiple != 0)
-        return error_set(error, "%s is %lld for this item; expected a multiple of %lld", requirement->what,
-                         (long long)found, (long long)requirement->multiple);
-    if (requirement->most == INT64_MAX)
-        return error_set(error, "%s is %lld for this item; expected at least %lld", requirement->what, (long long)found,
-                         (long long)requirement->least);
-    return error_set(error, "%s is %lld for this item; expected %lld to %lld", requirement->what, (long long)found,
-                     (long long)requirement->least, (long long)requirement->most);
+    if (found % limit->multiple != 0)
+        return error_set(error, "%s is %lld for this item; expected a multiple of %lld", limit->what, (long long)found,
+                         (long long)limit->multiple);
+    if (limit->most == INT64_MAX)
+        return error_set(error, "%s is %lld for this item; expected at least %lld", limit->what, (long long)found,
+                         (long long)limit->least);
+    return error_set(error, "%s is %lld for this item; expected %lld to %lld", limit->what, (long long)found,
+                     (long long)limit->least, (long long)limit->most);
 }
 
 /* The rows of an axis as text. */
@@ -111,8 +111,8 @@ int tensors_check_item(const struct plan *plan, const struct engine_item *item, 
         for (int d = 0; d < plan->inputs[i].input.rank; d++)
             if (check_shared_size(plan, item, i, d, error) != 0)
                 return -1;
-    for (int i = 0; i < plan->n_requirements; i++)
-        if (check_requirement(plan, item, &plan->requirements[i], error) != 0)
+    for (int i = 0; i < plan->n_size_limits; i++)
+        if (check_limit(plan, item, &plan->size_limits[i], error) != 0)
             return -1;
     if (check_rows(plan, item, error) != 0)
         return -1;

@@ -77,29 +77,47 @@ static void convert_f64(const char *data, int64_t count, float *out)
     }
 }
 
+/* Integers of any size; those beyond 2^24 are rounded. Booleans are 0 or 1. */
+static void convert_integers(enum weights_dtype dtype, const char *data, int64_t count, float *out)
+{
+    size_t size = weights_dtype_size(dtype);
+    bool is_signed = dtype == WEIGHTS_I64 || dtype == WEIGHTS_I32 || dtype == WEIGHTS_I16 || dtype == WEIGHTS_I8;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t bits = 0;
+        memcpy(&bits, data + (size_t)i * size, size);
+        uint64_t sign = is_signed ? UINT64_C(1) << (8 * size - 1) : 0;
+        if (dtype == WEIGHTS_BOOL)
+            out[i] = bits != 0;
+        else if (is_signed)
+            out[i] = (float)(int64_t)((bits ^ sign) - sign);
+        else
+            out[i] = (float)bits;
+    }
+}
+
 bool weights_dtype_is_float(enum weights_dtype dtype)
 {
     return dtype == WEIGHTS_F64 || dtype == WEIGHTS_F32 || dtype == WEIGHTS_F16 || dtype == WEIGHTS_BF16;
 }
 
-bool weights_to_f32(const struct weights_tensor *tensor, float *out)
+void weights_to_f32(const struct weights_tensor *tensor, float *out)
 {
     switch (tensor->dtype) {
     case WEIGHTS_F64:
         convert_f64(tensor->data, tensor->elements, out);
-        return true;
+        break;
     case WEIGHTS_F32:
         if (tensor->bytes > 0)
             memcpy(out, tensor->data, tensor->bytes);
-        return true;
+        break;
     case WEIGHTS_F16:
         convert_f16(tensor->data, tensor->elements, out);
-        return true;
+        break;
     case WEIGHTS_BF16:
         convert_bf16(tensor->data, tensor->elements, out);
-        return true;
+        break;
     default:
-        return false;
+        convert_integers(tensor->dtype, tensor->data, tensor->elements, out);
     }
 }
 

@@ -40,12 +40,12 @@ struct weights_tensor {
 const char *weights_dtype_name(enum weights_dtype dtype); /* "F32" */
 size_t weights_dtype_size(enum weights_dtype dtype);      /* bytes */
 
-/* Whether weights_to_f32 converts this type: F64, F32, F16 and BF16. */
+/* F64, F32, F16 and BF16. */
 bool weights_dtype_is_float(enum weights_dtype dtype);
 
-/* Converts all elements to float32; F64 rounds to nearest even. The data must have been read. Returns false for
- * other dtypes. */
-bool weights_to_f32(const struct weights_tensor *tensor, float *out);
+/* Converts all elements to float32. F64 rounds to nearest even, and so do integers beyond 2^24. A boolean is 0 or 1.
+ * The data must have been read. */
+void weights_to_f32(const struct weights_tensor *tensor, float *out);
 
 /* Writes "[2, 32]" into buffer, for messages. Returns buffer. */
 const char *weights_shape_text(int rank, const int64_t *shape, char *buffer, size_t size);

@@ -40,6 +40,7 @@ const struct cpu_operation cpu_operations[] = {
     [OP_GATE] = {cpu_gate, cpu_no_scratch, cpu_no_scratch},
     [OP_GATHER_ROWS] = {cpu_gather_rows, cpu_no_scratch, cpu_no_scratch},
     [OP_CUT_PADDING] = {cpu_cut_padding, cpu_no_scratch, cpu_no_scratch},
+    [OP_RESHAPE] = {cpu_reshape, cpu_no_scratch, cpu_no_scratch},
     [OP_PAD_ROWS] = {cpu_pad_rows, cpu_no_scratch, cpu_no_scratch},
     [OP_RETRIEVE] = {cpu_retrieve, cpu_retrieve_scratch, cpu_no_scratch},
     [OP_ARRANGE] = {cpu_arrange, cpu_no_scratch, cpu_no_scratch},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define ROWS_PER_TASK PLAN_ROW_BLOCK
+#define ELEMENTS_A_COPY (INT64_C(1) << 16)
 
 /* ---- On single rows ---- */
 
@@ -226,6 +227,22 @@ void cpu_cut_padding(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t b = 0; b < run->batch->n_items; b++)
         memcpy(y + to->starts[b] * columns, x + from->starts[b] * columns,
                (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
+}
+
+/* Items follow one another without gaps in both x and y, so the elements of a batch keep their places. As above, 4
+ * bytes an element. The plan may give x and y one place. */
+void cpu_reshape(const struct cpu_run *run, const struct plan_step *step)
+{
+    const float *x = floats_of(run, step->x);
+    float *y = floats_of(run, step->y);
+    int64_t elements = rows_of(run, step->y) * columns_of(run, step->y), tasks = parts_of(elements, ELEMENTS_A_COPY);
+    if (x == y)
+        return;
+#pragma omp parallel for num_threads(threads_for(run, tasks))
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t first = t * ELEMENTS_A_COPY;
+        memcpy(y + first, x + first, (size_t)least(ELEMENTS_A_COPY, elements - first) * sizeof *y);
+    }
 }
 
 static void fill_words(int32_t *words, int64_t count, int32_t fill)

@@ -45,6 +45,7 @@ template <typename T> struct table {
         of[OP_CONVOLVE_IMAGE] = {cuda_convolve_image<T>, cuda_convolve_image_scratch, FLOAT_NONE, true};
         of[OP_GATE] = {cuda_gate<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_GATHER_ROWS] = {cuda_gather_rows<T>, cuda_gather_rows_scratch, FLOAT_NONE};
+        of[OP_RESHAPE] = {cuda_reshape<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_CUT_PADDING] = {cuda_cut_padding<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_PAD_ROWS] = {cuda_pad_rows<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_RETRIEVE] = {cuda_retrieve<T>, cuda_retrieve_scratch, FLOAT_NONE};

@@ -290,6 +290,33 @@ template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct p
         cut_padding_of<T>(run, step);
 }
 
+/* Rows beyond the batch are not copied: x may have no room for them. */
+template <typename T>
+static __global__ void reshape(int64_t rows, int64_t columns, const T *x, struct places to, T *y)
+{
+    int64_t row = warp_of_grid();
+    if (row >= rows || !is_there(to, row))
+        return;
+    for (int64_t c = warp_thread(); c < columns; c += WARP)
+        y[row * columns + c] = x[row * columns + c];
+}
+
+template <typename T> static void reshape_of(struct cuda_run *run, const struct plan_step *step)
+{
+    if (elements_of<T>(run, step->x) != elements_of<T>(run, step->y))
+        launch_rows(run, reshape<T>, rows_of(run, step->y), columns_of(run, step->y), elements_of<T>(run, step->x),
+                    places_of(run, step->y), elements_of<T>(run, step->y));
+}
+
+/* The elements of a batch keep their places, so there is nothing to do if the plan gives x and y one place. */
+template <typename T> void cuda_reshape(struct cuda_run *run, const struct plan_step *step)
+{
+    if (run->plan->values[step->x].ids)
+        reshape_of<int32_t>(run, step);
+    else
+        reshape_of<T>(run, step);
+}
+
 /* An element of y's type. */
 static __device__ __forceinline__ int32_t element_like(const int32_t *, int32_t number)
 {
@@ -416,6 +443,7 @@ FOR_ELEMENTS(cuda_concatenate)
 FOR_ELEMENTS(cuda_gate)
 FOR_ELEMENTS(cuda_shift_tokens)
 FOR_ELEMENTS(cuda_rotate)
+FOR_ELEMENTS(cuda_reshape)
 FOR_ELEMENTS(cuda_cut_padding)
 FOR_ELEMENTS(cuda_pad_rows)
 FOR_ELEMENTS(cuda_append_rows)

@@ -18,6 +18,7 @@ template <typename T> void cuda_rotate(struct cuda_run *run, const struct plan_s
 template <typename T> void cuda_append_rows(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_gather_rows(struct cuda_run *run, const struct plan_step *step);
 int64_t cuda_gather_rows_scratch(const struct plan *plan, const struct plan_step *step);
+template <typename T> void cuda_reshape(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_pad_rows(struct cuda_run *run, const struct plan_step *step);
 

@@ -11,7 +11,7 @@
  * plan, tensors' names begin with the leaf's path, and what the class gives is a value of that plan.
  *
  * Begin and failures are in builder.c, inputs in inputs.c, scopes in scope.c, limits of rows in require.c, weights in
- * weights.c, operations in steps.c, the names of tensors in names.c, and the end in finish.c. */
+ * weights.c and derived.c, operations in steps.c, the names of tensors in names.c, and the end in finish.c. */
 #ifndef ENGINE_PLAN_BUILDER_H
 #define ENGINE_PLAN_BUILDER_H
 
@@ -162,6 +162,28 @@ int plan_transpose(struct plan_builder *builder, int weight, int64_t rows);
 /* Reorders a weight of nn.Conv2d (out, in, height, width) for OP_CONVOLVE_IMAGE: (out, height * width * in). */
 int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t in);
 
+/* For modules, whose weights have the shapes of the file. */
+
+/* The tensor of that name, of any shape and of any type. Integers and booleans become float32. Sets the rank, at
+ * most WEIGHTS_MAX_RANK, and the sizes. The weight's columns are the last size. */
+int plan_named_weight(struct plan_builder *builder, const char *name, int *rank, int64_t *shape);
+
+/* A weight (rows, columns) of some elements of another: element (i, j, …) of `counts` is the one at
+ * first + i * strides[0] + j * strides[1] + …. If they are all of its elements in order, it is that weight. */
+int plan_view_weight(struct plan_builder *builder, int weight, int rank, const int64_t *counts, const int64_t *strides,
+                     int64_t first, int64_t rows, int64_t columns);
+
+/* A weight of numbers: first, first + step, first + 2 step … */
+int plan_number_weight(struct plan_builder *builder, int64_t rows, int64_t columns, float first, float step);
+
+/* Batch norm with running statistics is x * scale + shift. All are vectors of one length. Returns scale. */
+int plan_batch_norm(struct plan_builder *builder, int gain, int bias, int mean, int variance, double epsilon,
+                    int *shift);
+
+/* The discrete Fourier transform of frames of n samples: (2 * bins, n), rows of cosines and of negative sines in turn,
+ * times `scale` and the taper. The taper (1, length) lies in the middle of the frame; PLAN_NONE: ones. */
+int plan_fourier_weight(struct plan_builder *builder, int64_t n, int64_t length, int64_t bins, int taper, double scale);
+
 /* Appends columns to a weight. Each is a vector with one element for each row of the weight, or PLAN_NONE for ones. */
 int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count);
 
@@ -271,6 +293,8 @@ int plan_combine(struct plan_builder *builder, enum plan_function function, int 
 int plan_select(struct plan_builder *builder, int condition, struct plan_source x, struct plan_source z, int space,
                 struct plan_target y);
 
+/* The elements of x in rows of other columns, or on another axis. Each item has as many elements on both. */
+int plan_reshape(struct plan_builder *builder, int x, int axis, int64_t columns);
 int plan_cut_padding(struct plan_builder *builder, int x); /* returns x itself if the plan adds no padding */
 
 /* Adds rows of zeros to each item. An item must have at most padding.rows rows, if that is set. */

@@ -42,6 +42,8 @@ static void find_in_place(struct plan *plan, int *in_place)
         if (!plan_operations[step->operation].in_place || plan->values[step->x].last_step != i)
             continue;
         in_place[step->y] = step->x;
+        if (plan->values[step->x].bytes < plan->values[step->y].bytes) /* rows are rounded up by their own columns */
+            plan->values[step->x].bytes = plan->values[step->y].bytes;
         plan->values[step->x].last_step = plan->values[step->y].last_step;
         plan->values[step->y].first_step = plan->values[step->y].last_step = -1; /* needs no memory of its own */
     }

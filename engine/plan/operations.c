@@ -192,6 +192,14 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_nothing,
                         .print = print_nothing},
 
+    /* y has as many elements an item as x */
+    [OP_RESHAPE] = {.name = "reshape",
+                    .formula = "y = the elements of x in order, in other rows",
+                    .rows = ROWS_TOGETHER,
+                    .in_place = true,
+                    .flops = flops_of_nothing,
+                    .print = print_nothing},
+
     /* A mask is filled with 0 or 1. With `ones`, x_b counts as ones: y is the mask of x's own rows */
     [OP_PAD_ROWS] = {.name = "pad_rows",
                      .formula = "y_b = x_b, then rows of zeros up to the rows of y's axis",

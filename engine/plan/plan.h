@@ -49,6 +49,7 @@ enum operation {
     OP_GATHER_ROWS,
     OP_CUT_PADDING,
     OP_PAD_ROWS,
+    OP_RESHAPE,
     OP_RETRIEVE,
     OP_ARRANGE,
     OP_COMBINE,

@@ -380,6 +380,16 @@ int plan_cut_padding(struct plan_builder *builder, int x)
     return new_rows(builder, plan_step_of(OP_CUT_PADDING, x), own);
 }
 
+int plan_reshape(struct plan_builder *builder, int x, int axis, int64_t columns)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    int y = new_step(builder, plan_step_of(OP_RESHAPE, x), axis, columns);
+    if (y != PLAN_NONE)
+        builder->plan->values[y].ids = plan_value_at(builder, x)->ids;
+    return y;
+}
+
 int plan_pad_rows(struct plan_builder *builder, int x, struct plan_padding padding)
 {
     if (builder->failed)

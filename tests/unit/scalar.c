@@ -588,6 +588,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return gated_at(scalar, step, row, column);
     case OP_GATHER_ROWS:
         return gathered_at(scalar, step, row, column);
+    case OP_RESHAPE: /* the items of a batch follow one another in both values */
+        return scalar->values[step->x][row * columns_of(scalar, step->y) + column];
     case OP_CUT_PADDING:
         return cut_at(scalar, step, row, column);
     case OP_PAD_ROWS:

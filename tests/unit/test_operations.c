@@ -525,6 +525,26 @@ static void test_rotate_concatenate_gate_cut(void **state)
     bench_run(&bench);
 }
 
+/* Elements in rows of other columns: in x's place, and beside it where x is read again. */
+static void test_reshape(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"w", 24, 6}, {"v", 12, 24}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 24, 12, PLAN_NONE);
+    int n = plan_size_free(builder, 0, 0, 1, 12), one = plan_size_constant(builder, 1);
+    int four = plan_sized_axis(builder, plan_size_multiply(builder, n, plan_size_constant(builder, 4)), one);
+    int y = plan_reshape(builder, x, four, 6); /* x is read below */
+    y = plan_linear(builder, y, plan_matrix(builder, 24, 6, "w"), PLAN_NONE);
+    y = plan_reshape(builder, y, plan_sized_axis(builder, n, one), 96);
+    y = plan_reshape(builder, y, four, 24);
+    y = plan_linear(builder, y, plan_matrix(builder, 12, 24, "v"), PLAN_NONE);
+    y = plan_reshape(builder, y, plan_value_at(builder, x)->axis, 48);
+    plan_give(builder, plan_concatenate(builder, y, x), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
 /* Rows, ids and masks that a step pads, to a length or to a multiple; one attention has no mask of its own. */
 static void check_pad_rows(struct plan_padding padding)
 {
@@ -1060,6 +1080,7 @@ int main(void)
         TEST(test_causal_attention_to_a_context, EXACT),
         TEST(test_local_attend, 3.8e-2),
         TEST(test_retrieve, EXACT),
+        TEST(test_reshape, EXACT),
         TEST(test_rotate_concatenate_gate_cut, 1.2e-3),
         TEST(test_pad_rows, 2e-2),
         TEST(test_convolve_image, 3.2e-2),

@@ -267,6 +267,7 @@ static int (*const drawn[])(struct maker *maker, int x) = {
 static const char *const not_drawn[OP_COUNT] = {
     [OP_PROJECT_CALL] = "calls are given whole: test_calls.c",
     [OP_ATTEND_CALL] = "calls are given whole: test_calls.c",
+    [OP_RESHAPE] = "the axes of drawn plans are those of inputs: test_operations.c",
     [OP_CONVOLVE_IMAGE] = "images are given whole: test_images.c",
     [OP_GIVE_IMAGE] = "images are given whole: test_images.c",
     [OP_GIVE_TENSOR] = "tensors are given whole: test_operations.c",

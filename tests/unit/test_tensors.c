@@ -101,8 +101,8 @@ static void build_tagger(struct plan_builder *builder, const char *name, const s
     int x = plan_input_tensor(builder, "x", INPUT_ROWS, 0, 3, of_x, DIM);
     int marks = plan_input_tensor(builder, "marks", INPUT_IDS, MARKS, 2, of_marks, 1);
     int kept = plan_input_tensor(builder, "kept", INPUT_MASK, 0, 2, of_marks, 1);
-    plan_require(builder, (struct plan_requirement){
-                              .size = w, .least = 0, .most = INT64_MAX, .multiple = 2, .what = "the width of x"});
+    plan_limit_size(builder, (struct plan_size_limit){
+                                 .size = w, .least = 0, .most = INT64_MAX, .multiple = 2, .what = "the width of x"});
     int sum = plan_add(builder, x, plan_embed(builder, marks, plan_matrix(builder, MARKS, DIM, "table")), 1.0f);
     int tags = plan_mask_rows(builder, plan_linear(builder, sum, plan_matrix(builder, OUT, DIM, "w"), PLAN_NONE), kept);
     plan_add_output(builder, "tags", 3, of_tags);
