@@ -28,7 +28,7 @@ BUILD     ?= build
 
 PKGS       := libmicrohttpd jansson zlib
 WARNINGS   := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror=switch
-# Those that are there. Without one, the daemon builds and refuses images of that format; "make IMAGE_LIBRARIES=" forces it.
+# Those that are installed. Without one, the daemon refuses images of that format. "make IMAGE_LIBRARIES=" uses none.
 IMAGE_LIBRARIES := $(foreach library,libjpeg libpng,$(shell pkg-config --exists $(library) 2>/dev/null && echo $(library)))
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) $(IMAGE_LIBRARIES) 2>/dev/null)
 ALL_CFLAGS  = -std=gnu11 $(WARNINGS) $(CFLAGS) -fopenmp -pthread -I. $(SANITIZER) $(DEFINES) $(PKG_CFLAGS)

@@ -34,31 +34,31 @@ static const struct {
 };
 
 /* Positions of the file for one position of the resized picture. */
-static double scale_of(const struct layout_axis *axis)
+static double scale_of(const struct geometry_axis *axis)
 {
     return (double)axis->original / (double)axis->resized;
 }
 
 /* Half the width of the function in positions of the file: at least the support, so that a smaller picture is
  * antialiased. */
-static double reach_of(enum image_resize resize, const struct layout_axis *axis)
+static double reach_of(enum image_resize resize, const struct geometry_axis *axis)
 {
     return kinds[resize].support * fmax(scale_of(axis), 1.0);
 }
 
-static int64_t taps_of(enum image_resize resize, const struct layout_axis *axis)
+static int64_t taps_of(enum image_resize resize, const struct geometry_axis *axis)
 {
     return (int64_t)ceil(reach_of(resize, axis)) * 2 + 1;
 }
 
-int64_t filter_memory(enum image_resize resize, const struct layout_axis *axis)
+int64_t filter_memory(enum image_resize resize, const struct geometry_axis *axis)
 {
     int64_t taps = taps_of(resize, axis);
     return axis->size * (int64_t)sizeof(struct filter_window) + axis->size * taps * (int64_t)sizeof(int32_t) +
            taps * (int64_t)sizeof(double);
 }
 
-static struct filter_window find_window(enum image_resize resize, const struct layout_axis *axis, int64_t position)
+static struct filter_window find_window(enum image_resize resize, const struct geometry_axis *axis, int64_t position)
 {
     if (position < 0)
         return (struct filter_window){0, 0};
@@ -72,7 +72,7 @@ static struct filter_window find_window(enum image_resize resize, const struct l
 }
 
 /* `exact` has room for a window's weights before they are rounded. */
-static void weigh_window(enum image_resize resize, const struct layout_axis *axis, int64_t position,
+static void weigh_window(enum image_resize resize, const struct geometry_axis *axis, int64_t position,
                          struct filter_window window, double *exact, int32_t *weights)
 {
     double scale = scale_of(axis), center = ((double)position + 0.5) * scale, inverse = 1.0 / fmax(scale, 1.0), sum = 0;
@@ -86,7 +86,7 @@ static void weigh_window(enum image_resize resize, const struct layout_axis *axi
     }
 }
 
-int filter_open(enum image_resize resize, const struct layout_axis *axis, struct filter *filter, struct error *error)
+int filter_open(enum image_resize resize, const struct geometry_axis *axis, struct filter *filter, struct error *error)
 {
     int64_t taps = taps_of(resize, axis);
     *filter = (struct filter){.size = axis->size, .taps = taps};

@@ -2,7 +2,7 @@
 #ifndef SERVER_IMAGES_FILTER_H
 #define SERVER_IMAGES_FILTER_H
 
-#include "server/images/layout.h"
+#include "server/images/geometry.h"
 
 #define FILTER_BITS 22 /* of a weight after the point, as in Pillow for 8 bits a channel */
 
@@ -20,10 +20,10 @@ struct filter {
 };
 
 /* Bytes of memory that filter_open() takes at most. */
-int64_t filter_memory(enum image_resize resize, const struct layout_axis *axis);
+int64_t filter_memory(enum image_resize resize, const struct geometry_axis *axis);
 
 /* After success filter_close() is owed, after failure nothing. */
-int filter_open(enum image_resize resize, const struct layout_axis *axis, struct filter *filter, struct error *error);
+int filter_open(enum image_resize resize, const struct geometry_axis *axis, struct filter *filter, struct error *error);
 void filter_close(struct filter *filter); /* harmless on a zeroed struct */
 
 /* The byte of a sum of bytes times weights, which began with FILTER_HALF. */

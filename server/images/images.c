@@ -29,7 +29,7 @@ static const struct image_format *find_format(const void *bytes, size_t size)
 struct opened {
     const struct image_format *format;
     struct image_source *source;
-    struct layout layout;
+    struct geometry geometry;
     int64_t memory;
 };
 
@@ -49,9 +49,9 @@ static int open_image(const struct image_settings *settings, const void *bytes, 
                   (long long)source->width, (long long)source->height, (long long)IMAGE_MOST_PIXELS);
         goto fail;
     }
-    if (layout_find(settings, source->height, source->width, &opened->layout, error) != 0)
+    if (geometry_find(settings, source->height, source->width, &opened->geometry, error) != 0)
         goto fail;
-    opened->memory = source->memory + resampler_memory(settings->resize, &opened->layout);
+    opened->memory = source->memory + resampler_memory(settings->resize, &opened->geometry);
     return 0;
 
 fail:
@@ -63,7 +63,7 @@ static int read_rows(const struct image_settings *settings, const struct opened 
                      struct error *error)
 {
     struct resampler resampler;
-    if (resampler_open(settings->resize, &opened->layout, &resampler, error) != 0)
+    if (resampler_open(settings->resize, &opened->geometry, &resampler, error) != 0)
         return -1;
     int result = opened->format->read(opened->source, &resampler, error);
     if (result == 0)

@@ -5,7 +5,9 @@
  * Refused are truncated and damaged files, 16 bits a channel, CMYK, and more than IMAGE_MOST_PIXELS.
  *
  * Decoding takes some 10 ns a pixel, so it belongs on a worker. Memory stays small for most files, because rows are
- * resized as they are decoded. Progressive JPEG and interlaced PNG are held as a whole: up to 6 bytes a pixel. */
+ * resized as they are decoded. Progressive JPEG and interlaced PNG are held as a whole: up to 6 bytes a pixel.
+ *
+ * The settings are those of a model's config.json, or image_settings_default(). */
 #ifndef SERVER_IMAGES_IMAGES_H
 #define SERVER_IMAGES_IMAGES_H
 

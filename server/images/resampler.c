@@ -6,34 +6,34 @@
 
 /* Pillow 13 resizes along the rows first when that takes away far more rows than columns. Earlier versions always begin
  * with the columns, and some bytes differ by 1. */
-static bool begins_with_rows(const struct layout *layout)
+static bool begins_with_rows(const struct geometry *geometry)
 {
-    int64_t fewer_rows = layout->rows.original - layout->rows.resized;
-    return fewer_rows > 0 && fewer_rows > 2 * (layout->columns.original - layout->columns.resized);
+    int64_t fewer_rows = geometry->rows.original - geometry->rows.resized;
+    return fewer_rows > 0 && fewer_rows > 2 * (geometry->columns.original - geometry->columns.resized);
 }
 
-static int64_t width_of_sums(const struct layout *layout)
+static int64_t width_of_sums(const struct geometry *geometry)
 {
-    return begins_with_rows(layout) ? layout->columns.original : layout->columns.size;
+    return begins_with_rows(geometry) ? geometry->columns.original : geometry->columns.size;
 }
 
-int64_t resampler_memory(enum image_resize resize, const struct layout *layout)
+int64_t resampler_memory(enum image_resize resize, const struct geometry *geometry)
 {
-    int64_t values = 3 * width_of_sums(layout);
-    return filter_memory(resize, &layout->rows) + filter_memory(resize, &layout->columns) + values +
-           3 * layout->columns.size + values * layout->rows.size * (int64_t)sizeof(int32_t);
+    int64_t values = 3 * width_of_sums(geometry);
+    return filter_memory(resize, &geometry->rows) + filter_memory(resize, &geometry->columns) + values +
+           3 * geometry->columns.size + values * geometry->rows.size * (int64_t)sizeof(int32_t);
 }
 
-int resampler_open(enum image_resize resize, const struct layout *layout, struct resampler *resampler,
+int resampler_open(enum image_resize resize, const struct geometry *geometry, struct resampler *resampler,
                    struct error *error)
 {
-    *resampler = (struct resampler){.rows_first = begins_with_rows(layout), .width = width_of_sums(layout)};
-    if (filter_open(resize, &layout->rows, &resampler->rows, error) != 0 ||
-        filter_open(resize, &layout->columns, &resampler->columns, error) != 0)
+    *resampler = (struct resampler){.rows_first = begins_with_rows(geometry), .width = width_of_sums(geometry)};
+    if (filter_open(resize, &geometry->rows, &resampler->rows, error) != 0 ||
+        filter_open(resize, &geometry->columns, &resampler->columns, error) != 0)
         goto fail;
-    size_t values = 3 * (size_t)resampler->width, sums = values * (size_t)layout->rows.size;
+    size_t values = 3 * (size_t)resampler->width, sums = values * (size_t)geometry->rows.size;
     resampler->row = malloc(values);
-    resampler->resized = malloc(3 * (size_t)layout->columns.size);
+    resampler->resized = malloc(3 * (size_t)geometry->columns.size);
     resampler->sums = malloc(sums * sizeof *resampler->sums);
     if (!resampler->row || !resampler->resized || !resampler->sums) {
         error_set(error, "out of memory");

@@ -17,10 +17,10 @@ struct resampler {
 };
 
 /* Bytes of memory that resampler_open() takes at most. */
-int64_t resampler_memory(enum image_resize resize, const struct layout *layout);
+int64_t resampler_memory(enum image_resize resize, const struct geometry *geometry);
 
 /* After success resampler_close() is owed, after failure nothing. */
-int resampler_open(enum image_resize resize, const struct layout *layout, struct resampler *resampler,
+int resampler_open(enum image_resize resize, const struct geometry *geometry, struct resampler *resampler,
                    struct error *error);
 void resampler_close(struct resampler *resampler);
 

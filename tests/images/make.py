@@ -108,6 +108,7 @@ def pictures():
         yield f"grey{bits}.png", png(levels(11, 19, bits), bits, 0)
         yield f"palette{bits}.png", png(levels(12, 17, bits), bits, 3, palette=colours(1 << bits))
     yield "grey_alpha.png", png(draw(10, 15, 2), 8, 4)
+    yield "grey_transparent.png", png(levels(10, 15, 2), 2, 0, between=chunk(b"tRNS", bytes(2)))
     yield "palette_transparent.png", png(levels(12, 17, 2), 2, 3, palette=colours(4), between=chunk(b"tRNS", b"\0\x80"))
     yield "interlaced.png", png(draw(21, 18), 8, 2, interlaced=True)
     yield "interlaced_rgba.png", png(draw(5, 3, 4), 8, 6, interlaced=True)

@@ -1,5 +1,5 @@
-/* layout: the sizes and offsets of torchvision.transforms.functional's resize and center_crop. */
-#include "server/images/layout.h"
+/* geometry: the sizes and offsets of torchvision.transforms.functional's resize and center_crop. */
+#include "server/images/geometry.h"
 
 /* The longer edge, when the shorter one gets the length `resized`. The quotient is cut, as by Python's int(a * b / c).
  */
@@ -8,7 +8,8 @@ static int64_t scale_edge(int64_t resized, int64_t longer, int64_t shorter)
     return (int64_t)((double)(resized * longer) / (double)shorter);
 }
 
-static void resize_axes(const struct image_settings *settings, struct layout_axis *rows, struct layout_axis *columns)
+static void resize_axes(const struct image_settings *settings, struct geometry_axis *rows,
+                        struct geometry_axis *columns)
 {
     rows->resized = rows->original;
     columns->resized = columns->original;
@@ -39,11 +40,11 @@ static int64_t center_offset(int64_t resized, int64_t size)
     return rest % 2 == 0 ? rest / 2 : rest / 2 + rest / 2 % 2;
 }
 
-int layout_find(const struct image_settings *settings, int64_t height, int64_t width, struct layout *layout,
-                struct error *error)
+int geometry_find(const struct image_settings *settings, int64_t height, int64_t width, struct geometry *geometry,
+                  struct error *error)
 {
-    struct layout_axis rows = {.original = height, .size = settings->height};
-    struct layout_axis columns = {.original = width, .size = settings->width};
+    struct geometry_axis rows = {.original = height, .size = settings->height};
+    struct geometry_axis columns = {.original = width, .size = settings->width};
     resize_axes(settings, &rows, &columns);
     if (!settings->crop && (rows.resized != rows.size || columns.resized != columns.size))
         return error_set(error,
@@ -52,6 +53,6 @@ int layout_find(const struct image_settings *settings, int64_t height, int64_t w
                          (long long)width, (long long)height, (long long)columns.size, (long long)rows.size);
     rows.offset = center_offset(rows.resized, rows.size);
     columns.offset = center_offset(columns.resized, columns.size);
-    *layout = (struct layout){.rows = rows, .columns = columns};
+    *geometry = (struct geometry){.rows = rows, .columns = columns};
     return 0;
 }
