@@ -3,6 +3,7 @@
 #include "server/images/images.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -328,6 +329,49 @@ static void a_picture_of_another_size_is_refused(void **state)
     free(picture.data);
 }
 
+/* ---- Threads */
+
+#define N_THREADS 4
+#define N_ROUNDS 50
+
+struct reading {
+    struct bytes picture;
+    float pixels[3 * 16 * 16];
+    bool failed; /* in any round */
+};
+
+static void *read_often(void *argument)
+{
+    struct reading *reading = argument;
+    const struct image_settings settings = image_settings_default(16, 16);
+    struct error error;
+    for (int i = 0; i < N_ROUNDS; i++)
+        if (image_read(&settings, reading->picture.data, reading->picture.size, 16 << 20, reading->pixels, &error) != 0)
+            reading->failed = true;
+    return NULL;
+}
+
+/* Threads with good and with faulty pictures */
+static void threads_do_not_disturb_each_other(void **state)
+{
+    static const char *const names[N_THREADS] = {"progressive.jpg", "interlaced.png", "scans.jpg", "few_rows.png"};
+    static struct reading alone[N_THREADS], together[N_THREADS];
+    pthread_t threads[N_THREADS];
+    (void)state;
+    for (int i = 0; i < N_THREADS; i++) {
+        alone[i].picture = together[i].picture = read_bytes(FOLDER, names[i]);
+        read_often(&alone[i]);
+    }
+    for (int i = 0; i < N_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, read_often, &together[i]), 0);
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(together[i].failed, i >= 2);
+        assert_memory_equal(together[i].pixels, alone[i].pixels, sizeof alone[i].pixels);
+        free(alone[i].picture.data);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +383,7 @@ int main(void)
         cmocka_unit_test(long_thin_pictures_are_cheap),
         cmocka_unit_test(huge_texts_are_skipped),
         cmocka_unit_test(a_picture_of_another_size_is_refused),
+        cmocka_unit_test(threads_do_not_disturb_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
