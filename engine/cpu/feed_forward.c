@@ -61,7 +61,8 @@ static void compute_hidden(const struct feed_forward *f, int64_t block, int64_t 
     const struct linear_block linear = {
         .weight = f->step->weight,
         .bias = f->step->bias,
-        .activation = f->step->feed_forward.gated ? ACTIVATION_NONE : f->step->feed_forward.activation,
+        .activation = f->step->feed_forward.gated ? (struct plan_activation){.kind = ACTIVATION_NONE}
+                                                  : f->step->feed_forward.activation,
         .rows = rows_of_block(f, block),
         .x = elements_of(f->run, f->step->x, block * PLAN_ROW_BLOCK * f->in),
         .y = hidden,

@@ -7,7 +7,7 @@
 /* y[r] = activation(x[r] Wᵀ + b) + residual[r] for at most PLAN_ROW_BLOCK rows, all dense. W (columns, depth). */
 struct linear_block {
     int weight, bias; /* of the plan; bias PLAN_NONE: none */
-    enum activation activation;
+    struct plan_activation activation;
     int64_t rows;
     const void *x;         /* (rows, depth); rows up to PLAN_ROW_BLOCK may be read */
     const float *residual; /* (rows, columns); NULL: none */

@@ -1,22 +1,30 @@
 #include "engine/cpu/rows.h"
 
+#include <math.h>
 #include <string.h>
 
 #define ROWS_PER_TASK PLAN_ROW_BLOCK
 #define ELEMENTS_A_COPY (INT64_C(1) << 16)
+#define CHUNK 256 /* ids that are converted at a time */
 
 /* ---- On single rows ---- */
 
-/* y[r] = table[ids[r]] */
+/* y[r] = table[ids[r]]. Ids may be computed of a request's floats, so each is looked at. */
 void cpu_embed(const struct cpu_run *run, const struct plan_step *step)
 {
     const int32_t *ids = ids_of(run, step->x);        /* (rows, 1) */
     const float *table = weight_of(run, step->table); /* (vocabulary, columns) */
     float *y = floats_of(run, step->y);               /* (rows, columns) */
     int64_t columns = columns_of(run, step->y), rows = rows_of(run, step->x);
+    int64_t vocabulary = run->plan->weights[step->table].rows;
 #pragma omp parallel for num_threads(threads_for(run, parts_of(rows, ROWS_PER_TASK)))
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(y + r * columns, table + ids[r] * columns, (size_t)columns * sizeof *y);
+    for (int64_t r = 0; r < rows; r++) {
+        bool known = ids[r] >= 0 && ids[r] < vocabulary;
+        if (known)
+            memcpy(y + r * columns, table + ids[r] * columns, (size_t)columns * sizeof *y);
+        for (int64_t i = 0; !known && i < columns; i++)
+            y[r * columns + i] = NAN;
+    }
 }
 
 /* y = x + (major + minor). The library adds the two tables first, so this does too. `minor` is NULL or a row. */
@@ -61,17 +69,43 @@ void cpu_layer_norm(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
+/* Elements [first, first + count) of a value. Ids become floats in `room`. */
+static const float *read_floats(const struct cpu_run *run, int value, int64_t first, int64_t count, float *room)
+{
+    if (!run->plan->values[value].ids)
+        return floats_of(run, value) + first;
+    const int32_t *ids = ids_of(run, value) + first;
+    for (int64_t i = 0; i < count; i++)
+        room[i] = (float)ids[i];
+    return room;
+}
+
+/* The whole part. INT32_MIN for a NaN, and for a number that int32_t does not hold: 2^31 is the first. */
+static void ids_of_floats(int64_t count, const float *x, int32_t *ids)
+{
+    for (int64_t i = 0; i < count; i++)
+        ids[i] = fabsf(x[i]) < 2147483648.0f ? (int32_t)x[i] : INT32_MIN;
+}
+
+/* Elements [first, first + count), at most CHUNK if x or y has ids. */
+static void activate_elements(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t count)
+{
+    float x_room[CHUNK], y_room[CHUNK];
+    const float *x = read_floats(run, step->x, first, count, x_room);
+    bool to_ids = run->plan->values[step->y].ids;
+    run->vector->activate(count, step->activate.activation, x, to_ids ? y_room : floats_of(run, step->y) + first);
+    if (to_ids)
+        ids_of_floats(count, y_room, (int32_t *)ids_of(run, step->y) + first);
+}
+
 void cpu_activate(const struct cpu_run *run, const struct plan_step *step)
 {
-    const float *x = floats_of(run, step->x); /* (rows, columns), like y */
-    float *y = floats_of(run, step->y);
-    int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->x), tasks = parts_of(rows, ROWS_PER_TASK);
+    bool ids = run->plan->values[step->x].ids || run->plan->values[step->y].ids;
+    int64_t columns = columns_of(run, step->x), elements = rows_of(run, step->x) * columns;
+    int64_t each = ids ? CHUNK : ROWS_PER_TASK * columns, tasks = elements == 0 ? 0 : parts_of(elements, each);
 #pragma omp parallel for num_threads(threads_for(run, tasks))
-    for (int64_t t = 0; t < tasks; t++) {
-        int64_t first = t * ROWS_PER_TASK;
-        run->vector->activate(least(ROWS_PER_TASK, rows - first) * columns, step->activate.activation,
-                              x + first * columns, y + first * columns);
-    }
+    for (int64_t t = 0; t < tasks; t++)
+        activate_elements(run, step, t * each, least(each, elements - t * each));
 }
 
 void cpu_add(const struct cpu_run *run, const struct plan_step *step)

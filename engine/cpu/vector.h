@@ -66,7 +66,7 @@ struct vector_finish {
     const float *x; /* (rows, columns) */
     int64_t x_stride;
     const float *bias; /* (columns); NULL: none */
-    enum activation activation;
+    struct plan_activation activation;
     const float *residual; /* (rows, columns); NULL: none */
     int64_t residual_stride;
     enum element y_element;
@@ -123,8 +123,9 @@ struct vector_functions {
 
     /* y = activation(x), also in place. GELU is x Φ(x). Its error is at most 4e-7 |x|, and that of its erf 4e-7
      * relative; in the variant for AVX512_BF16 the error is at most 1.1e-4 |x|. Relative to y it has no bound: where
-     * Φ is small, 1 + erf cancels. */
-    void (*activate)(int64_t n, enum activation activation, const float *x, float *y);
+     * Φ is small, 1 + erf cancels. GELU_TANH is within 1e-6 |x|, and AFFINE within 1e-6 (|a x| + |b|). The others are
+     * within 1e-6 relative, if y is no subnormal; exp is then 0. */
+    void (*activate)(int64_t n, struct plan_activation activation, const float *x, float *y);
 
     /* y = scale * (x + z) */
     void (*add)(int64_t n, const float *x, const float *z, float scale, float *y);

@@ -1,55 +1,6 @@
 /* Arithmetic on rows: norms, activations, softmax. vector_type.h says how this is compiled; vector.h states errors. */
+#include "engine/cpu/vector_activate.h"
 #include "engine/cpu/vector_words.h"
-
-/* ---- Functions of one variable ---- */
-
-#ifdef __AVX512BF16__
-
-/* Φ(x) = 1/2 + x P(x²), where P is a minimax fit of degree 6 on |x| <= 4. Beyond 4, x P(16) is more than 1/2 and Φ is
- * cut to 0 or 1. Φ is within 1.1e-4. Below -3 it is as small as that itself, and little of GELU's value is left. The
- * error of x, a sum of products of numbers with 8 bits, moves GELU further. */
-INLINE vector gelu_of(vector x)
-{
-    vector u = smaller(x * x, all(16));
-    vector p = all(2.8160215492789574e-08f);
-    p = p * u + -1.8918528894573683e-06f;
-    p = p * u + 5.418974978965707e-05f;
-    p = p * u + -0.0008789754938334227f;
-    p = p * u + 0.009112929925322533f;
-    p = p * u + -0.06538832187652588f;
-    p = p * u + 0.3985269069671631f;
-    return x * (0.5f + smaller(larger(x * p, all(-0.5f)), all(0.5f)));
-}
-
-#else
-
-/* erf(x) = x P(x²) / Q(x²), a minimax fit of degrees 5 and 5 on |x| <= 3.925. Beyond, erf is ±1 in float. The relative
- * error is below 4e-7. */
-INLINE vector error_function(vector x)
-{
-    vector u = x * x;
-    vector p = all(2.046033387159696e-06f);
-    p = p * u + 0.0002848425356205553f;
-    p = p * u + 0.003772508818656206f;
-    p = p * u + 0.052769165486097336f;
-    p = p * u + 0.19059281051158905f;
-    p = p * u + 1.1283791065216064f;
-    vector q = all(3.804778680205345e-05f);
-    q = q * u + 0.0011638477444648743f;
-    q = q * u + 0.01498311385512352f;
-    q = q * u + 0.11418232321739197f;
-    q = q * u + 0.5022411942481995f;
-    q = q * u + 1.0f;
-    vector near = where_less(x, all(-3.925f), all(-1), x * p / q); /* exactly ±1: x Φ(x) is 0 there */
-    return where_less(all(3.925f), x, all(1), near);
-}
-
-INLINE vector gelu_of(vector x)
-{
-    return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f));
-}
-
-#endif
 
 /* ---- Sines ----
  * Angles are reduced in double precision: in long sequences they have few digits after the point. */
@@ -103,20 +54,7 @@ static void add_sinusoids(int64_t half, float position, const float *frequencies
 
 /* ---- Rows ---- */
 
-/* A NaN stays one. */
-INLINE vector relu_of(vector x)
-{
-    return where_less(x, all(0), all(0), x);
-}
-
-INLINE vector activation_of(enum activation activation, vector x)
-{
-    if (activation == ACTIVATION_GELU)
-        return gelu_of(x);
-    return activation == ACTIVATION_RELU ? relu_of(x) : x;
-}
-
-static void activate(int64_t n, enum activation activation, const float *x, float *y)
+static void activate(int64_t n, struct plan_activation activation, const float *x, float *y)
 {
     int64_t i = 0;
     for (; i + WIDTH <= n; i += WIDTH)
@@ -131,7 +69,8 @@ static void add(int64_t n, const float *x, const float *z, float scale, float *y
         y[i] = scale * (x[i] + z[i]);
 }
 
-INLINE vector finish(vector y, const float *bias, enum activation activation, const float *residual, int64_t count)
+INLINE vector finish(vector y, const float *bias, struct plan_activation activation, const float *residual,
+                     int64_t count)
 {
     if (bias)
         y = y + load_part(bias, count, 0);

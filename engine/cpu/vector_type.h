@@ -176,9 +176,20 @@ INLINE vector scale_by_power(vector p, vector n, vector shifted, vector x)
 #endif
 }
 
+/* q(r) = (e^r - 1) / r for |r| <= ln 2 / 2: a minimax polynomial of degree 5. */
+INLINE vector exp_quotient(vector r)
+{
+    vector q = all(1.406273921020e-3f);
+    q = q * r + 8.379406295717e-3f;
+    q = q * r + 4.166474565864e-2f;
+    q = q * r + 0.166663601995f;
+    q = q * r + 0.500000059605f;
+    return q * r + 1.0f;
+}
+
 /* exp(x) for x <= 88.7228; vector.h states the error. x = n ln 2 + r with |r| <= ln 2 / 2. ln 2 is subtracted in two
- * parts, of which the first has so few bits that its multiples are exact. e^r = 1 + r q(r), where q is a minimax
- * polynomial of degree 5. Adding 1.5 * 2^23 rounds to an integer. */
+ * parts, of which the first has so few bits that its multiples are exact. e^r = 1 + r q(r). Adding 1.5 * 2^23 rounds to
+ * an integer. */
 INLINE vector exp_bounded(vector x)
 {
     const float rounder = 12582912.0f;
@@ -186,13 +197,7 @@ INLINE vector exp_bounded(vector x)
     vector n = shifted - rounder;
     vector r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
-    vector q = all(1.406273921020e-3f);
-    q = q * r + 8.379406295717e-3f;
-    q = q * r + 4.166474565864e-2f;
-    q = q * r + 0.166663601995f;
-    q = q * r + 0.500000059605f;
-    q = q * r + 1.0f;
-    return scale_by_power(q * r + 1.0f, n, shifted, x);
+    return scale_by_power(exp_quotient(r) * r + 1.0f, n, shifted, x);
 }
 
 INLINE vector exp_of(vector x)

@@ -207,7 +207,7 @@ template <typename T> void cuda_convolve_image(struct cuda_run *run, const struc
             linear.x_stride = run->plan->weights[step->weight].columns;
             linear.weight = step->weight;
             linear.bias = step->bias;
-            linear.activation = ACTIVATION_NONE;
+            linear.activation.kind = ACTIVATION_NONE;
             linear.out = elements_of<T>(run, step->y) + (to[0] + w.first) * columns;
             launch(run, gather_pixels<T>, linear.rows, 1, threads_for_columns(linear.x_stride), w, x,
                    (T *)scratch_of(run));

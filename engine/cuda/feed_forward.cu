@@ -13,7 +13,7 @@ int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_ste
 
 /* g (rows, 2 * columns): h[r, i] = activation(g[r, i]) * g[r, columns + i] takes the place of g[r, i]. */
 template <typename T, int N>
-static __global__ void gate_in_place(int64_t rows, int64_t columns, enum activation activation, T *g)
+static __global__ void gate_in_place(int64_t rows, int64_t columns, struct plan_activation activation, T *g)
 {
     int64_t row = warp_of_grid();
     g += row * 2 * columns;
@@ -36,7 +36,7 @@ static void feed_second(struct cuda_run *run, const struct plan_step *step, int6
     linear.x_stride = run->plan->weights[step->weight].rows;
     linear.weight = step->second_weight;
     linear.bias = step->second_bias;
-    linear.activation = ACTIVATION_NONE;
+    linear.activation.kind = ACTIVATION_NONE;
     linear.residual = step->z == PLAN_NONE ? NULL : elements_of<T>(run, step->z) + first * columns;
     linear.out = elements_of<T>(run, step->y) + first * columns;
     cuda_linear_rows(run, &linear);
@@ -56,7 +56,8 @@ template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct 
         linear.x_stride = depth;
         linear.weight = step->weight;
         linear.bias = step->bias;
-        linear.activation = step->feed_forward.gated ? ACTIVATION_NONE : step->feed_forward.activation;
+        if (!step->feed_forward.gated)
+            linear.activation = step->feed_forward.activation;
         linear.out = (T *)scratch_of(run);
         cuda_linear_rows(run, &linear);
         if (step->feed_forward.gated)

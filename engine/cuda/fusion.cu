@@ -26,8 +26,19 @@ template <typename T> struct embedding {
     struct places places;
     const T *table;         /* (vocabulary, columns) */
     const T *major, *minor; /* tables of positions, as OP_ADD_POSITIONS has them */
-    int64_t period, columns;
+    int64_t period, columns, vocabulary;
 };
+
+/* values = the table's row of the id, from a column on; NaN if the table has no such row. */
+template <typename T, int N>
+static __device__ __forceinline__ void load_embedding(float (&values)[N], const struct embedding<T> &e, int32_t id,
+                                                      int64_t column)
+{
+    for (int i = 0; i < N; i++)
+        values[i] = NAN;
+    if (id >= 0 && id < e.vocabulary)
+        load(values, e.table + id * e.columns + column);
+}
 
 /* y is the norm of the sums, or without a norm the sums themselves. */
 template <typename T, int N>
@@ -37,12 +48,13 @@ static __global__ void embed_with_positions(int64_t rows, struct embedding<T> e,
     if (row >= rows || !is_there(e.places, row))
         return;
     int64_t position = position_of(e.places, row);
-    const T *x = e.table + e.ids[row] * e.columns, *major = e.major + position / e.period * e.columns;
+    int32_t id = e.ids[row];
+    const T *major = e.major + position / e.period * e.columns;
     const T *minor = e.minor ? e.minor + position % e.period * e.columns : NULL;
     T *row_of_sums = sums ? sums + row * e.columns : NULL;
     y += row * e.columns;
     auto make = [=](float(&values)[N], int64_t c) {
-        load(values, x + c);
+        load_embedding(values, e, id, c);
         add_tables(values, major, minor, c);
     };
     if (norm.gain) {
@@ -64,9 +76,11 @@ static __global__ void embed_with_sinusoids(int64_t rows, struct embedding<T> e,
     if (row >= rows || !is_there(e.places, row))
         return;
     float position = (float)position_of(e.places, row);
-    const T *x = e.table + e.ids[row] * e.columns;
-    for (int64_t c = warp_thread(); c < e.columns; c += WARP)
-        y[row * e.columns + c] = of_float<T>(sinusoid(position, frequencies, c, e.columns / 2) + to_float(x[c]));
+    for (int64_t c = warp_thread(); c < e.columns; c += WARP) {
+        float x[1];
+        load_embedding(x, e, e.ids[row], c);
+        y[row * e.columns + c] = of_float<T>(sinusoid(position, frequencies, c, e.columns / 2) + x[0]);
+    }
 }
 
 /* The uploaded ids. Those in the arena may lie where this kernel writes. */
@@ -85,6 +99,7 @@ template <typename T> static struct embedding<T> embedding_of(struct cuda_run *r
     e.places = places_of(run, embed->x);
     e.table = weight_of<T>(run, embed->table);
     e.columns = columns_of(run, embed->y);
+    e.vocabulary = run->plan->weights[embed->table].rows;
     return e;
 }
 

@@ -3,7 +3,7 @@
 
 /* Bias, activation and residual after a product, in place. cuBLASLt would apply the activation after the residual. */
 template <typename T, int N>
-static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bias, enum activation activation,
+static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bias, struct plan_activation activation,
                                      const T *residual, T *y)
 {
     int64_t row = warp_of_grid();
@@ -27,8 +27,8 @@ static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bia
 template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear)
 {
     const struct plan_weight *weight = &run->plan->weights[linear->weight];
-    bool gelu = run->dtype == DTYPE_BF16 && linear->activation == ACTIVATION_GELU && !linear->residual;
-    bool plain = linear->activation == ACTIVATION_NONE || gelu;
+    bool gelu = run->dtype == DTYPE_BF16 && linear->activation.kind == ACTIVATION_GELU && !linear->residual;
+    bool plain = linear->activation.kind == ACTIVATION_NONE || gelu;
     const T *bias = weight_of<T>(run, linear->bias);
     struct cuda_product product = {};
     product.rows = linear->rows;

@@ -11,7 +11,7 @@ template <typename T> struct linear {
     const T *x;
     int64_t x_stride;
     int weight, bias;
-    enum activation activation;
+    struct plan_activation activation;
     const T *residual; /* NULL: none */
     T *out;
 };

@@ -21,7 +21,7 @@ static __device__ __forceinline__ float finished(const struct cuda_product &p, i
 {
     if (p.bias)
         sum += to_float(((const T *)p.bias)[column]);
-    return p.gelu ? activation_of(ACTIVATION_GELU, sum) : sum;
+    return p.gelu ? gelu_of(sum) : sum;
 }
 
 /* A block takes a tile of out, whose elements are To. */

@@ -2,16 +2,23 @@
 #include "engine/cuda/norm.h"
 #include "engine/cuda/rows.h"
 
+/* Ids may be computed of a request's floats, so each is looked at. A row of an unknown id is NaN. */
 template <typename T, int N>
-static __global__ void embed(int64_t rows, const int32_t *ids, struct places places, const T *table, int64_t columns,
-                             T *y)
+static __global__ void embed(int64_t rows, const int32_t *ids, struct places places, const T *table, int64_t vocabulary,
+                             int64_t columns, T *y)
 {
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(places, row))
         return;
-    const T *x = table + ids[row] * columns;
-    for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
-        copy<N>(y + row * columns + c, x + c);
+    bool known = ids[row] >= 0 && ids[row] < vocabulary;
+    for (int64_t c = warp_thread() * N; c < columns; c += WARP * N) {
+        float values[N];
+        for (int i = 0; i < N; i++)
+            values[i] = NAN;
+        if (known)
+            load(values, table + ids[row] * columns + c);
+        store(y + row * columns + c, values);
+    }
 }
 
 template <typename T> void cuda_embed(struct cuda_run *run, const struct plan_step *step)
@@ -19,7 +26,8 @@ template <typename T> void cuda_embed(struct cuda_run *run, const struct plan_st
     int64_t columns = columns_of(run, step->y);
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, embed<T, n.value>, rows_of(run, step->x), ids_of(run, step->x), places_of(run, step->x),
-                    weight_of<T>(run, step->table), columns, elements_of<T>(run, step->y));
+                    weight_of<T>(run, step->table), run->plan->weights[step->table].rows, columns,
+                    elements_of<T>(run, step->y));
     });
 }
 
@@ -77,7 +85,7 @@ template <typename T> void cuda_layer_norm(struct cuda_run *run, const struct pl
 }
 
 template <typename T, int N>
-static __global__ void activate(int64_t rows, int64_t columns, const T *x, enum activation activation, T *y)
+static __global__ void activate(int64_t rows, int64_t columns, const T *x, struct plan_activation activation, T *y)
 {
     int64_t row = warp_of_grid();
     for (int64_t c = warp_thread() * N; row < rows && c < columns; c += WARP * N) {
@@ -89,8 +97,44 @@ static __global__ void activate(int64_t rows, int64_t columns, const T *x, enum 
     }
 }
 
+/* The whole part. INT32_MIN for a NaN, and for a number that int32_t does not hold: 2^31 is the first. */
+static __device__ __forceinline__ void set_converted(int32_t *y, float x)
+{
+    *y = fabsf(x) < 2147483648.0f ? (int32_t)x : INT32_MIN;
+}
+
+template <typename T> static __device__ __forceinline__ void set_converted(T *y, float x)
+{
+    *y = of_float<T>(x);
+}
+
+static __device__ __forceinline__ float to_float(int32_t x)
+{
+    return (float)x;
+}
+
+/* From ids, or to ids. */
+template <typename From, typename To>
+static __global__ void convert(int64_t rows, int64_t columns, const From *x, struct plan_activation activation, To *y)
+{
+    int64_t row = warp_of_grid();
+    for (int64_t c = warp_thread(); row < rows && c < columns; c += WARP)
+        set_converted(y + row * columns + c, activation_of(activation, to_float(x[row * columns + c])));
+}
+
+template <typename From, typename To> static void convert_of(struct cuda_run *run, const struct plan_step *step)
+{
+    launch_rows(run, convert<From, To>, rows_of(run, step->x), columns_of(run, step->x),
+                elements_of<From>(run, step->x), step->activate.activation, elements_of<To>(run, step->y));
+}
+
 template <typename T> void cuda_activate(struct cuda_run *run, const struct plan_step *step)
 {
+    bool from_ids = run->plan->values[step->x].ids, to_ids = run->plan->values[step->y].ids;
+    if (from_ids || to_ids) {
+        (from_ids ? to_ids ? convert_of<int32_t, int32_t> : convert_of<int32_t, T> : convert_of<T, int32_t>)(run, step);
+        return;
+    }
     int64_t columns = columns_of(run, step->x);
     with_pack<T>(columns, [&](auto n) {
         launch_rows(run, activate<T, n.value>, rows_of(run, step->x), columns, elements_of<T>(run, step->x),
@@ -180,7 +224,7 @@ template <typename T> void cuda_concatenate(struct cuda_run *run, const struct p
 }
 
 template <typename T, int N>
-static __global__ void gate(int64_t rows, int64_t columns, const T *x, enum activation activation, T *y)
+static __global__ void gate(int64_t rows, int64_t columns, const T *x, struct plan_activation activation, T *y)
 {
     int64_t row = warp_of_grid();
     x += row * 2 * columns;

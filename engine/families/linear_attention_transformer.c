@@ -365,7 +365,7 @@ static int gated_feed_forward(struct plan_builder *builder, int64_t dim, int x, 
     int64_t hidden = 4 * dim;
     x = plan_linear(builder, x, plan_matrix(builder, 2 * hidden, dim, "%sw1.weight", prefix),
                     plan_vector(builder, 2 * hidden, "%sw1.bias", prefix));
-    x = plan_gate(builder, x, ACTIVATION_GELU);
+    x = plan_gate(builder, x, (struct plan_activation){.kind = ACTIVATION_GELU});
     return plan_linear(builder, x, plan_matrix(builder, dim, hidden, "%sw2.weight", prefix),
                        plan_vector(builder, dim, "%sw2.bias", prefix));
 }

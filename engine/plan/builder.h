@@ -212,7 +212,10 @@ int plan_embed(struct plan_builder *builder, int ids, int table);
 int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period);
 int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, float epsilon);
 int plan_linear(struct plan_builder *builder, int x, int weight, int bias);
-int plan_activate(struct plan_builder *builder, int x, enum activation activation);
+int plan_activate(struct plan_builder *builder, int x, enum activation activation); /* one without parameters */
+/* x may have ids, which become floats. With `to_ids` y has ids: the whole part of the result. A NaN, or a number that
+ * int32_t does not hold, becomes INT32_MIN. */
+int plan_activate_with(struct plan_builder *builder, int x, struct plan_activation activation, bool to_ids);
 int plan_mask_rows(struct plan_builder *builder, int x, int mask);
 int plan_add_sinusoids(struct plan_builder *builder, int x, int frequencies);
 int plan_add(struct plan_builder *builder, int x, int z, float scale);
@@ -278,7 +281,7 @@ struct plan_convolution {
     bool keeps_pixels;
 };
 int plan_convolve_image(struct plan_builder *builder, int x, struct plan_convolution convolution);
-int plan_gate(struct plan_builder *builder, int x, enum activation activation);
+int plan_gate(struct plan_builder *builder, int x, struct plan_activation activation);
 int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int64_t heads);
 
 /* Operations over a space, which is one of plan_add_space. Each element of y is written by one step at most. */

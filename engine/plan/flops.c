@@ -1,6 +1,6 @@
 #include "engine/plan/flops.h"
 
-#define GELU_FLOPS 30 /* about what erf takes */
+#define FUNCTION_FLOPS 30 /* about what erf takes, or an exponential and a quotient */
 
 static int64_t rows_of(const struct plan *plan, int value, int64_t rows)
 {
@@ -18,10 +18,37 @@ static int64_t size_of(const struct plan_weight *weight)
     return weight->rows * weight->columns;
 }
 
-/* Of one element that a gate multiplies with an activated one. */
-static int64_t flops_of_gated(enum activation activation)
+/* Of one element. */
+static int64_t flops_of_function(struct plan_activation activation)
 {
-    return activation == ACTIVATION_GELU ? GELU_FLOPS + 1 : 2;
+    switch (activation.kind) {
+    case ACTIVATION_GELU:
+    case ACTIVATION_GELU_TANH:
+    case ACTIVATION_SILU:
+    case ACTIVATION_SIGMOID:
+    case ACTIVATION_TANH:
+    case ACTIVATION_ELU:
+    case ACTIVATION_SELU:
+    case ACTIVATION_SOFTPLUS:
+    case ACTIVATION_MISH:
+    case ACTIVATION_LOG_SIGMOID:
+    case ACTIVATION_EXP:
+    case ACTIVATION_EXPM1:
+    case ACTIVATION_LOG:
+    case ACTIVATION_LOG1P:
+    case ACTIVATION_SIN:
+    case ACTIVATION_COS:
+    case ACTIVATION_ERF:
+        return FUNCTION_FLOPS;
+    default:
+        return 1;
+    }
+}
+
+/* Of one element that a gate multiplies with an activated one. */
+static int64_t flops_of_gated(struct plan_activation activation)
+{
+    return flops_of_function(activation) + 1;
 }
 
 int64_t flops_of_nothing(const struct plan *plan, const struct plan_step *step, int64_t rows)
@@ -59,7 +86,7 @@ int64_t flops_of_feed_forward(const struct plan *plan, const struct plan_step *s
 
 int64_t flops_of_activation(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
-    return (step->activate.activation == ACTIVATION_GELU ? GELU_FLOPS : 1) * elements(plan, step, rows);
+    return flops_of_function(step->activate.activation) * elements(plan, step, rows);
 }
 
 int64_t flops_of_gate(const struct plan *plan, const struct plan_step *step, int64_t rows)

@@ -51,7 +51,7 @@ const struct plan_operation plan_operations[] = {
                          .flops = flops_of_feed_forward,
                          .print = print_feed_forward},
 
-    /* gelu is x Φ(x), Φ by the exact erf */
+    /* x and y may have ids */
     [OP_ACTIVATE] = {.name = "activate",
                      .formula = "y = activation(x)",
                      .rows = ROWS_ALONE,

@@ -31,8 +31,8 @@ static bool join(struct plan_builder *builder, int second)
 {
     struct plan *plan = builder->plan;
     int gate = gate_before(plan, second), first = first_linear(plan, gate == PLAN_NONE ? second : gate);
-    if (first == PLAN_NONE || plan->steps[second].linear.activation != ACTIVATION_NONE ||
-        (gate != PLAN_NONE && plan->steps[first].linear.activation != ACTIVATION_NONE))
+    if (first == PLAN_NONE || plan->steps[second].linear.activation.kind != ACTIVATION_NONE ||
+        (gate != PLAN_NONE && plan->steps[first].linear.activation.kind != ACTIVATION_NONE))
         return false;
     const struct plan_step *inner = &plan->steps[first];
     struct plan_step joined = plan->steps[second];

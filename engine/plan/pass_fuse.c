@@ -25,11 +25,11 @@ static bool fuse_activation(struct plan_builder *builder, int i)
 {
     struct plan_step *step = &builder->plan->steps[i];
     struct plan_step *linear = linear_before(builder->plan, i, step->x);
-    if (!linear || linear->linear.activation != ACTIVATION_NONE)
+    if (!linear || linear->linear.activation.kind != ACTIVATION_NONE || builder->plan->values[step->y].ids)
         return false;
     linear->linear.activation = step->activate.activation;
     linear->y = step->y;
-    decide(builder, linear, step->activate.activation == ACTIVATION_GELU ? "gelu" : "relu", step->x);
+    decide(builder, linear, activation_name(step->activate.activation.kind), step->x);
     return true;
 }
 

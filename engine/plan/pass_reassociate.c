@@ -21,7 +21,7 @@ struct chain {
 
 static bool is_plain_linear(const struct plan_step *step)
 {
-    return step->operation == OP_LINEAR && step->linear.activation == ACTIVATION_NONE && step->z == PLAN_NONE &&
+    return step->operation == OP_LINEAR && step->linear.activation.kind == ACTIVATION_NONE && step->z == PLAN_NONE &&
            step->only.axis == PLAN_NONE;
 }
 

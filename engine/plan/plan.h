@@ -85,7 +85,51 @@ enum plan_function {
     FUNCTION_COUNT
 };
 
-enum activation { ACTIVATION_NONE, ACTIVATION_GELU, ACTIVATION_RELU, ACTIVATION_COUNT };
+/* Functions of one number; a and b are members of plan_activation. */
+enum activation {
+    ACTIVATION_NONE, /* x */
+    ACTIVATION_GELU, /* x Φ(x), Φ by the exact erf */
+    ACTIVATION_RELU,
+    ACTIVATION_GELU_TANH, /* GELU with a hyperbolic tangent in place of erf */
+    ACTIVATION_SILU,      /* x sigmoid(x) */
+    ACTIVATION_SIGMOID,
+    ACTIVATION_TANH,
+    ACTIVATION_LEAKY_RELU, /* a x below 0 */
+    ACTIVATION_ELU,        /* a (e^x - 1) below 0 */
+    ACTIVATION_SELU,
+    ACTIVATION_SOFTPLUS, /* log(1 + e^(a x)) / a; x where a x is above b */
+    ACTIVATION_CLAMP,    /* to [a, b]; b if a is above */
+    ACTIVATION_HARD_SWISH,
+    ACTIVATION_HARD_SIGMOID,
+    ACTIVATION_MISH, /* x tanh(log(1 + e^x)) */
+    ACTIVATION_LOG_SIGMOID,
+    ACTIVATION_AFFINE, /* a x + b */
+    ACTIVATION_ABSOLUTE,
+    ACTIVATION_SQUARE_ROOT,
+    ACTIVATION_INVERSE_ROOT,
+    ACTIVATION_SQUARE,
+    ACTIVATION_RECIPROCAL,
+    ACTIVATION_EXP,
+    ACTIVATION_EXPM1, /* e^x - 1 */
+    ACTIVATION_LOG,
+    ACTIVATION_LOG1P, /* log(1 + x) */
+    ACTIVATION_SIN,
+    ACTIVATION_COS,
+    ACTIVATION_ERF,
+    ACTIVATION_FLOOR,
+    ACTIVATION_CEIL,
+    ACTIVATION_ROUND, /* half to even */
+    ACTIVATION_TRUNCATE,
+    ACTIVATION_SIGN,   /* -1, 0 or 1; 0 of a NaN, as in torch */
+    ACTIVATION_NOT,    /* 1 where x is 0, else 0 */
+    ACTIVATION_IS_NAN, /* 1 or 0 */
+    ACTIVATION_COUNT
+};
+
+struct plan_activation {
+    enum activation kind;
+    float a, b; /* parameters of some kinds */
+};
 
 struct plan_image {
     int64_t height, width;
@@ -273,14 +317,14 @@ struct plan_step {
             float epsilon;
         } layer_norm;
         struct {
-            enum activation activation;
+            struct plan_activation activation;
         } linear;
         struct {
-            enum activation activation;
+            struct plan_activation activation;
             bool gated;
         } feed_forward;
         struct {
-            enum activation activation;
+            struct plan_activation activation;
         } activate, gate;
         struct {
             float scale;
@@ -433,8 +477,9 @@ void plan_free(struct plan *plan); /* NULL is harmless */
 /* "linear" … */
 const char *operation_name(enum operation operation);
 
-/* "add" … */
+/* "add" …; "gelu" … */
 const char *function_name(enum plan_function function);
+const char *activation_name(enum activation activation);
 
 /* One item's part of an input: the number of its rows, and their image. Rows that are no image have height 1. */
 struct plan_given {

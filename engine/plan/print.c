@@ -2,10 +2,55 @@
 
 #include <inttypes.h>
 
-static void print_function_of(enum activation activation, FILE *out)
+const char *activation_name(enum activation activation)
 {
-    if (activation != ACTIVATION_NONE)
-        fprintf(out, ", %s", activation == ACTIVATION_GELU ? "gelu" : "relu");
+    static const char *const names[ACTIVATION_COUNT] = {
+        [ACTIVATION_NONE] = "none",
+        [ACTIVATION_GELU] = "gelu",
+        [ACTIVATION_RELU] = "relu",
+        [ACTIVATION_GELU_TANH] = "gelu_tanh",
+        [ACTIVATION_SILU] = "silu",
+        [ACTIVATION_SIGMOID] = "sigmoid",
+        [ACTIVATION_TANH] = "tanh",
+        [ACTIVATION_LEAKY_RELU] = "leaky_relu",
+        [ACTIVATION_ELU] = "elu",
+        [ACTIVATION_SELU] = "selu",
+        [ACTIVATION_SOFTPLUS] = "softplus",
+        [ACTIVATION_CLAMP] = "clamp",
+        [ACTIVATION_HARD_SWISH] = "hardswish",
+        [ACTIVATION_HARD_SIGMOID] = "hardsigmoid",
+        [ACTIVATION_MISH] = "mish",
+        [ACTIVATION_LOG_SIGMOID] = "log_sigmoid",
+        [ACTIVATION_AFFINE] = "affine",
+        [ACTIVATION_ABSOLUTE] = "abs",
+        [ACTIVATION_SQUARE_ROOT] = "sqrt",
+        [ACTIVATION_INVERSE_ROOT] = "rsqrt",
+        [ACTIVATION_SQUARE] = "square",
+        [ACTIVATION_RECIPROCAL] = "reciprocal",
+        [ACTIVATION_EXP] = "exp",
+        [ACTIVATION_EXPM1] = "expm1",
+        [ACTIVATION_LOG] = "log",
+        [ACTIVATION_LOG1P] = "log1p",
+        [ACTIVATION_SIN] = "sin",
+        [ACTIVATION_COS] = "cos",
+        [ACTIVATION_ERF] = "erf",
+        [ACTIVATION_FLOOR] = "floor",
+        [ACTIVATION_CEIL] = "ceil",
+        [ACTIVATION_ROUND] = "round",
+        [ACTIVATION_TRUNCATE] = "trunc",
+        [ACTIVATION_SIGN] = "sign",
+        [ACTIVATION_NOT] = "not",
+        [ACTIVATION_IS_NAN] = "isnan",
+    };
+    return names[activation];
+}
+
+static void print_function_of(struct plan_activation activation, FILE *out)
+{
+    if (activation.kind != ACTIVATION_NONE)
+        fprintf(out, ", %s", activation_name(activation.kind));
+    if (activation.a != 0 || activation.b != 0)
+        fprintf(out, "(%g, %g)", (double)activation.a, (double)activation.b);
 }
 
 void print_nothing(const struct plan *plan, const struct plan_step *step, FILE *out)

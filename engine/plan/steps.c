@@ -100,9 +100,17 @@ int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
 
 int plan_activate(struct plan_builder *builder, int x, enum activation activation)
 {
+    return plan_activate_with(builder, x, (struct plan_activation){.kind = activation}, false);
+}
+
+int plan_activate_with(struct plan_builder *builder, int x, struct plan_activation activation, bool to_ids)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    const struct plan_value *of = plan_value_at(builder, x);
     struct plan_step step = plan_step_of(OP_ACTIVATE, x);
     step.activate.activation = activation;
-    return same_shape(builder, step);
+    return plan_append_step(builder, step, (struct plan_target){of->axis, of->columns, to_ids, PLAN_NONE});
 }
 
 int plan_mask_rows(struct plan_builder *builder, int x, int mask)
@@ -337,7 +345,7 @@ int plan_convolve_image(struct plan_builder *builder, int x, struct plan_convolu
                              : new_step(builder, step, axis, plan_weight_at(builder, convolution.weight)->rows);
 }
 
-int plan_gate(struct plan_builder *builder, int x, enum activation activation)
+int plan_gate(struct plan_builder *builder, int x, struct plan_activation activation)
 {
     if (builder->failed)
         return PLAN_NONE;

@@ -124,12 +124,12 @@ static void run_layer_norm(struct bench *b)
 
 static void run_gelu(struct bench *b)
 {
-    b->vector->activate(ROWS * COLUMNS, ACTIVATION_GELU, b->x, b->y);
+    b->vector->activate(ROWS * COLUMNS, (struct plan_activation){.kind = ACTIVATION_GELU}, b->x, b->y);
 }
 
 static void run_relu(struct bench *b)
 {
-    b->vector->activate(ROWS * COLUMNS, ACTIVATION_RELU, b->x, b->y);
+    b->vector->activate(ROWS * COLUMNS, (struct plan_activation){.kind = ACTIVATION_RELU}, b->x, b->y);
 }
 
 static void run_add(struct bench *b)
@@ -145,7 +145,7 @@ static void run_finish_gelu(struct bench *b)
         .x = b->x,
         .x_stride = COLUMNS,
         .bias = b->bias,
-        .activation = ACTIVATION_GELU,
+        .activation = {.kind = ACTIVATION_GELU},
         .y = b->y,
         .y_stride = COLUMNS,
     });

@@ -55,11 +55,85 @@ static void softmax(int64_t n, double scale, double *x)
         x[i] /= sum;
 }
 
-static double activation_of(enum activation activation, double x)
+double scalar_activation(struct plan_activation activation, double x)
 {
-    if (activation == ACTIVATION_GELU)
+    double a = (double)activation.a, b = (double)activation.b;
+    switch (activation.kind) {
+    case ACTIVATION_GELU:
         return gelu_of(x);
-    return activation == ACTIVATION_RELU ? fmax(x, 0) : x;
+    case ACTIVATION_RELU:
+        return x < 0 ? 0 : x;
+    case ACTIVATION_GELU_TANH:
+        return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case ACTIVATION_SILU:
+        return x / (1 + exp(-x));
+    case ACTIVATION_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case ACTIVATION_TANH:
+        return tanh(x);
+    case ACTIVATION_LEAKY_RELU:
+        return x > 0 ? x : a * x;
+    case ACTIVATION_ELU:
+        return x > 0 ? x : a * expm1(x);
+    case ACTIVATION_SELU:
+        return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * expm1(x));
+    case ACTIVATION_SOFTPLUS:
+        return a * x > b ? x : log1p(exp(a * x)) / a;
+    case ACTIVATION_CLAMP:
+        return fmin(fmax(x, a), b);
+    case ACTIVATION_HARD_SWISH:
+        return x * fmin(fmax(x + 3, 0), 6) / 6;
+    case ACTIVATION_HARD_SIGMOID:
+        return fmin(fmax(x + 3, 0), 6) / 6;
+    case ACTIVATION_MISH:
+        return x * tanh(log1p(exp(x)));
+    case ACTIVATION_LOG_SIGMOID:
+        return -log1p(exp(-x));
+    case ACTIVATION_AFFINE:
+        return a * x + b;
+    case ACTIVATION_ABSOLUTE:
+        return fabs(x);
+    case ACTIVATION_SQUARE_ROOT:
+        return sqrt(x);
+    case ACTIVATION_INVERSE_ROOT:
+        return 1 / sqrt(x);
+    case ACTIVATION_SQUARE:
+        return x * x;
+    case ACTIVATION_RECIPROCAL:
+        return 1 / x;
+    case ACTIVATION_EXP:
+        return exp(x);
+    case ACTIVATION_EXPM1:
+        return expm1(x);
+    case ACTIVATION_LOG:
+        return log(x);
+    case ACTIVATION_LOG1P:
+        return log1p(x);
+    case ACTIVATION_SIN:
+        return sin(x);
+    case ACTIVATION_COS:
+        return cos(x);
+    case ACTIVATION_ERF:
+        return erf(x);
+    case ACTIVATION_FLOOR:
+        return floor(x);
+    case ACTIVATION_CEIL:
+        return ceil(x);
+    case ACTIVATION_ROUND:
+        return rint(x);
+    case ACTIVATION_TRUNCATE:
+        return trunc(x);
+    case ACTIVATION_SIGN:
+        return (x > 0) - (x < 0);
+    case ACTIVATION_NOT:
+        return x == 0;
+    case ACTIVATION_IS_NAN:
+        return isnan(x);
+    case ACTIVATION_NONE:
+    case ACTIVATION_COUNT:
+        break;
+    }
+    return x;
 }
 
 static double weighted_sum(const struct scalar *scalar, int weight, int bias, int64_t column, const double *x)
@@ -83,7 +157,7 @@ static double feed_forward_at(const struct scalar *scalar, const struct plan_ste
     int64_t hidden = scalar->plan->weights[step->second_weight].columns;
     double *h = calloc((size_t)hidden, sizeof *h);
     for (int64_t i = 0; i < hidden; i++) {
-        h[i] = activation_of(step->feed_forward.activation, weighted_sum(scalar, step->weight, step->bias, i, x));
+        h[i] = scalar_activation(step->feed_forward.activation, weighted_sum(scalar, step->weight, step->bias, i, x));
         h[i] *= step->feed_forward.gated ? weighted_sum(scalar, step->weight, step->bias, hidden + i, x) : 1;
     }
     double y = weighted_sum(scalar, step->second_weight, step->second_bias, column, h);
@@ -512,7 +586,7 @@ static double gated_at(const struct scalar *scalar, const struct plan_step *step
 {
     int64_t columns = columns_of(scalar, step->y);
     const double *x = scalar->values[step->x] + row * 2 * columns;
-    return activation_of(step->gate.activation, x[column]) * x[columns + column];
+    return scalar_activation(step->gate.activation, x[column]) * x[columns + column];
 }
 
 static double gathered_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -521,6 +595,22 @@ static double gathered_at(const struct scalar *scalar, const struct plan_step *s
     int64_t position = padder_position(layout_of(scalar, step->y), item, row);
     int64_t from = padder_row(layout_of(scalar, step->x), item, position);
     return scalar->values[step->x][from * columns_of(scalar, step->x) + column];
+}
+
+static double embedded_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    double id = scalar->values[step->x][row];
+    return id >= 0 && id < (double)scalar->plan->weights[step->table].rows
+               ? weight_at(scalar, step->table, (int64_t)id, column)
+               : NAN;
+}
+
+/* As int32_t if y has ids. */
+static double activated_at(const struct scalar *scalar, const struct plan_step *step, int64_t place)
+{
+    double y = scalar_activation(step->activate.activation, scalar->values[step->x][place]);
+    bool fits = y > INT32_MIN - 1.0 && y < INT32_MAX + 1.0;
+    return !scalar->plan->values[step->y].ids ? y : fits ? trunc(y) : (double)INT32_MIN;
 }
 
 static double cut_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
@@ -547,17 +637,17 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     double residual = adds && step->z != PLAN_NONE ? scalar->values[step->z][place] : 0;
     switch (step->operation) {
     case OP_EMBED:
-        return weight_at(scalar, step->table, (int64_t)scalar->values[step->x][row], column);
+        return embedded_at(scalar, step, row, column);
     case OP_ADD_POSITIONS:
         return positions_at(scalar, step, row, column);
     case OP_LAYER_NORM:
         return layer_norm_at(scalar, step, row, column);
     case OP_LINEAR:
-        return activation_of(step->linear.activation, product_at(scalar, step, row, column)) + residual;
+        return scalar_activation(step->linear.activation, product_at(scalar, step, row, column)) + residual;
     case OP_FEED_FORWARD:
         return feed_forward_at(scalar, step, row, column) + residual;
     case OP_ACTIVATE:
-        return activation_of(step->activate.activation, scalar->values[step->x][place]);
+        return activated_at(scalar, step, place);
     case OP_MASK_ROWS:
         return mask_at(scalar, step->z, row) ? scalar->values[step->x][place] : 0;
     case OP_ADD_SINUSOIDS:

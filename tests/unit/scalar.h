@@ -20,6 +20,9 @@ void scalar_image(const struct plan *plan, const struct batch *batch, double **v
 const double *scalar_tensor(const struct plan *plan, const struct batch *batch, double **values,
                             const struct plan_step *step, int64_t item);
 
+/* A function of one number, as plan.h has it. */
+double scalar_activation(struct plan_activation activation, double x);
+
 /* The softmax of an attention step for an item, (heads, rows, k); of a call, added to `weights`, (width, rows, k). */
 void scalar_attention(const struct plan *plan, const struct batch *batch, double **values, int step, int64_t item,
                       double *weights);

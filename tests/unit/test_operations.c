@@ -519,7 +519,8 @@ static void test_rotate_concatenate_gate_cut(void **state)
     int mask = plan_input_mask(builder, "mask", x);
     plan_pad_to_multiple(builder, x, 16);
     int rotated = plan_rotate(builder, x, plan_matrix(builder, 80, 6, "table"));
-    int y = plan_gate(builder, plan_concatenate(builder, rotated, x), ACTIVATION_GELU);
+    int both = plan_concatenate(builder, rotated, x);
+    int y = plan_gate(builder, both, (struct plan_activation){.kind = ACTIVATION_GELU});
     y = plan_mask_rows(builder, plan_cut_padding(builder, y), plan_cut_padding(builder, mask));
     plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
     bench_run(&bench);
@@ -949,6 +950,97 @@ static void test_select_ids(void **state)
     bench_run(&bench);
 }
 
+/* ---- Functions of one number ---- */
+
+static bool is_smooth(enum activation kind)
+{
+    return kind <= ACTIVATION_ABSOLUTE || kind == ACTIVATION_SIN || kind == ACTIVATION_COS || kind == ACTIVATION_ERF;
+}
+
+/* Numbers that bf16 has, between 0 and 4 and not 0, made of ids. So functions with steps are computed of the same ones
+ * everywhere, and logarithms and roots are finite. */
+static void check_activation(struct plan_activation activation)
+{
+    struct bench bench;
+    struct plan_builder *builder = bench_begin(&bench, NULL, 0);
+    int ids = plan_input_ids(builder, "x", 7, LONGEST, PLAN_NONE);
+    int x = plan_activate_with(builder, ids, (struct plan_activation){ACTIVATION_AFFINE, 0.5f, 0.25f}, false);
+    plan_give(builder, plan_activate_with(builder, x, activation, false), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
+static void test_activations(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < ACTIVATION_COUNT; kind++)
+        check_activation((struct plan_activation){(enum activation)kind, 0.25f, 1.5f});
+}
+
+/* The epilogue of a product with bias and residual; between two products; and within a gate. */
+static void check_epilogue(struct plan_activation activation)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"w", 40, 19}, {"b", 0, 40}, {"u", 40, 20}, {"v", 19, 40}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 19, LONGEST, PLAN_NONE), w = plan_matrix(builder, 40, 19, "w");
+    int y = plan_activate_with(builder, plan_linear(builder, x, w, plan_vector(builder, 40, "b")), activation, false);
+    y = plan_add(builder, y, plan_linear(builder, x, w, PLAN_NONE), 1.0f);
+    int gated = plan_linear(builder, plan_gate(builder, y, activation), plan_matrix(builder, 40, 20, "u"), PLAN_NONE);
+    y = plan_activate_with(builder, gated, activation, false);
+    y = plan_linear(builder, y, plan_matrix(builder, 19, 40, "v"), PLAN_NONE);
+    plan_give(builder, plan_activate_with(builder, y, activation, false), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
+static void test_epilogues(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < ACTIVATION_COUNT; kind++)
+        if (is_smooth((enum activation)kind))
+            check_epilogue((struct plan_activation){(enum activation)kind, 0.5f, 1.25f});
+}
+
+/* Each function is within the product: the plan has no step for it. */
+static void test_every_activation_is_fused(void **state)
+{
+    (void)state;
+    for (int kind = 1; kind < ACTIVATION_COUNT; kind++) {
+        struct bench bench;
+        const struct shape shapes[] = {{"w", 8, 8}};
+        struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+        int x = plan_input_rows(builder, "x", 8, LONGEST, PLAN_NONE);
+        int y = plan_linear(builder, x, plan_matrix(builder, 8, 8, "w"), PLAN_NONE);
+        struct plan_activation activation = {(enum activation)kind, 2, 3};
+        plan_give(builder, plan_activate_with(builder, y, activation, false), PLAN_NONE, PLAN_NONE, false);
+        bench_place(&bench);
+        for (int i = 0; i < bench.plan->n_steps; i++)
+            assert_int_not_equal(bench.plan->steps[i].operation, OP_ACTIVATE);
+        bench_end(&bench);
+    }
+}
+
+/* Ids computed of floats and of ids. Those outside of the table give rows of NaN, which are replaced by a number. */
+static void test_computed_ids(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"table", 5, 16}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int ids = plan_input_ids(builder, "x", 7, LONGEST, PLAN_NONE);
+    struct sized s = sizes_of(builder, 16);
+    int x = plan_activate_with(builder, ids, (struct plan_activation){ACTIVATION_AFFINE, 1.5f, -2.5f}, false);
+    int computed = plan_activate_with(builder, x, (struct plan_activation){.kind = ACTIVATION_NONE}, true);
+    int y = plan_embed(builder, computed, plan_matrix(builder, 5, 16, "table"));
+    int lost = plan_activate(builder, y, ACTIVATION_IS_NAN);
+    int dense = space_of_rows(s, s.zero, s.zero, s.columns, s.one, s.columns, s.one);
+    y = plan_select(builder, lost, number_of(-7), value_of(y), dense, like(builder, y));
+    struct plan_activation huge = {ACTIVATION_AFFINE, 1e9f, 0};
+    int far = plan_activate_with(builder, plan_activate_with(builder, ids, huge, true), huge, true);
+    far = plan_activate(builder, plan_embed(builder, far, plan_matrix(builder, 5, 16, "table")), ACTIVATION_IS_NAN);
+    plan_give(builder, plan_add(builder, y, far, 1.0f), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
 static void test_output_layer(void **state)
 {
     (void)state;
@@ -1093,6 +1185,10 @@ int main(void)
         TEST(test_functions, EXACT),
         TEST(test_select, EXACT),
         TEST(test_select_ids, EXACT),
+        TEST(test_activations, EXACT),
+        TEST(test_epilogues, 5e-2),
+        TEST(test_every_activation_is_fused, EXACT),
+        TEST(test_computed_ids, EXACT),
         TEST(test_output_layer, 8e-3),
         cmocka_unit_test(test_every_operation_was_run),
     };

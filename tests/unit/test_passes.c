@@ -280,7 +280,7 @@ static int feed_forward(struct maker *maker, int x)
     bool gated = one_in(2);
     x = linear(maker, x, COLUMNS, gated ? 2 * hidden : hidden);
     if (gated)
-        x = plan_gate(maker->builder, x, ACTIVATION_GELU);
+        x = plan_gate(maker->builder, x, (struct plan_activation){.kind = ACTIVATION_GELU});
     else if (!one_in(4))
         x = plan_activate(maker->builder, x, one_in(2) ? ACTIVATION_GELU : ACTIVATION_RELU);
     return linear(maker, x, hidden, COLUMNS);

@@ -82,7 +82,7 @@ static void check_what_follows(const struct products *products, const struct pro
         .finish = {.rows = rows,
                    .columns = columns,
                    .bias = bias,
-                   .activation = ACTIVATION_RELU,
+                   .activation = {.kind = ACTIVATION_RELU},
                    .residual = residual,
                    .residual_stride = columns,
                    .y = y,

@@ -1,5 +1,6 @@
 /* The arithmetic of each instruction set that this processor has, against the C library in double precision. */
 #include "engine/cpu/vector.h"
+#include "tests/unit/scalar.h"
 #include "tests/unit/tensors.h"
 
 #include <float.h>
@@ -93,7 +94,7 @@ static void gelu_is_near(void **state)
     double worst = 0;
     uint64_t bits = 0;
     for (int count; (count = next_floats(&bits, x)) > 0;) {
-        vector->activate(count, ACTIVATION_GELU, x, y);
+        vector->activate(count, (struct plan_activation){.kind = ACTIVATION_GELU}, x, y);
         for (int i = 0; i < count; i++) {
             if (isnan(x[i]) || x[i] == -INFINITY) /* -infinity times 0 */
                 assert_true(isnan(y[i]));
@@ -106,7 +107,7 @@ static void gelu_is_near(void **state)
         }
     }
     float far[3] = {-10, -1e30f, 1e30f};
-    vector->activate(3, ACTIVATION_GELU, far, far);
+    vector->activate(3, (struct plan_activation){.kind = ACTIVATION_GELU}, far, far);
     assert_true(far[0] == 0 && far[1] == 0 && far[2] == 1e30f);
     print_message("gelu: largest error %.3g |x|\n", worst);
     assert_true(worst <= (multiplies_bf16(state) ? 1.1e-4 : 4e-7));
@@ -237,6 +238,154 @@ static void layer_norm_is_near(void **state)
 }
 
 /* Softmax of two numbers is a way to see exp: e / (1 + e). Relative error of the smaller probability. */
+/* Of a random function's arguments: those for which the answer is a normal number. */
+static double argument_of(enum activation kind, double x)
+{
+    bool positive = kind == ACTIVATION_LOG || kind == ACTIVATION_SQUARE_ROOT || kind == ACTIVATION_INVERSE_ROOT;
+    if (kind == ACTIVATION_LOG1P)
+        return x <= -1 ? -1 - 1 / x : x;
+    return positive ? fabs(x) : x;
+}
+
+/* What the error may be, relative to this: vector.h. */
+static double size_of_error(struct plan_activation f, double x, double y)
+{
+    if (f.kind == ACTIVATION_GELU || f.kind == ACTIVATION_GELU_TANH)
+        return fabs(x);
+    return f.kind == ACTIVATION_AFFINE ? fabs((double)f.a * x) + fabs((double)f.b) : fabs(y);
+}
+
+/* Numbers of all sizes from 1e-7 to 80, of either sign, and some whole ones and halves. */
+static void fill_arguments(enum activation kind, int64_t count, float *x)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double size = i % 7 ? exp((double)random_float() * 10.2 - 5.8) : (double)random_size(0, 160) / 2;
+        x[i] = (float)argument_of(kind, i % 2 ? size : -size);
+    }
+}
+
+static void check_function(const struct vector_functions *vector, struct plan_activation f, double tolerance)
+{
+    enum { ARGUMENTS = 4099 };
+    static float x[ARGUMENTS], y[ARGUMENTS];
+    fill_arguments(f.kind, ARGUMENTS, x);
+    vector->activate(ARGUMENTS, f, x, y);
+    double worst = 0;
+    for (int i = 0; i < ARGUMENTS; i++) {
+        double exact = scalar_activation(f, (double)x[i]), error = fabs((double)y[i] - exact);
+        double size = size_of_error(f, (double)x[i], exact);
+        if ((double)y[i] == exact || fabs(exact) < (double)FLT_MIN || !(fabs(exact) <= (double)FLT_MAX))
+            continue;
+        if (!(error <= tolerance * size))
+            fail_msg("%s(%.9g): found %.9g, expected %.9g", activation_name(f.kind), (double)x[i], (double)y[i], exact);
+        worst = fmax(worst, error / size);
+    }
+    print_message("%s: largest error %.3g\n", activation_name(f.kind), worst);
+}
+
+static void functions_keep_their_digits(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    for (int kind = 0; kind < ACTIVATION_COUNT; kind++) {
+        struct plan_activation f = {(enum activation)kind, 0.5f, 1.25f};
+        bool coarse = multiplies_bf16(state) && kind == ACTIVATION_GELU;
+        check_function(vector, f, coarse ? 1.1e-4 : 1e-6);
+    }
+    check_function(vector, (struct plan_activation){ACTIVATION_SOFTPLUS, 1, 20}, 1e-6);
+    check_function(vector, (struct plan_activation){ACTIVATION_CLAMP, 3, -2}, 1e-6);
+}
+
+/* NaN, zero and infinities, as torch has them. */
+static void functions_of_extremes(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    const struct {
+        enum activation kind;
+        float x, y;
+    } cases[] = {
+        {ACTIVATION_LOG, 0, -INFINITY},
+        {ACTIVATION_LOG, -1, NAN},
+        {ACTIVATION_LOG, INFINITY, INFINITY},
+        {ACTIVATION_LOG, FLT_MIN / 1024, -94.268017f},
+        {ACTIVATION_LOG1P, -1, -INFINITY},
+        {ACTIVATION_LOG1P, -2, NAN},
+        {ACTIVATION_LOG1P, INFINITY, INFINITY},
+        {ACTIVATION_EXP, INFINITY, INFINITY},
+        {ACTIVATION_EXP, -INFINITY, 0},
+        {ACTIVATION_EXPM1, -INFINITY, -1},
+        {ACTIVATION_TANH, INFINITY, 1},
+        {ACTIVATION_TANH, -INFINITY, -1},
+        {ACTIVATION_SIGMOID, -INFINITY, 0},
+        {ACTIVATION_SIGMOID, INFINITY, 1},
+        {ACTIVATION_MISH, 1e30f, 1e30f},
+        {ACTIVATION_SOFTPLUS, INFINITY, INFINITY},
+        {ACTIVATION_LOG_SIGMOID, INFINITY, 0},
+        {ACTIVATION_INVERSE_ROOT, 0, INFINITY},
+        {ACTIVATION_SQUARE_ROOT, -1, NAN},
+        {ACTIVATION_RECIPROCAL, 0, INFINITY},
+        {ACTIVATION_ROUND, 2.5f, 2},
+        {ACTIVATION_ROUND, 1e20f, 1e20f},
+        {ACTIVATION_NOT, NAN, 0},
+        {ACTIVATION_IS_NAN, NAN, 1},
+        {ACTIVATION_SIGN, NAN, 0},
+        {ACTIVATION_GELU_TANH, 1e30f, 1e30f},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float y;
+        vector->activate(1, (struct plan_activation){cases[i].kind, 1, 20}, &cases[i].x, &y);
+        bool same = isnan(cases[i].y) ? isnan(y) : y == cases[i].y || fabsf(y - cases[i].y) <= 1e-6f * fabsf(y);
+        if (!same)
+            fail_msg("%s(%g): found %.9g, expected %.9g", activation_name(cases[i].kind), (double)cases[i].x, (double)y,
+                     (double)cases[i].y);
+    }
+    for (int kind = 0; kind < ACTIVATION_NOT; kind++) {
+        float x = NAN, y;
+        vector->activate(1, (struct plan_activation){(enum activation)kind, 1, 20}, &x, &y);
+        if (!isnan(y) && kind != ACTIVATION_SIGN)
+            fail_msg("%s(NaN): found %.9g", activation_name((enum activation)kind), (double)y);
+    }
+}
+
+/* Of two numbers, one of which is special: as torch has them. */
+static void combinations_of_extremes(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    const struct {
+        enum plan_function function;
+        float x, z, y;
+    } cases[] = {
+        {FUNCTION_MAXIMUM, NAN, 1, NAN},
+        {FUNCTION_MAXIMUM, 1, NAN, NAN},
+        {FUNCTION_MINIMUM, NAN, 1, NAN},
+        {FUNCTION_MINIMUM, 1, NAN, NAN},
+        {FUNCTION_FLOOR_DIVIDE, 1, 0.1f, 9},
+        {FUNCTION_FLOOR_DIVIDE, -7, 2, -4},
+        {FUNCTION_FLOOR_DIVIDE, 7, -2, -4},
+        {FUNCTION_FLOOR_DIVIDE, 1, 0, INFINITY},
+        {FUNCTION_FLOOR_DIVIDE, -3, INFINITY, -1},
+        {FUNCTION_REMAINDER, -7, 3, 2},
+        {FUNCTION_REMAINDER, 7, -3, -2},
+        {FUNCTION_REMAINDER, 1, 0, NAN},
+        {FUNCTION_TRUNCATE_DIVIDE, -7, 2, -3},
+        {FUNCTION_DIVIDE, -1, 0, -INFINITY},
+        {FUNCTION_POWER, 0, 0, 1},
+        {FUNCTION_POWER, -2, 0.5f, NAN},
+        {FUNCTION_EQUAL, NAN, NAN, 0},
+        {FUNCTION_NOT_EQUAL, NAN, NAN, 1},
+        {FUNCTION_LESS, NAN, 1, 0},
+        {FUNCTION_AND, NAN, 1, 1},
+        {FUNCTION_XOR, NAN, 1, 0},
+        {FUNCTION_OR, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float y;
+        vector->combine(1, cases[i].function, &cases[i].x, &cases[i].z, &y);
+        if (isnan(cases[i].y) ? !isnan(y) : y != cases[i].y)
+            fail_msg("%s(%g, %g): found %.9g, expected %.9g", function_name(cases[i].function), (double)cases[i].x,
+                     (double)cases[i].z, (double)y, (double)cases[i].y);
+    }
+}
+
 static void softmax_has_exact_exponentials(void **state)
 {
     const struct vector_functions *vector = functions(state);
@@ -483,7 +632,7 @@ static void rows_are_written_in_bf16(void **state)
                                        .columns = n,
                                        .x = x,
                                        .bias = bias,
-                                       .activation = ACTIVATION_GELU,
+                                       .activation = {.kind = ACTIVATION_GELU},
                                        .residual = gain,
                                        .y = floats};
         vector->finish_linear(&finish);
@@ -511,6 +660,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_are_those_of_the_processor),
         EACH(gelu_is_near),
+        EACH(functions_keep_their_digits),
+        EACH(functions_of_extremes),
+        EACH(combinations_of_extremes),
         EACH(softmax_has_exact_exponentials),
         EACH(softmax_of_extremes),
         EACH(softmax_sums_to_one),
