@@ -7,7 +7,8 @@ else
 VECTORS := baseline
 DEFINES := -DVECTOR_BASELINE_ONLY
 endif
-WIDE    := engine/cpu/vector_rows.c engine/cpu/vector_combine.c engine/cpu/vector_attend.c engine/cpu/vector_product.c
+WIDE    := engine/cpu/vector_rows.c engine/cpu/vector_combine.c engine/cpu/vector_columns.c \
+           engine/cpu/vector_attend.c engine/cpu/vector_product.c
 # Names of objects, as those of sources have: vector_rows_avx2.c stands for vector_rows.c compiled for AVX2.
 WIDE_SOURCES := $(foreach wide,$(filter-out %_product.c,$(WIDE)),$(VECTORS:%=$(wide:.c=)_%.c)) $(PRODUCT)
 

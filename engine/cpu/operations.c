@@ -3,6 +3,7 @@
 #include "engine/cpu/convolve.h"
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/give.h"
+#include "engine/cpu/group_norm.h"
 #include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attend.h"
 #include "engine/cpu/local_attend.h"
@@ -16,6 +17,7 @@ const struct cpu_operation cpu_operations[] = {
     [OP_EMBED] = {cpu_embed, cpu_no_scratch, cpu_no_scratch},
     [OP_ADD_POSITIONS] = {cpu_add_positions, cpu_no_scratch, cpu_no_scratch},
     [OP_LAYER_NORM] = {cpu_layer_norm, cpu_no_scratch, cpu_no_scratch, .writes_bf16 = true},
+    [OP_GROUP_NORM] = {cpu_group_norm, cpu_group_norm_scratch, cpu_no_scratch},
     [OP_LINEAR] = {cpu_linear, cpu_linear_scratch, cpu_no_scratch, .weight = WEIGHT_TILES, .writes_bf16 = true,
                    .reads_bf16 = true},
     [OP_FEED_FORWARD] = {cpu_feed_forward, cpu_feed_forward_scratch, cpu_no_scratch, .weight = WEIGHT_TILES,

@@ -1,8 +1,8 @@
 /* vector: the engine's own arithmetic for one instruction set; libraries compute the other matrix products.
  *
- * vector_rows.c, vector_combine.c and vector_attend.c are compiled once for each set, and vector_functions_of picks one
- * that the processor has. One more variant is for AVX512_BF16. Its products, those of attention too, multiply bf16 and
- * add in float; all else is as with AVX-512.
+ * vector_rows.c, vector_combine.c, vector_columns.c and vector_attend.c are compiled once for each set.
+ * vector_functions_of picks one that the processor has. One more variant is for AVX512_BF16. Its products, those of
+ * attention too, multiply bf16 and add in float; all else is as with AVX-512.
  *
  * Each row is summed up in a fixed order, so its result does not depend on the rows beside it. Functions keep no state;
  * any thread may call them. Pointers need no alignment. Letters and shapes are those of run.h. */
@@ -154,6 +154,13 @@ struct vector_functions {
      */
     void (*maximum_rows)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, float *y);
     void (*sum_rows)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, float *y);
+
+    /* y[c] += the sum of x[r, c] over all rows; with `mean` (columns) the sum of (x[r, c] - mean[c])². */
+    void (*sum_columns)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, const float *mean, double *y);
+
+    /* y[r] = (x[r] - mean) * factor + bias, each (columns); bias NULL: none. x and y have one stride. */
+    void (*normalise_rows)(int64_t rows, int64_t columns, const float *x, int64_t stride, const float *mean,
+                           const float *factor, const float *bias, float *y);
 
     /* Brings keys and values into attend's order, once for all blocks of rows that see them: vector_packed_keys floats.
      */

@@ -213,6 +213,10 @@ void VARIANT(vector_select)(int64_t n, const float *condition, const float *x, c
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed);
 void VARIANT(vector_attend)(const struct vector_attend *attend);
 void VARIANT(vector_weigh)(int64_t n, const float *x, float *y);
+void VARIANT(vector_sum_columns)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, const float *mean,
+                                 double *y);
+void VARIANT(vector_normalise_rows)(int64_t rows, int64_t columns, const float *x, int64_t stride, const float *mean,
+                                    const float *factor, const float *bias, float *y);
 void VARIANT(vector_to_words)(int64_t rows, int64_t depth, enum element element, const void *x, float *words);
 void VARIANT(vector_pack_weight)(int64_t columns, int64_t depth, const float *w, float *packed);
 void VARIANT(vector_linear)(const struct vector_linear *linear);

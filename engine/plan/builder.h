@@ -211,6 +211,8 @@ void plan_limit_size(struct plan_builder *builder, struct plan_size_limit limit)
 int plan_embed(struct plan_builder *builder, int ids, int table);
 int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period);
 int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, float epsilon);
+/* Each group of columns is normalised over all rows of a sequence. gain and bias (columns of x), or PLAN_NONE. */
+int plan_group_norm(struct plan_builder *builder, int x, int64_t groups, int gain, int bias, float epsilon);
 int plan_linear(struct plan_builder *builder, int x, int weight, int bias);
 int plan_activate(struct plan_builder *builder, int x, enum activation activation); /* one without parameters */
 /* x may have ids, which become floats. With `to_ids` y has ids: the whole part of the result. A NaN, or a number that

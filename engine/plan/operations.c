@@ -34,6 +34,13 @@ const struct plan_operation plan_operations[] = {
                        .flops = flops_of_layer_norm,
                        .print = print_nothing},
 
+    /* g, b (d) or none. Mean and variance are those of a group of columns, over all rows of r's sequence */
+    [OP_GROUP_NORM] = {.name = "group_norm",
+                       .formula = "y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b",
+                       .rows = ROWS_TOGETHER,
+                       .flops = flops_of_layer_norm,
+                       .print = print_group_norm},
+
     /* W (out, in), b (out) or none; z (r, out) or none */
     [OP_LINEAR] = {.name = "linear",
                    .formula = "y[r] = activation(x[r] Wᵀ + b) + z[r]",

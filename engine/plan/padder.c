@@ -157,6 +157,34 @@ int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item,
     return rows->kind == AXIS_INPUT ? padder_length(plan, item, rows->input) : padder_axis_rows(plan, item, axis);
 }
 
+static int64_t sequences_of_item(const struct plan *plan, const struct batch *batch, int axis, int64_t item)
+{
+    const struct plan_axis *of = &plan->axes[axis];
+    return of->kind == AXIS_SIZED ? batch->sizes[item * plan->n_sizes + of->sized.sequences] : 1;
+}
+
+int64_t padder_sequences(const struct plan *plan, const struct batch *batch, int axis)
+{
+    int64_t count = 0;
+    for (int64_t b = 0; b < batch->n_items; b++)
+        count += sequences_of_item(plan, batch, axis, b);
+    return count;
+}
+
+struct padder_sequence padder_sequence(const struct plan *plan, const struct batch *batch, int axis, int64_t index)
+{
+    struct padder_sequence sequence = {.number = index};
+    int64_t count = sequences_of_item(plan, batch, axis, 0);
+    while (sequence.number >= count) {
+        sequence.number -= count;
+        count = sequences_of_item(plan, batch, axis, ++sequence.item);
+    }
+    const int64_t *starts = batch->layouts[axis].starts + sequence.item;
+    sequence.rows = (starts[1] - starts[0]) / count;
+    sequence.first = starts[0] + sequence.number * sequence.rows;
+    return sequence;
+}
+
 static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows)
 {
     int64_t first = item == 0 ? 0 : layout->starts[item];

@@ -89,6 +89,16 @@ bool padder_size(const struct plan *plan, const struct engine_item *item, int si
 /* The item's memory for a module's output; NULL: it does not want it. */
 float *padder_tensor(const struct engine_item *item, int output);
 
+/* Sequences follow one another on an axis: an item is one, or several on a sized axis. */
+struct padder_sequence {
+    int64_t item, number; /* of the item's sequences */
+    int64_t first, rows;  /* rows of the axis */
+};
+
+/* The sequences of a batch on an axis, and one of them. `index` is below their number. */
+int64_t padder_sequences(const struct plan *plan, const struct batch *batch, int axis);
+struct padder_sequence padder_sequence(const struct plan *plan, const struct batch *batch, int axis, int64_t index);
+
 /* The item's image on an axis of pixels. */
 struct plan_image padder_axis_image(const struct plan *plan, const struct engine_item *item, int axis);
 

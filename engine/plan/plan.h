@@ -27,6 +27,7 @@ enum operation {
     OP_EMBED,
     OP_ADD_POSITIONS,
     OP_LAYER_NORM,
+    OP_GROUP_NORM,
     OP_LINEAR,
     OP_FEED_FORWARD,
     OP_ACTIVATE,
@@ -316,6 +317,10 @@ struct plan_step {
         struct {
             float epsilon;
         } layer_norm;
+        struct {
+            int64_t groups; /* of columns */
+            float epsilon;
+        } group_norm;
         struct {
             struct plan_activation activation;
         } linear;

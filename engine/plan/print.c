@@ -122,6 +122,12 @@ static void print_groups(int64_t groups, FILE *out)
         fprintf(out, " groups %" PRId64, groups);
 }
 
+void print_group_norm(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    (void)plan;
+    print_groups(step->group_norm.groups, out);
+}
+
 void print_projection(const struct plan *plan, const struct plan_step *step, FILE *out)
 {
     (void)plan;

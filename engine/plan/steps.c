@@ -87,6 +87,19 @@ int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, flo
     return same_shape(builder, step);
 }
 
+int plan_group_norm(struct plan_builder *builder, int x, int64_t groups, int gain, int bias, float epsilon)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(groups >= 1 && plan_value_at(builder, x)->columns % groups == 0);
+    struct plan_step step = plan_step_of(OP_GROUP_NORM, x);
+    step.weight = gain;
+    step.bias = bias;
+    step.group_norm.groups = groups;
+    step.group_norm.epsilon = epsilon;
+    return same_shape(builder, step);
+}
+
 int plan_linear(struct plan_builder *builder, int x, int weight, int bias)
 {
     if (builder->failed)

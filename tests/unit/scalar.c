@@ -179,6 +179,32 @@ static double layer_norm_at(const struct scalar *scalar, const struct plan_step 
            weight_at(scalar, step->bias, 0, column % n);
 }
 
+/* The sequence that has the row of the value. */
+static struct padder_sequence sequence_of(const struct scalar *scalar, int value, int64_t row)
+{
+    int axis = scalar->plan->values[value].axis;
+    struct padder_sequence sequence = padder_sequence(scalar->plan, scalar->batch, axis, 0);
+    for (int64_t i = 1; row >= sequence.first + sequence.rows; i++)
+        sequence = padder_sequence(scalar->plan, scalar->batch, axis, i);
+    return sequence;
+}
+
+static double group_norm_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+{
+    int64_t columns = columns_of(scalar, step->x), size = columns / step->group_norm.groups;
+    struct padder_sequence sequence = sequence_of(scalar, step->x, row);
+    const double *x = scalar->values[step->x] + sequence.first * columns + column / size * size;
+    double count = (double)(sequence.rows * size), mean = 0, variance = 0;
+    for (int64_t i = 0; i < sequence.rows * size; i++)
+        mean += x[i / size * columns + i % size] / count;
+    for (int64_t i = 0; i < sequence.rows * size; i++)
+        variance += pow(x[i / size * columns + i % size] - mean, 2) / count;
+    double normal =
+        (scalar->values[step->x][row * columns + column] - mean) / sqrt(variance + (double)step->group_norm.epsilon);
+    return normal * (step->weight == PLAN_NONE ? 1 : weight_at(scalar, step->weight, 0, column)) +
+           (step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, 0, column));
+}
+
 /* A further column of a projection: sums of E's columns, or biases. */
 static double projected_column_at(const struct scalar *scalar, const struct plan_step *step, int64_t row,
                                   int64_t column)
@@ -642,6 +668,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return positions_at(scalar, step, row, column);
     case OP_LAYER_NORM:
         return layer_norm_at(scalar, step, row, column);
+    case OP_GROUP_NORM:
+        return group_norm_at(scalar, step, row, column);
     case OP_LINEAR:
         return scalar_activation(step->linear.activation, product_at(scalar, step, row, column)) + residual;
     case OP_FEED_FORWARD:

@@ -79,6 +79,30 @@ static void test_layer_norm(void **state)
     }
 }
 
+/* Groups of more columns than a task has, and of fewer. */
+static void check_group_norm(int64_t columns, int64_t groups, bool with_gain, bool with_bias)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"gain", 0, columns}, {"bias", 0, columns}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int gain = plan_vector(builder, columns, "gain"), bias = plan_vector(builder, columns, "bias");
+    int x = plan_input_rows(builder, "x", columns, 0, PLAN_NONE);
+    x = plan_group_norm(builder, x, groups, with_gain ? gain : PLAN_NONE, with_bias ? bias : PLAN_NONE, 1e-2f);
+    plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
+static void test_group_norm(void **state)
+{
+    (void)state;
+    check_group_norm(1, 1, true, true);
+    check_group_norm(12, 12, false, false);
+    check_group_norm(40, 8, true, true);
+    check_group_norm(96, 2, true, false);
+    check_group_norm(150, 1, false, true);
+    check_group_norm(330, 110, true, true);
+}
+
 /* Where products are in bf16, so is the norm's y. Two products are one feed_forward. */
 static void check_products_of_norm(int64_t columns, int products)
 {
@@ -1153,6 +1177,7 @@ int main(void)
         TEST(test_embed_and_positions, EXACT),
         TEST(test_axial_positions, EXACT),
         TEST(test_layer_norm, EXACT),
+        TEST(test_group_norm, EXACT),
         TEST(test_products_of_norm, 2.6e-2),
         TEST(test_product_of_attention, 0.04),
         TEST(test_linear, 2.6e-2),

@@ -138,6 +138,12 @@ static int add_positions(struct maker *maker, int x)
     return plan_add_positions(maker->builder, x, major, minor, 9);
 }
 
+static int group_norm(struct maker *maker, int x)
+{
+    int gain = weight(maker, 1, COLUMNS), bias = weight(maker, 1, COLUMNS);
+    return plan_group_norm(maker->builder, x, random_size(1, 3), gain, bias, 1e-2f);
+}
+
 static int add_sinusoids(struct maker *maker, int x)
 {
     return plan_add_sinusoids(maker->builder, x, weight(maker, 1, COLUMNS / 2));
@@ -259,7 +265,7 @@ static int combine_and_select(struct maker *maker, int x)
 
 static int (*const drawn[])(struct maker *maker, int x) = {
     rotate,      add_positions, add_sinusoids, embed,   concatenate,        convolve_sequence,
-    append_rows, local_attend,  pad_rows,      arrange, combine_and_select,
+    append_rows, local_attend,  pad_rows,      arrange, combine_and_select, group_norm,
 };
 
 #define N_DRAWN (sizeof drawn / sizeof *drawn)
