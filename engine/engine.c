@@ -476,8 +476,7 @@ static int check_convolutions(const struct model *model, const struct engine_ite
 {
     const struct plan *plan = model->plan;
     for (int i = 0; i < plan->n_steps; i++)
-        if (plan->steps[i].operation == OP_CONVOLVE_IMAGE &&
-            check_convolution(model, item, &plan->steps[i], error) != 0)
+        if (plan_convolves_input(&plan->steps[i]) && check_convolution(model, item, &plan->steps[i], error) != 0)
             return -1;
     if (model->inputs[0].layout != LAYOUT_IMAGE)
         return 0;

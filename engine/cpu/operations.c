@@ -1,6 +1,7 @@
 #include "engine/cpu/operations.h"
 #include "engine/cpu/attend.h"
 #include "engine/cpu/convolve.h"
+#include "engine/cpu/convolve_image.h"
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/give.h"
 #include "engine/cpu/group_norm.h"
@@ -39,6 +40,8 @@ const struct cpu_operation cpu_operations[] = {
     [OP_CONCATENATE] = {cpu_concatenate, cpu_no_scratch, cpu_no_scratch},
     [OP_APPEND_ROWS] = {cpu_append_rows, cpu_no_scratch, cpu_no_scratch},
     [OP_CONVOLVE_IMAGE] = {cpu_convolve_image, cpu_convolve_image_scratch, cpu_no_scratch, .weight = WEIGHT_TILES},
+    [OP_CONVOLVE_GROUPS] = {cpu_convolve_groups, cpu_convolve_groups_scratch, cpu_no_scratch},
+    [OP_CONVOLVE_CHANNELS] = {cpu_convolve_channels, cpu_convolve_channels_scratch, cpu_no_scratch},
     [OP_GATE] = {cpu_gate, cpu_no_scratch, cpu_no_scratch},
     [OP_GATHER_ROWS] = {cpu_gather_rows, cpu_no_scratch, cpu_no_scratch},
     [OP_CUT_PADDING] = {cpu_cut_padding, cpu_no_scratch, cpu_no_scratch},

@@ -162,6 +162,10 @@ struct vector_functions {
     void (*normalise_rows)(int64_t rows, int64_t columns, const float *x, int64_t stride, const float *mean,
                            const float *factor, const float *bias, float *y);
 
+    /* y = scale * (bias + the sum over t < taps of x[t] w[t]), each (columns); bias NULL: none */
+    void (*convolve_channels)(int64_t taps, int64_t columns, const float *const *x, const float *const *w,
+                              const float *bias, float scale, float *y);
+
     /* Brings keys and values into attend's order, once for all blocks of rows that see them: vector_packed_keys floats.
      */
     void (*pack_keys)(const struct vector_keys *keys, float *packed);

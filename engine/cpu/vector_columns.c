@@ -25,3 +25,31 @@ void VARIANT(vector_normalise_rows)(int64_t rows, int64_t columns, const float *
             y[c] = (x[c] - mean[c]) * factor[c] + bias[c];
     }
 }
+
+/* Columns [c, c + N * WIDTH) for all taps, in N registers. */
+#define CONVOLVE_VECTORS(N)                                                         \
+    for (; c + (N)*WIDTH <= columns; c += (N)*WIDTH) {                              \
+        vector sums[N];                                                             \
+        for (int i = 0; i < (N); i++)                                               \
+            sums[i] = bias ? load(bias + c + i * WIDTH) : all(0);                   \
+        for (int64_t t = 0; t < taps; t++)                                          \
+            for (int i = 0; i < (N); i++)                                           \
+                sums[i] += load(x[t] + c + i * WIDTH) * load(w[t] + c + i * WIDTH); \
+        for (int i = 0; i < (N); i++)                                               \
+            store(y + c + i * WIDTH, scale * sums[i]);                              \
+    }
+
+void VARIANT(vector_convolve_channels)(int64_t taps, int64_t columns, const float *const *x, const float *const *w,
+                                       const float *bias, float scale, float *y)
+{
+    int64_t c = 0;
+    CONVOLVE_VECTORS(4)
+    CONVOLVE_VECTORS(1)
+    if (c < columns) {
+        int64_t count = columns - c;
+        vector sum = bias ? load_part(bias + c, count, 0) : all(0);
+        for (int64_t t = 0; t < taps; t++)
+            sum += load_part(x[t] + c, count, 0) * load_part(w[t] + c, count, 0);
+        store_part(y + c, scale * sum, count);
+    }
+}

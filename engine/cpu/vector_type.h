@@ -215,6 +215,8 @@ void VARIANT(vector_attend)(const struct vector_attend *attend);
 void VARIANT(vector_weigh)(int64_t n, const float *x, float *y);
 void VARIANT(vector_sum_columns)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, const float *mean,
                                  double *y);
+void VARIANT(vector_convolve_channels)(int64_t taps, int64_t columns, const float *const *x, const float *const *w,
+                                       const float *bias, float scale, float *y);
 void VARIANT(vector_normalise_rows)(int64_t rows, int64_t columns, const float *x, int64_t stride, const float *mean,
                                     const float *factor, const float *bias, float *y);
 void VARIANT(vector_to_words)(int64_t rows, int64_t depth, enum element element, const void *x, float *words);

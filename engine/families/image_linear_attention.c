@@ -122,7 +122,7 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     }
     if (arguments->chan_out == 0)
         arguments->chan_out = arguments->chan;
-    *window = (struct plan_window){.size = {0}};
+    *window = (struct plan_window){.dilation = {1, 1}};
     read_pair(builder, name, &kernel_size, arguments->kernel_size, window->size);
     read_pair(builder, name, &stride, arguments->stride, window->stride);
     read_padding(builder, name, arguments, window);
@@ -168,7 +168,8 @@ static struct plan_convolution convolution(struct plan_builder *builder, int64_t
     const int64_t shape[] = {out, in, window->size[0], window->size[1]};
     int weight = plan_kernel(builder, plan_tensor(builder, 4, shape, "%s.weight", layer), out, in);
     int bias = plan_vector(builder, out, "%s.bias", layer);
-    return (struct plan_convolution){.weight = weight, .bias = bias, .window = *window, .scale = 1.0f};
+    return (struct plan_convolution){
+        .weight = weight, .bias = bias, .window = *window, .groups = 1, .height = PLAN_NONE, .scale = 1.0f};
 }
 
 static int convolve_scaled(struct plan_builder *builder, int x, struct plan_convolution convolution, float scale)

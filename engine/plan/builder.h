@@ -159,7 +159,8 @@ int plan_stack(struct plan_builder *builder, const int *weights, int64_t count);
 int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns);
 /* The transpose (columns, rows) of a weight that is read as (rows, columns). */
 int plan_transpose(struct plan_builder *builder, int weight, int64_t rows);
-/* Reorders a weight of nn.Conv2d (out, in, height, width) for OP_CONVOLVE_IMAGE: (out, height * width * in). */
+/* Reorders a weight of nn.Conv2d (out, in, height, width) for plan_convolve_image: (out, height * width * in). With
+ * groups `in` counts the channels of one. nn.Conv1d's height is 1. */
 int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t in);
 
 /* For modules, whose weights have the shapes of the file. */
@@ -274,11 +275,15 @@ int plan_local_attend(struct plan_builder *builder, int queries, int keys, int v
 int plan_concatenate(struct plan_builder *builder, int x, int z);
 int plan_append_rows(struct plan_builder *builder, int x, int z);
 
-/* The axis of x has the pixels of an input. Pixels of LAYOUT_CHANNELS are an image of height 1. y has a new axis for
- * its pixels. With keeps_pixels y keeps x's axis; images whose pixel count would change are refused. */
+/* A row of x is a pixel of an image, which is a sequence of x's axis. With height and width, sizes say how large it is;
+ * then y's axis is one of made_height * made_width rows, with x's sequences. Without them, the axis of x has the pixels
+ * of an input. Pixels of LAYOUT_CHANNELS are an image of height 1. y has a new axis for its pixels. With keeps_pixels y
+ * keeps x's axis; images whose pixel count would change are refused. */
 struct plan_convolution {
-    int weight, bias; /* weight of plan_kernel; bias (out) */
+    int weight, bias; /* weight of plan_kernel; bias (out), or PLAN_NONE */
     struct plan_window window;
+    int64_t groups;                             /* of the columns of x and of y; 1: none */
+    int height, width, made_height, made_width; /* sizes; PLAN_NONE: the image is an input's */
     float scale;
     bool keeps_pixels;
 };

@@ -179,6 +179,22 @@ const struct plan_operation plan_operations[] = {
                            .flops = flops_of_image_convolution,
                            .print = print_image_convolution},
 
+    /* The same with columns in groups of d: W (out, window * d). An output reads its own group of x */
+    [OP_CONVOLVE_GROUPS] = {.name = "convolve_groups",
+                            .formula = "y_b[i, j, g] = scale * (e + sum over u, v of W[g, u, v] x_b[i s + u - top, j "
+                                       "s' + v - left, g])",
+                            .rows = ROWS_TOGETHER,
+                            .flops = flops_of_image_convolution,
+                            .print = print_image_convolution},
+
+    /* The same with groups of one column: W (window, out). Several outputs may read one column of x */
+    [OP_CONVOLVE_CHANNELS] = {.name = "convolve_channels",
+                              .formula = "y_b[i, j, c] = scale * (e + sum over u, v of W[u, v, c] x_b[i s + u - top, j "
+                                         "s' + v - left, c])",
+                              .rows = ROWS_TOGETHER,
+                              .flops = flops_of_image_convolution,
+                              .print = print_image_convolution},
+
     /* x (r, 2d); y (r, d) */
     [OP_GATE] = {.name = "gate",
                  .formula = "y[r, i] = activation(x[r, i]) * x[r, d + i]",

@@ -99,6 +99,15 @@ struct plan_image padder_axis_image(const struct plan *plan, const struct engine
     return pixels->kind == AXIS_WINDOW ? plan_convolved(&pixels->window, image) : image;
 }
 
+struct plan_image padder_convolution_image(const struct plan *plan, const struct batch *batch,
+                                           const struct plan_step *step, int64_t item)
+{
+    const int64_t *sizes = batch->sizes + item * plan->n_sizes;
+    if (step->convolve_image.height == PLAN_NONE)
+        return padder_axis_image(plan, &batch->items[item], plan->values[step->x].axis);
+    return (struct plan_image){sizes[step->convolve_image.height], sizes[step->convolve_image.width]};
+}
+
 /* `context` is an item. */
 static struct plan_given give_item(const struct plan *plan, const struct plan_axis *axis, const void *context)
 {

@@ -102,4 +102,9 @@ struct padder_sequence padder_sequence(const struct plan *plan, const struct bat
 /* The item's image on an axis of pixels. */
 struct plan_image padder_axis_image(const struct plan *plan, const struct engine_item *item, int axis);
 
+/* The image that a convolution reads for an item of the batch. If the item is several sequences, each is such an image.
+ */
+struct plan_image padder_convolution_image(const struct plan *plan, const struct batch *batch,
+                                           const struct plan_step *step, int64_t item);
+
 #endif

@@ -30,16 +30,22 @@ void plan_free(struct plan *plan)
     free(plan);
 }
 
+/* Pixels from the window's first to its last, both counted. [0] is along the height. */
+static int64_t window_extent(const struct plan_window *window, int dimension)
+{
+    return (window->size[dimension] - 1) * window->dilation[dimension] + 1;
+}
+
 bool plan_window_fits(const struct plan_window *window, struct plan_image image)
 {
-    return image.height + window->before[0] + window->after[0] >= window->size[0] &&
-           image.width + window->before[1] + window->after[1] >= window->size[1];
+    return image.height + window->before[0] + window->after[0] >= window_extent(window, 0) &&
+           image.width + window->before[1] + window->after[1] >= window_extent(window, 1);
 }
 
 struct plan_image plan_convolved(const struct plan_window *window, struct plan_image image)
 {
-    int64_t height = image.height + window->before[0] + window->after[0] - window->size[0];
-    int64_t width = image.width + window->before[1] + window->after[1] - window->size[1];
+    int64_t height = image.height + window->before[0] + window->after[0] - window_extent(window, 0);
+    int64_t width = image.width + window->before[1] + window->after[1] - window_extent(window, 1);
     return (struct plan_image){height / window->stride[0] + 1, width / window->stride[1] + 1};
 }
 

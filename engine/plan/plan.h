@@ -46,6 +46,8 @@ enum operation {
     OP_CONCATENATE,
     OP_APPEND_ROWS,
     OP_CONVOLVE_IMAGE,
+    OP_CONVOLVE_GROUPS,
+    OP_CONVOLVE_CHANNELS,
     OP_GATE,
     OP_GATHER_ROWS,
     OP_CUT_PADDING,
@@ -140,6 +142,7 @@ struct plan_image {
 struct plan_window {
     int64_t size[2], stride[2];  /* >= 1; 0: no window */
     int64_t before[2], after[2]; /* rows and columns of zeros around the image: top and left, bottom and right */
+    int64_t dilation[2];         /* >= 1: distance between the window's pixels */
 };
 
 enum plan_axis_kind {
@@ -373,8 +376,10 @@ struct plan_step {
         } local_attend;
         struct {
             struct plan_window window;
+            int height, width; /* sizes of x's image; PLAN_NONE: x's axis is the image of an input */
+            int64_t groups;    /* of columns */
             float scale;
-        } convolve_image;
+        } convolve_image; /* and OP_CONVOLVE_GROUPS, OP_CONVOLVE_CHANNELS */
         struct {
             int64_t heads;
         } retrieve;
@@ -565,6 +570,15 @@ bool plan_may_lack(const struct plan *plan, int input);
  * the size of the convolution's result. */
 bool plan_window_fits(const struct plan_window *window, struct plan_image image);
 struct plan_image plan_convolved(const struct plan_window *window, struct plan_image image);
+
+/* Whether the step is a convolution of an image whose size is the input's. Each item has its own size, which must be
+ * checked. */
+static inline bool plan_convolves_input(const struct plan_step *step)
+{
+    bool convolves = step->operation == OP_CONVOLVE_IMAGE || step->operation == OP_CONVOLVE_GROUPS ||
+                     step->operation == OP_CONVOLVE_CHANNELS;
+    return convolves && step->convolve_image.height == PLAN_NONE;
+}
 
 static inline bool plan_reads_value(const struct plan_step *step, int value)
 {

@@ -154,6 +154,9 @@ void print_image_convolution(const struct plan *plan, const struct plan_step *st
             window->stride[0], window->stride[1]);
     fprintf(out, " padding %" PRId64 " + %" PRId64 " x %" PRId64 " + %" PRId64, window->before[0], window->after[0],
             window->before[1], window->after[1]);
+    if (window->dilation[0] > 1 || window->dilation[1] > 1)
+        fprintf(out, " dilation %" PRId64 " x %" PRId64, window->dilation[0], window->dilation[1]);
+    print_groups(step->convolve_image.groups, out);
     if (step->convolve_image.scale != 1.0f)
         fprintf(out, " scale %g", (double)step->convolve_image.scale);
 }

@@ -339,23 +339,56 @@ int plan_append_rows(struct plan_builder *builder, int x, int z)
     return axis == PLAN_NONE ? PLAN_NONE : new_step(builder, step, axis, plan_value_at(builder, x)->columns);
 }
 
+/* The axis of a convolution's result. */
+static int convolved_axis(struct plan_builder *builder, int axis, const struct plan_convolution *convolution)
+{
+    const struct plan_axis *of = &builder->plan->axes[axis];
+    if (convolution->height == PLAN_NONE && convolution->keeps_pixels)
+        return axis;
+    if (convolution->height == PLAN_NONE)
+        return plan_window_axis(builder, of->input, &convolution->window);
+    int sequences = of->kind == AXIS_SIZED ? of->sized.sequences : plan_size_constant(builder, 1);
+    int rows = plan_size_multiply(builder, convolution->made_height, convolution->made_width);
+    return plan_sized_axis(builder, rows, sequences);
+}
+
+/* Whether each pixel of y is made of the pixel of x at the same place, by one product. */
+static bool is_pointwise(const struct plan_convolution *convolution)
+{
+    const struct plan_window *window = &convolution->window;
+    bool pointwise = convolution->height != PLAN_NONE && convolution->groups == 1 && convolution->scale == 1.0f;
+    for (int i = 0; i < 2; i++)
+        pointwise &= window->size[i] == 1 && window->stride[i] == 1 && window->before[i] == 0 && window->after[i] == 0;
+    return pointwise;
+}
+
 int plan_convolve_image(struct plan_builder *builder, int x, struct plan_convolution convolution)
 {
     if (builder->failed)
         return PLAN_NONE;
     const struct plan_window *window = &convolution.window;
-    assert(plan_weight_at(builder, convolution.weight)->columns ==
-           plan_value_at(builder, x)->columns * window->size[0] * window->size[1]);
+    int64_t depth = plan_value_at(builder, x)->columns / convolution.groups;
+    int64_t out = plan_weight_at(builder, convolution.weight)->rows;
+    assert(plan_value_at(builder, x)->columns % convolution.groups == 0 && out % convolution.groups == 0);
+    assert(plan_weight_at(builder, convolution.weight)->columns == depth * window->size[0] * window->size[1]);
+    if (is_pointwise(&convolution))
+        return plan_linear(builder, x, convolution.weight, convolution.bias);
     struct plan_step step = plan_step_of(OP_CONVOLVE_IMAGE, x);
     step.weight = convolution.weight;
     step.bias = convolution.bias;
     step.convolve_image.scale = convolution.scale;
+    step.convolve_image.groups = convolution.groups;
+    step.convolve_image.height = convolution.height;
+    step.convolve_image.width = convolution.width;
     step.convolve_image.window = *window;
-    int axis = plan_value_at(builder, x)->axis;
-    if (!convolution.keeps_pixels)
-        axis = plan_window_axis(builder, builder->plan->axes[axis].input, window);
-    return axis == PLAN_NONE ? PLAN_NONE
-                             : new_step(builder, step, axis, plan_weight_at(builder, convolution.weight)->rows);
+    if (convolution.groups > 1 && depth > 1)
+        step.operation = OP_CONVOLVE_GROUPS;
+    if (convolution.groups > 1 && depth == 1) {
+        step.operation = OP_CONVOLVE_CHANNELS;
+        step.weight = plan_transpose(builder, convolution.weight, out);
+    }
+    int axis = convolved_axis(builder, plan_value_at(builder, x)->axis, &convolution);
+    return axis == PLAN_NONE ? PLAN_NONE : new_step(builder, step, axis, out);
 }
 
 int plan_gate(struct plan_builder *builder, int x, struct plan_activation activation)

@@ -235,7 +235,7 @@ static bool image_runs(const struct plan *plan, const struct engine_item *item)
 {
     for (int i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = &plan->steps[i];
-        if (step->operation != OP_CONVOLVE_IMAGE)
+        if (!plan_convolves_input(step))
             continue;
         int from = plan->values[step->x].axis, to = plan->values[step->y].axis;
         struct plan_image image = padder_image(plan, item, plan->axes[from].input);

@@ -588,23 +588,45 @@ static double appended_at(const struct scalar *scalar, const struct plan_step *s
     return scalar->values[step->z][from * columns + column];
 }
 
+/* W[u, v] for a channel of the group, as each operation has it. */
+static double kernel_at(const struct scalar *scalar, const struct plan_step *step, int64_t column, int64_t pixel,
+                        int64_t channel, int64_t channels)
+{
+    if (step->operation == OP_CONVOLVE_CHANNELS)
+        return weight_at(scalar, step->weight, pixel, column);
+    return weight_at(scalar, step->weight, column, pixel * channels + channel);
+}
+
+/* The image's height and width: sizes of the item, or those of its input. */
+static struct plan_image convolution_image(const struct scalar *scalar, const struct plan_step *step, int64_t item)
+{
+    const int64_t *sizes = scalar->batch->sizes + item * scalar->plan->n_sizes;
+    if (step->convolve_image.height == PLAN_NONE)
+        return padder_image(scalar->plan, &scalar->batch->items[item],
+                            scalar->plan->axes[scalar->plan->values[step->x].axis].input);
+    return (struct plan_image){sizes[step->convolve_image.height], sizes[step->convolve_image.width]};
+}
+
 static double convolved_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
 {
     const struct plan_window *window = &step->convolve_image.window;
-    int64_t item = item_of(scalar, step->y, row), in = columns_of(scalar, step->x);
-    int64_t place = row - layout_of(scalar, step->y)->starts[item], first = layout_of(scalar, step->x)->starts[item];
-    struct plan_image image = padder_image(scalar->plan, &scalar->batch->items[item],
-                                           scalar->plan->axes[scalar->plan->values[step->x].axis].input);
-    int64_t width = (image.width + window->before[1] + window->after[1] - window->size[1]) / window->stride[1] + 1;
-    double sum = weight_at(scalar, step->bias, 0, column);
-    for (int64_t u = 0; u < window->size[0]; u++)
-        for (int64_t v = 0; v < window->size[1]; v++) {
-            int64_t i = place / width * window->stride[0] + u - window->before[0];
-            int64_t j = place % width * window->stride[1] + v - window->before[1];
-            for (int64_t c = 0; c < in && i >= 0 && i < image.height && j >= 0 && j < image.width; c++)
-                sum += weight_at(scalar, step->weight, column, (u * window->size[1] + v) * in + c) *
-                       scalar->values[step->x][(first + i * image.width + j) * in + c];
-        }
+    struct padder_sequence made = sequence_of(scalar, step->y, row);
+    struct plan_image image = convolution_image(scalar, step, made.item);
+    int64_t all = columns_of(scalar, step->x), in = all / step->convolve_image.groups;
+    int64_t group = column / (columns_of(scalar, step->y) / step->convolve_image.groups);
+    int64_t first = layout_of(scalar, step->x)->starts[made.item] + made.number * image.height * image.width,
+            place = row - made.first;
+    int64_t reach = (window->size[1] - 1) * window->dilation[1];
+    int64_t width = (image.width + window->before[1] + window->after[1] - reach - 1) / window->stride[1] + 1;
+    double sum = step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, 0, column);
+    for (int64_t p = 0; p < window->size[0] * window->size[1]; p++) {
+        int64_t u = p / window->size[1] * window->dilation[0], v = p % window->size[1] * window->dilation[1];
+        int64_t i = place / width * window->stride[0] + u - window->before[0];
+        int64_t j = place % width * window->stride[1] + v - window->before[1];
+        for (int64_t c = 0; c < in && i >= 0 && i < image.height && j >= 0 && j < image.width; c++)
+            sum += kernel_at(scalar, step, column, p, c, in) *
+                   scalar->values[step->x][(first + i * image.width + j) * all + group * in + c];
+    }
     return (double)step->convolve_image.scale * sum;
 }
 
@@ -701,6 +723,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     case OP_APPEND_ROWS:
         return appended_at(scalar, step, row, column);
     case OP_CONVOLVE_IMAGE:
+    case OP_CONVOLVE_GROUPS:
+    case OP_CONVOLVE_CHANNELS:
         return convolved_at(scalar, step, row, column);
     case OP_GATE:
         return gated_at(scalar, step, row, column);
