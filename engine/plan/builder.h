@@ -98,8 +98,8 @@ int plan_close_scope(struct plan_builder *builder);
 /* Limits the ids of a value, which are an input's, to 0 <= id < vocabulary. `what` names their reader. */
 void plan_limit_ids(struct plan_builder *builder, int ids, int64_t vocabulary, const char *what);
 
-/* Inputs, in the order of forward()'s parameters. They return values. The plan copies the name. max_length 0: the model has no limit. With
- * padding "exact" max_length is the one length. Call plan_choose_padding first.
+/* Inputs, in the order of forward()'s parameters. They return values. The plan copies the name. max_length 0: the model
+ * has no limit. With padding "exact" max_length is the one length. Call plan_choose_padding first.
  *
  * In a scope they return the value that is bound to the name. An absent input is its fallback's value. Else an absent
  * mask is PLAN_NONE where it would be ones everywhere, and any other optional input is PLAN_NONE. */
