@@ -608,7 +608,7 @@ int model_check(const struct model *model, const struct engine_item *item, struc
         return -1;
     for (int i = 0; i < model->plan->n_requirements; i++) {
         const struct plan_requirement *requirement = &model->plan->requirements[i];
-        if (plan_check_requirement(requirement, padder_axis_rows(model->plan, item, requirement->axis), error) != 0)
+        if (plan_check_requirement(requirement, padder_sequence_rows(model->plan, item, requirement->axis), error) != 0)
             return error_prefix(error, "\"%s\"", requirement->where);
     }
     for (int i = 0; i < item->n_extras; i++)

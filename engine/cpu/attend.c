@@ -37,26 +37,26 @@ static struct vector_mask mask_of(const struct engine_item *item, const struct p
     return mask;
 }
 
-/* ---- OP_ATTEND: an item has k rows of keys for its whole sequence ---- */
+/* ---- OP_ATTEND: a sequence has k rows of keys ---- */
 
 /* A thread keeps this between its tasks. */
 struct packed_head {
-    int64_t item, kv_head; /* the packed keys and values belong to them; item -1: none are packed */
-    float *packed;         /* vector_packed_keys floats */
-    float *scratch;        /* vector_attend_scratch floats; they follow `packed` */
+    int64_t sequence, kv_head; /* the packed keys and values belong to them; sequence -1: none are packed */
+    float *packed;             /* vector_packed_keys floats */
+    float *scratch;            /* vector_attend_scratch floats; they follow `packed` */
 };
 
 /* Packs the keys and values of one head, unless the thread's last task has done so. */
-static void pack_head(const struct cpu_run *run, const struct plan_step *step, int64_t item, int64_t kv_head,
+static void pack_head(const struct cpu_run *run, const struct plan_step *step, int64_t sequence, int64_t kv_head,
                       struct packed_head *head)
 {
-    if (head->item == item && head->kv_head == kv_head)
+    if (head->sequence == sequence && head->kv_head == kv_head)
         return;
-    const int64_t *starts = layout_of(run, step->keys)->starts + item;
+    const int64_t *starts = layout_of(run, step->keys)->starts + sequence;
     int64_t d = columns_of(run, step->x) / step->attend.heads, e = columns_of(run, step->y) / step->attend.heads;
     int64_t key_columns = columns_of(run, step->keys), value_columns = columns_of(run, step->values);
     int64_t k = starts[1] - starts[0];
-    head->item = item;
+    head->sequence = sequence;
     head->kv_head = kv_head;
     head->scratch = head->packed + vector_packed_keys(k, d, e);
     run->vector->pack_keys(
@@ -93,16 +93,17 @@ static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *s
 static void attend_block(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
                          int64_t head, struct packed_head *packed)
 {
-    const struct engine_item *item = &run->batch->items[block->item];
-    const int64_t *keys = layout_of(run, step->keys)->starts + block->item;
+    /* Several sequences an item have neither masks nor a softmax that is given. */
+    const struct engine_item *item = step->attend.index == PLAN_NONE ? NULL : &run->batch->items[block->sequence];
+    const int64_t *keys = layout_of(run, step->keys)->starts + block->sequence;
     int64_t query_columns = columns_of(run, step->x), out_columns = columns_of(run, step->y);
     int64_t d = query_columns / step->attend.heads, e = out_columns / step->attend.heads, k = keys[1] - keys[0];
     int64_t zero_keys = most(step->attend.key_room - k, 0), end = block->first + block->rows;
     float *softmax = wanted_softmax(run->plan, item, step); /* (h, n, k + zero_keys), n without padding */
     int64_t n = softmax ? padder_own_rows(run->plan, item, run->plan->values[step->x].axis) : 0;
-    pack_head(run, step, block->item, head * step->attend.kv_heads / step->attend.heads, packed);
+    pack_head(run, step, block->sequence, head * step->attend.kv_heads / step->attend.heads, packed);
     for (int64_t row = block->first, rows; row < end; row += rows) {
-        int64_t position = padder_position(layout_of(run, step->x), block->item, row);
+        int64_t position = padder_position(layout_of(run, step->x), block->sequence, row);
         rows = rows_at_once(run, step, softmax != NULL, row, end);
         int64_t softmax_rows = least(rows, n - position);
         run->vector->attend(&(struct vector_attend){
@@ -134,7 +135,7 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
 static const struct row_block *block_of_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
 {
     const struct row_block *block = &layout->blocks[task / heads]; /* some block of the same item */
-    int64_t start = layout->starts[block->item], rows = layout->starts[block->item + 1] - start;
+    int64_t start = layout->starts[block->sequence], rows = layout->starts[block->sequence + 1] - start;
     int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* blocks of the item */
     int64_t first = task / heads - before, blocks = parts_of(rows, PADDER_BLOCK_ROWS);
     int64_t in_item = task - first * heads;
@@ -148,7 +149,7 @@ void cpu_attend(const struct cpu_run *run, const struct plan_step *step)
     int64_t tasks = layout->n_blocks * step->attend.heads;
 #pragma omp parallel num_threads(threads_for(run, tasks))
     {
-        struct packed_head packed = {.item = -1, .packed = scratch_of(run)};
+        struct packed_head packed = {.sequence = -1, .packed = scratch_of(run)};
 #pragma omp for schedule(dynamic)
         for (int64_t t = 0; t < tasks; t++) {
             int64_t head;

@@ -27,14 +27,14 @@ static void gather_rows(const struct sequence_convolution *c, const float *x, in
             out[i * c->stride + t] = first + t < rows ? x[(first + t) * c->columns + i] : 0;
 }
 
-static void convolve_tile(const struct sequence_convolution *c, int64_t item, int64_t group, int64_t first_window)
+static void convolve_tile(const struct sequence_convolution *c, int64_t sequence, int64_t group, int64_t first_window)
 {
     const struct layout *from = layout_of(c->run, c->step->x);
-    const float *x = c->x + from->starts[item] * c->columns + group * c->d;
-    int64_t rows = from->starts[item + 1] - from->starts[item], depth = c->d * c->stride;
+    const float *x = c->x + from->starts[sequence] * c->columns + group * c->d;
+    int64_t rows = from->starts[sequence + 1] - from->starts[sequence], depth = c->d * c->stride;
     int64_t windows = least(WINDOWS_PER_TILE, c->k - first_window), which = c->weights > 1 ? group : 0;
     float *gathered = scratch_of(c->run);
-    float *y = c->y + (item * c->k + first_window) * c->columns + group * c->d;
+    float *y = c->y + (sequence * c->k + first_window) * c->columns + group * c->d;
     for (int64_t w = 0; w < windows; w++)
         gather_rows(c, x, rows, first_window + w, gathered + w * depth);
     products_multiply(c->run->products, &(struct product){
@@ -69,11 +69,11 @@ void cpu_convolve_sequence(const struct cpu_run *run, const struct plan_step *st
         .columns = columns,
         .d = d,
         .stride = step->convolve_sequence.stride,
-        .k = rows_per_item_of(plan, step->y),
+        .k = rows_per_sequence_of(plan, step->y),
         .weights = bias->rows * bias->columns / d,
     };
     int64_t tiles = parts_of(c.k, WINDOWS_PER_TILE),
-            tasks = run->batch->n_items * step->convolve_sequence.groups * tiles;
+            tasks = layout_of(run, step->x)->n_sequences * step->convolve_sequence.groups * tiles;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++)
         convolve_tile(&c, t / tiles / step->convolve_sequence.groups, t / tiles % step->convolve_sequence.groups,

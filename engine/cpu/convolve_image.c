@@ -49,7 +49,7 @@ static struct image_convolution image_convolution_of(const struct cpu_run *run, 
 static void find_window(const struct image_convolution *c, int64_t r, struct window_place *place)
 {
     bool found = place->pixels;
-    while (c->to->starts[place->item + 1] <= r) {
+    while (c->to->item_starts[place->item + 1] <= r) {
         place->item++;
         found = false;
     }
@@ -57,8 +57,8 @@ static void find_window(const struct image_convolution *c, int64_t r, struct win
         place->image = padder_convolution_image(c->run->plan, c->run->batch, c->step, place->item);
         place->made = plan_convolved(c->window, place->image);
     }
-    int64_t row = r - c->to->starts[place->item], made_pixels = place->made.height * place->made.width;
-    int64_t first = c->from->starts[place->item] + row / made_pixels * (place->image.height * place->image.width);
+    int64_t row = r - c->to->item_starts[place->item], made_pixels = place->made.height * place->made.width;
+    int64_t first = c->from->item_starts[place->item] + row / made_pixels * (place->image.height * place->image.width);
     int64_t pixel = row % made_pixels;
     place->pixels = c->x + first * c->channels;
     place->top = pixel / place->made.width * c->window->stride[0] - c->window->before[0];
@@ -188,7 +188,7 @@ void cpu_convolve_groups(const struct cpu_run *run, const struct plan_step *step
 {
     const struct image_convolution c = image_convolution_of(run, step);
     int64_t groups = step->convolve_image.groups;
-    int64_t tasks = groups * padder_sequences(run->plan, run->batch, run->plan->values[step->y].axis);
+    int64_t tasks = groups * layout_of(run, step->y)->n_sequences;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++)
         convolve_group(c, t / groups, t % groups);

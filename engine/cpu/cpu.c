@@ -309,10 +309,10 @@ static double batch_flops(const struct backend_model *model, const struct batch 
     const struct plan *plan = model->run.plan;
     int64_t longest = 0;
     for (int a = 0; plan_counts_axes(plan) && a < plan->n_axes; a++)
-        longest = most(longest, batch->layouts[a].starts[batch->n_items]);
+        longest = most(longest, batch->layouts[a].item_starts[batch->n_items]);
     for (int i = 0; i < plan->n_inputs; i++) {
         int value = plan->inputs[i].value;
-        int64_t rows = value == PLAN_NONE ? 0 : batch->layouts[plan->values[value].axis].starts[batch->n_items];
+        int64_t rows = value == PLAN_NONE ? 0 : batch->layouts[plan->values[value].axis].item_starts[batch->n_items];
         longest = most(longest, rows);
     }
     return (double)round_up(longest, PLAN_ROW_BLOCK) * model->row_flops +

@@ -21,7 +21,7 @@ void cpu_give_hidden(const struct cpu_run *run, const struct plan_step *step)
     int64_t columns = columns_of(run, step->x);
     for (int64_t b = 0; b < run->batch->n_items; b++)
         if (run->batch->items[b].hidden)
-            memcpy(run->batch->items[b].hidden, x + layout->starts[b] * columns,
+            memcpy(run->batch->items[b].hidden, x + layout->item_starts[b] * columns,
                    (size_t)(own_rows(run, b) * columns) * sizeof *x);
 }
 
@@ -58,7 +58,7 @@ void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
     int64_t columns = columns_of(run, step->x);
     for (int64_t b = 0; b < run->batch->n_items; b++) {
         const struct engine_item *item = &run->batch->items[b];
-        const float *x = floats_of(run, step->x) + layout->starts[b] * columns;
+        const float *x = floats_of(run, step->x) + layout->item_starts[b] * columns;
         int64_t rows = own_rows(run, b);
         if (!item->pooled)
             continue;
@@ -69,7 +69,7 @@ void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
         else
             memcpy(item->pooled,
                    floats_of(run, step->x) +
-                       padder_row(layout, b, item->pooling == POOLING_LAST ? rows - 1 : 0) * columns,
+                       padder_item_row(layout, b, item->pooling == POOLING_LAST ? rows - 1 : 0) * columns,
                    (size_t)columns * sizeof *x);
     }
 }
@@ -182,9 +182,9 @@ void cpu_give_image(const struct cpu_run *run, const struct plan_step *step)
     int64_t parts = parts_of(columns, CHANNELS_A_TASK), tasks = run->batch->n_items * parts;
 #pragma omp parallel for num_threads(run->threads) if (tasks > 1) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
-        int64_t item = t / parts, first = layout->starts[item];
+        int64_t item = t / parts, first = layout->item_starts[item];
         if (run->batch->items[item].output)
-            turn_channels(floats_of(run, step->x) + first * columns, layout->starts[item + 1] - first, columns,
+            turn_channels(floats_of(run, step->x) + first * columns, layout->item_starts[item + 1] - first, columns,
                           t % parts * CHANNELS_A_TASK, run->batch->items[item].output);
     }
 }
@@ -209,7 +209,7 @@ void cpu_give_tensor(const struct cpu_run *run, const struct plan_step *step)
     int64_t columns = columns_of(run, step->x);
     for (int64_t b = 0; b < run->batch->n_items; b++) {
         float *out = padder_tensor(&run->batch->items[b], step->give_tensor.output);
-        const int64_t *starts = layout_of(run, step->x)->starts + b;
+        const int64_t *starts = layout_of(run, step->x)->item_starts + b;
         int64_t first = starts[0] * columns, elements = starts[1] * columns - first;
         int64_t tasks = out ? parts_of(elements, TENSOR_BLOCK) : 0;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) if (tasks > 1)

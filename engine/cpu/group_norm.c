@@ -73,7 +73,7 @@ void cpu_group_norm(const struct cpu_run *run, const struct plan_step *step)
     norm.size = norm.columns / step->group_norm.groups;
     norm.task_columns = parts_of(TASK_COLUMNS, norm.size) * norm.size;
     int64_t parts = parts_of(norm.columns, norm.task_columns);
-    int64_t tasks = parts * padder_sequences(run->plan, run->batch, axis);
+    int64_t tasks = parts * run->batch->layouts[axis].n_sequences;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++)
         normalise(&norm, padder_sequence(run->plan, run->batch, axis, t / parts), t % parts * norm.task_columns);

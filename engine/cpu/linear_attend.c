@@ -244,7 +244,7 @@ int64_t cpu_linear_attend_scratch(const struct cpu_run *run, const struct plan_s
     return 2 * BLOCK_ROWS * d + BLOCK_ROWS * e + BLOCK_ROWS * BLOCK_ROWS + 2 * d * e + 3 * d;
 }
 
-static struct head_sequence sequence_of(const struct cpu_run *run, const struct plan_step *step, int64_t item,
+static struct head_sequence sequence_of(const struct cpu_run *run, const struct plan_step *step, int64_t sequence,
                                         int64_t fold, int64_t head)
 {
     const struct layout *from = layout_of(run, step->x);
@@ -253,7 +253,7 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
     int64_t value_columns = columns_of(run, step->values), out_columns = columns_of(run, step->y);
     int64_t d = step->linear_attend.dim_head, e = step->linear_attend.dim_value,
             value_column = (step->linear_attend.first_head + head) * e;
-    int64_t query = from->starts[item] + fold, key = keys->starts[item] + fold,
+    int64_t query = from->starts[sequence] + fold, key = keys->starts[sequence] + fold,
             column = (step->linear_attend.first_head + head) * d;
     struct head_sequence s = {
         .run = run,
@@ -268,8 +268,8 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
         .value_stride = value_columns * step->linear_attend.fold,
         .out_stride = out_columns * step->linear_attend.fold,
         .mask_stride = step->linear_attend.fold,
-        .query_rows = (from->starts[item + 1] - from->starts[item]) / step->linear_attend.fold,
-        .key_rows = (keys->starts[item + 1] - keys->starts[item]) / step->linear_attend.fold,
+        .query_rows = (from->starts[sequence + 1] - from->starts[sequence]) / step->linear_attend.fold,
+        .key_rows = (keys->starts[sequence + 1] - keys->starts[sequence]) / step->linear_attend.fold,
         .d = d,
         .e = e,
     };
@@ -279,7 +279,7 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
 
 void cpu_linear_attend(const struct cpu_run *run, const struct plan_step *step)
 {
-    int64_t tasks = run->batch->n_items * step->linear_attend.fold * step->linear_attend.heads;
+    int64_t tasks = layout_of(run, step->x)->n_sequences * step->linear_attend.fold * step->linear_attend.heads;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         struct head_sequence s =

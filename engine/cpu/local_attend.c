@@ -84,12 +84,13 @@ static void attend_window(const struct window_rows *p)
 }
 
 /* The rows of an item from `position` to the end of their window, or to `end`. */
-static struct window_rows rows_of_window(const struct cpu_run *run, const struct plan_step *step, int64_t item,
+static struct window_rows rows_of_window(const struct cpu_run *run, const struct plan_step *step, int64_t sequence,
                                          int64_t position, int64_t end, int64_t head)
 {
     const int32_t *mask = ids_of(run, step->z);
     const struct layout *layout = layout_of(run, step->x);
-    int64_t start = layout->starts[item], length = layout->starts[item + 1] - start, window = step->local_attend.window;
+    int64_t start = layout->starts[sequence], length = layout->starts[sequence + 1] - start,
+            window = step->local_attend.window;
     int64_t own = position / window * window, around = step->local_attend.causal ? 2 : 3;
     int64_t first_key = most(0, own - window), end_key = least(length, own + (around - 1) * window);
     int64_t query_stride = columns_of(run, step->x), key_stride = columns_of(run, step->keys);
@@ -122,10 +123,10 @@ void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         const struct row_block *block = &layout->blocks[t / step->local_attend.heads];
-        int64_t first = block->first - layout->starts[block->item], end = first + block->rows;
+        int64_t first = block->first - layout->starts[block->sequence], end = first + block->rows;
         for (int64_t position = first; position < end;) {
             struct window_rows rows =
-                rows_of_window(run, step, block->item, position, end, t % step->local_attend.heads);
+                rows_of_window(run, step, block->sequence, position, end, t % step->local_attend.heads);
             attend_window(&rows);
             position += rows.rows;
         }

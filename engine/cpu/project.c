@@ -1,8 +1,8 @@
-/* y (k, columns) = Eᵀ x + e for each item, with x (n, columns). Of E the first n rows are used.
+/* y (k, columns) = Eᵀ x + e for each sequence, with x (n, columns). Of E the first n rows are used.
  *
- * A task is an item and a tile of columns. In bf16 a task may compute only a part of the k rows of y.
+ * A task is a sequence and a tile of columns. In bf16 a task may compute only a part of the k rows of y.
  * A sequence longer than CHUNK_ROWS is projected in chunks of rows, whose results are added in their order. So the way
- * to compute an item depends on its own length alone. */
+ * to compute a sequence depends on its own length alone. */
 #include "engine/cpu/project.h"
 
 #define TILE_COLUMNS 64 /* columns of x in a task */
@@ -49,7 +49,7 @@ static struct sequence_projection projection_of(const struct cpu_run *run, const
         .y = elements_of(run, step->y, 0),
         .columns = columns,
         .y_columns = plan->values[step->y].columns,
-        .k = rows_per_item_of(plan, step->y),
+        .k = rows_per_sequence_of(plan, step->y),
         .groups = groups,
         .group_columns = columns / groups,
         .tiles = parts_of(columns / groups, TILE_COLUMNS) * groups,
@@ -61,7 +61,7 @@ static struct sequence_projection projection_of(const struct cpu_run *run, const
     };
 }
 
-/* Where the result of an item or of a chunk goes: (k, y_columns). */
+/* Where the result of a sequence or of a chunk goes: (k, y_columns). */
 struct target {
     char *out;
     enum element element;
@@ -101,9 +101,9 @@ static void add_columns(const struct sequence_projection *p, const float *weight
         write_row(p, target, j, p->columns + p->sums_column, 1, &(float){target->with_bias ? p->bias[j] : 0});
 }
 
-/* A task: rows [first, first + rows) of an item, one tile of columns, and rows [k, k_end) of y. */
+/* A task: rows [first, first + rows) of a sequence, one tile of columns, and rows [k, k_end) of y. */
 struct project_task {
-    int64_t item, first, rows, tile, k, k_end;
+    int64_t sequence, first, rows, tile, k, k_end;
 };
 
 static int64_t task_group(const struct sequence_projection *p, const struct project_task *task)
@@ -113,7 +113,7 @@ static int64_t task_group(const struct sequence_projection *p, const struct proj
 
 static const void *task_rows(const struct sequence_projection *p, const struct project_task *task, int64_t column)
 {
-    return p->x + ((p->from->starts[task->item] + task->first) * p->columns + column) * element_bytes(p->x_element);
+    return p->x + ((p->from->starts[task->sequence] + task->first) * p->columns + column) * element_bytes(p->x_element);
 }
 
 /* For products in bf16. The result is computed in scratch, in float. */
@@ -182,14 +182,14 @@ static void project_tile(const struct sequence_projection *p, const struct proje
         add_columns(p, weight, task->rows, target);
 }
 
-static int64_t item_rows(const struct sequence_projection *p, int64_t item)
+static int64_t sequence_rows(const struct sequence_projection *p, int64_t sequence)
 {
-    return p->from->starts[item + 1] - p->from->starts[item];
+    return p->from->starts[sequence + 1] - p->from->starts[sequence];
 }
 
-static char *result_of(const struct sequence_projection *p, int64_t item)
+static char *result_of(const struct sequence_projection *p, int64_t sequence)
 {
-    return p->y + p->to->starts[item] * p->y_columns * element_bytes(p->y_element);
+    return p->y + p->to->starts[sequence] * p->y_columns * element_bytes(p->y_element);
 }
 
 /* Rows of y that a task computes. In bf16 at most TASK_ROWS, and fewer if threads would be idle. Parts stay large,
@@ -205,28 +205,28 @@ static int64_t rows_a_task(const struct sequence_projection *p, int64_t tasks)
 /* All items of at most CHUNK_ROWS rows. */
 static void project_short(const struct sequence_projection *p)
 {
-    int64_t each = rows_a_task(p, p->run->batch->n_items * p->tiles), parts = parts_of(p->k, each);
-    int64_t tasks = p->run->batch->n_items * p->tiles * parts;
+    int64_t each = rows_a_task(p, p->from->n_sequences * p->tiles), parts = parts_of(p->k, each);
+    int64_t tasks = p->from->n_sequences * p->tiles * parts;
 #pragma omp parallel for num_threads(threads_for(p->run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
-        int64_t item = t / parts / p->tiles;
-        if (item_rows(p, item) > CHUNK_ROWS || !cpu_selects(p->run, p->step, item))
+        int64_t sequence = t / parts / p->tiles;
+        if (sequence_rows(p, sequence) > CHUNK_ROWS || !cpu_selects(p->run, p->step, sequence))
             continue;
         const struct project_task task = {
-            .item = item,
-            .rows = item_rows(p, item),
+            .sequence = sequence,
+            .rows = sequence_rows(p, sequence),
             .tile = t / parts % p->tiles,
             .k = t % parts * each,
             .k_end = least(p->k, (t % parts + 1) * each),
         };
-        project_tile(p, &task, &(struct target){result_of(p, item), p->y_element, true});
+        project_tile(p, &task, &(struct target){result_of(p, sequence), p->y_element, true});
     }
 }
 
 /* One item of several chunks. Each chunk goes to shared scratch, as (k, y_columns); then their sum goes to y. */
-static void project_long(const struct sequence_projection *p, int64_t item)
+static void project_long(const struct sequence_projection *p, int64_t sequence)
 {
-    int64_t rows = item_rows(p, item), chunks = parts_of(rows, CHUNK_ROWS), size = p->k * p->y_columns;
+    int64_t rows = sequence_rows(p, sequence), chunks = parts_of(rows, CHUNK_ROWS), size = p->k * p->y_columns;
     int64_t each = rows_a_task(p, chunks * p->tiles), parts = parts_of(p->k, each);
     int64_t tasks = chunks * p->tiles * parts;
     float *partial = shared_scratch_of(p->run);
@@ -234,7 +234,7 @@ static void project_long(const struct sequence_projection *p, int64_t item)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t chunk = t / parts / p->tiles, first = chunk * CHUNK_ROWS;
         const struct project_task task = {
-            .item = item,
+            .sequence = sequence,
             .first = first,
             .rows = least(CHUNK_ROWS, rows - first),
             .tile = t / parts % p->tiles,
@@ -246,7 +246,7 @@ static void project_long(const struct sequence_projection *p, int64_t item)
     for (int64_t chunk = 1; chunk < chunks; chunk++)
         p->run->vector->add(size, partial, partial + chunk * size, 1.0f, partial);
     for (int64_t j = 0; j < p->k; j++)
-        write_row(p, &(struct target){result_of(p, item), p->y_element, false}, j, 0, p->y_columns,
+        write_row(p, &(struct target){result_of(p, sequence), p->y_element, false}, j, 0, p->y_columns,
                   partial + j * p->y_columns);
 }
 
@@ -254,14 +254,14 @@ void cpu_project_sequence(const struct cpu_run *run, const struct plan_step *ste
 {
     struct sequence_projection p = projection_of(run, step);
     project_short(&p);
-    for (int64_t item = 0; item < run->batch->n_items; item++)
-        if (item_rows(&p, item) > CHUNK_ROWS && cpu_selects(run, step, item))
-            project_long(&p, item);
+    for (int64_t sequence = 0; sequence < p.from->n_sequences; sequence++)
+        if (sequence_rows(&p, sequence) > CHUNK_ROWS && cpu_selects(run, step, sequence))
+            project_long(&p, sequence);
 }
 
 int64_t cpu_project_sequence_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return products_project_scratch(run->products, least(rows_per_item_of(run->plan, step->y), TASK_ROWS));
+    return products_project_scratch(run->products, least(rows_per_sequence_of(run->plan, step->y), TASK_ROWS));
 }
 
 /* A result for each chunk of the longest sequence: (chunks, k, y_columns). */
@@ -270,7 +270,7 @@ int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const str
     const struct plan *plan = run->plan;
     if (plan->max_rows <= CHUNK_ROWS)
         return 0;
-    return parts_of(plan->max_rows, CHUNK_ROWS) * rows_per_item_of(plan, step->y) * plan->values[step->y].columns;
+    return parts_of(plan->max_rows, CHUNK_ROWS) * rows_per_sequence_of(plan, step->y) * plan->values[step->y].columns;
 }
 
 /* ---- OP_PROJECT_CALL: an item is w sequences side by side ----

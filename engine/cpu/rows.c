@@ -46,7 +46,7 @@ void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            int64_t p = padder_position(layout, block->item, r);
+            int64_t p = padder_position(layout, block->sequence, r);
             add_position_row(columns, x + r * columns, major + p / period * columns,
                              minor ? minor + p % period * columns : NULL, y + r * columns);
         }
@@ -152,7 +152,7 @@ void cpu_add_sinusoids(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            float position = (float)padder_position(layout, block->item, r);
+            float position = (float)padder_position(layout, block->sequence, r);
             run->vector->add_sinusoids(columns / 2, position, frequencies, x + r * columns, y + r * columns);
         }
     }
@@ -216,10 +216,12 @@ void cpu_shift_tokens(const struct cpu_run *run, const struct plan_step *step)
 #pragma omp parallel for num_threads(threads_for(run, to->n_blocks))
     for (int64_t t = 0; t < to->n_blocks; t++) {
         const struct row_block *block = &to->blocks[t];
-        int64_t length = padder_axis_rows(run->plan, &run->batch->items[block->item], axis);
+        int64_t length = from->starts[block->sequence + 1] - from->starts[block->sequence];
+        if (from->positions) /* an item is one sequence, and x has some of its rows */
+            length = padder_axis_rows(run->plan, &run->batch->items[block->sequence], axis);
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            int64_t p = padder_position(to, block->item, r);
-            shift_row(step, columns, p, length, x + padder_row(from, block->item, p) * columns, y + r * columns);
+            int64_t p = padder_position(to, block->sequence, r);
+            shift_row(step, columns, p, length, x + padder_row(from, block->sequence, p) * columns, y + r * columns);
         }
     }
 }
@@ -246,7 +248,7 @@ void cpu_rotate(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++)
-            rotate_row(columns, d, x + r * columns, table + padder_position(layout, block->item, r) * d,
+            rotate_row(columns, d, x + r * columns, table + padder_position(layout, block->sequence, r) * d,
                        y + r * columns);
     }
 }
@@ -258,7 +260,7 @@ void cpu_cut_padding(const struct cpu_run *run, const struct plan_step *step)
     const float *x = floats_of(run, step->x);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->x);
-    for (int64_t b = 0; b < run->batch->n_items; b++)
+    for (int64_t b = 0; b < to->n_sequences; b++)
         memcpy(y + to->starts[b] * columns, x + from->starts[b] * columns,
                (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
 }
@@ -292,7 +294,7 @@ void cpu_pad_rows(const struct cpu_run *run, const struct plan_step *step)
     const int32_t *x = (const int32_t *)floats_of(run, step->x);
     int32_t *y = (int32_t *)floats_of(run, step->y);
     int64_t columns = columns_of(run, step->y);
-    for (int64_t b = 0; b < run->batch->n_items; b++) {
+    for (int64_t b = 0; b < to->n_sequences; b++) {
         int64_t own = (from->starts[b + 1] - from->starts[b]) * columns;
         int64_t all = (to->starts[b + 1] - to->starts[b]) * columns;
         int32_t *out = y + to->starts[b] * columns;
@@ -310,7 +312,7 @@ void cpu_append_rows(const struct cpu_run *run, const struct plan_step *step)
     const float *x = floats_of(run, step->x), *z = floats_of(run, step->z);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->x);
-    for (int64_t b = 0; b < run->batch->n_items; b++) {
+    for (int64_t b = 0; b < first->n_sequences; b++) {
         int64_t upper = (first->starts[b + 1] - first->starts[b]) * columns;
         int64_t lower = (second->starts[b + 1] - second->starts[b]) * columns;
         float *out = y + layout_of(run, step->y)->starts[b] * columns;
@@ -327,7 +329,7 @@ void cpu_gather_rows(const struct cpu_run *run, const struct plan_step *step)
     const float *x = floats_of(run, step->x);
     float *y = floats_of(run, step->y);
     int64_t columns = columns_of(run, step->x);
-    for (int64_t b = 0; b < run->batch->n_items; b++) {
+    for (int64_t b = 0; b < to->n_sequences; b++) {
         for (int64_t r = to->starts[b], end; r < to->starts[b + 1]; r = end) {
             int64_t row = padder_row(from, b, to->positions[r]);
             for (end = r + 1; end < to->starts[b + 1] && to->positions[end] - to->positions[r] == end - r;)

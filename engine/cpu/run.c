@@ -16,11 +16,11 @@ void cpu_refuse_use(const struct cpu_run *run, const char *use)
     abort();
 }
 
-bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item)
+bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t sequence)
 {
     if (step->only.axis == PLAN_NONE)
         return true;
-    const int64_t *starts = run->batch->layouts[step->only.axis].starts + item;
+    const int64_t *starts = run->batch->layouts[step->only.axis].starts + sequence;
     int64_t rows = starts[1] - starts[0];
     return step->only.least <= rows && rows <= step->only.most;
 }
@@ -29,17 +29,17 @@ bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, i
 {
     if (step->only.axis == PLAN_NONE)
         return true;
-    const int64_t *starts = layout_of(run, step->x)->starts;
-    int64_t item = 0, behind = run->batch->n_items;
-    while (behind - item > 1) { /* the last item that begins at `first` or before */
-        int64_t middle = (item + behind) / 2;
-        if (starts[middle] <= first)
-            item = middle;
+    const struct layout *layout = layout_of(run, step->x);
+    int64_t sequence = 0, behind = layout->n_sequences;
+    while (behind - sequence > 1) { /* the last one that begins at `first` or before */
+        int64_t middle = (sequence + behind) / 2;
+        if (layout->starts[middle] <= first)
+            sequence = middle;
         else
             behind = middle;
     }
-    for (; item < run->batch->n_items && starts[item] < first + rows; item++)
-        if (cpu_selects(run, step, item))
+    for (; sequence < layout->n_sequences && layout->starts[sequence] < first + rows; sequence++)
+        if (cpu_selects(run, step, sequence))
             return true;
     return false;
 }

@@ -57,8 +57,8 @@ struct cpu_operation {
     bool reads_bf16;  /* it can read x, keys and values as bf16; z is always read as floats */
 };
 
-/* Whether the step computes the item; whether it computes any item with rows in [first, first + rows) of x. */
-bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t item);
+/* Whether the step computes the sequence; whether it computes any with rows in [first, first + rows) of x. */
+bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t sequence);
 bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows);
 
 /* Ends the process: a kernel uses what its row in operations.c does not say. Prints the operation and `use`. */
@@ -111,13 +111,13 @@ static inline int64_t columns_of(const struct cpu_run *run, int value)
 /* The rows of all items together. */
 static inline int64_t rows_of(const struct cpu_run *run, int value)
 {
-    return layout_of(run, value)->starts[run->batch->n_items];
+    return layout_of(run, value)->item_starts[run->batch->n_items];
 }
 
-/* Rows of each item. The value's axis must be AXIS_FIXED. */
-static inline int64_t rows_per_item_of(const struct plan *plan, int value)
+/* Rows of each sequence. They must be the same for all items. */
+static inline int64_t rows_per_sequence_of(const struct plan *plan, int value)
 {
-    return plan->axes[plan->values[value].axis].rows_per_item;
+    return plan_constant_rows(plan, plan->values[value].axis);
 }
 
 /* The number of sequences in a call's item; 1 for other layouts. */

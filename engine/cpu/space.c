@@ -75,7 +75,7 @@ static void take_part(struct evaluated_space *space, int64_t part, int64_t count
 
 static int64_t first_element(const struct cpu_run *run, int value, int64_t item)
 {
-    return layout_of(run, value)->starts[item] * columns_of(run, value);
+    return layout_of(run, value)->item_starts[item] * columns_of(run, value);
 }
 
 /* `number` stands for a missing value and weight. Its strides are 0. */

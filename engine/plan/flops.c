@@ -7,6 +7,12 @@ static int64_t rows_of(const struct plan *plan, int value, int64_t rows)
     return plan_value_rows(plan, value, rows);
 }
 
+/* Of one sequence: a row sees the keys of its own. */
+static int64_t sequence_rows_of(const struct plan *plan, int value, int64_t rows)
+{
+    return plan_value_sequence_rows(plan, value, rows);
+}
+
 /* Elements of x. */
 static int64_t elements(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
@@ -106,7 +112,7 @@ int64_t flops_of_rotation(const struct plan *plan, const struct plan_step *step,
 
 int64_t flops_of_projection(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
-    return 2 * elements(plan, step, rows) * rows_of(plan, step->y, rows);
+    return 2 * elements(plan, step, rows) * sequence_rows_of(plan, step->y, rows);
 }
 
 int64_t flops_of_call_projection(const struct plan *plan, const struct plan_step *step, int64_t rows)
@@ -129,7 +135,7 @@ int64_t flops_of_image_convolution(const struct plan *plan, const struct plan_st
 int64_t flops_of_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     int64_t outputs = rows_of(plan, step->x, rows) * plan->values[step->y].columns;
-    return 2 * (elements(plan, step, rows) + outputs) * rows_of(plan, step->keys, rows);
+    return 2 * (elements(plan, step, rows) + outputs) * sequence_rows_of(plan, step->keys, rows);
 }
 
 /* A position sees the keys of its own sequence. */

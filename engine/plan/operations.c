@@ -315,7 +315,10 @@ const char *operation_name(enum operation operation)
 
 int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
-    if (step->only.axis != PLAN_NONE && (rows < step->only.least || rows > step->only.most))
+    int64_t sequence = rows;
+    if (step->only.axis != PLAN_NONE && plan->axes[step->only.axis].kind == AXIS_SIZED)
+        sequence = plan_value_sequence_rows(plan, step->x, rows);
+    if (step->only.axis != PLAN_NONE && (sequence < step->only.least || sequence > step->only.most))
         return 0;
     return plan_operations[step->operation].flops(plan, step, rows);
 }

@@ -17,10 +17,13 @@ int padder_open(const struct plan *plan, struct batch *batch, struct error *erro
         goto fail;
     for (int i = 0; i < plan->n_axes; i++) {
         struct layout *layout = &batch->layouts[i];
-        int64_t most_blocks = plan_most_rows(plan, i, plan->max_items) / PADDER_BLOCK_ROWS + plan->max_items + 1;
-        layout->starts = calloc((size_t)plan->max_items + 1, sizeof *layout->starts);
+        int64_t sequences = plan_most_sequences(plan, i, plan->max_items);
+        int64_t most_blocks = plan_most_rows(plan, i, plan->max_items) / PADDER_BLOCK_ROWS + sequences + 1;
+        layout->starts = layout->item_starts = calloc((size_t)sequences + 1, sizeof *layout->starts);
         layout->blocks = calloc((size_t)most_blocks, sizeof *layout->blocks);
-        if (!layout->starts || !layout->blocks)
+        if (plan_sequences(plan, i) != PLAN_NONE)
+            layout->item_starts = calloc((size_t)plan->max_items + 1, sizeof *layout->item_starts);
+        if (!layout->starts || !layout->item_starts || !layout->blocks)
             goto fail;
         if (plan->axes[i].kind == AXIS_WANTED) {
             layout->positions = calloc((size_t)plan->max_rows, sizeof *layout->positions);
@@ -37,6 +40,8 @@ fail:
 void padder_free(const struct plan *plan, struct batch *batch)
 {
     for (int i = 0; batch->layouts && i < plan->n_axes; i++) {
+        if (batch->layouts[i].item_starts != batch->layouts[i].starts)
+            free(batch->layouts[i].item_starts);
         free(batch->layouts[i].starts);
         free(batch->layouts[i].positions);
         free(batch->layouts[i].blocks);
@@ -166,49 +171,51 @@ int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item,
     return rows->kind == AXIS_INPUT ? padder_length(plan, item, rows->input) : padder_axis_rows(plan, item, axis);
 }
 
-static int64_t sequences_of_item(const struct plan *plan, const struct batch *batch, int axis, int64_t item)
+int64_t padder_sequence_rows(const struct plan *plan, const struct engine_item *item, int axis)
 {
-    const struct plan_axis *of = &plan->axes[axis];
-    return of->kind == AXIS_SIZED ? batch->sizes[item * plan->n_sizes + of->sized.sequences] : 1;
-}
-
-int64_t padder_sequences(const struct plan *plan, const struct batch *batch, int axis)
-{
-    int64_t count = 0;
-    for (int64_t b = 0; b < batch->n_items; b++)
-        count += sequences_of_item(plan, batch, axis, b);
-    return count;
+    int64_t sequences = plan_axis_sequences(plan, axis, &lengths_of_item, item);
+    return sequences == 0 ? 0 : padder_axis_rows(plan, item, axis) / sequences;
 }
 
 struct padder_sequence padder_sequence(const struct plan *plan, const struct batch *batch, int axis, int64_t index)
 {
-    struct padder_sequence sequence = {.number = index};
-    int64_t count = sequences_of_item(plan, batch, axis, 0);
-    while (sequence.number >= count) {
-        sequence.number -= count;
-        count = sequences_of_item(plan, batch, axis, ++sequence.item);
+    const struct layout *layout = &batch->layouts[axis];
+    int64_t first = layout->starts[index], rows = layout->starts[index + 1] - first, item = 0, behind = batch->n_items;
+    if (plan_sequences(plan, axis) == PLAN_NONE)
+        return (struct padder_sequence){.item = index, .first = first, .rows = rows};
+    while (behind - item > 1) { /* the last item that begins at `first` or before */
+        int64_t middle = (item + behind) / 2;
+        if (layout->item_starts[middle] <= first)
+            item = middle;
+        else
+            behind = middle;
     }
-    const int64_t *starts = batch->layouts[axis].starts + sequence.item;
-    sequence.rows = (starts[1] - starts[0]) / count;
-    sequence.first = starts[0] + sequence.number * sequence.rows;
-    return sequence;
+    return (struct padder_sequence){item, (first - layout->item_starts[item]) / rows, first, rows};
 }
 
-static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows)
+static void append_sequence(struct layout *layout, int64_t rows)
 {
-    int64_t first = item == 0 ? 0 : layout->starts[item];
-    layout->starts[0] = 0;
-    layout->starts[item + 1] = first + rows;
+    int64_t sequence = layout->n_sequences++, first = layout->starts[sequence];
+    layout->starts[sequence + 1] = first + rows;
     for (int64_t done = 0; done < rows; done += PADDER_BLOCK_ROWS) {
         int64_t left = rows - done;
         layout->blocks[layout->n_blocks++] = (struct row_block){
-            .item = item, .first = first + done, .rows = left < PADDER_BLOCK_ROWS ? left : PADDER_BLOCK_ROWS};
+            .sequence = sequence, .first = first + done, .rows = left < PADDER_BLOCK_ROWS ? left : PADDER_BLOCK_ROWS};
     }
 }
 
-int64_t padder_row(const struct layout *layout, int64_t item, int64_t position)
+/* `rows` are those of all the item's sequences together. */
+static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows, int64_t sequences)
 {
-    int64_t row = layout->starts[item], behind = layout->starts[item + 1];
+    layout->starts[0] = layout->item_starts[0] = 0;
+    for (int64_t s = 0; s < sequences; s++)
+        append_sequence(layout, rows / sequences);
+    layout->item_starts[item + 1] = layout->starts[layout->n_sequences];
+}
+
+int64_t padder_row(const struct layout *layout, int64_t sequence, int64_t position)
+{
+    int64_t row = layout->starts[sequence], behind = layout->starts[sequence + 1];
     if (!layout->positions)
         return row + position;
     while (behind - row > 1) {
@@ -219,6 +226,11 @@ int64_t padder_row(const struct layout *layout, int64_t item, int64_t position)
             behind = middle;
     }
     return row;
+}
+
+int64_t padder_item_row(const struct layout *layout, int64_t item, int64_t number)
+{
+    return layout->positions ? padder_row(layout, item, number) : layout->item_starts[item] + number;
 }
 
 static bool wants_all_rows(const struct engine_item *item)
@@ -251,7 +263,7 @@ static void lay_out_wanted_axis(const struct plan *plan, struct batch *batch, in
     for (int64_t p = 0; p < all; p++)
         if (every || batch->marks[p])
             layout->positions[first + count++] = (int32_t)p;
-    lay_out_axis(layout, index, count);
+    lay_out_axis(layout, index, count, 1);
 }
 
 /* `layout` is that of the hidden value. */
@@ -261,7 +273,7 @@ static void lay_out_wanted(struct batch *batch, const struct layout *layout, int
     if (!item->output && item->top_k == 0)
         return;
     for (int64_t i = 0; i < item->n_rows; i++) {
-        int64_t row = padder_row(layout, index, item->rows ? item->rows[i] : i);
+        int64_t row = padder_item_row(layout, index, item->rows ? item->rows[i] : i);
         batch->wanted[batch->n_wanted++] = (struct wanted_row){.item = index, .index = i, .row = row};
     }
 }
@@ -280,12 +292,13 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
         for (int s = 0; s < plan->n_sizes; s++)
             padder_size(plan, &items[i], s, &batch->sizes[i * plan->n_sizes + s]);
     for (int a = 0; a < plan->n_axes; a++) {
-        batch->layouts[a].n_blocks = 0;
+        batch->layouts[a].n_blocks = batch->layouts[a].n_sequences = 0;
         for (int64_t i = 0; i < n_items; i++)
             if (plan->axes[a].kind == AXIS_WANTED)
                 lay_out_wanted_axis(plan, batch, a, i);
             else
-                lay_out_axis(&batch->layouts[a], i, padder_axis_rows(plan, &items[i], a));
+                lay_out_axis(&batch->layouts[a], i, padder_axis_rows(plan, &items[i], a),
+                             plan_axis_sequences(plan, a, &lengths_of_item, &items[i]));
     }
     for (int64_t i = 0; plan->hidden_axis != PLAN_NONE && i < n_items; i++)
         lay_out_wanted(batch, &batch->layouts[plan->hidden_axis], i);
@@ -318,8 +331,8 @@ void padder_gather(const struct plan *plan, const struct batch *batch, int index
     for (int64_t i = 0; i < batch->n_items; i++) {
         const struct engine_item *item = &batch->items[i];
         const void *data = padder_data(plan, item, index);
-        char *out = (char *)rows + (size_t)layout->starts[i] * row_bytes;
-        int64_t length = padder_length(plan, item, index), all = layout->starts[i + 1] - layout->starts[i];
+        char *out = (char *)rows + (size_t)layout->item_starts[i] * row_bytes;
+        int64_t length = padder_length(plan, item, index), all = layout->item_starts[i + 1] - layout->item_starts[i];
         if (plan->inputs[index].input.kind == INPUT_MASK) {
             gather_mask(data, length, all, beyond, (int32_t *)out);
             continue;

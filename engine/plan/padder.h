@@ -8,17 +8,20 @@
 
 #define PADDER_BLOCK_ROWS 128
 
-/* At most PADDER_BLOCK_ROWS rows of one item: a unit of work for operations over sequences. */
+/* At most PADDER_BLOCK_ROWS rows of one sequence: a unit of work for operations over sequences. */
 struct row_block {
-    int64_t item;
+    int64_t sequence;
     int64_t first; /* row in the axis */
     int64_t rows;
 };
 
-/* The rows of the batch's items on one axis. */
+/* The rows of the batch's items on one axis. The sequences of an item follow one another. On most axes an item is one
+ * sequence; see plan_sequences. */
 struct layout {
-    int64_t *starts;    /* (max_items + 1): item b has rows starts[b] … starts[b + 1] - 1 */
-    int32_t *positions; /* of each row in its item, ascending; NULL: r - starts[b] */
+    int64_t n_sequences;  /* of all items */
+    int64_t *starts;      /* (n_sequences + 1): sequence s has rows starts[s] … starts[s + 1] - 1 */
+    int64_t *item_starts; /* (n_items + 1): the same for items. It is `starts` if each item is one sequence */
+    int32_t *positions;   /* of each row in its sequence, ascending; NULL: r - starts[s] */
     struct row_block *blocks;
     int64_t n_blocks;
 };
@@ -40,13 +43,16 @@ struct batch {
     uint8_t *marks; /* scratch: a byte for each row of an item */
 };
 
-static inline int64_t padder_position(const struct layout *layout, int64_t item, int64_t row)
+static inline int64_t padder_position(const struct layout *layout, int64_t sequence, int64_t row)
 {
-    return layout->positions ? layout->positions[row] : row - layout->starts[item];
+    return layout->positions ? layout->positions[row] : row - layout->starts[sequence];
 }
 
-/* The row at a position of an item. The axis must have that row. */
-int64_t padder_row(const struct layout *layout, int64_t item, int64_t position);
+/* The row at a position of a sequence. The axis must have that row. */
+int64_t padder_row(const struct layout *layout, int64_t sequence, int64_t position);
+
+/* The same for row number `number` of an item. */
+int64_t padder_item_row(const struct layout *layout, int64_t item, int64_t number);
 
 /* Allocates the layouts of the plan's largest batch. On success padder_free is owed. The batch keeps no pointer to the
  * plan. */
@@ -77,7 +83,10 @@ const void *padder_data(const struct plan *plan, const struct engine_item *item,
 /* The rows that an item has on an axis, padding included. */
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
-/* The same without padding. An AXIS_WANTED counts as the axis whose rows it selects. */
+/* The rows of one of its sequences. */
+int64_t padder_sequence_rows(const struct plan *plan, const struct engine_item *item, int axis);
+
+/* The rows that an item has on an axis without padding. An AXIS_WANTED counts as the axis whose rows it selects. */
 int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
 /* See plan_item_rows. */
@@ -89,14 +98,12 @@ bool padder_size(const struct plan *plan, const struct engine_item *item, int si
 /* The item's memory for a module's output; NULL: it does not want it. */
 float *padder_tensor(const struct engine_item *item, int output);
 
-/* Sequences follow one another on an axis: an item is one, or several on a sized axis. */
 struct padder_sequence {
     int64_t item, number; /* of the item's sequences */
     int64_t first, rows;  /* rows of the axis */
 };
 
-/* The sequences of a batch on an axis, and one of them. `index` is below their number. */
-int64_t padder_sequences(const struct plan *plan, const struct batch *batch, int axis);
+/* One of the layout's n_sequences. */
 struct padder_sequence padder_sequence(const struct plan *plan, const struct batch *batch, int axis, int64_t index);
 
 /* The item's image on an axis of pixels. */

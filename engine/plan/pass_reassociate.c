@@ -89,7 +89,8 @@ static bool next_chain(const struct plan *plan, int from, const struct projected
 
 /* ---- Counting ---- */
 
-/* Bounds of an item's rows on the axis: if padding fixes them, both are that number; else 1 to INT64_MAX. */
+/* Bounds of a sequence's rows on the axis: if padding or the model fixes them, both are that number; else 1 to
+ * INT64_MAX. */
 static struct plan_selection rows_of_items(const struct plan *plan, int axis)
 {
     const struct plan_axis *rows = &plan->axes[axis];
@@ -98,8 +99,8 @@ static struct plan_selection rows_of_items(const struct plan *plan, int axis)
         const struct model_input *input = &plan->inputs[rows->input].input;
         bool exact = input->own_limit && input->min_length == input->max_length;
         exactly = rows->padded.rows ? rows->padded.rows : exact ? input->max_length : 0;
-    } else if (rows->kind == AXIS_FIXED || rows->kind == AXIS_PADDED) {
-        exactly = rows->kind == AXIS_FIXED ? rows->rows_per_item : rows->extended.by.rows;
+    } else {
+        exactly = plan_constant_rows(plan, axis);
     }
     return exactly ? (struct plan_selection){axis, exactly, exactly} : (struct plan_selection){axis, 1, INT64_MAX};
 }
@@ -115,7 +116,7 @@ static struct plan_decision count_flops(const struct plan *plan, struct chain fi
                                         const struct projected_source *source)
 {
     struct plan_decision decision = {.what = ""};
-    int64_t k = plan->axes[plan->values[plan->steps[first.project].y].axis].rows_per_item;
+    int64_t k = plan_constant_rows(plan, plan->values[plan->steps[first.project].y].axis);
     int64_t d = plan->values[source->x].columns, more = source->has_bias + (source->bias != PLAN_NONE);
     decision.after.row = 2 * k * d;
     for (struct chain chain = first; next_chain(plan, chain.project, source, &chain); chain.project++) {

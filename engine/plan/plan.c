@@ -58,6 +58,38 @@ static int64_t convolved_rows(const struct plan_window *window, struct plan_imag
     return image.height * image.width;
 }
 
+int plan_sequences(const struct plan *plan, int axis)
+{
+    const struct plan_axis *of = &plan->axes[axis];
+    int64_t count;
+    if (of->kind == AXIS_PADDED)
+        return plan_sequences(plan, of->extended.of);
+    bool one = of->kind != AXIS_SIZED || (plan_size_is_constant(plan, of->sized.sequences, &count) && count == 1);
+    return one ? PLAN_NONE : of->sized.sequences;
+}
+
+int64_t plan_axis_sequences(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context)
+{
+    int size = plan_sequences(plan, axis);
+    int64_t count = 1;
+    if (size != PLAN_NONE && (!plan_size_value(plan, size, lengths, context, &count) || count < 0))
+        return 0;
+    return count;
+}
+
+/* Each sequence of the padded axis is padded. */
+static int64_t rows_with_padding(const struct plan *plan, int axis, const struct plan_lengths *lengths,
+                                 const void *context)
+{
+    const struct plan_axis *padded = &plan->axes[axis];
+    int64_t sequences = plan_axis_sequences(plan, axis, lengths, context), product;
+    int64_t rows = plan_axis_rows(plan, padded->extended.of, lengths, context);
+    if (sequences == 0 || rows < 0)
+        return -1;
+    rows = plan_padded_rows(padded->extended.by, rows / sequences);
+    return __builtin_mul_overflow(rows, sequences, &product) ? -1 : product;
+}
+
 /* Rows of all sequences of a sized axis. */
 static int64_t sized_rows(const struct plan *plan, const struct plan_axis *axis, const struct plan_lengths *lengths,
                           const void *context)
@@ -107,7 +139,7 @@ int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_leng
     case AXIS_WINDOW:
         return given.rows == 0 ? 0 : convolved_rows(&of->window, given.image);
     case AXIS_PADDED:
-        return plan_padded_rows(of->extended.by, plan_axis_rows(plan, of->extended.of, lengths, context));
+        return rows_with_padding(plan, axis, lengths, context);
     case AXIS_JOINED:
         return plan_axis_rows(plan, of->joined.first, lengths, context) +
                plan_axis_rows(plan, of->joined.second, lengths, context);
@@ -153,6 +185,12 @@ int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows)
 {
     int64_t found = plan_axis_rows(plan, plan->values[value].axis, &lengths_of_rows, &rows);
     return found < 0 ? 0 : found;
+}
+
+int64_t plan_value_sequence_rows(const struct plan *plan, int value, int64_t rows)
+{
+    int64_t sequences = plan_axis_sequences(plan, plan->values[value].axis, &lengths_of_rows, &rows);
+    return sequences == 0 ? 0 : plan_value_rows(plan, value, rows) / sequences;
 }
 
 /* ---- Bounds ---- */
@@ -218,6 +256,20 @@ bool plan_size_at(const struct plan *plan, int size, int64_t side, int64_t *valu
     return plan_size_value(plan, size, &lengths_of_rows, &side, value);
 }
 
+int64_t plan_constant_rows(const struct plan *plan, int axis)
+{
+    const struct plan_axis *rows = &plan->axes[axis];
+    int64_t each;
+    if (rows->kind == AXIS_FIXED)
+        return rows->rows_per_item;
+    if (rows->kind == AXIS_SIZED && plan_size_is_constant(plan, rows->sized.rows, &each))
+        return each;
+    if (rows->kind != AXIS_PADDED)
+        return 0;
+    int64_t own = plan_constant_rows(plan, rows->extended.of);
+    return rows->extended.by.rows ? rows->extended.by.rows : plan_padded_rows(rows->extended.by, own);
+}
+
 bool plan_rows_are_constant(const struct plan *plan, int axis, int64_t *rows)
 {
     const struct plan_axis *of = &plan->axes[axis];
@@ -258,12 +310,28 @@ int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items)
     return rows;
 }
 
+int64_t plan_most_sequences(const struct plan *plan, int axis, int64_t n_items)
+{
+    int64_t least, most, rows = plan_most_rows(plan, axis, n_items);
+    if (plan_sequences(plan, axis) == PLAN_NONE)
+        return n_items;
+    while (plan->axes[axis].kind == AXIS_PADDED)
+        axis = plan->axes[axis].extended.of;
+    plan_size_bounds(plan, plan->axes[axis].sized.rows, &least, &most);
+    return least > 1 ? rows / least : rows;
+}
+
 int64_t plan_most_sequence_rows(const struct plan *plan, int value)
 {
     const struct plan_axis *axis = &plan->axes[plan->values[value].axis];
     if (axis->kind == AXIS_FIXED)
         return axis->rows_per_item;
-    return axis->kind == AXIS_PROJECTED ? axis->projected.k : plan->max_rows;
+    int64_t least, most = plan->max_rows;
+    if (axis->kind == AXIS_SIZED)
+        plan_size_bounds(plan, axis->sized.rows, &least, &most);
+    if (most > plan->max_rows)
+        most = plan->max_rows;
+    return axis->kind == AXIS_PROJECTED ? axis->projected.k : most;
 }
 
 bool plan_may_lack(const struct plan *plan, int input)

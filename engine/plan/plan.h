@@ -274,9 +274,9 @@ struct plan_weight {
     int64_t tensor; /* weights_index of the tensor that it was made of; -1: made of several tensors */
 };
 
-/* The items that a step computes: items with `least` to `most` rows on `axis`. With axis PLAN_NONE it computes all
- * items. OP_PROJECT_SEQUENCE leaves rows of unselected items in y as they are. OP_LINEAR may overwrite rows of
- * unselected items with arbitrary values. */
+/* The sequences that a step computes: those with `least` to `most` rows on `axis`. With axis PLAN_NONE it computes all
+ * of them. OP_PROJECT_SEQUENCE leaves rows of unselected sequences in y as they are. OP_LINEAR may overwrite rows of
+ * unselected sequences with arbitrary values. */
 struct plan_selection {
     int axis;
     int64_t least, most;
@@ -517,10 +517,16 @@ void plan_size_bounds(const struct plan *plan, int size, int64_t *least, int64_t
 /* Writes the size as text, such as "2*n + 1". A free size is named as input.dimension. Returns `text`. */
 const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room);
 
-/* Rows of an axis for one item; -1: the item has no such number of rows. */
+/* Rows of an axis for one item, of all its sequences; -1: the item has no such number of rows. */
 int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context);
 
-/* Whether an item may have `rows` rows on the requirement's axis. -1: a message, without `where`. */
+/* The size that is the number of sequences of an item on the axis; PLAN_NONE: an item is one sequence. */
+int plan_sequences(const struct plan *plan, int axis);
+
+/* That number for one item; 0: the item has no such number of sequences. */
+int64_t plan_axis_sequences(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context);
+
+/* Whether an item may have `rows` rows in each sequence of the requirement's axis. -1: a message, without `where`. */
 int plan_check_requirement(const struct plan_requirement *requirement, int64_t rows, struct error *error);
 
 /* The rows that padding makes of `rows`. */
@@ -529,6 +535,9 @@ int64_t plan_padded_rows(struct plan_padding padding, int64_t rows);
 /* The same for a value and an item with `rows` rows of every input, padding included. Optional inputs without a
  * fallback count as absent. Images are square. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows);
+
+/* The rows of one sequence of that value. */
+int64_t plan_value_sequence_rows(const struct plan *plan, int value, int64_t rows);
 
 /* Whether an item's tokens are the most rows that it has on any axis: in plans with tensors or sized axes. Else they
  * are the rows of its inputs. */
@@ -545,6 +554,9 @@ int64_t plan_side(const struct plan *plan, int64_t rows);
 /* The value of a size for an item whose free sizes are all `side`, within their bounds; false: see plan_size_value. */
 bool plan_size_at(const struct plan *plan, int size, int64_t side, int64_t *value);
 
+/* The number of rows of every sequence of the axis; 0: it depends on the item. */
+int64_t plan_constant_rows(const struct plan *plan, int axis);
+
 /* Whether all items have the same number of rows on the axis, and this number. */
 bool plan_rows_are_constant(const struct plan *plan, int axis, int64_t *rows);
 
@@ -559,6 +571,11 @@ int64_t plan_least_rows(const struct plan *plan, int axis);
 
 /* Rows of an axis in the largest batch of n_items items; INT64_MAX: the number overflows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items);
+
+/* Sequences of an axis in the same batch. An item's sequences count as its tokens do: there are at most as many as
+ * rows.
+ */
+int64_t plan_most_sequences(const struct plan *plan, int axis, int64_t n_items);
 
 /* The most rows of one sequence on the value's axis. */
 int64_t plan_most_sequence_rows(const struct plan *plan, int value);

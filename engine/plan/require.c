@@ -4,17 +4,6 @@
 
 #include <stdio.h>
 
-int64_t plan_constant_rows(const struct plan *plan, int axis)
-{
-    const struct plan_axis *rows = &plan->axes[axis];
-    if (rows->kind == AXIS_FIXED)
-        return rows->rows_per_item;
-    if (rows->kind != AXIS_PADDED)
-        return 0;
-    int64_t own = plan_constant_rows(plan, rows->extended.of);
-    return rows->extended.by.rows ? rows->extended.by.rows : plan_padded_rows(rows->extended.by, own);
-}
-
 /* 0: it does not fit into int64_t. */
 static int64_t least_common_multiple(int64_t a, int64_t b)
 {

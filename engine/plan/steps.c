@@ -152,6 +152,23 @@ int plan_add(struct plan_builder *builder, int x, int z, float scale)
     return same_shape(builder, step);
 }
 
+/* The axis on which each sequence of x becomes one of `rows` rows. */
+static int made_axis(struct plan_builder *builder, int x, int64_t rows)
+{
+    int sequences = plan_sequences(builder->plan, plan_value_at(builder, x)->axis);
+    if (sequences == PLAN_NONE)
+        return plan_fixed_axis(builder, rows);
+    return plan_sized_axis(builder, plan_size_constant(builder, rows), sequences);
+}
+
+/* Whether items have as many sequences in both values. PLAN_NONE: there is no such value. */
+static bool same_sequences(const struct plan_builder *builder, int a, int b)
+{
+    return a == PLAN_NONE || b == PLAN_NONE ||
+           plan_sequences(builder->plan, plan_value_at(builder, a)->axis) ==
+               plan_sequences(builder->plan, plan_value_at(builder, b)->axis);
+}
+
 int plan_project_sequence(struct plan_builder *builder, int x, struct plan_projection projection)
 {
     if (builder->failed)
@@ -163,7 +180,7 @@ int plan_project_sequence(struct plan_builder *builder, int x, struct plan_proje
     step.project_sequence.groups = projection.groups;
     step.project_sequence.transposed = projection.transposed;
     int64_t k = projection.transposed ? weight->rows / projection.groups : weight->columns;
-    return new_step(builder, step, plan_fixed_axis(builder, k), plan_value_at(builder, x)->columns);
+    return new_step(builder, step, made_axis(builder, x, k), plan_value_at(builder, x)->columns);
 }
 
 int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
@@ -176,7 +193,7 @@ int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int 
     step.bias = bias;
     step.convolve_sequence.groups = groups;
     step.convolve_sequence.stride = stride;
-    return new_step(builder, step, plan_fixed_axis(builder, length / stride), plan_value_at(builder, x)->columns);
+    return new_step(builder, step, made_axis(builder, x, length / stride), plan_value_at(builder, x)->columns);
 }
 
 int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail)
@@ -199,7 +216,10 @@ static struct plan_step attention_step(struct plan_builder *builder, enum operat
     struct plan_step step = plan_step_of(operation, queries);
     step.keys = keys;
     step.values = values;
-    step.attend.index = builder->plan->n_attentions++;
+    bool one = plan_sequences(builder->plan, plan_value_at(builder, queries)->axis) == PLAN_NONE;
+    assert(same_sequences(builder, queries, keys) && same_sequences(builder, queries, values));
+    assert(one || !attention.masked); /* a mask is an item's */
+    step.attend.index = one ? builder->plan->n_attentions++ : PLAN_NONE;
     step.attend.heads = attention.heads;
     step.attend.kv_heads = attention.kv_heads;
     step.attend.scale = attention.scale;
@@ -269,6 +289,7 @@ int plan_linear_attend(struct plan_builder *builder, int queries, int keys, int 
 {
     if (builder->failed)
         return PLAN_NONE;
+    assert(same_sequences(builder, queries, keys) && same_sequences(builder, keys, mask));
     struct plan_step step = linear_attend(queries, keys, values, mask, heads, fold);
     return new_step(builder, step, plan_value_at(builder, queries)->axis, heads.heads * heads.dim_head);
 }
@@ -279,6 +300,7 @@ int plan_causal_linear_attend(struct plan_builder *builder, int queries, int key
     if (builder->failed)
         return PLAN_NONE;
     int axis = plan_value_at(builder, queries)->axis;
+    assert(same_sequences(builder, queries, mask));
     if (plan_value_at(builder, keys)->axis != axis || plan_value_at(builder, values)->axis != axis)
         return plan_fail(builder, "causal linear attention is within one sequence, and keys or values are another's");
     struct plan_step step = linear_attend(queries, keys, values, mask, heads, fold);
@@ -328,6 +350,17 @@ int plan_concatenate(struct plan_builder *builder, int x, int z)
     return new_step(builder, step, plan_value_at(builder, x)->axis, columns);
 }
 
+/* The axis with the rows of both in each sequence. */
+static int appended_axis(struct plan_builder *builder, int first, int second)
+{
+    const struct plan_axis a = builder->plan->axes[first], b = builder->plan->axes[second];
+    if (plan_sequences(builder->plan, first) == PLAN_NONE)
+        return plan_joined_axis(builder, first, second);
+    if (a.kind != AXIS_SIZED || b.kind != AXIS_SIZED)
+        return plan_fail(builder, "rows are appended to padded sequences, of which an item has several");
+    return plan_sized_axis(builder, plan_size_add(builder, a.sized.rows, b.sized.rows), a.sized.sequences);
+}
+
 int plan_append_rows(struct plan_builder *builder, int x, int z)
 {
     if (builder->failed)
@@ -335,7 +368,8 @@ int plan_append_rows(struct plan_builder *builder, int x, int z)
     assert(plan_value_at(builder, x)->columns == plan_value_at(builder, z)->columns);
     struct plan_step step = plan_step_of(OP_APPEND_ROWS, x);
     step.z = z;
-    int axis = plan_joined_axis(builder, plan_value_at(builder, x)->axis, plan_value_at(builder, z)->axis);
+    assert(same_sequences(builder, x, z));
+    int axis = appended_axis(builder, plan_value_at(builder, x)->axis, plan_value_at(builder, z)->axis);
     return axis == PLAN_NONE ? PLAN_NONE : new_step(builder, step, axis, plan_value_at(builder, x)->columns);
 }
 

@@ -17,7 +17,7 @@ static const struct layout *layout_of(const struct scalar *scalar, int value)
 
 static int64_t rows_of(const struct scalar *scalar, int value)
 {
-    return layout_of(scalar, value)->starts[scalar->batch->n_items];
+    return layout_of(scalar, value)->item_starts[scalar->batch->n_items];
 }
 
 static int64_t columns_of(const struct scalar *scalar, int value)
@@ -30,7 +30,7 @@ static double weight_at(const struct scalar *scalar, int weight, int64_t row, in
     return scalar->plan->weights[weight].data[row * scalar->plan->weights[weight].columns + column];
 }
 
-/* The item that a row of the value belongs to. */
+/* The sequence that a row of the value belongs to. Most items are one sequence. */
 static int64_t item_of(const struct scalar *scalar, int value, int64_t row)
 {
     int64_t item = 0;
@@ -398,8 +398,10 @@ static double shift_at(const struct scalar *scalar, const struct plan_step *step
     int64_t item = item_of(scalar, step->y, row),
             shift = segment < step->shift_tokens.count ? step->shift_tokens.by[segment] : 0;
     int64_t position = padder_position(layout_of(scalar, step->y), item, row) - shift;
-    if (position < 0 ||
-        position >= padder_axis_rows(scalar->plan, &scalar->batch->items[item], scalar->plan->values[step->x].axis))
+    int64_t length = from->starts[item + 1] - from->starts[item];
+    if (from->positions) /* an item is one sequence */
+        length = padder_axis_rows(scalar->plan, &scalar->batch->items[item], scalar->plan->values[step->x].axis);
+    if (position < 0 || position >= length)
         return 0;
     return scalar->values[step->x][padder_row(from, item, position) * columns + column];
 }
@@ -773,7 +775,7 @@ struct visited {
 static double *item_at(const struct walk *walk, int value)
 {
     return walk->scalar->values[value] +
-           layout_of(walk->scalar, value)->starts[walk->item] * columns_of(walk->scalar, value);
+           layout_of(walk->scalar, value)->item_starts[walk->item] * columns_of(walk->scalar, value);
 }
 
 /* An element of a value, else of a weight, else the number. */
@@ -1000,5 +1002,5 @@ const double *scalar_tensor(const struct plan *plan, const struct batch *batch, 
                             const struct plan_step *step, int64_t item)
 {
     struct scalar scalar = {plan, batch, values};
-    return values[step->x] + layout_of(&scalar, step->x)->starts[item] * columns_of(&scalar, step->x);
+    return values[step->x] + layout_of(&scalar, step->x)->item_starts[item] * columns_of(&scalar, step->x);
 }

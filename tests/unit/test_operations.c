@@ -1159,6 +1159,103 @@ static void test_give_tensor(void **state)
     bench_run(&bench);
 }
 
+/* ---- Several sequences an item ---- */
+
+/* x (k, l, columns) of which an item is k sequences; l is 4 * n. */
+static int folded_input(struct plan_builder *builder, int64_t columns, int *sizes)
+{
+    sizes[0] = plan_size_free(builder, 0, 0, 1, 5);
+    sizes[1] = plan_size_multiply(builder, plan_size_constant(builder, 4), plan_size_free(builder, 1, 0, 1, 5));
+    sizes[2] = plan_size_constant(builder, columns);
+    int x = plan_input_tensor(builder, "x", INPUT_ROWS, 0, 3, sizes, columns);
+    int quarter = plan_size_free(builder, 1, 0, 1, 5); /* the second input is there for its length */
+    plan_input_tensor(builder, "quarter", INPUT_ROWS, 0, 1, &quarter, 1);
+    builder->plan->values[x].axis = plan_sized_axis(builder, sizes[1], sizes[0]);
+    return x;
+}
+
+static void run_folded(struct bench *bench, int y, int rank, const int *sizes)
+{
+    plan_add_output(&bench->builder, "y", rank, sizes);
+    plan_give_tensor(&bench->builder, y, 0);
+    bench_run(bench);
+}
+
+static void test_folded_positions(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"positions", 20, 12}, {"frequencies", 0, 6}, {"angles", 20, 4}};
+    static const int64_t shifts[] = {1, 0, -1};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int sizes[3], x = folded_input(builder, 12, sizes);
+    x = plan_add_positions(builder, x, plan_matrix(builder, 20, 12, "positions"), PLAN_NONE, 1);
+    x = plan_add_sinusoids(builder, x, plan_vector(builder, 6, "frequencies"));
+    x = plan_rotate(builder, x, plan_matrix(builder, 20, 4, "angles"));
+    x = plan_shift_tokens(builder, x, 3, shifts);
+    run_folded(&bench, x, 3, sizes);
+}
+
+/* Linformer's attention. Short sequences are projected behind the linear step, long ones before it. */
+static void check_folded_attention(bool causal, int64_t groups)
+{
+    struct bench bench;
+    const struct shape shapes[] = {{"q", 24, 24}, {"k", 24, 24}, {"e", 20 * groups, 6}, {"o", 24, 24}, {"b", 0, 24}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int sizes[3], x = folded_input(builder, 24, sizes);
+    struct plan_projection e = {
+        .weight = plan_matrix(builder, 20 * groups, 6, "e"), .bias = PLAN_NONE, .groups = groups};
+    int keys = plan_linear(builder, x, plan_matrix(builder, 24, 24, "k"), plan_vector(builder, 24, "b"));
+    keys = plan_project_sequence(builder, keys, e);
+    int y = plan_linear(builder, x, plan_matrix(builder, 24, 24, "q"), PLAN_NONE);
+    y = plan_attend(builder, y, keys, keys,
+                    (struct plan_attention){.heads = 4, .kv_heads = 4, .scale = 0.3f, .causal = causal});
+    y = plan_add(builder, plan_linear(builder, y, plan_matrix(builder, 24, 24, "o"), PLAN_NONE), x, 1.0f);
+    run_folded(&bench, y, 3, sizes);
+}
+
+static void test_folded_attention(void **state)
+{
+    (void)state;
+    check_folded_attention(false, 1);
+    check_folded_attention(true, 1);
+    check_folded_attention(false, 4);
+}
+
+static void test_folded_linear_and_local_attention(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct plan_head_range all = {0, 2, 8};
+    const struct shape shapes[] = {{"unused", 0, 1}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, 1);
+    int sizes[3], x = folded_input(builder, 16, sizes);
+    plan_vector(builder, 1, "unused");
+    int y = plan_linear_attend(builder, x, x, x, PLAN_NONE, all, 1);
+    y = plan_add(builder, y, plan_linear_attend(builder, x, x, x, PLAN_NONE, all, 2), 1.0f);
+    y = plan_add(builder, y, plan_causal_linear_attend(builder, x, x, x, PLAN_NONE, all, 1, 4), 1.0f);
+    y = plan_add(builder, y, plan_local_attend(builder, x, x, x, PLAN_NONE, all, 4, false), 1.0f);
+    y = plan_add(builder, y, plan_local_attend(builder, x, x, x, PLAN_NONE, all, 2, true), 1.0f);
+    run_folded(&bench, y, 3, sizes);
+}
+
+/* A sequence becomes a fixed number of rows, to which its own rows are appended, with zeros behind. */
+static void test_folded_convolve_append_pad(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"w", 8, 32}, {"b", 1, 8}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int sizes[3], x = folded_input(builder, 16, sizes);
+    int made =
+        plan_convolve_sequence(builder, x, plan_matrix(builder, 8, 32, "w"), plan_matrix(builder, 1, 8, "b"), 2, 4, 20);
+    int y = plan_append_rows(builder, made, x);
+    int padded = plan_pad_rows(builder, y, (struct plan_padding){.multiple = 8});
+    y = plan_cut_padding(builder, plan_activate(builder, padded, ACTIVATION_GELU));
+    sizes[1] = plan_size_add(builder, sizes[1], plan_size_constant(builder, 5));
+    run_folded(&bench, y, 3, sizes);
+}
+
 /* ---- Over all operations ---- */
 
 static void test_every_operation_has_its_facts(void **state)
@@ -1234,6 +1331,10 @@ int main(void)
     print_message("SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_give_tensor),
+        cmocka_unit_test(test_folded_positions),
+        cmocka_unit_test(test_folded_attention),
+        cmocka_unit_test(test_folded_linear_and_local_attention),
+        cmocka_unit_test(test_folded_convolve_append_pad),
         cmocka_unit_test(test_every_operation_has_its_facts),
         cmocka_unit_test(test_an_operation_without_a_kernel_is_refused),
         TEST(test_embed_and_positions, EXACT),

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 #include "engine/families/family.h"
 #include "engine/model.h"
+#include "engine/plan/axes.h"
 #include "engine/plan/sizes.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"
@@ -274,6 +275,82 @@ static void test_refused_items(void **state)
     unmake(&made);
 }
 
+/* ---- Several sequences an item: a class is called on (batch * k, l, DIM) ---- */
+
+static const struct shape folded_shapes[] = {{"gain", 0, DIM}, {"bias", 0, DIM}, {"q", DIM, DIM},
+                                             {"kv", DIM, DIM}, {"e", 40, 4},     {"positions", 40, DIM}};
+
+/* x (k, l, DIM) -> y (k, l, DIM): a Linformer layer over each of the k sequences */
+static void build_folded(struct plan_builder *builder, const char *name, const struct model_config *config)
+{
+    (void)name, (void)config;
+    int k = plan_size_free(builder, 0, 0, 1, 40), l = plan_size_free(builder, 0, 1, 1, 40);
+    int sizes[] = {k, l, plan_size_constant(builder, DIM)};
+    int x = plan_input_tensor(builder, "x", INPUT_ROWS, 0, 3, sizes, DIM);
+    if (!builder->failed)
+        builder->plan->values[x].axis = plan_sized_axis(builder, l, k);
+    x = plan_add_positions(builder, x, plan_matrix(builder, 40, DIM, "positions"), PLAN_NONE, 1);
+    int y = plan_layer_norm(builder, x, plan_vector(builder, DIM, "gain"), plan_vector(builder, DIM, "bias"), 1e-5f);
+    int keys = plan_linear(builder, y, plan_matrix(builder, DIM, DIM, "kv"), PLAN_NONE);
+    keys = plan_project_sequence(
+        builder, keys,
+        (struct plan_projection){.weight = plan_matrix(builder, 40, 4, "e"), .bias = PLAN_NONE, .groups = 1});
+    y = plan_linear(builder, y, plan_matrix(builder, DIM, DIM, "q"), PLAN_NONE);
+    y = plan_attend(builder, y, keys, keys, (struct plan_attention){.heads = 2, .kv_heads = 2, .scale = 0.4f});
+    plan_add_output(builder, "y", 3, sizes);
+    plan_give_tensor(builder, plan_add(builder, y, x, 1.0f), 0);
+}
+
+static void fold_begin(struct engine_item *item, int64_t k, int64_t l)
+{
+    memset(item, 0, sizeof *item);
+    item->inputs[0].data = random_floats(k * l * DIM);
+    item->inputs[0].sizes[0] = k;
+    item->inputs[0].sizes[1] = l;
+    item->inputs[0].sizes[2] = DIM;
+    item->output = calloc((size_t)(k * l * DIM), sizeof(float));
+}
+
+/* Runs each of the item's sequences as an item of its own. */
+static void compare_sequences(const struct made *made, const struct engine_item *item)
+{
+    int64_t k = item->inputs[0].sizes[0], floats = item->inputs[0].sizes[1] * DIM;
+    float *alone = calloc((size_t)floats, sizeof *alone);
+    struct error error;
+    for (int64_t s = 0; s < k; s++) {
+        struct engine_item one = *item;
+        one.inputs[0].data = (const float *)item->inputs[0].data + s * floats;
+        one.inputs[0].sizes[0] = 1;
+        one.output = alone;
+        must(model_check(made->loaded.model, &one, &error), &error);
+        must(model_run(made->loaded.model, 0, &one, 1, &error), &error);
+        assert_memory_equal(alone, item->output + s * floats, (size_t)floats * sizeof *alone);
+    }
+    free(alone);
+}
+
+static void test_folded_items(void **state)
+{
+    (void)state;
+    static const int64_t sizes[ITEMS][2] = {{3, 5}, {1, 9}, {4, 2}, {2, 30}};
+    struct made made;
+    struct engine_item items[ITEMS];
+    struct error error;
+    make(build_folded, folded_shapes, COUNT(folded_shapes), &made);
+    assert_int_equal(model_info(made.loaded.model)->n_outputs, 1); /* no attention.0 */
+    for (int i = 0; i < ITEMS; i++) {
+        fold_begin(&items[i], sizes[i][0], sizes[i][1]);
+        must(model_check(made.loaded.model, &items[i], &error), &error);
+    }
+    must(model_run(made.loaded.model, 0, items, ITEMS, &error), &error);
+    for (int i = 0; i < ITEMS; i++) {
+        compare_sequences(&made, &items[i]);
+        free((void *)items[i].inputs[0].data);
+        free(items[i].output);
+    }
+    unmake(&made);
+}
+
 /* ---- Shapes without dimensions, and constant ones ---- */
 
 static const struct shape scorer_shapes[] = {{"w", 1, DIM}};
@@ -438,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_tensors_in_and_out),
         cmocka_unit_test(test_names_and_shapes),
         cmocka_unit_test(test_refused_items),
+        cmocka_unit_test(test_folded_items),
         cmocka_unit_test(test_rank_0),
         cmocka_unit_test(test_large_constant_items),
         cmocka_unit_test(test_absurd_sizes),
