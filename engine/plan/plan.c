@@ -26,7 +26,6 @@ void plan_free(struct plan *plan)
     free(plan->spaces);
     free(plan->size_limits);
     free(plan->decisions);
-    free(plan->requirements);
     free(plan);
 }
 
@@ -99,21 +98,6 @@ static int64_t sized_rows(const struct plan *plan, const struct plan_axis *axis,
                  plan_size_value(plan, axis->sized.sequences, lengths, context, &sequences) && sequences >= 0 &&
                  !__builtin_mul_overflow(rows, sequences, &product);
     return there ? product : -1;
-}
-
-int plan_check_requirement(const struct plan_requirement *requirement, int64_t rows, struct error *error)
-{
-    long long least = requirement->least, most = requirement->most, multiple = requirement->multiple;
-    if (least == most && rows != most)
-        return error_set(error, "%s has %lld rows; expected exactly %lld", requirement->what, (long long)rows, most);
-    if (rows > most)
-        return error_set(error, "%s has %lld rows; expected at most %lld", requirement->what, (long long)rows, most);
-    if (rows < least)
-        return error_set(error, "%s has %lld rows; expected at least %lld", requirement->what, (long long)rows, least);
-    if (rows % multiple != 0)
-        return error_set(error, "%s has %lld rows; expected a multiple of %lld", requirement->what, (long long)rows,
-                         multiple);
-    return 0;
 }
 
 int64_t plan_padded_rows(struct plan_padding padding, int64_t rows)

@@ -430,15 +430,6 @@ struct plan_input {
     int fallback; /* the input whose rows replace this one if an item lacks it; PLAN_NONE: no input does */
 };
 
-/* What a class within the plan needs of the rows of an axis, if the limits of no input say so. */
-struct plan_requirement {
-    int axis;
-    int64_t least, most; /* INT64_MAX: any number */
-    int64_t multiple;    /* >= 1 */
-    char where[256];     /* the path of a leaf, for messages */
-    char what[80];       /* its input */
-};
-
 struct plan {
     struct plan_input inputs[ENGINE_MAX_INPUTS];
     int n_inputs;
@@ -460,8 +451,6 @@ struct plan {
     int n_size_limits;
     struct plan_decision *decisions;
     int n_decisions;
-    struct plan_requirement *requirements;
-    int n_requirements;
 
     struct plan_output *outputs; /* of a module; empty: the class has one output, named output_name */
     int n_outputs;
@@ -525,9 +514,6 @@ int plan_sequences(const struct plan *plan, int axis);
 
 /* That number for one item; 0: the item has no such number of sequences. */
 int64_t plan_axis_sequences(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context);
-
-/* Whether an item may have `rows` rows in each sequence of the requirement's axis. -1: a message, without `where`. */
-int plan_check_requirement(const struct plan_requirement *requirement, int64_t rows, struct error *error);
 
 /* The rows that padding makes of `rows`. */
 int64_t plan_padded_rows(struct plan_padding padding, int64_t rows);

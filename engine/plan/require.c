@@ -1,8 +1,7 @@
 /* Limits of rows and of ids that a part of the plan has. */
 #include "engine/plan/passes.h"
 #include "engine/plan/scope.h"
-
-#include <stdio.h>
+#include "engine/plan/sizes.h"
 
 /* 0: it does not fit into int64_t. */
 static int64_t least_common_multiple(int64_t a, int64_t b)
@@ -17,62 +16,68 @@ static int64_t least_common_multiple(int64_t a, int64_t b)
 }
 
 /* An input's own limits are checked before anything else, and clients can ask for them. */
-static void narrow_input(struct plan_builder *builder, struct model_input *input,
-                         const struct plan_requirement *requirement)
+static void narrow_input(struct plan_builder *builder, struct model_input *input, const struct plan_size_limit *limit)
 {
-    if (requirement->most != INT64_MAX) {
-        bool lower = !input->own_limit || requirement->most < input->max_length;
-        input->max_length = lower ? requirement->most : input->max_length;
+    if (limit->most != INT64_MAX) {
+        bool lower = !input->own_limit || limit->most < input->max_length;
+        input->max_length = lower ? limit->most : input->max_length;
         input->own_limit = true;
     }
-    if (requirement->least > input->min_length)
-        input->min_length = requirement->least;
-    input->multiple = least_common_multiple(input->multiple, requirement->multiple);
+    if (limit->least > input->min_length)
+        input->min_length = limit->least;
+    input->multiple = least_common_multiple(input->multiple, limit->multiple);
     bool none = input->multiple == 0;
     if (!none && input->own_limit)
         none = input->max_length / input->multiple * input->multiple < input->min_length;
     if (none)
-        plan_fail(builder, "%s: no number of rows of input \"%s\" suits it and the rest of the model",
-                  requirement->what, input->name);
+        plan_fail(builder, "%s: no number of rows of input \"%s\" suits it and the rest of the model", limit->what,
+                  input->name);
 }
 
-/* Whether the input's limits are counted in the rows of the axis. The length of an image is its height. */
-static bool is_input(const struct plan *plan, const struct plan_axis *axis)
+/* The rows of one sequence on the axis: a size. PLAN_NONE: the plan has no size for them. */
+static int size_of_rows(struct plan_builder *builder, int axis)
 {
-    return axis->kind == AXIS_INPUT && axis->padded.rows == 0 && axis->padded.multiple == 0 &&
-           plan->inputs[axis->input].input.layout != LAYOUT_IMAGE;
+    const struct plan_axis rows = builder->plan->axes[axis];
+    if (rows.kind == AXIS_FIXED)
+        return plan_size_constant(builder, rows.rows_per_item);
+    if (rows.kind == AXIS_INPUT && rows.padded.rows == 0 && rows.padded.multiple == 0)
+        return plan_size_free(builder, rows.input, 0, 1, INT32_MAX);
+    if (rows.kind == AXIS_SIZED)
+        return rows.sized.rows;
+    if (rows.kind != AXIS_PADDED)
+        return PLAN_NONE;
+    if (rows.extended.by.rows)
+        return plan_size_constant(builder, rows.extended.by.rows);
+    int own = size_of_rows(builder, rows.extended.of);
+    if (own == PLAN_NONE)
+        return PLAN_NONE;
+    int multiple = plan_size_constant(builder, rows.extended.by.multiple);
+    int more = plan_size_add(builder, own, plan_size_constant(builder, rows.extended.by.multiple - 1));
+    return plan_size_multiply(builder, plan_size_divide(builder, more, multiple), multiple);
 }
 
-void plan_require(struct plan_builder *builder, const struct plan_requirement *requirement)
+/* Whether the input's own limits are those of the axis. The length of an image is its height. */
+static bool is_sequence(const struct plan *plan, const struct plan_axis *axis)
 {
-    struct plan *plan = builder->plan;
-    bool any = requirement->least <= 1 && requirement->most == INT64_MAX && requirement->multiple == 1;
+    enum input_layout layout = axis->kind == AXIS_INPUT ? plan->inputs[axis->input].input.layout : LAYOUT_TENSOR;
+    return axis->kind == AXIS_INPUT && axis->padded.rows == 0 && axis->padded.multiple == 0 && layout != LAYOUT_IMAGE &&
+           layout != LAYOUT_TENSOR;
+}
+
+void plan_limit_rows(struct plan_builder *builder, int axis, struct plan_size_limit limit)
+{
+    bool any = limit.least <= 1 && limit.most == INT64_MAX && limit.multiple == 1;
     if (builder->failed || any)
         return;
-    const struct plan_axis *axis = &plan->axes[requirement->axis];
-    int64_t rows = plan_constant_rows(plan, requirement->axis);
-    if (rows) {
-        if (plan_check_requirement(requirement, rows, builder->error) != 0)
-            builder->failed = true;
+    struct plan *plan = builder->plan;
+    if (is_sequence(plan, &plan->axes[axis])) {
+        narrow_input(builder, &plan->inputs[plan->axes[axis].input].input, &limit);
         return;
     }
-    if (is_input(plan, axis)) {
-        narrow_input(builder, &plan->inputs[axis->input].input, requirement);
-        return;
-    }
-    if (axis->kind == AXIS_SIZED) {
-        struct plan_size_limit limit = {.size = axis->sized.rows,
-                                        .least = requirement->least,
-                                        .most = requirement->most,
-                                        .multiple = requirement->multiple};
-        snprintf(limit.what, sizeof limit.what, "%.60s: %.80s", requirement->where, requirement->what);
-        plan_limit_size(builder, limit);
-        return;
-    }
-    struct plan_requirement *place =
-        plan_grow(builder, &plan->requirements, &plan->n_requirements, sizeof *requirement);
-    if (place)
-        *place = *requirement;
+    limit.size = size_of_rows(builder, axis);
+    if (!builder->failed && limit.size == PLAN_NONE)
+        plan_fail(builder, "%s: expected the rows of an input, or a number of rows that is a size", limit.what);
+    plan_limit_size(builder, limit);
 }
 
 /* The input whose ids the value holds, perhaps in other rows; NULL: the value is not an input's. */
@@ -85,7 +90,8 @@ static struct model_input *input_of_ids(struct plan *plan, int value)
     if (writer == PLAN_NONE)
         return NULL;
     const struct plan_step *step = &plan->steps[writer];
-    bool copies = step->operation == OP_CUT_PADDING || (step->operation == OP_PAD_ROWS && !step->pad_rows.ones);
+    bool copies = step->operation == OP_CUT_PADDING || step->operation == OP_RESHAPE ||
+                  (step->operation == OP_PAD_ROWS && !step->pad_rows.ones);
     return copies ? input_of_ids(plan, step->x) : NULL;
 }
 

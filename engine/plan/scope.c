@@ -114,15 +114,14 @@ static void limit_rows(struct plan_builder *builder, const struct model_input *i
 {
     if (builder->failed || input->max_length == 0)
         return;
-    struct plan_requirement requirement = {
-        .axis = plan_value_at(builder, value)->axis,
+    struct plan_size_limit limit = {
         .least = builder->padding == PADDING_EXACT ? input->max_length : 1,
         .most = input->max_length,
         .multiple = 1,
     };
-    snprintf(requirement.where, sizeof requirement.where, "%s", builder->scope.leaf->path);
-    snprintf(requirement.what, sizeof requirement.what, "input \"%s\"", input->name);
-    plan_require(builder, &requirement);
+    snprintf(limit.what, sizeof limit.what, "the length of input \"%s\" of \"%s\"", input->name,
+             builder->scope.leaf->path);
+    plan_limit_rows(builder, plan_value_at(builder, value)->axis, limit);
 }
 
 /* The value with the padding that `like` has. PLAN_NONE: ones. */
@@ -179,12 +178,12 @@ void plan_need_call(struct plan_builder *builder, const struct plan_axis *axis)
 
 void plan_bound_multiple(struct plan_builder *builder, int value, int64_t multiple)
 {
-    struct plan_requirement requirement = {
-        .axis = plan_value_at(builder, value)->axis, .least = 1, .most = INT64_MAX, .multiple = multiple};
-    const struct plan_axis *axis = &builder->plan->axes[requirement.axis];
-    if (axis->kind == AXIS_PADDED && axis->extended.by.multiple && axis->extended.by.multiple % multiple == 0)
+    int axis = plan_value_at(builder, value)->axis;
+    const struct plan_axis *rows = &builder->plan->axes[axis];
+    struct plan_size_limit limit = {.least = 1, .most = INT64_MAX, .multiple = multiple};
+    if (rows->kind == AXIS_PADDED && rows->extended.by.multiple && rows->extended.by.multiple % multiple == 0)
         return;
-    snprintf(requirement.where, sizeof requirement.where, "%s", builder->scope.leaf->path);
-    snprintf(requirement.what, sizeof requirement.what, "its sequence");
-    plan_require(builder, &requirement);
+    snprintf(limit.what, sizeof limit.what, "the length of the sequence of \"%s\", with its padding,",
+             builder->scope.leaf->path);
+    plan_limit_rows(builder, axis, limit);
 }

@@ -26,8 +26,11 @@ const char *plan_full_name(const struct plan_builder *builder, const char *name,
 
 /* ---- require.c ---- */
 
-/* Sees to a requirement: at once, if all items have the same number of rows on its axis. Else the limits of the axis'
- * input become narrower, or model_check looks at each item. */
-void plan_require(struct plan_builder *builder, const struct plan_requirement *requirement);
+/* The rows that all items have on the axis; 0: they differ. */
+int64_t plan_constant_rows(const struct plan *plan, int axis);
+
+/* Requires something of the rows of one sequence on the axis. An input's limits become narrower. Else the plan gets a
+ * limit, whose size is set here. */
+void plan_limit_rows(struct plan_builder *builder, int axis, struct plan_size_limit limit);
 
 #endif
