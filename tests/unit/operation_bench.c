@@ -400,8 +400,8 @@ static void compare_attention(const struct plan *plan, const struct batch *batch
         const struct plan_step *attend = &plan->steps[step];
         int64_t width = padder_width(plan, &batch->items[i], 0);
         int64_t k = padder_axis_rows(plan, &batch->items[i], plan->values[attend->keys].axis) / width;
-        int64_t elements =
-            padder_length(plan, &batch->items[i], 0) * (attend->attend.key_room > k ? attend->attend.key_room : k);
+        int64_t elements = padder_own_rows(plan, &batch->items[i], plan->values[attend->x].axis) *
+                           (attend->attend.key_room > k ? attend->attend.key_room : k);
         if (attend->operation == OP_ATTEND)
             elements *= attend->attend.heads;
         double *expected = calloc((size_t)elements, sizeof *expected);

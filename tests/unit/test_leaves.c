@@ -3,6 +3,7 @@
 #include "engine/families/family.h"
 #include "engine/model.h"
 #include "tests/unit/loaded.h"
+#include "tests/unit/operation_bench.h"
 #include "tests/unit/reference_calls.h"
 #include "tests/unit/tensors.h"
 
@@ -98,13 +99,42 @@ static void build_around_leaf(struct plan_builder *builder, const char *name, co
         plan_give(builder, glue(builder, out, LAYOUT_SEQUENCE), PLAN_NONE, PLAN_NONE, false);
 }
 
-/* A model of a test's own; NULL: none. */
+/* A test's own model. */
 static void (*build_by_hand)(struct plan_builder *builder);
 
 static void build_own(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     (void)name, (void)config;
     build_by_hand(builder);
+}
+
+static struct engine *open_engine(void)
+{
+    struct error error;
+    struct engine *engine;
+    struct engine_options options = {.device = {DEVICE_CPU},
+                                     .dtype = DTYPE_F32,
+                                     .threads = 2,
+                                     .all_threads = true,
+                                     .max_batch_tokens = 256,
+                                     .max_batch_requests = CALL_ITEMS};
+    must(engine_open(&options, &engine, &error), &error);
+    return engine;
+}
+
+/* Loads what `build` makes over weights of these shapes. -1: `error` says why not. unload is owed. */
+static int load_by_hand(void (*build)(struct plan_builder *builder), const struct shape *shapes, size_t count,
+                        struct loaded *loaded, struct error *error)
+{
+    void *file;
+    struct model_config config = {.architecture = (char *)"by hand"};
+    struct weights *weights = tensors_random(shapes, count, &file);
+    build_by_hand = build;
+    loaded->engine = open_engine();
+    int status = engine_load(loaded->engine, &config, weights, NULL, NULL, &loaded->model, error);
+    weights_close(weights);
+    free(file);
+    return status;
 }
 
 /* In place of engine/families/families.c. */
@@ -128,20 +158,6 @@ const struct family_class *family_find(const char *architecture, struct error *e
 }
 
 /* ---- Reference cases ---- */
-
-static struct engine *open_engine(void)
-{
-    struct error error;
-    struct engine *engine;
-    struct engine_options options = {.device = {DEVICE_CPU},
-                                     .dtype = DTYPE_F32,
-                                     .threads = 2,
-                                     .all_threads = true,
-                                     .max_batch_tokens = 256,
-                                     .max_batch_requests = CALL_ITEMS};
-    must(engine_open(&options, &engine, &error), &error);
-    return engine;
-}
 
 /* Adds what the tensor or the alias is called after `prefix`, to `renamed`. */
 static void rename_entry(json_t *renamed, const char *prefix, const char *name, json_t *entry)
@@ -347,12 +363,17 @@ static void run_calls(const char *name, struct model *whole, struct model *leaf)
     weights_close(calls);
 }
 
+/* In place of the cases' own kwargs of these names; NULL: all are the cases'. */
+static json_t *other_kwargs;
+
 static void read_config(const char *name, struct model_config *config)
 {
     char path[512];
     struct error error;
     snprintf(path, sizeof path, CASES_FOLDER "/%s/config.json", name);
     must(model_config_read(path, config, &error), &error);
+    if (other_kwargs)
+        json_object_update(config->kwargs, other_kwargs);
 }
 
 /* The case itself; unload is owed. */
@@ -448,6 +469,345 @@ static void test_every_padding_ran(void **state)
     }
 }
 
+/* ---- Limits ---- */
+
+/* Items of ids of every length up to `most` and beyond: the leaf takes those that the class takes. Returns how many. */
+static int compare_lengths(const struct model *whole, const struct model *leaf, int64_t most)
+{
+    int taken = 0;
+    int32_t *ids = calloc((size_t)most + 1, sizeof *ids);
+    for (int64_t length = 1; length <= most + 1; length++) {
+        struct error error;
+        struct engine_item item = {.inputs[0] = {.data = ids, .length = length}};
+        bool takes = model_check(whole, &item, &error) == 0;
+        assert_int_equal(model_check(leaf, &item, &error) == 0, takes);
+        if (!takes && length < most)
+            assert_non_null(strstr(error.message, "multiple of 48"));
+        taken += takes;
+    }
+    free(ids);
+    return taken;
+}
+
+/* The class pads to multiples of 24, but its axial layers need multiples of 16, too. */
+static void test_padding_that_does_not_suffice(void **state)
+{
+    (void)state;
+    static const char name[] = "linear_attention_lm_axial";
+    struct loaded whole = {.engine = NULL};
+    struct error error;
+    other_kwargs = json_pack("{s:b, s:i}", "causal", 1, "blindspot_size", 24);
+    must(load_case(name, PADDING_DEFAULT, &whole, &error), &error);
+    wiring = (struct wiring){.like = whole.model};
+    struct model *leaf = load_leaf(name, "net", whole.engine);
+    assert_int_equal(compare_lengths(whole.model, leaf, 48), 24);
+    json_decref(other_kwargs);
+    other_kwargs = NULL;
+    model_close(leaf);
+    unload(&whole);
+}
+
+/* ---- Leaves over a fixed number of rows ---- */
+
+#define TOLERANCE 1e-5
+#define DIM 12
+#define ROWS 20
+
+static json_t *kwargs;
+
+static int bind(struct plan_leaf *leaf, const char *name, int value)
+{
+    leaf->inputs[leaf->n_inputs++] = (struct plan_binding){name, value};
+    return value;
+}
+
+/* ROWS rows of every sequence of x. */
+static int project(struct plan_builder *builder, int x)
+{
+    struct plan_projection e = {.weight = plan_matrix(builder, 40, ROWS, "e"), .bias = PLAN_NONE, .groups = 1};
+    return plan_project_sequence(builder, x, e);
+}
+
+/* The rows of x attend to `keys`. */
+static void give_attended(struct plan_builder *builder, int x, int keys)
+{
+    int y = plan_attend(builder, x, keys, keys, (struct plan_attention){.heads = 1, .kv_heads = 1, .scale = 0.5f});
+    plan_give(builder, y, PLAN_NONE, PLAN_NONE, false);
+}
+
+/* Attention outputs, too, have the leaf's rows. */
+static void test_fixed_rows(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {"e", 40, ROWS},
+        {"net.to_q.weight", DIM, DIM},
+        {"net.to_k.weight", DIM, DIM},
+        {"net.to_v.weight", DIM, DIM},
+        {"net.proj_k", 32, 5},
+        {"net.proj_v", 32, 5},
+        {"net.to_out.weight", DIM, DIM},
+        {"net.to_out.bias", 0, DIM},
+    };
+    struct bench bench;
+    bench_tolerance = TOLERANCE;
+    kwargs = json_pack("{s:i, s:i, s:i, s:i}", "dim", DIM, "seq_len", 32, "k", 5, "heads", 2);
+    struct plan_leaf leaf = {.class_name = "linformer.LinformerSelfAttention", .path = "net", .kwargs = kwargs};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", DIM, 40, PLAN_NONE);
+    bind(&leaf, "x", project(builder, x));
+    give_attended(builder, x, family_build_leaf(builder, &leaf));
+    bench_run(&bench);
+    json_decref(kwargs);
+}
+
+/* The leaf pads 20 rows to 24, with a mask that marks its own rows: none is bound. */
+static void test_fixed_rows_with_padding(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {
+        {"e", 40, ROWS},
+        {"net.layers.layers.0.0.norm.weight", 0, DIM},
+        {"net.layers.layers.0.0.norm.bias", 0, DIM},
+        {"net.layers.layers.0.0.fn.to_q.weight", DIM, DIM},
+        {"net.layers.layers.0.0.fn.to_k.weight", DIM, DIM},
+        {"net.layers.layers.0.0.fn.to_v.weight", DIM, DIM},
+        {"net.layers.layers.0.0.fn.to_out.weight", DIM, DIM},
+        {"net.layers.layers.0.0.fn.to_out.bias", 0, DIM},
+        {"net.layers.layers.0.1.norm.weight", 0, DIM},
+        {"net.layers.layers.0.1.norm.bias", 0, DIM},
+        {"net.layers.layers.0.1.fn.fn.w1.weight", 4 * DIM, DIM},
+        {"net.layers.layers.0.1.fn.fn.w1.bias", 0, 4 * DIM},
+        {"net.layers.layers.0.1.fn.fn.w2.weight", DIM, 4 * DIM},
+        {"net.layers.layers.0.1.fn.fn.w2.bias", 0, DIM},
+    };
+    struct bench bench;
+    bench_tolerance = TOLERANCE;
+    kwargs = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "dim", DIM, "depth", 1, "max_seq_len", 64, "heads", 3,
+                       "n_local_attn_heads", 1, "local_attn_window_size", 8);
+    struct plan_leaf leaf = {
+        .class_name = "linear_attention_transformer.LinearAttentionTransformer", .path = "net", .kwargs = kwargs};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", DIM, 40, PLAN_NONE);
+    bind(&leaf, "x", project(builder, x));
+    int y = family_build_leaf(builder, &leaf), padded = 0;
+    for (int i = 0; i < builder->plan->n_values; i++)
+        padded += plan_value_rows(builder->plan, i, 1) == 24;
+    assert_true(padded > 0);
+    give_attended(builder, x, y);
+    bench_run(&bench);
+    json_decref(kwargs);
+}
+
+/* ---- What is refused ---- */
+
+/* Inputs of a model, and what of them is bound to a leaf, which is linformer.LinformerSelfAttention. */
+static void bind_nothing(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    (void)builder, (void)leaf;
+}
+
+static int bind_x(struct plan_builder *builder, struct plan_leaf *leaf, int64_t columns)
+{
+    return bind(leaf, "x", plan_input_rows(builder, "x", columns, 0, PLAN_NONE));
+}
+
+static void bind_rows(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_x(builder, leaf, DIM);
+}
+
+static void bind_wide_rows(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_x(builder, leaf, DIM + 1);
+}
+
+static void bind_ids(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind(leaf, "x", plan_input_ids(builder, "x", 10, 0, PLAN_NONE));
+}
+
+static void bind_twice(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind(leaf, "x", bind_x(builder, leaf, DIM));
+}
+
+static void bind_projected(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind(leaf, "x", project(builder, plan_input_rows(builder, "x", DIM, 40, PLAN_NONE)));
+}
+
+static void take_unknown_class(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_rows(builder, leaf);
+    leaf->class_name = "numpy.ndarray";
+}
+
+static void take_itself(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_rows(builder, leaf);
+    leaf->class_name = "by hand";
+}
+
+static void take_no_kwargs(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_rows(builder, leaf);
+    leaf->kwargs = NULL;
+}
+
+static void take_long_path(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    static char path[300];
+    memset(path, 'p', sizeof path - 1);
+    bind_rows(builder, leaf);
+    leaf->path = path;
+}
+
+static void take_other_padding(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_rows(builder, leaf);
+    leaf->padding = PADDING_ZERO;
+}
+
+static void set_kwargs(struct plan_leaf *leaf, const char *class_name, json_t *arguments)
+{
+    json_object_clear(kwargs);
+    json_object_update(kwargs, arguments);
+    json_decref(arguments);
+    leaf->class_name = class_name;
+}
+
+/* A class without layers has no tensors. */
+static void set_linformer(struct plan_leaf *leaf, int seq_len)
+{
+    set_kwargs(leaf, "linformer.Linformer",
+               json_pack("{s:i, s:i, s:i, s:i}", "dim", DIM, "seq_len", seq_len, "depth", 0, "heads", 2));
+}
+
+static void bind_other_name(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind(leaf, "mask", bind_x(builder, leaf, DIM));
+    set_linformer(leaf, 32);
+}
+
+static void take_two_lengths(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_rows(builder, leaf);
+    leaf->padding = PADDING_EXACT;
+    set_linformer(leaf, 16);
+    family_build_leaf(builder, leaf);
+    set_linformer(leaf, 32);
+}
+
+static void take_language_model(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_rows(builder, leaf);
+    set_kwargs(
+        leaf, "linformer.LinformerLM",
+        json_pack("{s:i, s:i, s:i, s:i, s:i}", "dim", DIM, "seq_len", 32, "depth", 1, "num_tokens", 9, "heads", 2));
+}
+
+/* A mask of its rows passes for ids by its elements. */
+static void take_mask_for_ids(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    int rows = plan_input_rows(builder, "rows", DIM, 0, PLAN_NONE);
+    bind(leaf, "x", plan_input_mask(builder, "mask", rows));
+    set_kwargs(
+        leaf, "linformer.LinformerLM",
+        json_pack("{s:i, s:i, s:i, s:i, s:i}", "dim", DIM, "seq_len", 32, "depth", 1, "num_tokens", 9, "heads", 2));
+}
+
+static void take_mask_of_others(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_rows(builder, leaf);
+    int other = plan_input_rows(builder, "other", DIM, 0, PLAN_NONE);
+    bind(leaf, "input_mask", plan_input_mask(builder, "mask", other));
+    set_kwargs(leaf, "linear_attention_transformer.LinearAttentionTransformer",
+               json_pack("{s:i, s:i, s:i, s:i}", "dim", DIM, "depth", 1, "max_seq_len", 64, "heads", 3));
+}
+
+static void take_image_class(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    bind_rows(builder, leaf);
+    set_kwargs(leaf, "linear_attention_transformer.ImageLinearAttention",
+               json_pack("{s:i, s:i, s:i}", "chan", DIM, "kernel_size", 3, "padding", 1));
+}
+
+static void take_call_class(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    int rows = plan_input_rows(builder, "rows", DIM, 0, PLAN_NONE);
+    bind(leaf, "query", rows);
+    bind(leaf, "key", rows);
+    bind(leaf, "value", rows);
+    set_kwargs(leaf, "linear_multihead_attention.LinearMultiheadAttention",
+               json_pack("{s:i, s:i}", "embed_dim", DIM, "num_heads", 2));
+}
+
+static void take_score_mask(struct plan_builder *builder, struct plan_leaf *leaf)
+{
+    int rows = plan_input_rows(builder, "rows", DIM, 0, PLAN_NONE);
+    plan_call_layout(builder, rows);
+    bind(leaf, "query", rows);
+    bind(leaf, "key", rows);
+    bind(leaf, "value", rows);
+    bind(leaf, "attn_mask", rows);
+    set_kwargs(leaf, "linear_multihead_attention.LinearMultiheadAttention",
+               json_pack("{s:i, s:i, s:i, s:i}", "embed_dim", DIM, "num_heads", 2, "seq_len", 16, "proj_k", 16));
+}
+
+static struct refusal {
+    void (*bind)(struct plan_builder *builder, struct plan_leaf *leaf);
+    int64_t seq_len;
+    const char *first, *second; /* of the message */
+} refusal;
+
+static void build_refused(struct plan_builder *builder)
+{
+    struct plan_leaf leaf = {.class_name = "linformer.LinformerSelfAttention", .path = "a.leaf", .kwargs = kwargs};
+    refusal.bind(builder, &leaf);
+    plan_give(builder, family_build_leaf(builder, &leaf), PLAN_NONE, PLAN_NONE, false);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {{"e", 40, ROWS}};
+    static const struct refusal refusals[] = {
+        {bind_nothing, 32, "\"a.leaf\": ", "no value is bound to input \"x\""},
+        {bind_rows, 32, "\"a.leaf\": ", "tensor \"a.leaf.to_q.weight\" [12, 12] is missing"},
+        {bind_wide_rows, 32, "\"a.leaf\": input \"x\": ", "expected 12 columns, found 13"},
+        {bind_ids, 32, "\"a.leaf\": input \"x\": ", "expected floats, found ids"},
+        {bind_twice, 32, "\"a.leaf\": ", "input \"x\" is bound twice"},
+        {bind_other_name, 32, "\"a.leaf\": ", "has no input \"mask\" with these kwargs; expected x"},
+        {take_two_lengths, 32, "\"a.leaf\": ", "no number of rows of input \"x\" suits it"},
+        {bind_projected, 16, "the length of input \"context\" of \"a.leaf\" is 20", "expected 1 to 16"},
+        {take_unknown_class, 32, "\"a.leaf\": ", "\"numpy.ndarray\" is not served"},
+        {take_itself, 32, "\"a.leaf\": ", "a class cannot have leaves of its own"},
+        {take_no_kwargs, 32, "\"a.leaf\": ", "kwargs: expected an object"},
+        {take_long_path, 32, "\"pppp", "the path is longer than"},
+        {take_other_padding, 32, "\"a.leaf\": padding \"zero\"", "can have slice or exact"},
+        {take_language_model, 32, "\"a.leaf\": input \"x\"", "expected ids, found floats"},
+        {take_mask_for_ids, 32, "\"a.leaf\": input \"x\"", "expected the ids of an input"},
+        {take_mask_of_others, 32, "\"a.leaf\": input \"input_mask\"", "its rows are not those"},
+        {take_image_class, 32, "\"a.leaf\": input \"x\"", "expected the pixels of an image"},
+        {take_call_class, 32, "\"a.leaf\": ", "takes whole calls"},
+        {take_score_mask, 32, "\"a.leaf\": input \"attn_mask\"", "mask of an attention's scores"},
+    };
+    for (size_t i = 0; i < COUNT(refusals); i++) {
+        struct loaded loaded = {.engine = NULL};
+        struct error error = {""};
+        refusal = refusals[i];
+        kwargs =
+            json_pack("{s:i, s:I, s:i, s:i}", "dim", DIM, "seq_len", (json_int_t)refusal.seq_len, "k", 5, "heads", 2);
+        assert_int_equal(load_by_hand(build_refused, shapes, COUNT(shapes), &loaded, &error), -1);
+        print_message("%s\n", error.message);
+        assert_non_null(strstr(error.message, refusal.first));
+        assert_non_null(strstr(error.message, refusal.second));
+        unload(&loaded);
+        json_decref(kwargs);
+    }
+}
+
 static int is_case(const struct dirent *entry)
 {
     return entry->d_name[0] != '.' && !strchr(entry->d_name, '.');
@@ -463,7 +823,9 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(test_every_padding_ran),
+        cmocka_unit_test(test_every_padding_ran), cmocka_unit_test(test_padding_that_does_not_suffice),
+        cmocka_unit_test(test_fixed_rows),        cmocka_unit_test(test_fixed_rows_with_padding),
+        cmocka_unit_test(test_refusals),
     };
     struct CMUnitTest *tests = calloc((size_t)count + COUNT(others), sizeof *tests);
     for (int i = 0; i < count; i++)
