@@ -597,21 +597,6 @@ static int check_extra(const struct model *model, const struct engine_item *item
     return 0;
 }
 
-static int check_size(const struct plan *plan, const struct engine_item *item, const struct plan_size_limit *limit,
-                      struct error *error)
-{
-    int64_t found;
-    if (!padder_size(plan, item, limit->size, &found))
-        return error_set(error, "%s is more than 64 bits hold for this item", limit->what);
-    if (found % limit->multiple != 0)
-        return error_set(error, "%s is %lld for this item; expected a multiple of %lld", limit->what, (long long)found,
-                         (long long)limit->multiple);
-    if (found < limit->least || found > limit->most)
-        return error_set(error, "%s is %lld for this item; expected %lld to %lld", limit->what, (long long)found,
-                         (long long)limit->least, (long long)limit->most);
-    return 0;
-}
-
 int model_check(const struct model *model, const struct engine_item *item, struct error *error)
 {
     for (int i = 0; i < model->info.n_inputs; i++)
@@ -619,11 +604,10 @@ int model_check(const struct model *model, const struct engine_item *item, struc
             return -1;
     if (plan_counts_axes(model->plan) && tensors_check_item(model->plan, item, error) != 0)
         return -1;
+    if (tensors_check_limits(model->plan, item, error) != 0)
+        return -1;
     if (check_convolutions(model, item, error) != 0)
         return -1;
-    for (int i = 0; i < model->plan->n_size_limits; i++)
-        if (check_size(model->plan, item, &model->plan->size_limits[i], error) != 0)
-            return -1;
     for (int i = 0; i < item->n_extras; i++)
         if (check_extra(model, item, i, error) != 0)
             return -1;

@@ -72,6 +72,14 @@ static int check_limit(const struct plan *plan, const struct engine_item *item, 
                      (long long)limit->least, (long long)limit->most);
 }
 
+int tensors_check_limits(const struct plan *plan, const struct engine_item *item, struct error *error)
+{
+    for (int i = 0; i < plan->n_size_limits; i++)
+        if (check_limit(plan, item, &plan->size_limits[i], error) != 0)
+            return -1;
+    return 0;
+}
+
 /* The rows of an axis as text. */
 static const char *axis_text(const struct plan *plan, int axis, char *text, size_t room)
 {
@@ -111,9 +119,6 @@ int tensors_check_item(const struct plan *plan, const struct engine_item *item, 
         for (int d = 0; d < plan->inputs[i].input.rank; d++)
             if (check_shared_size(plan, item, i, d, error) != 0)
                 return -1;
-    for (int i = 0; i < plan->n_size_limits; i++)
-        if (check_limit(plan, item, &plan->size_limits[i], error) != 0)
-            return -1;
     if (check_rows(plan, item, error) != 0)
         return -1;
     for (int i = 0; i < plan->n_sizes; i++)

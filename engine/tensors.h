@@ -9,8 +9,11 @@
 int tensors_check_input(const struct plan *plan, const struct engine_item *item, int index, struct error *error);
 
 /* Checks the sizes that follow from all inputs, each of which was checked alone. Inputs that share a size agree, the
- * plan's limits of sizes are met, each axis has at least one row, and no axis has more than the arena. */
+ * each axis has at least one row, and no axis has more than the arena. */
 int tensors_check_item(const struct plan *plan, const struct engine_item *item, struct error *error);
+
+/* Checks the limits of the plan's sizes. Plans without tensors have them, too. */
+int tensors_check_limits(const struct plan *plan, const struct engine_item *item, struct error *error);
 
 /* The item's shape of one of plan->outputs. Returns the rank. */
 int tensors_output_shape(const struct plan *plan, const struct engine_item *item, int output, int64_t *shape);

@@ -254,10 +254,31 @@ int64_t plan_constant_rows(const struct plan *plan, int axis)
     return rows->extended.by.rows ? rows->extended.by.rows : plan_padded_rows(rows->extended.by, own);
 }
 
+/* The sequences of an item on the axis; false: they depend on the item. */
+static bool constant_sequences(const struct plan *plan, int axis, int64_t *sequences)
+{
+    const struct plan_axis *of = &plan->axes[axis];
+    *sequences = 1;
+    return of->kind != AXIS_SIZED || plan_size_is_constant(plan, of->sized.sequences, sequences);
+}
+
+/* Of an AXIS_PADDED. */
+static bool padded_rows_are_constant(const struct plan *plan, const struct plan_axis *padded, int64_t *rows)
+{
+    int64_t own = 1, sequences;
+    if (!constant_sequences(plan, padded->extended.of, &sequences) || sequences < 1)
+        return false;
+    if (padded->extended.by.rows == 0 && !plan_rows_are_constant(plan, padded->extended.of, &own))
+        return false;
+    return !__builtin_mul_overflow(plan_padded_rows(padded->extended.by, own / sequences), sequences, rows);
+}
+
 bool plan_rows_are_constant(const struct plan *plan, int axis, int64_t *rows)
 {
     const struct plan_axis *of = &plan->axes[axis];
     int64_t each, sequences;
+    if (of->kind == AXIS_PADDED)
+        return padded_rows_are_constant(plan, of, rows);
     if (of->kind == AXIS_FIXED)
         *rows = of->rows_per_item;
     return of->kind == AXIS_FIXED || (of->kind == AXIS_SIZED && plan_size_is_constant(plan, of->sized.rows, &each) &&
@@ -271,6 +292,10 @@ int64_t plan_least_rows(const struct plan *plan, int axis)
     int64_t rows, sequences, most;
     if (of->kind == AXIS_FIXED)
         return of->rows_per_item;
+    if (of->kind == AXIS_PADDED)
+        return plan_padded_rows(of->extended.by, constant_sequences(plan, of->extended.of, &sequences) && sequences == 1
+                                                     ? plan_least_rows(plan, of->extended.of)
+                                                     : 1);
     if (of->kind != AXIS_SIZED)
         return 0;
     plan_size_bounds(plan, of->sized.rows, &rows, &most);

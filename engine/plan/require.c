@@ -56,6 +56,15 @@ static int size_of_rows(struct plan_builder *builder, int axis)
     return plan_size_multiply(builder, plan_size_divide(builder, more, multiple), multiple);
 }
 
+int64_t plan_fixed_rows(struct plan_builder *builder, int axis)
+{
+    int64_t rows;
+    enum plan_axis_kind kind = builder->plan->axes[axis].kind;
+    int size =
+        kind == AXIS_FIXED || kind == AXIS_SIZED || kind == AXIS_PADDED ? size_of_rows(builder, axis) : PLAN_NONE;
+    return size != PLAN_NONE && plan_size_is_constant(builder->plan, size, &rows) ? rows : 0;
+}
+
 /* Whether the input's own limits are those of the axis. The length of an image is its height. */
 static bool is_sequence(const struct plan *plan, const struct plan_axis *axis)
 {

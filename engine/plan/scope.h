@@ -26,8 +26,8 @@ const char *plan_full_name(const struct plan_builder *builder, const char *name,
 
 /* ---- require.c ---- */
 
-/* The rows that all items have on the axis; 0: they differ. */
-int64_t plan_constant_rows(const struct plan *plan, int axis);
+/* The rows that all sequences of all items have on the axis; 0: they differ. */
+int64_t plan_fixed_rows(struct plan_builder *builder, int axis);
 
 /* Requires something of the rows of one sequence on the axis. An input's limits become narrower. Else the plan gets a
  * limit, whose size is set here. */
