@@ -8,7 +8,7 @@
  * input, the dimension, the expected size and the found one. */
 int tensors_check_input(const struct plan *plan, const struct engine_item *item, int index, struct error *error);
 
-/* Checks the sizes that follow from all inputs, each of which was checked alone. Inputs that share a size agree, the
+/* Checks the sizes that follow from all inputs, each of which was checked alone. Inputs that share a size agree,
  * each axis has at least one row, and no axis has more than the arena. */
 int tensors_check_item(const struct plan *plan, const struct engine_item *item, struct error *error);
 
