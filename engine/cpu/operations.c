@@ -8,8 +8,10 @@
 #include "engine/cpu/linear.h"
 #include "engine/cpu/linear_attend.h"
 #include "engine/cpu/local_attend.h"
+#include "engine/cpu/multiply.h"
 #include "engine/cpu/product_keys.h"
 #include "engine/cpu/project.h"
+#include "engine/cpu/reduce.h"
 #include "engine/cpu/rows.h"
 #include "engine/cpu/space.h"
 
@@ -51,6 +53,9 @@ const struct cpu_operation cpu_operations[] = {
     [OP_ARRANGE] = {cpu_arrange, cpu_no_scratch, cpu_no_scratch},
     [OP_COMBINE] = {cpu_combine, cpu_no_scratch, cpu_no_scratch},
     [OP_SELECT] = {cpu_select, cpu_no_scratch, cpu_no_scratch},
+    [OP_REDUCE] = {cpu_reduce, cpu_no_scratch, cpu_no_scratch},
+    [OP_SOFTMAX] = {cpu_softmax, cpu_no_scratch, cpu_no_scratch},
+    [OP_MULTIPLY] = {cpu_multiply, cpu_multiply_scratch, cpu_no_scratch},
     [OP_GIVE_HIDDEN] = {cpu_give_hidden, cpu_no_scratch, cpu_no_scratch},
     [OP_GIVE_POOLED] = {cpu_give_pooled, cpu_no_scratch, cpu_give_pooled_scratch},
     [OP_GIVE_OUTPUT] = {cpu_give_output, cpu_linear_scratch, cpu_give_output_scratch, .weight = WEIGHT_TILES},

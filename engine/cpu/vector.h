@@ -112,6 +112,15 @@ struct vector_project {
     float *scratch; /* VECTOR_PROJECT_SCRATCH floats and k + VECTOR_TILE_ROWS - 1 more */
 };
 
+/* What `reduce` does with each x. */
+struct vector_reduction {
+    enum plan_reduction reduction;
+    float order;        /* of REDUCTION_NORM */
+    const double *mean; /* (n), of REDUCTION_VARIANCE and REDUCTION_DEVIATION */
+    double *places;     /* (n), of REDUCTION_ARGMAX */
+    int64_t place, step;
+};
+
 struct vector_functions {
     const char *name;
 
@@ -161,6 +170,11 @@ struct vector_functions {
     /* y[r] = (x[r] - mean) * factor + bias, each (columns); bias NULL: none. x and y have one stride. */
     void (*normalise_rows)(int64_t rows, int64_t columns, const float *x, int64_t stride, const float *mean,
                            const float *factor, const float *bias, float *y);
+
+    /* Takes one more x into each of n results y, which hold those before: sums, products or maxima. The results start
+     * with the number that changes nothing. Deviations are sums of (x - mean)². With REDUCTION_ARGMAX places[i] becomes
+     * place + i * step where x[i] is a new maximum. */
+    void (*reduce)(const struct vector_reduction *reduction, int64_t n, const float *x, double *y);
 
     /* y = scale * (bias + the sum over t < taps of x[t] w[t]), each (columns); bias NULL: none */
     void (*convolve_channels)(int64_t taps, int64_t columns, const float *const *x, const float *const *w,

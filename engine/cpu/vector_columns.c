@@ -53,3 +53,67 @@ void VARIANT(vector_convolve_channels)(int64_t taps, int64_t columns, const floa
         store_part(y + c, scale * sum, count);
     }
 }
+
+static void reduce_norm(float order, int64_t n, const float *x, double *restrict y)
+{
+    if (order == 1)
+        for (int64_t i = 0; i < n; i++)
+            y[i] += fabs((double)x[i]);
+    else if (order == 2)
+        for (int64_t i = 0; i < n; i++)
+            y[i] += (double)x[i] * (double)x[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = fabs((double)x[i]) > y[i] || x[i] != x[i] ? fabs((double)x[i]) : y[i];
+}
+
+static void reduce_argmax(const struct vector_reduction *reduction, int64_t n, const float *x, double *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        bool new_maximum = (double)x[i] > y[i] || (x[i] != x[i] && y[i] == y[i]);
+        y[i] = new_maximum ? (double)x[i] : y[i];
+        reduction->places[i] = new_maximum ? (double)(reduction->place + i * reduction->step) : reduction->places[i];
+    }
+}
+
+static void reduce_deviation(const double *mean, int64_t n, const float *x, double *restrict y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += ((double)x[i] - mean[i]) * ((double)x[i] - mean[i]);
+}
+
+void VARIANT(vector_reduce)(const struct vector_reduction *reduction, int64_t n, const float *x, double *restrict y)
+{
+    switch (reduction->reduction) {
+    case REDUCTION_SUM:
+    case REDUCTION_MEAN:
+    case REDUCTION_CUMULATE:
+        for (int64_t i = 0; i < n; i++)
+            y[i] += (double)x[i];
+        return;
+    case REDUCTION_PRODUCT:
+        for (int64_t i = 0; i < n; i++)
+            y[i] *= (double)x[i];
+        return;
+    case REDUCTION_MAXIMUM:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (double)x[i] > y[i] || x[i] != x[i] ? (double)x[i] : y[i];
+        return;
+    case REDUCTION_MINIMUM:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (double)x[i] < y[i] || x[i] != x[i] ? (double)x[i] : y[i];
+        return;
+    case REDUCTION_NORM:
+        reduce_norm(reduction->order, n, x, y);
+        return;
+    case REDUCTION_VARIANCE:
+    case REDUCTION_DEVIATION:
+        reduce_deviation(reduction->mean, n, x, y);
+        return;
+    case REDUCTION_ARGMAX:
+        reduce_argmax(reduction, n, x, y);
+        return;
+    case REDUCTION_COUNT:
+        return;
+    }
+}

@@ -303,8 +303,20 @@ int plan_combine(struct plan_builder *builder, enum plan_function function, int 
 int plan_select(struct plan_builder *builder, int condition, struct plan_source x, struct plan_source z, int space,
                 struct plan_target y);
 
+/* The last `reduced` dimensions of the space are reduced; y's strides there are 0, but with REDUCTION_CUMULATE, which
+ * has one such dimension. x may have ids. `parameter`: see plan_reduction. */
+int plan_reduce(struct plan_builder *builder, enum plan_reduction reduction, int x, int space, int reduced,
+                float parameter, struct plan_target y);
+/* Over the last dimension of the space. */
+int plan_softmax(struct plan_builder *builder, int x, int space, bool logarithm, struct plan_target y);
+/* The last dimensions of the space are m, n and k: y (m, n) = scale * x (m, k) z (k, n), for each element of those
+ * before. The strides of x along n, of z along m and of y along k are not read. */
+int plan_multiply(struct plan_builder *builder, int x, struct plan_source z, float scale, int space,
+                  struct plan_target y);
+
 /* The elements of x in rows of other columns, or on another axis. Each item has as many elements on both. */
 int plan_reshape(struct plan_builder *builder, int x, int axis, int64_t columns);
+
 int plan_cut_padding(struct plan_builder *builder, int x); /* returns x itself if the plan adds no padding */
 
 /* Adds rows of zeros to each item. An item must have at most padding.rows rows, if that is set. */

@@ -169,3 +169,20 @@ int64_t flops_of_output(const struct plan *plan, const struct plan_step *step, i
 {
     return step->weight == PLAN_NONE ? 0 : flops_of_linear(plan, step, rows);
 }
+
+int64_t flops_of_softmax(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    return 10 * flops_of_result(plan, step, rows);
+}
+
+/* The space's elements, in an item whose free sizes are all `rows`, within their bounds. */
+int64_t flops_of_multiplication(const struct plan *plan, const struct plan_step *step, int64_t rows)
+{
+    const struct plan_space *space = &plan->spaces[step->space];
+    int64_t flops = 2, count;
+    for (int d = 0; d < space->rank; d++)
+        if (!plan_size_at(plan, space->dimensions[d].count, rows, &count) ||
+            __builtin_mul_overflow(flops, count, &flops))
+            return 0;
+    return flops;
+}

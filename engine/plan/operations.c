@@ -259,6 +259,27 @@ const struct plan_operation plan_operations[] = {
                    .flops = flops_of_nothing,
                    .print = print_nothing},
 
+    /* The last dimensions of the space are r. f: see plan.h; with cumulate y has an element for each r, too */
+    [OP_REDUCE] = {.name = "reduce",
+                   .formula = "y_b[s.y] = f over r of x_b[s.x + r.x] over the space s",
+                   .rows = ROWS_TOGETHER,
+                   .flops = flops_of_addition,
+                   .print = print_reduce},
+
+    /* The last dimension of the space is r */
+    [OP_SOFTMAX] = {.name = "softmax",
+                    .formula = "y_b[s.y + r.y] = softmax over r of x_b[s.x + r.x], or its logarithm, over the space s",
+                    .rows = ROWS_TOGETHER,
+                    .flops = flops_of_softmax,
+                    .print = print_softmax},
+
+    /* The last dimensions of the space are m, n, k. z may be a weight */
+    [OP_MULTIPLY] = {.name = "multiply",
+                     .formula = "y_b[s.y, m, n] = scale * sum over k of x_b[s.x, m, k] z_b[s.z, k, n] over the space s",
+                     .rows = ROWS_TOGETHER,
+                     .flops = flops_of_multiplication,
+                     .print = print_multiply},
+
     [OP_GIVE_HIDDEN] = {.name = "give_hidden",
                         .formula = "item b's hidden = x_b",
                         .rows = ROWS_TOGETHER,

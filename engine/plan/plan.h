@@ -57,6 +57,9 @@ enum operation {
     OP_ARRANGE,
     OP_COMBINE,
     OP_SELECT,
+    OP_REDUCE,
+    OP_SOFTMAX,
+    OP_MULTIPLY,
     OP_GIVE_HIDDEN,
     OP_GIVE_POOLED,
     OP_GIVE_OUTPUT,
@@ -86,6 +89,21 @@ enum plan_function {
     FUNCTION_OR,
     FUNCTION_XOR,
     FUNCTION_COUNT
+};
+
+/* What becomes of several numbers. A NaN among them wins, as in torch. */
+enum plan_reduction {
+    REDUCTION_SUM,
+    REDUCTION_MEAN,
+    REDUCTION_MAXIMUM,
+    REDUCTION_MINIMUM,
+    REDUCTION_PRODUCT,
+    REDUCTION_NORM,      /* of order 1, 2 or infinity: the parameter */
+    REDUCTION_VARIANCE,  /* the sum of squares is divided by their count less the parameter */
+    REDUCTION_DEVIATION, /* the variance's root */
+    REDUCTION_ARGMAX,    /* the index of the first maximum, as a float */
+    REDUCTION_CUMULATE,  /* a sum for each number: its own and of those before it */
+    REDUCTION_COUNT
 };
 
 /* Functions of one number; a and b are members of plan_activation. */
@@ -388,6 +406,17 @@ struct plan_step {
             int32_t fill; /* of the added rows, in a mask; ids and floats: 0 */
         } pad_rows;
         struct {
+            enum plan_reduction reduction;
+            int reduced; /* the last dimensions of the space */
+            float parameter;
+        } reduce;
+        struct {
+            bool logarithm;
+        } softmax;
+        struct {
+            float scale;
+        } multiply;
+        struct {
             float x; /* stands for every element of x, if x is neither a value nor a weight */
         } arrange;
         struct {
@@ -479,6 +508,9 @@ const char *operation_name(enum operation operation);
 /* "add" …; "gelu" … */
 const char *function_name(enum plan_function function);
 const char *activation_name(enum activation activation);
+
+/* "sum" … */
+const char *reduction_name(enum plan_reduction reduction);
 
 /* One item's part of an input: the number of its rows, and their image. Rows that are no image have height 1. */
 struct plan_given {

@@ -116,6 +116,39 @@ void print_combine(const struct plan *plan, const struct plan_step *step, FILE *
         fprintf(out, " %g", (double)step->combine.z);
 }
 
+const char *reduction_name(enum plan_reduction reduction)
+{
+    static const char *const names[REDUCTION_COUNT] = {
+        [REDUCTION_SUM] = "sum",           [REDUCTION_MEAN] = "mean",           [REDUCTION_MAXIMUM] = "maximum",
+        [REDUCTION_MINIMUM] = "minimum",   [REDUCTION_PRODUCT] = "product",     [REDUCTION_NORM] = "norm",
+        [REDUCTION_VARIANCE] = "variance", [REDUCTION_DEVIATION] = "deviation", [REDUCTION_ARGMAX] = "argmax",
+        [REDUCTION_CUMULATE] = "cumulate",
+    };
+    return names[reduction];
+}
+
+void print_reduce(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    (void)plan;
+    fprintf(out, ", %s", reduction_name(step->reduce.reduction));
+    if (step->reduce.reduction == REDUCTION_NORM)
+        fprintf(out, " %g", (double)step->reduce.parameter);
+}
+
+void print_softmax(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    (void)plan;
+    if (step->softmax.logarithm)
+        fprintf(out, ", logarithm");
+}
+
+void print_multiply(const struct plan *plan, const struct plan_step *step, FILE *out)
+{
+    (void)plan;
+    if (step->multiply.scale != 1.0f)
+        fprintf(out, " scale %g", (double)step->multiply.scale);
+}
+
 static void print_groups(int64_t groups, FILE *out)
 {
     if (groups > 1)

@@ -13,6 +13,7 @@ print_function print_activate, print_gate, print_linear, print_feed_forward;
 print_function print_group_norm;
 print_function print_projection, print_call_projection, print_sequence_convolution, print_image_convolution;
 print_function print_padding;
+print_function print_reduce, print_softmax, print_multiply;
 print_function print_combine;
 print_function print_tensor;
 print_function print_attention, print_linear_attention, print_local_attention;

@@ -63,3 +63,39 @@ int plan_select(struct plan_builder *builder, int condition, struct plan_source 
     step.select.z = z.number;
     return plan_append_step(builder, step, y);
 }
+
+int plan_reduce(struct plan_builder *builder, enum plan_reduction reduction, int x, int space, int reduced,
+                float parameter, struct plan_target y)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(!y.ids && reduced >= 1 && reduced <= builder->plan->spaces[space].rank);
+    assert((reduction != REDUCTION_CUMULATE && reduction != REDUCTION_ARGMAX) || reduced == 1);
+    struct plan_step step = step_over(OP_REDUCE, (struct plan_source){x, PLAN_NONE, 0}, none, space);
+    step.reduce.reduction = reduction;
+    step.reduce.reduced = reduced;
+    step.reduce.parameter = parameter;
+    return plan_append_step(builder, step, y);
+}
+
+int plan_softmax(struct plan_builder *builder, int x, int space, bool logarithm, struct plan_target y)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(!y.ids && !plan_value_at(builder, x)->ids && builder->plan->spaces[space].rank >= 1);
+    struct plan_step step = step_over(OP_SOFTMAX, (struct plan_source){x, PLAN_NONE, 0}, none, space);
+    step.softmax.logarithm = logarithm;
+    return plan_append_step(builder, step, y);
+}
+
+int plan_multiply(struct plan_builder *builder, int x, struct plan_source z, float scale, int space,
+                  struct plan_target y)
+{
+    if (builder->failed)
+        return PLAN_NONE;
+    assert(!y.ids && !plan_value_at(builder, x)->ids && builder->plan->spaces[space].rank >= 3);
+    assert(!is_number(z) && has_elements(builder, z, false));
+    struct plan_step step = step_over(OP_MULTIPLY, (struct plan_source){x, PLAN_NONE, 0}, z, space);
+    step.multiply.scale = scale;
+    return plan_append_step(builder, step, y);
+}

@@ -616,7 +616,7 @@ static double convolved_at(const struct scalar *scalar, const struct plan_step *
     struct plan_image image = convolution_image(scalar, step, made.item);
     int64_t all = columns_of(scalar, step->x), in = all / step->convolve_image.groups;
     int64_t group = column / (columns_of(scalar, step->y) / step->convolve_image.groups);
-    int64_t first = layout_of(scalar, step->x)->starts[made.item] + made.number * image.height * image.width,
+    int64_t first = layout_of(scalar, step->x)->item_starts[made.item] + made.number * image.height * image.width,
             place = row - made.first;
     int64_t reach = (window->size[1] - 1) * window->dilation[1];
     int64_t width = (image.width + window->before[1] + window->after[1] - reach - 1) / window->stride[1] + 1;
@@ -744,7 +744,10 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
     case OP_ATTEND_CALL: /* run_row has them, a row at once */
     case OP_ARRANGE:
     case OP_COMBINE:
-    case OP_SELECT: /* run_over_space */
+    case OP_SELECT:
+    case OP_REDUCE:
+    case OP_SOFTMAX:
+    case OP_MULTIPLY: /* run_over_space */
     case OP_GIVE_HIDDEN:
     case OP_GIVE_POOLED:
     case OP_GIVE_OUTPUT:
@@ -868,15 +871,148 @@ static void visit_dimension(const struct walk *walk, int dimension, struct visit
     }
 }
 
+/* The elements of x over the dimensions from this one on, in order; those of y beside them. */
+struct gathered {
+    int64_t count;
+    double *x, **y;
+};
+
+static void gather_dimensions(const struct walk *walk, int dimension, struct visited at, struct gathered *gathered)
+{
+    if (dimension == walk->space->rank) {
+        gathered->x = realloc(gathered->x, (size_t)(gathered->count + 1) * sizeof *gathered->x);
+        gathered->y = realloc(gathered->y, (size_t)(gathered->count + 1) * sizeof *gathered->y);
+        gathered->x[gathered->count] = item_at(walk, walk->step->x)[at.x];
+        gathered->y[gathered->count++] = item_at(walk, walk->step->y) + at.y;
+        return;
+    }
+    const struct plan_dimension *along = &walk->space->dimensions[dimension];
+    for (int64_t i = 0; i < walk->sizes[along->count]; i++) {
+        gather_dimensions(walk, dimension + 1, at, gathered);
+        at.x += walk->sizes[along->x];
+        at.y += walk->sizes[along->y];
+    }
+}
+
+static double variance_of(const struct gathered *g, double correction)
+{
+    double mean = 0, sum = 0;
+    for (int64_t i = 0; i < g->count; i++)
+        mean += g->x[i] / (double)g->count;
+    for (int64_t i = 0; i < g->count; i++)
+        sum += (g->x[i] - mean) * (g->x[i] - mean);
+    return sum / ((double)g->count - correction);
+}
+
+static double reduced(enum plan_reduction reduction, double parameter, const struct gathered *g)
+{
+    double sum = 0, product = 1, norm = 0;
+    int64_t largest = 0, smallest = 0;
+    for (int64_t i = 0; i < g->count; i++) {
+        sum += g->x[i];
+        product *= g->x[i];
+        norm = isinf(parameter) ? fmax(norm, fabs(g->x[i])) : norm + pow(fabs(g->x[i]), parameter);
+        largest = g->x[i] > g->x[largest] ? i : largest;
+        smallest = g->x[i] < g->x[smallest] ? i : smallest;
+    }
+    switch (reduction) {
+    case REDUCTION_SUM:
+        return sum;
+    case REDUCTION_MEAN:
+        return sum / (double)g->count;
+    case REDUCTION_MAXIMUM:
+        return g->x[largest];
+    case REDUCTION_MINIMUM:
+        return g->x[smallest];
+    case REDUCTION_PRODUCT:
+        return product;
+    case REDUCTION_NORM:
+        return isinf(parameter) ? norm : pow(norm, 1 / parameter);
+    case REDUCTION_VARIANCE:
+        return variance_of(g, parameter);
+    case REDUCTION_DEVIATION:
+        return sqrt(variance_of(g, parameter));
+    case REDUCTION_ARGMAX:
+        return (double)largest;
+    case REDUCTION_CUMULATE:
+    case REDUCTION_COUNT:
+        break;
+    }
+    return NAN;
+}
+
+static void reduce_gathered(const struct plan_step *step, struct gathered *g)
+{
+    double sum = 0;
+    if (step->operation == OP_SOFTMAX) {
+        softmax(g->count, 1, g->x);
+        for (int64_t i = 0; i < g->count; i++)
+            *g->y[i] = step->softmax.logarithm ? log(g->x[i]) : g->x[i];
+    } else if (step->reduce.reduction == REDUCTION_CUMULATE) {
+        for (int64_t i = 0; i < g->count; i++)
+            *g->y[i] = sum += g->x[i];
+    } else {
+        *g->y[0] = reduced(step->reduce.reduction, (double)step->reduce.parameter, g);
+    }
+}
+
+/* The dimensions before those that are reduced. */
+static void reduce_dimension(const struct walk *walk, int dimension, struct visited at)
+{
+    const struct plan_step *step = walk->step;
+    if (dimension == walk->space->rank - (step->operation == OP_REDUCE ? step->reduce.reduced : 1)) {
+        struct gathered gathered = {0, NULL, NULL};
+        gather_dimensions(walk, dimension, at, &gathered);
+        reduce_gathered(step, &gathered);
+        free(gathered.x);
+        free(gathered.y);
+        return;
+    }
+    const struct plan_dimension *along = &walk->space->dimensions[dimension];
+    for (int64_t i = 0; i < walk->sizes[along->count]; i++) {
+        reduce_dimension(walk, dimension + 1, at);
+        at.x += walk->sizes[along->x];
+        at.y += walk->sizes[along->y];
+    }
+}
+
+/* y += scale x z over m, n and k. The strides that the operation does not read may be any. */
+static void multiply_item(const struct walk *walk, int dimension, struct visited at)
+{
+    const struct plan_dimension *along = &walk->space->dimensions[dimension];
+    int last = walk->space->rank - dimension; /* 3: m, 2: n, 1: k */
+    if (last == 0) {
+        double z = operand_at(walk, walk->step->z, walk->step->z_weight, 0, at.z);
+        item_at(walk, walk->step->y)[at.y] +=
+            (double)walk->step->multiply.scale * item_at(walk, walk->step->x)[at.x] * z;
+        return;
+    }
+    for (int64_t i = 0; i < walk->sizes[along->count]; i++) {
+        multiply_item(walk, dimension + 1, at);
+        at.x += last == 2 ? 0 : walk->sizes[along->x];
+        at.z += last == 3 ? 0 : walk->sizes[along->z];
+        at.y += last == 1 ? 0 : walk->sizes[along->y];
+    }
+}
+
+static void visit_space(const struct walk *walk, struct visited first)
+{
+    if (walk->step->operation == OP_REDUCE || walk->step->operation == OP_SOFTMAX)
+        reduce_dimension(walk, 0, first);
+    else if (walk->step->operation == OP_MULTIPLY)
+        multiply_item(walk, 0, first);
+    else
+        visit_dimension(walk, 0, first);
+}
+
 static void run_over_space(const struct scalar *scalar, const struct plan_step *step)
 {
     for (int64_t item = 0; item < scalar->batch->n_items; item++) {
         const int64_t *sizes = scalar->batch->sizes + item * scalar->plan->n_sizes;
         const struct plan_space *space = &scalar->plan->spaces[step->space];
         struct walk walk = {scalar, step, space, sizes, item};
-        visit_dimension(&walk, 0,
-                        (struct visited){sizes[space->x_first], sizes[space->z_first], sizes[space->keys_first],
-                                         sizes[space->y_first]});
+        visit_space(&walk, (struct visited){sizes[space->x_first], sizes[space->z_first], sizes[space->keys_first],
+                                            sizes[space->y_first]});
     }
 }
 

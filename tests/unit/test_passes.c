@@ -263,9 +263,41 @@ static int combine_and_select(struct maker *maker, int x)
     return plan_select(builder, condition, made, other, rows, like(builder, x));
 }
 
+/* Probabilities of a row, summed up along it, by a matrix. */
+static int softmax_cumulate_and_multiply(struct maker *maker, int x)
+{
+    struct plan_builder *builder = maker->builder;
+    if (is_padded(maker, x))
+        return x;
+    struct plan_source z = none;
+    z.weight = weight(maker, COLUMNS, COLUMNS);
+    int rows = space_of_columns(builder, 0, COLUMNS, false, true);
+    x = plan_softmax(builder, x, rows, false, like(builder, x));
+    x = plan_reduce(builder, REDUCTION_CUMULATE, x, rows, 1, 0, like(builder, x));
+    struct plan_space space = builder->failed ? (struct plan_space){.rank = 0} : builder->plan->spaces[rows];
+    int n = space.dimensions[0].count, one = plan_size_constant(builder, 1),
+        columns = plan_size_constant(builder, COLUMNS);
+    space.rank = 3;
+    space.dimensions[0] = (struct plan_dimension){n, columns, 0, 0, columns};
+    space.dimensions[1] = (struct plan_dimension){columns, 0, one, 0, one};
+    space.dimensions[2] = (struct plan_dimension){columns, one, columns, 0, 0};
+    return plan_multiply(builder, x, z, 0.5f, plan_add_space(builder, &space), like(builder, x));
+}
+
 static int (*const drawn[])(struct maker *maker, int x) = {
-    rotate,      add_positions, add_sinusoids, embed,   concatenate,        convolve_sequence,
-    append_rows, local_attend,  pad_rows,      arrange, combine_and_select, group_norm,
+    rotate,
+    add_positions,
+    add_sinusoids,
+    embed,
+    concatenate,
+    convolve_sequence,
+    append_rows,
+    local_attend,
+    pad_rows,
+    arrange,
+    combine_and_select,
+    group_norm,
+    softmax_cumulate_and_multiply,
 };
 
 #define N_DRAWN (sizeof drawn / sizeof *drawn)
