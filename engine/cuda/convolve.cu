@@ -156,29 +156,67 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
 #define IMAGE_ROWS 1024 /* pixels of y whose windows are in scratch at a time */
 #endif
 
+/* Pixels of an item's y, whose images follow one another. */
 struct image_windows {
     struct plan_window window;
-    struct plan_image image;
-    int64_t channels, width, first; /* width: of y; first: of its pixels */
+    struct plan_image image, made; /* of x, of y */
+    int64_t channels;              /* of x */
+    int64_t first_channel, n_channels; /* of a window */
+    int64_t first;                 /* of the item's pixels of y */
 };
+
+/* The element of x at pixel (u, v) and a channel of the window that a pixel of y has; -1: it is outside of the image. */
+static __device__ __forceinline__ int64_t window_element(const struct image_windows &w, int64_t pixel, int64_t u,
+                                                         int64_t v, int64_t channel)
+{
+    int64_t made = w.made.height * w.made.width, place = pixel % made;
+    int64_t i = place / w.made.width * w.window.stride[0] - w.window.before[0] + u * w.window.dilation[0];
+    int64_t j = place % w.made.width * w.window.stride[1] - w.window.before[1] + v * w.window.dilation[1];
+    if (i < 0 || i >= w.image.height || j < 0 || j >= w.image.width)
+        return -1;
+    return ((pixel / made * w.image.height + i) * w.image.width + j) * w.channels + channel;
+}
 
 template <typename T> static __global__ void gather_pixels(struct image_windows w, const T *x, T *rows)
 {
-    int64_t pixel = w.first + blockIdx.x, depth = w.window.size[0] * w.window.size[1] * w.channels;
-    int64_t top = pixel / w.width * w.window.stride[0] - w.window.before[0];
-    int64_t left = pixel % w.width * w.window.stride[1] - w.window.before[1];
+    int64_t depth = w.window.size[0] * w.window.size[1] * w.n_channels;
     for (int64_t i = threadIdx.x; i < depth; i += blockDim.x) {
-        int64_t u = top + i / w.channels / w.window.size[1], v = left + i / w.channels % w.window.size[1];
-        bool inside = u >= 0 && u < w.image.height && v >= 0 && v < w.image.width;
-        rows[blockIdx.x * depth + i] =
-            inside ? x[(u * w.image.width + v) * w.channels + i % w.channels] : of_float<T>(0.0f);
+        int64_t pixel = i / w.n_channels, channel = w.first_channel + i % w.n_channels;
+        int64_t from =
+            window_element(w, w.first + blockIdx.x, pixel / w.window.size[1], pixel % w.window.size[1], channel);
+        rows[blockIdx.x * depth + i] = from < 0 ? of_float<T>(0.0f) : x[from];
     }
 }
 
-template <typename T> static __global__ void scale_rows(int64_t columns, float scale, T *y)
+/* y = scale * (y + bias), for `columns` columns of rows that are `stride` apart. */
+template <typename T>
+static __global__ void scale_rows(int64_t columns, int64_t stride, const float *bias, float scale, T *y)
 {
     for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[blockIdx.x * columns + c] = of_float<T>(to_float(y[blockIdx.x * columns + c]) * scale);
+        y[blockIdx.x * stride + c] =
+            of_float<T>((to_float(y[blockIdx.x * stride + c]) + (bias ? bias[c] : 0)) * scale);
+}
+
+/* The windows of an item. Its rows of y are counted in `rows`, and may be none. */
+static struct image_windows windows_of_item(struct cuda_run *run, const struct plan_step *step, int64_t item,
+                                            int64_t *rows)
+{
+    const int64_t *to = starts_of(run, step->y) + item;
+    struct image_windows w = {};
+    *rows = to[1] - to[0];
+    if (*rows == 0)
+        return w;
+    w.window = step->convolve_image.window;
+    w.image = padder_convolution_image(run->plan, run->batch, step, item);
+    w.made = plan_convolved(&w.window, w.image);
+    w.channels = columns_of(run, step->x);
+    w.n_channels = w.channels / step->convolve_image.groups;
+    return w;
+}
+
+template <typename T> static T *item_elements(struct cuda_run *run, int value, int64_t item)
+{
+    return elements_of<T>(run, value) + starts_of(run, value)[item] * columns_of(run, value);
 }
 
 int64_t cuda_convolve_image_scratch(const struct plan *plan, const struct plan_step *step)
@@ -186,37 +224,106 @@ int64_t cuda_convolve_image_scratch(const struct plan *plan, const struct plan_s
     return IMAGE_ROWS * plan->weights[step->weight].columns;
 }
 
+/* Calls work(windows, rows, x, y) for parts of at most IMAGE_ROWS pixels of y. */
+template <typename T, typename Work>
+static void each_part(struct cuda_run *run, const struct plan_step *step, Work work)
+{
+    for (int64_t item = 0; item < run->batch->n_items; item++) {
+        int64_t all;
+        struct image_windows w = windows_of_item(run, step, item, &all);
+        for (; w.first < all; w.first += IMAGE_ROWS)
+            work(w, least(IMAGE_ROWS, all - w.first), item_elements<T>(run, step->x, item),
+                 item_elements<T>(run, step->y, item) + w.first * columns_of(run, step->y));
+    }
+}
+
 template <typename T> void cuda_convolve_image(struct cuda_run *run, const struct plan_step *step)
 {
-    int64_t channels = columns_of(run, step->x), columns = columns_of(run, step->y);
-    for (int64_t item = 0; item < run->batch->n_items; item++) {
-        const int64_t *to = starts_of(run, step->y) + item;
-        const T *x = elements_of<T>(run, step->x) + starts_of(run, step->x)[item] * channels;
-        struct image_windows w = {};
-        w.window = step->convolve_image.window;
-        w.image = padder_axis_image(run->plan, &run->batch->items[item], run->plan->values[step->x].axis);
-        w.channels = channels;
-        if (to[1] == to[0])
-            continue;
-        w.width = plan_convolved(&step->convolve_image.window, w.image).width;
-        for (; w.first < to[1] - to[0]; w.first += IMAGE_ROWS) {
-            struct linear<T> linear = {
-            };
-            linear.rows = least(IMAGE_ROWS, to[1] - to[0] - w.first);
-            linear.x = (T *)scratch_of(run);
-            linear.x_stride = run->plan->weights[step->weight].columns;
-            linear.weight = step->weight;
-            linear.bias = step->bias;
-            linear.activation.kind = ACTIVATION_NONE;
-            linear.out = elements_of<T>(run, step->y) + (to[0] + w.first) * columns;
-            launch(run, gather_pixels<T>, linear.rows, 1, threads_for_columns(linear.x_stride), w, x,
-                   (T *)scratch_of(run));
-            cuda_linear_rows(run, &linear);
-            launch(run, scale_rows<T>, linear.rows, 1, threads_for_columns(columns), columns,
-                   step->convolve_image.scale, linear.out);
+    int64_t columns = columns_of(run, step->y);
+    float scale = step->convolve_image.scale;
+    each_part<T>(run, step, [&](const struct image_windows &w, int64_t rows, const T *x, T *y) {
+        struct linear<T> linear = {};
+        linear.rows = rows;
+        linear.x = (T *)scratch_of(run);
+        linear.x_stride = run->plan->weights[step->weight].columns;
+        linear.weight = step->weight;
+        linear.bias = step->bias;
+        linear.out = y;
+        launch(run, gather_pixels<T>, rows, 1, threads_for_columns(linear.x_stride), w, x, (T *)scratch_of(run));
+        cuda_linear_rows(run, &linear);
+        if (scale != 1.0f)
+            launch(run, scale_rows<T>, rows, 1, threads_for_columns(columns), columns, columns, (const float *)NULL,
+                   scale, y);
+    });
+}
+
+/* ---- Of images, in groups of columns: a product for each ---- */
+
+int64_t cuda_convolve_groups_scratch(const struct plan *plan, const struct plan_step *step)
+{
+    return IMAGE_ROWS * plan->weights[step->weight].columns;
+}
+
+template <typename T>
+static void convolve_group(struct cuda_run *run, const struct plan_step *step, struct image_windows w, int64_t group,
+                           int64_t rows, const T *x, T *y)
+{
+    int64_t all = columns_of(run, step->y), columns = all / step->convolve_image.groups;
+    const float *bias = float_weight_of(run, step->bias);
+    struct cuda_product product = {};
+    w.first_channel = group * w.n_channels;
+    product.rows = rows;
+    product.columns = columns;
+    product.depth = run->plan->weights[step->weight].columns;
+    product.a = scratch_of(run);
+    product.a_stride = product.depth;
+    product.b = weight_of<T>(run, step->weight) + group * columns * product.depth;
+    product.b_stride = product.depth;
+    product.transpose_b = true;
+    product.out = y + group * columns;
+    product.out_stride = all;
+    launch(run, gather_pixels<T>, rows, 1, threads_for_columns(product.depth), w, x, (T *)scratch_of(run));
+    cuda_products_multiply(run, &product);
+    launch(run, scale_rows<T>, rows, 1, threads_for_columns(columns), columns, all,
+           bias ? bias + group * columns : NULL, step->convolve_image.scale, y + group * columns);
+}
+
+template <typename T> void cuda_convolve_groups(struct cuda_run *run, const struct plan_step *step)
+{
+    each_part<T>(run, step, [&](const struct image_windows &w, int64_t rows, const T *x, T *y) {
+        for (int64_t group = 0; group < step->convolve_image.groups; group++)
+            convolve_group<T>(run, step, w, group, rows, x, y);
+    });
+}
+
+/* ---- Of images, in groups of one column: sums along the channels ---- */
+
+template <typename T>
+static __global__ void convolve_pixels(struct image_windows w, int64_t columns, const T *x, const float *weight,
+                                       const float *bias, float scale, T *y)
+{
+    int64_t copies = columns / w.channels;
+    for (int64_t c = threadIdx.x; c < columns; c += blockDim.x) {
+        float sum = bias ? bias[c] : 0;
+        for (int64_t p = 0; p < w.window.size[0] * w.window.size[1]; p++) {
+            int64_t from = window_element(w, w.first + blockIdx.x, p / w.window.size[1], p % w.window.size[1],
+                                          c / copies);
+            sum += from < 0 ? 0 : to_float(x[from]) * weight[p * columns + c];
         }
+        y[blockIdx.x * columns + c] = of_float<T>(scale * sum);
     }
+}
+
+template <typename T> void cuda_convolve_channels(struct cuda_run *run, const struct plan_step *step)
+{
+    int64_t columns = columns_of(run, step->y);
+    each_part<T>(run, step, [&](const struct image_windows &w, int64_t rows, const T *x, T *y) {
+        launch(run, convolve_pixels<T>, rows, 1, threads_for_columns(columns), w, columns, x,
+               float_weight_of(run, step->weight), float_weight_of(run, step->bias), step->convolve_image.scale, y);
+    });
 }
 
 FOR_ELEMENTS(cuda_convolve_sequence)
 FOR_ELEMENTS(cuda_convolve_image)
+FOR_ELEMENTS(cuda_convolve_groups)
+FOR_ELEMENTS(cuda_convolve_channels)

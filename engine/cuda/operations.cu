@@ -9,6 +9,7 @@
 #include "engine/cuda/local_attend.h"
 #include "engine/cuda/product_keys.h"
 #include "engine/cuda/project.h"
+#include "engine/cuda/reduce.h"
 #include "engine/cuda/rows.h"
 #include "engine/cuda/space.h"
 
@@ -25,6 +26,7 @@ template <typename T> struct table {
         of[OP_EMBED] = {cuda_embed<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_ADD_POSITIONS] = {cuda_add_positions<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_LAYER_NORM] = {cuda_layer_norm<T>, cuda_no_scratch, FLOAT_ALL};
+        of[OP_GROUP_NORM] = {cuda_group_norm<T>, cuda_no_scratch, FLOAT_ALL};
         of[OP_LINEAR] = {cuda_linear<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_FEED_FORWARD] = {cuda_feed_forward<T>, cuda_feed_forward_scratch, FLOAT_NONE};
         of[OP_ACTIVATE] = {cuda_activate<T>, cuda_no_scratch, FLOAT_NONE};
@@ -43,6 +45,8 @@ template <typename T> struct table {
         of[OP_CONCATENATE] = {cuda_concatenate<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_APPEND_ROWS] = {cuda_append_rows<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_CONVOLVE_IMAGE] = {cuda_convolve_image<T>, cuda_convolve_image_scratch, FLOAT_NONE, true};
+        of[OP_CONVOLVE_GROUPS] = {cuda_convolve_groups<T>, cuda_convolve_groups_scratch, FLOAT_BIAS, true};
+        of[OP_CONVOLVE_CHANNELS] = {cuda_convolve_channels<T>, cuda_no_scratch, FLOAT_ALL, true};
         of[OP_GATE] = {cuda_gate<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_GATHER_ROWS] = {cuda_gather_rows<T>, cuda_gather_rows_scratch, FLOAT_NONE};
         of[OP_RESHAPE] = {cuda_reshape<T>, cuda_no_scratch, FLOAT_NONE};
@@ -52,6 +56,9 @@ template <typename T> struct table {
         of[OP_ARRANGE] = {cuda_arrange<T>, cuda_no_scratch, FLOAT_ALL};
         of[OP_COMBINE] = {cuda_combine<T>, cuda_no_scratch, FLOAT_ALL};
         of[OP_SELECT] = {cuda_select<T>, cuda_no_scratch, FLOAT_ALL};
+        of[OP_REDUCE] = {cuda_reduce<T>, cuda_no_scratch, FLOAT_NONE};
+        of[OP_SOFTMAX] = {cuda_softmax<T>, cuda_no_scratch, FLOAT_NONE};
+        of[OP_MULTIPLY] = {cuda_multiply<T>, cuda_no_scratch, FLOAT_ALL};
         of[OP_GIVE_HIDDEN] = {cuda_give_hidden<T>, cuda_no_scratch, FLOAT_NONE};
         of[OP_GIVE_POOLED] = {cuda_give_pooled<T>, cuda_give_pooled_scratch, FLOAT_NONE};
         of[OP_GIVE_IMAGE] = {cuda_give_image<T>, cuda_give_image_scratch, FLOAT_NONE, true};
