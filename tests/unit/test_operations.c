@@ -1416,7 +1416,7 @@ static void test_norm_of_sequences(void **state)
     struct bench bench;
     const struct shape shapes[] = {{"gain", 0, 12}, {"bias", 0, 12}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
-    int x = plan_input_rows(builder, "x", 24, LONGEST, PLAN_NONE);
+    int x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE);
     struct sized s = sizes_of(builder, 24);
     int y = plan_group_norm(builder, halves(s, x, 12, false), 3, plan_vector(builder, 12, "gain"),
                             plan_vector(builder, 12, "bias"), 1e-2f);
@@ -1429,7 +1429,7 @@ static void check_convolve_sequences(int64_t groups)
     struct bench bench;
     const struct shape shapes[] = {{"w", 12, 12 / groups * 3}, {"b", 0, 12}};
     struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
-    int x = plan_input_rows(builder, "x", 24, LONGEST, PLAN_NONE);
+    int x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE);
     struct sized s = sizes_of(builder, 24);
     int y = convolve_rows(builder, halves(s, x, 12, false), plan_matrix(builder, 12, 12 / groups * 3, "w"),
                           plan_vector(builder, 12, "b"), 3, 2, groups);
