@@ -73,6 +73,7 @@ struct model_config {
     enum padding padding;
     enum tokenizer tokenizer;
     int byte_offset;       /* TOKENIZER_BYTE: the id of byte 0. With 3, ids 0 to 2 are pad, end and mask; else 0 */
+    struct json_t *graph;  /* of architecture "module": an object; NULL: the file has none */
     struct json_t *ignore; /* list of names of tensors, with * for any characters; NULL: the file has none */
     struct json_t *labels; /* list of strings, the names of the classes in order; NULL: the file has none */
     struct image_settings image;
@@ -96,6 +97,7 @@ struct image_settings image_settings_default(int64_t height, int64_t width);
 int pooling_from_name(const char *name);
 const char *pooling_name(enum pooling pooling);
 const char *padding_name(enum padding padding);
+int padding_from_name(const char *name); /* "default" is one too. -1: another name */
 
 /* ---- Arguments of a Python class, read through a table -------------------------------------------------------
  * A family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an argument

@@ -34,6 +34,14 @@ const char *padding_name(enum padding padding)
     return padding_names[padding];
 }
 
+int padding_from_name(const char *name)
+{
+    for (size_t i = 0; i < PADDING_COUNT; i++)
+        if (strcasecmp(name, padding_names[i]) == 0)
+            return (int)i;
+    return -1;
+}
+
 static int copy_string(const json_t *value, char **copy, struct error *error)
 {
     if (!json_is_string(value) || json_string_length(value) == 0)
@@ -52,6 +60,14 @@ static int read_kwargs(json_t *value, struct model_config *config, struct error 
     if (!json_is_object(value))
         return text_expected(error, "an object", value);
     config->kwargs = json_incref(value);
+    return 0;
+}
+
+static int read_graph(json_t *value, struct model_config *config, struct error *error)
+{
+    if (!json_is_object(value))
+        return text_expected(error, "an object", value);
+    config->graph = json_incref(value);
     return 0;
 }
 
@@ -91,12 +107,11 @@ static int read_auto_truncate(json_t *value, struct model_config *config, struct
 
 static int read_padding(json_t *value, struct model_config *config, struct error *error)
 {
-    for (size_t i = PADDING_DEFAULT + 1; i < PADDING_COUNT && json_is_string(value); i++)
-        if (strcasecmp(json_string_value(value), padding_names[i]) == 0) {
-            config->padding = (enum padding)i;
-            return 0;
-        }
-    return text_expected(error, "slice, zero, masked, autopad or exact", value);
+    int padding = json_is_string(value) ? padding_from_name(json_string_value(value)) : -1;
+    if (padding <= PADDING_DEFAULT)
+        return text_expected(error, "slice, zero, masked, autopad or exact", value);
+    config->padding = (enum padding)padding;
+    return 0;
 }
 
 static int read_tokenizer(json_t *value, struct model_config *config, struct error *error)
@@ -162,6 +177,7 @@ static const struct {
 } keys[] = {
     {"architecture", read_architecture},
     {"kwargs", read_kwargs},
+    {"graph", read_graph},
     {"name", read_name},
     {"pooling", read_pooling},
     {"normalize", read_normalize},
@@ -233,6 +249,7 @@ void model_config_free(struct model_config *config)
     free(config->architecture);
     free(config->name);
     json_decref(config->kwargs);
+    json_decref(config->graph);
     json_decref(config->ignore);
     json_decref(config->labels);
     *config = (struct model_config){0};

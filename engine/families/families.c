@@ -8,6 +8,7 @@ static const struct family *const families[] = {
     &family_linformer_pytorch,
     &family_linear_multihead_attention,
     &family_keras,
+    &family_module,
 };
 
 #define N_FAMILIES (sizeof families / sizeof *families)

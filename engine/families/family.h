@@ -23,6 +23,7 @@ extern const struct family family_linear_attention_transformer;
 extern const struct family family_linformer_pytorch;
 extern const struct family family_linear_multihead_attention;
 extern const struct family family_keras;
+extern const struct family family_module;
 
 /* linear_attention_transformer's ImageLinearAttention, a class with no part in common with the others. */
 void build_image_linear_attention(struct plan_builder *builder, const char *name, const struct model_config *config);

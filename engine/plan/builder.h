@@ -343,6 +343,9 @@ void plan_name_outputs(struct plan_builder *builder, const char *output, const c
 /* Gives the output several sizes, whose product is its columns. Call it after plan_give. */
 void plan_shape_output(struct plan_builder *builder, int count, const int64_t *sizes);
 
+/* Removes steps whose results nothing reads. Attentions stay: items may request their softmax. */
+void plan_drop_unread_steps(struct plan *plan);
+
 /* Appends a zeroed element to one of the plan's arrays. The capacity is the next power of two. NULL: failed. */
 void *plan_grow(struct plan_builder *builder, void *array, int *count, size_t size);
 

@@ -32,6 +32,16 @@ int plan_last_writer(const struct plan *plan, int value)
     return last;
 }
 
+void plan_drop_unread_steps(struct plan *plan)
+{
+    for (int i = plan->n_steps - 1; i >= 0; i--) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->y != PLAN_NONE && plan_count_readers(plan, step->y) == 0 && step->operation != OP_ATTEND &&
+            step->operation != OP_ATTEND_CALL)
+            plan_remove_step(plan, i);
+    }
+}
+
 void plan_insert_step(struct plan_builder *builder, int index, struct plan_step step)
 {
     struct plan *plan = builder->plan;

@@ -98,6 +98,12 @@ static bool divide_terms(const struct plan_term *a, const struct plan_term *b, s
     return j == b->n_factors;
 }
 
+/* Division that rounds down, as in Python. */
+static int64_t floor_of(int64_t a, int64_t b)
+{
+    return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+}
+
 /* ---- The plan's sizes ---- */
 
 static int number_of(struct plan_builder *builder, const struct plan_size *size)
@@ -213,12 +219,6 @@ bool plan_size_divides(struct plan_builder *builder, int a, int b, int *quotient
     return *quotient != PLAN_NONE;
 }
 
-/* Division that rounds down, as in Python. */
-static int64_t floor_of(int64_t a, int64_t b)
-{
-    return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
-}
-
 /* The deepest quotient or remainder within two sizes; 0: there is none. */
 static int deepest(const struct plan *plan, int a, int b)
 {
@@ -253,10 +253,41 @@ static int divide(struct plan_builder *builder, enum plan_factor_kind kind, int 
     return size_of_factor(builder, &factor);
 }
 
+/* (q b + r) / b = q + r / b: splits what is a multiple of b off the dividend, so that equal quotients have one form. */
+static bool split_multiple(struct plan_builder *builder, int a, int b, struct plan_size *multiple,
+                           struct plan_size *rest)
+{
+    const struct plan_size *dividend = at(builder->plan, a), *divisor = at(builder->plan, b);
+    int64_t constant;
+    *multiple = *rest = (struct plan_size){.n_terms = 0};
+    if (divisor->n_terms != 1)
+        return false;
+    bool is_constant = plan_size_is_constant(builder->plan, b, &constant) && constant > 0;
+    for (int i = 0; i < dividend->n_terms; i++) {
+        struct plan_term quotient, whole = dividend->terms[i], left = dividend->terms[i];
+        if (divide_terms(&dividend->terms[i], &divisor->terms[0], &quotient)) {
+            if (!add_term(builder, multiple, &quotient))
+                return false;
+            continue;
+        }
+        whole.coefficient = is_constant ? floor_of(left.coefficient, constant) : 0;
+        left.coefficient -= is_constant ? whole.coefficient * constant : 0;
+        if (!add_term(builder, multiple, &whole) || !add_term(builder, rest, &left))
+            return false;
+    }
+    return multiple->n_terms > 0;
+}
+
 int plan_size_divide(struct plan_builder *builder, int a, int b)
 {
     int quotient;
-    return plan_size_divides(builder, a, b, &quotient) ? quotient : divide(builder, FACTOR_QUOTIENT, a, b);
+    struct plan_size multiple, rest;
+    if (plan_size_divides(builder, a, b, &quotient))
+        return quotient;
+    if (!builder->failed && split_multiple(builder, a, b, &multiple, &rest))
+        return plan_size_add(builder, number_of(builder, &multiple),
+                             divide(builder, FACTOR_QUOTIENT, number_of(builder, &rest), b));
+    return divide(builder, FACTOR_QUOTIENT, a, b);
 }
 
 int plan_size_remainder(struct plan_builder *builder, int a, int b)

@@ -1,0 +1,440 @@
+#include "engine/families/module/tensor.h"
+#include "engine/plan/axes.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_NODES 65536
+
+int module_fail(struct module *module, const char *format, ...)
+{
+    char message[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (module->op)
+        return plan_fail(module->builder, "graph: node \"%.80s\" (%.40s): %s", module->to, module->op, message);
+    return plan_fail(module->builder, "graph: %s", message);
+}
+
+/* ---- Names ---- */
+
+const struct tensor *module_find(const struct module *module, const char *name)
+{
+    for (int i = module->n_tensors - 1; i >= 0; i--)
+        if (strcmp(module->tensors[i].name, name) == 0)
+            return &module->tensors[i].tensor;
+    return NULL;
+}
+
+static bool is_size(const struct module *module, const char *name)
+{
+    for (int i = 0; i < module->n_sizes; i++)
+        if (strcmp(module->sizes[i].name, name) == 0)
+            return true;
+    return strcmp(name, "batch") == 0;
+}
+
+void module_name(struct module *module, const char *name, struct tensor tensor)
+{
+    if (module_failed(module))
+        return;
+    if (name[0] == '\0' || name[0] == '@' || module_find(module, name) || is_size(module, name)) {
+        module_fail(module, "the name \"%.80s\" is taken, or none", name);
+        return;
+    }
+    struct named_tensor *place = plan_grow(module->builder, &module->tensors, &module->n_tensors, sizeof *place);
+    if (place)
+        *place = (struct named_tensor){name, tensor};
+}
+
+struct tensor module_weight(struct module *module, const char *name)
+{
+    struct tensor t = {.value = PLAN_NONE, .weight = PLAN_NONE};
+    int64_t shape[WEIGHTS_MAX_RANK], stride = 1;
+    if (module_failed(module))
+        return t;
+    t.weight = plan_named_weight(module->builder, name, &t.rank, shape);
+    if (!module_failed(module) && t.rank > MODULE_RANK - 1)
+        module_fail(module, "tensor \"%.80s\" has %d dimensions; at most %d are served", name, t.rank, MODULE_RANK - 1);
+    t.first = module->zero;
+    for (int d = t.rank - 1; d >= 0 && !module_failed(module); d--) {
+        t.dims[d] = (struct tensor_dimension){module_size(module, shape[d]), module_size(module, stride), false};
+        stride *= shape[d];
+    }
+    return t;
+}
+
+/* ---- Free sizes and inputs ---- */
+
+static bool read_limit(struct module *module, const json_t *json, int64_t fallback, int64_t *limit)
+{
+    *limit = fallback;
+    if (!json || json_is_null(json))
+        return true;
+    *limit = json_integer_value(json);
+    if (json_is_integer(json) && *limit >= 1 && *limit <= INT32_MAX)
+        return true;
+    return module_fail(module, "\"sizes\": expected limits from 1 to %d, or null", INT32_MAX), false;
+}
+
+static void read_sizes(struct module *module, const json_t *sizes)
+{
+    const char *name;
+    json_t *limits;
+    if (sizes && !json_is_object(sizes))
+        module_fail(module, "\"sizes\": expected an object");
+    json_object_foreach ((json_t *)sizes, name, limits) {
+        struct named_size size = {.name = name, .size = PLAN_NONE};
+        if (module_failed(module) || !json_is_object(limits) ||
+            !read_limit(module, json_object_get(limits, "least"), 1, &size.least) ||
+            !read_limit(module, json_object_get(limits, "most"), INT32_MAX, &size.most) || size.least > size.most) {
+            module_fail(module, "size \"%.80s\": expected {\"least\": 1, \"most\": …}", name);
+            return;
+        }
+        struct named_size *place = plan_grow(module->builder, &module->sizes, &module->n_sizes, sizeof *place);
+        if (place)
+            *place = size;
+    }
+}
+
+/* One dimension of an input: an integer, or a free size, which the first input with it defines. */
+static int input_size(struct module *module, const json_t *json, int input, int dimension, int64_t *least,
+                      int64_t *most)
+{
+    const char *name = json_string_value(json);
+    if (json_is_integer(json) && json_integer_value(json) >= 1 && json_integer_value(json) <= INT32_MAX) {
+        *least = *most = json_integer_value(json);
+        return module_size(module, *least);
+    }
+    for (int i = 0; name && i < module->n_sizes; i++) {
+        struct named_size *size = &module->sizes[i];
+        if (strcmp(size->name, name) != 0)
+            continue;
+        *least = size->least;
+        *most = size->most;
+        if (size->size == PLAN_NONE)
+            size->size = plan_size_free(module->builder, input, dimension, size->least, size->most);
+        return size->size;
+    }
+    return module_fail(module, "inputs[%d].shape[%d]: expected an integer, or a name of \"sizes\"", input,
+                       dimension + 1);
+}
+
+static bool read_kind(struct module *module, const json_t *dtype, int index, enum input_kind *kind)
+{
+    static const struct {
+        const char *name;
+        enum input_kind kind;
+    } kinds[] = {{"int64", INPUT_IDS}, {"int32", INPUT_IDS}, {"bool", INPUT_MASK}, {"float32", INPUT_ROWS}};
+    for (size_t i = 0; json_is_string(dtype) && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(json_string_value(dtype), kinds[i].name) == 0) {
+            *kind = kinds[i].kind;
+            return true;
+        }
+    return module_fail(module, "inputs[%d].dtype: expected int64, int32, bool or float32", index), false;
+}
+
+/* A sequence of ids, or of rows: the kinds of input that the native routes know. */
+static int sequence_input(struct module *module, const char *name, enum input_kind kind, struct tensor *t,
+                          int64_t least, int64_t most)
+{
+    struct plan_builder *builder = module->builder;
+    int input = builder->plan->n_inputs, value;
+    int64_t columns = kind == INPUT_IDS ? 1 : module_constant(module, t->dims[2].size, "an input's last size");
+    int64_t max_length = most == INT32_MAX ? 0 : most;
+    value = kind == INPUT_IDS ? plan_input_ids(builder, name, INT32_MAX, max_length, PLAN_NONE)
+                              : plan_input_rows(builder, name, columns, max_length, PLAN_NONE);
+    if (builder->failed)
+        return PLAN_NONE;
+    builder->plan->inputs[input].input.min_length = least;
+    if (least == most) /* its rows are a fixed number, which the axis of an input does not say */
+        value = plan_reshape(builder, value, plan_sized_axis(builder, t->dims[1].size, module->one), columns);
+    return value;
+}
+
+static void read_input(struct module *module, const json_t *json, int index)
+{
+    const json_t *shape = json_object_get(json, "shape");
+    const char *name = json_string_value(json_object_get(json, "name"));
+    size_t rank = json_array_size(shape);
+    enum input_kind kind;
+    int64_t least[MODULE_RANK], most[MODULE_RANK];
+    int sizes[MODULE_RANK];
+    if (!name || rank < 1 || rank > ENGINE_MAX_RANK || !json_is_string(json_array_get(shape, 0)) ||
+        strcmp(json_string_value(json_array_get(shape, 0)), "batch") != 0) {
+        module_fail(module, "inputs[%d]: expected a name and a shape of 1 to %d sizes, the first \"batch\"", index,
+                    ENGINE_MAX_RANK);
+        return;
+    }
+    if (!read_kind(module, json_object_get(json, "dtype"), index, &kind))
+        return;
+    struct tensor t = {.value = PLAN_NONE, .weight = PLAN_NONE, .rank = (int)rank, .boolean = kind == INPUT_MASK};
+    t.dims[0] = (struct tensor_dimension){module->one, module->zero, true};
+    for (size_t d = 1; d < rank && !module_failed(module); d++) {
+        sizes[d - 1] = input_size(module, json_array_get(shape, d), index, (int)d - 1, &least[d], &most[d]);
+        t.dims[d].size = sizes[d - 1];
+    }
+    if (module_failed(module))
+        return;
+    t = tensor_new(module, t.rank, t.dims);
+    t.boolean = kind == INPUT_MASK;
+    int64_t columns = 1;
+    bool sequence = (kind == INPUT_IDS && rank == 2) || (kind == INPUT_ROWS && rank == 3 && least[2] == most[2]);
+    if (sequence) {
+        t.value = sequence_input(module, name, kind, &t, least[1], most[1]);
+    } else {
+        if (kind == INPUT_ROWS && rank > 1 && least[rank - 1] == most[rank - 1])
+            columns = least[rank - 1];
+        t.value = plan_input_tensor(module->builder, name, kind, INT32_MAX, (int)rank - 1, sizes, columns);
+    }
+    module_name(module, name, t);
+}
+
+static void read_inputs(struct module *module, const json_t *inputs)
+{
+    size_t i;
+    const json_t *input;
+    if (!json_is_array(inputs) || json_array_size(inputs) == 0 || json_array_size(inputs) > ENGINE_MAX_INPUTS) {
+        module_fail(module, "\"inputs\": expected a list of 1 to %d inputs", ENGINE_MAX_INPUTS);
+        return;
+    }
+    json_array_foreach (inputs, i, input)
+        if (!module_failed(module))
+            read_input(module, input, (int)i);
+}
+
+/* ---- Nodes ---- */
+
+static const struct module_operation *const tables[] = {module_elements, module_shapes, module_layers,
+                                                        module_reductions, module_products};
+
+static const struct module_operation *find_operation(const char *name)
+{
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct module_operation *o = tables[t]; o->name; o++)
+            if (strcmp(o->name, name) == 0)
+                return o;
+    return NULL;
+}
+
+/* The leaf's inputs are rows of sequences: each a value on the axis of its batched elements. */
+static void bind_input(struct module *module, struct plan_leaf *leaf, const char *name, const json_t *json)
+{
+    const struct tensor *found = json_is_string(json) ? module_find(module, json_string_value(json)) : NULL;
+    if (!found || leaf->n_inputs == ENGINE_MAX_INPUTS) {
+        module_fail(module, "input \"%.80s\": expected the name of an earlier result", name);
+        return;
+    }
+    struct tensor t = tensor_as_value(module, *found);
+    bool ids = tensor_is_ids(module, &t);
+    int value = tensor_rows(module, t, ids || t.rank < 3 ? 0 : t.rank - 2, true);
+    if (!module_failed(module) && t.boolean && !ids)
+        value = plan_activate_with(module->builder, value, (struct plan_activation){.kind = ACTIVATION_NONE}, true);
+    leaf->inputs[leaf->n_inputs++] = (struct plan_binding){name, value};
+}
+
+/* Rows of the leaf's sequences, with the dimensions of its first input. */
+static struct tensor leaf_output(struct module *module, int value, struct tensor x)
+{
+    const struct plan_value *made = plan_value_at(module->builder, value);
+    const struct plan_axis *axis = &module->builder->plan->axes[made->axis];
+    struct tensor_dimension dims[3] = {x.dims[0], {.size = x.rank > 1 ? x.dims[1].size : module->one}};
+    if (axis->kind == AXIS_FIXED)
+        dims[1].size = module_size(module, axis->rows_per_item);
+    else if (axis->kind == AXIS_SIZED)
+        dims[1].size = axis->sized.rows;
+    dims[2].size = module_size(module, made->columns);
+    struct tensor y = tensor_new(module, 3, dims);
+    y.value = value;
+    return y;
+}
+
+static void build_leaf(struct node *node)
+{
+    struct module *module = node->module;
+    const json_t *json = node->json;
+    struct plan_leaf leaf = {.class_name = node_string(node, "class", NULL),
+                             .path = node_string(node, "path", ""),
+                             .kwargs = json_object_get(json, "kwargs"),
+                             .padding = PADDING_DEFAULT};
+    const char *padding = node_string(node, "padding", "default");
+    node_has(node, "kwargs"), node_has(node, "inputs");
+    int named = padding_from_name(padding);
+    if (named < 0 || !json_is_object(leaf.kwargs)) {
+        module_fail(module, "a leaf needs kwargs, and \"padding\" of slice, zero, masked, autopad or exact");
+        return;
+    }
+    leaf.padding = (enum padding)named;
+    const char *name;
+    json_t *input;
+    json_object_foreach (json_object_get(json, "inputs"), name, input)
+        bind_input(module, &leaf, name, input);
+    if (!module_failed(module) && leaf.n_inputs == 0)
+        module_fail(module, "a leaf needs \"inputs\"");
+    if (module_failed(module))
+        return;
+    json_t *inputs = json_object_get(json, "inputs");
+    struct tensor x = *module_find(module, json_string_value(json_object_iter_value(json_object_iter(inputs))));
+    int value = family_build_leaf(module->builder, &leaf);
+    if (!module_failed(module))
+        node_give_one(node, 0, leaf_output(module, value, x));
+}
+
+/* The name of the first result, for messages. */
+static const char *result_name(const json_t *to)
+{
+    const json_t *name = json_is_array(to) ? json_array_get(to, 0) : to;
+    return json_is_string(name) ? json_string_value(name) : "";
+}
+
+static void build_node(struct module *module, const json_t *json, size_t index)
+{
+    struct node node = {.module = module, .json = json};
+    const char *op = json_string_value(json_object_get(json, "op"));
+    if (!op) {
+        module_fail(module, "nodes[%zu]: expected an object with \"op\"", index);
+        return;
+    }
+    module->op = op;
+    module->to = result_name(json_object_get(json, "to"));
+    const struct module_operation *operation = find_operation(op);
+    if (strcmp(op, "leaf") == 0)
+        build_leaf(&node);
+    else if (operation)
+        operation->build(&node, operation->variant);
+    else
+        module_fail(module, "the operation is not served; docs/module-graph.md lists those that are");
+    if (!module_failed(module))
+        node_finish(&node);
+    module->op = NULL;
+}
+
+static void build_nodes(struct module *module, const json_t *nodes)
+{
+    size_t i;
+    const json_t *node;
+    if (!json_is_array(nodes) || json_array_size(nodes) > MOST_NODES)
+        module_fail(module, "\"nodes\": expected a list of at most %d nodes", MOST_NODES);
+    json_array_foreach (nodes, i, node)
+        if (!module_failed(module))
+            build_node(module, node, i);
+}
+
+/* ---- Outputs ---- */
+
+/* The linear step that wrote the value, if nothing else reads its input's place: the output layer. */
+static const struct plan_step *output_layer(const struct plan *plan, int value)
+{
+    const struct plan_step *last = plan->n_steps > 0 ? &plan->steps[plan->n_steps - 1] : NULL;
+    bool linear = last && last->operation == OP_LINEAR && last->y == value && last->z == PLAN_NONE &&
+                  last->linear.activation.kind == ACTIVATION_NONE;
+    return linear ? last : NULL;
+}
+
+/* (batch, d): a vector. (batch, n, d) with a row for each row of the first input: rows, of logits if they follow a
+ * linear step on ids. These are what the native routes answer with. */
+static bool give_native(struct module *module, struct tensor t)
+{
+    struct plan_builder *builder = module->builder;
+    struct plan *plan = builder->plan;
+    int64_t columns;
+    if (t.rank < 2 || t.rank > 3 || !t.dims[0].batched || t.dims[0].size != module->one ||
+        !plan_size_is_constant(plan, t.dims[t.rank - 1].size, &columns) || tensor_is_ids(module, &t))
+        return false;
+    if (t.rank == 3 && (plan->inputs[0].input.layout != LAYOUT_SEQUENCE ||
+                        t.dims[1].size != module_find(module, plan->inputs[0].input.name)->dims[1].size))
+        return false;
+    int value = tensor_rows(module, t, 1, true);
+    if (module_failed(module))
+        return true;
+    const struct plan_step *layer =
+        t.rank == 3 && plan->inputs[0].input.kind == INPUT_IDS ? output_layer(plan, value) : NULL;
+    if (layer) {
+        int hidden = layer->x, weight = layer->weight, bias = layer->bias;
+        plan->n_steps--; /* computed by the step that gives the output, for the wanted rows alone */
+        plan_give(builder, hidden, weight, bias, true);
+    } else {
+        plan_give(builder, value, PLAN_NONE, PLAN_NONE, false);
+    }
+    plan->vector = t.rank == 2;
+    return true;
+}
+
+static void give_tensor(struct module *module, const char *name, struct tensor t, int index)
+{
+    int sizes[MODULE_RANK];
+    if (t.rank < 1 || !t.dims[0].batched || t.dims[0].size != module->one || t.rank > ENGINE_MAX_RANK) {
+        module_fail(module, "output \"%.80s\" does not have the batch alone as its first dimension", name);
+        return;
+    }
+    for (int d = 1; d < t.rank; d++)
+        sizes[d - 1] = t.dims[d].size;
+    t = tensor_as_floats(module, tensor_as_value(module, t));
+    int64_t last;
+    bool fixed = t.rank > 1 && plan_size_is_constant(module->builder->plan, t.dims[t.rank - 1].size, &last);
+    int value = tensor_rows(module, t, fixed, true);
+    plan_add_output(module->builder, name, t.rank - 1, sizes);
+    plan_give_tensor(module->builder, value, index);
+}
+
+static void give_outputs(struct module *module, const json_t *outputs)
+{
+    const char *name;
+    json_t *json;
+    int index = 0;
+    if (!json_is_object(outputs) || json_object_size(outputs) == 0 || json_object_size(outputs) > INT16_MAX) {
+        module_fail(module, "\"outputs\": expected an object with an output or more");
+        return;
+    }
+    json_object_foreach ((json_t *)outputs, name, json) {
+        const struct tensor *t = json_is_string(json) ? module_find(module, json_string_value(json)) : NULL;
+        if (!t)
+            module_fail(module, "output \"%.80s\": no result has that name", name);
+        if (module_failed(module))
+            return;
+        if (json_object_size(outputs) > 1 || strcmp(name, "output") != 0 || !give_native(module, *t))
+            give_tensor(module, name, *t, index++);
+    }
+}
+
+static void build_module(struct plan_builder *builder, const char *name, const struct model_config *config)
+{
+    static const enum padding paddings[] = {PADDING_SLICE, PADDING_DEFAULT};
+    struct module module = {.builder = builder};
+    const char *key;
+    json_t *value;
+    plan_choose_padding(builder, name, config->padding, paddings);
+    if (builder->failed)
+        return;
+    if (!config->graph) {
+        plan_fail(builder, "architecture \"module\": the key \"graph\" is missing");
+        return;
+    }
+    module.zero = plan_size_constant(builder, 0);
+    module.one = plan_size_constant(builder, 1);
+    module.batch = plan_size_free(builder, PLAN_NONE, 0, 1, INT64_MAX);
+    json_object_foreach (config->graph, key, value)
+        if (strcmp(key, "inputs") != 0 && strcmp(key, "sizes") != 0 && strcmp(key, "nodes") != 0 &&
+            strcmp(key, "outputs") != 0)
+            module_fail(&module, "unknown key \"%.80s\"; the known ones are inputs, sizes, nodes and outputs", key);
+    read_sizes(&module, json_object_get(config->graph, "sizes"));
+    if (!builder->failed)
+        read_inputs(&module, json_object_get(config->graph, "inputs"));
+    if (!builder->failed)
+        build_nodes(&module, json_object_get(config->graph, "nodes"));
+    if (!builder->failed)
+        give_outputs(&module, json_object_get(config->graph, "outputs"));
+    if (!builder->failed)
+        plan_drop_unread_steps(builder->plan);
+    free(module.tensors);
+    free(module.sizes);
+}
+
+static const struct family_class classes[] = {{"module", "module", build_module}};
+
+const struct family family_module = {"module", classes, sizeof classes / sizeof *classes};

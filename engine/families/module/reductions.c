@@ -1,0 +1,358 @@
+/* Operations that reduce dimensions, and pooling over windows. */
+#include "engine/families/module/tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The space that visits x once: the dimensions that stay come first. y has strides of 0 along the others. */
+static struct plan_space reduction_space(struct module *module, const struct tensor *x, const bool *reduced,
+                                         const struct tensor *y, bool keeps_stride)
+{
+    struct plan_space space = {.x_first = x->first, .z_first = module->zero, .y_first = module->zero};
+    for (int pass = 0; pass < 2; pass++)
+        for (int d = 0; d < x->rank; d++)
+            if (reduced[d] == pass)
+                space.dimensions[space.rank++] =
+                    space_dimension(x->dims[d].size, tensor_stride(module, x, d), module->zero,
+                                    pass && !keeps_stride ? module->zero : tensor_stride(module, y, d));
+    return space;
+}
+
+struct tensor tensor_reduced(struct module *module, enum plan_reduction reduction, struct tensor t, const int *dims,
+                             int count, bool keep, double parameter)
+{
+    bool reduced[MODULE_RANK] = {false};
+    struct tensor x = tensor_as_floats(module, tensor_as_value(module, t));
+    struct tensor_dimension shape[MODULE_RANK];
+    for (int i = 0; i < count && !module_failed(module); i++) {
+        reduced[dims[i]] = true;
+        if (x.dims[dims[i]].batched)
+            module_fail(module, "the items of a batch are reduced to one");
+    }
+    if (module_failed(module))
+        return t;
+    memcpy(shape, x.dims, sizeof shape);
+    for (int d = 0; d < x.rank; d++)
+        if (reduced[d])
+            shape[d].size = module->one;
+    struct tensor y = tensor_new(module, x.rank, shape);
+    struct plan_space space = reduction_space(module, &x, reduced, &y, false);
+    y.value = plan_reduce(module->builder, reduction, x.value, plan_add_space(module->builder, &space), count,
+                          (float)parameter, tensor_target(module, &y));
+    for (int d = x.rank - 1; d >= 0 && !keep; d--)
+        if (reduced[d])
+            y = tensor_squeeze(module, y, d);
+    return y;
+}
+
+/* The dimensions that a node names under "dim"; none: all but the batch, which then must be of one element. */
+static int read_dims(struct node *node, const char *name, const struct tensor *t, int *dims)
+{
+    int64_t numbers[MODULE_RANK];
+    int count = node_integers(node, name, numbers, MODULE_RANK);
+    for (int i = 0; i < count; i++) {
+        int64_t dim = numbers[i] < 0 ? numbers[i] + t->rank : numbers[i];
+        if (dim < 0 || dim >= t->rank)
+            return module_fail(node->module, "argument \"%s\" is %lld; the tensor has %d dimensions", name,
+                               (long long)numbers[i], t->rank),
+                   0;
+        dims[i] = (int)dim;
+    }
+    for (int d = 0; d < t->rank && count == 0; d++)
+        dims[d] = d;
+    return count ? count : t->rank;
+}
+
+static void build_reduction(struct node *node, int reduction)
+{
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, node_has(node, "self") ? "self" : "input");
+    int dims[MODULE_RANK], count = read_dims(node, "dim", &t, dims);
+    bool keep = node_bool(node, "keepdim", false);
+    node_has(node, "dtype");
+    if (!module_failed(module))
+        node_give(node, tensor_reduced(module, (enum plan_reduction)reduction, t, dims, count, keep, 0));
+}
+
+/* any and all: whether the largest, or the smallest, is not 0. */
+static void build_test(struct node *node, int reduction)
+{
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int dims[MODULE_RANK], count = read_dims(node, "dim", &t, dims);
+    bool keep = node_bool(node, "keepdim", false);
+    if (module_failed(module))
+        return;
+    t = tensor_combine_number(module, FUNCTION_NOT_EQUAL, t, 0, false);
+    t = tensor_reduced(module, (enum plan_reduction)reduction, t, dims, count, keep, 0);
+    t.boolean = true;
+    node_give(node, t);
+}
+
+/* max and min of a dimension: values alone. The indices, if asked for, would be a second result. */
+static void build_extreme(struct node *node, int reduction)
+{
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int dims[MODULE_RANK], count = read_dims(node, "dim", &t, dims);
+    bool keep = node_bool(node, "keepdim", false);
+    const json_t *to = json_object_get(node->json, "to");
+    if (module_failed(module))
+        return;
+    if (json_array_size(to) > 1 && !json_is_null(json_array_get(to, 1)))
+        module_fail(module, "the indices of the largest elements are not served; argmax is");
+    else
+        node_give_one(node, 0, tensor_reduced(module, (enum plan_reduction)reduction, t, dims, count, keep, 0));
+}
+
+/* var and std: `correction`, or `unbiased` in the older form. */
+static void build_variance(struct node *node, int reduction)
+{
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int dims[MODULE_RANK], count = read_dims(node, "dim", &t, dims);
+    bool keep = node_bool(node, "keepdim", false), unbiased = node_bool(node, "unbiased", true);
+    double correction = node_number(node, "correction", unbiased ? 1 : 0);
+    if (!module_failed(module))
+        node_give(node, tensor_reduced(module, (enum plan_reduction)reduction, t, dims, count, keep, correction));
+}
+
+static void build_norm(struct node *node, int variant)
+{
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    double order = node_number(node, variant ? "p" : "ord", 2);
+    int dims[MODULE_RANK], count = read_dims(node, "dim", &t, dims);
+    bool keep = node_bool(node, "keepdim", false);
+    node_has(node, "dtype");
+    if (order != 1 && order != 2 && order != INFINITY)
+        module_fail(module, "a norm of order %g; expected 1, 2 or inf", order);
+    if (!module_failed(module))
+        node_give(node, tensor_reduced(module, REDUCTION_NORM, t, dims, count, keep, order));
+}
+
+static void build_argmax(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    if (!node_has(node, "dim"))
+        module_fail(module, "argmax without a dimension would mix the items of a batch");
+    int dim = node_dim(node, "dim", t.rank, -1);
+    bool keep = node_bool(node, "keepdim", false);
+    if (!module_failed(module))
+        node_give(node, tensor_reduced(module, REDUCTION_ARGMAX, t, &dim, 1, keep, 0));
+}
+
+static void build_cumsum(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int dim = node_dim(node, "dim", t.rank, NODE_REQUIRED);
+    node_has(node, "dtype");
+    if (module_failed(module))
+        return;
+    struct tensor x = tensor_as_floats(module, tensor_as_value(module, t));
+    bool reduced[MODULE_RANK] = {false};
+    reduced[dim] = true;
+    if (module_failed(module) || x.dims[dim].batched) {
+        module_fail(module, "the sum is over the batch");
+        return;
+    }
+    struct tensor y = tensor_new(module, x.rank, x.dims);
+    struct plan_space space = reduction_space(module, &x, reduced, &y, true);
+    y.value = plan_reduce(module->builder, REDUCTION_CUMULATE, x.value, plan_add_space(module->builder, &space), 1, 0,
+                          tensor_target(module, &y));
+    node_give(node, y);
+}
+
+/* ---- Pooling ---- */
+
+/* A dimension as windows: (n) -> (windows, size), whose elements may be in several windows. */
+static struct tensor windows(struct module *module, struct tensor x, int dim, int64_t size, int64_t stride,
+                             int64_t dilation)
+{
+    struct plan_builder *builder = module->builder;
+    int n = x.dims[dim].size, count = plan_size_subtract(builder, n, module_size(module, dilation * (size - 1) + 1));
+    count = plan_size_divide(builder, count, module_size(module, stride));
+    count = plan_size_add(builder, count, module->one);
+    plan_limit_size(builder,
+                    (struct plan_size_limit){
+                        .size = count, .least = 1, .most = INT32_MAX, .multiple = 1, .what = "the number of windows"});
+    x = tensor_unsqueeze(module, x, dim + 1);
+    if (module_failed(module))
+        return x;
+    x.dims[dim + 1].size = module_size(module, size);
+    x.dims[dim + 1].stride = module_product(module, x.dims[dim].stride, module_size(module, dilation));
+    x.dims[dim].size = count;
+    x.dims[dim].stride = module_product(module, x.dims[dim].stride, module_size(module, stride));
+    return x;
+}
+
+/* A number for each of the last dimensions: one for all, or a list. */
+static void read_each(struct node *node, const char *name, int dimensions, int64_t fallback, int64_t *numbers)
+{
+    int count = node_integers(node, name, numbers, 2);
+    for (int i = count; i < dimensions; i++)
+        numbers[i] = count ? numbers[0] : fallback;
+    for (int i = 0; i < dimensions; i++)
+        if (numbers[i] < 0)
+            module_fail(node->module, "argument \"%s\" is %lld", name, (long long)numbers[i]);
+}
+
+static void pool(struct node *node, enum plan_reduction reduction, struct tensor x, int dimensions, const int64_t *size,
+                 const int64_t *stride, const int64_t *dilation)
+{
+    struct module *module = node->module;
+    int dims[2], first = x.rank - dimensions;
+    x = tensor_as_floats(module, tensor_as_value(module, x));
+    for (int i = 0; i < dimensions && !module_failed(module); i++) {
+        if (size[i] < 1 || stride[i] < 1 || dilation[i] < 1) {
+            module_fail(module, "a window of %lld, stride %lld and dilation %lld", (long long)size[i],
+                        (long long)stride[i], (long long)dilation[i]);
+            return;
+        }
+        dims[i] = first + 2 * i + 1;
+        x = windows(module, x, first + 2 * i, size[i], stride[i], dilation[i]);
+    }
+    if (!module_failed(module))
+        node_give(node, tensor_reduced(module, reduction, x, dims, dimensions, false, 0));
+}
+
+/* max_pool and avg_pool; variants: 1 and 2 dimensions of max, 11 and 12 of avg. */
+#define AVERAGE 10
+
+static void build_pool(struct node *node, int variant)
+{
+    struct module *module = node->module;
+    bool average = variant > AVERAGE;
+    int dimensions = average ? variant - AVERAGE : variant;
+    struct tensor x = node_tensor(node, node_has(node, "self") ? "self" : "input");
+    int64_t size[2], stride[2], padding[2], dilation[2];
+    read_each(node, "kernel_size", dimensions, 1, size);
+    read_each(node, "stride", dimensions, 0, stride);
+    read_each(node, "padding", dimensions, 0, padding);
+    read_each(node, "dilation", dimensions, 1, dilation);
+    bool counts_padding = node_bool(node, "count_include_pad", true), padded = false;
+    if (node_bool(node, "ceil_mode", false) || node_has(node, "divisor_override"))
+        module_fail(module, "ceil_mode and divisor_override are not served");
+    if (module_failed(module) || x.rank < 1 + dimensions) {
+        module_fail(module, "the input has too few dimensions");
+        return;
+    }
+    x = tensor_as_floats(module, tensor_as_value(module, x));
+    for (int i = 0; i < dimensions; i++) {
+        stride[i] = stride[i] ? stride[i] : size[i];
+        padded |= padding[i] > 0;
+        x = tensor_padded(module, x, x.rank - dimensions + i, padding[i], padding[i], "constant",
+                          average ? 0 : -INFINITY);
+    }
+    if (average && padded && !counts_padding)
+        module_fail(module, "count_include_pad false is not served with padding");
+    pool(node, average ? REDUCTION_MEAN : REDUCTION_MAXIMUM, x, dimensions, size, stride, dilation);
+}
+
+/* Windows of one size, which must divide the input's. */
+static void build_adaptive_pool(struct node *node, int dimensions)
+{
+    struct module *module = node->module;
+    struct tensor x = node_tensor(node, "self");
+    int64_t made[2], size[2], dilation[2] = {1, 1}, all;
+    int dims[2];
+    read_each(node, "output_size", dimensions, 1, made);
+    if (module_failed(module) || x.rank < 1 + dimensions) {
+        module_fail(module, "the input has too few dimensions");
+        return;
+    }
+    bool whole = true;
+    for (int i = 0; i < dimensions; i++) {
+        dims[i] = x.rank - dimensions + i;
+        whole &= made[i] == 1;
+    }
+    if (whole) {
+        node_give(node, tensor_reduced(module, REDUCTION_MEAN, x, dims, dimensions, true, 0));
+        return;
+    }
+    for (int i = 0; i < dimensions && !module_failed(module); i++) {
+        all = module_constant(module, x.dims[dims[i]].size, "a dimension that is pooled");
+        if (made[i] < 1 || all % made[i] != 0)
+            module_fail(module, "%lld elements in %lld equal windows", (long long)all, (long long)made[i]);
+        else
+            size[i] = all / made[i];
+    }
+    if (!module_failed(module))
+        pool(node, REDUCTION_MEAN, x, dimensions, size, size, dilation);
+}
+
+/* ---- The short-time Fourier transform: frames times a matrix of cosines and sines ---- */
+
+#define MOST_TRANSFORM 8192 /* samples of a frame: the matrix has its square */
+
+static void build_stft(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor x = node_tensor(node, "self"), window = {.value = PLAN_NONE, .weight = PLAN_NONE};
+    int64_t n = node_integer(node, "n_fft", NODE_REQUIRED), hop, length;
+    hop = node_integer(node, "hop_length", n / 4);
+    length = node_integer(node, "win_length", n);
+    if (node_has(node, "window"))
+        window = node_tensor(node, "window");
+    bool center = node_bool(node, "center", false), normalized = node_bool(node, "normalized", false);
+    bool onesided = node_bool(node, "onesided", true);
+    const char *mode = node_string(node, "pad_mode", "reflect");
+    if (node_bool(node, "return_complex", false) || node_bool(node, "align_to_window", false))
+        module_fail(module, "complex results are not served");
+    if (module_failed(module))
+        return;
+    if (n < 1 || n > MOST_TRANSFORM || hop < 1 || length < 1 || length > n || x.rank < 1 || x.rank > 2) {
+        module_fail(module, "frames of %lld samples, at most %d are served", (long long)n, MOST_TRANSFORM);
+        return;
+    }
+    int last = x.rank - 1;
+    x = tensor_as_floats(module, tensor_as_value(module, x));
+    if (center)
+        x = tensor_padded(module, x, last, n / 2, n / 2, mode, 0);
+    int taper = window.weight == PLAN_NONE ? PLAN_NONE : tensor_vector(module, window, length);
+    int64_t bins = onesided ? n / 2 + 1 : n;
+    int matrix = plan_fourier_weight(module->builder, n, length, bins, taper, normalized ? 1 / sqrt((double)n) : 1);
+    struct tensor frames = windows(module, x, last, n, hop, 1); /* (…, frames, n) */
+    int value = tensor_rows(module, frames, 1, false);
+    if (module_failed(module))
+        return;
+    value = plan_linear(module->builder, value, matrix, PLAN_NONE); /* (…, frames, bins * 2) */
+    struct tensor y = tensor_of_rows(module, value, frames, 1, 2 * bins);
+    y.dims[y.rank - 1] = (struct tensor_dimension){module_size(module, bins), module_size(module, 2), false};
+    y.dims[y.rank++] = (struct tensor_dimension){module_size(module, 2), module->one, false};
+    int order[MODULE_RANK] = {0};
+    for (int d = 0; d < y.rank; d++)
+        order[d] = d == last ? last + 1 : d == last + 1 ? last : d;
+    node_give(node, tensor_permute(module, y, order)); /* (…, bins, frames, 2) */
+}
+
+const struct module_operation module_reductions[] = {
+    {"mean", build_reduction, REDUCTION_MEAN},
+    {"sum", build_reduction, REDUCTION_SUM},
+    {"amax", build_reduction, REDUCTION_MAXIMUM},
+    {"amin", build_reduction, REDUCTION_MINIMUM},
+    {"prod", build_reduction, REDUCTION_PRODUCT},
+    {"max", build_extreme, REDUCTION_MAXIMUM},
+    {"min", build_extreme, REDUCTION_MINIMUM},
+    {"any", build_test, REDUCTION_MAXIMUM},
+    {"all", build_test, REDUCTION_MINIMUM},
+    {"var", build_variance, REDUCTION_VARIANCE},
+    {"std", build_variance, REDUCTION_DEVIATION},
+    {"linalg_vector_norm", build_norm, 0},
+    {"norm", build_norm, 1},
+    {"argmax", build_argmax, 0},
+    {"cumsum", build_cumsum, 0},
+    {"max_pool1d", build_pool, 1},
+    {"max_pool2d", build_pool, 2},
+    {"avg_pool1d", build_pool, AVERAGE + 1},
+    {"avg_pool2d", build_pool, AVERAGE + 2},
+    {"adaptive_avg_pool1d", build_adaptive_pool, 1},
+    {"adaptive_avg_pool2d", build_adaptive_pool, 2},
+    {"stft", build_stft, 0},
+    {NULL, NULL, 0},
+};

@@ -1,0 +1,722 @@
+/* Operations that change a tensor's shape, or bring its elements into another order. */
+#include "engine/families/module/tensor.h"
+
+#include <string.h>
+
+/* ---- Views ---- */
+
+static void build_view(struct node *node, int variant)
+{
+    struct tensor t = node_tensor(node, "self");
+    int sizes[MODULE_RANK], rank = node_sizes(node, variant ? "shape" : "size", sizes, MODULE_RANK);
+    if (rank >= 0)
+        node_give(node, tensor_reshape(node->module, t, rank, sizes));
+}
+
+/* The tensor's sizes, with the batch. */
+static void whole_sizes(struct module *module, const struct tensor *t, int *sizes)
+{
+    for (int d = 0; d < t->rank; d++)
+        sizes[d] = t->dims[d].batched ? module_product(module, module->batch, t->dims[d].size) : t->dims[d].size;
+}
+
+static void build_flatten(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    if (module_failed(module) || t.rank == 0)
+        return;
+    int first = node_dim(node, "start_dim", t.rank, 0), last = node_dim(node, "end_dim", t.rank, -1);
+    int whole[MODULE_RANK], sizes[MODULE_RANK], rank = 0;
+    whole_sizes(module, &t, whole);
+    if (last < first) {
+        module_fail(module, "end_dim is before start_dim");
+        return;
+    }
+    for (int d = 0; d < t.rank; d++)
+        if (d <= first || d > last)
+            sizes[rank++] = whole[d];
+        else
+            sizes[rank - 1] = module_product(module, sizes[rank - 1], whole[d]);
+    node_give(node, tensor_reshape(module, t, rank, sizes));
+}
+
+static void build_unflatten(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int parts[MODULE_RANK], whole[MODULE_RANK], sizes[2 * MODULE_RANK], rank = 0;
+    int dim = node_dim(node, "dim", t.rank, NODE_REQUIRED), count = node_sizes(node, "sizes", parts, MODULE_RANK);
+    if (count < 0 || module_failed(module))
+        return;
+    whole_sizes(module, &t, whole);
+    for (int d = 0; d < t.rank; d++)
+        if (d != dim)
+            sizes[rank++] = whole[d];
+        else
+            for (int i = 0; i < count; i++) {
+                bool left = module_is(module, parts[i], -1);
+                int known = module->one;
+                for (int j = 0; j < count && left; j++)
+                    if (j != i)
+                        known = module_product(module, known, parts[j]);
+                sizes[rank++] = left ? plan_size_divide(module->builder, whole[d], known) : parts[i];
+            }
+    node_give(node, tensor_reshape(module, t, rank, sizes));
+}
+
+static void build_squeeze(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int64_t dims[MODULE_RANK];
+    bool some = node_has(node, "dim"), squeezed[MODULE_RANK] = {false};
+    int count = node_integers(node, "dim", dims, MODULE_RANK);
+    for (int i = 0; i < count && !module_failed(module); i++) {
+        if (dims[i] < -t.rank || dims[i] >= t.rank)
+            module_fail(module, "argument \"dim\" is %lld; the tensor has %d dimensions", (long long)dims[i], t.rank);
+        else
+            squeezed[dims[i] < 0 ? dims[i] + t.rank : dims[i]] = true;
+    }
+    for (int d = t.rank - 1; d >= 0 && !module_failed(module); d--)
+        if (!some || squeezed[d])
+            t = tensor_squeeze(module, t, d);
+    node_give(node, t);
+}
+
+static void build_unsqueeze(struct node *node, int variant)
+{
+    (void)variant;
+    struct tensor t = node_tensor(node, "self");
+    int dim = node_dim(node, "dim", t.rank + 1, NODE_REQUIRED);
+    if (!module_failed(node->module))
+        node_give(node, tensor_unsqueeze(node->module, t, dim));
+}
+
+static void build_permute(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int64_t dims[MODULE_RANK];
+    int order[MODULE_RANK], count = node_integers(node, "dims", dims, MODULE_RANK);
+    unsigned seen = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t dim = dims[i] < 0 ? dims[i] + t.rank : dims[i];
+        if (dim < 0 || dim >= t.rank)
+            break;
+        order[i] = (int)dim;
+        seen |= 1u << dim;
+    }
+    if (count != t.rank || seen != (1u << t.rank) - 1)
+        module_fail(module, "argument \"dims\" is no order of the tensor's %d dimensions", t.rank);
+    else
+        node_give(node, tensor_permute(module, t, order));
+}
+
+static struct tensor swapped(struct module *module, struct tensor t, int a, int b)
+{
+    int order[MODULE_RANK];
+    for (int d = 0; d < t.rank; d++)
+        order[d] = d == a ? b : d == b ? a : d;
+    return tensor_permute(module, t, order);
+}
+
+static void build_transpose(struct node *node, int variant)
+{
+    (void)variant;
+    struct tensor t = node_tensor(node, "self");
+    int a = node_dim(node, "dim0", t.rank, NODE_REQUIRED), b = node_dim(node, "dim1", t.rank, NODE_REQUIRED);
+    if (!module_failed(node->module))
+        node_give(node, swapped(node->module, t, a, b));
+}
+
+static void build_t(struct node *node, int variant)
+{
+    (void)variant;
+    struct tensor t = node_tensor(node, "self");
+    if (t.rank > 2)
+        module_fail(node->module, "t takes a matrix");
+    else
+        node_give(node, t.rank == 2 ? swapped(node->module, t, 0, 1) : t);
+}
+
+/* Moves dimension `source` to `destination`; the others keep their order. */
+static void build_movedim(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int64_t from[MODULE_RANK], to[MODULE_RANK];
+    int order[MODULE_RANK], count = node_integers(node, "source", from, MODULE_RANK);
+    bool moved[MODULE_RANK] = {false};
+    for (int d = 0; d < t.rank; d++)
+        order[d] = -1;
+    if (node_integers(node, "destination", to, MODULE_RANK) != count)
+        module_fail(module, "source and destination differ in length");
+    for (int i = 0; i < count && !module_failed(module); i++) {
+        int64_t source = from[i] < 0 ? from[i] + t.rank : from[i], place = to[i] < 0 ? to[i] + t.rank : to[i];
+        if (source < 0 || source >= t.rank || place < 0 || place >= t.rank || moved[source] || order[place] >= 0) {
+            module_fail(module, "source or destination is no dimension of the tensor");
+            return;
+        }
+        order[place] = (int)source;
+        moved[source] = true;
+    }
+    for (int d = 0, next = 0; d < t.rank && !module_failed(module); d++) {
+        if (order[d] >= 0)
+            continue;
+        while (moved[next])
+            next++;
+        order[d] = next++;
+    }
+    if (!module_failed(module))
+        node_give(node, tensor_permute(module, t, order));
+}
+
+static void build_expand(struct node *node, int variant)
+{
+    (void)variant;
+    struct tensor t = node_tensor(node, "self");
+    int sizes[MODULE_RANK], rank = node_sizes(node, "size", sizes, MODULE_RANK);
+    node_bool(node, "implicit", false);
+    if (rank >= 0)
+        node_give(node, tensor_expand(node->module, t, rank, sizes));
+}
+
+static void build_expand_as(struct node *node, int variant)
+{
+    (void)variant;
+    struct tensor t = node_tensor(node, "self"), other = node_tensor(node, "other");
+    int sizes[MODULE_RANK];
+    if (module_failed(node->module))
+        return;
+    whole_sizes(node->module, &other, sizes);
+    node_give(node, tensor_expand(node->module, t, other.rank, sizes));
+}
+
+/* ---- Parts ---- */
+
+/* Bounds as in Python: negative ones count from the end, and those beyond it stand for it. A free bound must be known
+ * to lie within. */
+static int bound(struct node *node, const char *name, int size, int fallback)
+{
+    struct module *module = node->module;
+    struct plan_builder *builder = module->builder;
+    int asked = node_size(node, name, fallback), at;
+    int64_t least, most, value, all;
+    if (module_failed(module))
+        return fallback;
+    at = asked;
+    plan_size_bounds(builder->plan, asked, &least, &most);
+    if (most < 0)
+        at = plan_size_add(builder, asked, size);
+    if (module_failed(module))
+        return fallback;
+    plan_size_bounds(builder->plan, plan_size_subtract(builder, size, at), &least, &most);
+    bool fixed =
+        plan_size_is_constant(builder->plan, asked, &value) && plan_size_is_constant(builder->plan, size, &all);
+    if (fixed && least < 0)
+        return size;
+    if (plan_size_is_constant(builder->plan, asked, &value) && value >= INT32_MAX)
+        return size;
+    plan_limit_size(builder, (struct plan_size_limit){.size = plan_size_subtract(builder, size, at),
+                                                      .least = 0,
+                                                      .most = INT64_MAX,
+                                                      .multiple = 1,
+                                                      .what = "what is left after a slice"});
+    return at;
+}
+
+static void build_slice(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int dim = node_dim(node, "dim", t.rank, 0);
+    if (module_failed(module))
+        return;
+    int size = t.dims[dim].size, start = bound(node, "start", size, module->zero), end = bound(node, "end", size, size);
+    int64_t step = node_integer(node, "step", 1), least, most;
+    if (module_failed(module))
+        return;
+    if (t.dims[dim].batched && start == module->zero && end == size && step == 1) {
+        node_give(node, t);
+        return;
+    }
+    if (step < 1) {
+        module_fail(module, "argument \"step\" is %lld; expected 1 or more", (long long)step);
+        return;
+    }
+    int length = plan_size_subtract(module->builder, end, start);
+    if (step > 1)
+        length =
+            plan_size_divide(module->builder, plan_size_add(module->builder, length, module_size(module, step - 1)),
+                             module_size(module, step));
+    if (module_failed(module))
+        return;
+    plan_size_bounds(module->builder->plan, length, &least, &most);
+    if (most < 1) {
+        module_fail(module, "the slice has no elements");
+        return;
+    }
+    if (least < 1)
+        plan_limit_size(
+            module->builder,
+            (struct plan_size_limit){
+                .size = length, .least = 1, .most = INT64_MAX, .multiple = 1, .what = "the length of a slice"});
+    node_give(node, tensor_slice(module, t, dim, start, length, step));
+}
+
+static void build_select(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int dim = node_dim(node, "dim", t.rank, NODE_REQUIRED);
+    if (module_failed(module))
+        return;
+    int index = bound(node, "index", t.dims[dim].size, PLAN_NONE);
+    if (module_failed(module))
+        return;
+    plan_limit_size(module->builder,
+                    (struct plan_size_limit){.size = plan_size_subtract(module->builder, t.dims[dim].size, index),
+                                             .least = 1,
+                                             .most = INT64_MAX,
+                                             .multiple = 1,
+                                             .what = "what is left after a selected element"});
+    t = tensor_slice(module, t, dim, index, module->one, 1);
+    if (!module_failed(module))
+        node_give(node, tensor_squeeze(module, t, dim));
+}
+
+/* Parts of a dimension, one after another: `count` parts of given lengths. */
+static void give_parts(struct node *node, struct tensor t, int dim, const int *lengths, int count)
+{
+    struct module *module = node->module;
+    int start = module->zero;
+    for (int i = 0; i < count && !module_failed(module); i++) {
+        node_give_one(node, i, tensor_slice(module, t, dim, start, lengths[i], 1));
+        start = plan_size_add(module->builder, start, lengths[i]);
+    }
+    if (!module_failed(module) && start != t.dims[dim].size)
+        module_fail(module, "the parts do not add up to the dimension");
+}
+
+#define MOST_PARTS 256
+
+/* chunk: as many parts; split: parts of a size; both leave the last part smaller. */
+static void build_chunk(struct node *node, int variant)
+{
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int dim = node_dim(node, "dim", t.rank, 0), lengths[MOST_PARTS], count = 0;
+    int64_t asked = node_integer(node, variant ? "split_size" : "chunks", NODE_REQUIRED);
+    if (module_failed(module))
+        return;
+    int64_t size, each;
+    if (asked < 1) {
+        module_fail(module, "a part has no elements");
+        return;
+    }
+    if (!plan_size_is_constant(module->builder->plan, t.dims[dim].size, &size)) {
+        int part = plan_size_divide(module->builder, t.dims[dim].size, module_size(module, asked));
+        if (variant || asked > MOST_PARTS) {
+            module_fail(module, "a free dimension is split");
+            return;
+        }
+        for (int i = 0; i < asked; i++)
+            lengths[count++] = part;
+        give_parts(node, t, dim, lengths, count);
+        return;
+    }
+    each = variant ? asked : (size + asked - 1) / asked;
+    for (int64_t start = 0; start < size && count < MOST_PARTS; start += each)
+        lengths[count++] = module_size(module, size - start < each ? size - start : each);
+    give_parts(node, t, dim, lengths, count);
+}
+
+static void build_split_with_sizes(struct node *node, int variant)
+{
+    (void)variant;
+    struct tensor t = node_tensor(node, "self");
+    int dim = node_dim(node, "dim", t.rank, 0), lengths[MOST_PARTS];
+    int count = node_sizes(node, "split_sizes", lengths, MOST_PARTS);
+    if (count >= 0 && !module_failed(node->module))
+        give_parts(node, t, dim, lengths, count);
+}
+
+static void build_unbind(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int dim = node_dim(node, "dim", t.rank, 0);
+    if (module_failed(module))
+        return;
+    int64_t count = module_constant(module, t.dims[dim].size, "a dimension that is unbound");
+    for (int64_t i = 0; i < count && i < MOST_PARTS && !module_failed(module); i++) {
+        struct tensor part = tensor_slice(module, t, dim, module_size(module, i), module->one, 1);
+        if (!module_failed(module))
+            node_give_one(node, (int)i, tensor_squeeze(module, part, dim));
+    }
+}
+
+/* ---- Copies ---- */
+
+/* Writes all of x at place `start` of a dimension of y. */
+static void copy_into(struct module *module, struct tensor x, int dim, int start, struct tensor *y,
+                      struct plan_target *target)
+{
+    struct plan_space space = {.rank = y->rank, .x_first = x.first, .z_first = module->zero};
+    if (module_failed(module))
+        return;
+    space.y_first = module_product(module, start, y->dims[dim].stride);
+    for (int d = 0; d < y->rank; d++)
+        space.dimensions[d] =
+            space_dimension(x.dims[d].size, tensor_stride(module, &x, d), module->zero, y->dims[d].stride);
+    struct plan_source source = {.value = x.value, .weight = x.value == PLAN_NONE ? x.weight : PLAN_NONE};
+    y->value = plan_arrange(module->builder, source, plan_add_space(module->builder, &space), *target);
+    target->value = y->value;
+}
+
+/* The sizes of a concatenation: all but the one dimension agree, and one part says where the batch is. */
+static bool join_sizes(struct module *module, const struct tensor *first, const struct tensor *t, int dim,
+                       struct tensor_dimension *dims)
+{
+    if (t->rank != first->rank)
+        return module_fail(module, "tensors of %d and %d dimensions are joined", first->rank, t->rank), false;
+    for (int d = 0; d < t->rank; d++) {
+        if (d == dim)
+            continue;
+        if (dims[d].size != t->dims[d].size || dims[d].batched != t->dims[d].batched)
+            return module_fail(module, "tensors that are joined differ in dimension %d", d), false;
+    }
+    dims[dim].size = plan_size_add(module->builder, dims[dim].size, t->dims[dim].size);
+    return !module_failed(module);
+}
+
+static struct tensor part_of(struct node *node, int index, int new_dim)
+{
+    struct tensor t = node_list_tensor(node, "tensors", index);
+    return new_dim < 0 || module_failed(node->module) ? t : tensor_unsqueeze(node->module, t, new_dim);
+}
+
+/* cat, or with variant 1 stack: each tensor gets a new dimension first. */
+static void build_cat(struct node *node, int variant)
+{
+    struct module *module = node->module;
+    int count = node_count(node, "tensors");
+    struct tensor first = count > 0 ? node_list_tensor(node, "tensors", 0) : (struct tensor){.rank = 0};
+    int dim = node_dim(node, "dim", first.rank + variant, 0), new_dim = variant ? dim : -1;
+    if (module_failed(module))
+        return;
+    first = part_of(node, 0, new_dim);
+    struct tensor_dimension dims[MODULE_RANK];
+    bool ids = true;
+    for (int d = 0; d < first.rank; d++)
+        dims[d] = first.dims[d];
+    if (!module_failed(module) && dims[dim].batched)
+        module_fail(module, "items of a batch are joined");
+    for (int i = 0; i < count && !module_failed(module); i++) {
+        struct tensor t = part_of(node, i, new_dim);
+        ids &= tensor_is_ids(module, &t);
+        if (i > 0 && !join_sizes(module, &first, &t, dim, dims))
+            return;
+    }
+    struct tensor y = tensor_new(module, first.rank, dims);
+    struct plan_target target = tensor_target(module, &y);
+    target.ids = ids;
+    int start = module->zero;
+    for (int i = 0; i < count && !module_failed(module); i++) {
+        struct tensor t = part_of(node, i, new_dim);
+        if (!ids && tensor_is_ids(module, &t))
+            t = tensor_as_floats(module, t);
+        copy_into(module, t, dim, start, &y, &target);
+        start = plan_size_add(module->builder, start, t.dims[dim].size);
+    }
+    node_give(node, y);
+}
+
+/* Each dimension is written as (times, size), with a stride of 0 for the times. */
+static void build_repeat(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int times[MODULE_RANK], rank = node_sizes(node, "repeats", times, MODULE_RANK), sizes[MODULE_RANK];
+    if (rank < t.rank)
+        module_fail(module, "fewer repeats than dimensions");
+    while (t.rank < rank && !module_failed(module))
+        t = tensor_unsqueeze(module, t, 0);
+    if (module_failed(module))
+        return;
+    for (int d = rank - 1; d >= 0 && !module_failed(module); d--) {
+        bool batched;
+        int count = module_split_batch(module, times[d], &batched);
+        if (module_failed(module))
+            return;
+        if (batched && t.dims[d].size == module->one && !t.dims[d].batched) {
+            t.dims[d].batched = true;
+            t.dims[d].size = count;
+            t.dims[d].stride = module->zero;
+        } else if (batched || (t.dims[d].batched && count != module->one)) {
+            module_fail(module, "the batch is repeated");
+        } else if (count != module->one && t.dims[d].size == module->one) {
+            t.dims[d].size = count;
+            t.dims[d].stride = module->zero;
+        } else if (count != module->one) {
+            t = tensor_unsqueeze(module, t, d);
+            t.dims[d].size = count;
+        }
+    }
+    if (module_failed(module))
+        return;
+    t.counts = false;
+    struct tensor copied = tensor_arranged(module, t);
+    whole_sizes(module, &copied, sizes);
+    int whole[MODULE_RANK], merged = 0;
+    for (int d = 0, i = 0; i < rank; i++, d++) { /* (times, size) -> times * size */
+        struct tensor source = node_tensor(node, "self");
+        int lead = rank - source.rank;
+        bool pair = i >= lead && source.dims[i - lead].size != module->one && !module_is(module, times[i], 1);
+        whole[merged++] = pair ? module_product(module, sizes[d], sizes[d + 1]) : sizes[d];
+        d += pair;
+    }
+    node_give(node, tensor_reshape(module, copied, merged, whole));
+}
+
+/* Elements in the reverse order along some dimensions. */
+static void build_flip(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct plan_builder *builder = module->builder;
+    struct tensor t = node_tensor(node, "self");
+    int64_t dims[MODULE_RANK];
+    int count = node_integers(node, "dims", dims, MODULE_RANK);
+    for (int i = 0; i < count && !module_failed(module); i++) {
+        int64_t d = dims[i] < 0 ? dims[i] + t.rank : dims[i];
+        if (d < 0 || d >= t.rank || t.dims[d].batched) {
+            module_fail(module, "argument \"dims\" has the batch, or no dimension of the tensor");
+            return;
+        }
+        int last = plan_size_subtract(builder, t.dims[d].size, module->one);
+        t.first = plan_size_add(builder, t.first, module_product(module, last, t.dims[d].stride));
+        t.dims[d].stride = module_product(module, t.dims[d].stride, module_size(module, -1));
+        t.counts = false;
+    }
+    node_give(node, t);
+}
+
+/* Elements move by `shifts` places along a dimension, and those beyond the end come in at the start. */
+static void build_roll(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int64_t shifts[MODULE_RANK], dims[MODULE_RANK];
+    int count = node_integers(node, "shifts", shifts, MODULE_RANK);
+    if (node_integers(node, "dims", dims, MODULE_RANK) != count)
+        module_fail(module, "roll needs a dimension for each shift");
+    for (int i = 0; i < count && !module_failed(module); i++) {
+        int64_t d = dims[i] < 0 ? dims[i] + t.rank : dims[i], size;
+        if (d < 0 || d >= t.rank || t.dims[d].batched) {
+            module_fail(module, "argument \"dims\" has the batch, or no dimension of the tensor");
+            return;
+        }
+        size = module_constant(module, t.dims[d].size, "a dimension that is rolled");
+        int64_t shift = ((shifts[i] % size) + size) % size;
+        if (shift == 0)
+            continue;
+        struct tensor y = tensor_new(module, t.rank, t.dims);
+        struct plan_target target = tensor_target(module, &y);
+        target.ids = tensor_is_ids(module, &t);
+        int start = module_size(module, shift), rest = module_size(module, size - shift);
+        copy_into(module, tensor_slice(module, t, (int)d, rest, start, 1), (int)d, module->zero, &y, &target);
+        copy_into(module, tensor_slice(module, t, (int)d, module->zero, rest, 1), (int)d, start, &y, &target);
+        t = y;
+    }
+    node_give(node, t);
+}
+
+/* ---- Padding: counts for the last dimension, then for the one before it … ---- */
+
+/* The elements that one side of a dimension gets: a number, or mirrored or repeated ones. */
+static void pad_side(struct module *module, const struct tensor *x, int dim, int64_t count, bool after,
+                     const char *mode, double number, struct tensor *y, struct plan_target *target)
+{
+    struct plan_builder *builder = module->builder;
+    struct tensor part = *x;
+    int n = x->dims[dim].size, size = module_size(module, count);
+    int start = after ? plan_size_subtract(builder, y->dims[dim].size, size) : module->zero;
+    if (count == 0 || module_failed(module))
+        return;
+    if (strcmp(mode, "constant") == 0) {
+        struct plan_space space = {.rank = y->rank, .x_first = module->zero, .z_first = module->zero};
+        space.y_first = module_product(module, start, y->dims[dim].stride);
+        for (int d = 0; d < y->rank; d++)
+            space.dimensions[d] =
+                space_dimension(d == dim ? size : y->dims[d].size, module->zero, module->zero, y->dims[d].stride);
+        struct plan_source source = {.value = PLAN_NONE, .weight = PLAN_NONE, .number = (float)number};
+        y->value = plan_arrange(builder, source, plan_add_space(builder, &space), *target);
+        target->value = y->value;
+        return;
+    }
+    bool reflects = strcmp(mode, "reflect") == 0;
+    int first = after ? plan_size_subtract(builder, n, module_size(module, reflects ? 2 : 1))
+                      : module_size(module, reflects ? count : 0);
+    part.first = plan_size_add(builder, x->first, module_product(module, first, x->dims[dim].stride));
+    part.dims[dim].size = size;
+    part.dims[dim].stride =
+        reflects ? module_product(module, x->dims[dim].stride, module_size(module, -1)) : module->zero;
+    copy_into(module, part, dim, start, y, target);
+}
+
+struct tensor tensor_padded(struct module *module, struct tensor x, int dim, int64_t before, int64_t after,
+                            const char *mode, double number)
+{
+    struct plan_builder *builder = module->builder;
+    struct tensor y;
+    struct tensor_dimension dims[MODULE_RANK];
+    if (module_failed(module) || (before == 0 && after == 0))
+        return x;
+    if (x.dims[dim].batched) {
+        module_fail(module, "the batch is padded");
+        return x;
+    }
+    if (before < 0 || after < 0) { /* negative padding cuts */
+        int64_t cut_before = before < 0 ? -before : 0, cut_after = after < 0 ? -after : 0;
+        int length = plan_size_subtract(builder, x.dims[dim].size, module_size(module, cut_before + cut_after));
+        x = tensor_slice(module, x, dim, module_size(module, cut_before), length, 1);
+        return tensor_padded(module, x, dim, before < 0 ? 0 : before, after < 0 ? 0 : after, mode, number);
+    }
+    if (strcmp(mode, "reflect") == 0)
+        plan_limit_size(builder, (struct plan_size_limit){.size = x.dims[dim].size,
+                                                          .least = 1 + (before > after ? before : after),
+                                                          .most = INT64_MAX,
+                                                          .multiple = 1,
+                                                          .what = "a dimension that is padded by reflection"});
+    memcpy(dims, x.dims, sizeof dims);
+    dims[dim].size = plan_size_add(builder, x.dims[dim].size, module_size(module, before + after));
+    y = tensor_new(module, x.rank, dims);
+    struct plan_target target = tensor_target(module, &y);
+    x = tensor_as_floats(module, x);
+    copy_into(module, x, dim, module_size(module, before), &y, &target);
+    pad_side(module, &x, dim, before, false, mode, number, &y, &target);
+    pad_side(module, &x, dim, after, true, mode, number, &y, &target);
+    return y;
+}
+
+static void build_pad(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int64_t pad[2 * MODULE_RANK];
+    int count = node_integers(node, "pad", pad, 2 * MODULE_RANK);
+    const char *mode = node_string(node, "mode", "constant");
+    double number = node_number(node, "value", 0);
+    if (count % 2 != 0 || count / 2 > t.rank)
+        module_fail(module, "argument \"pad\" has %d numbers for %d dimensions", count, t.rank);
+    if (strcmp(mode, "constant") != 0 && strcmp(mode, "reflect") != 0 && strcmp(mode, "replicate") != 0)
+        module_fail(module, "mode \"%.40s\" is not served; expected constant, reflect or replicate", mode);
+    for (int i = 0; i < count / 2 && !module_failed(module); i++)
+        t = tensor_padded(module, t, t.rank - 1 - i, pad[2 * i], pad[2 * i + 1], mode, number);
+    node_give(node, t);
+}
+
+/* Channels r * r * c become images r times as high and wide. */
+static void build_pixel_shuffle(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int r = module_size(module, node_integer(node, "upscale_factor", NODE_REQUIRED));
+    int whole[MODULE_RANK];
+    if (module_failed(module) || t.rank != 4) {
+        module_fail(module, "pixel_shuffle takes a tensor of 4 dimensions");
+        return;
+    }
+    whole_sizes(module, &t, whole);
+    int channels = plan_size_divide(module->builder, whole[1], module_product(module, r, r));
+    const int apart[] = {whole[0], channels, r, r, whole[2], whole[3]}, order[] = {0, 1, 4, 2, 5, 3};
+    t = tensor_permute(module, tensor_reshape(module, t, 6, apart), order);
+    const int together[] = {whole[0], channels, module_product(module, whole[2], r),
+                            module_product(module, whole[3], r)};
+    node_give(node, tensor_reshape(module, t, 4, together));
+}
+
+/* Each pixel is repeated; the scale must be an integer. */
+static void build_upsample_nearest(struct node *node, int dimensions)
+{
+    struct module *module = node->module;
+    struct plan_builder *builder = module->builder;
+    struct tensor t = node_tensor(node, node_has(node, "input") ? "input" : "self");
+    int sizes[2], whole[MODULE_RANK], times[2];
+    int64_t factors[2];
+    bool by_size = node_has(node, "output_size");
+    int count = by_size ? node_sizes(node, "output_size", sizes, 2) : 0;
+    node_has(node, "scale_factors"), node_has(node, "scales"), node_has(node, "scales_h"), node_has(node, "scales_w");
+    if (module_failed(module) || t.rank != 2 + dimensions) {
+        module_fail(module, "it takes a tensor of %d dimensions", 2 + dimensions);
+        return;
+    }
+    if (!by_size)
+        count = node_integers(node, "scale_factors", factors, 2);
+    for (int i = 0; i < dimensions && !module_failed(module); i++) {
+        if (count != dimensions)
+            module_fail(module, "a scale or size is missing");
+        else if (!by_size)
+            times[i] = module_size(module, factors[i]);
+        else if (!plan_size_divides(builder, sizes[i], t.dims[2 + i].size, &times[i]))
+            module_fail(module, "the size is no multiple of the one before");
+    }
+    if (module_failed(module))
+        return;
+    whole_sizes(module, &t, whole);
+    int target[MODULE_RANK] = {whole[0], whole[1]};
+    for (int i = dimensions - 1; i >= 0; i--) {
+        t = tensor_unsqueeze(module, t, 3 + i);
+        if (module_failed(module))
+            return;
+        t.dims[3 + i].size = times[i];
+        target[2 + i] = module_product(module, whole[2 + i], times[i]);
+    }
+    node_give(node, tensor_reshape(module, tensor_arranged(module, t), t.rank - dimensions, target));
+}
+
+const struct module_operation module_shapes[] = {
+    {"view", build_view, 0},
+    {"reshape", build_view, 1},
+    {"_unsafe_view", build_view, 0},
+    {"flatten", build_flatten, 0},
+    {"unflatten", build_unflatten, 0},
+    {"squeeze", build_squeeze, 0},
+    {"unsqueeze", build_unsqueeze, 0},
+    {"permute", build_permute, 0},
+    {"transpose", build_transpose, 0},
+    {"t", build_t, 0},
+    {"movedim", build_movedim, 0},
+    {"expand", build_expand, 0},
+    {"expand_as", build_expand_as, 0},
+    {"slice", build_slice, 0},
+    {"select", build_select, 0},
+    {"chunk", build_chunk, 0},
+    {"split", build_chunk, 1},
+    {"split_with_sizes", build_split_with_sizes, 0},
+    {"unbind", build_unbind, 0},
+    {"cat", build_cat, 0},
+    {"stack", build_cat, 1},
+    {"repeat", build_repeat, 0},
+    {"flip", build_flip, 0},
+    {"roll", build_roll, 0},
+    {"pad", build_pad, 0},
+    {"pixel_shuffle", build_pixel_shuffle, 0},
+    {"upsample_nearest1d", build_upsample_nearest, 1},
+    {"upsample_nearest2d", build_upsample_nearest, 2},
+    {NULL, NULL, 0},
+};
