@@ -66,11 +66,18 @@ def compute_node(node, value, leaves):
     if op == "instance_norm":
         arguments = {"weight": None, "bias": None, "running_mean": None, "running_var": None, "eps": 1e-5, **arguments,
                      "use_input_stats": "running_mean" not in arguments, "momentum": 0.1, "cudnn_enabled": False}
-    if op in ("layer_norm", "group_norm"):
-        arguments.setdefault("eps", 1e-5)
+    if op.startswith("upsample"):
+        return [upsample(op, **arguments)]
+    if op == "stft":
+        return [torch.view_as_real(torch.ops.aten.stft(**{**arguments, "return_complex": True}))]
     result = getattr(torch.ops.aten, op)(**arguments)
     several = isinstance(node["to"], list)
     return result if several else [result[0]] if isinstance(result, (tuple, list)) else [result]
+
+
+def upsample(op, input, output_size, scale_factors=None, **more):
+    size = output_size if scale_factors is None else None
+    return getattr(torch.ops.aten, op).vec(input, size, *more.values(), scale_factors)
 
 
 def compute_leaf(leaf, inputs):

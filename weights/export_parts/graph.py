@@ -21,7 +21,7 @@ OPERATIONS = set("""
     embedding linear layer_norm rms_norm batch_norm group_norm instance_norm conv1d conv2d conv_transpose1d
     conv_transpose2d scaled_dot_product_attention softmax log_softmax max_pool1d max_pool2d avg_pool1d avg_pool2d
     adaptive_avg_pool1d adaptive_avg_pool2d
-    bmm mm baddbmm addmm einsum
+    matmul bmm mm baddbmm addmm einsum
     mean sum std var amax amin max min all any prod linalg_vector_norm norm argmax cumsum
     view reshape flatten unflatten squeeze unsqueeze permute transpose t movedim expand expand_as repeat cat stack chunk
     split split_with_sizes unbind select slice index_select flip roll pad pixel_shuffle
@@ -247,7 +247,7 @@ class Graph:
             return
         references = self.references[source]
         self.references[node] = references[index] if isinstance(references, list) else references
-        if self.references[node] is None:
+        if self.references[node] is None and node.users:
             self.refuse(node, f"result {index} of {source.target._opname} is not there")
 
     def add_leaf(self, node):
@@ -403,18 +403,17 @@ class Graph:
             refuse(f"{name} is {type(value).__name__}, no tensor")
         if value.is_complex():
             refuse(f"{name} is complex: return its absolute value, or real and imaginary part")
-        if not value.ndim or self.sizes.text(value.shape[0]) != "batch":
+        batch = self.shape(next(iter(self.inputs.values())))[0]  # a number where the trace has fixed it
+        if not value.ndim or self.sizes.text(value.shape[0]) != batch:
             refuse(f"{name} has shape {list(value.shape)}: the first dimension of an output must be the batch")
 
     # ---- config.json
 
-    def config(self, ranges):
-        """`ranges`: {name of a size: (least, most)}."""
+    def described(self):
+        """Inputs, nodes and outputs as config.json has them."""
         inputs = [{"name": name, "dtype": INPUT_DTYPES.get(node.meta["val"].dtype, "float32"), "shape": self.shape(node)}
                   for name, node in self.inputs.items()]
-        sizes = {name: {"least": least, "most": most} for name, (least, most) in ranges.items()}
-        return {"inputs": inputs, "sizes": sizes, "nodes": alive(self.nodes, self.results.values()),
-                "outputs": self.results}
+        return {"inputs": inputs, "nodes": alive(self.nodes, self.results.values()), "outputs": self.results}
 
 
 def output_name(path):

@@ -312,7 +312,6 @@ def lower_extreme(graph, node, arguments):
 
 @lower("matmul", "mm", "bmm", "dot", "mv")
 def lower_matmul(graph, node, arguments):
-    """mm and bmm where they fit, else einsum. A dimension of one row that is stretched is squeezed before."""
     shapes = [graph.shape(one) for one in node.args[:2]]
     names = [graph.reference(one) for one in node.args[:2]]
     ranks = [len(shape) for shape in shapes]
@@ -320,21 +319,7 @@ def lower_matmul(graph, node, arguments):
         return graph.emit("mm", {"self": names[0], "mat2": names[1]})
     if ranks == [3, 3] and shapes[0][0] == shapes[1][0]:
         return graph.emit("bmm", {"self": names[0], "mat2": names[1]})
-    batch = "abcdefgh"[: max(0, max(ranks) - 2)]
-    letters = []
-    for i, (shape, rank) in enumerate(zip(shapes, ranks)):
-        own = batch[len(batch) - max(0, rank - 2) :]
-        stretched = [dim for dim, letter in enumerate(own) if shape[dim] == 1 and graph.shape(node)[batch.index(letter)] != 1]
-        for dim in reversed(stretched):
-            names[i] = graph.emit("squeeze", {"self": names[i], "dim": dim})
-            own = own[:dim] + own[dim + 1 :]
-        matrix = ("ik" if i == 0 else "kj") if rank > 1 else "k"
-        letters.append(own + matrix)
-    lost = [letter for letter in batch if letter not in letters[0] + letters[1]]
-    out = "".join(letter for letter in batch if letter not in lost)
-    out += ("i" if ranks[0] > 1 else "") + ("j" if ranks[1] > 1 else "")
-    result = graph.emit("einsum", {"equation": f"{letters[0]},{letters[1]}->{out}", "tensors": names})
-    return result
+    return graph.emit("matmul", {"self": names[0], "other": names[1]})
 
 
 @lower("einsum")

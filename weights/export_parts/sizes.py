@@ -3,6 +3,8 @@
 Part of export_module(). The batch is free. Any other dimension is free if torch.export leaves it free, and if module and
 graph agree at every length that is tried: the neighbours of the example's, the shortest, the longest and some between."""
 
+import re
+
 import torch
 
 from export import refuse
@@ -11,12 +13,16 @@ from .check import TOLERANCE, compute, difference
 from .graph import Graph, NotFree, is_free, output_name, words_in
 from .trace import Untraceable, trace
 
+BATCHES = (7, 11, 13)  # no sizes of anything else
 MOST_PROBED = 4  # times the example's length, where nothing tells the longest
 
 
 def find(module, found, example):
-    """The graph, and {name of a size: (least, most)}. `most` is None where no limit was found."""
-    return Search(module, found, example).run()
+    """The Graph, and config.json's "graph". `most` of a size is None where no limit was found."""
+    graph, ranges = Search(module, found, example).run()
+    parts = described(graph)
+    sizes = {name: {"least": least, "most": most} for name, (least, most) in ranges.items()}
+    return graph, {"inputs": parts["inputs"], "sizes": sizes, "nodes": parts["nodes"], "outputs": parts["outputs"]}
 
 
 class Search:
@@ -71,10 +77,28 @@ class Search:
                 if not places - {(name, 0) for name in self.tensors}:
                     refuse(str(error))
                 free = free - {place for place in places if place[1] > 0}
-        self.free = {place for places in graph.sizes.places.values() for place in places}
         if "batch" not in graph.sizes.places:
-            refuse("forward() fixes the batch: it turns the first dimension of its inputs into a plain number")
+            graph = self.merged(free)
+        self.free = {place for places in graph.sizes.places.values() for place in places}
         return graph
+
+    def merged(self, free):
+        """The graph of a module that turns the batch into a plain number, as len(x) does: traced with several batches,
+        and what differs is the batch."""
+        places = [(name, 0) for name in self.tensors]
+        graphs = []
+        for batch in BATCHES:
+            example = self.resized({place: batch for place in places})
+            graphs.append(Graph(trace(self.module, self.found, example, free), self.found, self.ties))
+        first, *others = graphs
+        if any(not equal_constants(first.made, other.made) for other in others):
+            refuse("forward() makes constants of the batch's size: use torch's operations on x.shape[0], not len(x)")
+        try:
+            first.merged = merge([graph.described() for graph in graphs])
+        except LookupError as error:
+            refuse(f"forward() runs otherwise with another batch: {error}")
+        first.sizes.places["batch"] = places
+        return first
 
     def symbol(self, program, place):
         node = next(node for node in program.graph.nodes if node.op == "placeholder" and node.name == place[0])
@@ -107,7 +131,7 @@ class Search:
     def check(self, graph):
         """Finds the ranges. Returns the places of the sizes that must be fixed after all, or an empty set."""
         self.now, self.ranges, places = graph, {}, graph.sizes.places
-        self.config, self.file = graph.config({}), self.tensors_of(graph)
+        self.config, self.file = described(graph), self.tensors_of(graph)
         self.check_batch(places["batch"])
         lost = set()
         for name in places:
@@ -246,6 +270,42 @@ class Search:
         tensors = {one["name"]: inputs[one["name"]] for one in self.config["inputs"]}
         by_path = {leaf.path: leaf for leaf in self.found.values()}
         return compute(self.config, self.file, by_path, tensors)
+
+
+def described(graph):
+    return getattr(graph, "merged", None) or graph.described()
+
+
+def merge(values):
+    """What three traces with other batches have in common. Numbers that differ are the batch, or multiples of it."""
+    first = values[0]
+    if all(value == first for value in values):
+        return first
+    if isinstance(first, dict) and all(isinstance(one, dict) and list(one) == list(first) for one in values):
+        return {key: merge([value[key] for value in values]) for key in first}
+    if isinstance(first, list) and all(isinstance(one, list) and len(one) == len(first) for one in values):
+        return [merge(list(ones)) for ones in zip(*values)]
+    if all(type(value) is int for value in values):
+        return merge_numbers(values)
+    parts = [re.split(r"(\d+)", str(value)) for value in values]
+    if all(isinstance(value, str) for value in values) and len({len(one) for one in parts}) == 1:
+        return "".join(one[0] if len(set(one)) == 1 else f"({merge_numbers([int(word) for word in one])})"
+                       for one in zip(*parts))
+    raise LookupError(f"{first} and {values[1]}")
+
+
+def merge_numbers(values):
+    """a * batch + b"""
+    slope, rest = divmod(values[1] - values[0], BATCHES[1] - BATCHES[0])
+    more = values[0] - slope * BATCHES[0]
+    if rest or values[2] != slope * BATCHES[2] + more:
+        raise LookupError(f"{values[0]} and {values[1]}")
+    text = "batch" if slope == 1 else f"{slope} * batch"
+    return text if not more else f"{text} + {more}" if more > 0 else f"{text} - {-more}"
+
+
+def equal_constants(one, other):
+    return list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
 
 
 SHAPES_ALONE = {"zeros_like", "ones_like", "full_like", "arange", "full", "zeros", "ones"}

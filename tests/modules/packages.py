@@ -1,0 +1,65 @@
+"""Classes of packages that are loaded without what else their packages need: torchvision and torchaudio, which must fit
+torch, and a file that is no package."""
+
+import importlib.util
+import os
+import pathlib
+import sys
+import types
+import unittest
+
+import torch
+
+
+def efficient_vit():
+    """vit_pytorch/efficient.py, without vit_pytorch/__init__.py, which imports torchvision."""
+    return load("vit_pytorch_efficient", pathlib.Path(found("vit_pytorch").origin).parent / "efficient.py")
+
+
+def kuixu():
+    """linear_multihead_attention.py of github.com/kuixu/Linear-Multihead-Attention, which KUIXU_PY names."""
+    path = os.environ.get("KUIXU_PY")
+    if not path:
+        raise unittest.SkipTest("KUIXU_PY names no linear_multihead_attention.py")
+    return load("linear_multihead_attention", path)
+
+
+def biot():
+    """braindecode.models.BIOT. Other models of braindecode want torchaudio, which is built for one torch."""
+    found("braindecode")
+    try:
+        import torchaudio  # noqa: F401
+    except (ImportError, OSError):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
+            del sys.modules[name]
+        for name in ("torchaudio", "torchaudio.functional", "torchaudio.transforms"):
+            sys.modules[name] = Absent(name)
+    from braindecode.models import BIOT
+
+    return BIOT
+
+
+class Absent(types.ModuleType):
+    """Stands for a package whose classes are inherited from, and never called."""
+
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return sys.modules.get(f"{self.__name__}.{name}") or type(name, (torch.nn.Module,), {})
+
+
+def found(package):
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise unittest.SkipTest(f"{package} is not installed")
+    return spec
+
+
+def load(name, path):
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]

@@ -1,0 +1,18 @@
+"""vit-pytorch's efficient ViT around a LinearAttentionTransformer, which keeps no limit of its own; mean pooling."""
+
+import torch
+from linear_attention_transformer import LinearAttentionTransformer
+from packages import efficient_vit
+
+EXAMPLE, CALLS = (2,), [(2,), (1,), (3,)]
+CONFIG = {"labels": ["a", "b", "c", "d"], "image": {"size": [16, 24]}}
+
+
+def module():
+    transformer = LinearAttentionTransformer(dim=24, depth=2, max_seq_len=25, heads=4, dim_head=5)
+    return efficient_vit().ViT(dim=24, image_size=(16, 24), patch_size=4, num_classes=4, transformer=transformer,
+                               pool="mean", channels=2)
+
+
+def inputs(batch):
+    return {"img": torch.randn(batch, 2, 16, 24)}
