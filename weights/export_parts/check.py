@@ -19,6 +19,8 @@ def compute(graph, tensors, leaves, inputs):
     with torch.no_grad():
         for node in graph["nodes"]:
             results = compute_node(node, value, leaves)
+            if any(result is not None and result.numel() == 0 for result in results):
+                raise ValueError(f"the result of {node['op']} is empty")
             names = node["to"] if isinstance(node["to"], list) else [node["to"]]
             values.update((name, result) for name, result in zip(names, results) if name)
     return {name: value(reference) for name, reference in graph["outputs"].items()}

@@ -144,7 +144,8 @@ class Graph:
 
     references  torch.fx node -> its name in the graph ("@name": a tensor of the file), or a list for several results
     constants   torch.fx node -> its value, where no input and no parameter has a part in it
-    made        name in the file -> constant that the nodes read"""
+    made        name in the file -> constant that the nodes read
+    viewed      result of a view -> the result that it shows, and its shape"""
 
     def __init__(self, program, found, ties):
         self.program, self.found, signature = program, found, program.graph_signature
@@ -154,7 +155,8 @@ class Graph:
         self.inputs = {node.name: node for node in placeholders if node.name in signature.user_inputs
                        and isinstance(node.meta.get("val"), torch.Tensor)}
         self.sizes = Sizes(program, self.inputs, ties)
-        self.nodes, self.counts, self.seen, self.made, self.constants, self.references = [], {}, {}, {}, {}, {}
+        self.nodes, self.counts, self.seen, self.viewed = [], {}, {}, {}
+        self.made, self.constants, self.references = {}, {}, {}
         for node in placeholders:
             file = self.files.get(node.name)
             self.references[node] = node.name if file is None else f"@{file}"
@@ -430,9 +432,10 @@ def is_default(argument, given):
     if not argument.has_default_value():
         return False
     default = argument.default_value
-    if isinstance(given, (list, tuple)) and isinstance(default, int):
-        return all(isinstance(one, int) and one == default for one in given)
-    return type(given) in (bool, int, float, str, list, tuple) and (list(given) if isinstance(given, tuple) else given) == default
+    if isinstance(given, (list, tuple)):
+        expected = list(default) if isinstance(default, (list, tuple)) else [default] * len(given)
+        return all(type(one) in (bool, int, float) for one in given) and list(given) == expected
+    return type(given) in (bool, int, float, str) and given == default
 
 
 def plain_number(value):

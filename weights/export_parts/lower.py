@@ -41,10 +41,15 @@ def complex_sizes(value, shape):
 @lower("view", "reshape", "_unsafe_view", "flatten", "unflatten", "view_as", "reshape_as", "_reshape_alias", "ravel",
        "squeeze_copy")
 def lower_view(graph, node, arguments):
-    source, shape = tensor_of(node), graph.shape(node)
-    if shape == graph.shape(node.args[0]):
-        return arguments["self"]
-    return graph.emit("view", {"self": arguments["self"], "size": complex_sizes(source, shape)})
+    """A view of a view is one of what the first one shows."""
+    sizes = complex_sizes(tensor_of(node), graph.shape(node))
+    before = complex_sizes(tensor_of(node), graph.shape(node.args[0]))
+    source, shape = graph.viewed.get(arguments["self"], (arguments["self"], before))
+    if sizes == shape:
+        return source
+    result = graph.emit("view", {"self": source, "size": sizes})
+    graph.viewed[result] = source, shape
+    return result
 
 
 @lower("squeeze")
