@@ -50,6 +50,22 @@ MOST_CONSTANT = 1 << 24  # elements of a constant that is computed here
 INPUT_DTYPES = {torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
 
 
+def name_of(node):
+    """The operation's name in config.json, before lower.py has seen it."""
+    op = node.target._opname
+    if is_written(node):
+        op = op[:-1]
+    return NAMES.get(op, op)
+
+
+def is_known(node):
+    """Whether the operation, or a way to write it as others, is there."""
+    from .lower import LOWER
+
+    op = name_of(node)
+    return node.target.namespace == "aten" and (op in OPERATIONS or op in LOWER or op in SAME or op in RANDOM or op in CHECKS)
+
+
 class NotFree(Exception):
     """The graph cannot be written with these sizes free."""
 
@@ -145,10 +161,11 @@ class Graph:
     references  torch.fx node -> its name in the graph ("@name": a tensor of the file), or a list for several results
     constants   torch.fx node -> its value, where no input and no parameter has a part in it
     made        name in the file -> constant that the nodes read
-    viewed      result of a view -> the result that it shows, and its shape"""
+    viewed      result of a view -> the result that it shows, and its shape
+    batch       the batch's size, where it is a plain number for the trace: what has it is no constant"""
 
-    def __init__(self, program, found, ties):
-        self.program, self.found, signature = program, found, program.graph_signature
+    def __init__(self, program, found, ties, batch=None):
+        self.program, self.found, self.batch, signature = program, found, batch, program.graph_signature
         lifted = signature.inputs_to_lifted_tensor_constants
         self.files = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **lifted}
         placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
@@ -162,7 +179,7 @@ class Graph:
             self.references[node] = node.name if file is None else f"@{file}"
             if node.name in lifted or self.is_fixed_buffer(file):
                 self.constants[node] = self.tensor(file)
-        self.results = {}
+        self.results, self.output_shapes = {}, {}
         for node in program.graph.nodes:
             if node.op == "call_function":
                 self.add(node)
@@ -197,7 +214,7 @@ class Graph:
             return False
         if not all(one in self.constants or self.is_number(one) for one in node.all_input_nodes):
             return False
-        if any(is_free(size) for size in self.shape_of(node)) or self.sized(node):
+        if any(is_free(size) or size == self.batch for size in self.shape_of(node)) or self.sized(node):
             return False
         if math.prod(self.shape_of(node)) > MOST_CONSTANT or getattr(node.target, "_opname", "") in RANDOM:
             return False
@@ -279,22 +296,20 @@ class Graph:
     def add_operation(self, node):
         from .lower import LOWER
 
-        op = node.target._opname
-        if is_written(node):
-            op = op[:-1]
-        op = NAMES.get(op, op)
+        op = name_of(node)
         if op in SAME:
             self.check_training(node, op)
             result = self.reference(node.args[0])
         elif op in RANDOM or "train" in node.kwargs:
             self.refuse(node, f"{op} is random")
         else:
-            arguments = self.arguments(node)
-            self.check_complex(node, op)
             lower = LOWER.get(op)
-            if lower is None and op not in OPERATIONS:
-                self.refuse(node, f"there is no operation {op}. The operations are {', '.join(sorted(OPERATIONS))}, and "
-                                  "what PyTorch makes of these")
+            if not is_known(node):
+                name = op if node.target.namespace == "aten" else node.target.name()
+                self.refuse(node, f"there is no operation {name}. The operations are {', '.join(sorted(OPERATIONS))}, "
+                                  "and what PyTorch makes of these")
+            self.check_complex(node, op)
+            arguments = self.arguments(node)
             result = lower(self, node, arguments) if lower else self.emit_like(node, op, arguments)
         self.references[node] = result
         if is_written(node):
@@ -395,6 +410,7 @@ class Graph:
             if values[i] is not None:
                 self.check_output(name, values[i])
                 results[name] = self.reference(values[i])
+                self.output_shapes[name] = self.shape(values[i])
         if not results:
             refuse("forward() returns no tensor")
         return results

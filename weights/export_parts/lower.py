@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from .graph import NotFree, dtype_name, plain_number
+from .graph import NotFree, dtype_name, is_free, plain_number
 
 LOWER = {}
 
@@ -24,6 +24,12 @@ def lower(*names):
 
 def tensor_of(node, index=0):
     return node.args[index].meta["val"]
+
+
+def check_fixed(sizes, message):
+    symbols = {symbol for size in sizes if is_free(size) for symbol in size.node.expr.free_symbols}
+    if symbols:
+        raise NotFree(symbols, message)
 
 
 def axis(dim, rank):
@@ -168,22 +174,26 @@ def lower_scatter(graph, node, arguments):
     shape, source, dim = graph.shape(node), arguments["src"], axis(arguments.get("dim", 0), node.meta["val"].ndim)
     size = shape[dim]
     if "index" in arguments:
-        start = arguments["index"]
-        end = start + 1
+        start = from_front(arguments["index"], size)
+        end = start + 1 if isinstance(start, int) else size
         source = graph.emit("unsqueeze", {"self": source, "dim": dim})
     else:
-        start, end = arguments.get("start") or 0, arguments.get("end", size)
-    if arguments.get("step", 1) != 1 or not isinstance(start, int) or start < 0 and not isinstance(size, int):
-        graph.refuse(node, "writing every other row, or rows at a free place, is not there")
-    if isinstance(size, int):
-        start, end = (min(max(one + size if one < 0 else one, 0), size) if isinstance(one, int) else one
-                      for one in (start, end))
-    whole = end == size or (isinstance(end, int) and end == 2**63 - 1)
+        start, end = (from_front(arguments.get(key, whole), size) for key, whole in (("start", 0), ("end", size)))
+    if arguments.get("step", 1) != 1:
+        graph.refuse(node, "writing every other row is not there")
+    whole = end == size or end == 2**63 - 1
     if start == 0 and whole:
         return source
     before = [] if start == 0 else [graph.emit("slice", {"self": arguments["self"], "dim": dim, "end": start})]
     after = [] if whole else [graph.emit("slice", {"self": arguments["self"], "dim": dim, "start": end})]
     return graph.emit("cat", {"tensors": [*before, source, *after], "dim": dim})
+
+
+def from_front(place, size):
+    """A row's place, counted from the first row."""
+    if not isinstance(place, int) or place >= 0:
+        return min(place, size) if isinstance(place, int) and isinstance(size, int) else place
+    return max(0, place + size) if isinstance(size, int) else f"{size} - {-place}"
 
 
 @lower("copy")
@@ -201,8 +211,7 @@ def lower_unfold(graph, node, arguments):
     """Windows of one dimension, as a last one: rows by their index, then a view."""
     shape, (dim, size, step) = graph.shape(node.args[0]), node.args[1:4]
     rank, dim = len(shape), axis(dim, len(shape))
-    if not isinstance(shape[dim], int):
-        raise NotFree(tensor_of(node).shape[dim].node.expr.free_symbols, "unfold")
+    check_fixed([tensor_of(node).shape[dim]], "windows of a free size")
     starts = torch.arange(0, shape[dim] - size + 1, step)
     index = (starts[:, None] + torch.arange(size)).reshape(-1)
     rows = graph.emit("index_select", {"self": arguments["self"], "dim": dim, "index": made(graph, node, index)})
@@ -232,8 +241,9 @@ def lower_index(graph, node, arguments):
         return rows_of(graph, node, arguments["self"], *given[0])
     dims = [dim for dim, _ in given]
     fixed = all(one in graph.constants for _, one in given) and dims == list(range(dims[0], dims[0] + len(dims)))
-    if not fixed or any(not isinstance(source.shape[dim], int) for dim in dims):
+    if not fixed:
         graph.refuse(node, "indices along several dimensions must be constants and stand side by side")
+    check_fixed([source.shape[dim] for dim in dims], "indices along several dimensions")
     flat = torch.zeros((), dtype=torch.int64)
     for dim, one in given:
         index = graph.constants[one]
@@ -397,11 +407,10 @@ def lower_floor_divide(graph, node, arguments):
 
 @lower("tril", "triu")
 def lower_tril(graph, node, arguments):
-    rows, columns = tensor_of(node).shape[-2:]
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        raise NotFree({one for size in (rows, columns) if not isinstance(size, int) for one in size.node.expr.free_symbols},
-                      "a triangle of a free size")
-    kept = getattr(torch, node.target._opname)(torch.ones(rows, columns), arguments.get("diagonal", 0)).bool()
+    sizes = tensor_of(node).shape[-2:]
+    check_fixed(sizes, "a triangle of a free size")
+    ones = torch.ones([int(size) for size in sizes])
+    kept = getattr(torch, node.target._opname)(ones, arguments.get("diagonal", 0)).bool()
     return graph.emit("where", {"condition": made(graph, node, kept), "self": arguments["self"], "other": 0.0})
 
 

@@ -108,6 +108,9 @@ def check_labels(labels, graph):
         return
     if not isinstance(labels, list) or not all(isinstance(one, str) for one in labels):
         refuse(f"labels: expected a list of strings, found {labels!r:.80}")
+    shapes = list(graph.output_shapes.values())
+    if len(shapes) == 1 and len(shapes[0]) == 2 and isinstance(shapes[0][1], int) and shapes[0][1] != len(labels):
+        refuse(f"labels: expected {shapes[0][1]} strings, one for each class, found {len(labels)}")
 
 
 # ---- What goes out --------------------------------------------------------------------------------------------------
@@ -126,7 +129,8 @@ def tensors_of(module, graph, nodes, found):
     of_leaves = {}
     for path, part in ((leaf.path, submodule(module, leaf.path)) for leaf in found.values() if leaf.path in used):
         of_leaves.update({f"{path}.{name}".lstrip("."): value for name, value in exporter.torch_tensors(part).items()})
-    return {**{name: value for name, value in everything.items() if name in read or name in of_leaves}, **of_leaves}
+    kept = {id(value) for name, value in everything.items() if name in read}  # a tied tensor with all of its names
+    return {**{name: value for name, value in everything.items() if id(value) in kept or name in of_leaves}, **of_leaves}
 
 
 def submodule(module, path):

@@ -13,7 +13,7 @@ from .check import TOLERANCE, compute, difference
 from .graph import Graph, NotFree, is_free, output_name, words_in
 from .trace import Untraceable, trace
 
-BATCHES = (7, 11, 13)  # no sizes of anything else
+BATCHES = (23, 29, 31)  # hardly the sizes of anything else
 MOST_PROBED = 4  # times the example's length, where nothing tells the longest
 
 
@@ -89,10 +89,10 @@ class Search:
         graphs = []
         for batch in BATCHES:
             example = self.resized({place: batch for place in places})
-            graphs.append(Graph(trace(self.module, self.found, example, free), self.found, self.ties))
+            graphs.append(Graph(trace(self.module, self.found, example, free), self.found, self.ties, batch))
         first, *others = graphs
         if any(not equal_constants(first.made, other.made) for other in others):
-            refuse("forward() makes constants of the batch's size: use torch's operations on x.shape[0], not len(x)")
+            refuse("forward() makes constants that depend on the batch's size")
         try:
             first.merged = merge([graph.described() for graph in graphs])
         except LookupError as error:

@@ -4,6 +4,7 @@ Part of export_module(). While the module is traced, forward() of each leaf is a
 the trace sees its inputs and the shapes of its outputs, and nothing of the library's code."""
 
 import contextlib
+import functools
 import re
 
 import torch
@@ -15,6 +16,7 @@ from export import KUIXU, refuse
 library = torch.library.Library("linformerd", "FRAGMENT")
 library.define("leaf(Tensor[] inputs, str path, str names) -> Tensor[]")
 LEAF = torch.ops.linformerd.leaf.default
+MOST_DECOMPOSED = 4  # rounds in which operations are replaced by what they are made of
 FOUND = {}  # the leaves of the module that is being exported, by the path of their part
 
 
@@ -31,6 +33,7 @@ torch.library.register_fake("linformerd::leaf", leaf_shapes, lib=library)
 def opaque_forward(leaf, path):
     """What stands for the leaf's forward() during the trace."""
 
+    @functools.wraps(leaf.original)  # torch.export looks at the parameters
     def forward(*args, **kwargs):
         inputs = leaf.arguments_of(args, kwargs)
         if inputs is None:  # a call that the daemon's class does not have: traced as plain operations
@@ -77,9 +80,33 @@ def trace(module, found, example, free):
 
 
 def functional(program):
-    """The program without in-place operations on views and without blocks such as no_grad()'s."""
+    """The program without in-place operations on views and without blocks such as no_grad()'s, and with PyTorch's own
+    decomposition in place of an operation that is not there."""
     blocks = any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in program.graph.nodes)
-    return program.run_decompositions({}) if blocks or writes_views(program.graph) else program
+    if blocks or writes_views(program.graph):
+        program = program.run_decompositions({})
+    for _ in range(MOST_DECOMPOSED):
+        table = decompositions(program.graph)
+        if not table:
+            break
+        program = program.run_decompositions(table)
+    return program
+
+
+def decompositions(graph):
+    """{operation: what it is made of}, of the operations that are not there."""
+    from .graph import is_known
+
+    missing = {node.target for node in graph.nodes if node.op == "call_function" and node.target is not LEAF
+               and isinstance(node.target, torch._ops.OpOverload) and not is_known(node)}
+    known = {**torch._decomp.decomposition_table, **own_decompositions()}
+    return {op: known[op] for op in missing if op in known}
+
+
+@functools.lru_cache(maxsize=None)
+def own_decompositions():
+    table = torch.export.default_decompositions()
+    return dict(table.materialize())
 
 
 ALIASES = {"reshape", "contiguous", "to", "flatten", "unflatten", "expand_as", "type_as", "_to_copy", "movedim"}

@@ -1,0 +1,615 @@
+#!/usr/bin/env python3
+"""export_module() of weights/export.py: what its graphs compute, the arguments that it reads from instances, what it
+refuses.
+
+    test_modules.py [--daemon build/linformerd] [--only WORDS]
+
+Reports in TAP. A graph is computed from the files that were written: each class is made anew from its kwargs and given
+its tensors by their names. The module itself is the reference. What wants a package that is not installed is skipped."""
+import argparse
+import functools
+import importlib
+import json
+import pathlib
+import re
+import struct
+import sys
+import tempfile
+import warnings
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "weights"), str(ROOT / "tests/clients")]
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import export as exporter
+import generate
+import support
+from export import export_module
+from export_parts import check, leaves
+from export_parts.graph import OPERATIONS
+
+TESTS, OPTIONS = [], argparse.Namespace()
+TOLERANCE = 1e-6
+
+
+def test(function):
+    TESTS.append((function.__name__.replace("_", " "), function))
+    return function
+
+
+# ---- A folder, computed ---------------------------------------------------------------------------------------------
+
+NUMPY = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "BOOL": "?"}
+
+
+def read_tensors(path):
+    """The tensors of a file by all of their names. bfloat16 comes as float32."""
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    header, data = json.loads(raw[8 : 8 + length]), raw[8 + length :]
+    names = header.pop("__metadata__", {})
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        if entry["dtype"] == "BF16":
+            wide = np.frombuffer(data[begin:end], "<u2").astype("<u4") << 16
+            array = wide.view("<f4")
+        else:
+            array = np.frombuffer(data[begin:end], NUMPY[entry["dtype"]])
+        tensors[name] = torch.from_numpy(array.copy()).reshape(entry["shape"])
+    return {**tensors, **{name: tensors[stored] for name, stored in names.items() if stored in tensors}}
+
+
+class Rebuilt:
+    """A class made from config.json's kwargs, with the tensors of the file."""
+
+    def __init__(self, node, tensors):
+        part = build(node["class"], node["kwargs"])
+        prefix = f"{node['path']}." if node["path"] else ""
+        own = {name[len(prefix) :]: tensor.float() for name, tensor in tensors.items() if name.startswith(prefix)}
+        part.load_state_dict(own)
+        if node.get("padding") == "zero":
+            part = importlib.import_module("linformer_pytorch").Padder(part)
+        elif node.get("padding") == "autopad":
+            part = importlib.import_module("linear_attention_transformer.autopadder").Autopadder(part)
+        self.original = part.eval()
+
+
+def build(architecture, kwargs):
+    module, _, name = architecture.rpartition(".")
+    if architecture == exporter.KUIXU:
+        importlib.import_module("packages").kuixu()
+    if architecture == leaves.IMAGE:
+        module += ".images"
+    cls = getattr(importlib.import_module(module), name)
+    return cls(**exporter.python_arguments(cls, kwargs))
+
+
+class Folder:
+    """What export_module() wrote."""
+
+    def __init__(self, folder):
+        self.config = json.loads((folder / "config.json").read_text())
+        self.graph, self.tensors = self.config["graph"], read_tensors(folder / "model.safetensors")
+        self.nodes = self.graph["nodes"]
+        self.operations = {node["op"] for node in self.nodes}
+        self.leaves = {node["path"]: Rebuilt(node, self.tensors) for node in self.nodes if node["op"] == "leaf"}
+
+    def __call__(self, inputs):
+        return check.compute(self.graph, self.tensors, self.leaves, inputs)
+
+    def agrees(self, module, inputs, tolerance=TOLERANCE):
+        expected = generate.outputs_of(module, inputs)
+        found = self(inputs)
+        assert list(found) == list(expected), f"outputs {list(found)}, expected {list(expected)}"
+        error = check.difference(found, expected)
+        assert error <= tolerance, f"relative L2 error {error:.1e} at {[list(one.shape) for one in inputs.values()]}"
+
+
+def exported(module, example, **config):
+    with tempfile.TemporaryDirectory() as folder:
+        export_module(module, example, pathlib.Path(folder, "m"), daemon=False, **config)
+        return Folder(pathlib.Path(folder, "m"))
+
+
+def refused(pattern, module, example, **config):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder, "m")
+        try:
+            export_module(module, example, folder, daemon=False, **config)
+        except ValueError as error:
+            assert re.search(pattern, str(error)), f"refused with {error}; expected {pattern}"
+            assert not folder.exists(), "refused, but the folder is there"
+            return str(error)
+    raise AssertionError(f"not refused; expected {pattern}")
+
+
+class Function(nn.Module):
+    """A module that computes a function of x."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def rows(*shape):
+    return torch.randn(*shape)
+
+
+# ---- Modules of the kinds that people write --------------------------------------------------------------------------
+
+
+def same_as_module(name):
+    """The files are those of the reference, and compute what the module does at every batch and length of CALLS."""
+    case, module = generate.load(name)
+    example = case.inputs(*case.EXAMPLE)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder, name)
+        export_module(module, example, folder, daemon=False, **getattr(case, "CONFIG", {}))
+        text = (folder / "config.json").read_text()
+        found = Folder(folder)
+    for size in case.CALLS:
+        found.agrees(module, case.inputs(*size))
+    committed = HERE / "reference" / name / "config.json"
+    assert committed.read_text() == text, f"{committed} is not what export_module() writes: run generate.py {name}"
+
+
+TESTS += [(f"module {name}", functools.partial(same_as_module, name)) for name in generate.NAMES]
+
+
+# ---- Arguments, read from instances ----------------------------------------------------------------------------------
+
+
+def projections(architecture, kwargs):
+    """What MHAttention is given from outside."""
+    library = importlib.import_module("linformer_pytorch.linformer_pytorch")
+    sizes = kwargs["input_size"], kwargs["dim_k"]
+    shared = kwargs["parameter_sharing"] == "layerwise"
+    e = library.get_EF(*sizes, kwargs.get("method", "learnable"), kwargs["dim"]) if shared else None
+    mask = library.gen_causal_mask(*sizes, kwargs["full_attention"]) if kwargs.get("causal_mask") else None
+    return library.MHAttention(**{**kwargs, "E_proj": e, "F_proj": e, "causal_mask": mask})
+
+
+def made(architecture, kwargs):
+    return (projections if architecture == exporter.ATTENTION else build)(
+        *((architecture, kwargs)))
+
+
+def reads_arguments(folder):
+    config = json.loads((folder / "config.json").read_text())
+    architecture = config["architecture"]
+    one = made(architecture, config["kwargs"]).eval()
+    leaf = leaves.Leaf("", one)
+    kwargs = {name: value if value is not None else 64 for name, value in leaf.kwargs.items()}
+    other = made(architecture, kwargs).eval()
+    tensors = exporter.torch_tensors(one)
+    other.load_state_dict({name: tensors[name] for name in other.state_dict()})
+    for path, part in other.named_modules():
+        if type(part).__name__ == "LinearAttentionHead" and part.is_proj_tensor:
+            part.E, part.F = tensors[f"{path}.E"], tensors[f"{path}.F"]
+    calls = read_tensors(folder / "calls.safetensors")
+    inputs = {name.split("/")[2]: value for name, value in calls.items() if name.startswith("0/in/")}
+    if config.get("padding") == "zero":
+        one, other = (importlib.import_module("linformer_pytorch").Padder(part) for part in (one, other))
+    if "autopadder" in folder.name:
+        one, other = (importlib.import_module("linear_attention_transformer.autopadder").Autopadder(part)
+                      for part in (one, other))
+    expected, found = (generate.outputs_of(part, inputs) for part in (one, other))
+    assert all(torch.equal(found[name], expected[name]) for name in expected), "the outputs differ"
+
+
+@test
+def arguments_of_every_class():
+    """Each reference case's class is made, its arguments are read, and a second one with them gives the same bits."""
+    count = 0
+    for folder in sorted((ROOT / "tests/reference").iterdir()):
+        if not (folder / "config.json").exists():
+            continue
+        architecture = json.loads((folder / "config.json").read_text())["architecture"]
+        if architecture not in leaves.INPUTS:
+            continue
+        try:
+            reads_arguments(folder)
+        except support.unittest.SkipTest:
+            continue
+        except Exception as error:
+            raise AssertionError(f"{folder.name}: {error}") from error
+        count += 1
+    assert count >= 60, f"{count} cases"
+
+
+@test
+def arguments_that_are_given():
+    from linear_attention_transformer import LinearAttentionTransformer
+
+    module = nn.Sequential(nn.Linear(4, 8), LinearAttentionTransformer(8, 1, 40, heads=2))
+    example = {"input": rows(2, 6, 4)}
+    (kwargs,) = [node["kwargs"] for node in exported(module, example).nodes if node["op"] == "leaf"]
+    assert kwargs == {"dim": 8, "depth": 1, "max_seq_len": 16384, "heads": 2, "dim_head": 4}, kwargs
+    (kwargs,) = [node["kwargs"] for node in exported(module, example, arguments={"1": {"max_seq_len": 40}}).nodes
+                 if node["op"] == "leaf"]
+    assert kwargs["max_seq_len"] == 40, kwargs
+    refused('no part "2" is one of the classes; there are: 1', module, example, arguments={"2": {}})
+    refused("these kwargs give 1, the model has 2", module, example, arguments={"1": {"heads": 1, "dim_head": 8}})
+
+
+@test
+def a_class_that_was_changed_is_no_leaf():
+    from linformer import Linformer
+
+    module = nn.Sequential(Linformer(8, 12, 1, k=4, heads=2), nn.Linear(8, 2))
+    module[0].net.layers[0][1].fn.act = nn.SiLU()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = exported(module, {"input": rows(2, 12, 8)})
+    assert any("exported operation by operation" in str(one.message) for one in said), said
+    assert "silu" in found.operations and {one["class"] for one in found.nodes if "class" in one} == {
+        "linformer.LinformerSelfAttention"}
+    found.agrees(module, {"input": rows(3, 12, 8)})
+
+
+@test
+def a_subclass_with_its_own_forward_is_no_leaf():
+    from linformer import Linformer, LinformerLM
+
+    class Doubled(Linformer):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    class Named(LinformerLM):
+        pass
+
+    found = exported(Doubled(8, 12, 1, k=4, heads=2), {"x": rows(2, 12, 8)})
+    assert {one["class"] for one in found.nodes if "class" in one} == {"linformer.LinformerSelfAttention"}
+    found = exported(Named(20, 8, 12, 1, k=4, heads=2), {"x": torch.randint(0, 20, (2, 9))})
+    assert found.operations == {"leaf"} and found.nodes[0]["path"] == ""
+    assert found.nodes[0]["class"] == "linformer.LinformerLM"
+
+
+# ---- Sizes ----------------------------------------------------------------------------------------------------------
+
+
+def sizes_of(function, *shape, **parts):
+    return exported(Function(function, **parts), {"x": rows(*shape)}).graph["sizes"]
+
+
+@test
+def free_lengths_have_the_limits_of_the_module():
+    from linformer import Linformer
+
+    table = nn.Embedding(23, 4)
+    places = lambda self, x: x + self.table(torch.arange(x.shape[1]))
+    assert sizes_of(places, 2, 5, 4, table=table) == {"n": {"least": 1, "most": 23}}
+    body = Linformer(4, 17, 1, k=3, heads=2)
+    assert sizes_of(lambda self, x: self.body(x), 2, 5, 4, body=body) == {"n": {"least": 1, "most": 17}}
+    assert sizes_of(lambda self, x: self.body(x), 2, 17, 4, body=body) == {"n": {"least": 1, "most": 17}}
+    convolution = nn.Conv1d(3, 2, 5, stride=2)
+    assert sizes_of(lambda self, x: self.convolution(x), 2, 3, 30, convolution=convolution) == {
+        "n": {"least": 5, "most": None}}
+
+
+@test
+def lengths_of_which_only_some_run_are_fixed():
+    from linear_attention_transformer import LinearAttentionTransformer
+
+    pairs = lambda self, x: x.reshape(x.shape[0], x.shape[1] // 2, 2 * x.shape[2])
+    assert sizes_of(pairs, 2, 8, 3) == {"n": {"least": 1, "most": None}}
+    body = LinearAttentionTransformer(8, 1, 64, heads=2, n_local_attn_heads=1, local_attn_window_size=4)
+    assert sizes_of(lambda self, x: self.body(x), 2, 8, 8, body=body) == {}
+    flat = nn.Linear(12, 2)
+    assert sizes_of(lambda self, x: self.flat(x.flatten(1)), 2, 3, 4, flat=flat) == {}
+
+
+@test
+def sizes_that_must_be_equal_are_one():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x, y, mask):
+            return self.inner(x, y, y, key_padding_mask=mask, need_weights=False)[0]
+
+    x, y, mask = rows(2, 6, 8), rows(2, 6, 8), torch.arange(6) > torch.tensor([[3], [4]])
+    found = exported(Two(), {"x": x, "y": y, "mask": mask})
+    shapes = [one["shape"][1] for one in found.graph["inputs"]]
+    assert shapes[0] != shapes[1] == shapes[2], shapes
+    found.agrees(Two().eval(), {"x": rows(1, 3, 8), "y": rows(1, 4, 8), "mask": torch.zeros(1, 4, dtype=torch.bool)},
+                 tolerance=float("inf"))
+
+
+@test
+def a_batch_that_the_module_makes_a_number():
+    function = lambda self, x: torch.cat([self.first.expand(len(x), 1, 3), x], dim=1).reshape(int(x.shape[0]) * 3, -1).reshape(
+        x.shape[0], -1)
+    module = Function(function, first=nn.Parameter(rows(1, 1, 3)))
+    found = exported(module, {"x": rows(2, 5, 3)})
+    for batch in (1, 4, 7):
+        found.agrees(module, {"x": rows(batch, 5, 3)})
+    refused("depend on the other items", Function(lambda self, x: x * torch.arange(len(x))[:, None]), {"x": rows(2, 3)})
+
+
+# ---- Operations -----------------------------------------------------------------------------------------------------
+
+
+def computes(function, *shape, **parts):
+    """Exports a function and compares it at the example and at another batch. Returns the folder."""
+    module = Function(function, **parts).eval()
+    found = exported(module, {"x": rows(*shape)})
+    unknown = found.operations - OPERATIONS - {"leaf"}
+    assert not unknown, unknown
+    for batch in (2, 5):
+        found.agrees(module, {"x": rows(batch, *shape[1:])})
+    return found
+
+
+@test
+def elementwise_operations():
+    computes(lambda self, x: (x + 2, x - x.abs(), 3 - x, x * x, x / 2, x // 0.7, x % 0.3, x**2, 2.0**x, x.neg(),
+                              torch.maximum(x, -x), torch.max(x, x * 2), torch.where(x > 0, x, 0.0), x.masked_fill(x < 0, -1)),
+             2, 3, 4)
+    computes(lambda self, x: (x.abs().sqrt(), (x.abs() + 1).rsqrt(), x.square(), x.exp(), x.expm1(), (x.abs() + 1).log(),
+                              x.abs().log1p(), x.sin(), x.cos(), x.tanh(), x.sigmoid(), x.erf(), x.floor(), x.ceil(),
+                              x.round(), x.sign(), x.clamp(-1, 0.5), x.clamp(min=0), (x.abs() + 1).reciprocal()), 2, 3, 4)
+    computes(lambda self, x: (F.relu6(x), F.leaky_relu(x), F.elu(x, 0.5), F.selu(x), F.gelu(x), F.gelu(x, approximate="tanh"),
+                              F.silu(x), F.mish(x), F.softplus(x), F.hardtanh(x), F.hardswish(x), F.hardsigmoid(x),
+                              F.logsigmoid(x), F.glu(x, 1), self.prelu(x)), 2, 4, 4, prelu=nn.PReLU())
+    computes(lambda self, x: ((x > 0) & (x < 1), (x > 0) | (x < -1), ~(x > 0), torch.logical_xor(x > 0, x < 1),
+                              x.isnan().float(), x.ne(0), (x > 0).sum(1), (x > 0).any(1), (x > 0).all(1)), 2, 3, 4)
+
+
+@test
+def shapes_and_selections():
+    computes(lambda self, x: (x.flatten(1), x.unflatten(2, (2, 2)), x.movedim(1, 2), x.transpose(1, -1), x.permute(0, 2, 1),
+                              x[:, 1], x[:, -1], x[:, 1:3], x[:, ::2], x[:, :, None], x[..., 0], x.repeat(1, 2, 1),
+                              x.repeat_interleave(2, dim=1), x.flip(1), x.roll(1, 2), x.narrow(1, 1, 2), x.mT), 2, 3, 4)
+    computes(lambda self, x: (*x.chunk(2, 2), *x.split([1, 3], 2), *x.unbind(1), torch.stack([x, -x], 1).flatten(1),
+                              torch.cat([x, x], -1), x[:, [2, 0]], x[:, :, torch.tensor([[0, 1], [3, 2]])],
+                              x[:, [0, 1], [2, 3]], x.index_select(1, torch.tensor([0, 0, 2])), x.unfold(2, 2, 1)), 2, 3, 4)
+    computes(lambda self, x: (F.pad(x, (1, 2)), F.pad(x, (1, 1), mode="reflect"), F.pad(x, (0, 2), mode="replicate"),
+                              F.pad(x, (0, 0, 1, 0), value=2.0), x.tril(), x.triu(1), x.new_zeros(x.shape[0], 2),
+                              torch.zeros_like(x), torch.ones(len(x), 2), x.expand(x.shape[0], 3, 4)), 2, 3, 4)
+
+
+@test
+def reductions_and_products():
+    computes(lambda self, x: (x.mean(1), x.sum((1, 2)), x.std(1), x.var(1, unbiased=False), x.amax(1), x.max(1)[0], x.min(2).values,
+                              x.prod(1), x.norm(dim=1), x.norm(p=1, dim=2), F.normalize(x, dim=2), x.argmax(1), x.max(1)[1],
+                              x.cumsum(1), x.softmax(-1), F.log_softmax(x, 1), x.logsumexp(1)), 2, 3, 4)
+    computes(lambda self, x: (x @ x.mT, x @ self.w, x @ self.v, torch.einsum("bnd,de->bne", x, self.w), torch.bmm(x, x.mT),
+                              torch.einsum("bid,bjd->bij", x, x), torch.baddbmm(self.b, x, x.mT), F.linear(x, self.w),
+                              torch.addcmul(x, x, x), torch.lerp(x, -x, 0.3), F.cosine_similarity(x, -x * 2 + 1, dim=2),
+                              (x[:, None] @ x[:, None].mT).flatten(1)), 2, 3, 4,
+             w=nn.Parameter(rows(4, 4)), v=nn.Parameter(rows(4)), b=nn.Parameter(rows(1, 3, 3)))
+
+
+@test
+def layers():
+    image = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.ReLU6(inplace=True), nn.Conv2d(4, 6, 3, groups=2,
+                          dilation=2, padding="same"), nn.InstanceNorm2d(6, affine=True), nn.MaxPool2d(2), nn.PixelShuffle(1),
+                          nn.ConvTranspose2d(6, 4, 2, 2), nn.AvgPool2d(2), nn.GroupNorm(2, 4), nn.AdaptiveAvgPool2d((1, 2)),
+                          nn.Flatten(), nn.Linear(8, 2))
+    computes(lambda self, x: self.body(x), 2, 3, 16, 16, body=image)
+    computes(lambda self, x: (F.interpolate(x, scale_factor=2), F.interpolate(x, size=(5, 7), mode="bilinear"),
+                              F.interpolate(x, size=(5, 7), mode="bilinear", align_corners=True),
+                              F.interpolate(x, scale_factor=1.5)), 2, 3, 4, 6)
+    sequence = nn.Sequential(nn.Conv1d(3, 4, 4, padding="same"), nn.InstanceNorm1d(4, track_running_stats=True),
+                             nn.MaxPool1d(2), nn.AdaptiveAvgPool1d(3), nn.ConvTranspose1d(4, 2, 3), nn.RMSNorm(5))
+    computes(lambda self, x: self.body(x), 2, 3, 16, body=sequence)
+    computes(lambda self, x: F.interpolate(x, scale_factor=3, mode="linear"), 2, 3, 5)
+    layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, batch_first=True), 2)
+    computes(lambda self, x: self.body(x), 2, 5, 8, body=layer)
+    computes(lambda self, x: self.body(x, x, x)[0], 2, 5, 8, body=nn.MultiheadAttention(8, 2, batch_first=True))
+
+
+@test
+def spectrograms():
+    computes(lambda self, x: torch.stft(x, 16, 4, window=self.window, return_complex=True).abs(), 2, 64,
+             window=nn.Parameter(torch.hann_window(16)))
+    found = computes(lambda self, x: torch.view_as_real(torch.stft(x, 8, return_complex=True, center=False)).transpose(1, 2),
+                     2, 40)
+    assert "stft" in found.operations
+    computes(lambda self, x: torch.stft(x, 8, return_complex=True).real[:, 1:], 2, 40)
+
+
+@test
+def writes_in_place():
+    def function(self, x):
+        y = x.clone()
+        y[:, 0] = 1.0
+        y[:, 1:] *= 2
+        y += x
+        z = y.relu_()
+        z[..., -1].add_(1)
+        return y, z.mean(1)
+
+    computes(function, 2, 3, 4)
+
+
+@test
+def blocks_without_gradients_or_autocast():
+    def function(self, x):
+        with torch.no_grad():
+            y = self.linear(x)
+        with torch.autocast("cpu", enabled=False):
+            y = y.float().relu()
+        return y
+
+    computes(function, 2, 4, linear=nn.Linear(4, 4))
+
+
+@test
+def numbers_that_are_made_of_sizes():
+    found = computes(lambda self, x: x.sum(1) * x.shape[1] ** -0.5 / x.shape[1] + x.shape[1], 2, 6, 3)
+    assert found.graph["sizes"], "the length is fixed"
+    module = Function(lambda self, x: x.sum(1) * x.shape[1] ** -0.5)
+    exported(module, {"x": rows(2, 6, 3)}).agrees(module, {"x": rows(3, 11, 3)})
+
+
+# ---- Files ----------------------------------------------------------------------------------------------------------
+
+
+@test
+def tensors_are_those_of_the_state_dict():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other, self.unused = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(9, 9)
+            self.other.weight = self.one.weight
+            self.register_buffer("kept", rows(4))
+            self.register_buffer("left", rows(4), persistent=False)
+
+        def forward(self, x):
+            return self.other(self.one(x)) + self.kept * self.left + torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    module = Tied()
+    found = exported(module, {"x": rows(2, 4)})
+    constants = [name for name in found.tensors if name not in dict(module.named_buffers()) | module.state_dict()]
+    assert set(found.tensors) - set(constants) == {"one.weight", "one.bias", "other.weight", "other.bias", "kept", "left"}
+    assert len(constants) == 1, constants
+    assert found.tensors["one.weight"] is found.tensors["other.weight"], "tied weights are stored twice"
+    found.agrees(module, {"x": rows(3, 4)})
+
+
+@test
+def half_precision_stays_in_the_file():
+    from linformer import Linformer
+
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        module = nn.Sequential(nn.Embedding(9, 8), Linformer(8, 12, 1, k=4, heads=2), nn.Linear(8, 2)).to(dtype)
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder, "m")
+            export_module(module, {"input": torch.randint(0, 9, (2, 7))}, folder, daemon=False)
+            raw = (folder / "model.safetensors").read_bytes()
+            header = json.loads(raw[8 : 8 + struct.unpack("<Q", raw[:8])[0]])
+            assert {one["dtype"] for one in header.values()} == {exporter.DTYPES[str(dtype)[6:]]}, header
+            assert next(module.parameters()).dtype == dtype, "the module itself was changed"
+            Folder(folder).agrees(module.float(), {"input": torch.randint(0, 9, (1, 12))})
+
+
+@test
+def the_module_is_as_before():
+    from linformer import Linformer
+
+    module = nn.Sequential(Linformer(8, 12, 1, k=4, heads=2, dropout=0.5), nn.Dropout(0.5))
+    module[1].eval()
+    exported(nn.DataParallel(module), {"input": rows(2, 7, 8)})
+    assert module.training and module[0].training and not module[1].training
+    assert "forward" not in vars(module[0])
+    assert module[0].net.layers[0][0].fn.dropout.training
+
+
+@test
+def keys_of_config_json():
+    module, example = Function(lambda self, x: self.body(x), body=nn.Linear(4, 2)), {"x": rows(2, 4)}
+    config = exported(module, example, labels=["a", "b"], name="mine", image={"size": (4, 4), "mean": [0.5]}).config
+    assert list(config) == ["architecture", "labels", "name", "image", "graph"], list(config)
+    assert config["labels"] == ["a", "b"] and config["image"] == {"size": [4, 4], "mean": [0.5]}
+    refused("labels: expected 2 strings", module, example, labels=["a", "b", "c"])
+    refused("labels: expected a list of strings", module, example, labels="cat")
+    refused('"kwargs" is no key', module, example, kwargs={})
+    assert exported(Function(lambda self, x: {"a": x, "b": (x, x + 1)}), example).graph["outputs"].keys() == {"a", "b.0", "b.1"}
+
+
+# ---- What is refused ------------------------------------------------------------------------------------------------
+
+
+@test
+def what_depends_on_values():
+    line = "test_modules.py, line [0-9]+, in branch: if x.sum"
+
+    def branch(self, x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    refused(f"depends on the values of its inputs.*{line}", Function(branch), {"x": rows(2, 4)})
+    refused("depends on the values|selects by a mask", Function(lambda self, x: x[x > 0].sum() + x), {"x": rows(2, 4)})
+
+
+@test
+def operations_that_are_not_there():
+    said = refused("there is no operation .*topk.*test_modules.py, line", Function(lambda self, x: x.topk(2)[0]),
+                   {"x": rows(2, 4)})
+    assert "scaled_dot_product_attention" in said and "upsample_bilinear2d" in said, said
+    refused("there is no operation", Function(lambda self, x: torch.fft.fft(x).abs()), {"x": rows(2, 4)})
+
+    @torch.library.custom_op("linformerd_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    twice.register_fake(torch.empty_like)
+    refused("there is no operation linformerd_test::twice", Function(lambda self, x: twice(x)), {"x": rows(2, 4)})
+
+
+@test
+def training_and_chance():
+    refused("dropout drops values although .* in eval mode.*test_modules.py", Function(lambda self, x: F.dropout(x, 0.5)),
+            {"x": rows(2, 4)})
+    refused("batch_norm normalises by its own batch", Function(lambda self, x: self.body(x), body=nn.BatchNorm1d(4,
+            track_running_stats=False)), {"x": rows(2, 4)})
+    refused("is random", Function(lambda self, x: x + torch.randn_like(x)), {"x": rows(2, 4)})
+
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x):
+            self.calls += 1
+            return x * self.calls
+
+    refused('writes the buffer "calls"', Counting(), {"x": rows(2, 4)})
+
+
+@test
+def outputs_and_inputs_that_do_not_fit():
+    refused("output has shape .*first dimension of an output must be the batch", Function(lambda self, x: x.sum(0)),
+            {"x": rows(2, 4)})
+    refused("is complex", Function(lambda self, x: torch.stft(x, 8, return_complex=True)), {"x": rows(2, 40)})
+    refused("depend on the other items of its batch", Function(lambda self, x: x - x.mean(0, keepdim=True)),
+            {"x": rows(2, 4)})
+    refused("batch of at least 2", Function(lambda self, x: x), {"x": rows(1, 4)})
+    refused('forward\\(\\) has no parameter "y"', Function(lambda self, x: x), {"y": rows(2, 4)})
+    refused("expected a dict of tensors", Function(lambda self, x: x), {})
+    refused("the batches differ", importlib.import_module("two_towers").module(),
+            {"query": torch.zeros(2, 4).long(), "document": torch.zeros(3, 4).long()})
+
+
+@test
+def the_daemon_reads_it():
+    """With a daemon that refuses, nothing is written and its words are said."""
+    with tempfile.TemporaryDirectory() as folder:
+        fake = pathlib.Path(folder, "linformerd")
+        fake.write_text('#!/bin/sh\necho "config.json: graph: node 3: no such thing" >&2\nexit 1\n')
+        fake.chmod(0o755)
+        try:
+            export_module(Function(lambda self, x: x + 1), {"x": rows(2, 4)}, pathlib.Path(folder, "m"), daemon=fake)
+        except ValueError as error:
+            assert "refuses the model: config.json: graph: node 3: no such thing" in str(error), error
+        else:
+            raise AssertionError("not refused")
+        assert not pathlib.Path(folder, "m").exists()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="")
+    parser.parse_args(namespace=OPTIONS)
+    warnings.simplefilter("ignore")
+    torch.manual_seed(1)
+    sys.exit(1 if support.run([one for one in TESTS if OPTIONS.only in one[0]]) else 0)
+
+
+if __name__ == "__main__":
+    main()
