@@ -22,6 +22,12 @@ alone or behind an Embedding. A pair of LinearAttentionTransformerLM, encoder an
 Padder, Autopadder, AutoregressiveWrapper, DataParallel, DistributedDataParallel, AveragedModel and torch.compile's
 wrapper may be around the model; the padders set `padding`.
 
+A module of your own, with these classes somewhere in it, needs no kwargs but an example, a batch of at least 2:
+
+    export_module(module, {"ids": torch.randint(0, 100, (2, 16))}, "mine", labels=["bad", "good"])
+
+For this copy the folder export_parts as well; it needs torch 2.13. See export_module() below.
+
 A ValueError names what cannot be served: an argument or a part that the library itself or linformerd cannot run, or
 kwargs that are not those of the model. To find these, the class is made again from the kwargs and compared with the
 model. If linformerd is on PATH, it reads the model before the folder gets its name. daemon="path/to/linformerd" names
@@ -141,7 +147,19 @@ def export(model, kwargs, folder, *, daemon=None, **config):
 
 
 def export_module(module, example, folder, *, arguments=None, daemon=None, **config):
-    """Writes a module of your own around the libraries' classes; see the top of this file."""
+    """Writes `folder`/config.json with the module as a graph, and `folder`/model.safetensors with its tensors.
+
+    `example`: tensors by the names of forward()'s parameters. Their first dimension is the batch, of at least 2. The
+    batch stays free. Any other dimension does if the module runs with other lengths; the shortest and the longest are
+    found by trying. `config` are further keys of config.json, such as labels and image.
+
+    The libraries' classes stay whole. Their arguments are read from the instances; `arguments` overrules them, by the
+    path of the part: {"encoder": {"max_seq_len": 512}}. A class that was changed is exported operation by operation,
+    with a warning. Everything is compared with the module before it is written.
+
+    A ValueError says what cannot be served, and the line of forward(): a path that depends on values, an operation that
+    linformerd does not have, dropout or batch statistics in eval mode, a result that depends on the other items of its
+    batch. If linformerd is on PATH, or named by LINFORMERD or `daemon`, it reads the folder before it gets its name."""
     here = str(pathlib.Path(__file__).resolve().parent)
     if not os.path.isdir(os.path.join(here, "export_parts")):
         refuse(f"export_module: the folder export_parts is missing in {here}: copy it there with export.py")

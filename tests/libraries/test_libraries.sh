@@ -1,5 +1,6 @@
 #!/bin/bash
-# test_libraries.sh [ARGS of run.py]: the Python libraries against the daemon: test_export.py, then run.py.
+# test_libraries.sh [ARGS of run.py]: the Python libraries against the daemon: test_export.py, tests/modules/test_modules.py,
+# then run.py.
 # SHORT=1: only the libraries on PyPI, 30 models, always the same ones, and the results in TAP.
 #
 # Makes the environment BUILD/libraries/venv anew when its requirements change. Files of libraries that are not on PyPI:
@@ -9,7 +10,7 @@ folder=${BUILD:-build}/libraries
 requirements=(tests/libraries/requirements.txt)
 [ -n "${SHORT:-}" ] || requirements+=(tests/libraries/requirements_keras.txt)
 
-if ! cat "${requirements[@]}" | cmp -s - "$folder/venv/installed.txt"; then
+if ! cat "${requirements[@]}" tests/modules/requirements.txt | cmp -s - "$folder/venv/installed.txt"; then
     rm -rf "$folder/venv"
     python3 -m venv "$folder/venv"
     install() { "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@"; }
@@ -17,7 +18,9 @@ if ! cat "${requirements[@]}" | cmp -s - "$folder/venv/installed.txt"; then
     install --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu \
         "$(grep -h ^torch== "${requirements[@]}")" || true
     install "${requirements[@]/#/--requirement=}"
-    cat "${requirements[@]}" >"$folder/venv/installed.txt"
+    # Single files of these are read, which need nothing of what the whole packages need.
+    install --no-deps --requirement=tests/modules/requirements.txt
+    cat "${requirements[@]}" tests/modules/requirements.txt >"$folder/venv/installed.txt"
 fi
 python=$folder/venv/bin/python
 
@@ -55,6 +58,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TF_CPP_MIN_LOG_LEVEL=3
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # the models are small
 status=0
 "$python" tests/libraries/test_export.py || status=1
+"$python" tests/modules/test_modules.py || status=1
 if [ -z "${SHORT:-}" ]; then
     models "$@" || status=1
 else

@@ -14,6 +14,7 @@ from .graph import Graph, NotFree, is_free, output_name, words_in
 from .trace import Untraceable, trace
 
 BATCHES = (23, 29, 31)  # hardly the sizes of anything else
+ALIKE = 1e-3  # relative error between an item alone and in its batch
 MOST_PROBED = 4  # times the example's length, where nothing tells the longest
 
 
@@ -145,8 +146,7 @@ class Search:
                 **dict(self.module.named_parameters(remove_duplicate=False)), **graph.program.constants, **graph.made}
 
     def check_batch(self, places):
-        """Batches of one to three, and that the items of a batch do not change each other."""
-        mixes = any(leaf.mixes_items for leaf in self.found.values())
+        """Batches of one to three, and that neither the other items of a batch nor its place change an item."""
         whole = self.module_outputs(self.example)
         for batch in (1, 2, 3):
             inputs = self.resized({place: batch for place in places})
@@ -155,9 +155,12 @@ class Search:
                 refuse(f"forward() does not run with a batch of {batch}: {self.error}")
             if not self.same_outputs(inputs, expected):
                 refuse(f"the graph and the module differ with a batch of {batch}: {self.error}")
-            first = {name: value[:1] for name, value in expected.items()}
-            if not mixes and difference(first, {name: value[:1] for name, value in whole.items()}) > 1e-3:
-                refuse("the outputs of an item depend on the other items of its batch")
+        if any(leaf.mixes_items for leaf in self.found.values()):
+            return
+        for i in (0, -1):
+            alone = {name: value[[i]] if isinstance(value, torch.Tensor) else value for name, value in self.example.items()}
+            if not difference(self.module_outputs(alone), {name: value[[i]] for name, value in whole.items()}) < ALIKE:
+                refuse("the outputs of an item depend on the other items of its batch, or on its place among them")
 
     def limits(self, name):
         """The least and most of a size, or None: the size must be fixed."""
