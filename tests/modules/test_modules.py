@@ -306,6 +306,9 @@ def lengths_of_which_only_some_run_are_fixed():
     assert sizes_of(pairs, 2, 8, 3) == {"n": {"least": 1, "most": None}}
     body = LinearAttentionTransformer(8, 1, 64, heads=2, n_local_attn_heads=1, local_attn_window_size=4)
     assert sizes_of(lambda self, x: self.body(x), 2, 8, 8, body=body) == {}
+    patches, place = nn.Conv2d(3, 4, 4, 4), nn.Parameter(rows(1, 16, 4))
+    cut = lambda self, x: self.patches(x).flatten(2).mT + self.place  # images of 16 to 19 pixels make 16 patches
+    assert sizes_of(cut, 2, 3, 16, 16, patches=patches, place=place) == {}
     flat = nn.Linear(12, 2)
     assert sizes_of(lambda self, x: self.flat(x.flatten(1)), 2, 3, 4, flat=flat) == {}
 
@@ -581,6 +584,7 @@ def outputs_and_inputs_that_do_not_fit():
             {"x": rows(2, 4)})
     refused("batch of at least 2", Function(lambda self, x: x), {"x": rows(1, 4)})
     refused('forward\\(\\) has no parameter "y"', Function(lambda self, x: x), {"y": rows(2, 4)})
+    refused("does not run with the example: .*AssertionError|RuntimeError", Function(lambda self, x: x @ x), {"x": rows(2, 3)})
     refused("expected a dict of tensors", Function(lambda self, x: x), {})
     refused("the batches differ", importlib.import_module("two_towers").module(),
             {"query": torch.zeros(2, 4).long(), "document": torch.zeros(3, 4).long()})

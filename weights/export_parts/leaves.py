@@ -362,7 +362,7 @@ READERS = {
 
 
 def check(condition):
-    sys.modules["torch"]._check(condition)
+    sys.modules["torch"]._check(condition, lambda: "a length is not one that the library's class takes")
 
 
 def same_rows(one, others, *dims):

@@ -3,8 +3,10 @@
 Part of export_module(). The batch is free. Any other dimension is free if torch.export leaves it free, and if module and
 graph agree at every length that is tried: the neighbours of the example's, the shortest, the longest and some between."""
 
+import random
 import re
 
+import sympy
 import torch
 
 from export import refuse
@@ -14,6 +16,7 @@ from .graph import Graph, NotFree, is_free, output_name, words_in
 from .trace import Untraceable, trace
 
 BATCHES = (23, 29, 31)  # hardly the sizes of anything else
+EQUATION_TRIALS = 20  # random sizes for which an equation is tried
 ALIKE = 1e-3  # relative error between an item alone and in its batch
 MOST_PROBED = 4  # times the example's length, where nothing tells the longest
 
@@ -35,6 +38,8 @@ class Search:
         self.ties = {}
 
     def run(self):
+        if self.module_outputs(self.example) is None:
+            refuse(f"forward() does not run with the example: {type(self.error).__name__}: {self.error}")
         graph = self.first_graph()
         while True:
             lost = self.tie(graph) or self.check(graph)
@@ -67,6 +72,13 @@ class Search:
         while True:
             try:
                 program = trace(self.module, self.found, self.example, free)
+                symbols = {place: self.symbol(program, place) for place in free}
+                hints = {symbol: self.length([place]) for place, symbol in symbols.items()}
+                fixed = pinned_symbols(program, hints)
+                pinned = {place for place, symbol in symbols.items() if place[1] > 0 and symbol in fixed}
+                if pinned:
+                    free = free - pinned
+                    continue
                 graph = Graph(program, self.found, self.ties)
                 break
             except Untraceable as error:
@@ -273,6 +285,37 @@ class Search:
         tensors = {one["name"]: inputs[one["name"]] for one in self.config["inputs"]}
         by_path = {leaf.path: leaf for leaf in self.found.values()}
         return compute(self.config, self.file, by_path, tensors)
+
+
+def pinned_symbols(program, hints):
+    """Sizes in an equation that the trace relied on and that does not hold for all of their values. Patches of an image
+    that must be as many as the positions are such an equation. `hints`: the example's sizes."""
+    sizes = [size for node in program.graph.nodes if isinstance(node.meta.get("val"), torch.Tensor)
+             for size in node.meta["val"].shape if isinstance(size, torch.SymInt)]
+    pinned, env = set(), sizes[0].node.shape_env if sizes else None
+    for equation in {env.simplify(guard.expr) for guard in env.guards} if env else ():
+        symbols = equation.free_symbols
+        if isinstance(equation, sympy.Eq) and symbols <= set(hints) and not symbols <= pinned:
+            alone = {symbol for symbol in symbols if fails(program, equation, hints, {symbol})}
+            pinned |= alone or (symbols if fails(program, equation, hints, symbols) else set())
+    return pinned
+
+
+def fails(program, equation, hints, varied):
+    """Whether an equation does not hold for some values of these sizes, with the others as in the example."""
+    rng = random.Random(1)
+    for _ in range(EQUATION_TRIALS):
+        values = {symbol: rng.randint(*limits_of(program, symbol)) if symbol in varied else hints[symbol]
+                  for symbol in equation.free_symbols}
+        if equation.subs(values) == sympy.false:
+            return True
+    return False
+
+
+def limits_of(program, symbol):
+    limits = program.range_constraints.get(symbol)
+    least, most = (2, 500) if limits is None else (max(2, int(limits.lower)), min(limits.upper, 500))
+    return least, max(least, int(most))
 
 
 def described(graph):
