@@ -63,7 +63,7 @@ def is_known(node):
     from .lower import LOWER
 
     op = name_of(node)
-    return node.target.namespace == "aten" and (op in OPERATIONS or op in LOWER or op in SAME or op in RANDOM or op in CHECKS)
+    return node.target.namespace == "aten" and any(op in names for names in (OPERATIONS, LOWER, SAME, RANDOM, CHECKS))
 
 
 class NotFree(Exception):
@@ -429,8 +429,8 @@ class Graph:
 
     def described(self):
         """Inputs, nodes and outputs as config.json has them."""
-        inputs = [{"name": name, "dtype": INPUT_DTYPES.get(node.meta["val"].dtype, "float32"), "shape": self.shape(node)}
-                  for name, node in self.inputs.items()]
+        dtypes = {name: INPUT_DTYPES.get(node.meta["val"].dtype, "float32") for name, node in self.inputs.items()}
+        inputs = [{"name": name, "dtype": dtypes[name], "shape": self.shape(node)} for name, node in self.inputs.items()]
         return {"inputs": inputs, "nodes": alive(self.nodes, self.results.values()), "outputs": self.results}
 
 

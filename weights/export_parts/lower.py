@@ -538,7 +538,8 @@ def lower_upsample(graph, node, arguments):
     scales = arguments.get("scale_factors")
     aligned = arguments.get("align_corners")
     before = graph.shape(node.args[0])[2:]
-    exact = scales is None or all(isinstance(new, str) or new == old * scale for new, old, scale in zip(sizes, before, scales))
+    exact = scales is None or all(isinstance(new, str) or new == old * scale
+                                  for new, old, scale in zip(sizes, before, scales))
     if op == "upsample_linear1d":
         name = graph.emit("unsqueeze", {"self": name, "dim": 2})
         sizes, scales = [1, *sizes], scales and [1.0, *scales]

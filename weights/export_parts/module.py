@@ -50,8 +50,9 @@ def unwrapped(module):
 
 def plain_module(module):
     """The module in float32 on the CPU."""
+    dtypes = (torch.float32, torch.int64, torch.int32, torch.bool)
     tensors = [*module.parameters(), *module.buffers()]
-    if all(one.device.type == "cpu" and one.dtype in (torch.float32, torch.int64, torch.int32, torch.bool) for one in tensors):
+    if all(one.device.type == "cpu" and one.dtype in dtypes for one in tensors):
         return module
     return copy.deepcopy(module).cpu().float()
 
@@ -122,7 +123,8 @@ def tensors_of(module, graph, nodes, found):
 
     read = {word[1:] for node in nodes for key, value in node.items() if key not in ("op", "to", "kwargs")
             for word in words_in(value) if word[:1] == "@"}
-    everything = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    everything = dict(module.named_parameters(remove_duplicate=False))
+    everything.update(module.named_buffers(remove_duplicate=False))
     order = [name for name in module.state_dict() if name in everything]
     everything = {**{name: everything[name] for name in order}, **everything, **graph.program.constants, **graph.made}
     used = {node["path"] for node in nodes if node["op"] == "leaf"}
@@ -139,7 +141,7 @@ def submodule(module, path):
 
 def config_text(config, graph):
     """JSON that a person can read: a line for each node."""
-    lines = [f' {json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}' for key, value in config.items()]
+    lines = [f' "{key}": {json.dumps(value, allow_nan=False, ensure_ascii=False)}' for key, value in config.items()]
     blocks = []
     for key, value in graph.items():
         one = lambda item: json.dumps(item, allow_nan=False)

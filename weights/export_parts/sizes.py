@@ -125,7 +125,8 @@ class Search:
         sizes = [(name, places) for name, places in graph.sizes.places.items() if name != "batch"]
         for i, (_, places) in enumerate(sizes):
             for _, others in sizes[:i]:
-                if self.length(places) == self.length(others) and places[0][0] != others[0][0] and not self.runs_apart(places):
+                alike = self.length(places) == self.length(others) and places[0][0] != others[0][0]
+                if alike and not self.runs_apart(places):
                     self.ties.update({place: others[0] for place in places})
                     return {("", 0)}  # nothing is lost, but the names change
         return set()
@@ -170,7 +171,7 @@ class Search:
         if any(leaf.mixes_items for leaf in self.found.values()):
             return
         for i in (0, -1):
-            alone = {name: value[[i]] if isinstance(value, torch.Tensor) else value for name, value in self.example.items()}
+            alone = {**self.example, **{name: value[[i]] for name, value in self.tensors.items()}}
             if not difference(self.module_outputs(alone), {name: value[[i]] for name, value in whole.items()}) < ALIKE:
                 refuse("the outputs of an item depend on the other items of its batch, or on its place among them")
 
@@ -203,7 +204,7 @@ class Search:
             return [guard] if guard > length else []
         rows = {self.file[node[key][1:]].shape[node.get("dim", 0)] for node in self.config["nodes"]
                 for key in ("self", "weight") if self.is_table(node, key)}
-        return sorted({length * MOST_PROBED, *(count + more for count in rows for more in (0, 1) if count + more > length)})
+        return sorted({length * MOST_PROBED, *(one for count in rows for one in (count, count + 1) if one > length)})
 
     def is_table(self, node, key):
         """Whether a node reads rows of a tensor of the file by their places in the sequence."""
@@ -307,7 +308,10 @@ def fails(program, equation, hints, varied):
     for _ in range(EQUATION_TRIALS):
         values = {symbol: rng.randint(*limits_of(program, symbol)) if symbol in varied else hints[symbol]
                   for symbol in equation.free_symbols}
-        if equation.subs(values) == sympy.false:
+        try:
+            if equation.subs(values) == sympy.false:
+                return True
+        except ZeroDivisionError:  # a patch is larger than the image
             return True
     return False
 

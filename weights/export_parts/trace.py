@@ -10,8 +10,7 @@ import re
 import torch
 from torch.export import Dim
 
-from . import leaves
-from export import KUIXU, refuse
+from export import KUIXU
 
 library = torch.library.Library("linformerd", "FRAGMENT")
 library.define("leaf(Tensor[] inputs, str path, str names) -> Tensor[]")
