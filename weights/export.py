@@ -117,8 +117,8 @@ TOKENIZERS = [None, {"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "b
 OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.1"}
 
 MOST_PIXELS = 65536  # of an image that is tried
-DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
-          "bool": "BOOL"}
+DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+ALL_DTYPES = {**DTYPES, "int64": "I64", "int32": "I32", "bool": "BOOL"}  # a module's constants have these too
 BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "BOOL": 8}
 
 
@@ -622,15 +622,15 @@ def compare_tensors(architecture, made, tensors):
 # ---- Files ----------------------------------------------------------------------------------------------------------
 
 
-def describe(name, tensor):
+def describe(name, tensor, dtypes):
     """safetensors' name of the dtype, the shape, and an identity that all names of one tensor share."""
     dtype = str(tensor.dtype).rpartition(".")[2]
-    if dtype not in DTYPES:
-        refuse(f'tensor "{name}": expected dtype {", ".join(DTYPES)}, found {dtype}')
+    if dtype not in dtypes:
+        refuse(f'tensor "{name}": expected dtype {", ".join(dtypes)}, found {dtype}')
     identity = id(tensor)
     if hasattr(tensor, "data_ptr") and tensor.data_ptr():
         identity = (str(tensor.device), tensor.data_ptr(), tensor.stride())
-    return DTYPES[dtype], list(tensor.shape), (identity, dtype, tuple(tensor.shape))
+    return dtypes[dtype], list(tensor.shape), (identity, dtype, tuple(tensor.shape))
 
 
 def raw(tensor):
@@ -645,11 +645,11 @@ def raw(tensor):
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
-def write_safetensors(file, tensors):
+def write_safetensors(file, tensors, dtypes=DTYPES):
     """Writes a length, a JSON header and the tensors. A tensor is stored once; __metadata__ has its further names."""
     stored, aliases, header, offset = {}, {}, {}, 0
     for name, tensor in tensors.items():
-        dtype, shape, identity = describe(name, tensor)
+        dtype, shape, identity = describe(name, tensor, dtypes)
         if stored.setdefault(identity, name) != name:
             aliases[name] = stored[identity]
         else:
@@ -669,14 +669,14 @@ def write_safetensors(file, tensors):
         file.write(raw(tensors[name]))
 
 
-def write_folder(folder, config, tensors, daemon):
+def write_folder(folder, config, tensors, daemon, dtypes=DTYPES):
     """A new folder appears complete. In an existing one, a reader finds the old model, the new one, or no model."""
     exists = folder.is_dir()
     stage = (folder if exists else folder.absolute().parent) / f".export-{secrets.token_hex(8)}"
     stage.mkdir(parents=True)
     try:
         with open(stage / "model.safetensors", "wb") as file:
-            write_safetensors(file, tensors)
+            write_safetensors(file, tensors, dtypes)
             file.flush()
             os.fsync(file.fileno())
         (stage / "config.json").write_text(config)

@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "weights")]
 
 import torch
-from export import export_module, write_safetensors
+from export import ALL_DTYPES, export_module, write_safetensors
 
 HELPERS = {"generate", "packages", "test_modules"}
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in HELPERS)
@@ -65,7 +65,7 @@ def generate(name, folder, daemon):
         warnings.filterwarnings("ignore", module="torch|einops")
         export_module(module, example, folder / name, daemon=daemon, **getattr(case, "CONFIG", {}))
     with open(folder / name / "calls.safetensors", "wb") as file:
-        write_safetensors(file, tensors)
+        write_safetensors(file, tensors, ALL_DTYPES)
     size = sum(path.stat().st_size for path in (folder / name).iterdir())
     print(f"{name}: {size} bytes", flush=True)
 

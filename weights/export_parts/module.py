@@ -33,7 +33,7 @@ def export_module(module, example, folder, *, arguments=None, daemon=None, **con
     text = config_text({"architecture": "module", **config}, described)
     if daemon is None:
         daemon = os.environ.get("LINFORMERD") or shutil.which("linformerd") or False
-    exporter.write_folder(pathlib.Path(folder), text, tensors, daemon)
+    exporter.write_folder(pathlib.Path(folder), text, tensors, daemon, exporter.ALL_DTYPES)
 
 
 # ---- What comes in --------------------------------------------------------------------------------------------------
