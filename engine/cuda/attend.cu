@@ -258,7 +258,7 @@ static __global__ void __launch_bounds__(THREADS) attend(struct attention<T> a, 
     int64_t first = blockIdx.x % PARTS * ROWS, left = block->rows - first;
     if (left <= 0)
         return;
-    struct sequence s = sequence_of(&a, block->item, 0, 1);
+    struct sequence s = sequence_of(&a, block->sequence, 0, 1);
     struct head_rows p = part_of(&a, &s, block->first - s.query + first, left);
     attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }

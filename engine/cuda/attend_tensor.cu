@@ -345,7 +345,7 @@ static __device__ struct unit unit_of(const struct attention<T> *a, const struct
     u.rows = block->rows;
     if (u.rows == 0)
         return u;
-    u.s = sequence_of(a, block->item, 0, 1);
+    u.s = sequence_of(a, block->sequence, 0, 1);
     u.index = block->first - u.s.query;
     u.head = kv_head * units->heads + number % units->heads;
     int64_t last = position_of(a, &u.s, u.index + u.rows - 1);
@@ -384,7 +384,9 @@ static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP,
 static int64_t fixed_keys(const struct cuda_run *run, const struct plan_step *step)
 {
     const struct plan_axis *axis = &run->plan->axes[run->plan->values[step->keys].axis];
-    return axis->kind == AXIS_FIXED ? axis->rows_per_item : 0;
+    return axis->kind == AXIS_FIXED || axis->kind == AXIS_SIZED
+               ? plan_constant_rows(run->plan, run->plan->values[step->keys].axis)
+               : 0;
 }
 
 /* Returns false if the device has not enough shared memory. */

@@ -8,7 +8,7 @@
 template <typename T> struct attention {
     const T *queries;                         /* (rows, query_columns) */
     const T *keys, *values;                   /* (rows of keys, key_columns), (…, value_columns) */
-    const int64_t *query_starts, *key_starts; /* by item */
+    const int64_t *query_starts, *key_starts; /* by sequence */
     const int32_t *positions;                 /* of query rows; NULL: a row's number in its sequence */
     const struct score_mask *masks;           /* by item; NULL: none */
     int64_t query_columns, key_columns, value_columns, out_columns;

@@ -12,43 +12,43 @@
 #endif
 
 template <typename T> struct convolution {
-    const T *x;            /* (rows, columns); columns are groups of d */
-    const T *weight;       /* (weights * d, d * stride), as nn.Conv1d has it: (out, in, stride) */
-    const float *bias;     /* (weights, d) */
-    const int64_t *starts; /* of x, by item */
-    int64_t n_items, columns, d, stride, k;
+    const T *x;                 /* (rows, columns); columns are groups of d */
+    const T *weight;            /* (weights * d, d * stride), as nn.Conv1d has it: (out, in, stride) */
+    const float *bias;          /* (weights, d) */
+    const int64_t *starts, *to; /* of x and of y, by sequence */
+    int64_t n_sequences, columns, d, stride, k;
     bool shared; /* all groups share one W; else each has its own */
     T *y;        /* (items * k, columns) */
 };
 
-/* Windows of all items have a common numbering, which follows from where the items begin. An item of n rows has at
+/* Windows of all items have a common numbering, which follows from where the items begin. A sequence of n rows has at
  * least n / stride numbers, rounded up; some numbers have no window. */
-template <typename T> static __device__ int64_t first_window(const struct convolution<T> *c, int64_t item)
+template <typename T> static __device__ int64_t first_window(const struct convolution<T> *c, int64_t sequence)
 {
-    return c->starts[item] / c->stride + item;
+    return c->starts[sequence] / c->stride + sequence;
 }
 
-template <typename T> static __device__ int64_t item_of_window(const struct convolution<T> *c, int64_t window)
+template <typename T> static __device__ int64_t sequence_of_window(const struct convolution<T> *c, int64_t window)
 {
-    int64_t item = 0, behind = c->n_items;
-    while (behind - item > 1) {
-        int64_t middle = (item + behind) / 2;
+    int64_t sequence = 0, behind = c->n_sequences;
+    while (behind - sequence > 1) {
+        int64_t middle = (sequence + behind) / 2;
         if (first_window(c, middle) <= window)
-            item = middle;
+            sequence = middle;
         else
             behind = middle;
     }
-    return item;
+    return sequence;
 }
 
-/* Gathers windows from `first` on: rows (windows, columns, stride). Behind the item's last row there are zeros. Grid:
- * x, the window and N of its rows. */
+/* Gathers windows from `first` on: rows (windows, columns, stride). Behind the sequence's last row there are zeros.
+ * Grid: x, the window and N of its rows. */
 template <typename T, int N> static __global__ void gather_windows(struct convolution<T> c, int64_t first, T *rows)
 {
     unsigned parts = (unsigned)(c.stride / N);
-    int64_t index = blockIdx.x / parts, part = blockIdx.x % parts, item = item_of_window(&c, first + index);
-    int64_t row = c.starts[item] + (first + index - first_window(&c, item)) * c.stride + part * N;
-    int64_t there = c.starts[item + 1] - row;
+    int64_t index = blockIdx.x / parts, part = blockIdx.x % parts, sequence = sequence_of_window(&c, first + index);
+    int64_t row = c.starts[sequence] + (first + index - first_window(&c, sequence)) * c.stride + part * N;
+    int64_t there = c.starts[sequence + 1] - row;
     rows += index * c.columns * c.stride + part * N;
     for (int64_t column = threadIdx.x; column < c.columns; column += blockDim.x) {
         float values[N];
@@ -84,33 +84,38 @@ static void multiply_windows(struct cuda_run *run, const struct convolution<T> *
 /* Brings sums to their rows of y, and adds the bias. A warp writes one row of y. */
 template <typename T> static __global__ void place_windows(int64_t rows, struct convolution<T> c, const float *sums)
 {
-    int64_t row = warp_of_grid(), item = row / c.k, window = row % c.k;
-    if (row >= rows)
+    int64_t row = warp_of_grid(), sequence = row / c.k, window = row % c.k;
+    if (row >= rows || c.to[sequence] == c.to[sequence + 1]) /* no sequence: it rounds the batch up to its class */
         return;
-    bool there = window * c.stride < c.starts[item + 1] - c.starts[item];
-    const float *sum = sums + (first_window(&c, item) + window) * c.columns;
+    bool there = window * c.stride < c.starts[sequence + 1] - c.starts[sequence];
+    const float *sum = sums + (first_window(&c, sequence) + window) * c.columns;
     for (int column = warp_thread(); column < (int)c.columns; column += WARP)
         c.y[row * c.columns + column] =
             of_float<T>((there ? sum[column] : 0) + c.bias[c.shared ? column % (int)c.d : column]);
 }
 
-static int64_t windows_of(int64_t rows, int64_t n_items, int64_t stride)
+static int64_t windows_of(int64_t rows, int64_t n_sequences, int64_t stride)
 {
-    return rows / stride + n_items;
+    return rows / stride + n_sequences;
 }
 
-static int64_t windows_at_once(const struct plan *plan, int64_t stride)
+/* Of the largest batch. */
+static int64_t most_windows(const struct plan *plan, const struct plan_step *step)
 {
-    return least(most(1, WINDOW_ROWS / stride), windows_of(plan->max_rows, plan->max_items, stride));
+    int64_t sequences = plan_most_sequences(plan, plan->values[step->x].axis, plan->max_items);
+    return windows_of(plan->max_rows, sequences, step->convolve_sequence.stride);
+}
+
+static int64_t windows_at_once(const struct plan *plan, const struct plan_step *step)
+{
+    return least(most(1, WINDOW_ROWS / step->convolve_sequence.stride), most_windows(plan, step));
 }
 
 /* Windows as rows, then the sums of all windows. */
 int64_t cuda_convolve_sequence_scratch(const struct plan *plan, const struct plan_step *step)
 {
-    int64_t at_once = windows_at_once(plan, step->convolve_sequence.stride);
-    return (at_once * step->convolve_sequence.stride +
-            windows_of(plan->max_rows, plan->max_items, step->convolve_sequence.stride)) *
-           plan->values[step->x].columns;
+    int64_t at_once = windows_at_once(plan, step);
+    return (at_once * step->convolve_sequence.stride + most_windows(plan, step)) * plan->values[step->x].columns;
 }
 
 template <typename T> static struct convolution<T> convolution_of(struct cuda_run *run, const struct plan_step *step) {
@@ -121,11 +126,12 @@ template <typename T> static struct convolution<T> convolution_of(struct cuda_ru
     c.weight = weight_of<T>(run, step->weight);
     c.bias = float_weight_of(run, step->bias);
     c.starts = device_starts_of(run, step->x);
-    c.n_items = items_of(run);
+    c.to = device_starts_of(run, step->y);
+    c.n_sequences = sequences_of(run, step->x);
     c.columns = columns_of(run, step->x);
     c.d = c.columns / step->convolve_sequence.groups;
     c.stride = step->convolve_sequence.stride;
-    c.k = run->plan->axes[run->plan->values[step->y].axis].rows_per_item;
+    c.k = plan_constant_rows(run->plan, run->plan->values[step->y].axis);
     c.shared = bias->rows * bias->columns == c.d;
     c.y = elements_of<T>(run, step->y);
     return c;
@@ -135,8 +141,8 @@ template <typename T>
 void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
 {
     struct convolution<T> c = convolution_of<T>(run, step);
-    int64_t windows = windows_of(rows_of(run, step->x), c.n_items, c.stride);
-    int64_t at_once = windows_at_once(run->plan, c.stride);
+    int64_t windows = windows_of(rows_of(run, step->x), c.n_sequences, c.stride);
+    int64_t at_once = windows_at_once(run->plan, step);
     T *rows = (T *)scratch_of(run);
     float *sums = scratch_of(run) + at_once * c.stride * c.columns;
     for (int64_t first = 0; first < windows; first += at_once) {
@@ -147,7 +153,7 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
         });
         multiply_windows(run, &c, count, rows, sums + first * c.columns);
     }
-    launch_rows(run, place_windows<T>, c.n_items * c.k, c, sums);
+    launch_rows(run, place_windows<T>, c.n_sequences * c.k, c, sums);
 }
 
 /* ---- Of images: rows are pixels, and each pixel of y has a window (height, width, channels) of x ---- */

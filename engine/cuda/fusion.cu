@@ -194,7 +194,7 @@ static __global__ void norm_and_shift(int64_t rows, int64_t columns, const T *x,
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(places, row))
         return;
-    int64_t item = item_of(places, row), position = row - places.starts[item], length = places.lengths[item];
+    int64_t item = sequence_of(places, row), position = row - places.starts[item], length = places.lengths[item];
     x += row * columns;
     y += row * columns;
     T *row_of_normed = normed ? normed + row * columns : NULL;

@@ -203,7 +203,7 @@ template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct p
         return;
     launch_shared(run, pool<T>, items_of(run), dim3((unsigned)parts_of(columns, WARP)), POOL_WARPS * WARP,
                   POOL_WARPS * WARP * sizeof(float), columns, elements_of<T>(run, step->x),
-                  device_starts_of(run, step->x), run->items, pooled);
+                  device_item_starts_of(run, step->x), run->items, pooled);
     for (int64_t b = 0; !fit && b < run->batch->n_items; b++)
         if (run->batch->items[b].pooled)
             results_copy(run, run->batch->items[b].pooled, pooled + b * columns, columns * (int64_t)sizeof(float));

@@ -69,8 +69,8 @@ static void linear_part(struct cuda_run *run, const struct plan_step *step, int6
     cuda_linear_rows(run, &linear);
 }
 
-/* One product of all rows, if the step computes all items or leaves out few rows. Else one product for each run of
- * selected items, with rows rounded up to a class. */
+/* One product of all rows, if the step computes all sequences or leaves out few rows. Else one product for each run
+ * of selected ones, with rows rounded up to a class. */
 template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step)
 {
     int number = (int)(step - run->plan->steps);
@@ -80,13 +80,15 @@ template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_s
         linear_part<T>(run, step, 0, rows_of(run, step->x));
         return;
     }
-    const int64_t *starts = starts_of(run, step->x);
-    for (int64_t item = 0, behind; item < run->batch->n_items; item = behind) {
-        for (behind = item; behind < run->batch->n_items && shape_selects(run->batch, step, behind);)
+    starts_of(run, step->x); /* refuses graphs */
+    const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
+    for (int64_t sequence = 0, behind; sequence < layout->n_sequences; sequence = behind) {
+        for (behind = sequence; behind < layout->n_sequences && shape_selects(run->batch, step, behind);)
             behind++;
-        int64_t first = starts[item], rows = shape_round_rows(starts[behind] - first, rows_of(run, step->x) - first);
-        linear_part<T>(run, step, first, rows);
-        behind += behind == item; /* the item is not selected */
+        int64_t first = layout->starts[sequence];
+        linear_part<T>(run, step, first,
+                       shape_round_rows(layout->starts[behind] - first, rows_of(run, step->x) - first));
+        behind += behind == sequence; /* it is not selected */
     }
 }
 

@@ -36,7 +36,7 @@ template <typename T> struct linear_attention {
     const T *keys;                            /* (rows of keys, key_columns) */
     const T *values;                          /* (rows of keys, value_columns) */
     const int32_t *mask;                      /* (rows of keys), 0 for a masked row; NULL: none */
-    const int64_t *query_starts, *key_starts; /* by item */
+    const int64_t *query_starts, *key_starts; /* by sequence of the axis, here an item */
     int64_t n_items;
     int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket;
     int64_t first_sequence, n_sequences; /* the sequences whose contexts are in scratch */
@@ -536,7 +536,8 @@ static int64_t context_floats(const struct plan_step *step)
 /* Sequences whose contexts are in scratch at a time; at least one. */
 static int64_t sequences_at_once(const struct plan *plan, const struct plan_step *step)
 {
-    int64_t all = plan->max_items * step->linear_attend.fold, floats = context_floats(step);
+    int64_t all = plan_most_sequences(plan, plan->values[step->x].axis, plan->max_items) * step->linear_attend.fold,
+            floats = context_floats(step);
     return floats == 0 ? all : most(1, least(CONTEXTS_BYTES / (int64_t)sizeof(float) / floats, all));
 }
 
@@ -567,7 +568,7 @@ static struct linear_attention<T> attention_of(struct cuda_run *run, const struc
     a.mask = step->z == PLAN_NONE ? NULL : ids_of(run, step->z);
     a.query_starts = device_starts_of(run, step->x);
     a.key_starts = device_starts_of(run, step->keys);
-    a.n_items = items_of(run);
+    a.n_items = sequences_of(run, step->x);
     a.key_columns = columns_of(run, step->keys);
     a.value_columns = columns_of(run, step->values);
     a.heads = step->linear_attend.heads;
@@ -589,7 +590,7 @@ static struct linear_attention<T> attention_of(struct cuda_run *run, const struc
 template <typename T>
 static void attend_sequences(struct cuda_run *run, const struct plan_step *step, const struct linear_attention<T> &a)
 {
-    int64_t sequences = items_of(run) * a.fold;
+    int64_t sequences = a.n_items * a.fold;
     unsigned heads = (unsigned)a.heads, column_tiles = (unsigned)parts_of(a.e, TILE);
     if (step->linear_attend.causal) {
         size_t context = a.d > SHARED_FEATURES ? 0 : (size_t)a.walk_floats * sizeof(float);
@@ -608,7 +609,7 @@ static void attend_sequences(struct cuda_run *run, const struct plan_step *step,
 template <typename T> void cuda_linear_attend(struct cuda_run *run, const struct plan_step *step)
 {
     struct linear_attention<T> a = attention_of<T>(run, step);
-    int64_t rows = rows_of(run, step->x), sequences = items_of(run) * step->linear_attend.fold;
+    int64_t rows = rows_of(run, step->x), sequences = a.n_items * a.fold;
     int64_t at_once = sequences_at_once(run->plan, step);
     launch(run, soften_queries<T>, parts_of(rows * a.heads, THREADS / WARP), 1, THREADS, rows, columns_of(run, step->x),
            elements_of<T>(run, step->x), a.heads, a.first_head, a.d, step->linear_attend.raw_queries,

@@ -10,7 +10,7 @@ template <typename T> struct local_attention {
     const T *queries;       /* (rows, query_columns) */
     const T *keys, *values; /* (rows, key_columns) */
     const int32_t *mask;    /* (rows), 0 for a masked key; NULL: none */
-    const int64_t *starts;  /* by item */
+    const int64_t *starts;  /* by sequence */
     int64_t query_columns, key_columns, heads, first_head, d, window;
     bool causal;
     T *out;
@@ -119,7 +119,8 @@ template <typename T> void cuda_local_attend(struct cuda_run *run, const struct 
     a.out = elements_of<T>(run, step->y);
     with_pack<T>(a.d | a.key_columns | a.query_columns, [&](auto n) {
         launch(run, local_attend<T, n.value>, parts_of(rows, WARPS),
-               dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)), WARPS * WARP, a, rows, items_of(run));
+               dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)), WARPS * WARP, a, rows,
+               sequences_of(run, step->x));
     });
 }
 

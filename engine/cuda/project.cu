@@ -80,18 +80,18 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
                 write_sum(&p, &part, j + own_row + r, group * p.group_columns + column + own_column + c, sums[r][c]);
 }
 
-/* Adds up parts, adds biases, and writes y's columns behind those of x. Grid: x, the item and row j of y; y, which
+/* Adds up parts, adds biases, and writes y's columns behind those of x. Grid: x, the sequence and row j of y; y, which
  * projection. */
 template <typename T> static __global__ void finish_projection(struct projection<T> p)
 {
-    int64_t j = blockIdx.x % p.k, item = blockIdx.x / p.k;
-    struct sequence_part part = part_of(&p, item, 0);
+    int64_t j = blockIdx.x % p.k, sequence = blockIdx.x / p.k;
+    struct sequence_part part = part_of(&p, sequence, 0);
     if (part.count == 0)
         return;
     if (blockIdx.y > 0)
         p.own = p.second;
-    T *y = p.own.y + (item * p.k + j) * p.y_columns, *further = y + p.columns;
-    const float *parts = p.own.parts + (first_place(&p, item) * p.k + j) * p.columns;
+    T *y = p.own.y + (sequence * p.k + j) * p.y_columns, *further = y + p.columns;
+    const float *parts = p.own.parts + (first_place(&p, sequence) * p.k + j) * p.columns;
     for (int64_t c = threadIdx.x; part.count > 1 && c < p.columns; c += blockDim.x) {
         float whole = bias_of(&p, j, c);
         for (int64_t i = 0; i < part.count; i++)
@@ -101,7 +101,7 @@ template <typename T> static __global__ void finish_projection(struct projection
     if (threadIdx.x >= WARP)
         return;
     float sum = 0;
-    for (int64_t r = warp_thread(); p.sums_column && r < p.starts[item + 1] - p.starts[item]; r += WARP)
+    for (int64_t r = warp_thread(); p.sums_column && r < p.starts[sequence + 1] - p.starts[sequence]; r += WARP)
         sum += to_float(p.own.weight[r * p.across + j * p.along]);
     sum = warp_sum(sum);
     if (threadIdx.x == 0 && p.sums_column)
@@ -119,7 +119,7 @@ template <typename T> static int64_t part_rows_of(int64_t k, int64_t columns)
 /* Floats for the parts of one projection, for every batch (first_place). */
 template <typename T> static int64_t places_for(const struct plan *plan, const struct plan_step *step)
 {
-    int64_t k = plan->axes[plan->values[step->y].axis].rows_per_item;
+    int64_t k = plan_constant_rows(plan, plan->values[step->y].axis);
     int64_t columns = plan->values[step->x].columns;
     return 2 * plan->max_rows / part_rows_of<T>(k, columns) * k * columns;
 }
@@ -173,14 +173,15 @@ static struct projection<T> projection_of(struct cuda_run *run, const struct pla
     p.selecting = step->only.axis == PLAN_NONE ? NULL : run->axes[step->only.axis].starts;
     p.least = step->only.least;
     p.most = step->only.most;
-    p.n_items = items_of(run);
+    p.n_sequences = sequences_of(run, step->x);
+    p.to = device_starts_of(run, step->y);
     p.across = step->project_sequence.transposed ? 1 : weight->columns;
     p.along = step->project_sequence.transposed ? weight->columns : 1;
     p.of_group = weight->rows / step->project_sequence.groups * weight->columns;
     p.columns = columns_of(run, step->x);
     p.group_columns = p.columns / step->project_sequence.groups;
     p.y_columns = columns_of(run, step->y);
-    p.k = run->plan->axes[run->plan->values[step->y].axis].rows_per_item;
+    p.k = plan_constant_rows(run->plan, run->plan->values[step->y].axis);
     p.sums_column = step->project_sequence.sums_column;
     p.bias_column = step->project_sequence.bias_column;
     p.part_rows = part_rows_of<T>(p.k, p.columns);
@@ -199,11 +200,11 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
     } else {
         dim3 others((unsigned)(p.count * parts_of(p.k, TILE)),
                     (unsigned)(step->project_sequence.groups * parts_of(p.group_columns, TILE)));
-        launch_shared(run, project<T>, parts_at_most(rows, p.n_items, p.part_rows), others, THREADS,
+        launch_shared(run, project<T>, parts_at_most(rows, p.n_sequences, p.part_rows), others, THREADS,
                       sizeof(struct projection_tiles), p);
     }
     if (rows > p.part_rows || step->project_sequence.sums_column || step->project_sequence.bias_column)
-        launch(run, finish_projection<T>, p.n_items * p.k, (unsigned)p.count, threads_for_columns(p.columns), p);
+        launch(run, finish_projection<T>, p.n_sequences * p.k, (unsigned)p.count, threads_for_columns(p.columns), p);
 }
 
 /* ---- OP_PROJECT_CALL: an item is w sequences side by side, and y is (w, d, k) ---- */

@@ -145,7 +145,7 @@ static void launch_projection(struct cuda_run *run, const struct plan_step *step
     dim3 others((unsigned)(p->count * parts_of(p->k, TALL)),
                 (unsigned)(step->project_sequence.groups * parts_of(p->group_columns, WIDE)));
     launch_shared(run, project_tensor<T, TALL, WIDE, TURNED>,
-                  parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows), others, WARPS * WARP,
+                  parts_at_most(rows_of(run, step->x), p->n_sequences, p->part_rows), others, WARPS * WARP,
                   STAGES * sizeof(struct tile_stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
 }
 
@@ -153,7 +153,7 @@ static void launch_projection(struct cuda_run *run, const struct plan_step *step
 template <typename T, bool TURNED>
 static void choose_tile(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {
-    int64_t parts = parts_at_most(rows_of(run, step->x), p->n_items, p->part_rows);
+    int64_t parts = parts_at_most(rows_of(run, step->x), p->n_sequences, p->part_rows);
     int64_t blocks =
         p->count * parts * parts_of(p->k, 128) * step->project_sequence.groups * parts_of(p->group_columns, 128);
     if (p->group_columns <= 64 || blocks < resident_blocks<128> * run->processors)

@@ -135,7 +135,7 @@ static cudaError_t fetch(const struct results *results, size_t offset, int64_t f
 static cudaError_t fetch_hidden(const struct results *results, const struct plan *plan, const struct batch *batch,
                                 cudaStream_t stream)
 {
-    const int64_t *starts = batch->layouts[plan->hidden_axis].starts;
+    const int64_t *starts = batch->layouts[plan->hidden_axis].item_starts;
     cudaError_t status = cudaSuccess;
     for (int64_t b = 0, behind; b < batch->n_items && status == cudaSuccess; b = behind + 1) {
         for (behind = b; behind < batch->n_items && batch->items[behind].hidden;)
@@ -156,7 +156,7 @@ static cudaError_t fetch_tensors(const struct results *results, const struct pla
         if (step->operation != OP_GIVE_TENSOR)
             continue;
         const struct plan_value *x = &plan->values[step->x];
-        const int64_t *starts = batch->layouts[x->axis].starts;
+        const int64_t *starts = batch->layouts[x->axis].item_starts;
         int output = step->give_tensor.output;
         for (int64_t b = 0, behind; b < batch->n_items && status == cudaSuccess; b = behind + 1) {
             for (behind = b; behind < batch->n_items && padder_tensor(&batch->items[behind], output);)
@@ -238,7 +238,7 @@ static void deliver_tensors(const struct results *results, const struct plan *pl
         if (step->operation != OP_GIVE_TENSOR)
             continue;
         const struct plan_value *x = &plan->values[step->x];
-        const int64_t *starts = batch->layouts[x->axis].starts;
+        const int64_t *starts = batch->layouts[x->axis].item_starts;
         for (int64_t b = 0; b < batch->n_items; b++) {
             float *tensor = padder_tensor(&batch->items[b], step->give_tensor.output);
             if (tensor)
@@ -260,7 +260,8 @@ void results_deliver(const struct results *results, const struct plan *plan, con
         if (item->pooled)
             memcpy(item->pooled, at(results, results->pooled, b * columns), (size_t)columns * sizeof(float));
         if (item->hidden)
-            memcpy(item->hidden, at(results, results->hidden, batch->layouts[plan->hidden_axis].starts[b] * columns),
+            memcpy(item->hidden,
+                   at(results, results->hidden, batch->layouts[plan->hidden_axis].item_starts[b] * columns),
                    (size_t)(padder_own_rows(plan, item, plan->hidden_axis) * columns) * sizeof(float));
     }
     for (int64_t r = 0; results->fit && r < batch->n_wanted; r++)

@@ -255,7 +255,7 @@ static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, s
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
-    int64_t item = item_of(to, row);
+    int64_t item = sequence_of(to, row);
     int64_t position = position_of(to, row), length = from.lengths[item];
     x += row_at(from, item, position) * columns;
     for (int64_t c = warp_thread() * N; c < columns; c += WARP * N) {
@@ -310,7 +310,7 @@ static __global__ void cut_padding(int64_t rows, int64_t columns, const T *x, st
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
-    int64_t item = item_of(to, row);
+    int64_t item = sequence_of(to, row);
     x += (from.starts[item] + row - to.starts[item]) * columns;
     for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, x + c);
@@ -335,8 +335,7 @@ template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct p
 }
 
 /* Rows beyond the batch are not copied: x may have no room for them. */
-template <typename T>
-static __global__ void reshape(int64_t rows, int64_t columns, const T *x, struct places to, T *y)
+template <typename T> static __global__ void reshape(int64_t rows, int64_t columns, const T *x, struct places to, T *y)
 {
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
@@ -380,7 +379,7 @@ static __global__ void pad_rows(int64_t rows, int64_t columns, const T *x, struc
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
-    int64_t item = item_of(to, row), position = row - to.starts[item];
+    int64_t item = sequence_of(to, row), position = row - to.starts[item];
     bool own = position < from.starts[item + 1] - from.starts[item];
     for (int64_t c = warp_thread(); c < columns; c += WARP)
         y[row * columns + c] =
@@ -410,7 +409,7 @@ static __global__ void append_rows(int64_t rows, int64_t columns, const T *x, co
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(places, row))
         return;
-    int64_t item = item_of(places, row), position = row - places.starts[item];
+    int64_t item = sequence_of(places, row), position = row - places.starts[item];
     int64_t own = upper[item + 1] - upper[item];
     const T *from =
         position < own ? x + (upper[item] + position) * columns : z + (lower[item] + position - own) * columns;
@@ -435,7 +434,7 @@ static __global__ void gather_rows(int64_t rows, int64_t columns, const T *x, st
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
-    int64_t item = item_of(to, row);
+    int64_t item = sequence_of(to, row);
     x += row_at(from, item, position_of(to, row)) * columns;
     for (int64_t c = warp_thread() * N; c < columns; c += WARP * N)
         copy<N>(y + row * columns + c, x + c);

@@ -40,17 +40,18 @@ struct device_item {
  * Tables have as many entries as the batch's shape class (shape.h). The entries after the batch's own are items without
  * rows, blocks without rows, and requests for row 0. */
 struct device_axis {
-    const int64_t *starts;
-    const int64_t *lengths;   /* by item: its full row count, including rows that this axis omits */
-    const int32_t *positions; /* by row; NULL: a row's position is its number in the item */
+    const int64_t *starts;      /* by sequence */
+    const int64_t *item_starts; /* by item; `starts` if each item is one sequence */
+    const int64_t *lengths;     /* by sequence: its full row count, including rows that this axis omits */
+    const int32_t *positions;   /* by row; NULL: a row's position is its number in the sequence */
     const struct row_block *blocks;
 };
 
-/* The tables that a kernel needs to find items and positions of rows. */
+/* The tables that a kernel needs to find sequences and positions of rows. On most axes an item is one sequence. */
 struct places {
     const int64_t *starts, *lengths;
     const int32_t *positions;
-    int64_t n_items;
+    int64_t n_sequences;
 };
 
 /* Whether the row belongs to an item. Rows that round the batch up to its shape class have no item, position or
@@ -58,23 +59,23 @@ struct places {
  */
 static __device__ __forceinline__ bool is_there(struct places places, int64_t row)
 {
-    return row < places.starts[places.n_items];
+    return row < places.starts[places.n_sequences];
 }
 
-static __device__ __forceinline__ int64_t item_of(struct places places, int64_t row)
+static __device__ __forceinline__ int64_t sequence_of(struct places places, int64_t row)
 {
-    return item_of(places.starts, places.n_items, row);
+    return item_of(places.starts, places.n_sequences, row);
 }
 
 static __device__ __forceinline__ int64_t position_of(struct places places, int64_t row)
 {
-    return places.positions ? places.positions[row] : row - places.starts[item_of(places, row)];
+    return places.positions ? places.positions[row] : row - places.starts[sequence_of(places, row)];
 }
 
-/* The row at a position of an item, like padder_row. The item must have that row. */
-static __device__ __forceinline__ int64_t row_at(struct places places, int64_t item, int64_t position)
+/* The row at a position of a sequence, like padder_row. The sequence must have that row. */
+static __device__ __forceinline__ int64_t row_at(struct places places, int64_t sequence, int64_t position)
 {
-    int64_t row = places.starts[item], behind = places.starts[item + 1];
+    int64_t row = places.starts[sequence], behind = places.starts[sequence + 1];
     if (!places.positions)
         return row + position;
     while (behind - row > 1) {
@@ -190,7 +191,7 @@ static inline const int64_t *starts_of(struct cuda_run *run, int value)
 {
     refuse_unless(run, !run->is_repeatable,
                   "it reads the rows of single items, and its row in operations.cu lacks by_item");
-    return run->batch->layouts[run->plan->values[value].axis].starts;
+    return run->batch->layouts[run->plan->values[value].axis].item_starts;
 }
 
 /* Rows and items to compute: the batch's numbers, rounded up to its shape class. The results of added rows are not
@@ -205,16 +206,27 @@ static inline int64_t items_of(const struct cuda_run *run)
     return run->shape->n_items;
 }
 
-/* starts_of, but on the device, and possible in graphs. */
+static inline int64_t sequences_of(const struct cuda_run *run, int value)
+{
+    return run->shape->sequences[run->plan->values[value].axis];
+}
+
+/* The index of each sequence's first row in the value. On the device, and possible in graphs. */
 static inline const int64_t *device_starts_of(const struct cuda_run *run, int value)
 {
     return run->axes[run->plan->values[value].axis].starts;
 }
 
+/* starts_of, but on the device, and possible in graphs. */
+static inline const int64_t *device_item_starts_of(const struct cuda_run *run, int value)
+{
+    return run->axes[run->plan->values[value].axis].item_starts;
+}
+
 static inline struct places places_of(const struct cuda_run *run, int value)
 {
     const struct device_axis *axis = &run->axes[run->plan->values[value].axis];
-    struct places places = {axis->starts, axis->lengths, axis->positions, items_of(run)};
+    struct places places = {axis->starts, axis->lengths, axis->positions, sequences_of(run, value)};
     return places;
 }
 

@@ -15,7 +15,8 @@ int shape_open(const struct plan *plan, struct shape_class *shape, struct error 
 {
     shape->rows = (int64_t *)calloc((size_t)plan->n_axes + 1, sizeof *shape->rows);
     shape->selected = (enum selected *)calloc((size_t)plan->n_steps + 1, sizeof *shape->selected);
-    if (shape->rows && shape->selected)
+    shape->sequences = (int64_t *)calloc((size_t)plan->n_axes + 1, sizeof *shape->sequences);
+    if (shape->rows && shape->selected && shape->sequences)
         return 0;
     shape_free(shape);
     return error_set(error, "out of memory while preparing a model");
@@ -25,7 +26,8 @@ void shape_free(struct shape_class *shape)
 {
     free(shape->rows);
     free(shape->selected);
-    shape->rows = NULL;
+    free(shape->sequences);
+    shape->rows = shape->sequences = NULL;
     shape->selected = NULL;
 }
 
@@ -58,21 +60,21 @@ static int64_t round_count(int64_t count, int64_t most)
     return power < most ? power : most;
 }
 
-bool shape_selects(const struct batch *batch, const struct plan_step *step, int64_t item)
+bool shape_selects(const struct batch *batch, const struct plan_step *step, int64_t sequence)
 {
     if (step->only.axis == PLAN_NONE)
         return true;
-    const int64_t *starts = batch->layouts[step->only.axis].starts + item;
+    const int64_t *starts = batch->layouts[step->only.axis].starts + sequence;
     int64_t rows = starts[1] - starts[0];
     return step->only.least <= rows && rows <= step->only.most;
 }
 
 static enum selected count_selected(const struct batch *batch, const struct plan_step *step)
 {
-    int64_t count = 0;
-    for (int64_t item = 0; item < batch->n_items; item++)
-        count += shape_selects(batch, step, item);
-    return count == 0 ? SELECTED_NONE : count == batch->n_items ? SELECTED_ALL : SELECTED_SOME;
+    int64_t count = 0, all = step->only.axis == PLAN_NONE ? 1 : batch->layouts[step->only.axis].n_sequences;
+    for (int64_t sequence = 0; sequence < all; sequence++)
+        count += shape_selects(batch, step, sequence);
+    return count == 0 ? SELECTED_NONE : count == all ? SELECTED_ALL : SELECTED_SOME;
 }
 
 static void find_tensors(const struct plan *plan, const struct engine_item *item, struct shape_class *shape)
@@ -110,9 +112,14 @@ void shape_of_batch(const struct plan *plan, const struct batch *batch, struct s
     shape->n_wanted = shape_round_rows(batch->n_wanted, plan->max_rows);
     find_wants(plan, batch, shape);
     for (int i = 0; i < plan->n_axes; i++) {
-        int64_t most = plan_most_rows(plan, i, shape->n_items);
-        shape->rows[i] =
-            plan->axes[i].kind == AXIS_FIXED ? most : shape_round_rows(batch->layouts[i].starts[batch->n_items], most);
+        int64_t most = plan_most_rows(plan, i, shape->n_items), constant;
+        shape->rows[i] = plan_rows_are_constant(plan, i, &constant)
+                             ? most
+                             : shape_round_rows(batch->layouts[i].item_starts[batch->n_items], most);
+        shape->sequences[i] =
+            plan_sequences(plan, i) == PLAN_NONE
+                ? shape->n_items
+                : round_count(batch->layouts[i].n_sequences, plan_most_sequences(plan, i, shape->n_items));
     }
     for (int i = 0; i < plan->n_steps; i++)
         shape->selected[i] = count_selected(batch, &plan->steps[i]);
@@ -127,10 +134,11 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
     shape->tensors = UINT64_MAX;
     for (int i = 0; i < plan->n_axes; i++) {
         const struct plan_axis *axis = &plan->axes[i];
-        int64_t most = plan_most_rows(plan, i, n_items), own = rows;
+        int64_t most = plan_most_rows(plan, i, n_items), own = rows, constant;
         if (axis->kind == AXIS_PROJECTED)
             own = (rows + axis->projected.n - 1) / axis->projected.n * axis->projected.k;
-        shape->rows[i] = axis->kind == AXIS_FIXED ? most : shape_round_rows(own, most);
+        shape->rows[i] = plan_rows_are_constant(plan, i, &constant) ? most : shape_round_rows(own, most);
+        shape->sequences[i] = plan_most_sequences(plan, i, n_items);
     }
     for (int i = 0; i < plan->n_steps; i++)
         shape->selected[i] = SELECTED_ALL;
@@ -146,6 +154,7 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
     return a->n_items == b->n_items && a->n_wanted == b->n_wanted && a->top_k == b->top_k && a->hidden == b->hidden &&
            a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax && a->tensors == b->tensors &&
            memcmp(a->rows, b->rows, (size_t)plan->n_axes * sizeof *a->rows) == 0 &&
+           memcmp(a->sequences, b->sequences, (size_t)plan->n_axes * sizeof *a->sequences) == 0 &&
            memcmp(a->selected, b->selected, (size_t)plan->n_steps * sizeof *a->selected) == 0;
 }
 
@@ -157,7 +166,7 @@ uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         hash = (hash ^ (uint64_t)own[i]) * 1099511628211u;
     for (int i = 0; i < plan->n_axes; i++)
-        hash = (hash ^ (uint64_t)shape->rows[i]) * 1099511628211u;
+        hash = ((hash ^ (uint64_t)shape->rows[i]) * 1099511628211u ^ (uint64_t)shape->sequences[i]) * 1099511628211u;
     for (int i = 0; i < plan->n_steps; i++)
         hash = (hash ^ (uint64_t)shape->selected[i]) * 1099511628211u;
     return hash ^ hash >> 32;
@@ -165,18 +174,20 @@ uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
 
 void shape_copy(const struct plan *plan, struct shape_class *to, const struct shape_class *from)
 {
-    int64_t *rows = to->rows;
+    int64_t *rows = to->rows, *sequences = to->sequences;
+    memcpy(sequences, from->sequences, (size_t)plan->n_axes * sizeof *sequences);
     enum selected *selected = to->selected;
     memcpy(rows, from->rows, (size_t)plan->n_axes * sizeof *rows);
     memcpy(selected, from->selected, (size_t)plan->n_steps * sizeof *selected);
     *to = *from;
     to->rows = rows;
+    to->sequences = sequences;
     to->selected = selected;
 }
 
 int64_t shape_blocks(const struct shape_class *shape, int axis)
 {
-    return shape->rows[axis] / PADDER_BLOCK_ROWS + shape->n_items;
+    return shape->rows[axis] / PADDER_BLOCK_ROWS + shape->sequences[axis];
 }
 
 bool shape_splits(const struct plan *plan, const struct shape_class *shape, int step)

@@ -14,7 +14,7 @@ extern "C" {
 #include "engine/backend.h"
 }
 
-/* How many of the batch's items a step with a plan_selection computes. */
+/* How many of the batch's sequences a step with a plan_selection computes. */
 enum selected { SELECTED_NONE, SELECTED_SOME, SELECTED_ALL };
 
 struct shape_class {
@@ -24,6 +24,7 @@ struct shape_class {
     bool output, softmax;      /* some item requests it for its rows of the output */
     uint64_t tensors;          /* a module's outputs that some item requests: shape_wants_tensor */
     int64_t *rows;             /* by axis, rounded up */
+    int64_t *sequences;        /* by axis, rounded up */
     enum selected *selected;   /* by step */
 };
 
@@ -48,8 +49,8 @@ int64_t shape_blocks(const struct shape_class *shape, int axis);
 int64_t shape_round_rows(int64_t rows, int64_t most);
 int64_t shape_rows_below(int64_t rows);
 
-/* Whether to launch each run of selected items separately instead of computing all rows. For an OP_LINEAR that computes
- * some of the items. Separate launches pay if they leave out enough rows. */
+/* Whether to launch each run of selected sequences separately instead of computing all rows. For an OP_LINEAR that
+ * computes some of the sequences. Separate launches pay if they leave out enough rows. */
 bool shape_splits(const struct plan *plan, const struct shape_class *shape, int step);
 
 /* Whether some item requests the module's output. Outputs from number 63 on have one bit together. */
@@ -58,7 +59,7 @@ static inline bool shape_wants_tensor(const struct shape_class *shape, int outpu
     return shape->tensors >> (output < 63 ? output : 63) & 1;
 }
 
-/* Whether the step computes the batch's item. */
-bool shape_selects(const struct batch *batch, const struct plan_step *step, int64_t item);
+/* Whether the step computes the batch's sequence. */
+bool shape_selects(const struct batch *batch, const struct plan_step *step, int64_t sequence);
 
 #endif

@@ -23,7 +23,7 @@ static struct operand operand_of(struct cuda_run *run, int value, int weight, fl
     if (value != PLAN_NONE) {
         operand.holding = run->plan->values[value].ids ? HOLDS_IDS : HOLDS_ELEMENTS;
         operand.elements = run->arena + run->plan->values[value].offset;
-        operand.starts = device_starts_of(run, value);
+        operand.starts = device_item_starts_of(run, value);
         operand.columns = columns_of(run, value);
     } else if (weight != PLAN_NONE) {
         operand.holding = HOLDS_FLOATS;
@@ -187,7 +187,7 @@ static void launch_over(struct cuda_run *run, const struct plan_step *step, cons
     int64_t blocks = least(parts_of(elements, ELEMENTS_A_BLOCK), most(1, MOST_BLOCKS / items));
     launch_shared(run, over_space<T, Y, C, Function>, blocks, dim3((unsigned)items), THREADS,
                   sizeof(struct evaluated_space), blocks, device_space_of(run, step), operands, function,
-                  device_starts_of(run, step->y), columns, elements_of<Y>(run, step->y));
+                  device_item_starts_of(run, step->y), columns, elements_of<Y>(run, step->y));
 }
 
 /* y may have ids. */

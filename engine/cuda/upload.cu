@@ -44,8 +44,11 @@ static void lay_out(struct upload *upload, const struct plan *plan, const struct
     upload->used = 0;
     for (int i = 0; i < plan->n_axes; i++) {
         struct axis_places *axis = &upload->axes[i];
-        axis->starts = place(upload, (n_items + 1) * sizeof(int64_t));
-        axis->lengths = place(upload, n_items * sizeof(int64_t));
+        size_t n_sequences = (size_t)shape->sequences[i];
+        axis->starts = axis->item_starts = place(upload, (n_sequences + 1) * sizeof(int64_t));
+        if (plan_sequences(plan, i) != PLAN_NONE)
+            axis->item_starts = place(upload, (n_items + 1) * sizeof(int64_t));
+        axis->lengths = place(upload, n_sequences * sizeof(int64_t));
         axis->positions =
             place(upload, plan->axes[i].kind == AXIS_WANTED ? (size_t)shape->rows[i] * sizeof(int32_t) : 0);
         axis->blocks = place(upload, (size_t)shape_blocks(shape, i) * sizeof(struct row_block));
@@ -102,18 +105,33 @@ static void fill(struct upload *upload, size_t offset, const void *data, size_t 
     memset(upload->host + offset + used, 0, all - used);
 }
 
+/* The full row counts of sequences. An axis that lacks some rows has one sequence an item. */
+static void fill_lengths(int64_t *lengths, const struct plan *plan, const struct batch *batch,
+                         const struct shape_class *shape, int axis)
+{
+    const struct layout *layout = &batch->layouts[axis];
+    for (int64_t s = 0; s < shape->sequences[axis]; s++) {
+        if (s >= layout->n_sequences)
+            lengths[s] = 0;
+        else
+            lengths[s] = layout->positions ? padder_axis_rows(plan, &batch->items[s], axis)
+                                           : layout->starts[s + 1] - layout->starts[s];
+    }
+}
+
 static void fill_axis(struct upload *upload, const struct plan *plan, const struct batch *batch,
                       const struct shape_class *shape, int axis)
 {
     const struct layout *layout = &batch->layouts[axis];
     const struct axis_places *places = &upload->axes[axis];
-    int64_t *starts = (int64_t *)(upload->host + places->starts),
-            *lengths = (int64_t *)(upload->host + places->lengths);
-    int64_t rows = layout->starts[batch->n_items];
+    int64_t *starts = (int64_t *)(upload->host + places->starts);
+    int64_t *item_starts = (int64_t *)(upload->host + places->item_starts);
+    int64_t rows = layout->item_starts[batch->n_items];
+    for (int64_t s = 0; s <= shape->sequences[axis]; s++)
+        starts[s] = layout->starts[least(s, layout->n_sequences)];
     for (int64_t b = 0; b <= shape->n_items; b++)
-        starts[b] = layout->starts[least(b, batch->n_items)];
-    for (int64_t b = 0; b < shape->n_items; b++)
-        lengths[b] = b < batch->n_items ? padder_axis_rows(plan, &batch->items[b], axis) : 0;
+        item_starts[b] = layout->item_starts[least(b, batch->n_items)];
+    fill_lengths((int64_t *)(upload->host + places->lengths), plan, batch, shape, axis);
     if (layout->positions)
         fill(upload, places->positions, layout->positions, (size_t)rows * sizeof *layout->positions,
              (size_t)shape->rows[axis] * sizeof *layout->positions);
@@ -121,6 +139,7 @@ static void fill_axis(struct upload *upload, const struct plan *plan, const stru
          (size_t)shape_blocks(shape, axis) * sizeof *layout->blocks);
     struct device_axis *on_device = &upload->on_device[axis];
     on_device->starts = (const int64_t *)(upload->device + places->starts);
+    on_device->item_starts = (const int64_t *)(upload->device + places->item_starts);
     on_device->lengths = (const int64_t *)(upload->device + places->lengths);
     on_device->positions = layout->positions ? (const int32_t *)(upload->device + places->positions) : NULL;
     on_device->blocks = (const struct row_block *)(upload->device + places->blocks);
@@ -134,8 +153,8 @@ static void fill_items(struct upload *upload, const struct plan *plan, const str
     memset(items, 0, (size_t)shape->n_items * sizeof *items);
     for (int64_t i = 0; hidden != PLAN_NONE && i < batch->n_items; i++) {
         items[i].own_rows = padder_own_rows(plan, &batch->items[i], hidden);
-        items[i].first = padder_row(&batch->layouts[hidden], i, 0);
-        items[i].last = padder_row(&batch->layouts[hidden], i, items[i].own_rows - 1);
+        items[i].first = padder_item_row(&batch->layouts[hidden], i, 0);
+        items[i].last = padder_item_row(&batch->layouts[hidden], i, items[i].own_rows - 1);
         items[i].top_k = batch->items[i].top_k;
         items[i].softmax = batch->items[i].softmax;
         items[i].pooling = batch->items[i].pooling;
@@ -224,9 +243,9 @@ cudaError_t upload_fill(struct upload *upload, const struct plan *plan, const st
         if (value == PLAN_NONE)
             continue;
         char *rows = upload->host + upload->rows[i];
-        size_t used =
-            (size_t)(batch->layouts[plan->values[value].axis].starts[batch->n_items] * plan->values[value].columns) *
-            sizeof(float);
+        size_t used = (size_t)(batch->layouts[plan->values[value].axis].item_starts[batch->n_items] *
+                               plan->values[value].columns) *
+                      sizeof(float);
         padder_gather(plan, batch, i, rows);
         memset(rows + used, 0, input_bytes(plan, shape, i) - used);
     }

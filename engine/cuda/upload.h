@@ -8,7 +8,7 @@
 
 /* Offsets of the tables of an axis. */
 struct axis_places {
-    size_t starts, lengths, positions, blocks;
+    size_t starts, item_starts, lengths, positions, blocks;
 };
 
 /* Memory for the masks of a batch. The size of a request bounds them, not the plan, so this memory is empty at first
