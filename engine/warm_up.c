@@ -80,10 +80,12 @@ static int allocate_inputs(const struct model *model, struct warm_up *warm_up, s
         size_t rows = info->inputs[i].layout == LAYOUT_TENSOR
                           ? (size_t)padder_length(plan, &warm_up->item, i)
                           : (size_t)(warm_up->item.inputs[i].length * warm_up->item.inputs[i].width);
-        if (rows > (size_t)plan->max_rows) /* model_check refuses it */
-            rows = 1;
         size_t columns = info->inputs[i].columns > 0 ? (size_t)info->inputs[i].columns : 1;
         free(warm_up->inputs[i]);
+        warm_up->inputs[i] = NULL;
+        warm_up->item.inputs[i].data = NULL;
+        if (rows > (size_t)plan->max_rows) /* model_check refuses an item without this input */
+            continue;
         warm_up->inputs[i] = calloc(rows * columns, sizeof(float)); /* of bytes, ids or floats */
         if (!warm_up->inputs[i])
             return error_set(error, "out of memory for a first batch of %zu rows", rows);
