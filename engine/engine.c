@@ -188,14 +188,17 @@ static void fill_info(struct model *model, const struct model_config *config, in
     const struct plan *plan = model->plan;
     const struct placement *placement = &model->placement;
     struct model_info *info = &model->info;
-    for (int i = 0; i < plan->n_inputs; i++)
+    for (int i = 0; i < plan->n_inputs; i++) {
         model->inputs[i] = plan->inputs[i].input;
+        tensors_limit_length(plan, &model->inputs[i], i);
+    }
     info->parameters = parameters;
     info->weights_bytes = placement->weights_bytes;
     info->arena_bytes = placement->arena_bytes;
     info->architecture = model->architecture;
     info->inputs = model->inputs;
     info->n_inputs = plan->n_inputs;
+    info->gives_vector = plan->vector;
     info->vocabulary = plan->inputs[0].input.vocabulary;
     info->output_columns = plan->output_columns;
     info->hidden_columns = plan->hidden_columns;

@@ -78,6 +78,7 @@ struct model_info {
                                    are not counted */
     int n_outputs;
     int n_tensors; /* outputs of a module that gives tensors: outputs[0] to outputs[n_tensors - 1]; 0: it has rows */
+    bool gives_vector; /* the output is one row an item, of the shape (output_columns), and so is the hidden state */
     const struct model_shape *shapes; /* by output, without the batch; NULL: see model_output_shape */
     int64_t vocabulary;               /* of inputs[0] when it is ids; 0: the model takes floats */
     int64_t output_columns;           /* of the class's output */

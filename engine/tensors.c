@@ -128,6 +128,31 @@ int tensors_check_item(const struct plan *plan, const struct engine_item *item, 
     return 0;
 }
 
+/* What one limit leaves of *least and *most. */
+static void narrow(int64_t *least, int64_t *most, int64_t lower, int64_t upper)
+{
+    *least = lower > *least ? lower : *least;
+    *most = upper < *most ? upper : *most;
+}
+
+void tensors_limit_length(const struct plan *plan, struct model_input *input, int index)
+{
+    if (input->layout != LAYOUT_TENSOR || input->rank == 0)
+        return;
+    int size = plan->inputs[index].sizes[0];
+    const struct plan_factor *factor = free_factor(plan, size);
+    int64_t least = input->shape[0] >= 0 ? input->shape[0] : 1, most = input->shape[0] >= 0 ? least : INT64_MAX;
+    if (factor)
+        narrow(&least, &most, factor->free.least, factor->free.most);
+    for (int i = 0; i < plan->n_size_limits; i++)
+        if (plan->size_limits[i].size == size)
+            narrow(&least, &most, plan->size_limits[i].least, plan->size_limits[i].most);
+    input->min_length = least;
+    input->own_limit = input->shape[0] >= 0 || most < input->max_length;
+    if (input->own_limit)
+        input->max_length = most;
+}
+
 int tensors_output_shape(const struct plan *plan, const struct engine_item *item, int output, int64_t *shape)
 {
     for (int d = 0; d < plan->outputs[output].rank; d++)

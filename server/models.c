@@ -5,6 +5,7 @@
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "server/http/http.h"
+#include "server/served_model.h"
 #include "weights/weights.h"
 
 #include <errno.h>
@@ -187,6 +188,8 @@ static int source_load(const struct source *source, struct engine *engine, struc
 void models_close(struct models *models)
 {
     for (int64_t i = 0; i < models->count; i++) {
+        if (models->served)
+            served_model_free(&models->served[i]);
         if (models->engine_models)
             model_close(models->engine_models[i]);
         if (models->sources)
@@ -238,6 +241,8 @@ int models_open(struct models *models, const struct settings *settings, struct e
         models->sources[i].weights = NULL;
         models->names[i] = models->sources[i].name;
         models->served[i] = (struct served_model){.name = models->sources[i].name, .model = models->engine_models[i]};
+        if (served_model_open(&models->served[i], &models->sources[i].config, error) != 0)
+            return error_prefix(error, "model %s", models->sources[i].name);
     }
     return 0;
 }
@@ -247,8 +252,14 @@ static int source_explain(const struct source *source, struct engine *engine, FI
     struct model *model = NULL;
     if (engine_load(engine, &source->config, source->weights, NULL, NULL, &model, error) != 0)
         return error_prefix(error, "model %s", source->name);
-    model_explain(model, model_info(model)->inputs[0].max_length, out);
+    struct served_model served = {.name = source->name, .model = model};
+    int status = served_model_open(&served, &source->config, error);
+    served_model_free(&served);
+    if (status == 0)
+        model_explain(model, model_info(model)->inputs[0].max_length, out);
     model_close(model);
+    if (status != 0)
+        return error_prefix(error, "model %s", source->name);
     if (fflush(out) != 0 || ferror(out))
         return error_set(error, "standard output: %s", strerror(errno));
     return 0;

@@ -386,8 +386,7 @@ int model_output_shape(const struct model *model, const struct engine_item *item
 
 int64_t model_hidden_rows(const struct model *model, const struct engine_item *item)
 {
-    (void)model;
-    return item->inputs[0].length;
+    return model->info.gives_vector ? 1 : item->inputs[0].length;
 }
 
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item)
@@ -439,7 +438,8 @@ static float hidden_at(const struct model *model, const struct engine_item *item
 static float output_at(const struct model *model, const struct engine_item *item, int64_t row, int64_t column)
 {
     int32_t id = id_at(model, item, row);
-    return with_trouble(id, model->info.has_logits ? fake_output(id, row, column) : fake_hidden(id, row, column));
+    bool sorted = !model->info.has_logits && !model->info.gives_vector;
+    return with_trouble(id, sorted ? fake_hidden(id, row, column) : fake_output(id, row, column));
 }
 
 static float pooled_at(const struct model *model, const struct engine_item *item, int64_t column)

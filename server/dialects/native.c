@@ -2,10 +2,11 @@
 #include "server/dialects/native.h"
 
 static const struct route routes[] = {
-    {"POST", "/", BODY_JSON, .work = true, .read = native_embed_read, .answer = native_embed_answer},
-    {"POST", "/embed", BODY_JSON, .work = true, .read = native_embed_read, .answer = native_embed_answer},
+    {"POST", "/", BODY_PICTURE, .work = true, .read = native_root_read, .answer = native_root_answer},
+    {"POST", "/embed", BODY_PICTURE, .work = true, .read = native_embed_read, .answer = native_embed_answer},
     {"POST", "/embed_all", BODY_JSON, .work = true, .read = native_embed_all_read, .answer = native_embed_all_answer},
     {"POST", "/logits", BODY_JSON, .work = true, .read = native_logits_read, .answer = native_logits_answer},
+    {"POST", "/predict", BODY_PICTURE, .work = true, .read = native_predict_read, .answer = native_predict_answer},
     {"POST", "/tokenize", BODY_JSON, .work = true, .read = native_tokenize},
     {"POST", "/decode", BODY_JSON, .work = true, .read = native_decode},
     {"GET", "/", .open = true, .read = native_index},

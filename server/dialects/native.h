@@ -1,6 +1,7 @@
 /* native: the daemon's own dialect, which clients of text-embeddings-inference speak, too. native.c has the table of
- * its routes. native_embed.c, native_logits.c, native_text.c, native_info.c and native_index.c have the routes, and
- * native_inputs.c reads their inputs. */
+ * its routes. native_embed.c, native_logits.c, native_predict.c, native_text.c, native_info.c and native_index.c have
+ * the routes. native_served.c says which of them serve a model. native_inputs.c and native_pictures.c read their
+ * inputs. */
 #ifndef SERVER_NATIVE_H
 #define SERVER_NATIVE_H
 
@@ -12,6 +13,10 @@
 
 extern const struct dialect native_dialect;
 
+enum outcome native_root_read(struct request *request);
+int native_root_answer(struct request *request);
+enum outcome native_predict_read(struct request *request);
+int native_predict_answer(struct request *request);
 enum outcome native_embed_read(struct request *request);
 int native_embed_answer(struct request *request);
 enum outcome native_embed_all_read(struct request *request);
@@ -26,10 +31,34 @@ enum outcome native_ready(struct request *request);
 enum outcome native_info(struct request *request);
 enum outcome native_metrics(struct request *request);
 
+/* ---- Models (native_served.c) ---- */
+
+/* What routes give. A vector is pooled, or the model's own output. */
+enum native_result { NATIVE_VECTORS, NATIVE_TOKENS, NATIVE_LOGITS, NATIVE_CLASSES, NATIVE_RESULT_COUNT };
+
+/* Refuses a model that does not give this result. The message names the routes that serve the model. */
+int native_serves(struct request *request, enum native_result result);
+
+/* Whether the model has classes with names: POST / is then /predict. */
+bool native_is_classifier(const struct served_model *served);
+
+const struct served_model *native_model(const struct request *request);
+bool native_takes_pictures(const struct request *request);
+
+/* Checks that the model's first input is a sequence: ids, or rows of floats. */
+int native_takes_sequences(struct request *request);
+
+/* Floats of a row of the first input; 1 for ids. */
+int64_t native_columns(const struct model_info *info);
+
+/* Gives the item `length` rows as the first input, which is a sequence. */
+void native_place(const struct request *request, struct engine_item *item, const void *data, int64_t length);
+
 /* ---- Inputs of a model (native_inputs.c) ---- */
 
-/* The keys about inputs. In tables of options, NATIVE_INPUT_OPTIONS stands for all of them, and NATIVE_READING_OPTIONS
- * for those that every route names alike. The struct that such a table fills begins with native_inputs. */
+/* The keys about inputs. In tables of options, NATIVE_INPUT_OPTIONS stands for all of them, NATIVE_SEQUENCE_OPTIONS for
+ * those of a route whose results are no vectors, and NATIVE_READING_OPTIONS for those that every route of vectors names
+ * alike. The struct that such a table fills begins with native_inputs. */
 struct native_inputs {
     const char *key;        /* the route's name for `inputs`; NULL: "inputs" */
     const char *other_list; /* another key of the route whose value may be a list; NULL: none */
@@ -40,28 +69,44 @@ struct native_inputs {
     const char *encoding_format;
     struct items_lists lists; /* of the body */
     bool many;                /* the request gives a list of items, and not one item; native_items sets it */
+    bool takes_files;         /* the body may be a picture's file, in place of JSON; set before native_body */
+    bool is_file;             /* the body is one; native_body sets it */
+    bool texts_in_lists;      /* `[["a text"]]` is a batch of one text; set before native_items */
 };
-#define NATIVE_READING_OPTIONS                                                                         \
-    {"model", OPTION_STRING, offsetof(struct native_inputs, model)},                                   \
-        {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                           \
-        {"truncation_direction", OPTION_STRING, offsetof(struct native_inputs, truncation_direction)}, \
-    {                                                                                                  \
-        "encoding_format", OPTION_STRING, offsetof(struct native_inputs, encoding_format)              \
+#define NATIVE_TRUNCATION_OPTIONS                                                                   \
+    {"model", OPTION_STRING, offsetof(struct native_inputs, model)},                                \
+        {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                        \
+    {                                                                                               \
+        "truncation_direction", OPTION_STRING, offsetof(struct native_inputs, truncation_direction) \
     }
-#define NATIVE_INPUT_OPTIONS                                                                             \
-    {"inputs", OPTION_JSON, offsetof(struct native_inputs, inputs)},                                     \
-        {"embeddings", OPTION_JSON, offsetof(struct native_inputs, embeddings)}, NATIVE_READING_OPTIONS, \
-    {                                                                                                    \
-        "options", OPTION_IGNORED, 0                                                                     \
+#define NATIVE_READING_OPTIONS                                                            \
+    NATIVE_TRUNCATION_OPTIONS,                                                            \
+    {                                                                                     \
+        "encoding_format", OPTION_STRING, offsetof(struct native_inputs, encoding_format) \
+    }
+#define NATIVE_GIVEN_OPTIONS                                                  \
+    {"inputs", OPTION_JSON, offsetof(struct native_inputs, inputs)},          \
+    {                                                                         \
+        "embeddings", OPTION_JSON, offsetof(struct native_inputs, embeddings) \
+    }
+#define NATIVE_SEQUENCE_OPTIONS                      \
+    NATIVE_GIVEN_OPTIONS, NATIVE_TRUNCATION_OPTIONS, \
+    {                                                \
+        "options", OPTION_IGNORED, 0                 \
+    }
+#define NATIVE_INPUT_OPTIONS                      \
+    NATIVE_GIVEN_OPTIONS, NATIVE_READING_OPTIONS, \
+    {                                             \
+        "options", OPTION_IGNORED, 0              \
     }
 
 /* Parses the body and finds its model, whose settings may be defaults of options. Returns a new reference; NULL:
  * request->failure. Sets inputs->lists and ->truncate; inputs->key and ->other_list are set before. `inputs` is NULL
- * for a route without inputs of a model. */
+ * for a route without inputs of a model. For a picture's file it is an empty object, and the first model. */
 json_t *native_body(struct request *request, struct native_inputs *inputs);
 
-/* Makes the job's items from `inputs` or `embeddings`. The route then sets the results that it wants. -1:
- * request->failure, here and below. */
+/* Makes the job's items from `inputs` or `embeddings`, or from the body's file. The route then sets the results that it
+ * wants. -1: request->failure, here and below. */
 int native_items(struct request *request, struct native_inputs *inputs);
 
 /* Whether the vectors of the answer are base64. */
@@ -73,9 +118,6 @@ int native_check(struct request *request, const struct native_inputs *inputs);
 /* Writes "inputs[3]", or "inputs" if the request gives one item. Returns `path`. */
 #define NATIVE_PATH 64
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char path[NATIVE_PATH]);
-
-/* Checks that the model's first input is a sequence. An image is not. */
-int native_takes_sequences(struct request *request);
 
 /* Counts the list under a key of the body, which need not be JSON. */
 struct numbers_counts native_count(const struct request *request, const char *key);
@@ -94,15 +136,31 @@ int native_check_list(struct request *request, const char *key);
 /* Most rows of an item in a request with one input. */
 int64_t native_max_length(const struct model_info *info);
 
+/* ---- Pictures (native_pictures.c) ---- */
+
+/* Whether the body is a picture's file: by Content-Type, or by the body's first bytes. */
+bool native_body_is_picture(const struct request *request);
+
+/* Make the item of a model that takes pictures, from a file or from base64 of one. `path` names it in messages. */
+int native_picture(struct request *request, const char *path, const void *file, size_t size, struct engine_item *item);
+int native_picture_text(struct request *request, const char *path, const char *text, size_t length,
+                        struct engine_item *item);
+
+/* ---- Classes (native_predict.c), and POST / ---- */
+
+/* The rest of a `read`, after native_body. */
+enum outcome native_predict_json(struct request *request, const json_t *json, const struct native_inputs *inputs);
+enum outcome native_embed_json(struct request *request, const json_t *json, const struct native_inputs *inputs);
+
 /* ---- Vectors (native_embed.c) ---- */
 
-/* The keys about vectors. /embed and /v1/embeddings give one vector for each input: its pooled last hidden state. In
- * tables of options, NATIVE_VECTOR_OPTIONS stands for these keys. The struct that such a table fills begins with
- * native_vectors. */
+/* The keys about vectors. /embed and /v1/embeddings give one vector for each input: its pooled last hidden state, or
+ * the output of a model that gives vectors. In tables of options, NATIVE_VECTOR_OPTIONS stands for these keys. The
+ * struct that such a table fills begins with native_vectors. */
 struct native_vectors {
     struct native_inputs inputs;
     bool normalize;
-    const char *pooling; /* NULL: the model's */
+    const char *pooling; /* NULL: the model's. No effect on a model that gives vectors */
     int64_t dimensions;  /* values of a vector that are kept; 0: all */
 };
 #define NATIVE_VECTOR_OPTIONS                                                     \

@@ -15,11 +15,16 @@ static const struct option embed_options[] = {NATIVE_INPUT_OPTIONS, NATIVE_VECTO
 
 static const struct option embed_all_options[] = {NATIVE_INPUT_OPTIONS};
 
+static int64_t vector_columns(const struct model_info *info)
+{
+    return info->gives_vector ? info->output_columns : info->hidden_columns;
+}
+
 /* Takes memory for one vector of each item. form->dimensions 0 becomes the number of all columns. */
-static int want_pooled(struct request *request, enum pooling pooling, struct vector_form *form)
+static int want_vectors(struct request *request, enum pooling pooling, struct vector_form *form)
 {
     struct job *job = &request->job;
-    int64_t columns = request->info->hidden_columns, floats = 0;
+    int64_t columns = vector_columns(request->info), floats = 0;
     if (form->dimensions > columns)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "dimensions is %" PRId64 ", vectors of model \"%s\" have %" PRId64, form->dimensions,
@@ -35,8 +40,10 @@ static int want_pooled(struct request *request, enum pooling pooling, struct vec
     if (!results)
         return -1;
     for (int64_t i = 0; i < job->n_items; i++) {
-        job->items[i].pooled = results + i * columns;
-        job->items[i].pooling = pooling;
+        struct engine_item *item = &job->items[i];
+        *(request->info->gives_vector ? &item->output : &item->pooled) = results + i * columns;
+        item->n_rows = request->info->gives_vector ? 1 : 0;
+        item->pooling = pooling;
     }
     return 0;
 }
@@ -46,7 +53,7 @@ int native_vectors_want(struct request *request, struct native_vectors *vectors)
     int pooling = vectors->pooling ? pooling_from_name(vectors->pooling) : (int)request->info->pooling;
     struct vector_form *form = request_memory(request, 1, sizeof *form);
     request->options = form;
-    if (!form || native_items(request, &vectors->inputs) != 0 ||
+    if (!form || native_serves(request, NATIVE_VECTORS) != 0 || native_items(request, &vectors->inputs) != 0 ||
         native_encoding(request, &vectors->inputs, &form->base64) != 0)
         return -1;
     if (pooling < 0)
@@ -54,22 +61,26 @@ int native_vectors_want(struct request *request, struct native_vectors *vectors)
                            "pooling is \"%.100s\", one of mean, cls, last, max was expected", vectors->pooling);
     form->normalize = vectors->normalize;
     form->dimensions = vectors->dimensions;
-    if (want_pooled(request, (enum pooling)pooling, form) != 0)
+    if (want_vectors(request, (enum pooling)pooling, form) != 0)
         return -1;
     return native_check(request, &vectors->inputs);
 }
 
+enum outcome native_embed_json(struct request *request, const json_t *json, const struct native_inputs *inputs)
+{
+    struct native_vectors body = {.inputs = *inputs, .normalize = request->info->normalize};
+    bool read = request_options(request, json, embed_options, OPTION_COUNT(embed_options), &body) == 0 &&
+                native_vectors_want(request, &body) == 0;
+    return read ? OUTCOME_RUN : OUTCOME_FAILED;
+}
+
 enum outcome native_embed_read(struct request *request)
 {
-    struct native_vectors body = {.dimensions = 0};
-    json_t *json = native_body(request, &body.inputs);
-    enum outcome outcome = OUTCOME_FAILED;
+    struct native_inputs inputs = {.takes_files = true};
+    json_t *json = native_body(request, &inputs);
     if (!json)
         return OUTCOME_FAILED;
-    body.normalize = request->info->normalize;
-    if (request_options(request, json, embed_options, OPTION_COUNT(embed_options), &body) == 0 &&
-        native_vectors_want(request, &body) == 0)
-        outcome = OUTCOME_RUN;
+    enum outcome outcome = native_embed_json(request, json, &inputs);
     json_decref(json);
     return outcome;
 }
@@ -97,7 +108,8 @@ static void write_vector(struct writer *writer, const float *vector, int64_t cou
 void native_vector_write(struct request *request, int64_t item)
 {
     const struct vector_form *form = request->options;
-    float *vector = request->job.items[item].pooled;
+    const struct engine_item *of = &request->job.items[item];
+    float *vector = request->info->gives_vector ? of->output : of->pooled;
     if (form->normalize)
         normalize(vector, form->dimensions);
     write_vector(&request->answer, vector, form->dimensions, form->base64);
@@ -149,7 +161,8 @@ enum outcome native_embed_all_read(struct request *request)
     if (!json)
         return OUTCOME_FAILED;
     bool *base64 = request->options = request_memory(request, 1, sizeof *base64);
-    if (base64 && request_options(request, json, embed_all_options, OPTION_COUNT(embed_all_options), &body) == 0 &&
+    if (base64 && native_serves(request, NATIVE_TOKENS) == 0 &&
+        request_options(request, json, embed_all_options, OPTION_COUNT(embed_all_options), &body) == 0 &&
         native_items(request, &body) == 0 && native_encoding(request, &body, base64) == 0 &&
         want_hidden(request, *base64) == 0 && native_check(request, &body) == 0)
         outcome = OUTCOME_RUN;

@@ -4,6 +4,7 @@
 #include "server/common/metrics.h"
 #include "server/dialects/native.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -72,6 +73,35 @@ static void write_input(struct writer *writer, const struct model_input *input)
     writer_text(writer, "}");
 }
 
+static void write_label(struct writer *writer, const struct served_label *label)
+{
+    writer_string(writer, label->text, label->bytes);
+}
+
+static void write_labels(struct writer *writer, const struct served_model *served)
+{
+    if (!served->labels) {
+        key_string(writer, "labels", NULL);
+        return;
+    }
+    writer_text(writer, ",\"labels\":[");
+    for (int64_t i = 0; i < model_info(served->model)->output_columns; i++) {
+        if (i > 0)
+            writer_text(writer, ",");
+        write_label(writer, &served->labels[i]);
+    }
+    writer_text(writer, "]");
+}
+
+/* The size to which pictures are brought. */
+static void write_image(struct writer *writer, const struct served_model *served)
+{
+    if (served->image.height == 0)
+        key_string(writer, "image", NULL);
+    else
+        writer_format(writer, ",\"image\":[%" PRId64 ",%" PRId64 "]", served->image.height, served->image.width);
+}
+
 static void write_model(struct writer *writer, const struct served_model *served)
 {
     const struct model_info *info = model_info(served->model);
@@ -89,6 +119,9 @@ static void write_model(struct writer *writer, const struct served_model *served
     key_integer(writer, "hidden_columns", info->hidden_columns);
     key_integer(writer, "output_columns", info->output_columns);
     key_bool(writer, "has_logits", info->has_logits);
+    key_string(writer, "gives", info->n_tensors > 0 ? "tensors" : info->gives_vector ? "vector" : "rows");
+    write_labels(writer, served);
+    write_image(writer, served);
     key_integer(writer, "parameters", info->parameters);
     key_integer(writer, "weights_bytes", (int64_t)info->weights_bytes);
     key_integer(writer, "arena_bytes", (int64_t)info->arena_bytes);
@@ -136,6 +169,40 @@ static const char *long_dtype(enum dtype dtype)
     }
 }
 
+/* Classes of the same name are one key of label2id, the last of them, as in a Python dict. */
+static void write_classifier(struct writer *writer, const struct served_model *served)
+{
+    int64_t count = model_info(served->model)->output_columns;
+    bool first = true;
+    writer_text(writer, "{\"classifier\":{\"id2label\":{");
+    for (int64_t i = 0; i < count; i++) {
+        writer_format(writer, "%s\"%" PRId64 "\":", i > 0 ? "," : "", i);
+        write_label(writer, &served->labels[i]);
+    }
+    writer_text(writer, "},\"label2id\":{");
+    for (int64_t i = 0; i < count; i++) {
+        if (served->labels[i].again)
+            continue;
+        writer_text(writer, first ? "" : ",");
+        write_label(writer, &served->labels[i]);
+        writer_format(writer, ":%" PRId64, i);
+        first = false;
+    }
+    writer_text(writer, "}}}");
+}
+
+static void write_model_type(struct writer *writer, const struct served_model *served)
+{
+    writer_text(writer, ",\"model_type\":");
+    if (native_is_classifier(served)) {
+        write_classifier(writer, served);
+        return;
+    }
+    writer_text(writer, "{\"embedding\":{\"pooling\":");
+    writer_string0(writer, pooling_name(model_info(served->model)->pooling));
+    writer_text(writer, "}}");
+}
+
 /* Writes the keys of text-embeddings-inference, about the first model. */
 static void write_settings(struct writer *writer, const struct request *request)
 {
@@ -146,9 +213,7 @@ static void write_settings(struct writer *writer, const struct request *request)
     writer_string0(writer, options->models[0].name);
     key_string(writer, "model_sha", NULL);
     key_string(writer, "model_dtype", long_dtype(info->dtype));
-    writer_text(writer, ",\"model_type\":{\"embedding\":{\"pooling\":");
-    writer_string0(writer, pooling_name(info->pooling));
-    writer_text(writer, "}}");
+    write_model_type(writer, &options->models[0]);
     key_integer(writer, "max_concurrent_requests", settings->max_queue_requests);
     key_integer(writer, "max_input_length", native_max_length(info));
     key_integer(writer, "max_batch_tokens", settings->max_batch_tokens);

@@ -17,8 +17,8 @@ static const char *inputs_key(const struct native_inputs *inputs)
 
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char path[NATIVE_PATH])
 {
-    snprintf(path, NATIVE_PATH, inputs->many ? "%s[%" PRId64 "]" : "%s",
-             inputs->inputs ? inputs_key(inputs) : "embeddings", item);
+    const char *name = inputs->is_file ? "the body" : inputs->inputs ? inputs_key(inputs) : "embeddings";
+    snprintf(path, NATIVE_PATH, inputs->many ? "%s[%" PRId64 "]" : "%s", name, item);
     return path;
 }
 
@@ -46,7 +46,7 @@ int64_t native_most_elements(const struct request *request)
     most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
     for (int64_t i = 0; i < options->n_models; i++) {
         const struct model_info *info = model_info(options->models[i].model);
-        int64_t length = native_max_length(info), columns = info->inputs[0].columns;
+        int64_t length = native_max_length(info), columns = native_columns(info);
         most = most > length ? most : length;
         most = most > columns ? most : columns;
     }
@@ -99,9 +99,14 @@ static json_t *parse_body(struct request *request, struct native_inputs *inputs)
 
 json_t *native_body(struct request *request, struct native_inputs *inputs)
 {
-    json_t *body = parse_body(request, inputs);
-    if (!body)
+    if (inputs && inputs->takes_files && native_body_is_picture(request))
+        inputs->is_file = true;
+    json_t *body = inputs && inputs->is_file ? json_object() : parse_body(request, inputs);
+    if (!body) {
+        if (request->failure.kind == FAILURE_NONE)
+            failure_memory(&request->failure);
         return NULL;
+    }
     const json_t *model = json_object_get(body, "model");
 
     if (model && !json_is_null(model) && !json_is_string(model))
@@ -185,8 +190,7 @@ static int text_item(struct request *request, const struct native_inputs *inputs
     if (!ids)
         return -1;
     byte_tokenizer_encode(request->info->byte_offset, text, bytes, skip, length, ids);
-    item->inputs[0].data = ids;
-    item->inputs[0].length = length;
+    native_place(request, item, ids, length);
     return 0;
 }
 
@@ -214,7 +218,7 @@ static int refuse_columns(struct request *request, const char *path, int64_t row
 {
     return failure_set(&request->failure, FAILURE_INVALID,
                        "%s[%" PRId64 "] has %" PRId64 " values, rows of model \"%s\" have %" PRId64, path, row, found,
-                       request_model_name(request), request->info->inputs[0].columns);
+                       request_model_name(request), native_columns(request->info));
 }
 
 static int ids_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
@@ -238,8 +242,7 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
             return refuse_id(request, path, skip + i, id);
         ids[i] = (int32_t)id;
     }
-    item->inputs[0].data = ids;
-    item->inputs[0].length = length;
+    native_place(request, item, ids, length);
     return 0;
 }
 
@@ -262,7 +265,7 @@ static int read_row(struct request *request, const json_t *row, const char *path
 static int rows_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
                      struct engine_item *item)
 {
-    int64_t columns = request->info->inputs[0].columns, length = (int64_t)json_array_size(value), skip;
+    int64_t columns = native_columns(request->info), length = (int64_t)json_array_size(value), skip;
     if (!json_is_array(value))
         return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, a list of rows was expected", path,
                            json_kind(value));
@@ -285,9 +288,27 @@ static int rows_item(struct request *request, const struct native_inputs *inputs
         if (read_row(request, row, path, skip + i, columns, rows + i * columns) != 0)
             return -1;
     }
-    item->inputs[0].data = rows;
-    item->inputs[0].length = length;
+    native_place(request, item, rows, length);
     return 0;
+}
+
+static int picture_item(struct request *request, const json_t *value, const char *path, struct engine_item *item)
+{
+    if (!json_is_string(value))
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s is %s, a string with base64 of a JPEG or PNG file was expected", path, json_kind(value));
+    return native_picture_text(request, path, json_string_value(value), json_string_length(value), item);
+}
+
+/* text-embeddings-inference also knows a list of two texts: a pair. */
+static int listed_text_item(struct request *request, const struct native_inputs *inputs, const json_t *value,
+                            const char *path, struct engine_item *item)
+{
+    if (json_array_size(value) != 1)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s has %zu texts, one was expected: model \"%s\" takes no pairs", path,
+                           json_array_size(value), request_model_name(request));
+    return text_item(request, inputs, json_array_get(value, 0), path, item);
 }
 
 static int read_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
@@ -295,6 +316,10 @@ static int read_item(struct request *request, const struct native_inputs *inputs
 {
     if (inputs->embeddings)
         return rows_item(request, inputs, value, path, item);
+    if (native_takes_pictures(request))
+        return picture_item(request, value, path, item);
+    if (inputs->texts_in_lists && json_is_string(json_array_get(value, 0)))
+        return listed_text_item(request, inputs, value, path, item);
     if (json_is_string(value))
         return text_item(request, inputs, value, path, item);
     if (json_is_array(value))
@@ -355,7 +380,7 @@ static void *numbers_memory(struct request *request, const struct numbers *numbe
 static int check_numbers(struct request *request, const struct numbers *numbers, const char *path,
                          const struct numbers_target *target, int64_t first, int64_t skip, int64_t count)
 {
-    int64_t columns = target->ids ? 1 : request->info->inputs[0].columns, n = 0;
+    int64_t columns = target->ids ? 1 : native_columns(request->info), n = 0;
     while (n < count && (target->ids ? target->ids[first + n] >= 0 : !isnan(target->floats[first + n])))
         n++;
     if (n == count)
@@ -372,7 +397,7 @@ static int check_numbers(struct request *request, const struct numbers *numbers,
 static int place_items(struct request *request, const struct native_inputs *inputs, const struct numbers *numbers,
                        const struct numbers_target *target)
 {
-    int64_t columns = target->ids ? 1 : request->info->inputs[0].columns, start = 0;
+    int64_t columns = target->ids ? 1 : native_columns(request->info), start = 0;
     char path[NATIVE_PATH];
     for (int64_t i = 0; i < request->job.n_items; start = target->ends[i++]) {
         struct engine_item *item = &request->job.items[i];
@@ -383,8 +408,7 @@ static int place_items(struct request *request, const struct native_inputs *inpu
         int64_t first = start + skip * columns;
         if (*target->n_wrong > 0 && check_numbers(request, numbers, path, target, first, skip, length * columns) != 0)
             return -1;
-        item->inputs[0].data = target->ids ? (const void *)(target->ids + first) : target->floats + first;
-        item->inputs[0].length = length;
+        native_place(request, item, target->ids ? (const void *)(target->ids + first) : target->floats + first, length);
     }
     return 0;
 }
@@ -397,6 +421,10 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
     struct native_inputs *inputs = reading->inputs;
     const struct model_input *input = &request->info->inputs[0];
     int item_depth = inputs->inputs ? numbers->depth : numbers->depth - 1;
+    if (native_takes_pictures(request))
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s is a list of numbers, strings with base64 of a JPEG or PNG file were expected",
+                           inputs_key(inputs));
     int64_t n_items = item_depth > 1 ? numbers->lists[1] : 1, n_wrong = 0;
     bool ids = input->kind == INPUT_IDS;
     inputs->many = item_depth == 2;
@@ -412,7 +440,7 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
     target.ids = ids ? values : NULL;
     target.floats = ids ? NULL : values;
     target.below = request->info->vocabulary;
-    target.sizes[numbers->depth - 1] = ids ? 0 : input->columns;
+    target.sizes[numbers->depth - 1] = ids ? 0 : native_columns(request->info);
     request->job.n_items = n_items;
     if (numbers_read(numbers, &target))
         return place_items(request, inputs, numbers, &target) == 0 ? 1 : -1;
@@ -423,20 +451,6 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
 }
 
 /* ---- For the routes ---- */
-
-int native_takes_sequences(struct request *request)
-{
-    const struct model_info *info = request->info;
-    const char *what = info->inputs[0].layout == LAYOUT_IMAGE    ? "takes images"
-                       : info->inputs[0].layout == LAYOUT_TENSOR ? "takes tensors"
-                       : info->n_tensors > 0                     ? "gives tensors"
-                                                                 : NULL;
-    if (!what)
-        return 0;
-    return failure_set(&request->failure, FAILURE_INVALID,
-                       "model \"%s\" %s, which this route has no key for: use /v2/models/%s/infer",
-                       request_model_name(request), what, request_model_name(request));
-}
 
 /* Refuses a model that needs several inputs: these routes give one. */
 static int takes_one_input(struct request *request)
@@ -459,13 +473,32 @@ static int takes_one_input(struct request *request)
                        request_model_name(request), names);
 }
 
+/* Checks that the request gives pictures, to a model that takes them. */
+static int check_picture(struct request *request, const struct native_inputs *inputs)
+{
+    const char *name = request_model_name(request);
+    if (inputs->embeddings)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "model \"%s\" takes images, not embeddings: give `%s`, or use /v2/models/%s/infer", name,
+                           inputs_key(inputs), name);
+    if (!inputs->inputs && !inputs->is_file)
+        return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" takes images, and `%s` is missing", name,
+                           inputs_key(inputs));
+    return 0;
+}
+
 /* Checks that the request gives one input, of the kind that the model's first has. */
 static int check_kind(struct request *request, const struct native_inputs *inputs)
 {
     const struct model_info *info = request->info;
     const char *name = request_model_name(request);
+    if (native_takes_pictures(request))
+        return check_picture(request, inputs);
     if (native_takes_sequences(request) != 0 || takes_one_input(request) != 0)
         return -1;
+    if (inputs->is_file)
+        return failure_set(&request->failure, FAILURE_INVALID, "the body is an image, and model \"%s\" takes %s", name,
+                           info->inputs[0].kind == INPUT_IDS ? "ids" : "rows of floats");
     if (inputs->inputs && inputs->embeddings)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "both inputs and embeddings are given, one was expected");
@@ -490,12 +523,26 @@ static int check_direction(struct request *request, const char *direction)
                        "truncation_direction is \"%.100s\", \"Left\" or \"Right\" was expected", direction);
 }
 
+/* One item from the body, which is a picture's file. */
+static int item_from_file(struct request *request, const struct native_inputs *inputs)
+{
+    request->job.items = items_memory(request, 1, sizeof *request->job.items);
+    if (!request->job.items)
+        return -1;
+    request->job.n_items = 1;
+    char path[NATIVE_PATH];
+    return native_picture(request, native_item_path(inputs, 0, path), request->body, request->body_length,
+                          &request->job.items[0]);
+}
+
 int native_items(struct request *request, struct native_inputs *inputs)
 {
     static const struct items_readers readers = {items_from_numbers, items_from_json};
     struct inputs_reading reading = {request, inputs};
     if (check_kind(request, inputs) != 0 || check_direction(request, inputs->truncation_direction) != 0)
         return -1;
+    if (inputs->is_file)
+        return item_from_file(request, inputs);
     json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
     return items_read(request, &inputs->lists, value, &readers, &reading);
 }

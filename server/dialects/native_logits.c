@@ -198,9 +198,8 @@ static int want_last(struct request *request)
 static int read_body(struct request *request, const json_t *json, struct logits_body *body, struct logits_plan *plan)
 {
     plan->model = request_engine_model(request);
-    if (!request->info->has_logits)
-        return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" has no logits: %s has no output layer",
-                           request_model_name(request), request->info->architecture);
+    if (native_serves(request, NATIVE_LOGITS) != 0)
+        return -1;
     if (request_options(request, json, options, OPTION_COUNT(options), body) != 0 ||
         read_positions(request, body->positions, plan) != 0 || native_items(request, &body->inputs) != 0 ||
         native_encoding(request, &body->inputs, &plan->base64) != 0 || check_positions(request, body, plan) != 0)

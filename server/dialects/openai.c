@@ -15,6 +15,8 @@ static const struct option embeddings_options[] = {
 
 static int check_inputs(struct request *request)
 {
+    if (native_takes_pictures(request))
+        return 0;
     if (native_takes_sequences(request) != 0)
         return -1;
     if (request->info->inputs[0].kind == INPUT_IDS)
@@ -22,7 +24,7 @@ static int check_inputs(struct request *request)
     return failure_set(&request->failure, FAILURE_INVALID,
                        "model \"%s\" takes rows of %" PRId64 " floats, which this route has no key for: use "
                        "/embed or /v2",
-                       request_model_name(request), request->info->inputs[0].columns);
+                       request_model_name(request), native_columns(request->info));
 }
 
 static enum outcome embeddings_read(struct request *request)

@@ -10,8 +10,8 @@
  *     exchange_answer    calls the route's `answer`
  *     exchange_reply     sends the answer or the failure
  *
- * A failure, or a route that needs no job, skips to exchange_reply. A worker reads large bodies, unpacks compressed
- * ones and writes large answers. The event loop does the rest.
+ * A failure, or a route that needs no job, skips to exchange_reply. A worker reads large bodies and those that may hold
+ * pictures, unpacks compressed ones and writes large answers. The event loop does the rest.
  *
  * Only one thread at a time changes an exchange: suspending and resuming the connection orders the threads, so an
  * exchange needs no lock. While the job is submitted, job_wanted may run on several lane threads at once; it only reads
@@ -280,6 +280,15 @@ static void task_read(struct task *task)
     exchange_read((struct exchange *)task);
 }
 
+/* Whether the event loop may read the body. A body that names its model only inside may hold a picture if any model
+ * takes pictures: a small file may have many pixels. */
+static bool is_quickly_read(const struct exchange *exchange)
+{
+    bool pictures = exchange->server->service.takes_pictures && exchange->match.route->work;
+    return !is_large((int64_t)exchange->body.length) && exchange->coding == CODING_NONE &&
+           (!pictures || exchange->match.route->body == BODY_ANY);
+}
+
 /* The body is there, on the event loop. The result is exchange_read's. */
 static bool exchange_complete(struct exchange *exchange)
 {
@@ -304,7 +313,7 @@ static bool exchange_complete(struct exchange *exchange)
     int64_t timeout_ms = server->service.options.settings->request_timeout_ms;
     if (timeout_ms > 0)
         exchange->request.job.deadline_ns = exchange->complete_ns + timeout_ms * 1000000;
-    if (!is_large((int64_t)exchange->body.length) && exchange->coding == CODING_NONE)
+    if (is_quickly_read(exchange))
         return exchange_read(exchange);
     exchange_suspend(exchange);
     exchange_hand_on(exchange, task_read);

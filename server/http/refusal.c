@@ -48,21 +48,42 @@ static bool is_json(const char *media_type)
            (length > 5 && strncasecmp(media_type + length - 5, "+json", 5) == 0);
 }
 
+/* A file of unknown type is a picture if its first bytes say so. */
+static bool is_picture(const char *media_type)
+{
+    static const char *const types[] = {"image/jpeg", "image/jpg", "image/png", "application/octet-stream"};
+    size_t length = strcspn(media_type, "; \t");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (length == strlen(types[i]) && strncasecmp(media_type, types[i], length) == 0)
+            return true;
+    return false;
+}
+
+static int check_media_type(const struct route *route, struct request *request, const char *type)
+{
+    bool picture = route->body == BODY_PICTURE;
+    if (route->body == BODY_NONE || route->body == BODY_ANY || !type || !*type || is_json(type) ||
+        (picture && is_picture(type)))
+        return 0;
+    return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
+                       "Content-Type is \"%.100s\", application/json%s was expected", type,
+                       picture ? ", image/jpeg or image/png" : "");
+}
+
 static int check_body_headers(const struct route *route, struct request *request)
 {
     const char *type = request->header(request, "Content-Type");
     const char *encoding = request->header(request, "Content-Encoding");
     const char *length = request->header(request, "Content-Length");
     const struct settings *settings = request->service->options.settings;
-    if (route->body == BODY_JSON && encoding && strcasecmp(encoding, "identity") != 0)
+    if ((route->body == BODY_JSON || route->body == BODY_PICTURE) && encoding && strcasecmp(encoding, "identity") != 0)
         return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
                            "Content-Encoding is \"%.100s\", a body that is not compressed was expected", encoding);
     if (route->body == BODY_ANY && coding_of(encoding) == CODING_UNKNOWN)
         return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
                            "Content-Encoding is \"%.100s\", gzip, deflate or none was expected", encoding);
-    if (route->body == BODY_JSON && type && *type && !is_json(type))
-        return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
-                           "Content-Type is \"%.100s\", application/json was expected", type);
+    if (check_media_type(route, request, type) != 0)
+        return -1;
     if (length && strtoull(length, NULL, 10) > (unsigned long long)settings->payload_limit)
         return refusal_too_large(&request->failure, settings);
     return 0;

@@ -13,8 +13,9 @@ enum outcome {
 
 enum route_body {
     BODY_NONE,
-    BODY_JSON, /* a Content-Type, if given, must be JSON */
-    BODY_ANY,  /* of any Content-Type; it may be compressed. The answer of a job is compressed on request */
+    BODY_JSON,    /* a Content-Type, if given, must be JSON */
+    BODY_PICTURE, /* JSON, or the file of a JPEG or PNG picture */
+    BODY_ANY,     /* of any Content-Type; it may be compressed. The answer of a job is compressed on request */
 };
 
 struct route {

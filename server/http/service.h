@@ -10,9 +10,19 @@ struct batcher;
 struct dialect;
 struct metrics;
 
+/* The name of a class. */
+struct served_label {
+    const char *text; /* may contain NUL */
+    size_t bytes;
+    bool again; /* a later class has the same name */
+};
+
+/* `labels` and `image` come from config.json; server/served_model.h sets them. */
 struct served_model {
     const char *name;
     struct model *model;
+    struct served_label *labels; /* (info.output_columns), by class; NULL: the classes have no names */
+    struct image_settings image; /* how a picture becomes the model's input; height 0: it takes no pictures */
 };
 
 /* All pointers outlive the server. The models have the order that batcher_open got. */
@@ -32,6 +42,7 @@ struct service {
     struct budget results; /* memory of requests: JSON being read, inputs, results, and answers until they are sent */
     int64_t opened_ns;     /* CLOCK_MONOTONIC */
     int64_t opened_s;      /* since 1970 */
+    bool takes_pictures;   /* one of the models does */
     _Atomic int64_t connections;
     _Atomic bool ready; /* work is accepted */
 };

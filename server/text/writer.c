@@ -152,6 +152,13 @@ void writer_string0(struct writer *writer, const char *text)
         writer_text(writer, "null");
 }
 
+void writer_float(struct writer *writer, float value)
+{
+    char *out = room(writer, F32_TEXT);
+    if (out)
+        writer->length += write_f32(out, value);
+}
+
 void writer_floats(struct writer *writer, const float *values, int64_t count)
 {
     enum { AT_ONCE = 16 }; /* floats that share one call of room() */

@@ -25,6 +25,7 @@ void writer_integer(struct writer *writer, int64_t value);
 void writer_string(struct writer *writer, const char *bytes, size_t length);
 void writer_string0(struct writer *writer, const char *text); /* writes null for NULL */
 
+void writer_float(struct writer *writer, float value);                         /* finite */
 void writer_floats(struct writer *writer, const float *values, int64_t count); /* a JSON array; finite values */
 void writer_base64(struct writer *writer, const float *values, int64_t count); /* a JSON string, little-endian f32 */
 

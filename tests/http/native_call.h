@@ -1,5 +1,6 @@
 /* Calls of the native routes without a socket, on a fake engine: what unit tests, allocation tests and the fuzzer
- * share. Three models: "bytes" takes text, "ids" only ids, "rows" floats. Include it in one file of a program. */
+ * share. Models: "bytes" takes text, "ids" only ids, "rows" floats; of modules, "tensors" takes floats, "classes" and
+ * "score" text, "pictures" takes pictures, and the last three give vectors. Include it in one file of a program. */
 #ifndef TESTS_HTTP_NATIVE_CALL_H
 #define TESTS_HTTP_NATIVE_CALL_H
 
@@ -11,15 +12,69 @@
 
 static struct settings native_settings = {
     .max_batch_tokens = 1024, .max_client_batch_size = 8, .max_queue_requests = 100, .http_threads = 1};
-static struct served_model native_models[3];
+static struct served_model native_models[7];
 static struct service native_service = {
-    .options = {.settings = &native_settings, .models = native_models, .n_models = 3},
+    .options = {.settings = &native_settings, .models = native_models},
     .results = {.limit = INT64_C(1) << 30},
 };
 
 /* How jobs are run; an allocation test puts another here. */
 static int (*native_run)(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                          struct error *error) = model_run;
+
+static inline void native_add(const char *name, const struct model_info *info, struct served_label *labels)
+{
+    int64_t index = native_service.options.n_models++;
+    native_models[index] = (struct served_model){.name = name, .model = fake_model(info), .labels = labels};
+}
+
+/* The models of modules: their inputs are tensors, and the last ones give classes. */
+static inline void native_open_modules(struct model_info info)
+{
+    static struct served_label labels[] = {
+        {"cat", 3, true}, {"dog", 3, false}, {"\"cow\"", 5, false}, {"cat", 3, false}};
+    static struct model_input ids = {.name = "ids",
+                                     .kind = INPUT_IDS,
+                                     .layout = LAYOUT_TENSOR,
+                                     .columns = 1,
+                                     .vocabulary = 259,
+                                     .rank = 1,
+                                     .shape = {-1},
+                                     .max_length = FAKE_MAX_LENGTH,
+                                     .own_limit = true};
+    static struct model_input rows = {.name = "x",
+                                      .kind = INPUT_ROWS,
+                                      .layout = LAYOUT_TENSOR,
+                                      .columns = 1,
+                                      .rank = 2,
+                                      .shape = {-1, FAKE_COLUMNS},
+                                      .max_length = FAKE_MAX_LENGTH};
+    static struct model_input picture = {.name = "image",
+                                         .kind = INPUT_ROWS,
+                                         .layout = LAYOUT_TENSOR,
+                                         .columns = 6,
+                                         .rank = 3,
+                                         .shape = {3, 4, 6},
+                                         .max_length = FAKE_MAX_LENGTH};
+    info.inputs = &rows;
+    info.tokenizer = TOKENIZER_NONE;
+    native_add("tensors", &info, NULL);
+    info.vocabulary = 259;
+    info.inputs = &ids;
+    info.tokenizer = TOKENIZER_BYTE;
+    info.gives_vector = true;
+    info.output_columns = sizeof labels / sizeof *labels;
+    info.hidden_columns = 2;
+    native_add("classes", &info, labels);
+    info.output_columns = 1;
+    native_add("score", &info, NULL);
+    info.vocabulary = 0;
+    info.inputs = &picture;
+    info.tokenizer = TOKENIZER_NONE;
+    info.output_columns = 3;
+    native_add("pictures", &info, NULL);
+    native_models[native_service.options.n_models - 1].image = image_settings_default(4, 6);
+}
 
 static inline void native_open(void)
 {
@@ -42,22 +97,23 @@ static inline void native_open(void)
                               .byte_offset = 3};
 
     ids.vocabulary = info.vocabulary;
-    native_models[0] = (struct served_model){"bytes", fake_model(&info)};
+    native_add("bytes", &info, NULL);
     info.vocabulary = info.output_columns = ids.vocabulary = FAKE_VOCABULARY;
     info.tokenizer = TOKENIZER_NONE;
-    native_models[1] = (struct served_model){"ids", fake_model(&info)};
+    native_add("ids", &info, NULL);
     info.inputs = &rows;
     info.vocabulary = 0;
     info.output_columns = FAKE_COLUMNS;
     info.has_logits = false;
-    native_models[2] = (struct served_model){"rows", fake_model(&info)};
+    native_add("rows", &info, NULL);
+    native_open_modules(info);
     atomic_store(&native_service.ready, true);
 }
 
 static inline void native_close(void)
 {
-    for (int i = 0; i < 3; i++)
-        model_close(native_models[i].model);
+    while (native_service.options.n_models > 0)
+        model_close(native_models[--native_service.options.n_models].model);
 }
 
 static inline const char *native_no_header(const struct request *request, const char *name)

@@ -1,0 +1,283 @@
+/* native_predict: /predict gives the score of each class, best first. POST / is this route for a model with `labels`,
+ * and else /embed.
+ *
+ * Two shapes of clients are served. text-embeddings-inference's put options beside `inputs`. Hugging Face's
+ * InferenceClient puts them into `parameters`, and expects one list for each text, also for a single one. */
+#include "server/dialects/native.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum score_function { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_NONE, SCORE_COUNT };
+
+/* Index: enum score_function. */
+static const char *const function_names[] = {"softmax", "sigmoid", "none"};
+_Static_assert(sizeof function_names / sizeof *function_names == SCORE_COUNT, "a name for each function");
+
+struct predict_body {
+    struct native_inputs inputs; /* first, as NATIVE_SEQUENCE_OPTIONS wants */
+    bool raw_scores;
+    int64_t top_k;
+    json_t *parameters;
+};
+
+static const struct option options[] = {
+    NATIVE_SEQUENCE_OPTIONS,
+    {"raw_scores", OPTION_BOOL, offsetof(struct predict_body, raw_scores)},
+    {"top_k", OPTION_INTEGER, offsetof(struct predict_body, top_k)},
+    {"parameters", OPTION_OBJECT, offsetof(struct predict_body, parameters)},
+};
+
+/* The keys of `parameters`. */
+struct predict_parameters {
+    const char *function_to_apply;
+    int64_t top_k;
+};
+
+static const struct option parameter_options[] = {
+    {"function_to_apply", OPTION_STRING, offsetof(struct predict_parameters, function_to_apply)},
+    {"top_k", OPTION_INTEGER, offsetof(struct predict_parameters, top_k)},
+};
+
+/* One class of an item. */
+struct prediction {
+    int64_t class;
+    float logit;
+};
+
+/* What the answer needs when the JSON is freed. */
+struct predict_plan {
+    enum score_function function;
+    int64_t top_k;             /* classes of an answer */
+    bool nested;               /* the answer is a list of lists */
+    struct prediction *sorted; /* (classes), for one item at a time */
+};
+
+static int read_function(struct request *request, const struct predict_body *body, const char *name,
+                         enum score_function *function)
+{
+    *function = body->raw_scores ? SCORE_NONE : request->info->output_columns == 1 ? SCORE_SIGMOID : SCORE_SOFTMAX;
+    if (!name)
+        return 0;
+    for (int i = 0; i < SCORE_COUNT; i++) {
+        if (strcmp(name, function_names[i]) != 0)
+            continue;
+        if (body->raw_scores && i != SCORE_NONE)
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "raw_scores is true, and function_to_apply is \"%s\": one of them was expected", name);
+        *function = (enum score_function)i;
+        return 0;
+    }
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "function_to_apply is \"%.100s\", one of softmax, sigmoid, none was expected", name);
+}
+
+/* `parameters` may ask for more classes than there are, as Hugging Face's pipelines allow. */
+static int read_top_k(struct request *request, const struct predict_body *body, int64_t asked, int64_t *top_k)
+{
+    int64_t classes = request->info->output_columns;
+    *top_k = asked > 0 && asked < classes ? asked : classes;
+    if (body->top_k == 0)
+        return 0;
+    if (asked > 0 && asked != body->top_k)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "top_k is %" PRId64 ", and in parameters %" PRId64 ": one of them was expected", body->top_k,
+                           asked);
+    if (body->top_k > classes)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "top_k is %" PRId64 ", model \"%s\" has %" PRId64 " classes", body->top_k,
+                           request_model_name(request), classes);
+    *top_k = body->top_k;
+    return 0;
+}
+
+/* One list for each input if several are given. `["a text"]` is one input, as in text-embeddings-inference, but
+ * `[["a text"]]` and `[[1, 2]]` are a batch of one. */
+static bool is_nested(const struct request *request, const struct predict_body *body)
+{
+    bool one_text = request->job.n_items == 1 && json_is_string(json_array_get(body->inputs.inputs, 0));
+    bool pipeline = body->parameters && !native_takes_pictures(request);
+    return pipeline || (body->inputs.many && !one_text);
+}
+
+/* ---- Memory ---- */
+
+/* Most bytes of text: of {"score":,"label":} with a comma and a float; of LABEL_ and a number; of one byte of a label,
+ * as an escape. */
+enum { PREDICTION_TEXT = 48, NUMBER_TEXT = 32, ESCAPE_TEXT = 6, LIST_TEXT = 8 };
+
+static int64_t most_label_text(const struct request *request)
+{
+    const struct served_label *labels = native_model(request)->labels;
+    size_t most = 0;
+    for (int64_t i = 0; labels && i < request->info->output_columns; i++)
+        most = labels[i].bytes > most ? labels[i].bytes : most;
+    return labels ? (int64_t)most * ESCAPE_TEXT + 2 : NUMBER_TEXT;
+}
+
+/* a += b * c. -1: it overflows, and request->failure is set. */
+static int add_product(struct request *request, int64_t *a, int64_t b, int64_t c)
+{
+    int64_t product;
+    if (__builtin_mul_overflow(b, c, &product) || __builtin_add_overflow(*a, product, a))
+        return failure_set(&request->failure, FAILURE_INVALID, "the results would be larger than any memory");
+    return 0;
+}
+
+/* Takes memory for the output of all items, and for sorting one. */
+static int want_output(struct request *request, struct predict_plan *plan)
+{
+    struct job *job = &request->job;
+    int64_t classes = request->info->output_columns, floats = 0, text = 0;
+    if (add_product(request, &floats, job->n_items, classes) != 0 ||
+        add_product(request, &text, plan->top_k, most_label_text(request) + PREDICTION_TEXT) != 0 ||
+        add_product(request, &request->answer_bytes, job->n_items, text + LIST_TEXT) != 0)
+        return -1;
+    plan->sorted = items_memory(request, classes, sizeof *plan->sorted);
+    float *results = plan->sorted ? items_memory(request, floats, sizeof *results) : NULL;
+    if (!results || request_charge(request, request->answer_bytes) != 0)
+        return -1;
+    for (int64_t i = 0; i < job->n_items; i++) {
+        job->items[i].output = results + i * classes;
+        job->items[i].n_rows = 1;
+    }
+    return 0;
+}
+
+/* ---- The request ---- */
+
+static int read_body(struct request *request, const json_t *json, struct predict_body *body, struct predict_plan *plan)
+{
+    struct predict_parameters parameters = {0};
+    body->inputs.texts_in_lists = true;
+    if (native_serves(request, NATIVE_CLASSES) != 0 ||
+        request_options(request, json, options, OPTION_COUNT(options), body) != 0 ||
+        (body->parameters && request_options(request, body->parameters, parameter_options,
+                                             OPTION_COUNT(parameter_options), &parameters) != 0) ||
+        read_function(request, body, parameters.function_to_apply, &plan->function) != 0 ||
+        read_top_k(request, body, parameters.top_k, &plan->top_k) != 0 || native_items(request, &body->inputs) != 0 ||
+        want_output(request, plan) != 0)
+        return -1;
+    plan->nested = is_nested(request, body);
+    return native_check(request, &body->inputs);
+}
+
+enum outcome native_predict_json(struct request *request, const json_t *json, const struct native_inputs *inputs)
+{
+    struct predict_body body = {.inputs = *inputs};
+    struct predict_plan *plan = request->options = request_memory(request, 1, sizeof *plan);
+    return plan && read_body(request, json, &body, plan) == 0 ? OUTCOME_RUN : OUTCOME_FAILED;
+}
+
+enum outcome native_predict_read(struct request *request)
+{
+    struct native_inputs inputs = {.takes_files = true};
+    json_t *json = native_body(request, &inputs);
+    if (!json)
+        return OUTCOME_FAILED;
+    enum outcome outcome = native_predict_json(request, json, &inputs);
+    json_decref(json);
+    return outcome;
+}
+
+/* ---- The answer ---- */
+
+/* The larger logit first, of equal ones the earlier class. All functions of scores increase, so this is the order of
+ * scores, too, where scores differ by less than a float shows. */
+static int compare_predictions(const void *a, const void *b)
+{
+    const struct prediction *first = a, *second = b;
+    if (first->logit != second->logit)
+        return first->logit > second->logit ? -1 : 1;
+    return first->class < second->class ? -1 : 1;
+}
+
+static void sort_classes(const float *logits, int64_t classes, struct prediction *sorted)
+{
+    for (int64_t i = 0; i < classes; i++)
+        sorted[i] = (struct prediction){i, logits[i]};
+    qsort(sorted, (size_t)classes, sizeof *sorted, compare_predictions);
+}
+
+/* What softmax divides by, if the largest logit is subtracted from each. */
+static double softmax_sum(const struct prediction *sorted, int64_t classes)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < classes; i++)
+        sum += exp((double)sorted[i].logit - sorted[0].logit);
+    return sum;
+}
+
+static float score_of(enum score_function function, float logit, float largest, double sum)
+{
+    switch (function) {
+    case SCORE_SOFTMAX:
+        return (float)(exp((double)logit - largest) / sum);
+    case SCORE_SIGMOID:
+        return (float)(1 / (1 + exp(-(double)logit)));
+    case SCORE_NONE:
+    case SCORE_COUNT:
+        break;
+    }
+    return logit;
+}
+
+static void write_predictions(struct request *request, const struct predict_plan *plan, const float *logits)
+{
+    struct writer *writer = &request->answer;
+    const struct served_label *labels = native_model(request)->labels;
+    int64_t classes = request->info->output_columns;
+    sort_classes(logits, classes, plan->sorted);
+    double sum = softmax_sum(plan->sorted, classes);
+    writer_text(writer, "[");
+    for (int64_t i = 0; i < plan->top_k; i++) {
+        const struct prediction *prediction = &plan->sorted[i];
+        writer_text(writer, i > 0 ? ",{\"score\":" : "{\"score\":");
+        writer_float(writer, score_of(plan->function, prediction->logit, plan->sorted[0].logit, sum));
+        writer_text(writer, ",\"label\":");
+        if (labels)
+            writer_string(writer, labels[prediction->class].text, labels[prediction->class].bytes);
+        else
+            writer_format(writer, "\"LABEL_%" PRId64 "\"", prediction->class);
+        writer_text(writer, "}");
+    }
+    writer_text(writer, "]");
+}
+
+int native_predict_answer(struct request *request)
+{
+    const struct predict_plan *plan = request->options;
+    struct writer *writer = &request->answer;
+    writer_reserve(writer, (size_t)request->answer_bytes);
+    if (plan->nested)
+        writer_text(writer, "[");
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        if (i > 0)
+            writer_text(writer, ",");
+        write_predictions(request, plan, request->job.items[i].output);
+    }
+    if (plan->nested)
+        writer_text(writer, "]");
+    return 0;
+}
+
+/* ---- POST / ---- */
+
+enum outcome native_root_read(struct request *request)
+{
+    struct native_inputs inputs = {.takes_files = true};
+    json_t *json = native_body(request, &inputs);
+    if (!json)
+        return OUTCOME_FAILED;
+    enum outcome outcome = native_is_classifier(native_model(request)) ? native_predict_json(request, json, &inputs)
+                                                                       : native_embed_json(request, json, &inputs);
+    json_decref(json);
+    return outcome;
+}
+
+int native_root_answer(struct request *request)
+{
+    return native_is_classifier(native_model(request)) ? native_predict_answer(request) : native_embed_answer(request);
+}

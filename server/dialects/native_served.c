@@ -1,0 +1,120 @@
+/* native_served: which routes serve a model, and which kind of input its first one is. */
+#include "server/dialects/native.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct served_model *native_model(const struct request *request)
+{
+    return &request->service->options.models[request->model_index];
+}
+
+bool native_takes_pictures(const struct request *request)
+{
+    return native_model(request)->image.height > 0;
+}
+
+/* ---- Inputs ---- */
+
+/* A sequence: ids (length), or rows (length, columns). */
+static bool is_sequence(const struct model_input *input)
+{
+    if (input->layout != LAYOUT_TENSOR)
+        return input->layout != LAYOUT_IMAGE;
+    return input->kind == INPUT_IDS ? input->rank == 1
+                                    : input->kind == INPUT_ROWS && input->rank == 2 && input->shape[1] > 0;
+}
+
+int native_takes_sequences(struct request *request)
+{
+    const struct model_input *input = &request->info->inputs[0];
+    if (is_sequence(input))
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "model \"%s\" takes %s, which this route has no key for: use /v2/models/%s/infer",
+                       request_model_name(request), input->layout == LAYOUT_IMAGE ? "images" : "tensors",
+                       request_model_name(request));
+}
+
+int64_t native_columns(const struct model_info *info)
+{
+    const struct model_input *input = &info->inputs[0];
+    if (input->kind != INPUT_ROWS)
+        return 1;
+    return input->layout == LAYOUT_TENSOR && input->rank > 0 ? input->shape[input->rank - 1] : input->columns;
+}
+
+void native_place(const struct request *request, struct engine_item *item, const void *data, int64_t length)
+{
+    const struct model_input *input = &request->info->inputs[0];
+    item->inputs[0].data = data;
+    item->inputs[0].length = length;
+    if (input->layout != LAYOUT_TENSOR)
+        return;
+    memcpy(item->inputs[0].sizes, input->shape, sizeof input->shape);
+    item->inputs[0].sizes[0] = length;
+}
+
+/* ---- Results ---- */
+
+static bool gives_nothing_here(const struct model_info *info)
+{
+    return info->n_tensors > 0 || info->inputs[0].layout == LAYOUT_IMAGE;
+}
+
+static bool gives_vectors(const struct model_info *info)
+{
+    return !gives_nothing_here(info);
+}
+
+static bool gives_rows(const struct model_info *info)
+{
+    return !gives_nothing_here(info) && !info->gives_vector;
+}
+
+static bool gives_logits(const struct model_info *info)
+{
+    return gives_rows(info) && info->has_logits;
+}
+
+static bool gives_classes(const struct model_info *info)
+{
+    return !gives_nothing_here(info) && info->gives_vector;
+}
+
+/* Index: enum native_result. */
+static const struct {
+    const char *path, *what;
+    bool (*gives)(const struct model_info *info);
+} results[] = {
+    [NATIVE_VECTORS] = {"/embed", "vectors", gives_vectors},
+    [NATIVE_TOKENS] = {"/embed_all", "vectors of tokens", gives_rows},
+    [NATIVE_LOGITS] = {"/logits", "logits", gives_logits},
+    [NATIVE_CLASSES] = {"/predict", "classes", gives_classes},
+};
+_Static_assert(sizeof results / sizeof *results == NATIVE_RESULT_COUNT, "each result has a route");
+
+int native_serves(struct request *request, enum native_result result)
+{
+    const struct model_info *info = request->info;
+    if (results[result].gives(info))
+        return 0;
+    const char *name = request_model_name(request);
+    const char *gives = info->n_tensors > 0                      ? "tensors"
+                        : info->inputs[0].layout == LAYOUT_IMAGE ? "images"
+                        : info->gives_vector                     ? "one vector for each input"
+                                                                 : "one vector for each token";
+    char paths[160] = "";
+    for (int i = 0; i < NATIVE_RESULT_COUNT; i++)
+        if (results[i].gives(info))
+            text_list_add(paths, sizeof paths, results[i].path);
+    return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" has no %s: it gives %s. Use %s%s%s", name,
+                       results[result].what, gives, *paths ? paths : "/v2/models/", *paths ? "" : name,
+                       *paths ? "" : "/infer");
+}
+
+bool native_is_classifier(const struct served_model *served)
+{
+    return served->labels && gives_classes(model_info(served->model));
+}

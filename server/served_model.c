@@ -1,0 +1,129 @@
+#include "server/served_model.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHANNELS 3
+
+/* ---- Labels ---- */
+
+static int compare_labels(const void *a, const void *b)
+{
+    const struct served_label *first = *(const struct served_label *const *)a;
+    const struct served_label *second = *(const struct served_label *const *)b;
+    size_t common = first->bytes < second->bytes ? first->bytes : second->bytes;
+    int order = memcmp(first->text, second->text, common);
+    if (order == 0 && first->bytes != second->bytes)
+        order = first->bytes < second->bytes ? -1 : 1;
+    return order != 0 ? order : first < second ? -1 : 1;
+}
+
+static bool same_text(const struct served_label *a, const struct served_label *b)
+{
+    return a->bytes == b->bytes && memcmp(a->text, b->text, a->bytes) == 0;
+}
+
+/* Some lists of classes have a name twice: ImageNet's has two cranes. */
+static int mark_repeated(struct served_label *labels, size_t count, struct error *error)
+{
+    struct served_label **sorted = calloc(count, sizeof *sorted);
+    if (!sorted)
+        return error_set(error, "out of memory");
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = &labels[i];
+    qsort(sorted, count, sizeof *sorted, compare_labels);
+    for (size_t i = 0; i + 1 < count; i++)
+        sorted[i]->again = same_text(sorted[i], sorted[i + 1]);
+    free(sorted);
+    return 0;
+}
+
+static int open_labels(struct served_model *served, const json_t *labels, struct error *error)
+{
+    const struct model_info *info = model_info(served->model);
+    size_t count = json_array_size(labels);
+    if (info->n_tensors > 0)
+        return error_set(error, "labels: the model gives %d tensors; expected one output (batch, classes)",
+                         info->n_tensors);
+    if ((int64_t)count != info->output_columns)
+        return error_set(error, "labels: found %zu names; expected %lld, one for each column of output \"%s\"", count,
+                         (long long)info->output_columns, info->outputs[0]);
+    served->labels = calloc(count, sizeof *served->labels);
+    if (!served->labels)
+        return error_set(error, "out of memory");
+    for (size_t i = 0; i < count; i++) {
+        const json_t *label = json_array_get(labels, i);
+        served->labels[i].text = json_string_value(label);
+        served->labels[i].bytes = json_string_length(label);
+    }
+    return mark_repeated(served->labels, count, error);
+}
+
+/* ---- Pictures ---- */
+
+/* The one input that must be given; NULL: there are several. */
+static const struct model_input *needed_input(const struct model_info *info)
+{
+    for (int i = 1; i < info->n_inputs; i++)
+        if (!info->inputs[i].optional)
+            return NULL;
+    return &info->inputs[0];
+}
+
+static bool is_picture(const struct model_input *input)
+{
+    return input && input->kind == INPUT_ROWS && input->layout == LAYOUT_TENSOR && input->rank == 3 &&
+           input->shape[0] == CHANNELS;
+}
+
+/* A size of the input, -1 being free, as text. */
+static const char *size_text(int64_t size, char text[32])
+{
+    snprintf(text, 32, size < 0 ? "any" : "%lld", (long long)size);
+    return text;
+}
+
+static int refuse_input(const struct model_input *input, struct error *error)
+{
+    char sizes[160] = "", size[32];
+    for (int d = 0; input && input->layout == LAYOUT_TENSOR && d < input->rank; d++)
+        text_list_add(sizes, sizeof sizes, size_text(input->shape[d], size));
+    if (!input)
+        return error_set(error, "image: the model needs several inputs; expected one of (batch, 3, height, width)");
+    return error_set(error, "image: expected an input (batch, 3, height, width); found \"%s\" of %s%s%s", input->name,
+                     *sizes ? "(batch, " : "another kind", sizes, *sizes ? ")" : "");
+}
+
+static int open_image(struct served_model *served, const struct image_settings *given, struct error *error)
+{
+    const struct model_input *input = needed_input(model_info(served->model));
+    if (!is_picture(input))
+        return given->height > 0 ? refuse_input(input, error) : 0;
+    int64_t height = input->shape[1], width = input->shape[2];
+    if (given->height == 0) {
+        if (height > 0 && width > 0)
+            served->image = image_settings_default(height, width);
+        return 0;
+    }
+    char rows[32], columns[32];
+    if ((height >= 0 && given->height != height) || (width >= 0 && given->width != width))
+        return error_set(error, "image: size is [%lld, %lld] (height, width); expected [%s, %s], that of input \"%s\"",
+                         (long long)given->height, (long long)given->width, size_text(height, rows),
+                         size_text(width, columns), input->name);
+    served->image = *given;
+    return 0;
+}
+
+int served_model_open(struct served_model *served, const struct model_config *config, struct error *error)
+{
+    if (config->labels && open_labels(served, config->labels, error) != 0)
+        return -1;
+    return open_image(served, &config->image, error);
+}
+
+void served_model_free(struct served_model *served)
+{
+    free(served->labels);
+    served->labels = NULL;
+}
