@@ -12,16 +12,8 @@ static int compare_labels(const void *a, const void *b)
 {
     const struct served_label *first = *(const struct served_label *const *)a;
     const struct served_label *second = *(const struct served_label *const *)b;
-    size_t common = first->bytes < second->bytes ? first->bytes : second->bytes;
-    int order = memcmp(first->text, second->text, common);
-    if (order == 0 && first->bytes != second->bytes)
-        order = first->bytes < second->bytes ? -1 : 1;
+    int order = strcmp(first->text, second->text);
     return order != 0 ? order : first < second ? -1 : 1;
-}
-
-static bool same_text(const struct served_label *a, const struct served_label *b)
-{
-    return a->bytes == b->bytes && memcmp(a->text, b->text, a->bytes) == 0;
 }
 
 /* Some lists of classes have a name twice: ImageNet's has two cranes. */
@@ -34,7 +26,7 @@ static int mark_repeated(struct served_label *labels, size_t count, struct error
         sorted[i] = &labels[i];
     qsort(sorted, count, sizeof *sorted, compare_labels);
     for (size_t i = 0; i + 1 < count; i++)
-        sorted[i]->again = same_text(sorted[i], sorted[i + 1]);
+        sorted[i]->again = strcmp(sorted[i]->text, sorted[i + 1]->text) == 0;
     free(sorted);
     return 0;
 }
@@ -52,11 +44,8 @@ static int open_labels(struct served_model *served, const json_t *labels, struct
     served->labels = calloc(count, sizeof *served->labels);
     if (!served->labels)
         return error_set(error, "out of memory");
-    for (size_t i = 0; i < count; i++) {
-        const json_t *label = json_array_get(labels, i);
-        served->labels[i].text = json_string_value(label);
-        served->labels[i].bytes = json_string_length(label);
-    }
+    for (size_t i = 0; i < count; i++)
+        served->labels[i].text = json_string_value(json_array_get(labels, i));
     return mark_repeated(served->labels, count, error);
 }
 

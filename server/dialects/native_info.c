@@ -73,11 +73,6 @@ static void write_input(struct writer *writer, const struct model_input *input)
     writer_text(writer, "}");
 }
 
-static void write_label(struct writer *writer, const struct served_label *label)
-{
-    writer_string(writer, label->text, label->bytes);
-}
-
 static void write_labels(struct writer *writer, const struct served_model *served)
 {
     if (!served->labels) {
@@ -88,7 +83,7 @@ static void write_labels(struct writer *writer, const struct served_model *serve
     for (int64_t i = 0; i < model_info(served->model)->output_columns; i++) {
         if (i > 0)
             writer_text(writer, ",");
-        write_label(writer, &served->labels[i]);
+        writer_string0(writer, served->labels[i].text);
     }
     writer_text(writer, "]");
 }
@@ -177,14 +172,14 @@ static void write_classifier(struct writer *writer, const struct served_model *s
     writer_text(writer, "{\"classifier\":{\"id2label\":{");
     for (int64_t i = 0; i < count; i++) {
         writer_format(writer, "%s\"%" PRId64 "\":", i > 0 ? "," : "", i);
-        write_label(writer, &served->labels[i]);
+        writer_string0(writer, served->labels[i].text);
     }
     writer_text(writer, "},\"label2id\":{");
     for (int64_t i = 0; i < count; i++) {
         if (served->labels[i].again)
             continue;
         writer_text(writer, first ? "" : ",");
-        write_label(writer, &served->labels[i]);
+        writer_string0(writer, served->labels[i].text);
         writer_format(writer, ":%" PRId64, i);
         first = false;
     }

@@ -112,8 +112,10 @@ static int64_t most_label_text(const struct request *request)
 {
     const struct served_label *labels = native_model(request)->labels;
     size_t most = 0;
-    for (int64_t i = 0; labels && i < request->info->output_columns; i++)
-        most = labels[i].bytes > most ? labels[i].bytes : most;
+    for (int64_t i = 0; labels && i < request->info->output_columns; i++) {
+        size_t length = strlen(labels[i].text);
+        most = length > most ? length : most;
+    }
     return labels ? (int64_t)most * ESCAPE_TEXT + 2 : NUMBER_TEXT;
 }
 
@@ -238,7 +240,7 @@ static void write_predictions(struct request *request, const struct predict_plan
         writer_float(writer, score_of(plan->function, prediction->logit, plan->sorted[0].logit, sum));
         writer_text(writer, ",\"label\":");
         if (labels)
-            writer_string(writer, labels[prediction->class].text, labels[prediction->class].bytes);
+            writer_string0(writer, labels[prediction->class].text);
         else
             writer_format(writer, "\"LABEL_%" PRId64 "\"", prediction->class);
         writer_text(writer, "}");

@@ -12,8 +12,7 @@ struct metrics;
 
 /* The name of a class. */
 struct served_label {
-    const char *text; /* may contain NUL */
-    size_t bytes;
+    const char *text;
     bool again; /* a later class has the same name */
 };
 

@@ -31,8 +31,7 @@ static inline void native_add(const char *name, const struct model_info *info, s
 /* The models of modules: their inputs are tensors, and the last ones give classes. */
 static inline void native_open_modules(struct model_info info)
 {
-    static struct served_label labels[] = {
-        {"cat", 3, true}, {"dog", 3, false}, {"\"cow\"", 5, false}, {"cat", 3, false}};
+    static struct served_label labels[] = {{"cat", true}, {"dog", false}, {"\"cow\"", false}, {"cat", false}};
     static struct model_input ids = {.name = "ids",
                                      .kind = INPUT_IDS,
                                      .layout = LAYOUT_TENSOR,

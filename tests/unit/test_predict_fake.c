@@ -212,8 +212,7 @@ static void wrong_options_are_named(void **state)
     static const char *const cases[][2] = {
         {"\"top_k\": 0", "top_k is 0, at least 1 was expected"},
         {"\"top_k\": 5", "top_k is 5, model \"classes\" has 4 classes"},
-        {"\"top_k\": 2, \"parameters\": {\"top_k\": 3}",
-         "top_k is 2, and in parameters 3: one of them was expected"},
+        {"\"top_k\": 2, \"parameters\": {\"top_k\": 3}", "top_k is 2, and in parameters 3: one of them was expected"},
         {"\"parameters\": {\"top_k\": -1}", "top_k is -1, at least 1 was expected"},
         {"\"parameters\": 3", "parameters is an integer, an object was expected"},
         {"\"parameters\": {\"function_to_apply\": \"relu\"}",
@@ -290,8 +289,8 @@ static void vectors_are_not_pooled(void **state)
                  poolings[i]);
         json_t *vectors = expect_answer("/embed", body);
         assert_int_equal(json_array_size(json_array_get(vectors, 0)), CLASSES);
-        for (int class = 0; class < CLASSES; class++)
-            assert_true(json_real_value(json_array_get(json_array_get(vectors, 0), (size_t)class)) ==
+        for (int class = 0; class < CLASSES; class ++)
+            assert_true(json_real_value(json_array_get(json_array_get(vectors, 0), (size_t) class)) ==
                         (double)fake_output(100, 0, class));
         json_decref(vectors);
     }

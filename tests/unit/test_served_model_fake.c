@@ -1,0 +1,133 @@
+/* The keys `labels` and `image` of config.json against a loaded model. */
+#include "server/served_model.h"
+#include "tests/fake_engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A model that gives vectors of `columns`, with an input of these sizes. */
+static struct model *make_model(enum input_kind kind, int rank, const int64_t *shape, int64_t columns, int n_tensors)
+{
+    static const char *const outputs[] = {"scores"};
+    struct model_input input = {.name = "img", .kind = kind, .layout = LAYOUT_TENSOR, .rank = rank, .columns = 1};
+    memcpy(input.shape, shape, (size_t)rank * sizeof *shape);
+    struct model_info info = {.architecture = "module",
+                              .inputs = &input,
+                              .n_inputs = 1,
+                              .outputs = outputs,
+                              .n_outputs = 1,
+                              .n_tensors = n_tensors,
+                              .output_columns = columns,
+                              .gives_vector = true};
+    return fake_model(&info);
+}
+
+struct opened {
+    int status;
+    struct served_model served;
+    struct model_config config;
+    struct error error;
+};
+
+static void open_model(struct opened *opened, struct model *model, const char *keys)
+{
+    char text[512];
+    snprintf(text, sizeof text, "{\"architecture\": \"module\", \"kwargs\": {}%s%s}", *keys ? ", " : "", keys);
+    *opened = (struct opened){.served = {.name = "m", .model = model}};
+    if (model_config_parse(text, strlen(text), "config.json", &opened->config, &opened->error) != 0)
+        fail_msg("%s", opened->error.message);
+    opened->status = served_model_open(&opened->served, &opened->config, &opened->error);
+}
+
+static void close_model(struct opened *opened)
+{
+    served_model_free(&opened->served);
+    model_config_free(&opened->config);
+    model_close(opened->served.model);
+}
+
+static const int64_t picture[] = {3, 16, 24}, free_picture[] = {3, -1, -1}, two_channels[] = {2, 16, 24}, ids[] = {-1};
+
+static void expect_failure(struct model *model, const char *keys, const char *message)
+{
+    struct opened opened;
+    open_model(&opened, model, keys);
+    assert_int_equal(opened.status, -1);
+    assert_string_equal(opened.error.message, message);
+    close_model(&opened);
+}
+
+static void labels_are_as_many_as_columns(void **state)
+{
+    (void)state;
+    struct opened opened;
+    open_model(&opened, make_model(INPUT_IDS, 1, ids, 3, 0), "\"labels\": [\"a\", \"b\", \"a\"]");
+    assert_int_equal(opened.status, 0);
+    assert_string_equal(opened.served.labels[1].text, "b");
+    assert_true(opened.served.labels[0].again);
+    assert_false(opened.served.labels[1].again);
+    assert_false(opened.served.labels[2].again);
+    close_model(&opened);
+    expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"labels\": [\"a\", \"b\"]",
+                   "labels: found 2 names; expected 3, one for each column of output \"scores\"");
+    expect_failure(make_model(INPUT_IDS, 1, ids, 3, 2), "\"labels\": [\"a\", \"b\"]",
+                   "labels: the model gives 2 tensors; expected one output (batch, classes)");
+}
+
+static void pictures_have_three_channels(void **state)
+{
+    (void)state;
+    static const struct {
+        enum input_kind kind;
+        int rank;
+        const int64_t *shape;
+        const char *keys;
+        int64_t height, width;
+    } cases[] = {
+        {INPUT_ROWS, 3, picture, "", 16, 24},
+        {INPUT_ROWS, 3, picture, "\"image\": {\"size\": [16, 24], \"crop\": \"none\"}", 16, 24},
+        {INPUT_ROWS, 3, free_picture, "\"image\": {\"size\": 32}", 32, 32},
+        {INPUT_ROWS, 3, free_picture, "", 0, 0},
+        {INPUT_ROWS, 3, two_channels, "", 0, 0},
+        {INPUT_IDS, 3, picture, "", 0, 0},
+        {INPUT_IDS, 1, ids, "", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opened opened;
+        open_model(&opened, make_model(cases[i].kind, cases[i].rank, cases[i].shape, 3, 0), cases[i].keys);
+        if (opened.status != 0)
+            fail_msg("%s", opened.error.message);
+        assert_int_equal(opened.served.image.height, cases[i].height);
+        assert_int_equal(opened.served.image.width, cases[i].width);
+        if (i == 1)
+            assert_false(opened.served.image.crop);
+        close_model(&opened);
+    }
+}
+
+static void an_image_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    expect_failure(make_model(INPUT_ROWS, 3, picture, 3, 0), "\"image\": {\"size\": [24, 16]}",
+                   "image: size is [24, 16] (height, width); expected [16, 24], that of input \"img\"");
+    expect_failure(make_model(INPUT_ROWS, 3, picture, 3, 0), "\"image\": {}",
+                   "image: size is [224, 224] (height, width); expected [16, 24], that of input \"img\"");
+    expect_failure(make_model(INPUT_ROWS, 3, two_channels, 3, 0), "\"image\": {\"size\": [16, 24]}",
+                   "image: expected an input (batch, 3, height, width); found \"img\" of (batch, 2, 16, 24)");
+    expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"image\": {}",
+                   "image: expected an input (batch, 3, height, width); found \"img\" of (batch, any)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(labels_are_as_many_as_columns),
+        cmocka_unit_test(pictures_have_three_channels),
+        cmocka_unit_test(an_image_that_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
