@@ -66,8 +66,8 @@ static int check_media_type(const struct route *route, struct request *request, 
         (picture && is_picture(type)))
         return 0;
     return failure_set(&request->failure, FAILURE_MEDIA_TYPE,
-                       "Content-Type is \"%.100s\", application/json%s was expected", type,
-                       picture ? ", image/jpeg or image/png" : "");
+                       "Content-Type is \"%.100s\", application/json was expected%s", type,
+                       picture ? ", or image/jpeg or image/png" : "");
 }
 
 static int check_body_headers(const struct route *route, struct request *request)

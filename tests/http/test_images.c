@@ -220,16 +220,17 @@ static void raw_requests_are_refused(void **state)
 static void other_routes_take_no_images(void **state)
 {
     static const char *const bodies[] = {"{\"embeddings\": [[1, 2, 3, 4, 5, 6, 7, 8]]}", "{\"inputs\": [[1, 2]]}"};
-    static const char *const part = "takes images, which this route has no key for: use "
-                                    "/v2/models/linear_attention_image/infer";
+    static const char *const part = "gives images. Use /v2/models/linear_attention_image/infer";
 
     (void)state;
     for (size_t i = 0; i < LENGTH(bodies); i++) {
         expect_refusal("/embed", bodies[i], 422, part);
         expect_refusal("/embed_all", bodies[i], 422, part);
-        expect_refusal("/logits", bodies[i], 422, "has no logits");
+        expect_refusal("/logits", bodies[i], 422, part);
+        expect_refusal("/predict", bodies[i], 422, part);
     }
-    expect_refusal("/v1/embeddings", "{\"model\": \"linear_attention_image\", \"input\": [1, 2]}", 400, part);
+    expect_refusal("/v1/embeddings", "{\"model\": \"linear_attention_image\", \"input\": [1, 2]}", 400,
+                   "takes images, which this route has no key for: use /v2/models/linear_attention_image/infer");
     struct answer info = daemon_get(the_daemon, "/info");
     assert_int_equal(json_integer_value(json_object_get(info.json, "max_input_length")), 100);
     answer_free(&info);

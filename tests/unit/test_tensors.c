@@ -482,6 +482,7 @@ static void test_vector(void **state)
     const int32_t ids[] = {3, 1, 4, 1, 5};
     double expected[DIM] = {0};
     make(build_vector, vector_shapes, COUNT(vector_shapes), &made);
+    assert_true(model_info(made.loaded.model)->gives_vector);
     for (int64_t p = 0; p < 5; p++)
         for (int64_t c = 0; c < DIM; c++)
             expected[c] += (double)floats_of(&made, "e")[p] * (double)floats_of(&made, "table")[ids[p] * DIM + c];
@@ -505,6 +506,37 @@ static void test_vector(void **state)
     unmake(&made);
 }
 
+/* ids (n), 2 <= n <= 40, of which a limit leaves 3 to 20, and x (7, DIM) */
+static void build_limited(struct plan_builder *builder, const char *name, const struct model_config *config)
+{
+    (void)name, (void)config;
+    int n = plan_size_free(builder, 0, 0, 2, 40), dim = plan_size_constant(builder, DIM);
+    int of_ids[] = {n}, of_x[] = {plan_size_constant(builder, 7), dim}, of_y[] = {n, dim};
+    int ids = plan_input_tensor(builder, "ids", INPUT_IDS, MARKS, 1, of_ids, 1);
+    plan_input_tensor(builder, "x", INPUT_ROWS, 0, 2, of_x, DIM);
+    plan_limit_size(builder, (struct plan_size_limit){.size = n, .least = 3, .most = 20, .multiple = 1, .what = "n"});
+    plan_add_output(builder, "y", 2, of_y);
+    plan_give_tensor(builder, plan_embed(builder, ids, plan_matrix(builder, MARKS, DIM, "table")), 0);
+}
+
+/* Dimension 0 has the limits of the items that model_check accepts. */
+static void test_lengths_of_tensors(void **state)
+{
+    (void)state;
+    static const struct shape shapes[] = {{"table", MARKS, DIM}};
+    struct made made;
+    make(build_limited, shapes, COUNT(shapes), &made);
+    const struct model_info *info = model_info(made.loaded.model);
+    assert_int_equal(info->inputs[0].min_length, 3);
+    assert_int_equal(info->inputs[0].max_length, 20);
+    assert_true(info->inputs[0].own_limit);
+    assert_int_equal(info->inputs[1].min_length, 7);
+    assert_int_equal(info->inputs[1].max_length, 7);
+    assert_true(info->inputs[1].own_limit);
+    assert_false(info->gives_vector);
+    unmake(&made);
+}
+
 int main(void)
 {
     const char *given = getenv("SEED");
@@ -517,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_refused_items),
         cmocka_unit_test(test_folded_items),
         cmocka_unit_test(test_rank_0),
+        cmocka_unit_test(test_lengths_of_tensors),
         cmocka_unit_test(test_large_constant_items),
         cmocka_unit_test(test_absurd_sizes),
         cmocka_unit_test(test_vector),
