@@ -3,7 +3,7 @@
 # (cmocka speaks it). The last line is "N passed, M failed"; it exits with 0 when nothing failed and something passed.
 # A program that crashes, exits with non-zero, reports other than it planned, or runs no test counts as a failure.
 # A name that ends in @cuda is that program with the daemon on the CUDA engine as the shim of tests/cuda runs it.
-# JOBS: programs at a time. TEST_TIMEOUT: seconds after which a program is taken to hang; no test depends on it.
+# JOBS: programs at a time. The default is one more than there are processors, because some tests wait. TEST_TIMEOUT: seconds after which a program is taken to hang; no test depends on it.
 set -euo pipefail
 logs=${LOGS:-${BUILD:-build}/log}
 
@@ -65,8 +65,9 @@ export OMP_WAIT_POLICY=passive # several programs share the cores: their threads
 # The leak checker crashes on the thread-local storage of libraries that were loaded by hand (oneDNN) when it follows it.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:allocator_may_return_null=1:intercept_tls_get_addr=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-atexit_sleep_ms=0} # else each daemon sleeps a second at its end; its threads have ended
 
-printf '%s\0' "$@" | xargs -0 -r -n 1 -P "${JOBS:-$(nproc)}" "$0" --one || true
+printf '%s\0' "$@" | xargs -0 -r -n 1 -P "${JOBS:-$(($(nproc) + 1))}" "$0" --one || true
 
 passed=0 failed=0 skipped=0
 for program in "$@"; do

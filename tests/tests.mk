@@ -51,16 +51,18 @@ in         = $(patsubst $(BUILD)/%,$(BUILD)/$(1)/%,$(2))
 PLAIN     := $(HTTP) $(SERVED) $(FAKES) $(ORDINARY) $(SHIMMED) $(KERNEL_TESTS)
 # Of `make test`, under the address and undefined-behaviour sanitizers: what reads bytes from outside, and operations.
 TRUSTED   := $(REPLAYS) $(filter %/test_operations,$(ORDINARY)) $(filter %/test_operations_cuda,$(SHIMMED))
-CHECKED   := $(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS)
-# Under the thread sanitizer: what has several threads, and the kernels' threads. The kernels are templates over the
-# element type: float32 and bf16 suffice. test_examples sends the largest inputs, one at a time: minutes, and no new threads.
-CONCURRENT := $(filter-out %/test_cases_bf16 %_f16 %_tf32,$(SHIMMED)) $(KERNEL_TESTS) \
-              $(filter-out %/test_examples,$(HTTP)) \
+# Not under a sanitizer: kernels of f16 are those of bf16 over a type of the same size, kernels of tf32 are those of
+# float32, and test_examples sends the largest inputs through code that other programs run.
+REPEATED  := %_f16 %_tf32 %/test_examples
+CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES) $(ORDINARY) $(REPLAYS))
+# Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
+# test_passes_cuda run no kernel with a barrier that other programs there lack.
+CONCURRENT := $(filter-out $(REPEATED) %/test_cases_bf16 %/test_passes_cuda,$(SHIMMED) $(KERNEL_TESTS) $(HTTP)) \
               $(filter %/test_batcher% %/test_lanes%,$(FAKES) $(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
-REST      := $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT)) \
-             $(wildcard tests/image/test_*.sh)
+REST      := $(wildcard tests/image/test_*.sh) \
+             $(filter-out $(call in,asan,$(TRUSTED)),$(call in,asan,$(CHECKED))) $(call in,tsan,$(CONCURRENT))
 
 programs: all $(SHIM) $(call unserved,$(PLAIN)) $(BENCHES)
 programs-trusted: all $(SHIM) $(TRUSTED)
@@ -70,8 +72,9 @@ programs-fuzz: $(call programs,$(FUZZERS))
 build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
 # Long programs come first, so that all cores end together.
-LONG      := %/test_operations_cuda %/test_operations_bf16 %/test_operations_tf32 %/test_operations_f16 %/test_long \
-             %/test_embed@cuda %/test_execution %/test_passes_cuda %/test_faults_products %/test_cases_cuda
+LONG      := tests/image/% %/test_operations_cuda %/test_operations_bf16 %/test_operations_tf32 %/test_operations_f16 \
+             %/test_long %/test_embed@cuda %/test_execution %/test_passes_cuda %/test_faults_products %/test_cases_cuda \
+             %/test_drain %/test_signals %/test_faults_engine
 long-first = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
 
 test: ## [CI] installs what tests need, builds, and runs what a change needs to be trusted

@@ -41,10 +41,18 @@ static const struct sizes sizes[] = {
 };
 static const int64_t lengths[ITEMS] = {LONGEST, 1, 257, 163};
 static const enum pooling poolings[ITEMS] = {POOLING_MEAN, POOLING_LAST, POOLING_MAX, POOLING_MEAN};
+
+/* Under a sanitizer: f16 has the kernels of bf16 over a type of the same size, tf32 those of float32. And the longest
+ * item alone has the tiles that it has in the batch. */
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+enum { N_DTYPES = 2, FIRST_ALONE = 1 };
+#else
+enum { N_DTYPES = 4, FIRST_ALONE = 0 };
+#endif
 static const struct {
     enum dtype dtype;
     double bound; /* of the largest value */
-} dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_TF32, 5e-3}, {DTYPE_BF16, 4e-2}, {DTYPE_F16, 5e-3}};
+} dtypes[] = {{DTYPE_F32, 1e-5}, {DTYPE_BF16, 4e-2}, {DTYPE_TF32, 5e-3}, {DTYPE_F16, 5e-3}};
 
 static int projection_matrix(struct plan_builder *builder, const struct sizes *s, const char *name)
 {
@@ -137,7 +145,11 @@ static void compare_alone(const struct backend_functions *cuda, enum dtype dtype
                           const struct weights *weights, const float *x, const float *together)
 {
     static float alone[(LONGEST + 1) * MOST_D];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < FIRST_ALONE; i++) {
+        x += lengths[i] * s->d;
+        together += lengths[i] * s->d;
+    }
+    for (int i = FIRST_ALONE; i < 2; i++) {
         double difference = 0, norm = 0;
         run(cuda, dtype, s, weights, i, 1, x, alone);
         for (int64_t j = 0; j < lengths[i] * s->d; j++) {
@@ -175,7 +187,7 @@ static void test_sizes(void **state)
     for (int64_t i = 0; i < rows * s->d; i++)
         x[i] = random_float() * 2;
     run(&backend_cpu, DTYPE_F32, s, weights, 0, ITEMS, x, expected);
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+    for (int i = 0; i < N_DTYPES; i++) {
         run(cuda, dtypes[i].dtype, s, weights, 0, ITEMS, x, found);
         compare(dtypes[i].dtype, dtypes[i].bound, rows * s->d, found, expected);
         compare(dtypes[i].dtype, dtypes[i].bound, ITEMS * s->d, found + rows * s->d, expected + rows * s->d);

@@ -120,7 +120,8 @@ static void test_stuck_lanes_lose_nothing_of_others(void **context)
     expect(stuck, JOB_OK);
 }
 
-/* Model 2 takes turns with model 0, model 1 does not. A lane whose device failed does not count. A token takes at least 0.1 s, so the estimates are seconds. */
+/* Model 2 takes turns with model 0, model 1 does not. A lane whose device failed does not count. A token takes at least
+ * 0.1 s, so the estimates are seconds. */
 static void test_retry_after_counts_models_on_the_same_lanes(void **context)
 {
     (void)context;
