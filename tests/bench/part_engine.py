@@ -120,13 +120,13 @@ def run(options):
             heading_rows["f32"].append(f32_row(label, batch, length, times))
             heading_rows["bf16"].append(bf16_row(label, batch, length, times))
     titles = {dtype: [TITLES[peer] for peer in peers] for dtype, peers in PEERS.items()}
-    text = [began + "Versions: " + "; ".join(measure_model.versions) + ".\n",
-            "f32, milliseconds a batch, and in brackets how many times linformerd's:\n",
+    text = [began + "- versions: " + "; ".join(measure_model.versions) + "\n",
+            "float32: milliseconds for a batch; in brackets, the ratio to linformerd's time:\n",
             report.table(["model", "n", "batch", OURS, *titles["f32"], "fastest peer : ours"], heading_rows["f32"]),
-            "bf16 (in brackets: times linformerd's bf16, or its f32 where that is missing):\n",
+            "bf16: milliseconds for a batch; in brackets, the ratio to linformerd's bf16, or to its float32 if it has no bf16:\n",
             report.table(["model", "n", "batch", OURS, *titles["bf16"], "our f32 : ours", "fastest f32 peer : ours",
                           "fastest peer of all : ours"], heading_rows["bf16"]),
-            "Relative L2 distance of the outputs from PyTorch's in f32, the largest of all these shapes:\n",
+            "Relative L2 distance of the outputs from PyTorch's in float32, the largest over all shapes above:\n",
             report.table(["", *errors], [["", *(f"{error:.1e}" for error in errors.values())]]),
             failure_list(failures)]
     report.write("engine", "\n".join(text))
@@ -162,7 +162,7 @@ def run_keras(options):
         best = fastest(times, peers)
         row = [cell(times, ours, None), *(cell(times, peer, ours) for peer in peers),
                f"**{report.times(ratio(times, best, ours) if best else math.nan)}**"]
-        text = [began + "Versions: " + "; ".join(sorted(set(group.descriptions.values()))) + ".\n",
+        text = [began + "- versions: " + "; ".join(sorted(set(group.descriptions.values()))) + "\n",
                 report.table([OURS, *(TITLES[peer] for peer in KERAS_PEERS["f32"]), "fastest peer : ours"], [row]),
                 "Relative L2 distance from model.predict's output: "
                 + ", ".join(f"{name} {error:.1e}" for name, error in errors.items()) + ".\n",

@@ -68,9 +68,9 @@ def connection_table():
 def run(options):
     began = report.heading(options.command)
     rounds = min(options.rounds, 3)
-    text = [began, "One sequence of n rows, linformer.Linformer with dim 128, heads 4, k 128, depth 2, "
+    text = [began, "One sequence of n rows. The model is linformer.Linformer with dim 128, heads 4, k 128, depth 2, "
                    "seq_len 1 048 576, one_kv_head, share_kv:\n", length_table(rounds),
             f"Sequences of {BATCH_LENGTH} rows, model (a):\n", batch_table(rounds),
-            f"The built-in model, requests of {REQUEST_LENGTH} ids, each connection always with one under way:\n",
+            f"The built-in model. Each connection always has one request of {REQUEST_LENGTH} ids in progress:\n",
             connection_table()]
     report.write("growth", "\n".join(text))

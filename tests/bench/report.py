@@ -40,10 +40,10 @@ def heading(command, versions=()):
     """When, of what and on what; the load average tells how alone the run was."""
     now = datetime.datetime.now(datetime.timezone.utc)
     load = os.getloadavg()
-    lines = [f"Measured {now:%Y-%m-%d %H:%M} UTC, {commit()}, `{command}`, on {machine()}; load average when it "
-             f"began {load[0]:.1f} (a minute), {load[2]:.1f} (a quarter of an hour)."]
+    lines = [f"- measured {now:%Y-%m-%d %H:%M} UTC, {commit()}", f"- command: `{command}`", f"- machine: {machine()}",
+             f"- load average at the start: {load[0]:.1f} (1 minute), {load[2]:.1f} (15 minutes)"]
     if versions:
-        lines.append("Versions: " + "; ".join(versions) + ".")
+        lines.append("- versions: " + "; ".join(versions))
     return "\n".join(lines) + "\n"
 
 
