@@ -155,13 +155,13 @@ static bool broadcast(struct module *module, struct tensor *x, struct tensor *z)
     for (int d = 0; d < x->rank && !module_failed(module); d++) {
         struct tensor_dimension *a = &x->dims[d], *b = &z->dims[d];
         bool a_one = a->size == module->one && !a->batched, b_one = b->size == module->one && !b->batched;
-        if (a->size == b->size && a->batched == b->batched)
+        if (a->size == b->size && a->batched == b->batched && a->inner == b->inner)
             continue;
         if (a_one) {
-            *a = (struct tensor_dimension){b->size, module->zero, b->batched};
+            *a = (struct tensor_dimension){b->size, module->zero, b->batched, b->inner};
             x->counts = false;
         } else if (b_one) {
-            *b = (struct tensor_dimension){a->size, module->zero, a->batched};
+            *b = (struct tensor_dimension){a->size, module->zero, a->batched, a->inner};
             z->counts = false;
         } else if (a->batched != b->batched && (a->batched ? b : a)->size != module->one) {
             module_fail(module, "dimension %d is the batch of one operand and not of the other", d);
@@ -289,7 +289,7 @@ struct tensor tensor_combine_number(struct module *module, enum plan_function fu
     if (module_failed(module))
         return x;
     for (int d = 0; d < x.rank; d++)
-        none.dims[d] = (struct tensor_dimension){x.dims[d].size, module->zero, x.dims[d].batched};
+        none.dims[d] = (struct tensor_dimension){x.dims[d].size, module->zero, x.dims[d].batched, x.dims[d].inner};
     struct plan_source source = {.value = PLAN_NONE, .weight = PLAN_NONE, .number = (float)number};
     return combine(module, function, tensor_as_value(module, x), none, source, number_first);
 }

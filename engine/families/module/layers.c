@@ -94,13 +94,20 @@ static void build_linear(struct node *node, int variant)
         module_fail(module, "argument \"weight\" is no matrix");
         return;
     }
-    int64_t out = module_constant(module, weight.dims[0].size, "a weight's rows");
-    int64_t in = module_constant(module, weight.dims[1].size, "a weight's columns");
-    if (!module_is(module, x.dims[x.rank - 1].size, in)) {
-        module_fail(module, "the weight takes %lld columns, and the input has another number", (long long)in);
+    int64_t out, in;
+    const struct plan *plan = module->builder->plan;
+    if (x.dims[x.rank - 1].size != weight.dims[1].size) {
+        module_fail(module, "the weight takes another number of columns than the input has");
         return;
     }
-    int value = tensor_rows(module, tensor_as_floats(module, x), 1, false);
+    if (weight.value != PLAN_NONE || !plan_size_is_constant(plan, weight.dims[0].size, &out) ||
+        !plan_size_is_constant(plan, weight.dims[1].size, &in)) {
+        const int order[] = {1, 0};
+        struct tensor y = tensor_multiply(module, x, tensor_permute(module, weight, order), 1);
+        node_give(node, is_there(&bias) ? tensor_combine(module, FUNCTION_ADD, y, bias) : y);
+        return;
+    }
+    int value = tensor_rows(module, tensor_as_floats(module, tensor_as_value(module, x)), 1, false);
     value = module_failed(module) ? PLAN_NONE
                                   : plan_linear(module->builder, value, tensor_weight(module, weight, out, in),
                                                 optional_vector(module, &bias, out));

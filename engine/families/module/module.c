@@ -63,7 +63,8 @@ struct tensor module_weight(struct module *module, const char *name)
         module_fail(module, "tensor \"%.80s\" has %d dimensions; at most %d are served", name, t.rank, MODULE_RANK - 1);
     t.first = module->zero;
     for (int d = t.rank - 1; d >= 0 && !module_failed(module); d--) {
-        t.dims[d] = (struct tensor_dimension){module_size(module, shape[d]), module_size(module, stride), false};
+        t.dims[d] =
+            (struct tensor_dimension){.size = module_size(module, shape[d]), .stride = module_size(module, stride)};
         stride *= shape[d];
     }
     return t;
@@ -174,7 +175,7 @@ static void read_input(struct module *module, const json_t *json, int index)
     if (!read_kind(module, json_object_get(json, "dtype"), index, &kind))
         return;
     struct tensor t = {.value = PLAN_NONE, .weight = PLAN_NONE, .rank = (int)rank, .boolean = kind == INPUT_MASK};
-    t.dims[0] = (struct tensor_dimension){module->one, module->zero, true};
+    t.dims[0] = (struct tensor_dimension){.size = module->one, .stride = module->zero, .batched = true};
     for (size_t d = 1; d < rank && !module_failed(module); d++) {
         sizes[d - 1] = input_size(module, json_array_get(shape, d), index, (int)d - 1, &least[d], &most[d]);
         t.dims[d].size = sizes[d - 1];
@@ -231,6 +232,10 @@ static void bind_input(struct module *module, struct plan_leaf *leaf, const char
         return;
     }
     struct tensor t = tensor_as_value(module, *found);
+    if (!module_failed(module) && (!t.dims[0].batched || t.dims[0].inner)) {
+        module_fail(module, "input \"%.80s\": expected the batch first", name);
+        return;
+    }
     bool ids = tensor_is_ids(module, &t);
     int value = tensor_rows(module, t, ids || t.rank < 3 ? 0 : t.rank - 2, true);
     if (!module_failed(module) && t.boolean && !ids)

@@ -6,7 +6,8 @@
  * if their elements do not lie as needed.
  *
  * The batch is not a dimension of values, since a value has the rows of each item. A dimension whose size contains the
- * batch is `batched`: of size B * s, where s is the tensor's size for one item. */
+ * batch is `batched`: of size B * s, where s is the tensor's size for one item. In code that puts time first it may be
+ * s * B, with the batch as its inner part. */
 #ifndef ENGINE_FAMILIES_MODULE_MODULE_H
 #define ENGINE_FAMILIES_MODULE_MODULE_H
 
@@ -21,6 +22,7 @@ struct tensor_dimension {
     int size;   /* a plan's size, without the batch */
     int stride; /* likewise; in elements */
     bool batched;
+    bool inner; /* of a batched dimension: the batch is the inner part, of size s * B. Else the outer one, B * s */
 };
 
 struct tensor {

@@ -16,7 +16,7 @@ struct contraction {
 
 static struct tensor_dimension dimension_of(const struct module *module, const struct tensor *t, int d)
 {
-    return d < 0 ? (struct tensor_dimension){module->one, module->zero, false} : t->dims[d];
+    return d < 0 ? (struct tensor_dimension){.size = module->one, .stride = module->zero} : t->dims[d];
 }
 
 static int stride_of(const struct module *module, const struct tensor *t, int d)
@@ -352,7 +352,7 @@ static void build_arange(struct node *node, int variant)
     }
     struct tensor t = {.value = PLAN_NONE, .first = module->zero, .rank = 1, .counts = first == 0 && step == 1};
     t.weight = plan_number_weight(builder, 1, most, (float)first, (float)step);
-    t.dims[0] = (struct tensor_dimension){length, module->one, false};
+    t.dims[0] = (struct tensor_dimension){.size = length, .stride = module->one};
     node_give(node, t);
 }
 

@@ -169,8 +169,7 @@ static void build_cumsum(struct node *node, int variant)
 
 /* ---- Pooling ---- */
 
-/* A dimension as windows: (n) -> (windows, size), whose elements may be in several windows. */
-static struct tensor windows(struct module *module, struct tensor x, int dim, int64_t size, int64_t stride,
+struct tensor tensor_windows(struct module *module, struct tensor x, int dim, int64_t size, int64_t stride,
                              int64_t dilation)
 {
     struct plan_builder *builder = module->builder;
@@ -214,7 +213,7 @@ static void pool(struct node *node, enum plan_reduction reduction, struct tensor
             return;
         }
         dims[i] = first + 2 * i + 1;
-        x = windows(module, x, first + 2 * i, size[i], stride[i], dilation[i]);
+        x = tensor_windows(module, x, first + 2 * i, size[i], stride[i], dilation[i]);
     }
     if (!module_failed(module))
         node_give(node, tensor_reduced(module, reduction, x, dims, dimensions, false, 0));
@@ -317,14 +316,14 @@ static void build_stft(struct node *node, int variant)
     int taper = window.weight == PLAN_NONE ? PLAN_NONE : tensor_vector(module, window, length);
     int64_t bins = onesided ? n / 2 + 1 : n;
     int matrix = plan_fourier_weight(module->builder, n, length, bins, taper, normalized ? 1 / sqrt((double)n) : 1);
-    struct tensor frames = windows(module, x, last, n, hop, 1); /* (…, frames, n) */
+    struct tensor frames = tensor_windows(module, x, last, n, hop, 1); /* (…, frames, n) */
     int value = tensor_rows(module, frames, 1, false);
     if (module_failed(module))
         return;
     value = plan_linear(module->builder, value, matrix, PLAN_NONE); /* (…, frames, bins * 2) */
     struct tensor y = tensor_of_rows(module, value, frames, 1, 2 * bins);
-    y.dims[y.rank - 1] = (struct tensor_dimension){module_size(module, bins), module_size(module, 2), false};
-    y.dims[y.rank++] = (struct tensor_dimension){module_size(module, 2), module->one, false};
+    y.dims[y.rank - 1] = (struct tensor_dimension){.size = module_size(module, bins), .stride = module_size(module, 2)};
+    y.dims[y.rank++] = (struct tensor_dimension){.size = module_size(module, 2), .stride = module->one};
     int order[MODULE_RANK] = {0};
     for (int d = 0; d < y.rank; d++)
         order[d] = d == last ? last + 1 : d == last + 1 ? last : d;

@@ -1,6 +1,7 @@
 /* Operations that change a tensor's shape, or bring its elements into another order. */
 #include "engine/families/module/tensor.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Views ---- */
@@ -441,6 +442,77 @@ static void build_cat(struct node *node, int variant)
     node_give(node, y);
 }
 
+#define MOST_RUNS 4096 /* of indices with one step between them: each is a copy */
+
+/* The indices of a weight from `first` on with one step between them. */
+static int64_t run_length(const float *indices, int64_t count, int64_t first)
+{
+    int64_t length = count - first < 2 ? 1 : 2;
+    while (first + length < count &&
+           indices[first + length] - indices[first + length - 1] == indices[first + 1] - indices[first])
+        length++;
+    return length;
+}
+
+/* The elements of x at indices[first …], which have one step between them. */
+static struct tensor indexed_run(struct module *module, struct tensor x, int dim, const float *indices, int64_t length)
+{
+    int64_t start = (int64_t)indices[0], step = length > 1 ? (int64_t)indices[1] - start : 1;
+    x.first =
+        plan_size_add(module->builder, x.first, module_product(module, module_size(module, start), x.dims[dim].stride));
+    x.dims[dim].size = module_size(module, length);
+    x.dims[dim].stride = module_product(module, x.dims[dim].stride, module_size(module, step));
+    return x;
+}
+
+/* Rows of a dimension at indices of the file. */
+static void build_index_select(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self"), index = node_tensor(node, "index");
+    int dim = node_dim(node, "dim", t.rank, NODE_REQUIRED), runs = 0;
+    if (module_failed(module))
+        return;
+    if (index.rank != 1 || index.value != PLAN_NONE || t.dims[dim].batched) {
+        module_fail(module, "the indices must be a vector of the file, and not of the batch");
+        return;
+    }
+    int64_t count = module_constant(module, index.dims[0].size, "the number of indices");
+    int64_t size = module_constant(module, t.dims[dim].size, "the dimension that is indexed");
+    int weight = tensor_vector(module, index, count);
+    if (module_failed(module))
+        return;
+    const float *indices = module->builder->plan->weights[weight].data;
+    for (int64_t i = 0; indices && i < count; i++)
+        if (!(indices[i] >= 0 && indices[i] < (float)size)) {
+            module_fail(module, "index %g; the dimension has %lld elements", (double)indices[i], (long long)size);
+            return;
+        }
+    t = tensor_as_value(module, t);
+    struct tensor_dimension dims[MODULE_RANK];
+    memcpy(dims, t.dims, sizeof dims);
+    dims[dim].size = index.dims[0].size;
+    struct tensor y = tensor_new(module, t.rank, dims);
+    struct plan_target target = tensor_target(module, &y);
+    target.ids = tensor_is_ids(module, &t);
+    float *copy = indices ? malloc((size_t)count * sizeof *copy) : NULL; /* the plan's weights may move */
+    if (indices && !copy)
+        module_fail(module, "out of memory");
+    if (copy)
+        memcpy(copy, indices, (size_t)count * sizeof *copy);
+    for (int64_t first = 0, length; first < count && !module_failed(module); first += length) {
+        length = copy ? run_length(copy, count, first) : count;
+        static const float without_data[] = {0, 0};
+        if (++runs > MOST_RUNS)
+            module_fail(module, "the indices have more than %d runs of equal steps", MOST_RUNS);
+        struct tensor run = indexed_run(module, t, dim, copy ? copy + first : without_data, length);
+        copy_into(module, run, dim, module_size(module, first), &y, &target);
+    }
+    free(copy);
+    node_give(node, y);
+}
+
 /* Each dimension is written as (times, size), with a stride of 0 for the times. */
 static void build_repeat(struct node *node, int variant)
 {
@@ -487,6 +559,28 @@ static void build_repeat(struct node *node, int variant)
         d += pair;
     }
     node_give(node, tensor_reshape(module, copied, merged, whole));
+}
+
+/* Windows of a dimension, as a last dimension of their own. */
+static void build_unfold(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int dim = node_dim(node, "dimension", t.rank, NODE_REQUIRED), order[MODULE_RANK];
+    int64_t size = node_integer(node, "size", NODE_REQUIRED), step = node_integer(node, "step", NODE_REQUIRED);
+    if (module_failed(module))
+        return;
+    if (size < 1 || step < 1 || t.dims[dim].batched) {
+        module_fail(module, "windows of %lld elements every %lld", (long long)size, (long long)step);
+        return;
+    }
+    t = tensor_windows(module, tensor_as_value(module, t), dim, size, step, 1);
+    if (module_failed(module))
+        return;
+    for (int d = 0; d < t.rank; d++)
+        order[d] = d == t.rank - 1 ? dim + 1 : d <= dim ? d : d + 1;
+    node_give(node, tensor_permute(module, t, order));
 }
 
 /* Elements in the reverse order along some dimensions. */
@@ -712,6 +806,8 @@ const struct module_operation module_shapes[] = {
     {"cat", build_cat, 0},
     {"stack", build_cat, 1},
     {"repeat", build_repeat, 0},
+    {"index_select", build_index_select, 0},
+    {"unfold", build_unfold, 0},
     {"flip", build_flip, 0},
     {"roll", build_roll, 0},
     {"pad", build_pad, 0},

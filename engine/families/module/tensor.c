@@ -130,7 +130,7 @@ static int axis_of(struct module *module, const struct tensor *t, int end)
 {
     int rows = module->one, sequences = module->one;
     for (int d = 0; d < end; d++) {
-        if (d == 0 && t->dims[d].batched)
+        if (d == 0 && t->dims[d].batched && !t->dims[d].inner)
             sequences = t->dims[d].size;
         else
             rows = module_product(module, rows, t->dims[d].size);
@@ -397,23 +397,38 @@ static bool read_shape(struct module *module, const struct tensor *t, int rank, 
     return !module_failed(module);
 }
 
-/* Dimensions before the batch and after it are regrouped for themselves. */
+/* The product of the sizes up to the batch, which is in dimension `batched`. */
+static int before_batch(struct module *module, const struct tensor_dimension *dims, int batched, bool inner)
+{
+    int product = module->one;
+    for (int d = 0; d < batched + inner; d++)
+        product = module_product(module, product, dims[d].size);
+    return product;
+}
+
+/* Dimensions before the batch and after it are regrouped for themselves. A dimension s * B belongs to those before. */
 static bool view(struct module *module, const struct tensor *t, int rank, struct tensor_dimension *made)
 {
     int sizes[MODULE_RANK], batched = tensor_batched_dim(t), place = 0;
+    struct tensor_dimension before[MODULE_RANK], after[MODULE_RANK];
     for (int d = 0; d < rank; d++)
         sizes[d] = made[d].size;
     while (place < rank && !made[place].batched)
         place++;
     if (batched < 0)
         return regroup(module, t->dims, t->rank, sizes, rank, made);
-    struct tensor_dimension after[MODULE_RANK];
-    bool regrouped = regroup(module, t->dims, batched, sizes, place, made) &&
-                     regroup(module, t->dims + batched, t->rank - batched, sizes + place, rank - place, after);
-    if (!regrouped)
+    int end = batched + t->dims[batched].inner, left = before_batch(module, t->dims, batched, t->dims[batched].inner);
+    bool inner = before_batch(module, made, place, false) != left;
+    int split = place + inner;
+    if (module_failed(module) || before_batch(module, made, place, inner) != left)
         return false;
-    memcpy(made + place, after, (size_t)(rank - place) * sizeof *made);
+    if (!regroup(module, t->dims, end, sizes, split, before) ||
+        !regroup(module, t->dims + end, t->rank - end, sizes + split, rank - split, after))
+        return false;
+    memcpy(made, before, (size_t)split * sizeof *made);
+    memcpy(made + split, after, (size_t)(rank - split) * sizeof *made);
     made[place].batched = true;
+    made[place].inner = inner;
     return true;
 }
 

@@ -75,6 +75,10 @@ struct tensor tensor_combine_number(struct module *module, enum plan_function fu
 struct tensor tensor_reduced(struct module *module, enum plan_reduction reduction, struct tensor t, const int *dims,
                              int count, bool keep, double parameter);
 
+/* A dimension as windows: (n) -> (windows, size), whose elements may be in several windows. */
+struct tensor tensor_windows(struct module *module, struct tensor x, int dim, int64_t size, int64_t stride,
+                             int64_t dilation);
+
 struct tensor tensor_softmax(struct module *module, struct tensor t, int dim, bool logarithm);
 
 /* scale * x (…, m, k) z (…, k, n), with leading dimensions of size 1 repeated. */
