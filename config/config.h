@@ -130,7 +130,7 @@ int arguments_read(const char *class_name, const struct argument *table, size_t 
 /* ---- What a model is computed with and on ----------------------------------------------------------------------
  * In each enum 0 is auto, so a zeroed struct asks for the defaults. */
 
-/* The type in which matrix products are computed: those with weights, and in 16-bit types those of attention, too.
+/* The type in which products with weights are computed. A 16-bit type also holds for the products of attention.
  * auto: f32 on the CPU, bf16 on CUDA. */
 enum dtype { DTYPE_AUTO, DTYPE_F32, DTYPE_TF32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT };
 
@@ -158,8 +158,8 @@ struct device_choice {
     int indices[DEVICE_CHOICE_LIMIT]; /* (count), from 0 to 999, none of them twice */
 };
 
-/* "auto", "cpu", "cuda", "cuda:1,cuda:0" or "cuda:all". In a list "cuda" is "cuda:0". Whether there are such devices is
- * for the engine to find out. -1: it is none of these, names a device twice, or more than DEVICE_CHOICE_LIMIT. */
+/* Reads "auto", "cpu", "cuda", "cuda:1,cuda:0" or "cuda:all". In a list "cuda" is "cuda:0". The engine checks later
+ * that the devices exist. -1: the name is none of these, has a device twice, or has more than DEVICE_CHOICE_LIMIT. */
 int device_choice_parse(const char *name, struct device_choice *choice, struct error *error);
 
 /* The reverse. Returns the buffer. */
@@ -188,7 +188,7 @@ struct settings {
     int64_t http_threads;          /* of libmicrohttpd */
     int64_t max_batch_tokens;      /* 0: auto */
     int64_t max_batch_requests;    /* sequences in a batch */
-    int64_t max_batch_ms;          /* 0: however long it takes */
+    int64_t max_batch_ms;          /* 0: no limit */
     int64_t max_client_batch_size; /* sequences in a request */
     int64_t max_queue_tokens;
     int64_t max_queue_requests;   /* sequences that wait */

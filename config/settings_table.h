@@ -57,8 +57,8 @@ setting_spelling setting_flag, setting_environment, setting_key;
 /* The setting that is spelled like the first `length` bytes of `name`. NULL: there is none. */
 const struct setting *setting_find(const char *name, size_t length, setting_spelling *spelling);
 
-/* The setting of a kind up to `last` whose flag is at most two edits away, not counting case and _ for -; `name` is
- * without the dashes or the prefix of a variable. NULL: none is. */
+/* The setting of a kind up to `last` whose flag differs from `name` by at most two edits. Case does not count, and _
+ * equals -. `name` has no dashes and no prefix of a variable in front. NULL: there is none. */
 const struct setting *setting_nearest(const char *name, size_t length, enum setting_kind last);
 
 #endif

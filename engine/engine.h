@@ -1,7 +1,7 @@
 /* engine: a loaded model and the running of batches through it.
  *
- *     engine_open -> engine_load -> model_check for each item -> model_run for a batch -> … -> model_close ->
- * engine_close
+ *     engine_open -> engine_load -> model_check for each item -> model_run for a batch -> …
+ *         -> model_close -> engine_close
  *
  * An item is one sequence, or the call of a model with several inputs. Items of a batch do not affect each other. If
  * model_info.batch_invariant is true, an item's results are the same bits alone and in any batch.
@@ -122,14 +122,15 @@ int model_output_shape(const struct model *model, const struct engine_item *item
 /* Rows of the last hidden state for an item, checked or not; 0: the model gives tensors alone. */
 int64_t model_hidden_rows(const struct model *model, const struct engine_item *item);
 
-/* The item's rows that count towards max_batch_tokens. At least 1. Of a module the most rows of any of its values. */
+/* The item's rows that count towards max_batch_tokens. At least 1. For a module: the largest number of rows of any
+ * value. */
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item);
 
 /* An estimate of the floating point operations for an item. Only good for comparing items or batches. */
 double model_item_flops(const struct model *model, const struct engine_item *item);
 
-/* Allocates what the calling thread needs to run batches on the lane, mainly its OpenMP threads. Then runs a batch of
- * one short item there, and sets `flops` to that item's. A server calls it before it is ready, on each thread and lane
+/* Allocates the resources with which the calling thread runs batches on the lane, mainly its OpenMP threads. Then runs a
+ * batch of one short item on the lane, and sets `flops` to the FLOPs of this item. A server calls it before it is ready, on each thread and lane
  * that will run batches. -1: not enough resources, or the batch failed. Without this warm-up, libgomp could end the
  * process later. */
 int model_warm_up(struct model *model, int lane, double *flops, struct error *error);

@@ -1,4 +1,4 @@
-/* What the engine's own files see of a model besides engine.h. */
+/* model: functions of a model for the engine's own files, besides those of engine.h. */
 #ifndef ENGINE_MODEL_H
 #define ENGINE_MODEL_H
 

@@ -11,7 +11,7 @@
 #define ENGINE_MAX_DEVICES DEVICE_CHOICE_LIMIT
 #define ENGINE_MAX_LANES 64 /* of a model */
 
-/* What happened to a device. */
+/* An event of a device: it failed, or it works again. */
 struct engine_event {
     const char *device;  /* "cuda:0" */
     const char *failure; /* why it failed, or could not be opened again; NULL: it works again */

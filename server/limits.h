@@ -4,8 +4,8 @@
 
 #include "engine/engine.h"
 
-/* Bytes of activations up to which an image may have more tokens than a batch. 0: it may not, because
- * --max-batch-tokens has a value. `memory` is in bytes, that of the machine or the container. */
+/* An image may have more tokens than a batch if its activations take at most this many bytes. 0: no image may, because
+ * --max-batch-tokens has a value. `memory` is the machine's or the container's, in bytes. */
 size_t limits_image_arena(const struct settings *settings, int64_t memory);
 
 /* Sets max_batch_tokens if it is auto. To be called before the models are loaded. */

@@ -17,8 +17,8 @@ void model_folders_free(struct model_folders *folders);
 /* Whether the folder has a file of that name. */
 bool model_folder_has(const char *folder, const char *name);
 
-/* Writes the names "a.bin, b.pt" of the folder's files that end in one of the `count` suffixes, in their order, as many
- * as there is room for. Empty: none does. */
+/* Writes a list "a.bin, b.pt": the folder's files whose names end in one of the `count` suffixes, sorted by name. Names
+ * that do not fit are left out. The list is empty if there is no such file. */
 void model_folder_list(const char *folder, const char *const *suffixes, size_t count, char *names, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* attend: softmax attention over keys that are there in whole, in OP_ATTEND's and OP_ATTEND_CALL's two layouts. */
+/* attend: softmax attention over all keys of a sequence, in the layouts of OP_ATTEND and of OP_ATTEND_CALL. */
 #ifndef ENGINE_CPU_ATTEND_H
 #define ENGINE_CPU_ATTEND_H
 

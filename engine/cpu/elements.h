@@ -4,7 +4,7 @@
 
 #include "engine/cpu/vector.h"
 
-/* Of a value in the arena. ELEMENT_F32 unless `bf16`: products are in bf16. */
+/* The element type of a value in the arena. Without `bf16`, that is without products in bf16, it is ELEMENT_F32. */
 enum element cpu_value_element(const struct plan *plan, bool bf16, int value);
 
 /* Whether the step reads the weight by linear tiles. */
@@ -13,10 +13,10 @@ bool cpu_tiles_weight(const struct plan_step *step, int weight);
 /* Whether the step reads the weight as a projection packed in bf16. */
 bool cpu_projects_weight(const struct plan_step *step, bool bf16, int weight);
 
-/* Of a weight, as the step reads it. */
+/* The element type in which the step reads the weight. */
 enum element cpu_weight_element(const struct plan_step *step, bool bf16, int weight);
 
-/* The same for all values: `elements` has room for each. */
+/* Sets `elements` (n_values) to the element types of all values. */
 void cpu_choose_elements(const struct plan *plan, bool bf16, enum element *elements);
 
 #endif

@@ -1,4 +1,4 @@
-/* linear: rows through a weight, tile by tile; for every kernel that has a product with a weight in it. */
+/* linear: multiplies rows by a weight, tile by tile. All kernels with such a product use it. */
 #ifndef ENGINE_CPU_LINEAR_H
 #define ENGINE_CPU_LINEAR_H
 

@@ -1,4 +1,4 @@
-/* linear_attend: attention through one (d, e) matrix a head, so that its cost is linear in the sequence. */
+/* linear_attend: attention through one (d, e) matrix for each head. Its cost grows linearly with the sequence. */
 #ifndef ENGINE_CPU_LINEAR_ATTEND_H
 #define ENGINE_CPU_LINEAR_ATTEND_H
 

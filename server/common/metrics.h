@@ -26,7 +26,7 @@ void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, 
 
 struct metrics_queue {
     int64_t requests; /* sequences that wait for one model */
-    int64_t tokens;   /* of these */
+    int64_t tokens;   /* tokens of these sequences */
 };
 
 /* Values that are read at the time of the scrape. */

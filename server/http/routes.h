@@ -20,7 +20,7 @@ enum route_body {
 
 struct route {
     const char *method;
-    const char *path; /* a segment {} stands for any one that is not empty, which request->parameters then holds */
+    const char *path; /* {} matches any segment that is not empty; request->parameters then holds the segment */
     enum route_body body;
     bool open;    /* needs no API key */
     bool metrics; /* needs an API key only with --protect-metrics, because scrapers often have none */
@@ -30,12 +30,12 @@ struct route {
 };
 
 struct dialect {
-    const char *prefixes[3]; /* of its paths, ended by NULL: it writes the errors for unknown paths that begin so */
+    const char *prefixes[3]; /* of its paths, ended by NULL. It also writes the errors for unknown paths with such a prefix */
     const struct route *routes;
     size_t n_routes;
     int invalid_status; /* HTTP status of FAILURE_INVALID: 422, or 400 if its clients expect 400 */
     void (*write_failure)(struct writer *writer, const struct failure *failure);
-    const char *out_of_memory; /* the failure "out of memory" in its shape, ready, because writing needs memory */
+    const char *out_of_memory; /* a constant with the error "out of memory" in its shape, because writing an error needs memory */
 };
 
 struct route_match {

@@ -19,8 +19,8 @@ json_t *json_body_parse(const char *body, size_t length, struct failure *failure
 /* The same for a text that is known to be a list. */
 json_t *json_body_parse_list(const char *text, size_t length, struct failure *failure);
 
-/* Most bytes of memory that these two allocate for the text, found without parsing. `{},` has 3 bytes; its objects take
- * a hundred times as much. */
+/* An upper bound of the bytes that the two functions above allocate for the text. It does not parse the text. A text of
+ * objects like `{},` needs a hundred times its own length. */
 int64_t json_body_memory(const char *text, size_t length);
 
 enum option_type {

@@ -1,8 +1,7 @@
 /* numbers: lists of numbers in a body's JSON, read from its text. jansson would allocate an object for each number.
  *
- * Only lists that are certainly valid JSON are read here. In the text for jansson, a mark stands for each of them.
- * Anything unusual is left to jansson, and so are messages about it. numbers_read gives the values that jansson would
- * give. */
+ * Only lists that are certainly valid JSON are read here. jansson gets a text in which a mark replaces each of them.
+ * jansson reads anything unusual, and words the messages about it. numbers_read gives the same values as jansson. */
 #ifndef SERVER_NUMBERS_H
 #define SERVER_NUMBERS_H
 
