@@ -30,12 +30,14 @@ struct route {
 };
 
 struct dialect {
-    const char *prefixes[3]; /* of its paths, ended by NULL. It also writes the errors for unknown paths with such a prefix */
+    const char
+        *prefixes[3]; /* of its paths, ended by NULL. It also writes the errors for unknown paths with such a prefix */
     const struct route *routes;
     size_t n_routes;
     int invalid_status; /* HTTP status of FAILURE_INVALID: 422, or 400 if its clients expect 400 */
     void (*write_failure)(struct writer *writer, const struct failure *failure);
-    const char *out_of_memory; /* a constant with the error "out of memory" in its shape, because writing an error needs memory */
+    const char *out_of_memory; /* a constant with the error "out of memory" in its shape, because writing an error needs
+                                  memory */
 };
 
 struct route_match {
