@@ -1,8 +1,9 @@
-/* fake_engine: engine.h without mathematics, for tests of what is above the engine. Linked in the engine's place.
+/* fake_engine: the functions of engine.h without mathematics, for tests of the server. It is linked instead of the
+ * engine.
  *
- * Results are a function of id, row and column, small enough to be exact in a float, so that a test can tell whose
- * result it holds. Some ids make trouble on purpose. A gate holds batches until the test lets them go, and every batch
- * is recorded. The state is one per process: fake_reset() between tests, when nothing runs. */
+ * A result is a function of id, row and column, and exact in a float. So a test can tell to which id a result belongs.
+ * Some ids cause failures. A gate can stop batches, and each batch is recorded. The state is global: call fake_reset()
+ * between tests, when no batch runs. */
 #ifndef TESTS_FAKE_ENGINE_H
 #define TESTS_FAKE_ENGINE_H
 
@@ -12,13 +13,14 @@
 #define FAKE_COLUMNS 4 /* of the last hidden state */
 #define FAKE_MAX_LENGTH 64
 
-/* An item that holds one of these … */
+/* Ids that cause failures. An item with such an id … */
 #define FAKE_ID_NAN 990      /* … has a NaN in that row of each result */
 #define FAKE_ID_INFINITE 991 /* … has an infinity there */
 #define FAKE_ID_FAIL 992     /* … makes model_run fail: "the fake device failed" */
 
-/* A language model with one input `x` of ids, logits, and the sizes above; or what `info` says, which is copied, 0
- * lanes being one. Rows of an INPUT_ROWS model count as the id (int)row[0]. model_close ends it. */
+/* Makes a model as `info` describes it; 0 lanes mean one. `info` is copied. NULL: a language model with one input `x`
+ * of ids, with logits, and with the sizes above. In a model of INPUT_ROWS, the id of a row is (int)row[0]. model_close
+ * is owed. */
 struct model *fake_model(const struct model_info *info);
 
 float fake_hidden(int32_t id, int64_t row, int64_t column);
@@ -26,39 +28,39 @@ float fake_output(int32_t id, int64_t row, int64_t column);
 
 void fake_reset(void);
 
-/* What the batcher promised; a batch beyond it is a violation, as are two at once on a lane of the engine, and a lane
- * that the model does not have. 0: any. */
+/* Sets the limits of a batch; 0: no limit. fake_violations counts batches over a limit, batches on a lane where another
+ * one runs, and batches on a lane that their model does not have. */
 void fake_limits(int64_t max_batch_tokens, int64_t max_batch_requests);
 int64_t fake_violations(void);
 
-/* The gate is open at first. Closed, it stops each batch before anything is written; fake_gate_pass lets one through,
- * the one that stands there or the next to come. */
+/* The gate is open at first. A closed gate stops each batch before it writes results. fake_gate_pass lets one batch
+ * through a closed gate: a batch that it has stopped, or else the next one. */
 void fake_gate_close(void);
 void fake_gate_open(void);
 void fake_gate_pass(void);
 
-/* A batch takes at least so long for each token, once it is through the gate; at first no time. An item of n tokens
- * counts n FLOPs. */
+/* Sets the least time of a batch for each token, from the gate on; 0 at first. An item of n tokens has n FLOPs. */
 void fake_pace(int64_t ns_per_token);
 
-/* Warming up fails on this lane of the engine with "the fake device is cold"; -1, as at first: on none. Warm-ups are no
- * batches: fake_warm_ups counts them. */
+/* Lets warm-ups on this lane of the engine fail with "the fake device is cold"; -1: on no lane, as at first.
+ * fake_warm_ups counts all warm-ups. They do not count as batches. */
 void fake_cold_lane(int lane);
 int64_t fake_warm_ups(void);
 
-/* Closed for the batches of one model. */
+/* Closes the gate for the batches of one model alone. */
 void fake_gate_close_for(const struct model *model);
 
-/* The lanes of this model, from the engine's `first_lane` on. Call it before batches run. */
+/* Gives the model the engine's lanes [first_lane, first_lane + n_lanes). Call it before batches run. */
 void fake_lanes(struct model *model, int first_lane, int n_lanes);
 
-/* The device of a lane of the engine works (so it is at first), or has failed. */
+/* Sets whether the device of a lane of the engine works. At first all devices work. */
 void fake_lane_works(int lane, bool works);
 
-/* Waits until `count` batches have come to the gate since fake_reset, those that went through included. */
+/* Waits until `count` batches have reached the gate since fake_reset. Batches that it let through count, too. */
 void fake_wait_for_batches(int64_t count);
 
-/* The record, in order. `ids` are the first id of each item. Returns the number of items, at most `size` ids. */
+/* The recorded batches, in order. fake_batch writes the first id of each item, at most `size` of them, and returns the
+ * number of items. */
 int64_t fake_batches(void);
 int64_t fake_batch(int64_t index, const struct model **model, int32_t *ids, int64_t size);
 int fake_batch_lane(int64_t index); /* of the engine */

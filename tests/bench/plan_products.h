@@ -1,9 +1,9 @@
-/* plan_products: the products of a plan by themselves, one after another, with the CPU engine's tiles and tasks: linear
- * steps and projections along the sequence, in the plan's shapes and as often as the plan has them. Attention's two
- * products are not among them: they are one loop with the softmax between (vector.h).
+/* plan_products: runs the products of a plan alone, one after another, with the CPU engine's tiles and tasks. These are
+ * linear steps and projections along the sequence. Each has the plan's shape, and runs as often as in the plan. The two
+ * products of attention are left out, because attention computes them in one loop with the softmax (vector.h).
  *
- * Each shape has one weight, which lies nearer in the caches than those of as many layers; operands are in the element
- * that the engine gives them, so that none is converted. */
+ * Products of one shape share one weight, which therefore stays in faster caches than the weights of several layers.
+ * Operands have the engine's element types, so that none is converted. */
 #ifndef TESTS_BENCH_PLAN_PRODUCTS_H
 #define TESTS_BENCH_PLAN_PRODUCTS_H
 
@@ -67,7 +67,7 @@ static void count_product(struct plan_products *p, bool projection, int64_t rows
     p->flops += 2.0 * (double)rows * (double)depth * (double)columns * (double)count;
 }
 
-/* Of `batch` items of `length` rows each. */
+/* Counts the plan's products for `batch` items of `length` rows each. */
 static void count_products(struct plan_products *p, const struct plan *plan, int64_t length, int64_t batch)
 {
     for (int i = 0; i < plan->n_steps; i++) {
@@ -228,7 +228,7 @@ static void run_projection(const struct plan_products *p, const struct lone_prod
                             lone_least(each, k - t % parts * each));
 }
 
-/* All of them, once. */
+/* Runs all products of the plan once. */
 static void plan_products_run(const struct plan_products *p)
 {
     for (int i = 0; i < p->n; i++)

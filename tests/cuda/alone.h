@@ -1,8 +1,8 @@
-/* alone: how far an item's result alone may be from its result in a batch, as a relative L2 error. The engine's own
- * kernels add in an order that the batch has no part in, and on the shim so do products: there nothing may differ. On a
- * device cuBLASLt's algorithm depends on how many rows there are. Floats are then added in another order, a little of
- * the rounding in TOLERANCE; and of the values that are rounded to fewer digits some become the next one, few of them,
- * so that the whole moves by less than such a step, 2^-7 of a value in bf16 and 2^-10 in f16 and tf32. */
+/* alone: the largest relative L2 distance between an item's result alone and in a batch. In the engine's own kernels
+ * the order of additions does not depend on the batch, nor in the shim's products. So on the shim the distance is 0. On
+ * a device, cuBLASLt chooses an algorithm by the number of rows, and with it the order of additions. Then a few values
+ * may round to a neighbouring number. Neighbours differ by 2^-7 of the value in bf16, and by 2^-10 in f16 and tf32.
+ * Most values stay equal, so the whole distance is smaller than that. */
 #ifndef TESTS_CUDA_ALONE_H
 #define TESTS_CUDA_ALONE_H
 

@@ -1,5 +1,5 @@
-/* counts: what the shim has counted, for tests that run on devices, too, where nobody counts. A shim whose counter is
- * not found fails the test: what it asserts of counts would otherwise pass unseen. */
+/* counts: reads the shim's counters. The tests also run on devices, where there are no counters and counts are 0. If a
+ * shim lacks its counter, the test fails. Otherwise its checks of counts would always pass. */
 #ifndef TESTS_CUDA_COUNTS_H
 #define TESTS_CUDA_COUNTS_H
 
@@ -14,7 +14,7 @@
 
 #include <cmocka.h> /* needs those before it */
 
-/* A driver has functions; the library that stands for it beside the shim has none. Both stay loaded. */
+/* A real driver has functions. The library that replaces it on the shim has none. Both stay loaded. */
 static inline bool on_device(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY);

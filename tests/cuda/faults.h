@@ -1,4 +1,4 @@
-/* faults: has calls of the shim's runtime fail; see shim/faults.h for the rules. */
+/* faults: lets calls of the shim's runtime fail. shim/faults.h describes the rules. */
 #ifndef TESTS_CUDA_FAULTS_H
 #define TESTS_CUDA_FAULTS_H
 
@@ -11,10 +11,10 @@
 
 static char faults_path[64];
 
-/* Takes the place of the rules that were there, in this process and in those that it starts from now on. */
+/* Replaces the rules, for this process and for the processes that it starts later. */
 static void faults_set(const char *rules)
 {
-    static int written; /* each file has a number of its own as long as the one before it is there */
+    static int written; /* the shim knows a new file by its inode, which differs while the old file exists */
     char beside[80];
     snprintf(beside, sizeof beside, "%s.%d", faults_path, written++ % 2);
     FILE *file = fopen(beside, "w");

@@ -1,5 +1,5 @@
-/* checkpoint: a reference case's model.safetensors, taken apart, changed and written again into a model folder of its
- * own. Everything here fails the running test when something does not go as it must. */
+/* checkpoint: reads the model.safetensors of a reference case, changes it, and writes it into a new model folder. Any
+ * failure here fails the running test. */
 #ifndef TESTS_HTTP_CHECKPOINT_H
 #define TESTS_HTTP_CHECKPOINT_H
 
@@ -27,7 +27,7 @@ struct checkpoint {
 struct checkpoint checkpoint_read(const char *case_name);
 void checkpoint_free(struct checkpoint *checkpoint);
 
-/* A model that no case has: F32 tensors of numbers in ±0.1, the same for the same shapes. checkpoint_free is owed. */
+/* A new model with F32 tensors of numbers in ±0.1. Equal shapes get equal numbers. checkpoint_free is owed. */
 struct checkpoint_shape {
     const char *name;
     int rank;
@@ -38,20 +38,20 @@ struct checkpoint checkpoint_random(const char *config, const struct checkpoint_
 /* Makes `folder` with config.json and model.safetensors, which lacks its last `cut` bytes. */
 void checkpoint_write(const struct checkpoint *checkpoint, const char *folder, size_t cut);
 
-/* Fails the test when there is none of that name. */
+/* Fails the test if there is no tensor of that name. */
 struct checkpoint_tensor *checkpoint_tensor(struct checkpoint *checkpoint, const char *name);
 
 void checkpoint_remove(struct checkpoint *checkpoint, const char *name);
 void checkpoint_add(struct checkpoint *checkpoint, const char *name, int64_t elements); /* F32 zeros */
 
-/* Rounds all that is F32 to what `dtype` holds, to nearest even; it stays F32. */
+/* Rounds the values of F32 tensors to values of `dtype`, to nearest even. The tensors stay F32. */
 void checkpoint_round(struct checkpoint *checkpoint, enum weights_dtype dtype);
 
-/* Stores all that is F32 as F16 or BF16, rounded in the same way, or as F64: each value is a little off, so that it is
- * no F32, and rounds to the one that it was. */
+/* Stores F32 tensors as F16 or BF16, rounded in the same way, or as F64. For F64 each value is changed a little, so
+ * that it is no float32, but rounds to the old value. */
 void checkpoint_convert(struct checkpoint *checkpoint, enum weights_dtype dtype);
 
-/* A new folder for model folders. The test frees the path, after folder_remove, which removes what is in it, too. */
+/* Makes a new folder for model folders. folder_remove removes it with its contents. Then the test frees the path. */
 char *folder_make(void);
 void folder_remove(const char *path);
 

@@ -1,7 +1,5 @@
-/* daemon: the real binary under test, on a free port, and clients of it. LINFORMERD names the binary; the default is
- * build/linformerd. Programs run in the repository's root.
- *
- * Everything here fails the running test when something does not go as it must. */
+/* daemon: the real binary under test, on a free port, and its clients. LINFORMERD names the binary; the default is
+ * build/linformerd. Programs run in the repository's root. Any failure here fails the running test. */
 #ifndef TESTS_HTTP_DAEMON_H
 #define TESTS_HTTP_DAEMON_H
 
@@ -18,24 +16,25 @@
 
 struct daemon;
 
-/* Starts it with --port 0 and `arguments`, ended with NULL; returns once it listens. NULL: no others. */
+/* Starts the daemon with --port 0 and `arguments`, ended with NULL. Returns when it listens. `arguments` may be NULL.
+ */
 struct daemon *daemon_start(const char *const *arguments);
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* What is unusual about a start. Zero is the usual. */
+/* Options of a start. All zero: an ordinary start. */
 struct daemon_options {
     const char *const *arguments;
     int descriptors;                /* the limit of open files */
-    int ignored_signal;             /* as nohup does it */
+    int ignored_signal;             /* as under nohup; 0: none */
     void (*restrict_process)(void); /* called in the child, before the program is loaded; NULL: nothing */
-    bool log_unread;                /* after "listening on" the log is read by daemon_log_line alone */
+    bool log_unread;                /* after "listening on" only daemon_log_line reads the log */
 };
 
-/* The same. NULL: it ended before it listened, and *status is as waitpid has it; with "--check" it always does. *said
- * is all that it wrote until then, which the test frees. */
+/* Starts the daemon. NULL: it ended before it listened, as with "--check", and *status is waitpid's. *said is all that
+ * it wrote until then; the test frees it. */
 struct daemon *daemon_open(const struct daemon_options *options, char **said, int *status);
 
-/* The same. NULL: it ended with status 1 before it listened, and `last_line` is that of its log. */
+/* The same. NULL: it ended with status 1 before it listened, and `last_line` is the last line of its log. */
 struct daemon *daemon_try(const struct daemon_options *options, char last_line[1024]);
 
 /* Starts it with `arguments`, and expects that it ends with status 1 before it listens. Returns all that it wrote,
@@ -46,11 +45,11 @@ char *daemon_refused(const char *const *arguments);
 bool daemon_log_line(struct daemon *daemon, char *line, size_t size);
 
 int daemon_port(const struct daemon *daemon);
-void daemon_freeze(struct daemon *daemon); /* it stands still until daemon_thaw */
+void daemon_freeze(struct daemon *daemon); /* stops the process until daemon_thaw */
 void daemon_thaw(struct daemon *daemon);
 void daemon_signal(struct daemon *daemon, int number);
 void daemon_terminate(struct daemon *daemon); /* sends SIGTERM */
-void daemon_join(struct daemon *daemon);      /* it ends by itself, with status 0; frees */
+void daemon_join(struct daemon *daemon);      /* waits for its end, expects status 0, and frees it */
 void daemon_stop(struct daemon *daemon);      /* both */
 
 /* ---- Requests through libcurl ---- */
@@ -58,7 +57,7 @@ void daemon_stop(struct daemon *daemon);      /* both */
 struct answer {
     long status;          /* 0: no answer */
     int error;            /* CURLcode */
-    long connects;        /* connections that had to be made for it */
+    long connects;        /* new connections that it needed */
     char *headers, *body; /* terminated */
     size_t length;
     json_t *json; /* NULL: the body is none */
@@ -73,9 +72,9 @@ struct call {
     const char *path;
     const char *body;
     size_t length;          /* 0: strlen(body) */
-    const char *headers[6]; /* "Name: value"; "Name:" takes one of curl's away */
+    const char *headers[6]; /* "Name: value"; "Name:" removes one of curl's own headers */
     const char *host;       /* NULL: 127.0.0.1 */
-    void *curl;             /* an easy handle that keeps its connection; NULL: one of its own */
+    void *curl;             /* an easy handle that keeps its connection; NULL: a new one */
 };
 struct answer daemon_call(const struct daemon *daemon, const struct call *call);
 
@@ -98,13 +97,13 @@ double json_number_at(const json_t *list, size_t index);
 int raw_connect(const struct daemon *daemon);
 void raw_send(int descriptor, const char *text);
 
-/* Whether all of it went out; false: the other side does not take it any more. */
+/* Sends all bytes. False: the other side has closed the connection. */
 bool raw_try_send(int descriptor, const char *bytes, size_t length);
 
-/* All that comes until the other side closes, terminated; the test frees it. */
+/* All bytes until the other side closes, terminated. The test frees them. */
 char *raw_read_all(int descriptor);
 
-/* One answer with a Content-Length, headers and body, terminated; the test frees it. */
+/* One answer with a Content-Length: headers and body, terminated. The test frees it. */
 char *raw_read_answer(int descriptor);
 
 #endif

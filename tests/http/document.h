@@ -1,7 +1,7 @@
-/* document: a Markdown page, and what a reader would do with it.
+/* document: the commands on a Markdown page, and their outputs.
  *
- * A block that begins with ```console holds commands, each behind "$ ", with their output below them. A command goes on
- * in the next line while a ' is open, or where the line ends in a backslash or a |. */
+ * A block that begins with ```console has commands. A command follows "$ ", and its output is below it. A command
+ * continues on the next line if a ' is still open, or if the line ends in a backslash or a |. */
 #ifndef TESTS_HTTP_DOCUMENT_H
 #define TESTS_HTTP_DOCUMENT_H
 
@@ -21,8 +21,8 @@ struct document_command {
 struct document_command *document_commands(const char *page, size_t *count);
 void document_commands_free(struct document_command *commands, size_t count);
 
-/* Whether `found` is what `expected` shows. White space does not count. A number with a decimal point or an exponent
- * may differ by 1e-4 and 1e-3 of it; others must be equal. "…" in `expected` stands for anything. */
+/* Whether `found` agrees with `expected`. White space does not count. "…" in `expected` stands for any text. A number
+ * with a decimal point or an exponent may differ by 1e-4 plus 1e-3 of its value. Other numbers must be equal. */
 bool document_matches(const char *expected, const char *found);
 
 #endif

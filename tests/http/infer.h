@@ -1,5 +1,5 @@
-/* infer: calls of /v2/models/{m}/infer whose tensors, in and out, are bytes behind JSON; and the reference cases as
- * such calls. Everything here fails the running test when something does not go as it must. */
+/* infer: calls of /v2/models/{m}/infer with tensors as bytes after the JSON, in both directions. Also the reference
+ * cases as such calls. Any failure here fails the running test. */
 #ifndef TESTS_HTTP_INFER_H
 #define TESTS_HTTP_INFER_H
 
@@ -11,7 +11,7 @@
 #define CASES_FOLDER "tests/reference"
 #define FEWEST_CASES 82
 
-/* A tensor as the protocol has it. What it points to is somebody else's. */
+/* A tensor of the protocol. It does not own what it points to. */
 struct infer_tensor {
     const char *name, *datatype;
     int rank;
@@ -28,7 +28,7 @@ struct infer_body {
     size_t json, length;
 };
 
-/* Outputs by name; none: the class's own. The test frees it. */
+/* Requests `outputs` by name; without names the class's own output. The test frees the body. */
 struct infer_body infer_body_of(const struct infer_tensor *inputs, size_t n_inputs, const char *const *outputs,
                                 size_t n_outputs);
 void infer_body_free(struct infer_body *body);
@@ -37,26 +37,26 @@ void infer_body_free(struct infer_body *body);
 struct infer_answer {
     struct answer answer;
     json_t *json;
-    const char *bytes; /* behind the JSON, */
-    size_t length;     /* so many */
+    const char *bytes; /* (length) after the JSON */
+    size_t length;
 };
 
 struct infer_answer infer_send(const struct daemon *daemon, const char *model, const struct infer_body *body);
 
-/* The two halves of it, of which threads may call the first. `curl`: an easy handle that keeps its connection; NULL:
- * one of its own. infer_read takes the answer over. */
+/* infer_send in two steps. Any thread may call infer_call; infer_read belongs to the test's thread. `curl` is an easy
+ * handle that keeps its connection; NULL: a new one. infer_read takes over the answer. */
 struct answer infer_call(const struct daemon *daemon, const char *model, const struct infer_body *body, void *curl);
 struct infer_answer infer_read(struct answer answer);
-size_t infer_count(const struct infer_answer *answer); /* of its outputs */
+size_t infer_count(const struct infer_answer *answer); /* number of outputs */
 struct infer_tensor infer_output(const struct infer_answer *answer, size_t index);
 void infer_answer_free(struct infer_answer *answer);
 
-/* Of two tensors of FP32. */
+/* The relative L2 distance of two FP32 tensors. */
 double infer_relative_l2(const struct infer_tensor *found, const struct infer_tensor *expected);
 
 /* ---- The reference cases: tests/reference/README.md ---- */
 
-/* Names of the folders, in order; fails below FEWEST_CASES. */
+/* The names of the cases' folders, sorted. Fails if there are fewer than FEWEST_CASES. */
 struct cases {
     char **names;
     size_t count;
@@ -67,13 +67,15 @@ void cases_free(struct cases *cases);
 /* The calls of a case. The test closes them. */
 struct weights *case_calls(const char *name);
 
-/* The tensors that call `index` gives ("in") or gets ("out"), in the file's order; at most `room`. 0: no such call. */
+/* The tensors of call `index`, its inputs ("in") or its outputs ("out"), in the file's order, at most `room`. Returns
+ * their number; 0: no such call. */
 size_t case_tensors(const struct weights *calls, int index, const char *way, struct infer_tensor *tensors, size_t room);
 
-/* Call `index`, asking for each output that the case stores; bytes NULL: there is no such call. */
+/* The body of call `index`, which requests each output that the case stores. bytes NULL: there is no such call. */
 struct infer_body case_body(const struct weights *calls, int index);
 
-/* Expects each output of the call, in its shape, within `tolerance`; returns the largest relative L2 error. */
+/* Compares each output of the call with the case: shape, and values within `tolerance`. Returns the largest relative L2
+ * error. */
 double case_compare(const struct weights *calls, int index, const struct infer_answer *answer, double tolerance);
 
 #endif

@@ -1,6 +1,7 @@
-/* Calls of the native routes without a socket, on a fake engine: what unit tests, allocation tests and the fuzzer
- * share. Models: "bytes" takes text, "ids" only ids, "rows" floats; of modules, "tensors" takes floats, "classes" and
- * "score" text, "pictures" takes pictures, and the last three give vectors. Include it in one file of a program. */
+/* native_call: calls of the native routes without a socket, on the fake engine. Unit tests, allocation tests and the
+ * fuzzer use it. Its models: "bytes" takes text, "ids" takes ids alone, "rows" takes floats. Four more are modules:
+ * "tensors" takes floats, "classes" and "score" take text, "pictures" takes pictures. The last three give vectors.
+ * Include it in one file of a program. */
 #ifndef TESTS_HTTP_NATIVE_CALL_H
 #define TESTS_HTTP_NATIVE_CALL_H
 
@@ -18,7 +19,7 @@ static struct service native_service = {
     .results = {.limit = INT64_C(1) << 30},
 };
 
-/* How jobs are run; an allocation test puts another here. */
+/* The function that runs jobs. Allocation tests replace it. */
 static int (*native_run)(struct model *model, int lane, const struct engine_item *items, int64_t n_items,
                          struct error *error) = model_run;
 

@@ -1,6 +1,6 @@
-/* An allocator that fails when it is told to. For the programs named test_*_alloc.c: they are linked with --wrap for
- * each function below, so that the project's calls come here. jansson's come here once json_set_alloc_funcs() was given
- * malloc and free. Include it in one file of a program. */
+/* alloc_fail: an allocator that fails on command, for the programs test_*_alloc.c. The linker's --wrap directs the
+ * project's calls of malloc, free and others to the functions below. For jansson's calls, the program passes malloc and
+ * free to json_set_alloc_funcs(). Include this header in one file of a program. */
 #ifndef TESTS_UNIT_ALLOC_FAIL_H
 #define TESTS_UNIT_ALLOC_FAIL_H
 
@@ -13,11 +13,11 @@
 
 #include <cmocka.h>
 
-/* More calls than any operation makes; a loop that reaches it does not end by itself. */
+/* More allocations than any operation makes. A loop that gets here would never end. */
 #define ALLOC_FAIL_MOST 100000
 
 static struct {
-    long countdown; /* the call that brings it to 0 fails; 0: none does */
+    long countdown; /* the n-th call from now on fails; 0: no call fails */
     long live;      /* blocks that were handed out and not freed */
     bool failed;
     bool for_good; /* after the first failure every call fails */
@@ -100,9 +100,9 @@ void __wrap_free(void *block)
     __real_free(block);
 }
 
-/* Runs the operation with its first allocation failing, then with its second, until none fails any more. The operation
- * ends what it began. Each failure must be reported, with a message, and nothing may be left behind. Returns how many
- * allocations the operation makes. */
+/* Runs the operation again and again: first its first allocation fails, then its second, and so on, until all succeed.
+ * The operation must report each failure with a message, and leave no memory allocated. Returns the number of its
+ * allocations. */
 static inline long alloc_fail_each(int (*operation)(struct error *error))
 {
     for (long n = 1; n < ALLOC_FAIL_MOST; n++) {

@@ -12,14 +12,15 @@ struct loaded {
 /* Fails the running test unless `result` is 0. */
 void must(int result, const struct error *error);
 
-/* The weights of the case tests/reference/<prefix><name>, with its own kwargs or others, in an engine with one thread
- * or with other options. Returns what engine_load does. Zero *loaded first; unload is owed whatever comes back. */
+/* Loads the case tests/reference/<prefix><name> into an engine. `kwargs` replace the case's own; NULL: its own. `load`
+ * has an engine with one thread, load_with has the given options. Returns the result of engine_load. Zero *loaded
+ * first. unload is owed, also after a failure. */
 int load(const char *prefix, const char *name, const char *kwargs, struct loaded *loaded, struct error *error);
 int load_with(const struct engine_options *options, const char *prefix, const char *name, const char *kwargs,
               struct loaded *loaded, struct error *error);
 void unload(struct loaded *loaded);
 
-/* The model takes no such item, and its message holds both texts. */
+/* Expects that model_check refuses the item, with a message that contains both texts. */
 void assert_refused(const struct loaded *loaded, struct engine_item item, const char *first, const char *second);
 
 #endif

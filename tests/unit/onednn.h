@@ -1,4 +1,4 @@
-/* onednn: whether this build and this machine have oneDNN, as the engine looks for it. */
+/* onednn: whether the engine finds oneDNN on this machine. */
 #ifndef TESTS_UNIT_ONEDNN_H
 #define TESTS_UNIT_ONEDNN_H
 

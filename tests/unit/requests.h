@@ -1,5 +1,5 @@
-/* requests: jobs for a batcher over the fake engine, and what is expected of them. For programs named *_fake.c, whose
- * tests have setup() and teardown() and open the batcher themselves. */
+/* requests: jobs for a batcher with the fake engine, and checks of their ends. For the programs *_fake.c. Their tests
+ * use setup() and teardown(), and open the batcher themselves. */
 #ifndef TESTS_UNIT_REQUESTS_H
 #define TESTS_UNIT_REQUESTS_H
 
@@ -23,16 +23,17 @@ struct request {
     struct engine_item items[MAX_ITEMS];
     int32_t ids[MAX_ITEMS][MAX_LENGTH];
     float hidden[MAX_ITEMS][MAX_LENGTH][FAKE_COLUMNS];
-    int calls; /* of done; guarded by a lock: calls_of() */
-    int place; /* in the order of all ends since the setup; likewise, read it after the end */
+    int calls; /* number of calls of `done`. A lock guards it: read it with calls_of() */
+    int place; /* its place in the order in which jobs have ended since setup(). Read it after wait_done */
     atomic_bool unwanted;
 };
 
-/* Models with one lane each, and no batcher yet. The end: all is closed, and the engine saw no violation. */
+/* setup makes models with one lane each, and no batcher. teardown closes everything, and expects that fake_violations
+ * is 0. */
 int setup(void **context);
 int teardown(void **context);
 
-/* With bounds of a batch (and of a queue). */
+/* Open the batcher with limits of a batch, and of a queue. */
 void open_with(int64_t tokens, int64_t requests);
 void open_bounded(int64_t tokens, int64_t requests, int64_t queue_tokens, int64_t queue_requests,
                   struct metrics *metrics);
@@ -43,23 +44,23 @@ struct request *request_new(int64_t n_items, int64_t length, int32_t first_id);
 struct request *submit_to(int64_t model_index, struct request *request);
 struct request *submit(int64_t n_items, int64_t length, int32_t first_id);
 
-/* One request that stands at the gate, so that what is submitted next waits. */
+/* Closes the gate, and submits a request that stops there. So the requests after it wait. */
 struct request *hold(int32_t id);
 
 void wait_done(const struct request *request);
 int calls_of(const struct request *request);
 
-/* Waits for it, expects that end, frees it. */
+/* Waits for the end of the request, expects this status, and frees the request. */
 void expect(struct request *request, enum job_status status);
 
-/* Such a request is refused. */
+/* Expects that the batcher refuses such a request. */
 void expect_refused(int64_t n_items, int64_t length, enum submit_status status);
 
-/* The engine's batch `index` held exactly these items, named by their first ids. -1 ends the list. */
+/* Expects that the engine's batch `index` had exactly the items with these first ids. -1 ends the list. */
 void expect_batch(int64_t index, ...);
 void expect_model(int64_t index, int64_t model_index);
 
-/* So much waits. */
+/* Expects this many items and tokens in all queues together. */
 void expect_depth(int64_t requests, int64_t tokens);
 
 #endif

@@ -1,4 +1,4 @@
-/* sparse: large safetensors files that take no room on the disk, and how much of them is read. */
+/* sparse: large safetensors files that take no space on the disk, and the number of bytes that are read. */
 #ifndef TESTS_UNIT_SPARSE_H
 #define TESTS_UNIT_SPARSE_H
 

@@ -9,11 +9,11 @@ struct shape {
     int64_t rows, columns; /* rows 0: a vector of `columns` */
 };
 
-/* A safetensors file with F32 tensors of the given shapes, filled with random numbers of the size that keeps a
- * product's variance. The caller frees it. */
+/* A safetensors file with F32 tensors of the given shapes, filled with random numbers. Their size keeps the
+ * variance of a product's result near that of its input. The caller frees the file. */
 void *tensors_random_file(const struct shape *shapes, size_t count, size_t *size);
 
-/* The same, opened. The caller closes the weights, then frees *file. Ends the test program when it fails. */
+/* The same, opened. The caller closes the weights, then frees *file. A failure ends the test program. */
 struct weights *tensors_random(const struct shape *shapes, size_t count, void **file);
 
 void random_seed(uint64_t seed);

@@ -1,4 +1,4 @@
-/* shim: the instructions of engine/cuda/tensor.h, computed by the warp's last lane. The places of elements in fragments
+/* tensor_model: the instructions of engine/cuda/tensor.h, computed by the last lane of a warp that arrives. The places of elements in fragments
  * are those of the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix". With g = lane / 4 and t = lane % 4:
  *
  *     A (16, 16) of 16 bits: a[0] = (g, 2t), a[1] = (g + 8, 2t), a[2] = (g, 2t + 8), a[3] = (g + 8, 2t + 8), each with
@@ -6,7 +6,7 @@
  *     B (16, 8) of 16 bits:  b[0] = (2t, g), b[1] = (2t + 8, g), each with the next row in its upper half
  *     D (16, 8):             d[0] = (g, 2t), d[1] = (g, 2t + 1), d[2] = (g + 8, 2t), d[3] = (g + 8, 2t + 1)
  *
- * The thread sanitizer sees what a lane reads and writes of shared memory, in the lane itself. */
+ * Each lane itself reads and writes shared memory, so that the thread sanitizer sees the accesses as the lane's. */
 #ifndef TESTS_CUDA_SHIM_TENSOR_MODEL_H
 #define TESTS_CUDA_SHIM_TENSOR_MODEL_H
 
@@ -29,7 +29,7 @@ template <typename T> float half_of(uint32_t pair, int upper)
     return to_float(element);
 }
 
-/* D += A B of whole matrices, each lane having four elements of D. */
+/* D += A B for whole matrices. Each lane has four elements of D. */
 FOR_ALL_LANES static inline void add_product(void *const *lanes, const float (&a)[16][16], const float (&b)[16][8])
 {
     for (int lane = 0; lane < 32; lane++)
@@ -69,7 +69,7 @@ FOR_ALL_LANES static inline void hand_out(void *const *lanes)
             ((matrix_lane *)lanes[lane])->fragment[m] = ((const matrix_lane *)lanes[m * 8 + lane / 4])->row[lane % 4];
 }
 
-/* … of their transposes: elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4). */
+/* The same for the transposes: lane l gets elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4). */
 FOR_ALL_LANES static inline void hand_out_transposed(void *const *lanes)
 {
     for (int lane = 0; lane < 32; lane++)
@@ -125,7 +125,8 @@ static inline void load_matrices_transposed(uint32_t (&fragment)[4], const void 
     shim::load_matrices(fragment, row, shim::hand_out_transposed, __LINE__);
 }
 
-/* At once it reads the source, for the sanitizers, and overwrites the destination, so that a missing wait shows. */
+/* Reads the source at once, so that the sanitizers see the access. Overwrites the destination at once, so that a missing
+ * wait gives a wrong result. */
 static inline void copy_async(void *to, const void *from, bool there)
 {
     if (((uintptr_t)to | (uintptr_t)from) % 16 != 0)

@@ -1,4 +1,4 @@
-/* The threads of blocks; between the shim's own files. */
+/* threads: the threads of blocks. Only the shim's own files include it. */
 #ifndef TESTS_CUDA_SHIM_THREADS_H
 #define TESTS_CUDA_SHIM_THREADS_H
 
@@ -6,7 +6,7 @@
 
 namespace shim
 {
-/* All blocks, one after the other, each with so much dynamic shared memory. */
+/* Runs all blocks of the grid, one after the other, each with shared_bytes of dynamic shared memory. */
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &body);
 } // namespace shim
 
