@@ -184,7 +184,7 @@ static const struct setting *find(const struct setting_place *place, const char 
     return setting && setting->kind <= place->last ? setting : NULL;
 }
 
-/* `prefix`: the bytes that `name` has in front of what a flag has behind its dashes. */
+/* `prefix`: number of bytes before the part of `name` that equals a flag without its dashes. */
 static int refuse_name(const struct setting_place *place, const char *name, size_t length, size_t prefix,
                        struct error *error)
 {

@@ -111,7 +111,7 @@ CHOICES = {
 CONFIG_KEYS = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_truncate", "ignore"]
 TOKENIZERS = [None, {"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
 
-# The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias behind its
+# The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias after its
 # attention, linear-attention-transformer 0.19.0 has another eps in causal attention, and linformer-pytorch 0.19.0 masks
 # with -1e10 in place of -inf.
 OLDEST = {"linformer": "0.2.3", "linear_attention_transformer": "0.19.1", "linformer_pytorch": "0.19.1"}

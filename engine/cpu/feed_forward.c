@@ -11,7 +11,7 @@ struct feed_forward {
     const float *residual; /* (rows, out), or NULL */
     float *y;              /* (rows, out) */
     enum element hidden_element;
-    int64_t rows, in, hidden, out; /* hidden: columns of the hidden part behind its gate */
+    int64_t rows, in, hidden, out; /* hidden: columns of the hidden part, after the gate */
     int64_t panels, second_panels; /* of the two weights */
 };
 

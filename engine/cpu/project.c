@@ -81,7 +81,8 @@ static void write_row(const struct sequence_projection *p, const struct target *
     });
 }
 
-/* Writes y's columns behind those of x: for each row j of y the sum of E[p, j] over `rows` positions p, then e[j].
+/* Writes the columns of y that follow those of x. For each row j of y: the sum of E[p, j] over `rows` positions p, then
+ * e[j].
  * `weight` points to E at the first of these positions. */
 static void add_columns(const struct sequence_projection *p, const float *weight, int64_t rows,
                         const struct target *target)

@@ -29,8 +29,8 @@ static __attribute__((noinline)) void multiply_row(const float *a, int64_t depth
 }
 
 /* c (rows, wide vectors) = a b, or += when `add`, for at most GROUP_ROWS rows and one panel. Up to TILE_ROWS / 2 rows
- * that are left over are computed one by one. More of them are computed as a whole tile, and the rows behind are not
- * used. */
+ * that are left over are computed one by one. More of them are computed as a whole tile, and the tile's further
+ * rows are not used. */
 static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t depth, const float *b, int64_t wide,
                      float *c, int64_t c_stride, bool add)
 {

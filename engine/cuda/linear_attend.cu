@@ -263,7 +263,7 @@ struct summation {
 };
 
 /* The place in `parts` of the first part of a sequence that has several; the others follow. Such a sequence is so long
- * that the next one begins behind these places. */
+ * that the places of the next one begin after these. */
 template <typename T> static __device__ int64_t first_place(const struct linear_attention<T> *a, int64_t sequence)
 {
     int64_t count = fold_rows_of(a->key_starts, a->fold, sequence).count;
@@ -399,7 +399,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) read_con
 
 /* ---- Causal ---- */
 
-/* A block's shared memory. The context, (d rounded up, ROOM), stands behind it or in a.contexts. Its columns are sums
+/* A block's shared memory. The context, (d rounded up, ROOM), is in shared memory after it, or in a.contexts. Its columns are sums
  * of powers times values; column TILE has the sums of powers. */
 struct walk {
     float queries[TILE][ROOM], powers[TILE][ROOM], values[TILE][ROOM], scores[TILE][ROOM];

@@ -16,7 +16,7 @@ template <typename T> struct local_attention {
     T *out;
 };
 
-/* The keys of a row's windows: rows [first, behind). The windows have room for `slots`; some lie outside the item. */
+/* The keys of a row's windows: rows [first, behind). The windows have `slots` positions; some are outside the item. */
 struct neighbours {
     int64_t first, behind, slots;
 };

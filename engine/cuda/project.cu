@@ -20,8 +20,8 @@
 #endif
 #define THREADS (TILE / EACH * (TILE / EACH))
 
-/* A block's shared memory. If E is transposed a warp stores columns of e, too. Four more elements behind a row spread
- * them over the banks. */
+/* A block's shared memory. If E is transposed, a warp also stores columns of e. Four more elements at the end of each
+ * row spread a column over the banks. */
 struct projection_tiles {
     float e[DEPTH][TILE + 4], x[DEPTH][TILE];
 };
@@ -80,8 +80,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
                 write_sum(&p, &part, j + own_row + r, group * p.group_columns + column + own_column + c, sums[r][c]);
 }
 
-/* Adds up parts, adds biases, and writes y's columns behind those of x. Grid: x, the sequence and row j of y; y, which
- * projection. */
+/* Adds up parts, adds biases, and writes the columns of y that follow those of x. The grid's x is the sequence and row j
+ * of the result, its y is the projection. */
 template <typename T> static __global__ void finish_projection(struct projection<T> p)
 {
     int64_t j = blockIdx.x % p.k, sequence = blockIdx.x / p.k;

@@ -75,8 +75,8 @@ template <typename T> static __device__ struct sequence_part find_part(const str
     return part_of(p, sequence, index - first_part(p, sequence));
 }
 
-/* The place of a sequence's first part in `parts`, if it has several. It has more than part_rows rows then, so that the
- * next sequence begins far enough behind for all parts to have room. */
+/* The place of a sequence's first part in `parts`, if it has several. Such a sequence has more than part_rows rows, so
+ * there is room for all its parts before the first place of the next sequence. */
 template <typename T>
 static __device__ __forceinline__ int64_t first_place(const struct projection<T> *p, int64_t sequence)
 {

@@ -219,8 +219,8 @@ static __device__ __forceinline__ void put_in_order(float *values, int32_t *colu
     columns[j] = column;
 }
 
-/* A bitonic sort, best first. Every comparison puts the better one first. So values behind the last, which would fill
- * up to a power of two, would stay there, and need not exist. */
+/* A bitonic sort, best first. Every comparison puts the better value first. So values that fill up to a power of two
+ * would stay at the end, and are left out. */
 static __device__ void sort(int count, float *values, int32_t *columns)
 {
     for (int size = 2; size < 2 * count; size *= 2)

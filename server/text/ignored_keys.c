@@ -51,7 +51,7 @@ void ignored_keys_add(struct ignored_keys *keys, const char *name)
     size_t length = escape(*name ? name : "\"\"", escaped);
     if (has(keys, rest, REST) || (length > 0 && has(keys, escaped, length)))
         return;
-    /* Keep room for `rest` and the terminator behind each name. */
+    /* Keep room for `rest` and the terminator after each name. */
     if (length > 0 && keys->length + BETWEEN + length + BETWEEN + REST < IGNORED_KEYS_BYTES)
         append(keys, escaped, length);
     else

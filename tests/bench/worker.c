@@ -1,17 +1,17 @@
-/* worker: linformerd's engine as one of the programs that the benchmarks compare. It loads one model, then does what
- * its standard input says, in the same words as peers.py and tests/gpu/peer.py.
+/* worker: linformerd's engine, as one of the programs that the benchmarks compare. It loads one model, then reads
+ * commands from its standard input. peers.py and tests/gpu/peer.py understand the same commands.
  *
  *     worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]     THREADS 0: one a core; DEVICE: cpu
  *
  *     shape BATCH LENGTH [FILE]  sequences of the model's first input, raw numbers from FILE, or random ones; runs
  *                                once -> ready
- *     pooled FILE LENGTH…        sequences of these lengths behind one another, of each of which only the mean of its
- *                                last hidden state is wanted; FILE "-": random ones; runs once -> ready
- *     run SECONDS                runs for so long, at least once -> ms T1 T2 …
+ *     pooled FILE LENGTH…        sequences of these lengths, one after another in FILE; FILE "-": random ones. Requests
+ *                                the mean of the last hidden state of each; runs once -> ready
+ *     run SECONDS                runs for this time, at least once -> ms T1 T2 …
  *     save FILE                  writes the last output as raw floats -> saved
- *     explain LENGTH FILE        writes what --explain says of a sequence -> saved
+ *     explain LENGTH FILE        writes the output of --explain for a sequence -> saved
  *
- * What fails is answered with "failed MESSAGE". */
+ * The answer to a command that fails is "failed MESSAGE". */
 #include "engine/engine.h"
 #include "tests/unit/tensors.h"
 
@@ -25,7 +25,7 @@
 #define MAX_ITEMS 4096
 #define MAX_LINE (PATH_MAX + 8 * MAX_ITEMS)
 
-/* What is run: sequences behind one another. */
+/* The sequences that a run computes, one after another in memory. */
 struct shape_run {
     struct engine *engine;
     struct model *model;

@@ -6,7 +6,7 @@ page=docs/operations.md
 # Sources without line ends and comments, so that a call is one piece.
 sources=$(find server -name '*.c' -exec cat {} + | tr '\n' ' ' | sed 's|/\*[^*]*\*/||g')
 
-# Messages are the first string behind a level; log_announce has none.
+# A message is the first string after a level. log_announce has no level.
 logged=$(grep -oE 'LOG_LEVEL_[A-Z]+, +"[^"]*"' <<<"$sources" | sed 's/.*, *"\(.*\)"/\1/' | sort -u)
 
 # "message" of the table's rows; an ellipsis at the end stands for the rest.

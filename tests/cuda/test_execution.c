@@ -1,9 +1,11 @@
-/* How batches are executed on the CUDA backend: those of one class replay a graph, whatever the order they come in; two
- * lanes are in flight at once; at most so many graphs are kept; where there are no graphs all is as it was; products
- * are chosen, and timed, before the first batch; results that do not fit come by halves. Each batch's results are held
- * against those of kernels launched one by one: bit for bit on the shim, whose products all add in one order. On a
- * device they may be others after each load, and the shim's counts are not there, and are not looked at. SEED chooses
- * the batches. */
+/* How batches run on the CUDA backend:
+ * - batches of one class replay a graph, in whatever order batches come; the number of graphs is limited
+ * - without graphs the results are the same
+ * - two lanes run at the same time
+ * - algorithms of products are chosen and timed before the first batch
+ * - results that do not fit are copied by halves.
+ * Results are compared with those of single launches. On the shim the bits must be equal, because its products add in
+ * one order. On a device the algorithms may differ at each load, and there are no counts. SEED chooses the batches. */
 #include "engine/engine.h"
 #include "tests/cuda/counts.h"
 #include "tests/cuda/schedules.h"
@@ -58,7 +60,7 @@ static struct batch_of_samples batches[BATCHES];
 
 static int64_t tuning_ms = 1000000000; /* more than all products take */
 
-/* Into the engine that is there, or a new one; with so many ids. */
+/* Loads a model with this many ids into the engine; NULL: into a new one. */
 static void open_model_in(struct engine *engine, int64_t ids, struct loaded *loaded)
 {
     const size_t n_shapes = sizeof shapes / sizeof *shapes;
@@ -265,8 +267,8 @@ static void run_output(const struct loaded *loaded, const struct engine_item *it
     must(model_run(loaded->model, 0, &wants, 1, &error), &error);
 }
 
-/* Items alone, of all kinds of lengths: no batch waits while an algorithm is looked for, and the products of each are
- * those that were fastest when the model was loaded. */
+/* Runs single items of various lengths. No batch waits for the choice of an algorithm: each product uses the algorithm
+ * that was the fastest when the model was loaded. */
 static void test_products_are_chosen_at_load(void **state)
 {
     (void)state;
@@ -311,7 +313,7 @@ static void test_products_timed_on_a_cold_device(void **state)
     struct loaded loaded;
     struct engine_item items[2] = {0};
     struct error error;
-    if (on_device()) /* nobody can tell it to be cold */
+    if (on_device()) /* a device cannot be told to be slow at first */
         return;
     setenv("SHIM_COLD", "4", 1); /* one by itself, and MEASUREMENTS */
     open_model(&loaded);
@@ -406,8 +408,8 @@ static void *load_beside(void *given)
     return NULL;
 }
 
-/* Whether, while a model with so many ids is loaded, a batch of another began after a measurement and ended before one.
- */
+/* Loads a model with this many ids, and runs batches of another model meanwhile. Returns whether one of the batches began
+ * after a measurement and ended before another one. */
 static bool runs_between_measurements(struct loaded *loaded, int64_t ids)
 {
     struct loading loading = {.engine = loaded->engine, .ids = ids};

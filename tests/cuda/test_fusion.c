@@ -1,5 +1,5 @@
-/* Which steps the CUDA backend does in one kernel: launches of a batch, as the shim counts them; on a device
- * nobody does. That they are right is for test_operations_*. */
+/* Which steps the CUDA backend runs in one kernel. The test looks at the shim's count of launches, and so does nothing on
+ * a device. test_operations_* compare the results of these kernels. */
 #define DEVICE DEVICE_CUDA
 int run_operations(void);
 #define main run_operations
@@ -25,8 +25,8 @@ static int64_t launches_of(struct bench *bench)
     return launches;
 }
 
-/* One for each input and step, but for those that are fused, for what is given to nobody, and for gathering the rows
- * that are wanted, which are all of them. */
+/* Expects one launch for each input and step. Not launched are `fused` steps, results that no item requests, and the
+ * gathering of requested rows, because all rows are requested. */
 static void expect_fused(struct bench *bench, int64_t fused)
 {
     int64_t launches = launches_of(bench), unfused = bench->plan->n_inputs;
@@ -131,8 +131,8 @@ static void projections_are_one_launch(void **state)
     expect_fused(&bench, 1);
 }
 
-/* The pass that projects before keys and values are made has the projections one behind the other. Each launch of them
- * has another behind it, for the further columns of biases; those of different columns are two. */
+/* The pass re-associate makes neighbouring projections. Each launch of a projection is followed by one more, for the
+ * additional columns of biases. Projections with different columns are two launches. */
 static void projections_that_a_pass_makes_are(void **state)
 {
     struct bench bench;

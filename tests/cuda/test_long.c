@@ -83,8 +83,8 @@ static int build(struct plan_builder *builder, const struct sizes *s)
                                                .causal = s->causal});
 }
 
-/* `hidden` (rows, d) of `count` items from the model on a backend, and behind it what is pooled, (count, d); x is the
- * first's. */
+/* Runs `count` items, from item `first` on, through the model on a backend. x is the input of item `first`. Writes the
+ * last hidden states, (rows, d), to `hidden`, and the pooled vectors, (count, d), after them. */
 static void run(const struct backend_functions *functions, enum dtype dtype, const struct sizes *s,
                 const struct weights *weights, int first, int count, const float *x, float *hidden)
 {

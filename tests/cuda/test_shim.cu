@@ -51,7 +51,7 @@ static __global__ void count_threads(bool atomic, int *out)
         out[0] = out[0] + 1;
 }
 
-/* The next three: one thread writes to a place behind THREADS others. */
+/* In the next three kernels one thread writes to element `place` of an array with THREADS elements. */
 static __global__ void write_dynamic(int place)
 {
     if (threadIdx.x == 0)

@@ -1,6 +1,6 @@
-/* Text for config/. When the first line is "linformerd", the others are the command line, an argument a line, and the
- * environment, those that begin with LINFORMERD_. Any other text is read as a model's config.json, its kwargs through a
- * table of arguments, and as a file of settings. */
+/* Text for config/. If the first line is "linformerd", each further line is an argument of the command line, or a
+ * variable of the environment if it begins with LINFORMERD_. Any other text is read twice: as a model's config.json, with
+ * its kwargs through a table of arguments, and as a file of settings. */
 #define _GNU_SOURCE /* memfd_create */
 #include "config/config.h"
 

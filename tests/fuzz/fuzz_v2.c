@@ -1,6 +1,6 @@
 /* Calls of /v2: the first byte chooses a model, the rest of the first line is Inference-Header-Content-Length ("-":
- * not sent), what follows is the body. Whatever comes, the engine is given memory that is all there, each answer is
- * JSON with as many bytes behind it as it says, and memory that was counted is given back. */
+ * not sent), the rest is the body. For any input, the memory that the engine gets must be valid, each answer must
+ * be JSON followed by the number of bytes that it states, and all charged memory must be given back. */
 #include "server/dialects/dialects.h"
 #include "tests/fake_engine.c" /* in the engine's place */
 
@@ -99,7 +99,7 @@ static void run(const struct model_info *info, const struct engine_item *item)
         item->output[f] = 0.5f;
 }
 
-/* An answer: JSON, and bytes behind it. */
+/* Checks an answer: JSON, followed by bytes. */
 static void check_answer(const struct request *request)
 {
     const struct writer *answer = &request->answer;

@@ -20,7 +20,7 @@ done
 cp "$driver" "$work/gpu/shim/"
 cp /usr/include/cmocka.h "$work/gpu/include/"
 
-# libraries FILE…: those that the files load, without the system's own.
+# libraries FILE…: the libraries that the files load, except the system's own.
 libraries() {
     ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -vE '/(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s)\.so\.[0-9]+)$'

@@ -7,10 +7,10 @@
 #   check  tests of operations, passes and reference cases on the device in every dtype, the reference cases through the
 #          daemon, the built-in model's accuracy, then compute-sanitizer
 #   bench  bench.py, beside the PyTorch of this machine's python3
-# It keeps one table, with a row for each program and each goal of speed. The last line says what failed and which goals
-# were missed, how many goals were not measured, and what time was short for. It exits with 0 when something ran, nothing
-# failed and no goal was missed. Logs, the table and what bench.py writes lie in build/log/gpu; where $OUT is set they are
-# kept there, too, from the first row on, so that whoever kills this finds what there was. It has never run on a chip.
+# It writes one table, with a row for each program and each goal of speed. The last line lists failures, missed goals, the
+# number of goals that were not measured, and programs for which the time was too short. The exit status is 0 if something
+# ran, nothing failed and no goal was missed. Logs, the table and the files of bench.py are in build/log/gpu. If $OUT is
+# set, they are copied there after each row, so that a killed script leaves its results. It has never run on a GPU.
 #
 # CUBLAS=FOLDER     above include/cublasLt.h, where that is neither the toolkit's nor of a Python package
 # CORPUS=FOLDER     what weights/builtin/corpus.py wrote; without it the built-in model's accuracy is not measured
@@ -231,8 +231,8 @@ run_accuracy() {
 
 # ---- Sanitizers ----
 
-# The kernels are templates over the element type: where the types are alike, so are barriers and races. No initcheck:
-# rows behind a batch's end are computed from what is there, and read by nobody.
+# The kernels are templates over the element type. Types of the same size have the same barriers and races. initcheck is
+# not used: rows after a batch's end are computed from uninitialised memory, and their results are never read.
 run_sanitizers() {
     if [ -n "$dry" ]; then
         add_not_run compute-sanitizer "dry run"

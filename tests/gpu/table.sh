@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
-# table.sh: the rows of check.sh's one table. It is written anew after each of them, into the log folder and, with all
-# that was logged, into $OUT: whoever ends check.sh finds there what was known by then. $log and $heading are check.sh's.
+# table.sh: the rows of check.sh's table. After each row the whole table is written into the log folder. It is also
+# written into $OUT, with all logs, so that a killed check.sh leaves its results. check.sh sets $log and $heading.
 rows=() ran=0 failed=0 not_run=0 complete=
 table=$log/table.txt
 

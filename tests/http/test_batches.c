@@ -1,6 +1,6 @@
-/* Batches that the daemon forms of what several clients send at once, to several models: random lengths and masks, and
- * each item's results are those that it gets alone, the same bits where the daemon says so. SEED chooses the requests.
- */
+/* Several clients send items of random lengths, with random masks, to several models at once. The daemon forms batches
+ * of them. Each item's results are compared with its results alone. If the daemon is batch invariant, the bits must be
+ * equal. SEED chooses the requests. */
 #include "tests/http/infer.h"
 
 #include <curl/curl.h>

@@ -1,5 +1,6 @@
-/* Checkpoints as they come: in half precision, BF16 and F64 they are served as the same numbers in F32 are; damaged
- * ones, and those of another model, keep the daemon from starting, and it says which tensor and what of it. */
+/* Checkpoints in other dtypes and damaged checkpoints. In half precision, BF16 and F64 the results are those of the same
+ * numbers in F32. With a damaged checkpoint, or one of another model, the daemon does not start. Its message names the
+ * tensor and the fault. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>
@@ -30,7 +31,7 @@ static void write_cases(const struct cases *cases, enum weights_dtype dtype, con
     }
 }
 
-/* The same bits from both models; only F64 leaves the library's outputs as they are. */
+/* Both models must give the same bits. Only with F64 do the outputs still agree with the library. */
 static void compare_case(const struct daemon *daemon, const char *name, enum weights_dtype dtype)
 {
     struct weights *calls = case_calls(name);
@@ -91,9 +92,9 @@ static void f64_is_served(void **state)
     serve_as(WEIGHTS_F64);
 }
 
-/* ---- What is not as the class has it: a model of each library ---- */
+/* ---- Damaged checkpoints: a model of each library ---- */
 
-/* A tensor of each whose sizes the class's arguments say; the first two are different ones. */
+/* A tensor of each model whose sizes follow from the class's arguments. Its first two sizes differ. */
 static const struct model {
     const char *name, *tensor;
 } models[] = {
@@ -146,7 +147,8 @@ static void damage(struct checkpoint *checkpoint, const struct model *model, enu
     }
 }
 
-/* What the message must contain; ends with "". The log escapes quotes. `shape`: as the class has it. */
+/* The parts that the message must contain, ended by "". The log escapes quotes. `shape` is the shape that the class
+ * expects. */
 static void expected_words(const struct model *model, enum damage damage, int rank, const int64_t *shape,
                            char words[4][128])
 {

@@ -53,7 +53,7 @@ static void connections_are_kept_after_answers_and_errors(void **state)
     daemon_stop(daemon);
 }
 
-/* As many as 10000, where this process may have so many descriptors. */
+/* 10000, or fewer if this process may not have that many descriptors. */
 static int silent_connections(void)
 {
     struct rlimit limit;
@@ -88,8 +88,8 @@ static void silent_connections_hold_up_nobody(void **state)
     daemon_stop(daemon);
 }
 
-/* An event loop that takes at most so many events at a time, and waits for the next ones before it looks at these, lets
- * the requests lie of whom it has just that many. */
+/* libmicrohttpd's own event loop takes a fixed number of events at a time. If exactly that many wait, it waits for more
+ * before it handles them. The daemon must answer any number of requests at once. */
 static void requests_of_one_moment_are_all_answered(void **state)
 {
     static const int counts[] = {1, 32, 64, 127, 128, 129, 256, 512};
@@ -212,7 +212,7 @@ static void clients_that_leave_amid_a_request_are_noticed(void **state)
     daemon_stop(daemon);
 }
 
-/* As `nc -N` does. The end comes together with the request, or behind it. */
+/* As `nc -N` does. The end of the stream arrives together with the request, or after it. */
 static void a_client_that_closes_its_sending_half_is_answered(void **state)
 {
     static const char *const requests[] = {

@@ -21,7 +21,7 @@ struct load {
 
 static const char head[] = "POST /embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
 
-/* Posts over a connection that is kept, until nobody takes connections any more. */
+/* Posts over a connection that stays open, until the daemon accepts no connection any more. */
 static void *client(void *argument)
 {
     struct load *load = argument;
@@ -229,8 +229,8 @@ static void a_keyboard_skips_the_delay(void **state)
     daemon_join(daemon);
 }
 
-/* A connection for each request, until nobody takes connections any more. Whoever takes longer than a second from
- * connecting to asking may be refused. */
+/* Makes a connection for each request, until the daemon accepts no connection any more. A request that follows its
+ * connection after more than a second may be refused. */
 static void *client_that_connects(void *argument)
 {
     struct load *load = argument;

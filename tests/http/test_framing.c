@@ -1,6 +1,6 @@
-/* Requests whose end is uncertain. Each brings a second request in its body or behind it, which a proxy in front would
- * have taken for part of the first. It must never run: the connection ends with the first answer, which is 400 unless
- * the body is chunked and without trailers. */
+/* Requests whose end is uncertain. Each is followed by a second request, in its body or after it. A proxy could take the
+ * second request for a part of the first. The second request must never run: the connection ends after the first answer.
+ * This answer is 400, unless the body is chunked and has no trailers. */
 #include "tests/http/daemon.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* Where a request goes, and what its answer would be with a certain end. */
+/* Beginnings of requests. The status is the one that the request would get if its end were certain. */
 static const char *const starts[] = {
     "POST /embed HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\n", /* 200 */
     "POST /embed HTTP/1.1\r\nHost: x\r\n",                                 /* 401 */
@@ -125,8 +125,8 @@ static void an_uncertain_end_is_refused(void **state)
     expect_refused("POST /embed HTTP/1.0\r\nHost: x\r\n", "Transfer-Encoding: chunked\r\n");
 }
 
-/* libmicrohttpd ends a value at a NUL, and a fold may lie anywhere in the buffer. */
-static void bytes_behind_a_nul_are_not_overlooked(void **state)
+/* libmicrohttpd ends a value at a NUL. */
+static void bytes_after_a_nul_are_not_overlooked(void **state)
 {
     static const char *const values[] = {"0", "34", "chunked"};
     static const char *const names[] = {"Content-Length", "Content-Length", "Transfer-Encoding"};
@@ -184,7 +184,7 @@ static void a_nul_in_the_request_line_is_refused(void **state)
     }
 }
 
-/* The headers end at each place of a buffer of 16 bytes and of 32 KiB, which libmicrohttpd rounds to and has. */
+/* The padding moves the end of the headers over all positions modulo 64, because libmicrohttpd rounds sizes of memory. */
 static void folds_are_found_wherever_they_lie(void **state)
 {
     (void)state;
@@ -217,8 +217,8 @@ static void an_uncertain_start_is_refused(void **state)
         expect_refused(begins[i], "");
 }
 
-/* Sends a chunked body and behind it the second request. The first alone is answered, with `status` or, if that is
- * NULL, with any status, and the connection ends. */
+/* Sends a chunked body, followed by the second request. Only the first request is answered, with `status`, and the
+ * connection ends. NULL: any status. */
 static void expect_last(const char *begin, const char *body, const char *status)
 {
     char request[2048];
@@ -291,7 +291,7 @@ static void a_chunked_body_with_trailers_is_refused(void **state)
     }
 }
 
-/* Whose end is certain is served, and refused without a body it keeps its connection. */
+/* Requests whose end is certain are served. Also a refusal without a body keeps the connection open. */
 static void ordinary_headers_are_none_of_these(void **state)
 {
     static const char *const headers[] = {
@@ -333,7 +333,7 @@ int main(void)
         cmocka_unit_test(an_uncertain_start_is_refused),
         cmocka_unit_test(a_chunked_body_is_the_last_of_its_connection),
         cmocka_unit_test(a_chunked_body_with_trailers_is_refused),
-        cmocka_unit_test(bytes_behind_a_nul_are_not_overlooked),
+        cmocka_unit_test(bytes_after_a_nul_are_not_overlooked),
         cmocka_unit_test(a_nul_in_the_request_line_is_refused),
         cmocka_unit_test(folds_are_found_wherever_they_lie),
         cmocka_unit_test(ordinary_headers_are_none_of_these),

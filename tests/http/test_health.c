@@ -37,7 +37,7 @@ static void health_is_ok_on_all_its_paths(void **state)
     }
 }
 
-/* What a browser sees, and what a balancer probes when nobody told it of /health. */
+/* The page for a browser. A balancer that is not configured for /health probes it, too. */
 static void the_front_page_links_what_there_is(void **state)
 {
     static const char *const parts[] = {"<title>linformerd</title>",

@@ -28,7 +28,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* A tensor of small floats as an entry of `inputs`; `shape` with a comma behind each size. */
+/* A tensor of small floats as an entry of `inputs`; `shape` has a comma after each size. */
 static void add_tensor(char *json, const char *name, const char *shape, int elements)
 {
     sprintf(json + strlen(json), "%s{\"name\": \"%s\", \"shape\": [%.*s], \"datatype\": \"FP32\", \"data\": [",

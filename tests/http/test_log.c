@@ -1,4 +1,4 @@
-/* The log of a daemon: what its lines say, and that a log which nobody reads holds up nothing. */
+/* The daemon's log: the text of its lines, and that an unread log blocks nothing. */
 #include "tests/http/daemon.h"
 
 #include <curl/curl.h>

@@ -1,6 +1,6 @@
-/* Checkpoints in several files, and those whose tensors have other names than the class's: behind a wrapper's prefix,
- * as an older library called them, and beside tensors that config.json says to ignore. What they compute is still the
- * library's. */
+/* Checkpoints in several files, and checkpoints whose tensors have other names than those of the class: with a wrapper's
+ * prefix, with names of an older library, or next to tensors that `ignore` of config.json names. Their results must still
+ * agree with the library. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #define TOLERANCE 1e-5
 
-/* Each reference case gets one of them. linformer.Linformer has names of its own that begin with "net.". */
+/* Each reference case gets one of these prefixes. linformer.Linformer's own names begin with "net.". */
 static const char *const prefixes[] = {"module.", "net.", "_orig_mod.", "model.", "", "_orig_mod.module."};
 
 static void set_name(struct checkpoint_tensor *tensor, const char *prefix)

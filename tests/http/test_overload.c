@@ -63,7 +63,7 @@ static void a_full_queue_is_429_until_it_is_not(void **state)
     answer = daemon_get(daemon, "/health");
     assert_int_equal(answer.status, 200);
     answer_free(&answer);
-    close(descriptor); /* nobody waits for the large one any more: it is not run to its end */
+    close(descriptor); /* the client of the large request is gone, so the rest of it is not run */
     do {
         answer = daemon_post(daemon, "/embed", "{\"inputs\": \"small\"}");
         if (answer.status == 429)

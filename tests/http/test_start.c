@@ -1,5 +1,5 @@
-/* Starts: --check, --explain alone, and systems that give less than the daemon needs. What cannot be served is told
- * before anyone is served, and nothing ends the process later. */
+/* Starts: --check, --explain, and systems with too little memory, threads or permissions. The daemon must report the lack
+ * before it serves the first request, and must not end later because of it. */
 #define _GNU_SOURCE /* setresuid */
 #include "tests/http/daemon.h"
 

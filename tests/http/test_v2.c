@@ -33,7 +33,7 @@ static int stop(void **state)
 
 /* ---- Calls ---- */
 
-/* JSON, and bytes behind it. */
+/* JSON, followed by bytes. */
 struct body {
     char bytes[4096];
     size_t json, length;
@@ -153,7 +153,7 @@ static void expect_logits(const float *floats, const json_t *expected)
         assert_true(floats[i] == (float)expected_at(expected, i / COLUMNS, i % COLUMNS));
 }
 
-/* A copy, since bytes behind JSON lie anywhere. */
+/* Copies the bytes, because after JSON they may be unaligned. */
 static void expect_logits_bytes(const char *bytes, const json_t *expected)
 {
     float floats[3 * COLUMNS];

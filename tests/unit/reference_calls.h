@@ -8,7 +8,7 @@
 #define CALL_ITEMS 8
 #define CALL_OUTPUTS 8
 
-/* One output of a call: its items' behind one another. */
+/* One output of a call: the outputs of its items, one after another. */
 struct call_output {
     int index; /* into model_info.outputs */
     int64_t elements;

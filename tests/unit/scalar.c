@@ -286,7 +286,8 @@ static double project_call_at(const struct scalar *scalar, const struct plan_ste
                : sum + weight_at(scalar, step->weight, j, n) * (double)scalar->plan->weights[step->tail].data[c];
 }
 
-/* The keys of one sequence of an item: the first's row, and how many; each is width rows behind the one before. */
+/* The keys of one sequence of an item: *first is the row of the first, and the next ones follow at a distance of width
+ * rows. Returns their number. */
 static int64_t keys_of(const struct scalar *scalar, const struct plan_step *step, int64_t item, int64_t *first)
 {
     *first = layout_of(scalar, step->keys)->starts[item];

@@ -1,5 +1,5 @@
-/* The batcher over an engine that can be held, on one lane; test_lanes_fake.c has several. Nothing here waits for a
- * length of time: a test closes the gate, knows what waits behind it, and lets batches through one by one. */
+/* The batcher with the fake engine on one lane; test_lanes_fake.c has several lanes. The tests do not sleep. A test
+ * closes the gate, submits jobs that then wait, and lets batches through one by one. */
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "server/common/metrics.h"
@@ -369,7 +369,7 @@ static void test_a_batch_takes_no_longer_than_stated(void **context)
     assert_true(batches >= 1 + 36 / BATCH_TOKENS);
 }
 
-/* What waits behind a large job runs in the next batch, or the one after it. */
+/* A job that waits after a large one runs in the next batch, or in the one after that. */
 static void test_a_small_job_waits_for_short_batches(void **context)
 {
     (void)context;

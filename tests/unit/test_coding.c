@@ -85,7 +85,7 @@ static void what_was_packed_is_unpacked(void **state)
     assert_int_equal(budget.used, 0);
 }
 
-/* Binary data behind a JSON header of any length is to be read in place. */
+/* Binary data after a JSON header of any length must be aligned, because it is read in place. */
 static void what_is_unpacked_keeps_its_lead(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Who is broken off when a budget is full: the slow ones, those that hold most first. */
+/* The clients that are shut down when a budget is full: slow ones, in the order of the bytes that they hold. */
 #include "server/http/connections.h"
 
 #include <setjmp.h>

@@ -131,7 +131,7 @@ static void configs(void **state)
                    "", "causal", "linformer_settings");
 }
 
-/* Also behind the longest name of a model. */
+/* Also after the longest name of a model. */
 static void an_unknown_class_is_told_all_classes(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Opening and loading a model while each allocation in turn fails: reported, nothing left behind. */
+/* Opens an engine and loads a model, while each allocation in turn fails. Each failure must be reported, and no memory
+ * may leak. */
 #include "engine/engine.h"
 #include "tests/unit/alloc_fail.h"
 

@@ -114,7 +114,7 @@ static void append(png_structp encoder, png_bytep bytes, size_t size)
     file->size += size;
 }
 
-/* RGBA, with a text of so many bytes. The caller frees the bytes. */
+/* An RGBA picture, with a text of text_bytes in the file. The caller frees the file. */
 static uint8_t *make_png(bool interlaced, size_t text_bytes, size_t *size)
 {
     struct file file = {NULL, 0};

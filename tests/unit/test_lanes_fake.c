@@ -229,8 +229,8 @@ static void test_last_lane_that_fails(void **context)
     assert_int_equal(fake_batch_lane(1), 1);
 }
 
-/* The device of a lane that sleeps works again while the others are busy, and nobody submits anything: the lane is
- * woken for what waits, also for another model's than the first. */
+/* The device of a sleeping lane works again while the other lanes are busy, and no new job comes. The lane must wake for
+ * the jobs that wait, also for those of another model than the first. */
 static void test_lane_that_comes_back(void **context)
 {
     (void)context;
@@ -239,7 +239,7 @@ static void test_lane_that_comes_back(void **context)
     fake_gate_close();
     struct request *large = submit_to(2, request_new(8, 1, 10));
     fake_wait_for_batches(1);
-    batcher_wake(batcher); /* nobody's device has come back */
+    batcher_wake(batcher); /* no device works again */
     assert_int_equal(fake_batches(), 1);
     fake_lane_works(2, true);
     batcher_wake(batcher);
@@ -376,7 +376,7 @@ static void *break_lanes(void *argument)
     return NULL;
 }
 
-/* While their devices fail and come back at any moment: a job that nobody is woken for would hang. */
+/* Devices fail and work again at any moment. A job for which no lane wakes would hang. */
 static void test_many_submitters_and_failing_lanes(void **context)
 {
     (void)context;

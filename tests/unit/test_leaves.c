@@ -30,7 +30,7 @@ static struct wiring {
     const struct model *like;
     struct plan_leaf leaf; /* without inputs */
     bool required_alone;   /* optional inputs are neither the model's nor bound */
-    bool with_glue; /* a step of the model's lies between each input of floats and the leaf, and behind the leaf */
+    bool with_glue; /* the model has a step between each input of floats and the leaf, and one after the leaf */
     bool twice;     /* the mean of two leaves of one path */
 } wiring;
 
@@ -457,7 +457,7 @@ static void test_case(void **state)
                  (struct wiring){.twice = true, .required_alone = true, .with_glue = true});
 }
 
-/* Runs behind the cases. */
+/* Runs after the cases. */
 static void test_every_padding_ran(void **state)
 {
     (void)state;

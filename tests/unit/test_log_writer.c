@@ -85,7 +85,7 @@ static void test_without_a_reader_nothing_waits(void **context)
     assert_true(lost > LINES / 2);     /* a pipe and the ring are smaller than that */
     assert_true((LINES - lost) * WIDTH > LOG_RING_BYTES / 2);
     int reading = dup(ends[0]);
-    put(LINES, WIDTH); /* lost too, or it stands behind the line that tells */
+    put(LINES, WIDTH); /* lost, too, or written after the line with the number of lost lines */
     int64_t told = read_up_to(reading, WIDTH, LINES);
     assert_int_equal(told, log_writer_lost() - before);
     log_writer_flush(LONG_NS);

@@ -723,7 +723,7 @@ static void what_the_model_refuses_names_the_input(void **state)
                    "the body is not JSON: line 2 column 13: invalid token near 'tru'");
 }
 
-/* Who limits it is told: the model, or the server that keeps memory for so many rows. */
+/* The message names the limit: the model's, or the server's, which has memory for a number of rows. */
 static void what_is_too_long_names_who_limits_it(void **state)
 {
     enum { LENGTH = FAKE_MAX_LENGTH + 1 };

@@ -432,7 +432,7 @@ static void test_pairs(void **state)
         }
 }
 
-/* Heads before and behind those that attend are there and not read. `bucket` 0: not causal. */
+/* Heads before and after the attending heads exist, and must not be read. `bucket` 0: not causal. */
 static void check_linear_attend(struct plan_head_range heads, int64_t bucket, int64_t fold, bool with_context)
 {
     struct bench bench;
@@ -1591,7 +1591,7 @@ static void test_every_operation_has_its_facts(void **state)
     }
 }
 
-/* Runs behind the others; where the processor lacks these kernels, all of them were skipped. */
+/* Runs after the other tests. If the processor lacks these kernels, all of them were skipped. */
 static void test_every_operation_was_run(void **state)
 {
     (void)state;

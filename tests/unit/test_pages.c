@@ -122,7 +122,7 @@ static void page_has_the_settings_of_the_table(void **state)
 
 /* ---- config.json ---- */
 
-/* The keys are those that the refusal of an unknown one lists. */
+/* The keys come from the message that refuses an unknown key. */
 static void page_has_every_key_of_config_json(void **state)
 {
     static const char unknown[] = "{\"no such key\": 1}", known[] = "the known ones are ";
@@ -146,7 +146,7 @@ static void page_has_every_key_of_config_json(void **state)
 
 /* ---- Classes ---- */
 
-/* The classes are those that the refusal of an unknown one lists, as "linformer.LinformerLM". */
+/* The classes come from the message that refuses an unknown class: "linformer.LinformerLM" and others. */
 static void pages_have_every_class(void **state)
 {
     static const char known[] = "expected one of ";

@@ -1,6 +1,6 @@
-/* The passes that rewrite plans. Random plans, as a family might build them, give what they give without the passes in
- * double precision. An item's results are the same bits whatever else is asked of it and whichever items are beside it.
- * Every operation is drawn, but for those that not_drawn names with the reason. SEED chooses the plans. */
+/* The passes that rewrite plans. Random plans, such as families build, are compared with the same plans without passes in
+ * double precision. The bits of an item's results must not depend on its other results, or on other items. The plans have
+ * all operations, except those that not_drawn lists with reasons. SEED chooses the plans. */
 #include "engine/backend.h"
 #include "engine/plan/sizes.h"
 #include "tests/unit/loaded.h"
@@ -187,7 +187,7 @@ static int local_attend(struct maker *maker, int x)
                         : x;
 }
 
-/* Projected to keys where all rows are there, those that a step adds as well. */
+/* Projected to keys if all rows exist, including rows that a step adds. */
 static int pad_rows(struct maker *maker, int x)
 {
     struct plan_builder *builder = maker->builder;
@@ -587,7 +587,7 @@ static void rewritten_plans_give_the_same(void **state)
     }
 }
 
-/* Runs behind the test above. */
+/* Runs after the test above. */
 static void every_operation_is_drawn(void **state)
 {
     (void)state;

@@ -331,7 +331,7 @@ static void sequences_are_projected_in_bf16(void **state)
     products_close(&products);
 }
 
-/* Positions of E behind the item's last: they are no part of it, whatever they are. */
+/* Positions of E after the item's last position must not change the result, whatever they hold. */
 static void positions_beyond_do_not_matter(void **state)
 {
     enum { N = 6, ROWS = 3 };

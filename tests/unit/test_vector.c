@@ -43,7 +43,7 @@ static const struct vector_functions *functions(void **state)
     return variant->bf16 ? vector_functions_of_bf16() : vector_functions_of(set);
 }
 
-/* "auto" is the best set of the processor. It has each set behind that one, and none in front of it. */
+/* "auto" is the best set of the processor. The processor has each set after it in the enum, and none before it. */
 static void sets_are_those_of_the_processor(void **state)
 {
     enum instruction_set best, set;
