@@ -1,10 +1,10 @@
-/* constant: the floor under the daemon. The same HTTP library with the same threads, given each request's body and
- * answering it with the same bytes; nothing is read, nothing is computed.
+/* constant: a server that answers each request with the same bytes, as a lower limit for the daemon's cost. It has the
+ * same HTTP library and the same number of threads. It receives each body, and neither parses nor computes anything.
  *
  *     constant THREADS [LENGTH]    LENGTH bytes an answer (400); prints "listening on http://HOST:PORT" to stderr
  *
- * Without SUSPEND in the environment the answer is queued on the event loop at once. With it, each connection is
- * suspended and another thread resumes it, which is what a server that answers later has to do. */
+ * Without SUSPEND in the environment the answer is queued on the event loop at once. With SUSPEND each connection is
+ * suspended, and another thread resumes it, as in a server that answers later. */
 #define _GNU_SOURCE /* accept4 */
 #include <arpa/inet.h>
 #include <microhttpd.h>

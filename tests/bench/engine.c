@@ -1,11 +1,11 @@
-/* engine: how fast the CPU engine runs linformer.Linformer with dim 512, heads 8, k 256, seq_len 4096.
+/* engine: the speed of the CPU engine with linformer.Linformer, dim 512, heads 8, k 256, seq_len 4096.
  *
  *     engine [DEPTH [SECONDS [DTYPE [BATCHxN]]]]
  *
- * DEPTH 12 by default; each line takes at least SECONDS (1); DTYPE f32 or bf16; of all shapes only BATCHxN.
+ * DEPTH is 12 by default. Each line takes at least SECONDS (1). DTYPE is f32 or bf16. BATCHxN chooses one shape.
  *
- * GFLOP/s are of the flops which `--explain` counts, of the whole forward pass. Beside it, run in turns with it: what
- * the plan's products reach by themselves (plan_products.h), and the first as a part of that. All are medians. */
+ * GFLOP/s are the FLOPs of `--explain` for the whole forward pass, divided by its time. The plan's products alone run
+ * in turns with it (plan_products.h). The last column is the first divided by the second. All values are medians. */
 #include "engine/engine.h"
 #include "engine/model.h"
 #include "tests/bench/plan_products.h"

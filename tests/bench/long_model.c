@@ -1,5 +1,5 @@
-/* long_model: writes a model folder for sequences of INPUT_SIZE rows, linformer_pytorch.Linformer with random weights,
- * and beside it `request`, such a sequence as the raw body of a call of /v2.
+/* long_model: writes the folder of a linformer_pytorch.Linformer with random weights, for sequences of INPUT_SIZE rows.
+ * Also writes the file `request`: such a sequence as the raw body of a call of /v2.
  *
  *     long_model INPUT_SIZE FOLDER */
 #include "tests/unit/tensors.h"

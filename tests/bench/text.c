@@ -1,6 +1,6 @@
-/* text: how fast numbers are read from JSON bodies, and written into answers.
+/* text: the speed of reading numbers from JSON bodies, and of writing numbers into answers.
  *
- *     text [COUNT]    numbers in each of the large ones (2000000) */
+ *     text [COUNT]    numbers of each large body (2000000) */
 #include "server/text/writer.h"
 #include "tests/fake_engine.c" /* in the engine's place */
 #include "tests/http/native_call.h"

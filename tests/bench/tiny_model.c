@@ -1,5 +1,5 @@
-/* tiny_model: writes a model folder whose forward pass costs next to nothing, so that what is measured through it is
- * the server: linformer.LinformerLM with dim 32, depth 1 and random weights.
+/* tiny_model: writes the folder of a model whose forward pass takes almost no time, to measure the server alone. It is
+ * a linformer.LinformerLM with dim 32, depth 1 and random weights.
  *
  *     tiny_model FOLDER */
 #include "tests/unit/tensors.h"

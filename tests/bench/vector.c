@@ -1,9 +1,9 @@
-/* vector: how fast the arithmetic of engine/cpu/vector.h is, for each instruction set of this processor, and in bf16.
+/* vector: the speed of the functions of engine/cpu/vector.h, for each instruction set of this processor, and in bf16.
  *
  *     vector [SECONDS]   each line takes at least SECONDS (0.1)
  *
- * One thread; the operands fit the second-level cache, as a task's rows do. Beside each rate of products and
- * attention: the share of the multiply-add rate that a plain loop over registers reaches with that instruction set. */
+ * One thread runs. The operands fit into the second-level cache, like the rows of a task. The rate of a product or an
+ * attention is also printed as a part of the multiply-add rate, which a plain loop over registers reaches. */
 #include "engine/cpu/vector.h"
 #include "tests/unit/tensors.h"
 

@@ -1,4 +1,4 @@
-/* tests/reference/test_cases.c on the CUDA backend, with each schedule of the shim; on a device there is but one. */
+/* tests/reference/test_cases.c on the CUDA backend, in the thread orders of schedules.h. A device has one order. */
 #include "tests/cuda/alone.h"
 
 #define DEVICE DEVICE_CUDA

@@ -1,4 +1,4 @@
-/* Which dtypes the CUDA backend takes, and what becomes of weights that one of them has no number for. */
+/* The dtypes that the CUDA backend accepts, and weights that a dtype cannot express. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/schedules.h"

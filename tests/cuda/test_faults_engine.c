@@ -1,6 +1,6 @@
-/* The engine on the shim's devices: which of them it takes, what it does with a model that does not fit, and what
- * becomes of batches, models and devices when calls of the CUDA runtime fail. Nothing here has a time limit: where a
- * device is to come back, the test waits until it has. */
+/* The engine on the shim's devices: which devices it chooses, models that do not fit, and failing calls of the CUDA
+ * runtime. After a failure the tests look at batches, models and devices. Nothing here has a time limit: if a device
+ * should work again, the test waits until it does. */
 #include "tests/unit/loaded.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
-/* Products of shapes that cuBLASLt has no algorithm for: with an epilogue; at all; or that it finds and then does not
- * launch. tests/unit/test_operations.c's operations that multiply, and the kernels that stand in, in each dtype.
- * Without the shim nothing is refused. */
+/* Products that cuBLASLt refuses: with an epilogue, or without an algorithm for the shape, or at the launch of the
+ * chosen algorithm. tests/unit/test_operations.c has the operations. The engine's own kernels must replace the refused
+ * products, in each dtype. Without the shim no product is refused. */
 #include "config/config.h"
 
 #define DEVICE DEVICE_CUDA

@@ -1,6 +1,6 @@
-/* The daemon on the shim's devices while calls of the CUDA runtime fail: clients notice nothing, /health, /info and
- * /metrics do. A device is held away by rules that keep it from being opened, until the test takes them back, so
- * nothing depends on time. */
+/* The daemon on the shim's devices while calls of the CUDA runtime fail. Clients must get correct answers. /health,
+ * /info and /metrics must report the failures. Rules of faults.h keep a device from being opened until the test removes
+ * them, so nothing depends on time. */
 #define _GNU_SOURCE /* asprintf */
 #include "tests/http/daemon.h"
 

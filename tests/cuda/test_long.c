@@ -1,5 +1,5 @@
-/* Sequences of hundreds of rows, where kernels take several tiles, parts and units of work: each dtype on the CUDA
- * backend against f32 on the CPU, and items alone against the same items in the batch. */
+/* Sequences of hundreds of rows, so that kernels have several tiles, parts and units of work. Each dtype on the CUDA
+ * backend is compared with f32 on the CPU, and items alone with the same items in a batch. */
 #include "engine/backend.h"
 #include "engine/plan/builder.h"
 #include "tests/cuda/alone.h"

@@ -1,4 +1,4 @@
-/* The same in bf16. */
+/* test_operations_cuda in bf16. */
 #define DTYPE DTYPE_BF16
 #define TOLERANCE 1e-1 /* weights and inputs are rounded, too, and product keys may be others */
 #include "tests/cuda/test_operations_cuda.c"

@@ -1,4 +1,4 @@
-/* tests/unit/test_operations.c on the CUDA backend, with each schedule of the shim; on a device there is but one. */
+/* tests/unit/test_operations.c on the CUDA backend, in the thread orders of schedules.h. A device has one order. */
 #define DEVICE DEVICE_CUDA
 int run_operations(void);
 #define main run_operations

@@ -1,4 +1,4 @@
-/* The same in f16. */
+/* test_operations_cuda in f16. */
 #define DTYPE DTYPE_F16
 #define TOLERANCE 5e-2 /* product keys may be others */
 #include "tests/cuda/test_operations_cuda.c"

@@ -1,7 +1,9 @@
-/* What the shim is for: faults planted in kernels, each run in a process of its own, which has to end as the build can
- * tell. A missing barrier is a wrong result in another order of threads, and a race; a sum without an atomic is a race,
- * and nothing else shows it; an overrun is an error of the address sanitizer; a barrier or shuffle that not all reach
- * ends the process. The same kernels without faults end well. */
+/* Kernels with planted faults, to test the shim. Each runs in a process of its own, whose end depends on the build:
+ * - a missing barrier gives a wrong result in another thread order, and is a race
+ * - a sum without an atomic is a race, and nothing else shows it
+ * - an overrun is an error of the address sanitizer
+ * - a barrier or a shuffle that not all threads reach ends the process.
+ * The same kernels without faults must succeed. */
 #include "engine/cuda/gpu.h"
 
 #include <csetjmp>

@@ -1,6 +1,6 @@
-/* The functions of engine/cuda/tensor.h against what the PTX ISA says of their fragments, written down here as it
- * stands there (elements a0 … a7, b0 … b3, c0 … c3 of a lane and where they are), and 16-bit roundings. Compiled for
- * the shim; nvcc compiles it as well, for a device. */
+/* The functions of engine/cuda/tensor.h, compared with the fragments of the PTX ISA. The places of a lane's elements
+ * (a0 … a7, b0 … b3, c0 … c3) are written down here as in the ISA. Also tests roundings to 16 bits. The program is
+ * compiled for the shim, and by nvcc for a device. */
 #include "engine/cuda/tensor.h"
 #include "tests/cuda/schedules.h"
 

@@ -1,5 +1,5 @@
-/* The best of a row on the CUDA backend, in the order that the CPU has them: few and many, of values that are the same,
- * NaNs, infinities and zeros of either sign. SEED chooses the random rows. */
+/* The best values of a row on the CUDA backend, in the same order as on the CPU. Rows have equal values, NaNs,
+ * infinities and zeros of both signs, and few or many best values are requested. SEED chooses the random rows. */
 #include "engine/cpu/top_k.h"
 #include "tests/cuda/schedules.h"
 #include "tests/unit/operation_bench.h"

@@ -1,5 +1,5 @@
-/* The decoders of all bodies: the first byte chooses a route, the rest is the body. Whatever comes, each answer and
- * each failure is JSON, and memory that was counted is given back. */
+/* The decoders of all bodies: the first byte chooses a route, the rest is the body. For any input, each answer and each
+ * failure must be JSON, and all charged memory must be given back. */
 #include "tests/fake_engine.c" /* in the engine's place */
 #include "tests/http/native_call.h"
 

@@ -1,6 +1,6 @@
-/* Reads lists of numbers without jansson and compares with jansson. So are the elements of any list counted. A body is
- * JSON exactly when the text with marks is. Replacing each mark by its list then gives the same JSON, and the same
- * numbers. */
+/* Reads lists of numbers without jansson, and compares the result with jansson's. The counts of list elements are
+ * compared, too. A body must be JSON exactly if its text with marks is JSON. Replacing each mark by its list must give
+ * the same JSON and the same numbers. */
 #include "server/text/numbers.h"
 
 #include <jansson.h>

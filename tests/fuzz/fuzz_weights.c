@@ -1,8 +1,7 @@
-/* Any bytes as a safetensors file. What begins with a JSON text lacks the length in front of it: that is put there, so
- * that a fuzzer need not guess it, and what follows the first line break is the data.
- * The same bytes are read as an index of several files, too.
- * What is accepted must be usable: every tensor within the bytes, together all of the data, found under its name,
- * convertible. */
+/* Any bytes as a safetensors file. If the input begins with JSON, the length is put in front of it, so that a fuzzer
+ * need not guess the length. Then the first line is the header, and the rest is the data. The same bytes are also read
+ * as an index of several files. An accepted file must be usable: each tensor lies within the bytes, all tensors
+ * together are all of the data, and each can be found by name and converted. */
 #include "weights/shard_index.h"
 #include "weights/weights.h"
 

@@ -1,5 +1,5 @@
-/* Feeds each file of a folder to a fuzz target, without a fuzzer: what was once found stays found.
- * Prints one TAP test. A target that finds a fault aborts; the last file named is the one. */
+/* Feeds each file of a folder to a fuzz target, without a fuzzer, so that a fault that was found once is found again.
+ * Prints one TAP test. If the target finds a fault it aborts; the last file named is the one with the fault. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Connections: kept, many, idle ones, and the addresses that they come to. */
+/* Connections: reuse after an answer, large numbers, idle clients, and the addresses on which the daemon listens. */
 #include "tests/http/daemon.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
-/* The documents tell the truth: every command of README.md and docs/ is run, and its output compared with the page.
+/* Runs every command of README.md and docs/, and compares its output with the page.
  *
- * The daemon is the one of the page's last command that starts one, `linformerd …`; without such a command it is one
- * with the built-in model. It listens on a free port, which takes the place of localhost:8080. */
+ * The daemon is started by the page's last command `linformerd …` above; without such a command it has the built-in
+ * model. It listens on a free port, which replaces localhost:8080 in the commands. */
 #include "server/dialects/dialects.h"
 #include "tests/http/daemon.h"
 #include "tests/http/document.h"

@@ -1,4 +1,4 @@
-/* SIGTERM: what was accepted is answered, nothing is lost, and the daemon ends with status 0. */
+/* SIGTERM: the daemon answers all accepted requests, loses none, and exits with status 0. */
 #include "tests/http/daemon.h"
 
 #include <curl/curl.h>

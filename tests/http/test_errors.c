@@ -1,4 +1,4 @@
-/* Wrong requests: status, shape and message of what comes back. */
+/* Wrong requests: status, form and message of the answers. */
 #include "tests/http/daemon.h"
 
 #include <stdio.h>

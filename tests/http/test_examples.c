@@ -1,6 +1,6 @@
-/* The largest inputs of the libraries' READMEs, on default flags: an image of 256 x 256 pixels, 4096 x 512 floats as
- * JSON, 262144 x 64 floats in binary. Explicit limits refuse them. Weights are random; what is looked at is the
- * answer's shape, and that two items of different numbers differ. */
+/* The largest inputs of the libraries' READMEs, with default settings: an image of 256 x 256 pixels, 4096 x 512 floats
+ * as JSON, 262144 x 64 floats in binary. Settings with lower limits refuse them. Weights are random. The tests check
+ * the answer's shape, and that two items with different numbers get different results. */
 #include "tests/http/checkpoint.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* --explain, as scripts read it: the plan on standard output, and on standard error nothing, or one line of refusal. */
+/* --explain, as scripts read it: the plan on standard output. Standard error is empty, or has one line with a refusal.
+ */
 #include "tests/http/daemon.h"
 
 #include <stdio.h>

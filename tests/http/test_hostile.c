@@ -1,4 +1,4 @@
-/* Clients that misbehave get an answer or a closed connection, and others do not notice. */
+/* Clients that misbehave get an answer or a closed connection. Other clients are not affected. */
 #include "tests/http/daemon.h"
 
 #include <stdio.h>

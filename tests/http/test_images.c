@@ -1,5 +1,5 @@
-/* Images over /v2: shapes, JSON and bytes, contexts of any rank, refusals; and the routes that take no images. The
- * reference cases, theirs too, are test_reference.c's. */
+/* Images over /v2: shapes, JSON and bytes, contexts of any rank, refusals. Also the routes that take no images.
+ * test_reference.c has the reference cases, those of images included. */
 #include "tests/http/infer.h"
 
 #include <stdio.h>

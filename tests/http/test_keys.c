@@ -1,4 +1,4 @@
-/* --api-key: who gets in without it, and what those hear who may not. */
+/* --api-key: the routes that are open without the key, and the answers to requests with a missing or wrong key. */
 #include "tests/http/daemon.h"
 
 #include <stdlib.h>

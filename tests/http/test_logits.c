@@ -1,4 +1,4 @@
-/* /logits: with the built-in model, which has text, and with one that has ids only. */
+/* /logits, with the built-in model, which has text, and with a model that has ids alone. */
 #include "tests/http/daemon.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Several models in one daemon, given one by one or as a folder of them; and models of several inputs, to routes that
- * give one. */
+/* Several models in one daemon, named one by one or as a folder of models. Also models with several inputs, on routes
+ * that give one input. */
 #include "engine/cpu/vector.h"
 #include "tests/http/daemon.h"
 

@@ -1,4 +1,5 @@
-/* /v1/embeddings and /v1/models: what clients of OpenAI's API send, and what they read of answers and errors. */
+/* /v1/embeddings and /v1/models: the requests of OpenAI's clients, and the parts of answers and errors that they read.
+ */
 #include "tests/http/daemon.h"
 
 #include <math.h>

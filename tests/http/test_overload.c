@@ -1,4 +1,4 @@
-/* More than there is room or time for: 429 and 504. */
+/* Requests for which memory, the queue or the time is too small: 429 and 504. */
 #include "tests/http/daemon.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* Every reference case through one running daemon: each call through /v2, with binary tensors, inputs and outputs as
- * the case stores them; and calls of one input through the native routes as well, in JSON. Outputs within 1e-5 of what
- * the library computed. */
+/* Every reference case through one running daemon. Each call goes through /v2 with binary tensors, and compares all
+ * stored outputs. Calls with one input also go through the native routes, in JSON. Outputs must be within 1e-5 of the
+ * library's. */
 #include "tests/http/infer.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What each signal does, and that SIGTERM ends a daemon that has no descriptors left. */
+/* The effect of each signal. Also, SIGTERM must end a daemon that has no descriptors left. */
 #define _GNU_SOURCE
 #include "tests/http/daemon.h"
 

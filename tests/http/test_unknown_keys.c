@@ -1,5 +1,5 @@
-/* Keys of a body that have no meaning on its route: ignored and named, or refused with --strict. And the keys that have
- * one on every route that could honour them. */
+/* Keys of a body that have no meaning on its route: they are ignored and named, or refused with --strict. Also keys
+ * that have a meaning: each route that can honour such a key must do so. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 

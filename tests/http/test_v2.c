@@ -1,4 +1,4 @@
-/* /v2: metadata, JSON and binary tensors, compression, and what clients of Triton and KServe are known to rely on. */
+/* /v2: metadata, JSON and binary tensors, compression, and the behaviour that clients of Triton and KServe rely on. */
 #include "tests/http/daemon.h"
 
 #include <math.h>

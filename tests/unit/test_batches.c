@@ -1,5 +1,5 @@
-/* The built-in model: the same bits for a sequence alone, in any batch, at any place in it; and the numbers that
- * PyTorch computed from the same weights. SEED chooses lengths and ids. */
+/* The built-in model: a sequence must have the same bits alone, in any batch, and at any place in it. Also compares
+ * with numbers that PyTorch computed from the same weights. SEED chooses lengths and ids. */
 #include "engine/engine.h"
 #include "tests/unit/tensors.h"
 

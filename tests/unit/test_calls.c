@@ -1,4 +1,4 @@
-/* Models whose items are calls, (length, batch, features): what they take, what they refuse and how they say so. */
+/* Models whose items are calls, (length, batch, features): accepted inputs, refused inputs, and the messages. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 

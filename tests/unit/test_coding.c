@@ -1,4 +1,4 @@
-/* gzip and deflate: which is asked for, and that bytes come back. */
+/* gzip and deflate: the choice of a coding, and that packing and unpacking give the same bytes. */
 #include "server/http/coding.h"
 
 #include <setjmp.h>

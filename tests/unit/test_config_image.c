@@ -1,4 +1,4 @@
-/* The key `image` of config.json. What the settings do to a picture: test_image_read. */
+/* The key `image` of config.json. test_image_read has the effect of the settings on pictures. */
 #include "config/config.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What the engine refuses, and how it says so; and how many threads it takes. */
+/* Refusals of the engine and their messages, and the number of its threads. */
 #include "engine/cpu/vector.h"
 #include "engine/engine.h"
 #include "engine/families/family.h"

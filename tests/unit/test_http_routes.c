@@ -1,4 +1,4 @@
-/* Which path and method find which route. */
+/* The route of each path and method. */
 #include "server/dialects/dialects.h"
 
 #include <setjmp.h>

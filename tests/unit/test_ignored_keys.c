@@ -1,4 +1,4 @@
-/* The list of ignored keys: what a header may hold, each name once, and an end. */
+/* The list of ignored keys: characters that a header allows, no name twice, and a limited length. */
 #include "server/text/ignored_keys.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* Reading an image while each of the project's own allocations fails in turn. Those within libjpeg and libpng don't. */
+/* Reads an image while each allocation of the project's own code fails in turn. Allocations of libjpeg and libpng do
+ * not fail. */
 #include "server/images/images.h"
 #include "tests/unit/alloc_fail.h"
 

@@ -1,5 +1,5 @@
-/* image_memory() says how much memory image_read() takes, that within libjpeg and libpng included. This program has a
- * malloc() of its own, which counts. The sanitizers have theirs, so nothing is counted there. */
+/* image_memory() is an upper bound of the memory that image_read() takes, including that of libjpeg and libpng. This
+ * program counts with its own malloc(). The sanitizers have their own malloc(), so nothing is counted under them. */
 #include "server/images/images.h"
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-/* A build without libjpeg and libpng: their files are replaced, here by being included. */
+/* A build without libjpeg and libpng: this program includes the files that then replace jpeg.c and png.c. */
 #include "server/images/images.h"
 #include "server/images/jpeg_missing.c"
 #include "server/images/png_missing.c"

@@ -1,4 +1,4 @@
-/* Models whose items are images: what they take, what they refuse and how they say so. */
+/* Models whose items are images: accepted inputs, refused inputs, and the messages. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 

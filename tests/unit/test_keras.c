@@ -1,4 +1,4 @@
-/* Keras' LinearMultiHeadAttention: what it takes and refuses, and how it says so. */
+/* Keras' LinearMultiHeadAttention: accepted inputs, refused inputs, and the messages. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 

@@ -1,5 +1,5 @@
-/* The batcher on an engine with several lanes, whose devices fail and come back, and with many submitters at once.
- * Nothing here waits for a length of time; see test_batcher_fake.c. LINFORMERD_TEST_SEED repeats a random run. */
+/* The batcher with several lanes of the fake engine, whose devices fail and work again. Also many threads that submit
+ * jobs at the same time. The tests do not sleep; see test_batcher_fake.c. LINFORMERD_TEST_SEED repeats a random run. */
 #include "server/common/clock.h"
 #include "server/common/log.h"
 #include "tests/fake_engine.h"
@@ -229,8 +229,8 @@ static void test_last_lane_that_fails(void **context)
     assert_int_equal(fake_batch_lane(1), 1);
 }
 
-/* The device of a sleeping lane works again while the other lanes are busy, and no new job comes. The lane must wake for
- * the jobs that wait, also for those of another model than the first. */
+/* The device of a sleeping lane works again while the other lanes are busy, and no new job comes. The lane must wake
+ * for the jobs that wait, also for those of another model than the first. */
 static void test_lane_that_comes_back(void **context)
 {
     (void)context;

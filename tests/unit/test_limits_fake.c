@@ -1,4 +1,4 @@
-/* What auto stands for, given models and memory. */
+/* The values of settings that are auto, for given models and memory. */
 #include "server/limits.h"
 #include "tests/fake_engine.h"
 

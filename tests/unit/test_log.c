@@ -1,4 +1,4 @@
-/* Each test sends stderr into a pipe while it logs, and reads what came out. */
+/* The log. Each test redirects stderr into a pipe, logs, and reads the pipe. */
 #include "server/common/log.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The thread that writes the log. Each test sends stderr into a pipe or file of its own. Lines are "N…\n" with N
- * counting up, so that the reader sees what is missing. */
+/* The thread that writes the log. Each test redirects stderr into a pipe or a file. Lines are "N…\n" with increasing N,
+ * so that the reader sees which lines are missing. */
 #include "server/common/log_writer.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* Sequences so long that their keys and values are projected in chunks (engine/cpu/project.c), against sums in double
- * precision. Queries are zeros, so that each row of the output is to_out of the mean of the projected values. */
+/* Sequences that are so long that their keys and values are projected in chunks (engine/cpu/project.c), compared with
+ * sums in double precision. Queries are zeros, so each output row is to_out applied to the mean of the projected
+ * values. */
 #include "engine/cpu/vector.h"
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"

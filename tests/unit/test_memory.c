@@ -1,4 +1,4 @@
-/* What control groups allow, in trees of files as the kernel shows them. */
+/* The limits of control groups, read from folders with the kernel's files. */
 #include "server/common/memory.h"
 
 #include <setjmp.h>

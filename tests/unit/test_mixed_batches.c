@@ -1,5 +1,5 @@
-/* The model of every reference case: batches of random items, each with its own lengths, masks, optional inputs and
- * further outputs, give each item what it gets alone. SEED chooses them. */
+/* The model of every reference case. Batches have random items with their own lengths, masks, optional inputs and
+ * outputs. Each item's results are compared with its results alone. SEED chooses the items. */
 #include "engine/engine.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/tensors.h"

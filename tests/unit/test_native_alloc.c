@@ -1,4 +1,5 @@
-/* Decoding and encoding of each route with every allocation failing once: a failure that says so, and nothing left. */
+/* Decoding and encoding on each route, while each allocation in turn fails. Each failure must be reported, and no
+ * memory may leak. */
 #include "server/text/json_body.h"
 #include "tests/fake_engine.c" /* in the engine's place */
 #include "tests/http/native_call.h"

@@ -1,4 +1,4 @@
-/* The native routes on a fake engine, whose results a test can foretell. */
+/* The native routes with the fake engine, whose results the test can compute. */
 #include "server/dialects/native.h"
 #include "server/dialects/results.h"
 #include "tests/http/native_call.h"

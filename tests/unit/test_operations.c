@@ -1,5 +1,6 @@
-/* Every operation on a backend against the double-precision scalar reference, over ragged random batches, and the same
- * bits for an item alone, where the backend promises them. SEED chooses the random numbers. */
+/* Every operation on a backend, compared with the scalar reference in double precision, over random batches with items
+ * of different lengths. If the backend is batch invariant, an item alone must have the same bits. SEED chooses the
+ * random numbers. */
 #include "engine/plan/axes.h"
 #include "engine/plan/operations.h"
 #include "engine/plan/sizes.h"

@@ -1,5 +1,5 @@
-/* Products with weights, tile by tile, against sums in double; and a row's bits whatever rows are beside it. SEED
- * chooses shapes and numbers. */
+/* Products with weights, tile by tile, compared with sums in double precision. The bits of a row must not depend on
+ * other rows. SEED chooses shapes and numbers. */
 #include "engine/cpu/products.h"
 #include "tests/unit/onednn.h"
 #include "tests/unit/tensors.h"

@@ -1,4 +1,4 @@
-/* What answers are written with: floats, integers, strings and base64. */
+/* The parts of an answer's text: floats, integers, strings and base64. */
 #include "server/text/float_text.h"
 #include "server/text/writer.h"
 

@@ -1,4 +1,4 @@
-/* The byte tokenizer: ids of bytes, and the one text that is more. */
+/* The byte tokenizer: the ids of bytes, and `[MASK]`. */
 #include "server/dialects/byte_tokenizer.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The arithmetic of each instruction set that this processor has, against the C library in double precision. */
+/* The functions of each instruction set of this processor, compared with the C library in double precision. */
 #include "engine/cpu/vector.h"
 #include "tests/unit/scalar.h"
 #include "tests/unit/tensors.h"
