@@ -46,8 +46,8 @@ struct backend_functions {
      * CUDA graphs. Memory that is allocated later does not count either, such as that for attention masks. */
     size_t (*scratch_bytes)(const struct backend_model *model);
 
-    /* Called by a thread before its first batch. It allocates the thread's resources, so that a lack of memory or threads
-     * shows at the start. A NULL function means that nothing is needed. */
+    /* Called by a thread before its first batch. It allocates the thread's resources, so that a lack of memory or
+     * threads shows at the start. A NULL function means that nothing is needed. */
     int (*enter)(struct backend *backend, struct error *error);
 
     /* Runs the steps over a laid out batch, and writes the results that its items request. One thread at a time uses a

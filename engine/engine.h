@@ -129,10 +129,10 @@ int64_t model_item_tokens(const struct model *model, const struct engine_item *i
 /* An estimate of the floating point operations for an item. Only good for comparing items or batches. */
 double model_item_flops(const struct model *model, const struct engine_item *item);
 
-/* Allocates the resources with which the calling thread runs batches on the lane, mainly its OpenMP threads. Then runs a
- * batch of one short item on the lane, and sets `flops` to the FLOPs of this item. A server calls it before it is ready, on each thread and lane
- * that will run batches. -1: not enough resources, or the batch failed. Without this warm-up, libgomp could end the
- * process later. */
+/* Allocates the resources with which the calling thread runs batches on the lane, mainly its OpenMP threads. Then runs
+ * a batch of one short item on the lane, and sets `flops` to the FLOPs of this item. A server calls it before it is
+ * ready, on each thread and lane that will run batches. -1: not enough resources, or the batch failed. Without this
+ * warm-up, libgomp could end the process later. */
 int model_warm_up(struct model *model, int lane, double *flops, struct error *error);
 
 /* Runs one batch on a lane, 0 <= lane < n_lanes. Each item passed model_check, and n_items <= max_batch_requests. Their

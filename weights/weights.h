@@ -17,8 +17,8 @@ struct weights;
  *
  * Only the headers are read: every offset, shape and product in them is checked against the file's size. The tensors'
  * data is NULL until weights_read. So the caller compares names and shapes with a model first, and a large file that
- * does not fit is refused at once. The files stay open until weights_read. So header and data come from one file, even if another
- * file has its name by then. */
+ * does not fit is refused at once. The files stay open until weights_read. So header and data come from one file, even
+ * if another file has its name by then. */
 int weights_open(const char *path, struct weights **weights, struct error *error);
 
 /* The same for a file in memory, which must outlive the result. `origin` names it in messages. The data is there at

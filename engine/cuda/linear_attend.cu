@@ -399,8 +399,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) read_con
 
 /* ---- Causal ---- */
 
-/* A block's shared memory. The context, (d rounded up, ROOM), is in shared memory after it, or in a.contexts. Its columns are sums
- * of powers times values; column TILE has the sums of powers. */
+/* A block's shared memory. The context, (d rounded up, ROOM), is in shared memory after it, or in a.contexts. Its
+ * columns are sums of powers times values; column TILE has the sums of powers. */
 struct walk {
     float queries[TILE][ROOM], powers[TILE][ROOM], values[TILE][ROOM], scores[TILE][ROOM];
     float divisors[TILE];

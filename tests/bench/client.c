@@ -1,12 +1,12 @@
-/* client: sends requests to a server on this machine for SECONDS, over CONNECTIONS connections. Each connection sends its
- * next request when its answer is complete.
+/* client: sends requests to a server on this machine for SECONDS, over CONNECTIONS connections. Each connection sends
+ * its next request when its answer is complete.
  *
  *     client PORT PATH CONNECTIONS SECONDS MIN_LENGTH MAX_LENGTH VOCABULARY [ANSWERS_EACH]
  *
  * Requests are POST PATH {"inputs": [[ids]]}. Their lengths go from MIN_LENGTH to MAX_LENGTH, with a log-uniform
  * distribution, in the same order at each run. The client has one thread, and requests are built beforehand. With
- * ANSWERS_EACH the client continues after SECONDS, until each connection that still works has that many answers. Then it
- * waits for the answers to open requests, at most DRAIN_S after the last request began. So slow answers count, too.
+ * ANSWERS_EACH the client continues after SECONDS, until each connection that still works has that many answers. Then
+ * it waits for the answers to open requests, at most DRAIN_S after the last request began. So slow answers count, too.
  *
  * For each answer of status 200 it prints a line "FINISHED_US LATENCY_US TOKENS", with times from the start. The last
  * line is "errors N". */

@@ -408,8 +408,8 @@ static void *load_beside(void *given)
     return NULL;
 }
 
-/* Loads a model with this many ids, and runs batches of another model meanwhile. Returns whether one of the batches began
- * after a measurement and ended before another one. */
+/* Loads a model with this many ids, and runs batches of another model meanwhile. Returns whether one of the batches
+ * began after a measurement and ended before another one. */
 static bool runs_between_measurements(struct loaded *loaded, int64_t ids)
 {
     struct loading loading = {.engine = loaded->engine, .ids = ids};

@@ -1,5 +1,5 @@
-/* Which steps the CUDA backend runs in one kernel. The test looks at the shim's count of launches, and so does nothing on
- * a device. test_operations_* compare the results of these kernels. */
+/* Which steps the CUDA backend runs in one kernel. The test looks at the shim's count of launches, and so does nothing
+ * on a device. test_operations_* compare the results of these kernels. */
 #define DEVICE DEVICE_CUDA
 int run_operations(void);
 #define main run_operations

@@ -1,6 +1,6 @@
 /* Text for config/. If the first line is "linformerd", each further line is an argument of the command line, or a
- * variable of the environment if it begins with LINFORMERD_. Any other text is read twice: as a model's config.json, with
- * its kwargs through a table of arguments, and as a file of settings. */
+ * variable of the environment if it begins with LINFORMERD_. Any other text is read twice: as a model's config.json,
+ * with its kwargs through a table of arguments, and as a file of settings. */
 #define _GNU_SOURCE /* memfd_create */
 #include "config/config.h"
 

@@ -1,6 +1,6 @@
-/* Checkpoints in other dtypes and damaged checkpoints. In half precision, BF16 and F64 the results are those of the same
- * numbers in F32. With a damaged checkpoint, or one of another model, the daemon does not start. Its message names the
- * tensor and the fault. */
+/* Checkpoints in other dtypes and damaged checkpoints. In half precision, BF16 and F64 the results are those of the
+ * same numbers in F32. With a damaged checkpoint, or one of another model, the daemon does not start. Its message names
+ * the tensor and the fault. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* Requests whose end is uncertain. Each is followed by a second request, in its body or after it. A proxy could take the
- * second request for a part of the first. The second request must never run: the connection ends after the first answer.
- * This answer is 400, unless the body is chunked and has no trailers. */
+/* Requests whose end is uncertain. Each is followed by a second request, in its body or after it. A proxy could take
+ * the second request for a part of the first. The second request must never run: the connection ends after the first
+ * answer. This answer is 400, unless the body is chunked and has no trailers. */
 #include "tests/http/daemon.h"
 
 #include <stdio.h>
@@ -184,7 +184,8 @@ static void a_nul_in_the_request_line_is_refused(void **state)
     }
 }
 
-/* The padding moves the end of the headers over all positions modulo 64, because libmicrohttpd rounds sizes of memory. */
+/* The padding moves the end of the headers over all positions modulo 64, because libmicrohttpd rounds sizes of memory.
+ */
 static void folds_are_found_wherever_they_lie(void **state)
 {
     (void)state;

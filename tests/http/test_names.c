@@ -1,6 +1,6 @@
-/* Checkpoints in several files, and checkpoints whose tensors have other names than those of the class: with a wrapper's
- * prefix, with names of an older library, or next to tensors that `ignore` of config.json names. Their results must still
- * agree with the library. */
+/* Checkpoints in several files, and checkpoints whose tensors have other names than those of the class: with a
+ * wrapper's prefix, with names of an older library, or next to tensors that `ignore` of config.json names. Their
+ * results must still agree with the library. */
 #include "tests/http/checkpoint.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Starts: --check, --explain, and systems with too little memory, threads or permissions. The daemon must report the lack
- * before it serves the first request, and must not end later because of it. */
+/* Starts: --check, --explain, and systems with too little memory, threads or permissions. The daemon must report the
+ * lack before it serves the first request, and must not end later because of it. */
 #define _GNU_SOURCE /* setresuid */
 #include "tests/http/daemon.h"
 

@@ -30,8 +30,8 @@ static struct wiring {
     const struct model *like;
     struct plan_leaf leaf; /* without inputs */
     bool required_alone;   /* optional inputs are neither the model's nor bound */
-    bool with_glue; /* the model has a step between each input of floats and the leaf, and one after the leaf */
-    bool twice;     /* the mean of two leaves of one path */
+    bool with_glue;        /* the model has a step between each input of floats and the leaf, and one after the leaf */
+    bool twice;            /* the mean of two leaves of one path */
 } wiring;
 
 /* As the input of the whole class, but for its limits: those the leaf must bring. `values` has the inputs before. */

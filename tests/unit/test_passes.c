@@ -1,6 +1,6 @@
-/* The passes that rewrite plans. Random plans, such as families build, are compared with the same plans without passes in
- * double precision. The bits of an item's results must not depend on its other results, or on other items. The plans have
- * all operations, except those that not_drawn lists with reasons. SEED chooses the plans. */
+/* The passes that rewrite plans. Random plans, such as families build, are compared with the same plans without passes
+ * in double precision. The bits of an item's results must not depend on its other results, or on other items. The plans
+ * have all operations, except those that not_drawn lists with reasons. SEED chooses the plans. */
 #include "engine/backend.h"
 #include "engine/plan/sizes.h"
 #include "tests/unit/loaded.h"

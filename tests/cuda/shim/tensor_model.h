@@ -1,5 +1,6 @@
-/* tensor_model: the instructions of engine/cuda/tensor.h, computed by the last lane of a warp that arrives. The places of elements in fragments
- * are those of the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix". With g = lane / 4 and t = lane % 4:
+/* tensor_model: the instructions of engine/cuda/tensor.h, computed by the last lane of a warp that arrives. The places
+ * of elements in fragments are those of the PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix". With g = lane
+ * / 4 and t = lane % 4:
  *
  *     A (16, 16) of 16 bits: a[0] = (g, 2t), a[1] = (g + 8, 2t), a[2] = (g, 2t + 8), a[3] = (g + 8, 2t + 8), each with
  *                            the next column in its upper half
@@ -125,8 +126,8 @@ static inline void load_matrices_transposed(uint32_t (&fragment)[4], const void 
     shim::load_matrices(fragment, row, shim::hand_out_transposed, __LINE__);
 }
 
-/* Reads the source at once, so that the sanitizers see the access. Overwrites the destination at once, so that a missing
- * wait gives a wrong result. */
+/* Reads the source at once, so that the sanitizers see the access. Overwrites the destination at once, so that a
+ * missing wait gives a wrong result. */
 static inline void copy_async(void *to, const void *from, bool there)
 {
     if (((uintptr_t)to | (uintptr_t)from) % 16 != 0)
