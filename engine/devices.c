@@ -38,7 +38,7 @@ struct device {
     char name[24], kernels[320];
     enum dtype dtype;
 
-    atomic_bool works; /* guarded by `lock`, like the rest; read without it where a moment does not matter */
+    atomic_bool works; /* guarded by `lock`, like the rest. Read without it if an old value does no harm */
     int running;       /* batches */
     int64_t faults, recoveries;
     int attempts;           /* failed attempts in a row to open it again */
@@ -154,7 +154,7 @@ static int open_list(struct devices *devices, const struct backend_functions *fu
     return 0;
 }
 
-/* What is computed there is meant for devices of any dtype: in float32, the most exact one. */
+/* The standby computes in float32, the most exact dtype, because it replaces devices of any dtype. */
 static int open_cpu_behind(const struct devices *devices, enum product_library products, struct backend **cpu,
                            struct error *error)
 {
@@ -187,7 +187,7 @@ static void close_all(struct devices *devices)
     devices->name[0] = '\0';
 }
 
-/* With "auto" on the CPU, which may lack the dtype that was meant for CUDA. */
+/* "auto" chose the CPU, which may lack a dtype of CUDA. */
 static int open_cpu_alone(struct devices *devices, const struct error *notice, struct error *error)
 {
     snprintf(devices->name, sizeof devices->name, "%s", backend_cpu.name);
@@ -267,7 +267,7 @@ void devices_close(struct devices *devices)
     free(devices);
 }
 
-/* ---- What is said of them ---- */
+/* ---- Names and states ---- */
 
 const char *devices_name(const struct devices *devices)
 {
@@ -492,8 +492,8 @@ static void report(const struct devices *devices, const struct device *device, c
         devices->options.report(devices->options.report_context, &event);
 }
 
-/* `failure` is NULL when the batch ran or was refused. The first failure is told; those of other lanes, and of a batch
- * that was on its way meanwhile, are counted. */
+/* `failure` is NULL when the batch ran or was refused. Only the first failure of a device is reported. Failures of
+ * its other batches that ran at that time are counted. */
 static void device_leave(struct devices *devices, struct device *device, const struct error *failure)
 {
     int64_t now = failure ? now_ns() : 0, pause_ns = 0;
@@ -570,7 +570,7 @@ uint64_t placement_ready_lanes(const struct placement *placement)
 
 /* ---- Recovering ---- */
 
-/* All of its replicas are off it afterwards, or all are on it. `placing` is held, and no batch runs there. */
+/* Afterwards either all of the device's replicas are on it, or none. `placing` is held, and no batch runs there. */
 static int device_reopen(struct devices *devices, struct device *device, struct error *error)
 {
     for (struct replica *replica = device->replicas; replica; replica = replica->next)

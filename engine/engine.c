@@ -443,7 +443,8 @@ static int check_image(const struct model *model, const struct engine_item *item
     return 0;
 }
 
-/* An image on its way through one convolution: as large as the window, and of it pixels as many as the class needs. */
+/* Checks an image before one convolution. It must be at least as large as the window, and the result must have the
+ * number of pixels that the class needs. */
 static int check_convolution(const struct model *model, const struct engine_item *item, const struct plan_step *step,
                              struct error *error)
 {
@@ -493,7 +494,8 @@ static int check_convolutions(const struct model *model, const struct engine_ite
     return 0;
 }
 
-/* The item's own input, or the one that stands for it, is longer than the class allows, or than the arena. */
+/* Sets the error that an input is longer than the class allows, or than the arena. The input is the item's own, or the
+ * one that it defaults to. */
 static int refuse_long(const struct model *model, const struct engine_item *item, int index, long long length,
                        struct error *error)
 {
@@ -559,7 +561,7 @@ static int check_input(const struct model *model, const struct engine_item *item
                : 0;
 }
 
-/* Of a module that gives tensors, or of an image, an item has the outputs in full. */
+/* A module with tensors, and an image, give whole outputs. */
 static int check_whole_output(const struct engine_item *item, const char *gives, struct error *error)
 {
     if (item->hidden || item->pooled || item->rows || item->softmax || item->top_k != 0)

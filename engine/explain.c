@@ -12,7 +12,7 @@
 struct explanation {
     const struct plan *plan;
     int64_t rows;
-    bool bf16; /* products on the CPU are */
+    bool bf16; /* products on the CPU are in bf16 */
     FILE *out;
 };
 
@@ -89,7 +89,7 @@ static void print_step(const struct explanation *e, int index)
     fputc('\n', out);
 }
 
-/* What the passes changed, with the operations before and after; gives what they save. */
+/* Prints the changes by passes, with the FLOPs before and after. Returns the FLOPs that they save. */
 static int64_t print_decisions(const struct explanation *e)
 {
     const struct plan *plan = e->plan;
@@ -127,7 +127,7 @@ static int output_value(const struct plan *plan)
     return plan->steps[step].x;
 }
 
-/* What an item of `rows` rows brings and takes in binary: the inputs that must be given, and the class's output. */
+/* Bytes of an item of `rows` rows in binary: the required inputs, and the class's output. */
 static int64_t request_bytes(const struct model *model, int64_t rows)
 {
     const struct plan *plan = model_plan(model);
@@ -185,7 +185,7 @@ static void print_inputs(const struct explanation *e, const struct model_info *i
                     plan_may_lack(plan, i) ? ", here not given" : "");
 }
 
-/* Which elements there are where products are not in float32. */
+/* Prints the element types if products are not in float32. */
 static void print_elements(const struct explanation *e, const struct model_info *info)
 {
     if (e->bf16)

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-/* The free size that is alone a size; NULL: the size is another polynomial. */
+/* The free size that equals the size; NULL: the size is a polynomial of several terms. */
 static const struct plan_factor *free_factor(const struct plan *plan, int size)
 {
     const struct plan_size *of = &plan->sizes[size];

@@ -106,7 +106,7 @@ static int allocate_tensor(const struct model *model, struct warm_up *warm_up, s
     return warm_up->output ? 0 : error_set(error, "out of memory for a first batch");
 }
 
-/* One row of the output is wanted; of an image all that there is. */
+/* Requests one row of the output, or a whole image. */
 static int allocate_output(const struct model *model, struct warm_up *warm_up, struct error *error)
 {
     static const int32_t first = 0;

@@ -93,7 +93,7 @@ static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *s
 static void attend_block(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
                          int64_t head, struct packed_head *packed)
 {
-    /* Several sequences an item have neither masks nor a softmax that is given. */
+    /* Items with several sequences have neither masks nor a requested softmax. */
     const struct engine_item *item = step->attend.index == PLAN_NONE ? NULL : &run->batch->items[block->sequence];
     const int64_t *keys = layout_of(run, step->keys)->starts + block->sequence;
     int64_t query_columns = columns_of(run, step->x), out_columns = columns_of(run, step->y);

@@ -17,8 +17,8 @@ struct sequence_convolution {
     int64_t weights; /* 1: all groups share it; else one for each group */
 };
 
-/* out[i, t] = x[window * stride + t, i], (d, stride), for an item of `rows` rows. Behind its last row there are zeros.
- */
+/* out[i, t] = x[window * stride + t, i], (d, stride), for an item of `rows` rows. After its last row
+ * there are zeros. */
 static void gather_rows(const struct sequence_convolution *c, const float *x, int64_t rows, int64_t window, float *out)
 {
     int64_t first = window * c->stride;

@@ -30,7 +30,7 @@ struct backend_model {
     struct product_weight **projections; /* by weight; NULL: no projection in bf16 reads it */
     enum element *elements;              /* by value */
     atomic_bool failed;
-    double row_flops;    /* about; of one row, through the steps that run on all rows */
+    double row_flops;    /* approximate; of one row, in the steps that compute all rows */
     double wanted_flops; /* of one wanted row of the output */
     void *memory;        /* arena, then the threads' scratch, then the shared scratch */
     size_t memory_bytes, scratch_bytes;
@@ -190,7 +190,7 @@ static int take_weight(struct backend_model *model, struct plan *plan, int w, bo
     return 0;
 }
 
-/* On success `notice` says why a weight does without oneDNN, if one does. */
+/* If a weight is multiplied without oneDNN, `notice` has the reason on success. */
 static int take_weights(struct backend_model *model, struct plan *plan, bool shared, struct error *notice,
                         struct error *error)
 {
@@ -324,7 +324,7 @@ static int enter(struct backend *backend, struct error *error)
     return team_start(backend->threads, error);
 }
 
-/* `run` has the batch. A step sees no scratch of a kind that its row does without. */
+/* `run` has the batch. A step gets only the kinds of scratch that its row in operations.c asks for. */
 static void run_step(struct cpu_run run, const struct plan_step *step)
 {
     const struct cpu_operation *operation = &cpu_operations[step->operation];
@@ -336,7 +336,7 @@ static void run_step(struct cpu_run run, const struct plan_step *step)
     operation->run(&run, step);
 }
 
-/* A thread that never entered, the one of a device that failed, may find no others: it computes alone. */
+/* The thread of a failed device did not call `enter`. If it gets no other threads, it computes alone. */
 static int team_for(const struct backend_model *model, const struct batch *batch)
 {
     struct error error;

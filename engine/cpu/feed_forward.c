@@ -1,6 +1,7 @@
 /* A task takes a block of rows through both products, so that the hidden part stays in a core's cache. The last blocks
- * may be fewer than there are threads; a short batch has no others. All threads share these: they first compute panels
- * of the hidden part, then panels of the result. Both ways compute the same tiles, so they give the same bits. */
+ * may be fewer than the threads; a short batch has only such blocks. All threads share these blocks: they first compute
+ * panels of the hidden part, then panels of the result. Both ways compute the same tiles, so they give the same bits.
+ */
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/linear.h"
 
@@ -39,7 +40,7 @@ static int64_t product_scratch(const struct cpu_run *run, const struct plan_step
         most(cpu_linear_block_scratch(run, step->weight), cpu_linear_block_scratch(run, step->second_weight)), 16);
 }
 
-/* Behind it the hidden part of a block, (PLAN_ROW_BLOCK, hidden), or twice as wide before the gate. */
+/* Then follows the hidden part of a block, (PLAN_ROW_BLOCK, hidden); before the gate it is twice as wide. */
 int64_t cpu_feed_forward_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     return product_scratch(run, step) + PLAN_ROW_BLOCK * run->plan->weights[step->weight].rows;
@@ -72,8 +73,8 @@ static void compute_hidden(const struct feed_forward *f, int64_t block, int64_t 
     cpu_linear_block(f->run, &linear, first, end, scratch_of(f->run));
 }
 
-/* (rows, 2 * hidden) -> (rows, hidden), in place: a row of the result lies where the row does that it is made of, or
- * before it. */
+/* (rows, 2 * hidden) -> (rows, hidden), in place. A row of the result never lies after the row from which it is
+ * computed. */
 static void gate_hidden(const struct feed_forward *f, int64_t block, float *hidden)
 {
     int64_t rows = rows_of_block(f, block);

@@ -43,7 +43,7 @@ void cpu_linear_block(const struct cpu_run *run, const struct linear_block *bloc
     }
 }
 
-/* A task is a block of rows with all panels. Where that makes too few tasks, it is a block with some of the panels. */
+/* A task is a block of rows with all panels. If that makes too few tasks, a task is a block with some of the panels. */
 void cpu_linear(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan_weight *weight = &run->plan->weights[step->weight]; /* (columns, depth) */

@@ -1,5 +1,6 @@
-/* Sequences are cut into windows. A row sees the keys of its own window and of those beside it, or of the one before it
- * where attention is causal. Rows of one window and one head are computed together. */
+/* Sequences are cut into windows. A row sees the keys of its own window and of the two windows beside it. If attention
+ * is causal, it sees those of its own window and of the one before it. Rows of one window and one head are computed
+ * together. */
 #include "engine/cpu/local_attend.h"
 
 #include <math.h>
@@ -16,12 +17,13 @@ struct window_rows {
     float *scratch;
     int64_t query_stride, key_stride, out_stride;
     int64_t rows, k;
-    int64_t first_seen; /* keys up to and with that of the first row */
+    int64_t first_seen; /* number of keys up to the first row's own, which counts, too */
     int64_t slots;      /* keys that the windows have room for; slots - k lie outside the item */
 };
 
-/* For a row that sees no key: out (d) is the mean of all values of its windows, where those outside the item are -1.
- * The library fills hidden scores with one number, so that all slots count alike when all are hidden. */
+/* For a row that sees no key: out (d) is the mean of all values of its windows. Values outside the item are -1. The
+ * reason is that the library fills hidden scores with one number. If all scores are hidden, all slots have one weight.
+ */
 static void mean_of_slots(const struct window_rows *p, float *out)
 {
     int64_t d = p->step->local_attend.dim_head;
@@ -31,7 +33,7 @@ static void mean_of_slots(const struct window_rows *p, float *out)
         out[i] = (out[i] - (float)(p->slots - p->k)) / (float)p->slots;
 }
 
-/* The mask as bytes. Returns the first key that is not masked, or k where all are. */
+/* The mask as bytes. Returns the first key that is not masked, or k if all are masked. */
 static int64_t load_mask(const struct window_rows *p, uint8_t *bytes)
 {
     int64_t first = p->k;

@@ -276,7 +276,7 @@ int products_take_weight(const struct products *products, int64_t columns, int64
     return 0;
 }
 
-/* Positions of e that are turned at a time; even. */
+/* Positions of e that are transposed at a time; even. */
 #define TURNED 256
 
 /* part (count): positions [first, first + count) of column j of E; j counts the columns of all groups. */
