@@ -1,4 +1,4 @@
-/* arithmetic: on counts and sizes. */
+/* arithmetic: small functions of counts and sizes. */
 #ifndef ENGINE_PLAN_ARITHMETIC_H
 #define ENGINE_PLAN_ARITHMETIC_H
 
@@ -14,7 +14,7 @@ static inline int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Parts that `count` things make, `each` of them at most in a part: count / each, rounded up. */
+/* The number of parts if `count` things are parted into `each` at a time: count / each, rounded up. */
 static inline int64_t parts_of(int64_t count, int64_t each)
 {
     return (count + each - 1) / each;
