@@ -2,6 +2,7 @@
  * q, k and v are convolutions of the image, read as so many features for each of its H * W pixels: the class fails
  * where stride and padding make another number of them. The last convolution has the padding, but not the stride. */
 #include "engine/families/family.h"
+#include "engine/plan/sizes.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -172,10 +173,38 @@ static struct plan_convolution convolution(struct plan_builder *builder, int64_t
         .weight = weight, .bias = bias, .window = *window, .groups = 1, .height = PLAN_NONE, .scale = 1.0f};
 }
 
+/* The sizes of an image that is a leaf's input, and of the convolution's result. */
+static void take_sizes(struct plan_builder *builder, struct plan_convolution *convolution)
+{
+    const struct plan_window *window = &convolution->window;
+    int sizes[] = {builder->scope.height, builder->scope.width};
+    if (!builder->scope.leaf || builder->failed)
+        return;
+    convolution->height = sizes[0];
+    convolution->width = sizes[1];
+    for (int i = 0; i < 2; i++) {
+        int64_t more = window->before[i] + window->after[i] - window->size[i];
+        int room = plan_size_add(builder, sizes[i], plan_size_constant(builder, more));
+        plan_limit_size(builder, (struct plan_size_limit){.size = room,
+                                                          .least = 0,
+                                                          .most = INT64_MAX,
+                                                          .multiple = 1,
+                                                          .what = "what an image has more than the kernel"});
+        sizes[i] = plan_size_divide(builder, room, plan_size_constant(builder, window->stride[i]));
+        sizes[i] = plan_size_add(builder, sizes[i], plan_size_constant(builder, 1));
+    }
+    convolution->made_height = sizes[0];
+    convolution->made_width = sizes[1];
+    if (convolution->keeps_pixels && plan_size_multiply(builder, sizes[0], sizes[1]) !=
+                                         plan_size_multiply(builder, convolution->height, convolution->width))
+        plan_fail(builder, "stride and padding change the number of an image's pixels");
+}
+
 static int convolve_scaled(struct plan_builder *builder, int x, struct plan_convolution convolution, float scale)
 {
     convolution.scale = scale;
     convolution.keeps_pixels = true;
+    take_sizes(builder, &convolution);
     return plan_convolve_image(builder, x, convolution);
 }
 
@@ -205,5 +234,6 @@ void build_image_linear_attention(struct plan_builder *builder, const char *name
     }
     int out = plan_image_linear_attend(builder, queries, keys, values, arguments.heads, arguments.norm_queries);
     struct plan_convolution to_out = convolution(builder, values_out, arguments.chan_out, &last, "to_out");
+    take_sizes(builder, &to_out);
     plan_give_image(builder, plan_convolve_image(builder, out, to_out));
 }

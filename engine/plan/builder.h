@@ -31,6 +31,8 @@ struct plan_leaf {
     struct plan_binding {
         const char *name; /* the parameter's name in the class's forward() */
         int value;        /* on an axis without padding */
+        bool image;       /* the rows are pixels of images of height * width, which are sizes */
+        int height, width;
     } inputs[ENGINE_MAX_INPUTS];
 };
 
@@ -42,7 +44,8 @@ struct plan_scope {
     const char *names[ENGINE_MAX_INPUTS]; /* the class's inputs in order */
     int values[ENGINE_MAX_INPUTS];        /* of these inputs; PLAN_NONE: absent */
     int n_inputs;
-    int output; /* PLAN_NONE: the class has given none yet */
+    int height, width; /* sizes: of the image that is bound to an input; PLAN_NONE: none is */
+    int output;        /* PLAN_NONE: the class has given none yet */
 };
 
 struct plan_builder {

@@ -11,7 +11,8 @@
 void plan_open_scope(struct plan_builder *builder, const struct plan_leaf *leaf)
 {
     assert(!builder->scope.leaf && leaf->n_inputs <= ENGINE_MAX_INPUTS);
-    builder->scope = (struct plan_scope){.leaf = leaf, .around = builder->padding, .output = PLAN_NONE};
+    builder->scope = (struct plan_scope){
+        .leaf = leaf, .around = builder->padding, .height = PLAN_NONE, .width = PLAN_NONE, .output = PLAN_NONE};
     if (strlen(leaf->path) > MOST_PATH_BYTES)
         plan_fail(builder, "the path is longer than %d bytes", MOST_PATH_BYTES);
     for (int i = 0; i < leaf->n_inputs; i++) {
@@ -72,6 +73,10 @@ static int take_binding(struct plan_builder *builder, const char *name)
             continue;
         scope->taken[i] = true;
         value = scope->leaf->inputs[i].value;
+        if (scope->leaf->inputs[i].image) {
+            scope->height = scope->leaf->inputs[i].height;
+            scope->width = scope->leaf->inputs[i].width;
+        }
     }
     scope->names[scope->n_inputs] = name;
     scope->values[scope->n_inputs++] = value;
@@ -104,6 +109,7 @@ static void check_layout(struct plan_builder *builder, const struct model_input 
     const struct plan_axis *axis = &builder->plan->axes[plan_value_at(builder, value)->axis];
     bool from_input = axis->kind == AXIS_INPUT;
     bool is_image = from_input && builder->plan->inputs[axis->input].input.layout == LAYOUT_IMAGE;
+    is_image |= builder->scope.height != PLAN_NONE;
     if (input->layout == LAYOUT_IMAGE && !is_image)
         plan_fail(builder, "input \"%s\": expected the pixels of an image that is an input", input->name);
     if (input->layout == LAYOUT_CHANNELS && (!from_input || is_image))

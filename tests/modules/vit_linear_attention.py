@@ -5,7 +5,7 @@ from linear_attention_transformer import LinearAttentionTransformer
 from packages import efficient_vit
 
 EXAMPLE, CALLS = (2,), [(2,), (1,), (3,)]
-CONFIG = {"labels": ["a", "b", "c", "d"], "image": {"size": [16, 24]}}
+CONFIG = {"labels": ["a", "b", "c", "d"]}
 
 
 def module():

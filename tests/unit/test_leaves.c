@@ -76,7 +76,8 @@ static int build_leaf(struct plan_builder *builder, const int *values)
     for (int i = 0; i < like->n_inputs; i++) {
         const struct model_input *input = &like->inputs[i].input;
         if (is_wired(&like->inputs[i]) && !input->refused)
-            leaf.inputs[leaf.n_inputs++] = (struct plan_binding){input->name, glue(builder, values[i], input->layout)};
+            leaf.inputs[leaf.n_inputs++] =
+                (struct plan_binding){.name = input->name, .value = glue(builder, values[i], input->layout)};
     }
     return family_build_leaf(builder, &leaf);
 }
@@ -517,7 +518,7 @@ static json_t *kwargs;
 
 static int bind(struct plan_leaf *leaf, const char *name, int value)
 {
-    leaf->inputs[leaf->n_inputs++] = (struct plan_binding){name, value};
+    leaf->inputs[leaf->n_inputs++] = (struct plan_binding){.name = name, .value = value};
     return value;
 }
 

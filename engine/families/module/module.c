@@ -236,11 +236,28 @@ static void bind_input(struct module *module, struct plan_leaf *leaf, const char
         module_fail(module, "input \"%.80s\": expected the batch first", name);
         return;
     }
-    bool ids = tensor_is_ids(module, &t);
-    int value = tensor_rows(module, t, ids || t.rank < 3 ? 0 : t.rank - 2, true);
+    bool ids = tensor_is_ids(module, &t), image = t.rank == 4;
+    struct plan_binding binding = {.name = name, .image = image, .height = t.dims[2].size, .width = t.dims[3].size};
+    if (image) /* channels are columns, pixels are rows */
+        t = tensor_permute(module, t, (const int[]){0, 2, 3, 1});
+    int value = tensor_rows(module, t, ids || t.rank < 3 ? 0 : image ? 1 : t.rank - 2, true);
     if (!module_failed(module) && t.boolean && !ids)
         value = plan_activate_with(module->builder, value, (struct plan_activation){.kind = ACTIVATION_NONE}, true);
-    leaf->inputs[leaf->n_inputs++] = (struct plan_binding){name, value};
+    binding.value = value;
+    leaf->inputs[leaf->n_inputs++] = binding;
+}
+
+/* An image of the same height and width as x. */
+static struct tensor image_output(struct module *module, int value, struct tensor x)
+{
+    const struct plan_value made = *plan_value_at(module->builder, value);
+    const struct plan_axis axis = module->builder->plan->axes[made.axis];
+    int pixels = axis.kind == AXIS_FIXED ? module_size(module, axis.rows_per_item) : axis.sized.rows;
+    if (pixels != module_product(module, x.dims[2].size, x.dims[3].size))
+        module_fail(module, "an image of another size than the class got");
+    struct tensor y =
+        tensor_of_rows(module, value, tensor_permute(module, x, (const int[]){0, 2, 3, 1}), 1, made.columns);
+    return tensor_permute(module, y, (const int[]){0, 3, 1, 2});
 }
 
 /* Rows of the leaf's sequences, with the dimensions of its first input. */
@@ -275,6 +292,10 @@ static void build_leaf(struct node *node)
         return;
     }
     leaf.padding = (enum padding)named;
+    if (strncmp(leaf.class_name, "linear_multihead_attention.", strlen("linear_multihead_attention.")) == 0) {
+        module_fail(module, "the class mixes the items of a batch, so it is served alone, not within a module");
+        return;
+    }
     const char *name;
     json_t *input;
     json_object_foreach (json_object_get(json, "inputs"), name, input)
@@ -287,7 +308,7 @@ static void build_leaf(struct node *node)
     struct tensor x = *module_find(module, json_string_value(json_object_iter_value(json_object_iter(inputs))));
     int value = family_build_leaf(module->builder, &leaf);
     if (!module_failed(module))
-        node_give_one(node, 0, leaf_output(module, value, x));
+        node_give_one(node, 0, x.rank == 4 ? image_output(module, value, x) : leaf_output(module, value, x));
 }
 
 /* The name of the first result, for messages. */
