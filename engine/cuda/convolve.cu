@@ -165,13 +165,14 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
 /* Pixels of an item's y, whose images follow one another. */
 struct image_windows {
     struct plan_window window;
-    struct plan_image image, made; /* of x, of y */
-    int64_t channels;              /* of x */
+    struct plan_image image, made;     /* of x, of y */
+    int64_t channels;                  /* of x */
     int64_t first_channel, n_channels; /* of a window */
-    int64_t first;                 /* of the item's pixels of y */
+    int64_t first;                     /* of the item's pixels of y */
 };
 
-/* The element of x at pixel (u, v) and a channel of the window that a pixel of y has; -1: it is outside of the image. */
+/* The element of x at pixel (u, v) and a channel of the window that a pixel of y has; -1: it is outside of the image.
+ */
 static __device__ __forceinline__ int64_t window_element(const struct image_windows &w, int64_t pixel, int64_t u,
                                                          int64_t v, int64_t channel)
 {
@@ -199,8 +200,7 @@ template <typename T>
 static __global__ void scale_rows(int64_t columns, int64_t stride, const float *bias, float scale, T *y)
 {
     for (int64_t c = threadIdx.x; c < columns; c += blockDim.x)
-        y[blockIdx.x * stride + c] =
-            of_float<T>((to_float(y[blockIdx.x * stride + c]) + (bias ? bias[c] : 0)) * scale);
+        y[blockIdx.x * stride + c] = of_float<T>((to_float(y[blockIdx.x * stride + c]) + (bias ? bias[c] : 0)) * scale);
 }
 
 /* The windows of an item. Its rows of y are counted in `rows`, and may be none. */
@@ -248,7 +248,8 @@ template <typename T> void cuda_convolve_image(struct cuda_run *run, const struc
     int64_t columns = columns_of(run, step->y);
     float scale = step->convolve_image.scale;
     each_part<T>(run, step, [&](const struct image_windows &w, int64_t rows, const T *x, T *y) {
-        struct linear<T> linear = {};
+        struct linear<T> linear = {
+        };
         linear.rows = rows;
         linear.x = (T *)scratch_of(run);
         linear.x_stride = run->plan->weights[step->weight].columns;
@@ -312,8 +313,8 @@ static __global__ void convolve_pixels(struct image_windows w, int64_t columns, 
     for (int64_t c = threadIdx.x; c < columns; c += blockDim.x) {
         float sum = bias ? bias[c] : 0;
         for (int64_t p = 0; p < w.window.size[0] * w.window.size[1]; p++) {
-            int64_t from = window_element(w, w.first + blockIdx.x, p / w.window.size[1], p % w.window.size[1],
-                                          c / copies);
+            int64_t u = p / w.window.size[1], v = p % w.window.size[1];
+            int64_t from = window_element(w, w.first + blockIdx.x, u, v, c / copies);
             sum += from < 0 ? 0 : to_float(x[from]) * weight[p * columns + c];
         }
         y[blockIdx.x * columns + c] = of_float<T>(scale * sum);
