@@ -82,7 +82,7 @@ template <typename T> void cuda_group_norm(struct cuda_run *run, const struct pl
     };
     norm.x = elements_of<T>(run, step->x);
     norm.y = elements_of<T>(run, step->y);
-    norm.starts = device_starts_of(run, step->x);
+    norm.starts = device_item_starts_of(run, step->x);
     norm.sizes = run->sizes;
     norm.n_sizes = run->plan->n_sizes;
     norm.sequences = axis->kind == AXIS_SIZED ? axis->sized.sequences : PLAN_NONE;
@@ -119,7 +119,7 @@ template <typename T> static struct elements<T> elements_at(struct cuda_run *run
         elements.ids = ids_of(run, value);
     else
         elements.values = elements_of<T>(run, value);
-    elements.starts = device_starts_of(run, value);
+    elements.starts = device_item_starts_of(run, value);
     elements.columns = columns_of(run, value);
     return elements;
 }
@@ -151,7 +151,7 @@ template <typename T> static struct over_space<T> space_of_step(struct cuda_run 
     };
     over.device = device_space_of(run, step);
     over.x = elements_at<T>(run, step->x, PLAN_NONE);
-    over.y_starts = device_starts_of(run, step->y);
+    over.y_starts = device_item_starts_of(run, step->y);
     over.y_columns = columns_of(run, step->y);
     over.y = elements_of<T>(run, step->y);
     return over;

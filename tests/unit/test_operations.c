@@ -1428,6 +1428,35 @@ static void test_norm_of_sequences(void **state)
     bench_run(&bench);
 }
 
+/* A space knows an item's rows, not its sequences: softmax, sums along the columns, and a product with a weight. */
+static void test_space_of_sequences(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const struct shape shapes[] = {{"w", 12, 12}};
+    struct plan_builder *builder = bench_begin(&bench, shapes, COUNT(shapes));
+    int x = plan_input_rows(builder, "x", 24, 40, PLAN_NONE), w = plan_matrix(builder, 12, 12, "w");
+    struct sized s = sizes_of(builder, 24);
+    int rows = plan_size_add(builder, s.n, s.n), twelve = plan_size_constant(builder, 12), one = s.one, zero = s.zero;
+    struct plan_space dense = {.rank = 2,
+                               .dimensions = {{rows, twelve, zero, zero, twelve}, {twelve, one, zero, zero, one}},
+                               .x_first = zero,
+                               .y_first = zero};
+    struct plan_space product = {
+        .rank = 3,
+        .dimensions = {{rows, twelve, zero, 0, twelve}, {twelve, zero, one, 0, one}, {twelve, one, twelve, 0, zero}},
+        .x_first = zero,
+        .z_first = zero,
+        .y_first = zero};
+    int y = halves(s, x, 12, false), space = plan_add_space(builder, &dense);
+    struct plan_target to = like(builder, y);
+    y = plan_softmax(builder, y, space, false, to);
+    y = plan_reduce(builder, REDUCTION_CUMULATE, y, space, 1, 0, to);
+    y = plan_multiply(builder, y, weight_source(w), 1.0f, plan_add_space(builder, &product), to);
+    plan_give(builder, halves(s, y, 12, true), PLAN_NONE, PLAN_NONE, false);
+    bench_run(&bench);
+}
+
 static void check_convolve_sequences(int64_t groups)
 {
     struct bench bench;
@@ -1707,6 +1736,7 @@ int main(void)
         TEST(test_softmax, EXACT),
         TEST(test_multiply, 3e-4),
         TEST(test_norm_of_sequences, EXACT),
+        TEST(test_space_of_sequences, EXACT),
         TEST(test_convolve_sequences, 3.2e-2),
         TEST(test_output_layer, 8e-3),
         cmocka_unit_test(test_every_operation_was_run),
