@@ -14,6 +14,7 @@ int tensors_check_item(const struct plan *plan, const struct engine_item *item, 
 
 /* Checks the limits of the plan's sizes. Plans without tensors have them, too. */
 int tensors_check_limits(const struct plan *plan, const struct engine_item *item, struct error *error);
+
 /* Sets min_length, max_length and own_limit of an input of LAYOUT_TENSOR to what the model takes in dimension 0, as far
  * as that follows from this dimension alone. Other inputs stay as they are. */
 void tensors_limit_length(const struct plan *plan, struct model_input *input, int index);

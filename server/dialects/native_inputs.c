@@ -497,8 +497,10 @@ static int check_kind(struct request *request, const struct native_inputs *input
     if (native_takes_sequences(request) != 0 || takes_one_input(request) != 0)
         return -1;
     if (inputs->is_file)
-        return failure_set(&request->failure, FAILURE_INVALID, "the body is an image, and model \"%s\" takes %s", name,
-                           info->inputs[0].kind == INPUT_IDS ? "ids" : "rows of floats");
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "the body is an image, and model \"%s\" takes %s; JSON with base64 of an image may "
+                           "name another model",
+                           name, info->inputs[0].kind == INPUT_IDS ? "ids" : "rows of floats");
     if (inputs->inputs && inputs->embeddings)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "both inputs and embeddings are given, one was expected");

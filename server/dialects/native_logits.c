@@ -204,10 +204,11 @@ static int read_body(struct request *request, const json_t *json, struct logits_
         read_positions(request, body->positions, plan) != 0 || native_items(request, &body->inputs) != 0 ||
         native_encoding(request, &body->inputs, &plan->base64) != 0 || check_positions(request, body, plan) != 0)
         return -1;
-    if (body->top_k > request->info->vocabulary)
+    int64_t columns = request->info->output_columns;
+    if (body->top_k > columns)
         return failure_set(&request->failure, FAILURE_INVALID,
-                           "top_k is %" PRId64 ", the vocabulary of model \"%s\" has %" PRId64, body->top_k,
-                           request_model_name(request), request->info->vocabulary);
+                           "top_k is %" PRId64 ", model \"%s\" has %" PRId64 " logits for a token", body->top_k,
+                           request_model_name(request), columns);
     if (find_rows(request, plan) != 0 || want_output(request, body, plan) != 0 ||
         (plan->last && want_last(request) != 0))
         return -1;

@@ -433,7 +433,8 @@ static void pictures_are_bodies(void **state)
                       "model \"bytes\" has no classes: it gives one vector for each token. Use /embed, /embed_all, "
                       "/logits");
     expect_failure_of("/embed", file.bytes, file.size, FAILURE_INVALID,
-                      "the body is an image, and model \"bytes\" takes ids");
+                      "the body is an image, and model \"bytes\" takes ids; JSON with base64 of an image may name "
+                      "another model");
     native_models[0] = pictures;
     static const char *const paths[] = {"/predict", "/embed", "/"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {

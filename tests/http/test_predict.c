@@ -1,0 +1,389 @@
+/* /predict and POST / with modules: classes of texts and of pictures. Expected scores are computed here from the
+ * models' weights, in double precision. */
+#include "server/images/images.h"
+#include "tests/http/checkpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOLERANCE 1e-5
+#define PICTURE "tests/images/rgb420.jpg"
+#define HEIGHT 4
+#define WIDTH 6
+#define PIXELS (3 * HEIGHT * WIDTH)
+#define VOCABULARY 259
+#define DIM 8
+#define CLASSES 3
+
+static const char *const labels[CLASSES] = {"cat", "dog", "fish"};
+
+/* ids -> embed -> the mean of the rows -> linear */
+static const char text_config[] =
+    "{\"architecture\": \"module\", \"tokenizer\": {\"type\": \"byte\"}, \"labels\": [\"cat\", \"dog\", \"fish\"],"
+    " \"graph\": {\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", \"n\"]}],"
+    " \"sizes\": {\"n\": {\"least\": 1, \"most\": 40}}, \"nodes\": ["
+    "{\"op\": \"embedding\", \"to\": \"e\", \"weight\": \"@table\", \"indices\": \"ids\"},"
+    "{\"op\": \"mean\", \"to\": \"m\", \"self\": \"e\", \"dim\": [1]},"
+    "{\"op\": \"linear\", \"to\": \"y\", \"input\": \"m\", \"weight\": \"@w\", \"bias\": \"@b\"}],"
+    " \"outputs\": {\"output\": \"y\"}}}";
+static const struct checkpoint_shape text_shapes[] = {
+    {"table", 2, {VOCABULARY, DIM}}, {"w", 2, {CLASSES, DIM}}, {"b", 1, {CLASSES}}};
+
+/* picture -> linear over all its numbers. The first %s is the key `image`, with a comma. */
+static const char picture_config[] =
+    "{\"architecture\": \"module\", %s \"labels\": [%s],"
+    " \"graph\": {\"inputs\": [{\"name\": \"img\", \"dtype\": \"float32\", \"shape\": [\"batch\", 3, 4, 6]}],"
+    " \"sizes\": {}, \"nodes\": ["
+    "{\"op\": \"view\", \"to\": \"v\", \"self\": \"img\", \"size\": [\"batch\", 72]},"
+    "{\"op\": \"linear\", \"to\": \"y\", \"input\": \"v\", \"weight\": \"@w\", \"bias\": \"@b\"}],"
+    " \"outputs\": {\"output\": \"y\"}}}";
+static const struct checkpoint_shape picture_shapes[] = {{"w", 2, {CLASSES, PIXELS}}, {"b", 1, {CLASSES}}};
+
+static char *folder;
+static struct daemon *the_daemon;
+static struct checkpoint pictures, texts;
+
+static struct checkpoint picture_model(const char *image, const char *names)
+{
+    char config[2048];
+    snprintf(config, sizeof config, picture_config, image, names);
+    return checkpoint_random(config, picture_shapes, LENGTH(picture_shapes));
+}
+
+static void write_model(const struct checkpoint *checkpoint, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    checkpoint_write(checkpoint, path, 0);
+}
+
+/* A model whose logits overflow. */
+static void write_broken(void)
+{
+    struct checkpoint broken = checkpoint_random(text_config, text_shapes, LENGTH(text_shapes));
+    struct checkpoint_tensor *weight = checkpoint_tensor(&broken, "w"), *table = checkpoint_tensor(&broken, "table");
+    float *w = (float *)weight->data, *rows = (float *)table->data;
+    for (int i = 0; i < CLASSES * DIM; i++)
+        w[i] = 3e38F;
+    for (int i = 0; i < VOCABULARY * DIM; i++)
+        rows[i] = 10;
+    write_model(&broken, "broken");
+    checkpoint_free(&broken);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    char paths[3][512];
+    static const char *const names[] = {"pictures", "texts", "broken"};
+    folder = folder_make();
+    pictures = picture_model("\"image\": {\"size\": [4, 6]},", "\"cat\", \"dog\", \"fish\"");
+    texts = checkpoint_random(text_config, text_shapes, LENGTH(text_shapes));
+    write_model(&pictures, "pictures");
+    write_model(&texts, "texts");
+    write_broken();
+    for (size_t i = 0; i < LENGTH(names); i++)
+        snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
+    the_daemon = daemon_start(ARGUMENTS("--model", paths[0], "--model", paths[1], "--model", paths[2]));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(the_daemon);
+    checkpoint_free(&pictures);
+    checkpoint_free(&texts);
+    folder_remove(folder);
+    free(folder);
+    return 0;
+}
+
+/* ---- Expected scores ---- */
+
+static const float *weights_of(struct checkpoint *checkpoint, const char *name)
+{
+    return (const float *)checkpoint_tensor(checkpoint, name)->data;
+}
+
+/* W x + b, and its softmax. */
+static void linear(struct checkpoint *checkpoint, const double *x, int columns, double *logits, double *scores)
+{
+    const float *w = weights_of(checkpoint, "w"), *b = weights_of(checkpoint, "b");
+    double sum = 0;
+    for (int i = 0; i < CLASSES; i++) {
+        logits[i] = b[i];
+        for (int c = 0; c < columns; c++)
+            logits[i] += w[i * columns + c] * x[c];
+        sum += exp(logits[i]);
+    }
+    for (int i = 0; i < CLASSES; i++)
+        scores[i] = exp(logits[i]) / sum;
+}
+
+static void expect_text(const char *text, double *logits, double *scores)
+{
+    const float *table = weights_of(&texts, "table");
+    double mean[DIM] = {0};
+    size_t length = strlen(text);
+    for (size_t i = 0; i < length; i++)
+        for (int c = 0; c < DIM; c++)
+            mean[c] += table[((unsigned char)text[i] + 3) * DIM + c] / (double)length;
+    linear(&texts, mean, DIM, logits, scores);
+}
+
+static void expect_picture(const char *bytes, size_t size, double *logits, double *scores)
+{
+    struct image_settings settings = image_settings_default(HEIGHT, WIDTH);
+    float pixels[PIXELS];
+    double x[PIXELS];
+    int64_t memory;
+    struct error error;
+    assert_int_equal(image_memory(&settings, bytes, size, &memory, &error), 0);
+    assert_int_equal(image_read(&settings, bytes, size, memory, pixels, &error), 0);
+    for (int i = 0; i < PIXELS; i++)
+        x[i] = pixels[i];
+    linear(&pictures, x, PIXELS, logits, scores);
+}
+
+static int class_of(const json_t *prediction)
+{
+    const char *label = json_string_value(json_object_get(prediction, "label"));
+    for (int i = 0; i < CLASSES; i++)
+        if (strcmp(label, labels[i]) == 0)
+            return i;
+    fail_msg("%s is no label", label);
+    return 0;
+}
+
+/* Each class once, by falling score. */
+static void compare(const json_t *list, size_t count, const double *expected)
+{
+    double before = INFINITY;
+    bool seen[CLASSES] = {false};
+    assert_int_equal(json_array_size(list), count);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *prediction = json_array_get(list, i);
+        double score = json_number_value(json_object_get(prediction, "score"));
+        int class = class_of(prediction);
+        assert_true(score <= before && !seen[class]);
+        assert_true(fabs(score - expected[class]) <= TOLERANCE);
+        before = score;
+        seen[class] = true;
+    }
+}
+
+/* ---- Texts ---- */
+
+static void texts_have_classes(void **state)
+{
+    (void)state;
+    double logits[CLASSES], scores[CLASSES], others[CLASSES];
+    expect_text("a cat", logits, scores);
+    json_t *one = daemon_post_json(the_daemon, "/predict", "{\"model\": \"texts\", \"inputs\": \"a cat\"}");
+    compare(one, CLASSES, scores);
+    json_decref(one);
+    json_t *raw = daemon_post_json(the_daemon, "/predict",
+                                   "{\"model\": \"texts\", \"inputs\": \"a cat\", \"raw_scores\": true, \"top_k\": 2}");
+    compare(raw, 2, logits);
+    json_decref(raw);
+    json_t *lists =
+        daemon_post_json(the_daemon, "/predict", "{\"model\": \"texts\", \"inputs\": [[\"fish\"], [\"a cat\"]]}");
+    compare(json_array_get(lists, 1), CLASSES, scores);
+    expect_text("fish", logits, others);
+    compare(json_array_get(lists, 0), CLASSES, others);
+    json_decref(lists);
+}
+
+/* Hugging Face's InferenceClient posts to the address itself. */
+static void the_root_is_predict(void **state)
+{
+    (void)state;
+    double logits[CLASSES], scores[CLASSES];
+    expect_text("a cat", logits, scores);
+    json_t *lists = daemon_post_json(the_daemon, "/",
+                                     "{\"model\": \"texts\", \"inputs\": \"a cat\", \"parameters\": {\"top_k\": 9}}");
+    assert_int_equal(json_array_size(lists), 1);
+    compare(json_array_get(lists, 0), CLASSES, scores);
+    json_decref(lists);
+}
+
+/* The vector is the output; pooling and rows of tokens have no meaning. */
+static void a_vector_is_embedded_as_it_is(void **state)
+{
+    (void)state;
+    double logits[CLASSES], scores[CLASSES];
+    expect_text("a cat", logits, scores);
+    json_t *vectors =
+        daemon_post_json(the_daemon, "/embed",
+                         "{\"model\": \"texts\", \"inputs\": \"a cat\", \"normalize\": false, \"pooling\": \"max\"}");
+    for (size_t i = 0; i < CLASSES; i++)
+        assert_true(fabs(json_number_at(json_array_get(vectors, 0), i) - logits[i]) <= TOLERANCE);
+    json_decref(vectors);
+    expect_failure(the_daemon, "/embed_all", "{\"model\": \"texts\", \"inputs\": \"a\"}", 422, "Validation",
+                   "it gives one vector for each input. Use /embed, /predict");
+    expect_failure(the_daemon, "/logits", "{\"model\": \"texts\", \"inputs\": \"a\"}", 422, "Validation",
+                   "has no logits: it gives one vector for each input");
+}
+
+static void long_texts_are_cut_or_refused(void **state)
+{
+    (void)state;
+    char body[256];
+    static const char text[] = "a text of more than forty characters, which is too long";
+    snprintf(body, sizeof body, "{\"model\": \"texts\", \"inputs\": \"%s\"}", text);
+    expect_failure(the_daemon, "/predict", body, 422, "Validation", "takes at most 40");
+    snprintf(body, sizeof body, "{\"model\": \"texts\", \"truncate\": true, \"inputs\": \"%s\"}", text);
+    char kept[41] = "";
+    double logits[CLASSES], scores[CLASSES];
+    memcpy(kept, text, sizeof kept - 1);
+    expect_text(kept, logits, scores);
+    json_t *list = daemon_post_json(the_daemon, "/predict", body);
+    compare(list, CLASSES, scores);
+    json_decref(list);
+}
+
+static void logits_that_are_not_finite_fail(void **state)
+{
+    (void)state;
+    expect_failure(the_daemon, "/predict", "{\"model\": \"broken\", \"inputs\": \"a\"}", 500, "Backend",
+                   "NaN or an infinity");
+}
+
+/* As on other routes: times, and keys without a meaning. */
+static void answers_have_the_usual_headers(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"x-total-time", "x-queue-time", "x-inference-time", "x-compute-tokens"};
+    struct answer answer = daemon_post(the_daemon, "/predict",
+                                       "{\"model\": \"texts\", \"inputs\": \"abc\", \"encoding_format\": \"base64\"}");
+    assert_int_equal(answer.status, 200);
+    for (size_t i = 0; i < LENGTH(names); i++) {
+        char *value = answer_header(&answer, names[i]);
+        assert_non_null(value);
+        free(value);
+    }
+    char *ignored = answer_header(&answer, "x-ignored-keys");
+    assert_string_equal(ignored, "encoding_format");
+    free(ignored);
+    answer_free(&answer);
+}
+
+/* ---- Pictures ---- */
+
+static struct answer post_file(const char *path, const char *type, const char *bytes, size_t size)
+{
+    char header[128];
+    snprintf(header, sizeof header, "Content-Type:%s%s", *type ? " " : "", type);
+    return daemon_call(the_daemon, &(struct call){.path = path, .body = bytes, .length = size, .headers = {header}});
+}
+
+static void refuse_file(const char *path, const char *type, const char *bytes, size_t size, long status,
+                        const char *part)
+{
+    struct answer answer = post_file(path, type, bytes, size);
+    expect_failure_answer(&answer, status, "Validation", part);
+}
+
+/* As a body: with its type, with a wrong one, with none. */
+static void files_have_classes(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"image/jpeg", "image/png", "application/octet-stream", "application/json", ""};
+    static const char *const paths[] = {"/predict", "/"};
+    double logits[CLASSES], scores[CLASSES];
+    struct error error;
+    size_t size;
+    char *bytes = file_read(PICTURE, 1 << 20, &size, &error);
+    assert_non_null(bytes);
+    expect_picture(bytes, size, logits, scores);
+    for (size_t i = 0; i < 2 * LENGTH(types); i++) {
+        struct answer answer = post_file(paths[i % 2], types[i / 2], bytes, size);
+        if (answer.status != 200)
+            fail_msg("%s, %s: %s", paths[i % 2], types[i / 2], answer.body);
+        compare(answer.json, CLASSES, scores);
+        answer_free(&answer);
+    }
+    refuse_file("/predict", "image/gif", bytes, size, 415, "application/json was expected, or image/jpeg or image/png");
+    refuse_file("/logits", "image/jpeg", bytes, size, 415, "application/json was expected");
+    refuse_file("/predict", "image/jpeg", bytes, size / 2, 422, "the body: the JPEG image cannot be read");
+    free(bytes);
+}
+
+static void hostile_files_are_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"tests/images/huge.png", "at most 67108864 are read"}, {"tests/images/huge.jpg", "at most"},
+        {"tests/images/rgb16.png", "16 bits a channel"},        {"tests/images/cmyk.jpg", "CMYK"},
+        {"README.md", "the image is neither JPEG nor PNG"},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct error error;
+        size_t size;
+        char *bytes = file_read(cases[i][0], 1 << 20, &size, &error);
+        assert_non_null(bytes);
+        refuse_file("/predict", "image/png", bytes, size, 422, cases[i][1]);
+        free(bytes);
+    }
+    expect_failure(the_daemon, "/predict", "{\"inputs\": \"http://host/cat.png\"}", 422, "Validation",
+                   "is not of base64");
+}
+
+static void info_names_the_classes(void **state)
+{
+    (void)state;
+    struct answer answer = daemon_get(the_daemon, "/info");
+    const json_t *classifier = json_object_get(json_object_get(answer.json, "model_type"), "classifier");
+    json_t *expected = json_pack("{s:{s:s, s:s, s:s}, s:{s:i, s:i, s:i}}", "id2label", "0", "cat", "1", "dog", "2",
+                                 "fish", "label2id", "cat", 0, "dog", 1, "fish", 2);
+    assert_true(json_equal(classifier, expected));
+    json_decref(expected);
+    const json_t *model = json_array_get(json_object_get(answer.json, "models"), 0);
+    assert_string_equal(json_string_value(json_object_get(model, "gives")), "vector");
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(model, "image"), 1)), WIDTH);
+    answer_free(&answer);
+}
+
+/* ---- Loading ---- */
+
+static void expect_refused(const char *image, const char *names, const char *part)
+{
+    char path[512];
+    struct checkpoint model = picture_model(image, names);
+    snprintf(path, sizeof path, "%s/refused", folder);
+    checkpoint_write(&model, path, 0);
+    char *said = daemon_refused(ARGUMENTS("--model", path));
+    if (!strstr(said, part))
+        fail_msg("expected \"%s\", found %s", part, said);
+    free(said);
+    checkpoint_free(&model);
+    folder_remove(path);
+}
+
+static void keys_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    expect_refused("\"image\": {\"size\": [6, 4]},", "\"a\", \"b\", \"c\"",
+                   "image: size is [6, 4] (height, width); expected [4, 6], that of input \\\"img\\\"");
+    expect_refused("", "\"a\", \"b\"", "labels: found 2 names; expected 3");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_have_classes),
+        cmocka_unit_test(the_root_is_predict),
+        cmocka_unit_test(a_vector_is_embedded_as_it_is),
+        cmocka_unit_test(long_texts_are_cut_or_refused),
+        cmocka_unit_test(logits_that_are_not_finite_fail),
+        cmocka_unit_test(answers_have_the_usual_headers),
+        cmocka_unit_test(files_have_classes),
+        cmocka_unit_test(hostile_files_are_refused),
+        cmocka_unit_test(info_names_the_classes),
+        cmocka_unit_test(keys_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
