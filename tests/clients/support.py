@@ -54,6 +54,21 @@ def run(tests):
     return failed
 
 
+def write_model(folder, config, tensors):
+    """Makes the folder of a model: config.json, and model.safetensors with arrays of float32."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        offsets = [len(data), len(data) + array.nbytes]
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": offsets}
+        data += array.astype("<f4").tobytes()
+    os.makedirs(folder)
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(config, file)
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
+
+
 def cases():
     """Names of the reference cases."""
     return sorted(entry.name for entry in os.scandir(CASES) if entry.is_dir())

@@ -1,0 +1,118 @@
+"""huggingface_hub's InferenceClient against the daemon: classes of texts and of pictures."""
+
+import os
+import sys
+import tempfile
+
+import numpy as np
+from huggingface_hub import InferenceClient
+from huggingface_hub.errors import HfHubHTTPError
+
+import support
+
+LABELS = ["cat", "dog", "fish"]
+PICTURES = ["tests/images/rgb.png", "tests/images/rgb420.jpg"]
+VOCABULARY, DIM, HEIGHT, WIDTH = 259, 8, 4, 6
+
+
+def module(inputs, sizes, nodes, **config):
+    graph = {"inputs": [inputs], "sizes": sizes, "nodes": nodes, "outputs": {"output": "y"}}
+    return {"architecture": "module", "labels": LABELS, **config, "graph": graph}
+
+
+def text_model(folder):
+    """The mean of a text's embeddings, and a linear layer. Returns the scores of a text, computed with numpy."""
+    random = np.random.default_rng(1)
+    table, weight, bias = (random.normal(size=s).astype(np.float32) for s in ((VOCABULARY, DIM), (3, DIM), (3,)))
+    nodes = [
+        {"op": "embedding", "to": "e", "weight": "@table", "indices": "ids"},
+        {"op": "mean", "to": "m", "self": "e", "dim": [1]},
+        {"op": "linear", "to": "y", "input": "m", "weight": "@weight", "bias": "@bias"},
+    ]
+    inputs = {"name": "ids", "dtype": "int64", "shape": ["batch", "n"]}
+    config = module(inputs, {"n": {"least": 1, "most": 64}}, nodes, tokenizer={"type": "byte"})
+    support.write_model(folder, config, {"table": table, "weight": weight, "bias": bias})
+
+    def logits(text):
+        ids = np.frombuffer(text.encode(), np.uint8).astype(int) + 3
+        return weight.astype(float) @ table[ids].astype(float).mean(0) + bias
+
+    return logits
+
+
+def picture_model(folder):
+    """The mean of each channel, as three classes."""
+    nodes = [
+        {"op": "view", "to": "v", "self": "img", "size": ["batch", 3, HEIGHT * WIDTH]},
+        {"op": "mean", "to": "y", "self": "v", "dim": [2]},
+    ]
+    inputs = {"name": "img", "dtype": "float32", "shape": ["batch", 3, HEIGHT, WIDTH]}
+    support.write_model(folder, module(inputs, {}, nodes, image={"size": [HEIGHT, WIDTH]}), {})
+
+
+def softmax(logits):
+    exponentials = np.exp(logits - logits.max())
+    return exponentials / exponentials.sum()
+
+
+def compare(found, scores):
+    assert [entry.score for entry in found] == sorted((entry.score for entry in found), reverse=True)
+    for entry in found:
+        assert abs(entry.score - scores[LABELS.index(entry.label)]) < support.TOLERANCE
+
+
+def texts(address, logits):
+    for url in (address, f"{address}/", f"{address}/predict"):
+        client = InferenceClient(model=url, token="none")
+        for text in ("a", "cats and dogs"):
+            expected = logits(text)
+            found = client.text_classification(text)
+            assert len(found) == 3
+            compare(found, softmax(expected))
+            compare(client.text_classification(text, top_k=5), softmax(expected))
+            (best,) = client.text_classification(text, top_k=1, function_to_apply="none")
+            assert best.label == LABELS[int(expected.argmax())]
+            compare([best], expected)
+            compare(client.text_classification(text, function_to_apply="sigmoid"), 1 / (1 + np.exp(-expected)))
+
+
+def pictures(address):
+    """The same scores from a path, from bytes, and from base64, which the client sends if there are parameters."""
+    for url in (address, f"{address}/predict"):
+        client = InferenceClient(model=url, token="none")
+        for path in PICTURES:
+            with open(path, "rb") as file:
+                data = file.read()
+            found = client.image_classification(path)
+            assert sorted(entry.label for entry in found) == LABELS
+            assert abs(sum(entry.score for entry in found) - 1) < support.TOLERANCE
+            assert client.image_classification(data) == found
+            assert client.image_classification(path, top_k=5) == found
+            assert client.image_classification(data, top_k=2) == found[:2]
+            raw = client.image_classification(path, function_to_apply="none")
+            compare(found, softmax(np.array([e.score for e in sorted(raw, key=lambda e: LABELS.index(e.label))])))
+
+
+def refusals(address):
+    client = InferenceClient(model=address, token="none")
+    support.expect(HfHubHTTPError, lambda: client.image_classification(b"no picture"), "not JSON")
+    support.expect(HfHubHTTPError, lambda: client.image_classification(b"no picture", top_k=1), "neither JPEG nor PNG")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        text_folder, picture_folder = (os.path.join(folder, name) for name in ("texts", "pictures"))
+        logits = text_model(text_folder)
+        picture_model(picture_folder)
+        with support.Daemon("--model", text_folder) as first, support.Daemon("--model", picture_folder) as second:
+            return support.run(
+                [
+                    ("text_classification", lambda: texts(f"http://{first.address}", logits)),
+                    ("image_classification", lambda: pictures(f"http://{second.address}")),
+                    ("what is no picture is refused", lambda: refusals(f"http://{second.address}")),
+                ]
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)
