@@ -204,7 +204,7 @@ static void positions_and_top_k_are_checked(void **state)
         {"\"positions\": []", "positions is empty"},
         {"\"positions\": \"first\"", "positions is \"first\""},
         {"\"positions\": 1", "positions is an integer"},
-        {"\"top_k\": 98", "vocabulary of model \"lm\" has 97"},
+        {"\"top_k\": 98", "model \"lm\" has 97 logits for a token"},
         {"\"top_k\": 0", "top_k is 0"},
         {"\"top_k\": 2.0", "top_k is a float"},
         {"\"softmax\": 1", "softmax is an integer"},
