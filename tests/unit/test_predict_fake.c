@@ -381,6 +381,15 @@ static void expect_picture(const struct request *request, int64_t item, const st
     assert_int_equal(input->sizes[2], 6);
 }
 
+/* What stays of a request for pictures when it is read: items, their pixels and three results each, room for sorting,
+ * and the answer. Files and the memory of their decoders are given back. */
+static int64_t kept_bytes(const struct request *request)
+{
+    int64_t item =
+        (int64_t)sizeof(struct engine_item) + 3 * 4 * 6 * (int64_t)sizeof(float) + 3 * (int64_t)sizeof(float);
+    return request->job.n_items * item + 3 * 2 * (int64_t)sizeof(int64_t) + request->answer_bytes;
+}
+
 static void expect_three(const json_t *list)
 {
     assert_int_equal(json_array_size(list), 3);
@@ -413,6 +422,8 @@ static void pictures_are_base64(void **state)
         assert_int_equal(request.job.n_items, cases[i].count);
         for (size_t n = 0; n < cases[i].count; n++)
             expect_picture(&request, (int64_t)n, &file);
+        request_read_done(&request);
+        assert_int_equal(native_service.results.used, kept_bytes(&request));
         json_t *json = answer_of(&request, status);
         expect_three(cases[i].count > 1 ? json_array_get(json, 1) : json);
         json_decref(json);
@@ -483,7 +494,23 @@ static void wrong_pictures_are_named(void **state)
     }
 }
 
-/* A picture that needs more memory than a request may have, and one after the deadline. */
+/* A request that has waited too long reads no more of its pictures. */
+static void no_picture_is_read_after_the_deadline(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"model\": \"pictures\", \"inputs\": \"aGVsbG8gd29ybGQ=\"}";
+    struct route_match match;
+    struct request request;
+    routes_find(all_dialects, "POST", "/predict", &match);
+    request_open(&request, &native_service, body, strlen(body));
+    request.header = native_no_header;
+    request.job.deadline_ns = 1;
+    assert_int_equal(match.route->read(&request), OUTCOME_FAILED);
+    assert_int_equal(request.failure.kind, FAILURE_EXPIRED);
+    request_close(&request);
+}
+
+/* A picture that needs more memory than a request may have. */
 static void pictures_are_bounded(void **state)
 {
     (void)state;
@@ -541,6 +568,7 @@ int main(void)
         cmocka_unit_test(pictures_are_bodies),
         cmocka_unit_test(wrong_pictures_are_named),
         cmocka_unit_test(pictures_are_bounded),
+        cmocka_unit_test(no_picture_is_read_after_the_deadline),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

@@ -114,6 +114,10 @@ static void an_image_that_does_not_fit_is_refused(void **state)
     (void)state;
     expect_failure(make_model(INPUT_ROWS, 3, picture, 3, 0), "\"image\": {\"size\": [24, 16]}",
                    "image: size is [24, 16] (height, width); expected [16, 24], that of input \"img\"");
+    expect_failure(make_model(INPUT_ROWS, 3, picture, 3, 0), "\"image\": {\"size\": [24, 24]}",
+                   "image: size is [24, 24] (height, width); expected [16, 24], that of input \"img\"");
+    expect_failure(make_model(INPUT_ROWS, 3, picture, 3, 0), "\"image\": {\"size\": 16}",
+                   "image: size is [16, 16] (height, width); expected [16, 24], that of input \"img\"");
     expect_failure(make_model(INPUT_ROWS, 3, picture, 3, 0), "\"image\": {}",
                    "image: size is [224, 224] (height, width); expected [16, 24], that of input \"img\"");
     expect_failure(make_model(INPUT_ROWS, 3, two_channels, 3, 0), "\"image\": {\"size\": [16, 24]}",
