@@ -1,6 +1,6 @@
 /* Every reference case through the engine's own interface: every output within TOLERANCE of the library's, and the same
  * bits alone and in a batch, or within ALONE_TOLERANCE where the engine promises no more.
- * test_cases_bf16.c does the same in bf16, tests/cuda/test_cases_cuda.c on CUDA. */
+ * test_cases_bf16.c does the same in bf16, tests/cuda/test_cases_cuda.c on CUDA, test_modules.c with modules. */
 #include "tests/unit/reference_calls.h"
 
 #include <dirent.h>
@@ -14,8 +14,14 @@
 
 #include <cmocka.h>
 
+#ifndef CASES_FOLDER
 #define CASES_FOLDER "tests/reference"
 #define FEWEST_CASES 82
+#endif
+
+#ifndef BATCH_TOKENS
+#define BATCH_TOKENS 256
+#endif
 
 #ifndef DTYPE
 #define DTYPE DTYPE_F32
@@ -51,7 +57,7 @@ static void load(const char *name, struct loaded *loaded)
                                      .dtype = DTYPE,
                                      .threads = 2,
                                      .all_threads = true,
-                                     .max_batch_tokens = 256,
+                                     .max_batch_tokens = BATCH_TOKENS,
                                      .max_batch_requests = CALL_ITEMS};
     if (engine_open(&options, &loaded->engine, &error) != 0) {
         if (DTYPE == DTYPE_F32)
@@ -85,7 +91,7 @@ static double relative_l2(int64_t n, const float *found, const float *expected)
         difference += ((double)found[i] - expected[i]) * ((double)found[i] - expected[i]);
         norm += (double)expected[i] * expected[i];
     }
-    return sqrt(difference / norm);
+    return difference == 0 ? 0 : sqrt(difference / norm);
 }
 
 /* One item after the other, last first, gives what the batch gave. */

@@ -10,6 +10,39 @@
 
 #include <cmocka.h>
 
+static int64_t integer_at(const struct weights_tensor *tensor, int64_t index)
+{
+    int64_t integer;
+    int32_t narrow;
+    const char *data = tensor->data;
+    if (tensor->dtype == WEIGHTS_BOOL)
+        return data[index] != 0;
+    if (tensor->dtype == WEIGHTS_I64) {
+        memcpy(&integer, data + (size_t)index * sizeof integer, sizeof integer);
+        return integer;
+    }
+    memcpy(&narrow, data + (size_t)index * sizeof narrow, sizeof narrow);
+    return narrow;
+}
+
+static bool is_integers(const struct weights_tensor *tensor)
+{
+    return tensor->dtype == WEIGHTS_I64 || tensor->dtype == WEIGHTS_I32;
+}
+
+/* All of a tensor as floats, as the engine gives its outputs. The caller frees it. */
+static float *float_data(const struct weights_tensor *tensor)
+{
+    float *floats = malloc((size_t)tensor->elements * sizeof *floats);
+    if (!is_integers(tensor) && tensor->dtype != WEIGHTS_BOOL) {
+        weights_to_f32(tensor, floats);
+        return floats;
+    }
+    for (int64_t i = 0; i < tensor->elements; i++)
+        floats[i] = (float)integer_at(tensor, i);
+    return floats;
+}
+
 /* All of a tensor as the engine takes it: int32_t ids, bytes of a mask, or floats. The caller frees it. */
 static void *input_data(const struct weights_tensor *tensor)
 {
@@ -18,17 +51,11 @@ static void *input_data(const struct weights_tensor *tensor)
         memcpy(mask, tensor->data, (size_t)tensor->elements);
         return mask;
     }
-    if (tensor->dtype != WEIGHTS_I64) {
-        float *floats = malloc((size_t)tensor->elements * sizeof *floats);
-        weights_to_f32(tensor, floats);
-        return floats;
-    }
+    if (!is_integers(tensor))
+        return float_data(tensor);
     int32_t *ids = malloc((size_t)tensor->elements * sizeof *ids);
-    for (int64_t i = 0; i < tensor->elements; i++) {
-        int64_t id;
-        memcpy(&id, (const char *)tensor->data + (size_t)i * sizeof id, sizeof id);
-        ids[i] = (int32_t)id;
-    }
+    for (int64_t i = 0; i < tensor->elements; i++)
+        ids[i] = (int32_t)integer_at(tensor, i);
     return ids;
 }
 
@@ -65,6 +92,12 @@ static void give_input(const struct model *model, struct call *call, int input, 
     for (int64_t b = 0; b < call->n_items; b++) {
         call->items[b].inputs[input].data =
             (char *)call->inputs[input] + b * (tensor->elements / call->n_items) * bytes;
+        if (model_input->layout == LAYOUT_TENSOR) {
+            assert_int_equal(tensor->rank, model_input->rank + 1);
+            memcpy(call->items[b].inputs[input].sizes, tensor->shape + 1,
+                   (size_t)model_input->rank * sizeof *tensor->shape);
+            continue;
+        }
         call->items[b].inputs[input].length = tensor->shape[is_call ? 0 : 1];
         call->items[b].inputs[input].width = is_call ? tensor->shape[1] : 0;
         if (model_input->layout == LAYOUT_IMAGE) {
@@ -81,7 +114,7 @@ static void want_output(const struct model *model, struct call *call, int index,
 {
     struct call_output *output = &call->outputs[call->n_outputs++];
     assert_true(call->n_outputs <= CALL_OUTPUTS);
-    *output = (struct call_output){.index = index, .elements = tensor->elements, .expected = input_data(tensor)};
+    *output = (struct call_output){.index = index, .elements = tensor->elements, .expected = float_data(tensor)};
     output->found = calloc((size_t)tensor->elements, sizeof *output->found);
     for (int64_t b = 0; b < call->n_items; b++) {
         struct engine_item *item = &call->items[b];
@@ -100,7 +133,7 @@ static void want_output(const struct model *model, struct call *call, int index,
             continue;
         }
         item->output = output->found + b * each;
-        item->n_rows = each / model_info(model)->output_columns;
+        item->n_rows = model_info(model)->n_tensors ? 0 : each / model_info(model)->output_columns;
     }
 }
 

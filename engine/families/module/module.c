@@ -47,6 +47,12 @@ void module_name(struct module *module, const char *name, struct tensor tensor)
         module_fail(module, "the name \"%.80s\" is taken, or none", name);
         return;
     }
+    int batched = tensor_batched_dim(&tensor);
+    for (int d = batched + 1; batched >= 0 && d < tensor.rank; d++)
+        if (tensor.dims[d].batched) {
+            module_fail(module, "it would mix the items of a batch");
+            return;
+        }
     struct named_tensor *place = plan_grow(module->builder, &module->tensors, &module->n_tensors, sizeof *place);
     if (place)
         *place = (struct named_tensor){name, tensor};

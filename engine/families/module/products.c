@@ -30,7 +30,7 @@ static bool common(struct module *module, struct tensor_dimension a, struct tens
 {
     bool a_one = a.size == module->one && !a.batched, b_one = b.size == module->one && !b.batched;
     *both = a_one ? b : a;
-    if (!a_one && !b_one && (a.size != b.size || a.batched != b.batched))
+    if (!a_one && !b_one && (a.size != b.size || a.batched != b.batched || a.inner != b.inner))
         return module_fail(module, "the operands' sizes differ"), false;
     return true;
 }

@@ -393,7 +393,8 @@ static bool join_sizes(struct module *module, const struct tensor *first, const 
     for (int d = 0; d < t->rank; d++) {
         if (d == dim)
             continue;
-        if (dims[d].size != t->dims[d].size || dims[d].batched != t->dims[d].batched)
+        if (dims[d].size != t->dims[d].size || dims[d].batched != t->dims[d].batched ||
+            dims[d].inner != t->dims[d].inner)
             return module_fail(module, "tensors that are joined differ in dimension %d", d), false;
     }
     dims[dim].size = plan_size_add(module->builder, dims[dim].size, t->dims[dim].size);
