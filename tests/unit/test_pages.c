@@ -159,9 +159,10 @@ static void pages_have_every_class(void **state)
     assert_non_null(list);
     for (char *class = strtok_r(list + strlen(known), ", ", &rest); class; class = strtok_r(NULL, ", ", &rest)) {
         char whole[128], brief[128], alone[128];
+        const char *point = strrchr(class, '.'); /* NULL: "module" has none */
         snprintf(whole, sizeof whole, "`%s`", class);
-        snprintf(brief, sizeof brief, "`%s`", strrchr(class, '.'));
-        snprintf(alone, sizeof alone, "`%s`", strrchr(class, '.') + 1);
+        snprintf(brief, sizeof brief, "`%s`", point ? point : class);
+        snprintf(alone, sizeof alone, "`%s`", point ? point + 1 : class);
         if (!strstr(model_page, whole) && !strstr(model_page, brief))
             fail_msg(MODEL_PAGE " lacks the class %s", class);
         if (!strstr(readme, alone))
