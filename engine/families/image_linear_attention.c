@@ -178,7 +178,7 @@ static void take_sizes(struct plan_builder *builder, struct plan_convolution *co
 {
     const struct plan_window *window = &convolution->window;
     int sizes[] = {builder->scope.height, builder->scope.width};
-    if (!builder->scope.leaf || builder->failed)
+    if (!builder->scope.leaf || builder->scope.height == PLAN_NONE || builder->failed)
         return;
     convolution->height = sizes[0];
     convolution->width = sizes[1];
