@@ -1,8 +1,7 @@
 """Classes of packages that are loaded without what else their packages need: torchvision and torchaudio, which must fit
-torch, and a file that is no package."""
+torch."""
 
 import importlib.util
-import os
 import pathlib
 import sys
 import types
@@ -14,14 +13,6 @@ import torch
 def efficient_vit():
     """vit_pytorch/efficient.py, without vit_pytorch/__init__.py, which imports torchvision."""
     return load("vit_pytorch_efficient", pathlib.Path(found("vit_pytorch").origin).parent / "efficient.py")
-
-
-def kuixu():
-    """linear_multihead_attention.py of github.com/kuixu/Linear-Multihead-Attention, which KUIXU_PY names."""
-    path = os.environ.get("KUIXU_PY")
-    if not path:
-        raise unittest.SkipTest("KUIXU_PY names no linear_multihead_attention.py")
-    return load("linear_multihead_attention", path)
 
 
 def biot():

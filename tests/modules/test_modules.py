@@ -82,8 +82,6 @@ class Rebuilt:
 
 def build(architecture, kwargs):
     module, _, name = architecture.rpartition(".")
-    if architecture == exporter.KUIXU:
-        importlib.import_module("packages").kuixu()
     if architecture == leaves.IMAGE:
         module += ".images"
     cls = getattr(importlib.import_module(module), name)

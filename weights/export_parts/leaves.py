@@ -34,11 +34,7 @@ INPUTS = {
     PYTORCH: EMBEDDED,
     ATTENTION: EMBEDDED,
     ENC_DEC: ["x", "y", "input_mask", "embeddings_mask"],
-    KUIXU: ["query", "key", "value", "attn_mask"],
 }
-
-# Arguments that forward() takes beside tensors, and that change nothing of what the class computes.
-INDIFFERENT = {KUIXU: ["need_weights", "key_padding_mask"]}
 
 # The longest sequence of a LinearAttentionTransformer that has no limit of its own, where the module sets none.
 UNLIMITED = 16384
@@ -58,6 +54,8 @@ def architecture_of(part):
     for cls in type(part).__mro__:
         file_class = cls.__name__ == KUIXU.rpartition(".")[2]
         architecture = KUIXU if file_class else f"{cls.__module__.partition('.')[0]}.{cls.__name__}"
+        if architecture == KUIXU:
+            refuse("LinearMultiheadAttention mixes the items of a batch, so it is served alone, not within a module")
         if architecture in INPUTS:
             return architecture if type(part).forward is cls.forward else None
     return None
@@ -109,15 +107,6 @@ class Leaf:
     def tensors(self):
         return exporter.torch_tensors(self.inner)
 
-    @property
-    def mixes_items(self):
-        """Whether an item of a batch changes the outputs of another."""
-        return self.architecture == KUIXU
-
-    def wants_weights(self, args, kwargs):
-        """kuixu's: whether a call asks for the attention's weights, which it does unless told otherwise."""
-        return self.signature.bind(*args, **kwargs).arguments.get("need_weights", True)
-
     def arguments_of(self, args, kwargs):
         """The tensors of a call by the names that config.json has, or None: the call has more than the class's."""
         try:
@@ -128,7 +117,7 @@ class Leaf:
             if parameter.kind == parameter.VAR_KEYWORD:
                 given.update(given.pop(name, {}))
         given = {name: value for name, value in given.items()
-                 if value is not None and name not in INDIFFERENT.get(self.architecture, [])}
+                 if value is not None}
         if set(given) - set(INPUTS[self.architecture]):
             return None
         if not all(hasattr(value, "new_empty") for value in given.values()):
@@ -333,16 +322,6 @@ def read_enc_dec(part):
     return kwargs
 
 
-def read_kuixu(part):
-    proj_k, seq_len = part.e_proj_weight.shape
-    size = part.embed_dim
-    return dict(embed_dim=size, num_heads=part.num_heads, bias=part.in_proj_bias is not None,
-                add_bias_kv=part.bias_k is not None, add_zero_attn=part.add_zero_attn,
-                kdim=None if part.kdim == size else part.kdim, vdim=None if part.vdim == size else part.vdim,
-                seq_len=seq_len, proj_k=proj_k,
-                param_sharing="layerwise" if part.f_proj_weight is part.e_proj_weight else "none")
-
-
 READERS = {
     LINFORMER_LM: read_linformer_lm,
     LINFORMER: read_linformer,
@@ -354,7 +333,6 @@ READERS = {
     PYTORCH: read_pytorch,
     ATTENTION: read_pytorch_attention,
     ENC_DEC: read_enc_dec,
-    KUIXU: read_kuixu,
 }
 
 
@@ -427,15 +405,6 @@ def enc_dec_shapes(part, inputs, padding):
     return [(*y.shape, model_width(part.decoder))]
 
 
-def kuixu_shapes(part, inputs, padding):
-    query, key, value = (inputs[name] for name in ("query", "key", "value"))
-    proj_k, seq_len = part.e_proj_weight.shape
-    check(key.shape[0] == seq_len - (part.bias_k is not None))
-    same_rows(key, [value], 0, 1)
-    same_rows(query, [key], 1)
-    return [tuple(query.shape), (query.shape[1], query.shape[0], proj_k + part.add_zero_attn)]
-
-
 SHAPES = {
     LINFORMER_LM: linformer_shapes,
     LINFORMER: linformer_shapes,
@@ -447,5 +416,4 @@ SHAPES = {
     PYTORCH: pytorch_shapes,
     ATTENTION: pytorch_shapes,
     ENC_DEC: enc_dec_shapes,
-    KUIXU: kuixu_shapes,
 }

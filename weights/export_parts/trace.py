@@ -10,8 +10,6 @@ import re
 import torch
 from torch.export import Dim
 
-from export import KUIXU
-
 library = torch.library.Library("linformerd", "FRAGMENT")
 library.define("leaf(Tensor[] inputs, str path, str names) -> Tensor[]")
 LEAF = torch.ops.linformerd.leaf.default
@@ -37,10 +35,7 @@ def opaque_forward(leaf, path):
         inputs = leaf.arguments_of(args, kwargs)
         if inputs is None:  # a call that the daemon's class does not have: traced as plain operations
             return leaf.original(*args, **kwargs)
-        outputs = torch.ops.linformerd.leaf(list(inputs.values()), path, " ".join(inputs))
-        if leaf.architecture != KUIXU:
-            return outputs[0]
-        return outputs[0], outputs[1] if leaf.wants_weights(args, kwargs) else None
+        return torch.ops.linformerd.leaf(list(inputs.values()), path, " ".join(inputs))[0]
 
     return forward
 
