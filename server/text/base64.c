@@ -1,6 +1,5 @@
 #include "server/text/base64.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /* 0 to 63; -1: no letter of base64. */

@@ -47,6 +47,8 @@ static void each_allocation_may_fail(void **unused)
         {"/embed_all", "{\"inputs\": [\"some text\", \"and more\"], \"truncate\": true}"},
         {"/logits", "{\"inputs\": [\"text\", [1, 2]], \"positions\": \"last\"}"},
         {"/logits", "{\"inputs\": \"text\", \"positions\": [0, 3], \"top_k\": 7, \"softmax\": true}"},
+        {"/predict", "{\"model\": \"classes\", \"inputs\": [[\"text\"], [1, 2]], \"top_k\": 2}"},
+        {"/", "{\"model\": \"classes\", \"inputs\": \"text\", \"parameters\": {\"function_to_apply\": \"none\"}}"},
         {"/tokenize", "{\"inputs\": [\"text\", \"[MASK]\"]}"},
         {"/decode", "{\"ids\": [[100, 101], [2, 0]]}"},
         {"/v1/embeddings", "{\"input\": [\"text\", [1, 2]], \"dimensions\": 3, \"encoding_format\": \"base64\"}"},
