@@ -7,7 +7,7 @@
 
 #define TASK_COLUMNS 64 /* at least, if there are as many */
 
-struct group_norm {
+struct group_norm_step {
     const struct cpu_run *run;
     const struct plan_step *step;
     int64_t columns, size; /* size: columns of a group */
@@ -30,8 +30,8 @@ static double mean_of_group(int64_t size, const double *sums, double count)
 }
 
 /* Finds mean and factor for columns [first, first + columns) of x (rows, columns). */
-static void find_statistics(const struct group_norm *norm, int64_t rows, int64_t first, int64_t columns, const float *x,
-                            struct statistics statistics)
+static void find_statistics(const struct group_norm_step *norm, int64_t rows, int64_t first, int64_t columns,
+                            const float *x, struct statistics statistics)
 {
     const struct vector_functions *vector = norm->run->vector;
     const float *gain = weight_of(norm->run, norm->step->weight);
@@ -53,7 +53,7 @@ static void find_statistics(const struct group_norm *norm, int64_t rows, int64_t
     }
 }
 
-static void normalise(const struct group_norm *norm, struct padder_sequence sequence, int64_t first)
+static void normalise(const struct group_norm_step *norm, struct padder_sequence sequence, int64_t first)
 {
     const struct cpu_run *run = norm->run;
     int64_t columns = least(norm->task_columns, norm->columns - first);
@@ -69,7 +69,7 @@ static void normalise(const struct group_norm *norm, struct padder_sequence sequ
 void cpu_group_norm(const struct cpu_run *run, const struct plan_step *step)
 {
     int axis = run->plan->values[step->x].axis;
-    struct group_norm norm = {.run = run, .step = step, .columns = columns_of(run, step->x)};
+    struct group_norm_step norm = {.run = run, .step = step, .columns = columns_of(run, step->x)};
     norm.size = norm.columns / step->group_norm.groups;
     norm.task_columns = parts_of(TASK_COLUMNS, norm.size) * norm.size;
     int64_t parts = parts_of(norm.columns, norm.task_columns);

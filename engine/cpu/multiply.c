@@ -14,7 +14,7 @@
 #define TILE_DEPTH 256
 
 /* Element (r, c) is at[r * row + c * column]. */
-struct matrix {
+struct strided_matrix {
     const float *at;
     int64_t row, column;
 };
@@ -27,7 +27,7 @@ struct multiplication {
     struct space_dimension outer[PLAN_SPACE_RANK];
     struct space_offsets first;
     int64_t m, n, k;
-    struct matrix x, z;
+    struct strided_matrix x, z;
     float *y;
     int64_t y_row, y_column;
 };
@@ -48,7 +48,7 @@ static struct multiplication multiplication_of(const struct cpu_run *run, const 
     p.m = m->count;
     p.n = n->count;
     p.k = k->count;
-    p.x = (struct matrix){item_elements(run, step->x, item), m->stride.x, k->stride.x};
+    p.x = (struct strided_matrix){item_elements(run, step->x, item), m->stride.x, k->stride.x};
     p.z.at = step->z == PLAN_NONE ? weight_of(run, step->z_weight) : item_elements(run, step->z, item);
     p.z.row = k->stride.z;
     p.z.column = n->stride.z;
@@ -67,7 +67,8 @@ static bool is_stride(int64_t stride, int64_t rows, int64_t columns)
 }
 
 /* Whether the matrix (rows, columns) can be multiplied where it is, perhaps as its transpose, and the stride. */
-static bool is_dense(const struct matrix *matrix, int64_t rows, int64_t columns, bool *transpose, int64_t *stride)
+static bool is_dense(const struct strided_matrix *matrix, int64_t rows, int64_t columns, bool *transpose,
+                     int64_t *stride)
 {
     bool by_rows = (matrix->column == 1 || columns == 1) && is_stride(matrix->row, rows, columns);
     bool by_columns = (matrix->row == 1 || rows == 1) && is_stride(matrix->column, columns, rows);
@@ -77,8 +78,8 @@ static bool is_dense(const struct matrix *matrix, int64_t rows, int64_t columns,
 }
 
 /* c (m, n) = a (m, k) b (k, n), if all can be multiplied where they are. c's columns are dense. */
-static bool multiply_dense(const struct cpu_run *run, struct matrix a, struct matrix b, struct matrix c, int64_t m,
-                           int64_t n, int64_t k)
+static bool multiply_dense(const struct cpu_run *run, struct strided_matrix a, struct strided_matrix b,
+                           struct strided_matrix c, int64_t m, int64_t n, int64_t k)
 {
     struct product product = {.m = m, .n = n, .k = k, .a = a.at, .b = b.at, .c = (float *)c.at};
     bool c_transposed, dense = k > 0 && n <= INT32_MAX && k <= INT32_MAX &&
@@ -90,29 +91,29 @@ static bool multiply_dense(const struct cpu_run *run, struct matrix a, struct ma
     return dense;
 }
 
-static struct matrix transpose(struct matrix matrix)
+static struct strided_matrix transpose(struct strided_matrix matrix)
 {
-    return (struct matrix){matrix.at, matrix.column, matrix.row};
+    return (struct strided_matrix){matrix.at, matrix.column, matrix.row};
 }
 
 /* ---- Where they are not ---- */
 
-static void copy_tile(struct matrix from, int64_t rows, int64_t columns, float *to)
+static void copy_tile(struct strided_matrix from, int64_t rows, int64_t columns, float *to)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++)
             to[r * columns + c] = from.at[r * from.row + c * from.column];
 }
 
-static struct matrix part_of(struct matrix matrix, int64_t row, int64_t column)
+static struct strided_matrix part_of(struct strided_matrix matrix, int64_t row, int64_t column)
 {
     matrix.at += row * matrix.row + column * matrix.column;
     return matrix;
 }
 
 /* y (m, n) += x z, for at most a tile of each; `first`: y = x z. */
-static void multiply_tile(const struct cpu_run *run, struct matrix x, struct matrix z, struct matrix y, int64_t m,
-                          int64_t n, int64_t k, bool first)
+static void multiply_tile(const struct cpu_run *run, struct strided_matrix x, struct strided_matrix z,
+                          struct strided_matrix y, int64_t m, int64_t n, int64_t k, bool first)
 {
     float *a = scratch_of(run), *b = a + TILE_ROWS * TILE_DEPTH, *c = b + TILE_DEPTH * TILE_COLUMNS;
     float *out = (float *)y.at;
@@ -126,8 +127,8 @@ static void multiply_tile(const struct cpu_run *run, struct matrix x, struct mat
             out[i * y.row + j * y.column] = c[i * n + j] + (first ? 0 : out[i * y.row + j * y.column]);
 }
 
-static void multiply_by_tiles(const struct cpu_run *run, struct matrix x, struct matrix z, struct matrix y, int64_t m,
-                              int64_t n, int64_t k)
+static void multiply_by_tiles(const struct cpu_run *run, struct strided_matrix x, struct strided_matrix z,
+                              struct strided_matrix y, int64_t m, int64_t n, int64_t k)
 {
     for (int64_t i = 0; i < m; i += TILE_ROWS)
         for (int64_t j = 0; j < n; j += TILE_COLUMNS)
@@ -138,7 +139,7 @@ static void multiply_by_tiles(const struct cpu_run *run, struct matrix x, struct
 
 /* ---- Tasks ---- */
 
-static void scale_rows(struct matrix y, int64_t m, int64_t n, float scale)
+static void scale_rows(struct strided_matrix y, int64_t m, int64_t n, float scale)
 {
     float *out = (float *)y.at;
     for (int64_t i = 0; i < m; i++)
@@ -149,9 +150,9 @@ static void scale_rows(struct matrix y, int64_t m, int64_t n, float scale)
 /* Rows [row, row + m) of the product at `at`. */
 static void multiply_rows(const struct multiplication *p, const struct space_offsets *at, int64_t row, int64_t m)
 {
-    struct matrix x = part_of((struct matrix){p->x.at + at->x, p->x.row, p->x.column}, row, 0);
-    struct matrix z = {p->z.at + at->z, p->z.row, p->z.column};
-    struct matrix y = part_of((struct matrix){p->y + at->y, p->y_row, p->y_column}, row, 0);
+    struct strided_matrix x = part_of((struct strided_matrix){p->x.at + at->x, p->x.row, p->x.column}, row, 0);
+    struct strided_matrix z = {p->z.at + at->z, p->z.row, p->z.column};
+    struct strided_matrix y = part_of((struct strided_matrix){p->y + at->y, p->y_row, p->y_column}, row, 0);
     float *out = (float *)y.at;
     for (int64_t i = 0; p->k == 0 && i < m; i++)
         for (int64_t j = 0; j < p->n; j++)

@@ -12,17 +12,17 @@
 #define CHUNK 256    /* elements that are brought together for a vector function */
 
 /* An operand's elements for one item. Each has 4 bytes. */
-struct operand {
+struct item_operand {
     const float *elements;
     bool ids; /* they are int32_t */
 };
 
 /* What a thread computes of an item's step. */
-struct task {
+struct space_task {
     const struct cpu_run *run;
     const struct plan_step *step;
     struct evaluated_space space; /* a part of the item's */
-    struct operand x, z, condition;
+    struct item_operand x, z, condition;
     float *y;
     float x_number, z_number; /* what an operand points to that is one number */
 };
@@ -79,13 +79,14 @@ static int64_t first_element(const struct cpu_run *run, int value, int64_t item)
 }
 
 /* `number` stands for a missing value and weight. Its strides are 0. */
-static struct operand operand_of(const struct cpu_run *run, int value, int weight, const float *number, int64_t item)
+static struct item_operand operand_of(const struct cpu_run *run, int value, int weight, const float *number,
+                                      int64_t item)
 {
     if (value == PLAN_NONE)
-        return (struct operand){weight == PLAN_NONE ? number : weight_of(run, weight), false};
+        return (struct item_operand){weight == PLAN_NONE ? number : weight_of(run, weight), false};
     bool ids = run->plan->values[value].ids;
     const float *elements = ids ? (const float *)ids_of(run, value) : floats_of(run, value);
-    return (struct operand){elements + first_element(run, value, item), ids};
+    return (struct item_operand){elements + first_element(run, value, item), ids};
 }
 
 /* A number as y has it. */
@@ -97,7 +98,7 @@ static float number_for(bool ids, float number)
     return number;
 }
 
-static void set_numbers(struct task *task)
+static void set_numbers(struct space_task *task)
 {
     const struct plan_step *step = task->step;
     bool ids = task->run->plan->values[step->y].ids;
@@ -111,7 +112,7 @@ static void set_numbers(struct task *task)
     }
 }
 
-static void set_task(struct task *task, int64_t item, int64_t part, int64_t parts)
+static void set_task(struct space_task *task, int64_t item, int64_t part, int64_t parts)
 {
     const struct cpu_run *run = task->run;
     const struct plan_step *step = task->step;
@@ -131,14 +132,15 @@ static void set_task(struct task *task, int64_t item, int64_t part, int64_t part
 }
 
 /* Divides the step into tasks, and computes each that has elements. */
-static void compute(const struct cpu_run *run, const struct plan_step *step, void (*compute_task)(struct task *task))
+static void compute(const struct cpu_run *run, const struct plan_step *step,
+                    void (*compute_task)(struct space_task *task))
 {
     int64_t items = run->batch->n_items, elements = rows_of(run, step->y) * columns_of(run, step->y);
     bool alone = elements < ELEMENTS_ALONE;
     int64_t parts = alone ? 1 : parts_of(run->threads * TASKS_A_THREAD, items);
 #pragma omp parallel for num_threads(alone ? 1 : threads_for(run, items *parts)) schedule(dynamic)
     for (int64_t t = 0; t < items * parts; t++) {
-        struct task task = {.run = run, .step = step};
+        struct space_task task = {.run = run, .step = step};
         set_task(&task, t / parts, t % parts, parts);
         if (space_count(task.space.dimensions, task.space.rank) > 0)
             compute_task(&task);
@@ -179,7 +181,7 @@ static void order_for_squares(struct evaluated_space *space)
         }
 }
 
-static void arrange(struct task *task)
+static void arrange(struct space_task *task)
 {
     struct evaluated_space *space = &task->space;
     order_for_squares(space);
@@ -202,7 +204,7 @@ void cpu_arrange(const struct cpu_run *run, const struct plan_step *step)
 
 /* The `count` elements from `from` on, dense and as floats; where they are not, they are brought into `room`. With
  * `as_ids` ids stay ids. */
-static const float *bring(struct operand operand, const float *from, int64_t stride, int64_t count, bool as_ids,
+static const float *bring(struct item_operand operand, const float *from, int64_t stride, int64_t count, bool as_ids,
                           float *room)
 {
     bool converts = operand.ids && !as_ids;
@@ -217,11 +219,11 @@ static const float *bring(struct operand operand, const float *from, int64_t str
 }
 
 /* The function of dense operands: z, condition and y, as the step has them. */
-typedef void dense_function(const struct task *task, int64_t count, const float *x, const float *z,
+typedef void dense_function(const struct space_task *task, int64_t count, const float *x, const float *z,
                             const float *condition, float *y);
 
 /* One run along the inner dimension, in chunks. */
-static void compute_run(const struct task *task, struct space_offsets at, dense_function *function)
+static void compute_run(const struct space_task *task, struct space_offsets at, dense_function *function)
 {
     const struct space_dimension *inner = &task->space.dimensions[task->space.rank - 1];
     const struct space_offsets *stride = &inner->stride;
@@ -243,7 +245,7 @@ static void compute_run(const struct task *task, struct space_offsets at, dense_
     }
 }
 
-static void compute_runs(const struct task *task, dense_function *function)
+static void compute_runs(const struct space_task *task, dense_function *function)
 {
     int outer = task->space.rank - 1;
     int64_t count = space_count(task->space.dimensions, outer);
@@ -254,7 +256,7 @@ static void compute_runs(const struct task *task, dense_function *function)
     }
 }
 
-static void combine_dense(const struct task *task, int64_t count, const float *x, const float *z,
+static void combine_dense(const struct space_task *task, int64_t count, const float *x, const float *z,
                           const float *condition, float *y)
 {
     (void)condition;
@@ -262,7 +264,7 @@ static void combine_dense(const struct task *task, int64_t count, const float *x
     task->run->vector->combine(count, task->step->combine.function, swaps ? z : x, swaps ? x : z, y);
 }
 
-static void combine(struct task *task)
+static void combine(struct space_task *task)
 {
     compute_runs(task, combine_dense);
 }
@@ -272,13 +274,13 @@ void cpu_combine(const struct cpu_run *run, const struct plan_step *step)
     compute(run, step, combine);
 }
 
-static void select_dense(const struct task *task, int64_t count, const float *x, const float *z, const float *condition,
-                         float *y)
+static void select_dense(const struct space_task *task, int64_t count, const float *x, const float *z,
+                         const float *condition, float *y)
 {
     task->run->vector->select(count, condition, x, z, y);
 }
 
-static void select_elements(struct task *task)
+static void select_elements(struct space_task *task)
 {
     compute_runs(task, select_dense);
 }

@@ -287,7 +287,7 @@ static void compute_output(struct cuda_run *run, const struct plan_step *step, i
     }
     struct output_rows output = {count, columns, wanted, places->output};
     if (run->shape->softmax)
-        cuda_softmax(run, &output);
+        cuda_softmax_output(run, &output);
     if (run->shape->top_k > 0)
         cuda_top_k(run, &output, run->shape->top_k, places->top_values, places->top_columns);
 }

@@ -80,8 +80,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) project(
                 write_sum(&p, &part, j + own_row + r, group * p.group_columns + column + own_column + c, sums[r][c]);
 }
 
-/* Adds up parts, adds biases, and writes the columns of y that follow those of x. The grid's x is the sequence and row j
- * of the result, its y is the projection. */
+/* Adds up parts, adds biases, and writes the columns of y that follow those of x. The grid's x is the sequence and row
+ * j of the result, its y is the projection. */
 template <typename T> static __global__ void finish_projection(struct projection<T> p)
 {
     int64_t j = blockIdx.x % p.k, sequence = blockIdx.x / p.k;

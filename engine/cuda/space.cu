@@ -61,7 +61,7 @@ static __device__ __forceinline__ void set_element(int32_t *y, int32_t x)
     *y = x;
 }
 
-struct operands {
+struct step_operands {
     struct operand x, z, condition;
 };
 
@@ -131,7 +131,7 @@ static __device__ __forceinline__ float function_of(enum plan_function function,
 /* The three operations. C is the type that they compute in. */
 struct arrange_function {
     template <typename T, typename C>
-    __device__ __forceinline__ C of(const struct operands &o, int64_t item, const struct space_offsets &at) const
+    __device__ __forceinline__ C of(const struct step_operands &o, int64_t item, const struct space_offsets &at) const
     {
         return element_at<T, C>(o.x, item, at.x);
     }
@@ -141,7 +141,7 @@ struct combine_function {
     struct function function;
 
     template <typename T, typename C>
-    __device__ __forceinline__ C of(const struct operands &o, int64_t item, const struct space_offsets &at) const
+    __device__ __forceinline__ C of(const struct step_operands &o, int64_t item, const struct space_offsets &at) const
     {
         float x = element_at<T, float>(o.x, item, at.x), z = element_at<T, float>(o.z, item, at.z);
         return (C)(function.z_first ? function_of(function.of, z, x) : function_of(function.of, x, z));
@@ -150,7 +150,7 @@ struct combine_function {
 
 struct select_function {
     template <typename T, typename C>
-    __device__ __forceinline__ C of(const struct operands &o, int64_t item, const struct space_offsets &at) const
+    __device__ __forceinline__ C of(const struct step_operands &o, int64_t item, const struct space_offsets &at) const
     {
         bool chosen = element_at<T, float>(o.condition, item, at.keys) != 0;
         return chosen ? element_at<T, C>(o.x, item, at.x) : element_at<T, C>(o.z, item, at.z);
@@ -159,7 +159,7 @@ struct select_function {
 
 /* The grid is (blocks, items). Y is the type of y's elements. */
 template <typename T, typename Y, typename C, typename Function>
-static __global__ void over_space(int64_t blocks, struct device_space device, struct operands operands,
+static __global__ void over_space(int64_t blocks, struct device_space device, struct step_operands operands,
                                   Function function, const int64_t *starts, int64_t columns, Y *y)
 {
     struct evaluated_space *space = (struct evaluated_space *)dynamic_shared_memory;
@@ -180,7 +180,7 @@ static __global__ void over_space(int64_t blocks, struct device_space device, st
 }
 
 template <typename T, typename Y, typename C, typename Function>
-static void launch_over(struct cuda_run *run, const struct plan_step *step, const struct operands &operands,
+static void launch_over(struct cuda_run *run, const struct plan_step *step, const struct step_operands &operands,
                         Function function)
 {
     int64_t columns = columns_of(run, step->y), elements = rows_of(run, step->y) * columns, items = items_of(run);
@@ -192,7 +192,7 @@ static void launch_over(struct cuda_run *run, const struct plan_step *step, cons
 
 /* y may have ids. */
 template <typename T, typename Function>
-static void launch_any(struct cuda_run *run, const struct plan_step *step, const struct operands &operands,
+static void launch_any(struct cuda_run *run, const struct plan_step *step, const struct step_operands &operands,
                        Function function)
 {
     if (run->plan->values[step->y].ids)
@@ -203,14 +203,14 @@ static void launch_any(struct cuda_run *run, const struct plan_step *step, const
 
 template <typename T> void cuda_arrange(struct cuda_run *run, const struct plan_step *step)
 {
-    struct operands operands = {};
+    struct step_operands operands = {};
     operands.x = operand_of(run, step->x, step->x_weight, step->arrange.x);
     launch_any<T>(run, step, operands, arrange_function());
 }
 
 template <typename T> void cuda_combine(struct cuda_run *run, const struct plan_step *step)
 {
-    struct operands operands = {};
+    struct step_operands operands = {};
     operands.x = operand_of(run, step->x, step->x_weight, 0);
     operands.z = operand_of(run, step->z, step->z_weight, step->combine.z);
     struct combine_function function = {{step->combine.function, step->combine.z_first}};
@@ -219,7 +219,7 @@ template <typename T> void cuda_combine(struct cuda_run *run, const struct plan_
 
 template <typename T> void cuda_select(struct cuda_run *run, const struct plan_step *step)
 {
-    struct operands operands = {};
+    struct step_operands operands = {};
     operands.x = operand_of(run, step->x, step->x_weight, step->select.x);
     operands.z = operand_of(run, step->z, step->z_weight, step->select.z);
     operands.condition = operand_of(run, step->keys, PLAN_NONE, 0);

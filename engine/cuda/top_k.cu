@@ -80,7 +80,7 @@ static __global__ void __launch_bounds__(THREADS)
         x[c] = probability(softmax, x[c]);
 }
 
-void cuda_softmax(struct cuda_run *run, const struct output_rows *output)
+void cuda_softmax_output(struct cuda_run *run, const struct output_rows *output)
 {
     launch(run, softmax_rows, output->rows, 1, THREADS, *output, run->items);
 }

@@ -1,9 +1,10 @@
 #!/bin/bash
 # rooms.sh: folders depend one way, server -> engine -> weights, and all may read config. From another folder only its
 # public header may be included: config/config.h, weights/weights.h, engine/engine.h.
-# Within engine, engine/plan is below all. engine/families sees engine/plan alone. A backend (engine/cpu, engine/cuda)
-# sees engine/plan and engine/backend.h, which it implements. Families and backends don't see each other. engine's own
-# files see all of these.
+# Within engine, engine/plan is below all. engine/families sees engine/plan alone. engine/families/module is one of the
+# families. It sees engine/plan and engine/families/family.h, which it implements; other families don't see it.
+# A backend (engine/cpu, engine/cuda) sees engine/plan and engine/backend.h, which it implements. Families and backends
+# don't see each other. engine's own files see all of these.
 # Within server, a wing sees the wings before it: common, images, text, jobs, http, dialects. jobs don't see text. Of the
 # wings, dialects alone see images. server's own files see all of these. Models' weights are for server's own files
 # alone, and text and images don't see the engine.
@@ -19,6 +20,7 @@ forbidden() {
             below["server"] = "engine weights config"; below["engine"] = "weights config"
             below["weights"] = "config"; below["config"] = ""
             inside["engine/plan"] = ""; inside["engine/families"] = "engine/plan"
+            inside["engine/families/module"] = "engine/plan engine/families/family.h"
             inside["engine/cpu"] = inside["engine/cuda"] = "engine/plan engine/backend.h"
             inside["server/common"] = ""; inside["server/images"] = "server/common"
             inside["server/text"] = inside["server/jobs"] = "server/common"
@@ -70,6 +72,8 @@ engine/cpu/gemm.c engine/plan/plan.h
 engine/cpu/cpu.c engine/backend.h
 engine/plan/plan.c engine/plan/item.h
 engine/families/linformer.c engine/plan/builder.h
+engine/families/module/graph.h engine/families/family.h
+engine/families/module/tensor.c engine/plan/axes.h
 engine/explain.c engine/cpu/cpu.h
 weights/parse.c config/config.h
 config/text.c text.h
@@ -95,6 +99,9 @@ engine/families/linformer.c engine/backend.h
 engine/cuda/cuda.cu engine/engine.h
 engine/cuda/cuda.cu engine/cpu/cpu.h
 engine/families/linformer.c engine/cpu/cpu.h
+engine/families/linformer.c engine/families/module/graph.h
+engine/families/module/module.c engine/families/families.h
+engine/families/module/module.c engine/backend.h
 engine/cpu/gemm.c engine/families/families.h
 weights/parse.c config/text.h
 weights/builtin/table.c weights/parse.h

@@ -255,7 +255,7 @@ static void build_group_norm(struct node *node, int variant)
 
 /* ---- Convolutions: of images (batch, channels, height, width), or of height 1 ---- */
 
-struct convolution {
+struct convolution_arguments {
     int dimensions; /* 1 or 2 */
     int64_t size[2], stride[2], dilation[2], before[2], after[2], groups, out, in;
 };
@@ -279,7 +279,7 @@ static void read_pair(struct node *node, const char *name, int dimensions, int64
         pair[0] = fallback;
 }
 
-static void read_padding(struct node *node, struct convolution *c)
+static void read_padding(struct node *node, struct convolution_arguments *c)
 {
     const char *word = json_string_value(json_object_get(node->json, "padding"));
     if (!word) {
@@ -296,7 +296,7 @@ static void read_padding(struct node *node, struct convolution *c)
 }
 
 /* The sizes of the weight: (a, b, size…). */
-static bool read_kernel(struct module *module, const struct tensor *weight, struct convolution *c)
+static bool read_kernel(struct module *module, const struct tensor *weight, struct convolution_arguments *c)
 {
     if (module_failed(module) || weight->rank != 2 + c->dimensions || weight->value != PLAN_NONE)
         return module_fail(module, "argument \"weight\" is no kernel of the file"), false;
@@ -308,7 +308,7 @@ static bool read_kernel(struct module *module, const struct tensor *weight, stru
 }
 
 /* An image's size along one direction after the convolution. */
-static int made_size(struct module *module, const struct convolution *c, int size, int i)
+static int made_size(struct module *module, const struct convolution_arguments *c, int size, int i)
 {
     int64_t reach = c->dilation[i] * (c->size[i] - 1);
     size = plan_size_add(module->builder, size, module_size(module, c->before[i] + c->after[i] - reach - 1));
@@ -322,8 +322,8 @@ static int made_size(struct module *module, const struct convolution *c, int siz
 }
 
 /* `last` is (batch, height, width, channels) or (batch, width, channels); kernel (out, size * in / groups). */
-static struct tensor convolve(struct module *module, const struct convolution *c, struct tensor last, int kernel,
-                              int bias)
+static struct tensor convolve(struct module *module, const struct convolution_arguments *c, struct tensor last,
+                              int kernel, int bias)
 {
     int rows = tensor_rows(module, last, 1, true), height = c->dimensions == 2 ? last.dims[1].size : module->one;
     int width = last.dims[c->dimensions].size;
@@ -348,7 +348,7 @@ static struct tensor convolve(struct module *module, const struct convolution *c
 static void build_convolution(struct node *node, int dimensions)
 {
     struct module *module = node->module;
-    struct convolution c = {.dimensions = dimensions};
+    struct convolution_arguments c = {.dimensions = dimensions};
     struct tensor x = node_tensor(node, "input"), weight = node_tensor(node, "weight"),
                   bias = optional_tensor(node, "bias");
     if (!read_kernel(module, &weight, &c))
@@ -395,7 +395,7 @@ static struct tensor spread(struct module *module, struct tensor x, int dim, int
 static void build_transposed(struct node *node, int dimensions)
 {
     struct module *module = node->module;
-    struct convolution c = {.dimensions = dimensions, .stride = {1, 1}, .groups = 1};
+    struct convolution_arguments c = {.dimensions = dimensions, .stride = {1, 1}, .groups = 1};
     struct tensor x = node_tensor(node, "input"), weight = node_tensor(node, "weight"),
                   bias = optional_tensor(node, "bias");
     int64_t stride[2], padding[2], more[2], channels;

@@ -1,5 +1,5 @@
 /* The arguments of a node: members of a JSON object, read by name and checked. */
-#include "engine/families/module/module.h"
+#include "engine/families/module/graph.h"
 
 #include <math.h>
 #include <string.h>

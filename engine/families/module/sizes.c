@@ -1,5 +1,5 @@
 /* Sizes in the graph: integers, or expressions such as "batch*n", "h//16 + 1". */
-#include "engine/families/module/module.h"
+#include "engine/families/module/graph.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef ENGINE_FAMILIES_MODULE_TENSOR_H
 #define ENGINE_FAMILIES_MODULE_TENSOR_H
 
-#include "engine/families/module/module.h"
+#include "engine/families/module/graph.h"
 
 /* ---- Views: no step ---- */
 struct tensor tensor_permute(struct module *module, struct tensor t, const int *order);

@@ -1,5 +1,6 @@
-/* module: the family of whole modules. A module is a graph of operations in config.json, between the classes of the
- * other families, which are its leaves. docs/module-graph.md describes the graph.
+/* graph: what the family of whole modules has of a model while it builds the plan. A module is a graph of operations in
+ * config.json, between the classes of the other families, which are its leaves. docs/module-graph.md describes the
+ * graph.
  *
  * A node's result is a tensor: a view of a plan's value, or of a weight, with sizes and strides as in PyTorch. So
  * operations that only change the shape cost nothing. Others read their operands in place, or arranged in a new value
@@ -8,8 +9,8 @@
  * The batch is not a dimension of values, since a value has the rows of each item. A dimension whose size contains the
  * batch is `batched`: of size B * s, where s is the tensor's size for one item. In code that puts time first it may be
  * s * B, with the batch as its inner part. */
-#ifndef ENGINE_FAMILIES_MODULE_MODULE_H
-#define ENGINE_FAMILIES_MODULE_MODULE_H
+#ifndef ENGINE_FAMILIES_MODULE_GRAPH_H
+#define ENGINE_FAMILIES_MODULE_GRAPH_H
 
 #include "engine/families/family.h"
 #include "engine/plan/sizes.h"
@@ -73,7 +74,7 @@ const struct tensor *module_find(const struct module *module, const char *name);
 /* Adds a tensor under a name, which the caller keeps. */
 void module_name(struct module *module, const char *name, struct tensor tensor);
 
-/* ---- Sizes (module_sizes.c) ---- */
+/* ---- Sizes (sizes.c) ---- */
 
 /* Reads an integer or an expression. It may contain the batch. PLAN_NONE: failed. */
 int module_read_size(struct module *module, const json_t *json);
@@ -87,7 +88,7 @@ int64_t module_constant(struct module *module, int size, const char *what); /* r
 bool module_is(const struct module *module, int size, int64_t value);
 int module_product(struct module *module, int a, int b);
 
-/* ---- A node's arguments (module_node.c). A missing argument without a default is refused by name ---- */
+/* ---- A node's arguments (node.c). A missing argument without a default is refused by name ---- */
 
 #define NODE_KEYS 24
 

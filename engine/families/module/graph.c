@@ -1,0 +1,71 @@
+#include "engine/families/module/graph.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int module_fail(struct module *module, const char *format, ...)
+{
+    char message[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (module->op)
+        return plan_fail(module->builder, "graph: node \"%.80s\" (%.40s): %s", module->to, module->op, message);
+    return plan_fail(module->builder, "graph: %s", message);
+}
+
+const struct tensor *module_find(const struct module *module, const char *name)
+{
+    for (int i = module->n_tensors - 1; i >= 0; i--)
+        if (strcmp(module->tensors[i].name, name) == 0)
+            return &module->tensors[i].tensor;
+    return NULL;
+}
+
+static bool is_size(const struct module *module, const char *name)
+{
+    for (int i = 0; i < module->n_sizes; i++)
+        if (strcmp(module->sizes[i].name, name) == 0)
+            return true;
+    return strcmp(name, "batch") == 0;
+}
+
+void module_name(struct module *module, const char *name, struct tensor tensor)
+{
+    if (module_failed(module))
+        return;
+    if (name[0] == '\0' || name[0] == '@' || module_find(module, name) || is_size(module, name)) {
+        module_fail(module, "the name \"%.80s\" is taken, or none", name);
+        return;
+    }
+    int batched = 0;
+    for (int d = 0; d < tensor.rank; d++)
+        batched += tensor.dims[d].batched;
+    if (batched > 1) {
+        module_fail(module, "it would mix the items of a batch");
+        return;
+    }
+    struct named_tensor *place = plan_grow(module->builder, &module->tensors, &module->n_tensors, sizeof *place);
+    if (place)
+        *place = (struct named_tensor){name, tensor};
+}
+
+struct tensor module_weight(struct module *module, const char *name)
+{
+    struct tensor t = {.value = PLAN_NONE, .weight = PLAN_NONE};
+    int64_t shape[WEIGHTS_MAX_RANK], stride = 1;
+    if (module_failed(module))
+        return t;
+    t.weight = plan_named_weight(module->builder, name, &t.rank, shape);
+    if (!module_failed(module) && t.rank > MODULE_RANK - 1)
+        module_fail(module, "tensor \"%.80s\" has %d dimensions; at most %d are served", name, t.rank, MODULE_RANK - 1);
+    t.first = module->zero;
+    for (int d = t.rank - 1; d >= 0 && !module_failed(module); d--) {
+        t.dims[d] =
+            (struct tensor_dimension){.size = module_size(module, shape[d]), .stride = module_size(module, stride)};
+        stride *= shape[d];
+    }
+    return t;
+}
