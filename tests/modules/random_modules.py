@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Random modules against the daemon: drawn from a grammar of what people write around a Linformer.
+
+    random_modules.py [--daemon build/linformerd] [--folder build/modules] [--seed 1] [--count 300] [--only SEED]
+                      [--record tests/modules/random --most-bytes 20000]
+
+A module is a list of steps on tensors. Each step is drawn by what the tensors at hand allow, which is tried at three
+batches and lengths. Every module is exported by export_module(), loaded by one daemon, and asked at several batches and
+lengths. Its outputs must be within 1e-5 of PyTorch's (relative L2), and items alone must have the bits that they had
+in a batch. The seed of a module is the seed of the run plus its number. --record writes small ones as reference
+folders, which tests/reference/test_random_modules.c replays."""
+import argparse
+import copy
+import pathlib
+import random
+import shutil
+import sys
+import warnings
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "weights"), str(ROOT / "tests/libraries")]
+
+import numpy as np
+import torch
+from daemon import Daemon, Refused, load_refusal
+from export import ALL_DTYPES, export_module, write_safetensors
+from random_steps import STEPS, Source
+
+TOLERANCE = 1e-5
+NOISE = 1e-6  # modules that enlarge rounding errors of 1e-7 by more prove nothing
+PROBES = [(2, 11), (3, 14), (1, 9)]  # batch and length of the example, and of two more
+CALLS = [(2, 11), (1, 9), (3, 16), (4, 10)]
+CHUNK = 25  # modules that one daemon serves
+
+
+class Drawn(torch.nn.Module):
+    """Steps on a list of tensors, the inputs first. Their parts are this module's."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.names, self.steps, self.chosen, self.as_dict = names, [], [], False
+        self.parts = torch.nn.ModuleList()
+
+    def forward(self, *inputs):
+        values = list(inputs)
+        for step in self.steps:
+            values.append(step(values))
+        results = [values[i] for i in self.chosen]
+        if self.as_dict:
+            return {f"result_{i}": value for i, value in enumerate(results)}
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def with_names(drawn):
+    """The module with the parameters of its forward() under their names, as export_module() reads them."""
+    text = f"def forward(self, {', '.join(drawn.names)}):\n    return Drawn.forward(self, {', '.join(drawn.names)})\n"
+    space = {"Drawn": Drawn}
+    exec(text, space)
+    drawn.__class__ = type("Drawn", (Drawn,), {"forward": space["forward"]})
+    return drawn
+
+
+def sound(values):
+    return all(torch.isfinite(v).all() and v.abs().max() < 100 and v.numel() > 0 for v in values if v.is_floating_point())
+
+
+def draw(seed):
+    """A module and a function that makes its inputs of a batch and a length."""
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    source = Source(rng)
+    module = Drawn(list(source.inputs(*PROBES[0])))
+    examples = [source.inputs(*probe) for probe in PROBES]
+    probes = [list(example.values()) for example in examples]
+    wanted, tries = rng.randint(3, 14), 0
+    while len(module.steps) < wanted and tries < 400:
+        tries += 1
+        step, parts = rng.choice(STEPS)(rng, probes) or (None, None)
+        if step is None:
+            continue
+        try:
+            with torch.no_grad():
+                made = [step(values) for values in probes]
+        except (RuntimeError, IndexError, ValueError, AssertionError, TypeError):
+            continue
+        if not sound(made) or any(v.shape[0] != b or v.dim() > 5 or v.numel() > 30000 for v, (b, _) in zip(made, PROBES)):
+            continue
+        module.steps.append(step)
+        module.parts.extend(parts)
+        for values, value in zip(probes, made):
+            values.append(value)
+    made = range(len(module.names), len(probes[0]))
+    module.chosen = [made[-1]] + rng.sample(made[:-1], min(len(made) - 1, rng.choice([0, 0, 0, 1, 2])))
+    module.as_dict = rng.random() < 0.2
+    return with_names(module).eval(), source
+
+
+def outputs_of(module, inputs):
+    with torch.no_grad():
+        outputs = module(*(value.clone() for value in inputs.values()))
+    if isinstance(outputs, torch.Tensor):
+        outputs = {"output": outputs}
+    elif not isinstance(outputs, dict):
+        outputs = {f"output.{i}": value for i, value in enumerate(outputs)}
+    return {name: value.float() for name, value in outputs.items()}
+
+
+def relative(found, expected):
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    difference, norm = np.linalg.norm(found - expected), np.linalg.norm(expected)
+    return 0.0 if difference == 0 else difference / norm if norm > 0 else float("inf")
+
+
+def noise(module, inputs):
+    """How far the outputs move when weights and inputs are rounded otherwise."""
+    def shake(tensor):
+        return tensor * (1 + 1e-7 * torch.randn_like(tensor)) if tensor.is_floating_point() else tensor
+    expected, shaken = outputs_of(module, inputs), copy.deepcopy(module)
+    with torch.no_grad():
+        for parameter in shaken.parameters():
+            parameter.copy_(shake(parameter))
+    found = outputs_of(shaken, {name: shake(value) for name, value in inputs.items()})
+    return max(relative(found[name], expected[name]) for name in expected)
+
+
+def words(module):
+    return " ".join(step.__name__ for step in module.steps)
+
+
+class Case:
+    def __init__(self, seed, folder):
+        self.name, self.seed, self.folder = f"random_{seed}", seed, folder / f"random_{seed}"
+        self.module, self.source = draw(seed)
+        torch.manual_seed(seed)
+        self.calls, self.state = [], None
+
+    def export(self, daemon):
+        """Why it cannot be tested; None: it can."""
+        example = self.source.inputs(*PROBES[0])
+        try:
+            if not noise(self.module, example) < NOISE:
+                return "noisy"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                export_module(self.module, example, self.folder, daemon=False)
+        except ValueError as error:
+            return f"not exported: {error}"
+        refusal = load_refusal(daemon, str(self.folder))
+        if refusal:
+            return f"REFUSED: {refusal}"
+        for size in CALLS:
+            inputs = self.source.inputs(*size)
+            try:
+                self.calls.append((inputs, outputs_of(self.module, inputs)))
+            except (RuntimeError, IndexError, AssertionError):
+                pass  # a length that the module itself does not take
+        return None
+
+    def ask(self, server):
+        """What is wrong; None: nothing."""
+        for index, (inputs, expected) in enumerate(self.calls):
+            arrays = {name: value.numpy() for name, value in inputs.items()}
+            shapes = [tuple(value.shape) for value in arrays.values()]
+            try:
+                together = server.infer(self.name, arrays, list(expected))
+                alone = [server.infer(self.name, {k: v[b:b + 1] for k, v in arrays.items()}, list(expected))
+                         for b in range(len(next(iter(arrays.values()))))]
+            except Refused as refused:
+                if index > 0 and ("expected at least" in str(refused) or "expected at most" in str(refused)
+                                  or "expected" in str(refused)):
+                    continue  # a length that export_module() did not leave free
+                return f"call {index} {shapes}: {refused}"
+            for name, value in expected.items():
+                if together[name].shape != tuple(value.shape):
+                    return f"call {index} {shapes}: {name} has the shape {together[name].shape}, not {tuple(value.shape)}"
+                if not relative(together[name], value) <= TOLERANCE:
+                    return f"call {index} {shapes}: {name} is {relative(together[name], value):.2g} off"
+                if any(a[name].tobytes() != together[name][b:b + 1].tobytes() for b, a in enumerate(alone)):
+                    return f"call {index} {shapes}: {name} has other bits alone than in the batch"
+        return None
+
+    def record(self, server, folder, most):
+        """Writes the calls that the daemon answers. Returns whether it is small enough."""
+        tensors, count = {}, 0
+        for inputs, expected in self.calls[:3]:
+            try:
+                server.infer(self.name, {name: value.numpy() for name, value in inputs.items()}, list(expected))
+            except Refused:
+                continue
+            tensors.update({f"{count}/in/{key}": value for key, value in inputs.items()})
+            tensors.update({f"{count}/out/{key}": value.clone() for key, value in expected.items()})
+            count += 1
+        with open(self.folder / "calls.safetensors", "wb") as file:
+            write_safetensors(file, tensors, ALL_DTYPES)
+        size = sum(path.stat().st_size for path in self.folder.iterdir())
+        if size > most:
+            return False
+        shutil.copytree(self.folder, folder / self.name, dirs_exist_ok=True)
+        return True
+
+
+def run_chunk(seeds, options, counts):
+    folder = options.folder / "served"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    ready = []
+    for seed in seeds:
+        case = Case(seed, folder)
+        problem = case.export(options.daemon)
+        if problem is None:
+            ready.append(case)
+            continue
+        kind = problem.split(":")[0]
+        counts[kind] = counts.get(kind, 0) + 1
+        if kind != "noisy":
+            print(f"seed {seed}: {problem} [{words(case.module)}]", flush=True)
+        if kind == "REFUSED":
+            shutil.copytree(case.folder, options.folder / "failed" / case.name, dirs_exist_ok=True)
+        shutil.rmtree(case.folder, ignore_errors=True)
+    if not ready:
+        return
+    with Daemon(options.daemon, str(folder)) as server:
+        for case in ready:
+            problem = case.ask(server)
+            kind = "FAILED" if problem else "passed"
+            counts[kind] = counts.get(kind, 0) + 1
+            if options.record and not problem and counts.get("recorded", 0) < options.record_count:
+                counts["recorded"] = counts.get("recorded", 0) + case.record(server, options.record, options.most_bytes)
+            if problem:
+                print(f"seed {case.seed}: FAILED: {problem} [{words(case.module)}]", flush=True)
+                case.record(server, options.folder / "failed", 1 << 30)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--daemon", default=str(ROOT / "build/linformerd"))
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/modules")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=300, help="modules that are compared")
+    parser.add_argument("--only", type=int, help="the seed of one module")
+    parser.add_argument("--record", type=pathlib.Path)
+    parser.add_argument("--record-count", type=int, default=30)
+    parser.add_argument("--most-bytes", type=int, default=20000)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    counts, seed = {}, options.seed
+    if options.only is not None:
+        run_chunk([options.only], options, counts)
+    while options.only is None and counts.get("passed", 0) + counts.get("FAILED", 0) + counts.get("REFUSED", 0) < options.count:
+        run_chunk(range(seed, seed + CHUNK), options, counts)
+        seed += CHUNK
+        if seed > options.seed + 10 * options.count:
+            break
+    print(f"seeds from {options.seed}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
+    bad = counts.get("FAILED", 0) + counts.get("REFUSED", 0)
+    return 1 if bad or not counts.get("passed") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
