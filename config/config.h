@@ -47,7 +47,7 @@ int file_read_next(int file, void *bytes, size_t length, struct error *error);
 /* ---- A model's config.json ------------------------------------------------------------------------------------ */
 enum pooling { POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_MAX, POOLING_COUNT };
 enum padding { PADDING_DEFAULT, PADDING_SLICE, PADDING_ZERO, PADDING_MASKED, PADDING_AUTOPAD, PADDING_EXACT };
-enum tokenizer { TOKENIZER_NONE, TOKENIZER_BYTE };
+enum tokenizer_kind { TOKENIZER_NONE, TOKENIZER_BYTE };
 
 /* How a picture becomes a model's input: resized, cropped, then each byte b of channel c as
  * (b scale - mean[c]) / std[c]. The meaning of each key is that of torchvision's transforms on a PIL image, so resizing
@@ -71,7 +71,7 @@ struct model_config {
     bool normalize;
     bool auto_truncate; /* the default of a request's `truncate` */
     enum padding padding;
-    enum tokenizer tokenizer;
+    enum tokenizer_kind tokenizer;
     int byte_offset;       /* TOKENIZER_BYTE: the id of byte 0. With 3, ids 0 to 2 are pad, end and mask; else 0 */
     struct json_t *graph;  /* of architecture "module": an object; NULL: the file has none */
     struct json_t *ignore; /* list of names of tensors, with * for any characters; NULL: the file has none */

@@ -15,6 +15,8 @@ build libjansson-dev                           JSON
 build zlib1g-dev                               gzip and deflate
 build libjpeg-dev                              JPEG images
 build libpng-dev                               PNG images
+build libonig-dev                              regular expressions of tokenizers
+build libutf8proc-dev                          normal forms of Unicode, for tokenizers
 build libopenblas0-openmp                      matrix products, loaded when the daemon starts
 build libdnnl-dev|                             oneDNN: products with weights, twice as fast with AVX-512
 run   libmicrohttpd12t64|libmicrohttpd12       HTTP server
@@ -22,6 +24,8 @@ run   libjansson4                              JSON
 run   zlib1g                                   gzip and deflate
 run   libjpeg62-turbo|libjpeg-turbo8           JPEG images
 run   libpng16-16t64|libpng16-16               PNG images
+run   libonig5                                 regular expressions of tokenizers
+run   libutf8proc3|libutf8proc2                normal forms of Unicode, for tokenizers
 run   libgomp1                                 threads (OpenMP)
 run   libopenblas0-openmp                      matrix products, loaded when the daemon starts
 run   libdnnl2|                                oneDNN: products with weights, twice as fast with AVX-512

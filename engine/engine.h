@@ -99,7 +99,7 @@ struct model_info {
     const char *padding;  /* "slice" … */
     enum pooling pooling; /* this and the members below come from config.json */
     bool normalize, auto_truncate;
-    enum tokenizer tokenizer;
+    enum tokenizer_kind tokenizer;
     int byte_offset; /* TOKENIZER_BYTE: 0 or 3 */
 };
 const struct model_info *model_info(const struct model *model);

@@ -16,7 +16,7 @@ FAKES     := $(call programs,$(filter %_fake.c,$(TESTS)))
 ALLOCS    := $(call programs,$(filter %_alloc.c,$(TESTS)))
 SHIMMED   := $(call programs,$(filter tests/cuda/%,$(TESTS)))
 ORDINARY  := $(filter-out $(HTTP) $(FAKES) $(SHIMMED),$(call programs,$(TESTS)))
-BENCHES   := $(call programs,$(wildcard tests/bench/*.c))
+BENCHES   := $(call programs,$(wildcard tests/bench/*.c tests/tokenizers/*.c))
 REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
 SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh)
 CHECKS    := $(wildcard tests/check/*.sh)
@@ -116,6 +116,11 @@ test-libraries: ## [by hand, last 2026-11-21] the same with COUNT (300) models o
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) tests/libraries/test_libraries.sh $(COUNT:%=--count=%) $(SEED:%=--seed=%) $(ARGS)
 
+test-tokenizers: ## [by hand, last 2026-11-22] compares the tokenizer with that of PyPI, COUNT (10000) texts each; SEED=…, ARGS="CASE…"
+	@docker/packages.sh build clients
+	@$(MAKE) --no-print-directory $(BUILD)/tests/tokenizers/encode
+	@BUILD=$(BUILD) tests/tokenizers/test_tokenizers.sh $(COUNT:%=--count=%) $(SEED:%=--seed=%) $(ARGS)
+
 test-cuda: ## [by hand, last 2026-11-22] compiles the CUDA engine with nvcc as it is installed, and with that of CUDA 12.4, which it fetches (1.2 GB)
 	tests/gpu/toolkit_oldest.sh $(CUDA_OLDEST)
 	@BUILD=$(BUILD) tests/run.sh tests/check/cuda.sh
@@ -159,4 +164,4 @@ $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
-    test-clients test-libraries test-libraries-short test-cuda test-image test-fresh docs fuzz bench bench-million cuda
+    test-clients test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs fuzz bench bench-million cuda

@@ -1,0 +1,27 @@
+/* normal_form: NFD, NFKD, NFC and NFKC, with the origins of the characters. */
+#ifndef SERVER_NORMAL_FORM_H
+#define SERVER_NORMAL_FORM_H
+
+#include "server/tokenizer/aligned.h"
+
+enum normal_form { NORMAL_FORM_D = 0, NORMAL_FORM_KD = 1, NORMAL_FORM_C = 2, NORMAL_FORM_KC = 3 };
+
+/* Memory for the steps, reused. */
+struct decomposed {
+    uint32_t code;
+    int change;          /* as in transform_put */
+    unsigned char class; /* canonical combining class */
+};
+
+struct normal_form_work {
+    struct decomposed *items, *sorted; /* (capacity) each */
+    size_t count, capacity;
+};
+
+void normal_form_free(struct normal_form_work *work);
+
+/* Writes the normal form through the transform, whose `from` is the text. -1: memory is out. */
+int normal_form_put(enum normal_form form, const struct characters *characters, struct normal_form_work *work,
+                    struct transform *transform);
+
+#endif

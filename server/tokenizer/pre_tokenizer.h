@@ -1,0 +1,40 @@
+/* pre_tokenizer: the steps that cut a text into pieces for the model. */
+#ifndef SERVER_PRE_TOKENIZER_H
+#define SERVER_PRE_TOKENIZER_H
+
+#include "server/tokenizer/aligned.h"
+
+#include "config/config.h"
+
+#include <jansson.h>
+
+struct pre_tokenizer_step;
+
+/* The steps of the file, sequences taken apart. Zeroed, it has none. */
+struct pre_tokenizer {
+    struct pre_tokenizer_step *steps; /* (count) */
+    size_t count;
+};
+
+/* A text and its pieces. A run replaces both. */
+struct cutting {
+    struct view text;
+    struct pieces pieces;
+    struct aligned turns[2]; /* memory for texts that a step writes */
+    struct pieces spare;
+};
+
+/* Reads "pre_tokenizer"; null has no steps. After success pre_tokenizer_free is owed. */
+int pre_tokenizer_read(const json_t *json, struct pre_tokenizer *pre_tokenizer, struct error *error);
+void pre_tokenizer_free(struct pre_tokenizer *pre_tokenizer);
+void cutting_free(struct cutting *cutting);
+
+/* Whether the last step is ByteLevel, which maps each byte to a character. */
+bool pre_tokenizer_ends_in_bytes(const struct pre_tokenizer *pre_tokenizer);
+
+/* Cuts each piece that is not an added token. With `keep_bytes` a ByteLevel at the end leaves the bytes as they are,
+ * for a model that reads bytes. -1: memory is out, or a regular expression takes too many steps. */
+int pre_tokenizer_run(const struct pre_tokenizer *pre_tokenizer, const struct characters *characters, bool keep_bytes,
+                      struct cutting *cutting, struct error *error);
+
+#endif

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Compares the project's tokenizer with the `tokenizers` of PyPI, live.
+
+    compare.py --program build/tests/tokenizers/encode [--count 10000] [--seed 1] [--size 2000] [CASE…]
+
+For each tokenizer of cases.py, trained anew: ids, offsets, special mask, tokens' texts and decoded texts must be equal for
+all texts, also for bytes that are no UTF-8, and for a million times one letter."""
+import argparse
+import pathlib
+import random
+import sys
+import tempfile
+import unicodedata
+
+from tokenizers import Tokenizer
+
+import cases
+import peer
+import texts
+
+
+def invalid_bytes(seed):
+    """UTF-8 that is cut, surrogates as bytes, and others."""
+    chance = random.Random(seed)
+    whole = "é中😀a b".encode()
+    fixed = [b"\xed\xa0\x80a\xed\xb0\x80", b"a\xff\xfeb", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xe4\xb8", b"\xf0\x9f\x98 x"]
+    return fixed + [bytes(chance.choice(whole) for _ in range(chance.randrange(1, 30))) for _ in range(200)]
+
+
+def assigned(data):
+    """Whether all characters were in Unicode when Python's tables were made. Debian's Oniguruma is as old."""
+    return all(unicodedata.category(character) != "Cn" for character in data.decode("utf-8", "replace"))
+
+
+def compare(name, tokenizer, program, inputs):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "tokenizer.json"
+        tokenizer.save(str(path))
+        tokenizer = Tokenizer.from_file(str(path))  # which changes the last bit of some scores of Unigram
+        other = peer.Peer(program, str(path))
+        wrong = 0
+        for data in inputs:
+            text = data.decode("utf-8", "replace")
+            found, wanted = other.encode(data), peer.expected(tokenizer, text)
+            keys = peer.differences(found, wanted)
+            if keys and wrong < 3:
+                print(f"{name}: {text[:200]!r} differs in {keys}")
+                for key in keys:
+                    print(f"    expected {str(wanted.get(key))[:600]}\n    found    {str(found.get(key, found))[:600]}")
+            wrong += bool(keys)
+        status = other.close()
+    print(f"{name}: {len(inputs)} texts, {wrong} differ{f', status {status}' if status else ''}", flush=True)
+    return wrong + (status != 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--count", type=int, default=10000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--size", type=int, default=2000)
+    parser.add_argument("--letters", type=int, default=1_000_000)
+    parser.add_argument("--save", help="a folder where the tokenizers are kept, and found by the next run")
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    options = parser.parse_args()
+    print(f"seed {options.seed}")
+    lines = texts.corpus()
+    inputs = [text.encode("utf-8", "surrogatepass") for text in texts.texts(options.count, options.seed, lines)]
+    inputs += invalid_bytes(options.seed)
+    wrong = 0
+    for name in options.cases or cases.CASES:
+        kept = pathlib.Path(options.save or "/nonexistent") / f"{name}.json"
+        tokenizer = Tokenizer.from_file(str(kept)) if kept.exists() else cases.CASES[name](lines, options.size)
+        if options.save and not kept.exists():
+            tokenizer.save(str(kept))
+        wrong += compare(name, tokenizer, options.program,
+                         [*filter(assigned if name in cases.EXPRESSIONS else None, inputs), b"a" * options.letters])
+    print("all are equal" if wrong == 0 else f"{wrong} differ")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
