@@ -109,8 +109,13 @@ static int build_trie(struct added_tokens *added, bool normalized, struct error 
     for (size_t i = 0; i < added->count; i++) {
         size_t length;
         const char *text = added_token_text(&added->items[i], &length);
-        if (added->items[i].is_normalized != normalized || length == 0)
+        if (added->items[i].is_normalized != normalized)
             continue;
+        if (length == 0) {
+            free(keys);
+            return error_set(error, WHERE ": \"%.*s\" is empty when it is normalized", (int)added->items[i].length,
+                             added->items[i].text);
+        }
         keys[count++] = (struct trie_key){text, length, (int32_t)i};
         begins[(unsigned char)text[0]] = true;
     }
@@ -220,9 +225,12 @@ static bool is_single_word(const struct match *match)
            (match->end == match->text_end || !(flags_at(match->characters, match->text, match->end) & CHARACTER_WORD));
 }
 
-/* Takes the white space beside the match along, on the left not beyond `least`. */
+/* Takes the white space beside the match along, on the left not beyond `least`. A token that is white space itself may
+ * begin before `least`, in what the token before took along, and is there twice then, as with `tokenizers`. */
 static void widen(struct match *match, const struct added_token *token, size_t least)
 {
+    if (token->left_strip && match->begin < least)
+        match->begin = least;
     while (token->left_strip && match->begin > least) {
         size_t before = character_before(match->text, match->begin);
         if (!(flags_at(match->characters, match->text, before) & CHARACTER_SPACE))
@@ -253,11 +261,10 @@ void added_tokens_cut(const struct added_tokens *added, bool normalized, const s
         if (token->single_word && !is_single_word(&match))
             continue;
         widen(&match, token, copied);
-        if (match.begin < copied) /* white space that the token before took along */
-            match.begin = copied;
         if (match.begin >= match.end)
             continue;
-        pieces_add(pieces, copied, match.begin, -1);
+        if (copied < match.begin)
+            pieces_add(pieces, copied, match.begin, -1);
         pieces_add(pieces, match.begin, match.end, token->id);
         copied = match.end;
     }

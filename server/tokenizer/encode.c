@@ -156,7 +156,7 @@ static int cut_text(const struct tokenizer *tokenizer, struct scratch *scratch, 
 /* ---- Tokens ---- */
 static struct encoded_token *grow(struct encoded_token **tokens, size_t *capacity, size_t count)
 {
-    if (*capacity >= count)
+    if (*tokens && *capacity >= count)
         return *tokens;
     size_t wanted = *capacity * 2 > count ? *capacity * 2 : count + 64;
     struct encoded_token *larger = realloc(*tokens, wanted * sizeof *larger);
@@ -202,7 +202,7 @@ static int add_tokens(struct scratch *scratch, struct piece piece, struct tokeni
                       struct error *error)
 {
     const struct model_work *work = &scratch->model;
-    if (!grow(&encoding->tokens, &encoding->capacity, encoding->count + work->count))
+    if (work->count > 0 && !grow(&encoding->tokens, &encoding->capacity, encoding->count + work->count))
         return error_set(error, "out of memory");
     for (size_t i = 0; i < work->count; i++) {
         struct model_token found = work->tokens[i];
@@ -323,10 +323,10 @@ static int fill_template(const struct tokenizer *tokenizer, bool add_special_tok
         return error_set(error, "out of memory");
     for (size_t i = 0; i < template->count; i++) {
         const struct template_place *place = &template->places[i];
-        if (!place->text) {
+        if (!place->text && encoding->count > 0) {
             memcpy(to + at, encoding->tokens, encoding->count * sizeof *to);
             at += encoding->count;
-        } else if (add_special_tokens) {
+        } else if (place->text && add_special_tokens) {
             uint32_t text = own_text(scratch, place->text, place->length);
             to[at++] = (struct encoded_token){.id = place->id, .text = text, .special = true};
         }

@@ -1,4 +1,4 @@
-/* tokenizer: opens the file, and answers questions about tokens. */
+/* open: reads the file, and answers questions about tokens. */
 #include "server/tokenizer/parts.h"
 
 #include <stdlib.h>

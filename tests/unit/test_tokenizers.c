@@ -1,0 +1,396 @@
+/* The tokenizers of tests/tokenizers/reference, beside what the `tokenizers` of PyPI made of the same texts. */
+#include "server/tokenizer/tokenizer.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <pthread.h>
+
+#define FOLDER "tests/tokenizers/reference/"
+#define THREADS 4
+
+static json_t *read_json(const char *name, const char *suffix)
+{
+    char path[512];
+    json_error_t fault;
+    snprintf(path, sizeof path, FOLDER "%s%s", name, suffix);
+    json_t *json = json_load_file(path, JSON_ALLOW_NUL, &fault);
+    if (!json)
+        fail_msg("%s: %s", path, fault.text);
+    return json;
+}
+
+static struct tokenizer *open_file(const char *name)
+{
+    char path[512];
+    struct error error;
+    struct tokenizer *tokenizer;
+    size_t length;
+    snprintf(path, sizeof path, FOLDER "%s.json", name);
+    char *json = file_read(path, SIZE_MAX / 2, &length, &error);
+    if (!json || tokenizer_open(json, length, path, &tokenizer, &error) != 0)
+        fail_msg("%s", error.message);
+    free(json);
+    return tokenizer;
+}
+
+/* The names of all references. Returns their number. */
+static size_t list_names(char names[64][64])
+{
+    size_t count = 0;
+    DIR *folder = opendir(FOLDER);
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) && count < 64;) {
+        char *dot = strchr(entry->d_name, '.');
+        if (dot && strcmp(dot, ".results.json") == 0)
+            snprintf(names[count++], 64, "%.*s", (int)(dot - entry->d_name), entry->d_name);
+    }
+    closedir(folder);
+    return count;
+}
+
+/* What differs between a reference's result for a text and the project's, in words; NULL: nothing. */
+static const char *differs(const struct tokenizer *tokenizer, const json_t *text, const json_t *wanted,
+                           struct tokenizer_encoding *encoding)
+{
+    struct error error;
+    struct tokenizer_options options = tokenizer_options_of(tokenizer);
+    const json_t *ids = json_array_get(wanted, 0), *offsets = json_array_get(wanted, 1),
+                 *tokens = json_array_get(wanted, 4);
+    if (tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text), &options, encoding, &error) != 0)
+        return "error";
+    if (encoding->count != json_array_size(ids))
+        return "number of tokens";
+    int32_t plain[1024];
+    if (encoding->count > sizeof plain / sizeof *plain)
+        return "length of the test's buffer";
+    for (size_t i = 0; i < encoding->count; i++) {
+        const struct encoded_token *token = &encoding->tokens[i];
+        size_t length;
+        plain[i] = token->id;
+        if (token->id != json_integer_value(json_array_get(ids, i)))
+            return "id";
+        if (token->begin != json_integer_value(json_array_get(offsets, 2 * i)) ||
+            token->end != json_integer_value(json_array_get(offsets, 2 * i + 1)))
+            return "offset";
+        const json_t *token_text = json_array_get(tokens, i);
+        const char *found = tokenizer_token_text(tokenizer, encoding, i, &length);
+        if (tokens &&
+            (length != json_string_length(token_text) || memcmp(found, json_string_value(token_text), length) != 0))
+            return "token's text";
+    }
+    for (int skip = 0; skip < 2; skip++) {
+        size_t length;
+        const json_t *decoded = json_array_get(wanted, skip ? 3 : 2);
+        char *found = tokenizer_decode(tokenizer, plain, encoding->count, skip, &length, &error);
+        bool equal = found && length == json_string_length(decoded) && strlen(found) <= length &&
+                     memcmp(found, json_string_value(decoded), length) == 0;
+        free(found);
+        if (!equal)
+            return skip ? "text without special tokens" : "decoded text";
+    }
+    return NULL;
+}
+
+static int compare_all(const char *name, const struct tokenizer *tokenizer, const json_t *texts)
+{
+    json_t *results = read_json(name, ".results.json");
+    struct tokenizer_encoding encoding = {0};
+    int wrong = 0;
+    assert_int_equal(json_array_size(results), json_array_size(texts));
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        const char *what = differs(tokenizer, json_array_get(texts, i), json_array_get(results, i), &encoding);
+        if (what && ++wrong <= 3)
+            print_message("%s, text %zu: another %s\n", name, i, what);
+    }
+    tokenizer_encoding_free(&encoding);
+    json_decref(results);
+    return wrong;
+}
+
+static void all_references_are_equal(void **state)
+{
+    (void)state;
+    char names[64][64];
+    size_t count = list_names(names);
+    json_t *texts = read_json("texts", ".json");
+    int wrong = 0;
+    assert_true(count >= 16);
+    assert_true(json_array_size(texts) >= 200);
+    for (size_t i = 0; i < count; i++) {
+        struct tokenizer *tokenizer = open_file(names[i]);
+        wrong += compare_all(names[i], tokenizer, texts);
+        tokenizer_close(tokenizer);
+    }
+    json_decref(texts);
+    assert_int_equal(wrong, 0);
+}
+
+struct reader_thread {
+    pthread_t thread;
+    const struct tokenizer *tokenizer;
+    const json_t *texts;
+    int wrong;
+};
+
+static void *compare_on_thread(void *argument)
+{
+    struct reader_thread *reader = argument;
+    json_t *results = read_json("clip", ".results.json");
+    struct tokenizer_encoding encoding = {0};
+    for (size_t i = 0; i < json_array_size(reader->texts); i++)
+        reader->wrong +=
+            differs(reader->tokenizer, json_array_get(reader->texts, i), json_array_get(results, i), &encoding) != NULL;
+    tokenizer_encoding_free(&encoding);
+    json_decref(results);
+    return NULL;
+}
+
+static void threads_share_a_tokenizer(void **state)
+{
+    (void)state;
+    struct reader_thread readers[THREADS];
+    struct tokenizer *tokenizer = open_file("clip"); /* with a regular expression of Oniguruma */
+    json_t *texts = read_json("texts", ".json");
+    for (int i = 0; i < THREADS; i++) {
+        readers[i] = (struct reader_thread){.tokenizer = tokenizer, .texts = texts};
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, compare_on_thread, &readers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(readers[i].thread, NULL);
+        assert_int_equal(readers[i].wrong, 0);
+    }
+    json_decref(texts);
+    tokenizer_close(tokenizer);
+}
+
+static void a_long_word_has_all_its_letters(void **state)
+{
+    (void)state;
+    char names[64][64];
+    size_t count = list_names(names), length = 200000;
+    char *text = malloc(length);
+    assert_non_null(text);
+    memset(text, 'a', length);
+    for (size_t i = 0; i < count; i++) {
+        struct error error;
+        struct tokenizer *tokenizer = open_file(names[i]);
+        struct tokenizer_encoding encoding = {0};
+        struct tokenizer_options options = {.max_length = TOKENIZER_NO_LIMIT};
+        assert_int_equal(tokenizer_encode(tokenizer, text, length, &options, &encoding, &error), 0);
+        assert_true(encoding.count > 0);
+        assert_int_equal(encoding.tokens[0].begin, 0);
+        assert_int_equal(encoding.tokens[encoding.count - 1].end, length);
+        for (size_t j = 1; j < encoding.count; j++)
+            assert_in_range(encoding.tokens[j].begin, encoding.tokens[j - 1].begin, encoding.tokens[j - 1].end);
+        tokenizer_encoding_free(&encoding);
+        tokenizer_close(tokenizer);
+    }
+    free(text);
+}
+
+/* ---- Questions about tokens ---- */
+static void tokens_have_ids_and_roles(void **state)
+{
+    (void)state;
+    struct tokenizer *bert = open_file("bert");
+    size_t length = 0;
+    assert_int_equal(tokenizer_id(bert, "[MASK]", 6), 4);
+    assert_int_equal(tokenizer_role_id(bert, TOKENIZER_MASK), 4);
+    assert_int_equal(tokenizer_role_id(bert, TOKENIZER_PAD), 0);
+    assert_int_equal(tokenizer_role_id(bert, TOKENIZER_UNK), 1);
+    assert_int_equal(tokenizer_role_id(bert, TOKENIZER_BOS), -1);
+    assert_memory_equal(tokenizer_token(bert, 2, &length), "[CLS]", 5);
+    assert_int_equal(length, 5);
+    assert_null(tokenizer_token(bert, -1, &length));
+    assert_null(tokenizer_token(bert, (int32_t)tokenizer_ids(bert), &length));
+    assert_int_equal(tokenizer_id(bert, "[NONE]", 6), -1);
+    assert_true(tokenizer_special(bert, 2));
+    assert_false(tokenizer_special(bert, 100));
+    assert_int_equal(tokenizer_vocabulary(bert), tokenizer_ids(bert));
+    assert_int_equal(tokenizer_template_tokens(bert), 2);
+    tokenizer_close(bert);
+}
+
+static void truncation_keeps_the_template(void **state)
+{
+    (void)state;
+    struct error error;
+    struct tokenizer *bert = open_file("bert");
+    struct tokenizer_encoding whole = {0}, cut = {0};
+    const char text[] = "the license of the program is the license";
+    struct tokenizer_options options = {.add_special_tokens = true, .max_length = TOKENIZER_NO_LIMIT};
+    assert_int_equal(tokenizer_encode(bert, text, sizeof text - 1, &options, &whole, &error), 0);
+    assert_true(whole.count > 7);
+    options.max_length = 5;
+    assert_int_equal(tokenizer_encode(bert, text, sizeof text - 1, &options, &cut, &error), 0);
+    assert_int_equal(cut.count, 5);
+    assert_int_equal(cut.tokens[4].id, whole.tokens[whole.count - 1].id);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(cut.tokens[i].id, whole.tokens[i].id);
+    options.truncate_left = true;
+    assert_int_equal(tokenizer_encode(bert, text, sizeof text - 1, &options, &cut, &error), 0);
+    assert_int_equal(cut.tokens[0].id, whole.tokens[0].id);
+    for (size_t i = 1; i < 5; i++) {
+        assert_int_equal(cut.tokens[i].id, whole.tokens[whole.count - 5 + i].id);
+        assert_int_equal(cut.tokens[i].begin, whole.tokens[whole.count - 5 + i].begin);
+    }
+    options.max_length = 1; /* less than the template has */
+    assert_int_equal(tokenizer_encode(bert, text, sizeof text - 1, &options, &cut, &error), 0);
+    assert_int_equal(cut.count, 2);
+    options.add_special_tokens = false;
+    assert_int_equal(tokenizer_encode(bert, text, sizeof text - 1, &options, &cut, &error), 0);
+    assert_int_equal(cut.count, 1);
+    tokenizer_encoding_free(&whole);
+    tokenizer_encoding_free(&cut);
+    tokenizer_close(bert);
+}
+
+/* Three bytes of a surrogate are three characters, as in Python's bytes.decode(errors="replace"). */
+static void what_is_no_utf8_counts_as_characters(void **state)
+{
+    (void)state;
+    struct error error;
+    struct tokenizer *gpt2 = open_file("gpt2");
+    struct tokenizer_encoding broken = {0}, replaced = {0};
+    struct tokenizer_options options = {.max_length = TOKENIZER_NO_LIMIT};
+    const char text[] = "\xed\xa0\x80"
+                        "a\xff";
+    const char same[] = "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+                        "a\xef\xbf\xbd";
+    assert_int_equal(tokenizer_encode(gpt2, text, sizeof text - 1, &options, &broken, &error), 0);
+    assert_int_equal(tokenizer_encode(gpt2, same, sizeof same - 1, &options, &replaced, &error), 0);
+    assert_int_equal(broken.count, replaced.count);
+    for (size_t i = 0; i < broken.count; i++) {
+        assert_int_equal(broken.tokens[i].id, replaced.tokens[i].id);
+        assert_int_equal(broken.tokens[i].end, replaced.tokens[i].end);
+    }
+    assert_int_equal(broken.tokens[broken.count - 1].end, 5);
+    tokenizer_encoding_free(&broken);
+    tokenizer_encoding_free(&replaced);
+    tokenizer_close(gpt2);
+}
+
+/* ---- Refusals ---- */
+#define MODEL "\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"?\": 1}, \"unk_token\": \"?\"}"
+
+static void refused(const char *json, const char *message)
+{
+    struct error error = {""};
+    struct tokenizer *tokenizer;
+    char expected[1100];
+    snprintf(expected, sizeof expected, "file: %s", message);
+    assert_int_equal(tokenizer_open(json, strlen(json), "file", &tokenizer, &error), -1);
+    assert_string_equal(error.message, expected);
+}
+
+static void unknown_parts_are_refused_by_name(void **state)
+{
+    (void)state;
+    refused("{\"version\": \"2.0\", " MODEL "}", "tokenizer: version: expected one of 1.0; found \"2.0\"");
+    refused("{\"new\": 1, " MODEL "}", "tokenizer: unknown key \"new\"");
+    refused("{}", "the key \"model\" is missing");
+    refused("{\"normalizer\": {\"type\": \"Rot13\"}, " MODEL "}",
+            "normalizer: type: expected one of BertNormalizer, Strip, StripAccents, NFC, NFD, NFKC, NFKD, Sequence, "
+            "Lowercase, Nmt, Precompiled, Replace, Prepend, ByteLevel; found \"Rot13\"");
+    refused("{\"normalizer\": {\"type\": \"NFC\", \"form\": 1}, " MODEL "}", "normalizer: unknown key \"form\"");
+    refused("{\"pre_tokenizer\": {\"type\": \"FixedLength\", \"length\": 0}, " MODEL "}",
+            "pre_tokenizer: length: expected an integer of at least 1");
+    refused("{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}, \"behavior\": \"Removed\", "
+            "\"invert\": false}, " MODEL "}",
+            "pre_tokenizer: the regular expression \"(\": end pattern with unmatched parenthesis");
+    refused("{\"decoder\": {\"type\": \"Strip\", \"content\": \"ab\", \"start\": 0, \"stop\": 0}, " MODEL "}",
+            "decoder: content: expected one character");
+    refused("{\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"B\", "
+            "\"type_id\": 0}}], \"pair\": [], \"special_tokens\": {}}, " MODEL "}",
+            "post_processor: single: sequence B needs a second text, and a request has one");
+    refused("{\"truncation\": {\"max_length\": 8, \"strategy\": \"OnlySecond\", \"stride\": 0}, " MODEL "}",
+            "truncation: strategy: expected one of LongestFirst, OnlyFirst; found \"OnlySecond\"");
+}
+
+#define ADDED(content)                                                                                         \
+    "{\"id\": 9, \"content\": \"" content "\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, " \
+    "\"normalized\": true, \"special\": false}"
+
+static void models_that_contradict_themselves_are_refused(void **state)
+{
+    (void)state;
+    refused("{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"b\": 0}, \"unk_token\": \"?\"}}",
+            "model: vocab: two tokens have the id 0");
+    refused("{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 4000000000}, \"unk_token\": \"?\"}}",
+            "model: vocab: expected an id from 0 to 16777215 for \"a\", found 4000000000");
+    refused("{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": -1}, \"unk_token\": \"?\"}}",
+            "model: vocab: expected \"text\": id behind \"a\"");
+    refused("{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [[\"a\", \"a\"]]}}",
+            "model: merges: \"aa\" is not in the vocabulary");
+    refused("{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}}}", "model: merges: expected a list");
+    refused("{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", 0.5]], \"unk_id\": 1}}",
+            "model: unk_id: expected an index of vocab, at most 1; found 1");
+    refused("{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", 1e999]]}}",
+            "model: vocab: expected [\"text\", score] at index 0");
+    refused("{\"normalizer\": {\"type\": \"Lowercase\"}, \"added_tokens\": [" ADDED("Day") ", " ADDED("day") "], " MODEL
+                                                                                                             "}",
+            "added_tokens: \"Day\" and \"day\" are the same text when they are normalized");
+}
+
+static void text_without_a_token_is_an_error(void **state)
+{
+    (void)state;
+    static const char json[] = "{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0}, \"unk_token\": \"?\"}}";
+    struct error error;
+    struct tokenizer *tokenizer;
+    struct tokenizer_encoding encoding = {0};
+    assert_int_equal(tokenizer_open(json, sizeof json - 1, "file", &tokenizer, &error), 0);
+    struct tokenizer_options options = tokenizer_options_of(tokenizer);
+    assert_int_equal(tokenizer_encode(tokenizer, "b", 1, &options, &encoding, &error), -1);
+    assert_string_equal(error.message,
+                        "the tokenizer has no token for \"b\", and its unk_token \"?\" is not in its vocabulary");
+    assert_int_equal(encoding.count, 0);
+    assert_int_equal(tokenizer_encode(tokenizer, "a", 1, &options, &encoding, &error), 0);
+    assert_int_equal(encoding.count, 1);
+    tokenizer_encoding_free(&encoding);
+    tokenizer_close(tokenizer);
+}
+
+/* (a|aa)+$ backtracks without end on a text of a's. */
+static void an_endless_expression_is_given_up(void **state)
+{
+    (void)state;
+    static const char json[] = "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a|aa)+$\"}, "
+                               "\"behavior\": \"Removed\", \"invert\": false}, " MODEL "}";
+    struct error error;
+    struct tokenizer *tokenizer;
+    struct tokenizer_encoding encoding = {0};
+    assert_int_equal(tokenizer_open(json, sizeof json - 1, "file", &tokenizer, &error), 0);
+    struct tokenizer_options options = tokenizer_options_of(tokenizer);
+    char text[100];
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = 'b';
+    assert_int_equal(tokenizer_encode(tokenizer, text, sizeof text, &options, &encoding, &error), -1);
+    assert_string_equal(error.message, "a regular expression of the tokenizer takes too many steps on this text");
+    tokenizer_encoding_free(&encoding);
+    tokenizer_close(tokenizer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_references_are_equal),
+        cmocka_unit_test(threads_share_a_tokenizer),
+        cmocka_unit_test(a_long_word_has_all_its_letters),
+        cmocka_unit_test(tokens_have_ids_and_roles),
+        cmocka_unit_test(truncation_keeps_the_template),
+        cmocka_unit_test(what_is_no_utf8_counts_as_characters),
+        cmocka_unit_test(unknown_parts_are_refused_by_name),
+        cmocka_unit_test(models_that_contradict_themselves_are_refused),
+        cmocka_unit_test(text_without_a_token_is_an_error),
+        cmocka_unit_test(an_endless_expression_is_given_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
