@@ -76,7 +76,7 @@ void aligned_view(struct aligned *text, const struct view *view)
 
 struct view aligned_all(const struct aligned *text)
 {
-    return (struct view){.bytes = text->bytes, .origins = text->origins, .length = text->length};
+    return (struct view){.bytes = text->bytes ? text->bytes : "", .origins = text->origins, .length = text->length};
 }
 
 struct span view_origin(const struct view *view, size_t at)

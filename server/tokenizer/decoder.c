@@ -414,7 +414,8 @@ int decoder_run(const struct decoder *decoder, const struct characters *characte
     int status = 0;
     for (size_t i = 0; i < decoder->count + decoder->joins_with_spaces && status == 0; i++) {
         struct texts to = {0};
-        struct decode decode = {.step = decoder->steps + i, .characters = characters, .from = texts, .to = &to};
+        struct decode decode = {
+            .step = decoder->count > 0 ? &decoder->steps[i] : NULL, .characters = characters, .from = texts, .to = &to};
         if (decoder->joins_with_spaces)
             join_with_spaces(texts, &to);
         else

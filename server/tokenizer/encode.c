@@ -374,12 +374,11 @@ static int apply_template(const struct tokenizer *tokenizer, bool add_special_to
 
 static int pad_tokens(const struct pad_section *padding, struct tokenizer_encoding *encoding, struct error *error)
 {
-    size_t count = encoding->count, wanted = count;
-    if (padding->length > 0 || padding->multiple_of > 0) {
-        size_t multiple = padding->multiple_of > 0 ? (size_t)padding->multiple_of : 1;
-        wanted = padding->length > 0 ? (size_t)padding->length : count;
-        wanted = (wanted + multiple - 1) / multiple * multiple;
-    }
+    size_t count = encoding->count;
+    size_t wanted = padding->length >= 0 ? (size_t)padding->length : count;
+    if (padding->multiple_of > 0)
+        wanted =
+            (wanted + (size_t)padding->multiple_of - 1) / (size_t)padding->multiple_of * (size_t)padding->multiple_of;
     if (wanted <= count)
         return 0;
     if (!grow(&encoding->tokens, &encoding->capacity, wanted))

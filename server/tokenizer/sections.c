@@ -40,6 +40,7 @@ static int read_strategy(const json_t *json, struct pad_section *padding, struct
 {
     const json_t *fixed = json_object_get(json, "Fixed");
     const char *name = json_string_value(json);
+    padding->length = -1;
     if (name && strcmp(name, "BatchLongest") == 0)
         return 0;
     padding->length = json_integer_value(fixed);

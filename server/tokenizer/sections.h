@@ -13,7 +13,7 @@ struct truncation_section {
 
 struct pad_section {
     bool is_there, left;
-    int64_t length;      /* at least so many tokens; 0: as many as there are */
+    int64_t length;      /* at least so many tokens; -1: as many as there are */
     int64_t multiple_of; /* 0: any number */
     int32_t id;
     char *text; /* (text_length) */

@@ -1,0 +1,7 @@
+#!/bin/bash
+# tokenizers.sh [ARGS of tokenizers.py]: the tokenizer's rate beside that of the `tokenizers` of PyPI, on one thread.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. tests/tokenizers/venv.sh
+"$python" tests/bench/tokenizers.py --program "${BUILD:-build}/tests/bench/tokenizer" \
+    --folder "${BUILD:-build}/bench/tokenizers" "$@"
