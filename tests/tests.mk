@@ -58,7 +58,7 @@ CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack.
 CONCURRENT := $(filter-out $(REPEATED) %/test_cases_bf16 %/test_passes_cuda,$(SHIMMED) $(KERNEL_TESTS) $(HTTP)) \
-              $(filter %/test_batcher% %/test_lanes%,$(FAKES) $(ORDINARY))
+              $(filter %/test_batcher% %/test_lanes% %/test_tokenizers,$(FAKES) $(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
 REST      := $(wildcard tests/image/test_*.sh) \

@@ -121,7 +121,7 @@ void pieces_add(struct pieces *pieces, size_t begin, size_t end, int32_t id)
         return;
     if (pieces->count == pieces->capacity) {
         size_t wanted = pieces->capacity ? pieces->capacity * 2 : 64;
-        struct piece *items = realloc(pieces->items, wanted * sizeof *items);
+        struct text_piece *items = realloc(pieces->items, wanted * sizeof *items);
         if (!items) {
             pieces->failed = true;
             return;
@@ -129,5 +129,5 @@ void pieces_add(struct pieces *pieces, size_t begin, size_t end, int32_t id)
         pieces->items = items;
         pieces->capacity = wanted;
     }
-    pieces->items[pieces->count++] = (struct piece){(uint32_t)begin, (uint32_t)end, id};
+    pieces->items[pieces->count++] = (struct text_piece){(uint32_t)begin, (uint32_t)end, id};
 }

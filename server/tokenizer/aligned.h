@@ -49,14 +49,14 @@ struct transform {
 void transform_put(struct transform *transform, uint32_t code, long change);
 
 /* ---- Pieces of a text ---- */
-struct piece {
+struct text_piece {
     uint32_t begin, end; /* bytes of the text */
     int32_t id;          /* of the added token that the piece is; -1: text for the model */
 };
 
 /* A growing list; `failed` as above. */
 struct pieces {
-    struct piece *items;
+    struct text_piece *items;
     size_t count, capacity;
     bool failed;
 };

@@ -107,7 +107,7 @@ static int add_merge(const struct text_model *model, struct merge_list *list, co
 }
 
 /* "left right", as files before 0.20 have it */
-static int read_joined_pair(const struct text_model *model, struct cursor *cursor, struct merge_list *list,
+static int read_joined_pair(const struct text_model *model, struct json_stream *cursor, struct merge_list *list,
                             struct error *error)
 {
     if (!cursor_string(cursor))
@@ -123,7 +123,7 @@ static int read_joined_pair(const struct text_model *model, struct cursor *curso
 }
 
 /* ["left", "right"]; the left one is kept in `other` meanwhile */
-static int read_pair(const struct text_model *model, struct cursor *cursor, struct cursor *other,
+static int read_pair(const struct text_model *model, struct json_stream *cursor, struct json_stream *other,
                      struct merge_list *list, struct error *error)
 {
     other->at = cursor->at;
@@ -136,10 +136,10 @@ static int read_pair(const struct text_model *model, struct cursor *cursor, stru
     return add_merge(model, list, other->text, other->length, cursor->text, cursor->length, error);
 }
 
-static int read_merges(const struct text_model *model, struct cursor *cursor, struct merge_list *list,
+static int read_merges(const struct text_model *model, struct json_stream *cursor, struct merge_list *list,
                        struct error *error)
 {
-    struct cursor other = {0};
+    struct json_stream other = {0};
     int status = 0;
     if (!cursor->at || !cursor_take(cursor, '['))
         return error_set(error, WHERE ": merges: expected a list");
@@ -388,12 +388,12 @@ static size_t join_short(const struct bpe *bpe, struct symbol *symbols, size_t c
 }
 
 /* A binary heap with the least order on top. */
-struct heap {
+struct merge_heap {
     struct model_work *work;
     size_t count;
 };
 
-static void heap_push(struct heap *heap, struct merge_entry entry)
+static void heap_push(struct merge_heap *heap, struct merge_entry entry)
 {
     struct model_work *work = heap->work;
     if (heap->count == work->heap_capacity &&
@@ -405,7 +405,7 @@ static void heap_push(struct heap *heap, struct merge_entry entry)
     work->heap[at] = entry;
 }
 
-static struct merge_entry heap_pop(struct heap *heap)
+static struct merge_entry heap_pop(struct merge_heap *heap)
 {
     struct merge_entry *entries = heap->work->heap;
     struct merge_entry top = entries[0], last = entries[--heap->count];
@@ -420,7 +420,7 @@ static struct merge_entry heap_pop(struct heap *heap)
     return top;
 }
 
-static void push_pair(const struct bpe *bpe, struct heap *heap, const struct symbol *symbols, int32_t left,
+static void push_pair(const struct bpe *bpe, struct merge_heap *heap, const struct symbol *symbols, int32_t left,
                       int32_t right)
 {
     const struct merge *merge = left < 0 || right < 0 ? NULL : merge_find(bpe, symbols[left].id, symbols[right].id);
@@ -429,7 +429,7 @@ static void push_pair(const struct bpe *bpe, struct heap *heap, const struct sym
 }
 
 /* Joins the entry's pair, unless it is out of date: a symbol has changed since. */
-static void join_entry(const struct bpe *bpe, struct heap *heap, struct symbol *symbols, struct merge_entry entry)
+static void join_entry(const struct bpe *bpe, struct merge_heap *heap, struct symbol *symbols, struct merge_entry entry)
 {
     struct symbol *left = &symbols[(uint32_t)entry.order];
     if (left->length == 0 || left->next < 0)
@@ -451,7 +451,7 @@ static void join_entry(const struct bpe *bpe, struct heap *heap, struct symbol *
 /* In n log n steps. */
 static size_t join_long(const struct bpe *bpe, struct model_work *work, size_t count)
 {
-    struct heap heap = {.work = work};
+    struct merge_heap heap = {.work = work};
     struct symbol *symbols = work->symbols;
     for (size_t i = 0; i < count; i++) {
         symbols[i].previous = (int32_t)i - 1;

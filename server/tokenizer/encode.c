@@ -104,7 +104,7 @@ static int normalize_pieces(const struct tokenizer *tokenizer, struct scratch *s
     struct aligned *to = &scratch->normalized;
     aligned_clear(to);
     for (size_t i = 0; i < scratch->raw.count; i++) {
-        struct piece piece = scratch->raw.items[i];
+        struct text_piece piece = scratch->raw.items[i];
         struct view view = view_part(&whole, piece.begin, piece.end);
         size_t begin = to->length;
         if (piece.id < 0 &&
@@ -198,7 +198,7 @@ static void set_offsets(const struct scratch *scratch, size_t begin, size_t end,
     token->end = first < scratch->length ? character_at(scratch, last) : last;
 }
 
-static int add_tokens(struct scratch *scratch, struct piece piece, struct tokenizer_encoding *encoding,
+static int add_tokens(struct scratch *scratch, struct text_piece piece, struct tokenizer_encoding *encoding,
                       struct error *error)
 {
     const struct model_work *work = &scratch->model;
@@ -219,7 +219,7 @@ static int add_tokens(struct scratch *scratch, struct piece piece, struct tokeni
     return 0;
 }
 
-static int add_added_token(struct scratch *scratch, struct piece piece, struct tokenizer_encoding *encoding,
+static int add_added_token(struct scratch *scratch, struct text_piece piece, struct tokenizer_encoding *encoding,
                            struct error *error)
 {
     if (!grow(&encoding->tokens, &encoding->capacity, encoding->count + 1))
@@ -238,7 +238,7 @@ static int encode_pieces(const struct tokenizer *tokenizer, struct scratch *scra
     const struct cutting *cutting = &scratch->cutting;
     scratch->model.failed = false;
     for (size_t i = 0; i < cutting->pieces.count && encoding->count < enough; i++) {
-        struct piece piece = cutting->pieces.items[i];
+        struct text_piece piece = cutting->pieces.items[i];
         if (piece.id >= 0) {
             if (add_added_token(scratch, piece, encoding, error) != 0)
                 return -1;

@@ -80,7 +80,7 @@ int model_error_unknown(const struct text_model *model, const char *text, size_t
 
 /* ---- Reading ---- */
 /* {"text": id, …} */
-static int read_vocabulary(struct cursor *cursor, struct vocabulary *vocabulary, struct error *error)
+static int read_vocabulary(struct json_stream *cursor, struct vocabulary *vocabulary, struct error *error)
 {
     if (!cursor->at)
         return error_set(error, WHERE ": the key \"vocab\" is missing");

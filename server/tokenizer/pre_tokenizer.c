@@ -93,7 +93,7 @@ struct cut {
     const struct characters *characters;
     const struct pre_tokenizer_step *step;
     const char *text; /* the whole text */
-    struct piece piece;
+    struct text_piece piece;
     struct pieces *to;
 };
 
@@ -252,7 +252,7 @@ static int cut_all(const struct pre_tokenizer_step *step, const struct character
     struct pieces *to = &cutting->spare;
     to->count = 0;
     for (size_t i = 0; i < cutting->pieces.count; i++) {
-        struct piece piece = cutting->pieces.items[i];
+        struct text_piece piece = cutting->pieces.items[i];
         struct cut cut = {characters, step, cutting->text.bytes, piece, to};
         if (piece.id >= 0)
             pieces_add(to, piece.begin, piece.end, piece.id);
@@ -313,7 +313,7 @@ static int rewrite_all(const struct pre_tokenizer_step *step, rewrite_function *
     aligned_clear(to);
     cutting->spare.count = 0;
     for (size_t i = 0; i < cutting->pieces.count && !to->failed; i++) {
-        struct piece piece = cutting->pieces.items[i];
+        struct text_piece piece = cutting->pieces.items[i];
         struct view part = view_part(&cutting->text, piece.begin, piece.end);
         size_t begin = to->length;
         if (piece.id >= 0)

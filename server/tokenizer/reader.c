@@ -7,14 +7,14 @@
 #include <string.h>
 
 /* ---- The stream ---- */
-static void skip_space(struct cursor *cursor)
+static void skip_space(struct json_stream *cursor)
 {
     while (cursor->at < cursor->end &&
            (*cursor->at == ' ' || *cursor->at == '\n' || *cursor->at == '\r' || *cursor->at == '\t'))
         cursor->at++;
 }
 
-bool cursor_take(struct cursor *cursor, char wanted)
+bool cursor_take(struct json_stream *cursor, char wanted)
 {
     skip_space(cursor);
     if (cursor->at == cursor->end || *cursor->at != wanted)
@@ -23,19 +23,19 @@ bool cursor_take(struct cursor *cursor, char wanted)
     return true;
 }
 
-bool cursor_at_end(struct cursor *cursor)
+bool cursor_at_end(struct json_stream *cursor)
 {
     skip_space(cursor);
     return cursor->at == cursor->end;
 }
 
-void cursor_free(struct cursor *cursor)
+void cursor_free(struct json_stream *cursor)
 {
     free(cursor->text);
     cursor->text = NULL;
 }
 
-static bool append(struct cursor *cursor, const char *bytes, size_t length)
+static bool append(struct json_stream *cursor, const char *bytes, size_t length)
 {
     if (cursor->capacity - cursor->length <= length) {
         size_t wanted = cursor->capacity * 2 + length + 256;
@@ -62,7 +62,7 @@ static int hex_value(char digit)
 }
 
 /* Four hexadecimal digits. */
-static bool take_unit(struct cursor *cursor, uint32_t *unit)
+static bool take_unit(struct json_stream *cursor, uint32_t *unit)
 {
     if (cursor->end - cursor->at < 4)
         return false;
@@ -77,7 +77,7 @@ static bool take_unit(struct cursor *cursor, uint32_t *unit)
 }
 
 /* What follows "\u". A surrogate without its partner is an error. */
-static bool take_code(struct cursor *cursor)
+static bool take_code(struct json_stream *cursor)
 {
     uint32_t code, low;
     if (!take_unit(cursor, &code) || (code >= 0xdc00 && code < 0xe000))
@@ -94,7 +94,7 @@ static bool take_code(struct cursor *cursor)
     return append(cursor, bytes, utf8_write(code, bytes));
 }
 
-static bool take_escape(struct cursor *cursor)
+static bool take_escape(struct json_stream *cursor)
 {
     static const char escapes[] = "\"\\/bfnrt", characters[] = "\"\\/\b\f\n\r\t";
     if (cursor->at == cursor->end)
@@ -106,7 +106,7 @@ static bool take_escape(struct cursor *cursor)
     return found && append(cursor, characters + (found - escapes), 1);
 }
 
-bool cursor_string(struct cursor *cursor)
+bool cursor_string(struct json_stream *cursor)
 {
     cursor->length = 0;
     if (!cursor_take(cursor, '"') || !append(cursor, "", 0))
@@ -126,12 +126,12 @@ bool cursor_string(struct cursor *cursor)
     }
 }
 
-static bool is_digit(const struct cursor *cursor)
+static bool is_digit(const struct json_stream *cursor)
 {
     return cursor->at < cursor->end && *cursor->at >= '0' && *cursor->at <= '9';
 }
 
-bool cursor_integer(struct cursor *cursor, int64_t *value)
+bool cursor_integer(struct json_stream *cursor, int64_t *value)
 {
     skip_space(cursor);
     const char *begin = cursor->at;
@@ -142,7 +142,7 @@ bool cursor_integer(struct cursor *cursor, int64_t *value)
 }
 
 /* The digits of a number: as many as 64 bits can hold, and the exponent that is left. */
-static bool take_digits(struct cursor *cursor, uint64_t *digits, int *exponent, bool fraction)
+static bool take_digits(struct json_stream *cursor, uint64_t *digits, int *exponent, bool fraction)
 {
     const char *begin = cursor->at;
     bool full = false;
@@ -159,7 +159,7 @@ static bool take_digits(struct cursor *cursor, uint64_t *digits, int *exponent, 
     return cursor->at > begin;
 }
 
-static bool take_exponent(struct cursor *cursor, int *exponent)
+static bool take_exponent(struct json_stream *cursor, int *exponent)
 {
     if (cursor->at == cursor->end || (*cursor->at != 'e' && *cursor->at != 'E'))
         return true;
@@ -196,7 +196,7 @@ static double scale(double value, int exponent)
     return exponent < 0 ? value / power : value * power;
 }
 
-bool cursor_number(struct cursor *cursor, double *value)
+bool cursor_number(struct json_stream *cursor, double *value)
 {
     bool negative = cursor_take(cursor, '-');
     uint64_t digits = 0;
@@ -222,7 +222,7 @@ bool cursor_number(struct cursor *cursor, double *value)
 
 /* ---- The large members ---- */
 /* Moves behind the value that begins here, without looking into it. */
-static bool skip_value(struct cursor *cursor)
+static bool skip_value(struct json_stream *cursor)
 {
     size_t depth = 0;
     bool quoted = false;
@@ -249,7 +249,8 @@ static bool skip_value(struct cursor *cursor)
 
 /* Calls `member` with each member of the object that begins here. Leaves off at the first fault, which jansson finds
  * again with its line. `member` gets a cursor at the value and moves it behind. */
-static void walk_object(struct cursor *cursor, struct reader *reader, void (*member)(struct cursor *, struct reader *))
+static void walk_object(struct json_stream *cursor, struct reader *reader,
+                        void (*member)(struct json_stream *, struct reader *))
 {
     if (!cursor_take(cursor, '{'))
         return;
@@ -265,17 +266,17 @@ static void walk_object(struct cursor *cursor, struct reader *reader, void (*mem
     cursor_take(cursor, '}');
 }
 
-static void keep_large(struct cursor *cursor, struct reader *reader)
+static void keep_large(struct json_stream *cursor, struct reader *reader)
 {
-    struct cursor *found = strcmp(cursor->text, "vocab") == 0    ? &reader->vocab
-                           : strcmp(cursor->text, "merges") == 0 ? &reader->merges
-                                                                 : NULL;
+    struct json_stream *found = strcmp(cursor->text, "vocab") == 0    ? &reader->vocab
+                                : strcmp(cursor->text, "merges") == 0 ? &reader->merges
+                                                                      : NULL;
     const char *begin = cursor->at;
     if (skip_value(cursor) && found && !found->at)
-        *found = (struct cursor){.at = begin, .end = cursor->at};
+        *found = (struct json_stream){.at = begin, .end = cursor->at};
 }
 
-static void walk_model(struct cursor *cursor, struct reader *reader)
+static void walk_model(struct json_stream *cursor, struct reader *reader)
 {
     if (strcmp(cursor->text, "model") == 0 && cursor->at < cursor->end && *cursor->at == '{')
         walk_object(cursor, reader, keep_large);
@@ -286,9 +287,9 @@ static void walk_model(struct cursor *cursor, struct reader *reader)
 /* Copies the file with null in the place of the large members. */
 static char *without_large(const char *json, size_t length, const struct reader *reader, size_t *rest_length)
 {
-    const struct cursor *first = &reader->vocab, *second = &reader->merges;
+    const struct json_stream *first = &reader->vocab, *second = &reader->merges;
     if (!first->at || (second->at && second->at < first->at)) {
-        const struct cursor *other = first;
+        const struct json_stream *other = first;
         first = second;
         second = other;
     }
@@ -297,7 +298,7 @@ static char *without_large(const char *json, size_t length, const struct reader 
         return NULL;
     char *to = rest;
     const char *from = json;
-    const struct cursor *large[] = {first, second};
+    const struct json_stream *large[] = {first, second};
     for (int i = 0; i < 2; i++) {
         if (!large[i]->at)
             continue;
@@ -318,7 +319,7 @@ int reader_open(const char *json, size_t length, struct reader *reader, struct e
     *reader = (struct reader){0};
     if (!utf8_is_valid(json, length))
         return error_set(error, "expected UTF-8");
-    struct cursor cursor = {.at = json, .end = json + length};
+    struct json_stream cursor = {.at = json, .end = json + length};
     walk_object(&cursor, reader, walk_model);
     cursor_free(&cursor);
     size_t rest_length;

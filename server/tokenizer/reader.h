@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 /* Where a stream reads. `text` receives strings, and grows. */
-struct cursor {
+struct json_stream {
     const char *at, *end;
     char *text; /* the latest string; NULL at first; freed by cursor_free */
     size_t length, capacity;
@@ -18,7 +18,7 @@ struct cursor {
 /* The file without model.vocab and model.merges, which are null in it. */
 struct reader {
     json_t *root;
-    struct cursor vocab, merges; /* at NULL: the file has none */
+    struct json_stream vocab, merges; /* at NULL: the file has none */
 };
 
 /* `json` must outlive the reader. Messages have line and column where there is one. After success reader_close is
@@ -27,15 +27,15 @@ int reader_open(const char *json, size_t length, struct reader *reader, struct e
 void reader_close(struct reader *reader);
 
 /* Each skips white space first, and returns false when something else is there. */
-bool cursor_take(struct cursor *cursor, char wanted);
-bool cursor_string(struct cursor *cursor);                  /* sets text and length; also false when memory is out */
-bool cursor_integer(struct cursor *cursor, int64_t *value); /* not negative, below 2^53 */
+bool cursor_take(struct json_stream *cursor, char wanted);
+bool cursor_string(struct json_stream *cursor); /* sets text and length; also false when memory is out */
+bool cursor_integer(struct json_stream *cursor, int64_t *value); /* not negative, below 2^53 */
 
 /* A number as serde_json, the reader of `tokenizers`, computes it: up to one rounding more than the nearest double. The
  * last bit decides between two segmentations of the same score. */
-bool cursor_number(struct cursor *cursor, double *value);
-bool cursor_at_end(struct cursor *cursor);
-void cursor_free(struct cursor *cursor);
+bool cursor_number(struct json_stream *cursor, double *value);
+bool cursor_at_end(struct json_stream *cursor);
+void cursor_free(struct json_stream *cursor);
 
 /* ---- Parts: objects of the small tree. `where` names the object in messages. ---- */
 /* Refuses keys that are not among the allowed ones, a list that NULL ends. */

@@ -6,20 +6,20 @@
 #define SPACE CHARACTER_SPACE
 
 /* A text and the flags of its characters. */
-struct reading {
+struct scan {
     const struct characters *characters;
     const char *text;
     size_t length;
 };
 
 /* Flags of the character at *at, which moves behind it. */
-static unsigned next_flags(const struct reading *reading, size_t *at)
+static unsigned next_flags(const struct scan *reading, size_t *at)
 {
     return character_flags(reading->characters, utf8_next(reading->text, at));
 }
 
 /* The end of the run of characters of which flags & mask is `wanted`, or any bit of it. */
-static size_t run_end(const struct reading *reading, size_t at, unsigned mask, unsigned wanted)
+static size_t run_end(const struct scan *reading, size_t at, unsigned mask, unsigned wanted)
 {
     while (at < reading->length) {
         size_t next = at;
@@ -31,18 +31,18 @@ static size_t run_end(const struct reading *reading, size_t at, unsigned mask, u
     return at;
 }
 
-static size_t letters_end(const struct reading *reading, size_t at)
+static size_t letters_end(const struct scan *reading, size_t at)
 {
     return run_end(reading, at, LETTER, LETTER);
 }
 
-static size_t symbols_end(const struct reading *reading, size_t at)
+static size_t symbols_end(const struct scan *reading, size_t at)
 {
     return run_end(reading, at, SPACE | LETTER | NUMBER, 0);
 }
 
 /* \s+(?!\S)|\s+: the run without its last character, if something follows and more than one is there. */
-static size_t spaces_end(const struct reading *reading, size_t at)
+static size_t spaces_end(const struct scan *reading, size_t at)
 {
     size_t end = run_end(reading, at, SPACE, SPACE);
     if (end == reading->length)
@@ -60,7 +60,7 @@ static bool is_line_break(char byte)
 
 /* What follows an apostrophe at `at`: 0, or the end of "s", "t", "m", "d", "re", "ve" or "ll". With `fold` in any case;
  * U+017F, the long s, is an s then. */
-static size_t contraction_end(const struct reading *reading, size_t at, bool fold)
+static size_t contraction_end(const struct scan *reading, size_t at, bool fold)
 {
     const char *text = reading->text + at + 1;
     size_t left = reading->length - at - 1;
@@ -78,7 +78,7 @@ static size_t contraction_end(const struct reading *reading, size_t at, bool fol
 
 size_t scanner_gpt2(const struct characters *characters, const char *text, size_t length, size_t at)
 {
-    struct reading reading = {characters, text, length};
+    struct scan reading = {characters, text, length};
     size_t end = text[at] == '\'' ? contraction_end(&reading, at, false) : 0;
     if (end > 0)
         return end;
@@ -93,7 +93,7 @@ size_t scanner_gpt2(const struct characters *characters, const char *text, size_
     return spaces_end(&reading, at);
 }
 
-static size_t digits_end(const struct reading *reading, size_t at, int most)
+static size_t digits_end(const struct scan *reading, size_t at, int most)
 {
     for (int i = 0; i < most && at < reading->length; i++) {
         size_t next = at;
@@ -105,7 +105,7 @@ static size_t digits_end(const struct reading *reading, size_t at, int most)
 }
 
 /* ?[^\s\p{L}\p{N}]+[\r\n]* from its first symbol on. */
-static size_t symbols_and_breaks_end(const struct reading *reading, size_t at)
+static size_t symbols_and_breaks_end(const struct scan *reading, size_t at)
 {
     size_t end = symbols_end(reading, at);
     while (end < reading->length && is_line_break(reading->text[end]))
@@ -114,7 +114,7 @@ static size_t symbols_and_breaks_end(const struct reading *reading, size_t at)
 }
 
 /* \s*[\r\n]+|\s+(?!\S)|\s+ */
-static size_t breaks_or_spaces_end(const struct reading *reading, size_t at)
+static size_t breaks_or_spaces_end(const struct scan *reading, size_t at)
 {
     size_t end = run_end(reading, at, SPACE, SPACE);
     for (size_t i = end; i > at; i--)
@@ -125,7 +125,7 @@ static size_t breaks_or_spaces_end(const struct reading *reading, size_t at)
 
 size_t scanner_cl100k(const struct characters *characters, const char *text, size_t length, size_t at, int most_digits)
 {
-    struct reading reading = {characters, text, length};
+    struct scan reading = {characters, text, length};
     size_t end = text[at] == '\'' ? contraction_end(&reading, at, true) : 0;
     if (end > 0)
         return end;

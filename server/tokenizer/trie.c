@@ -90,21 +90,21 @@ static int find_base(struct build *build, const unsigned char *labels, size_t co
 }
 
 /* A node whose children are still to be made: keys[begin] to keys[end - 1] have the same first `depth` bytes. */
-struct task {
+struct trie_task {
     uint32_t node;
     size_t begin, end, depth;
 };
 
-struct tasks {
-    struct task *items;
+struct trie_tasks {
+    struct trie_task *items;
     size_t count, capacity;
 };
 
-static int push(struct tasks *tasks, struct task task)
+static int push(struct trie_tasks *tasks, struct trie_task task)
 {
     if (tasks->count == tasks->capacity) {
         size_t wanted = tasks->capacity * 2 + 256;
-        struct task *items = realloc(tasks->items, wanted * sizeof *items);
+        struct trie_task *items = realloc(tasks->items, wanted * sizeof *items);
         if (!items)
             return -1;
         tasks->items = items;
@@ -115,7 +115,7 @@ static int push(struct tasks *tasks, struct task task)
 }
 
 /* Makes the children of a node, and tasks for them. */
-static int expand(struct build *build, struct tasks *tasks, struct task task)
+static int expand(struct build *build, struct trie_tasks *tasks, struct trie_task task)
 {
     const struct trie_key *keys = build->keys;
     while (task.begin < task.end && keys[task.begin].length == task.depth)
@@ -139,7 +139,7 @@ static int expand(struct build *build, struct tasks *tasks, struct task task)
     for (size_t i = 0; i < count; i++)
         build->trie->nodes[base ^ labels[i]].parent = task.node;
     for (size_t i = count; i-- > 0;)
-        if (push(tasks, (struct task){base ^ labels[i], begins[i], begins[i + 1], task.depth + 1}) != 0)
+        if (push(tasks, (struct trie_task){base ^ labels[i], begins[i], begins[i + 1], task.depth + 1}) != 0)
             return -1;
     return 0;
 }
@@ -149,11 +149,11 @@ int trie_build(struct trie *trie, struct trie_key *keys, size_t count, struct er
     *trie = (struct trie){0};
     qsort(keys, count, sizeof *keys, compare_keys);
     struct build build = {.trie = trie, .keys = keys};
-    struct tasks tasks = {0};
+    struct trie_tasks tasks = {0};
     int status = add_block(&build);
     if (status == 0) {
         trie->nodes[0].parent = 0; /* taken */
-        status = push(&tasks, (struct task){.end = count});
+        status = push(&tasks, (struct trie_task){.end = count});
     }
     while (status == 0 && tasks.count > 0)
         status = expand(&build, &tasks, tasks.items[--tasks.count]);

@@ -16,7 +16,7 @@ struct best_path {
 };
 
 /* [["text", score], …]; a token's id is its index */
-static int read_scores(struct cursor *cursor, struct vocabulary *vocabulary, struct unigram *unigram,
+static int read_scores(struct json_stream *cursor, struct vocabulary *vocabulary, struct unigram *unigram,
                        struct error *error)
 {
     size_t capacity = 0;

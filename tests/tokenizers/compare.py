@@ -85,7 +85,11 @@ def random_tokenizers(count, seed, trained, lines, program):
             refused += 1
             print(f"random {number}: refused: {opened.stderr.decode().strip()}")
         else:
-            wrong += compare(f"random {number}", tokenizer, program, list(filter(assigned, inputs)), quiet=True)
+            found = compare(f"random {number}", tokenizer, program, list(filter(assigned, inputs)), quiet=True)
+            if found:
+                parts = {key: value for key, value in document.items() if key != "model"}
+                print(f"    {json.dumps(parts, ensure_ascii=False)[:3000]}")
+            wrong += found
     print(f"{count} random tokenizers, {refused} refused")
     return wrong
 

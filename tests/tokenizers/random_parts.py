@@ -6,11 +6,14 @@ def maybe(chance, value, probability=0.5):
     return value if chance.random() < probability else None
 
 
-def pattern(chance):
-    if chance.random() < 0.5:
-        return {"String": chance.choice([" ", "a", "th", "é", "--", "  ", "", "中", ".", "_", "\n"])}
-    return {"Regex": chance.choice([r"\s+", r"\w+", r"[aeiou]", r"\d", r"(?i)the", r"a*", r"\p{Lu}", r"\b", r"[^\s]+", r"$", r"^",
-                                    r"(?<=a)b", r"\p{L}+|\p{N}", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"])}
+def pattern(chance, empty=True):
+    """`empty` allows those that match the empty text. What a normalizer inserts at the start of a text has no place in
+    the text, and the steps behind it repeat or lose characters in `tokenizers`, or end it by a panic."""
+    strings = [" ", "a", "th", "é", "--", "  ", "中", ".", "_", "\n"] + [""] * empty
+    expressions = [r"\s+", r"\w+", r"[aeiou]", r"\d", r"(?i)the", r"\p{Lu}", r"[^\s]+", r"(?<=a)b", r"\p{L}+|\p{N}",
+                   r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"]
+    expressions += [r"a*", r"\b", r"$", r"^"] * empty
+    return {"String": chance.choice(strings)} if chance.random() < 0.5 else {"Regex": chance.choice(expressions)}
 
 
 def behavior(chance):
@@ -33,9 +36,9 @@ def normalizer(chance, charsmaps):
     elif kind == "Precompiled":
         part |= {"precompiled_charsmap": chance.choice(charsmaps)}
     elif kind == "Replace":
-        part |= {"pattern": pattern(chance), "content": chance.choice(["", "x", "▁", "ab", "é "])}
+        part |= {"pattern": pattern(chance, empty=False), "content": chance.choice(["", "x", "▁", "ab", "é "])}
     elif kind == "Prepend":
-        part |= {"prepend": chance.choice(["▁", "", "ab ", "é"])}
+        part |= {"prepend": chance.choice(["▁", "x", "ab ", "é"])}
     elif kind == "Sequence":
         part |= {"normalizers": [normalizer(chance, charsmaps) for _ in range(chance.randrange(4))]}
     return part

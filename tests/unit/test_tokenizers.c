@@ -1,6 +1,8 @@
 /* The tokenizers of tests/tokenizers/reference, beside what the `tokenizers` of PyPI made of the same texts. */
 #include "server/tokenizer/tokenizer.h"
 
+#include "server/tokenizer/pattern.h"
+
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -195,6 +197,107 @@ static void a_long_word_has_all_its_letters(void **state)
     free(text);
 }
 
+/* ---- Scanners ---- */
+#define CL100K(contraction, digits)                            \
+    contraction "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits \
+                "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static const char *const scanned[] = {
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+    CL100K("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "{1,3}"),
+    CL100K("(?i:'s|'t|'re|'ve|'m|'ll|'d)", ""),
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|"
+    "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+};
+
+/* Writes random characters on which the expressions decide. Returns the number of bytes. */
+static size_t random_text(char *text, size_t most)
+{
+    static const char *const parts[] = {"'",
+                                        "s",
+                                        "S",
+                                        "ll",
+                                        "LL",
+                                        "lL",
+                                        "re",
+                                        "VE",
+                                        "d",
+                                        "M",
+                                        "t",
+                                        "\xc5\xbf",
+                                        " ",
+                                        "  ",
+                                        "\n",
+                                        "\r",
+                                        "\t",
+                                        "a",
+                                        "\xc3\xa9",
+                                        "\xe4\xb8\xad",
+                                        "1",
+                                        "\xd9\xa3",
+                                        "\xc2\xbd",
+                                        ".",
+                                        "!?",
+                                        "\xcc\x81",
+                                        "\xf0\x9f\x98\x80",
+                                        "\xc2\xa0",
+                                        "\xe3\x80\x80",
+                                        "\xc2\x85"};
+    size_t length = 0;
+    for (int i = rand() % 14; i >= 0; i--) {
+        const char *part = parts[(size_t)rand() % (sizeof parts / sizeof *parts)];
+        assert_true(length + strlen(part) < most);
+        memcpy(text + length, part, strlen(part));
+        length += strlen(part);
+    }
+    return length;
+}
+
+static void expect_same_matches(struct pattern *scanner, struct pattern *expression,
+                                const struct characters *characters, const char *text, size_t length)
+{
+    struct error error;
+    struct pattern_search one, other;
+    size_t begin, end, other_begin, other_end;
+    int found;
+    assert_int_equal(pattern_search_begin(&one, scanner, characters, text, length, &error), 0);
+    assert_int_equal(pattern_search_begin(&other, expression, characters, text, length, &error), 0);
+    do {
+        found = pattern_search_next(&one, &begin, &end, &error);
+        assert_int_equal(pattern_search_next(&other, &other_begin, &other_end, &error), found);
+        if (found && (begin != other_begin || end != other_end))
+            fail_msg("\"%.*s\": Oniguruma matches %zu to %zu, the scanner %zu to %zu", (int)length, text, other_begin,
+                     other_end, begin, end);
+    } while (found);
+    pattern_search_end(&one);
+    pattern_search_end(&other);
+}
+
+/* In a group, an expression is another text: Oniguruma runs it. */
+static void scanners_match_as_oniguruma_does(void **state)
+{
+    (void)state;
+    static struct characters characters;
+    const unsigned seed = 17;
+    print_message("seed %u\n", seed);
+    srand(seed);
+    characters_init(&characters);
+    for (size_t i = 0; i < sizeof scanned / sizeof *scanned; i++) {
+        struct pattern scanner, expression;
+        struct error error;
+        char group[512], text[256];
+        int length = snprintf(group, sizeof group, "(?:%s)", scanned[i]);
+        assert_int_equal(pattern_compile(scanned[i], strlen(scanned[i]), "test", &scanner, &error), 0);
+        assert_int_equal(pattern_compile(group, (size_t)length, "test", &expression, &error), 0);
+        assert_int_not_equal(scanner.kind, PATTERN_EXPRESSION);
+        assert_int_equal(expression.kind, PATTERN_EXPRESSION);
+        for (int turn = 0; turn < 20000; turn++)
+            expect_same_matches(&scanner, &expression, &characters, text, random_text(text, sizeof text));
+        pattern_free(&scanner);
+        pattern_free(&expression);
+    }
+}
+
 /* ---- Questions about tokens ---- */
 static void tokens_have_ids_and_roles(void **state)
 {
@@ -384,6 +487,7 @@ int main(void)
         cmocka_unit_test(all_references_are_equal),
         cmocka_unit_test(threads_share_a_tokenizer),
         cmocka_unit_test(a_long_word_has_all_its_letters),
+        cmocka_unit_test(scanners_match_as_oniguruma_does),
         cmocka_unit_test(tokens_have_ids_and_roles),
         cmocka_unit_test(truncation_keeps_the_template),
         cmocka_unit_test(what_is_no_utf8_counts_as_characters),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The tokenizer beside the `tokenizers` of PyPI: texts a second on one thread, both in turns.
 
-    tokenizers.py --program build/tests/bench/tokenizer --folder build/bench/tokenizers [--size 50000] [--rounds 3]
+    tokenizer_rates.py --program build/tests/bench/tokenizer --folder build/bench/tokenizers [--size 50000] [--rounds 3]
 
 Texts of 100 words from Debian's documentation. The tokenizers are trained on it once, and kept in the folder. The last
 table has one text of a million letters, and tells whether ten times the length takes ten times as long."""
