@@ -15,12 +15,6 @@ struct symbol {
     int32_t previous, next; /* -1: none */
 };
 
-/* Neighbours that may be joined. */
-struct merge_entry {
-    uint64_t order; /* rank, then place of the left symbol */
-    uint32_t joined;
-};
-
 /* ---- The merges ---- */
 static size_t merge_slot(const struct bpe *bpe, uint32_t left, uint32_t right)
 {
@@ -387,34 +381,38 @@ static size_t join_short(const struct bpe *bpe, struct symbol *symbols, size_t c
     return count;
 }
 
-/* A binary heap with the least order on top. */
+/* Neighbours that may be joined: rank of the merge, then place of the left symbol, in one number. A heap with the least
+ * on top. Four children lie in one line of the cache. */
 struct merge_heap {
     struct model_work *work;
     size_t count;
 };
 
-static void heap_push(struct merge_heap *heap, struct merge_entry entry)
+static void heap_push(struct merge_heap *heap, uint64_t entry)
 {
     struct model_work *work = heap->work;
     if (heap->count == work->heap_capacity &&
         !model_work_reserve(work, (void **)&work->heap, &work->heap_capacity, heap->count + 1, sizeof *work->heap))
         return;
     size_t at = heap->count++;
-    for (; at > 0 && work->heap[(at - 1) / 2].order > entry.order; at = (at - 1) / 2)
-        work->heap[at] = work->heap[(at - 1) / 2];
+    for (; at > 0 && work->heap[(at - 1) / 4] > entry; at = (at - 1) / 4)
+        work->heap[at] = work->heap[(at - 1) / 4];
     work->heap[at] = entry;
 }
 
-static struct merge_entry heap_pop(struct merge_heap *heap)
+static uint64_t heap_pop(struct merge_heap *heap)
 {
-    struct merge_entry *entries = heap->work->heap;
-    struct merge_entry top = entries[0], last = entries[--heap->count];
+    uint64_t *entries = heap->work->heap;
+    uint64_t top = entries[0], last = entries[--heap->count];
     size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < heap->count; at = child) {
-        child += child + 1 < heap->count && entries[child + 1].order < entries[child].order;
-        if (last.order <= entries[child].order)
+    for (size_t child; (child = 4 * at + 1) < heap->count;) {
+        size_t end = child + 4 < heap->count ? child + 4 : heap->count, least = child;
+        while (++child < end)
+            least = entries[child] < entries[least] ? child : least;
+        if (last <= entries[least])
             break;
-        entries[at] = entries[child];
+        entries[at] = entries[least];
+        at = least;
     }
     entries[at] = last;
     return top;
@@ -425,20 +423,20 @@ static void push_pair(const struct bpe *bpe, struct merge_heap *heap, const stru
 {
     const struct merge *merge = left < 0 || right < 0 ? NULL : merge_find(bpe, symbols[left].id, symbols[right].id);
     if (merge)
-        heap_push(heap, (struct merge_entry){(uint64_t)merge->rank << 32 | (uint32_t)left, merge->joined});
+        heap_push(heap, (uint64_t)merge->rank << 32 | (uint32_t)left);
 }
 
 /* Joins the entry's pair, unless it is out of date: a symbol has changed since. */
-static void join_entry(const struct bpe *bpe, struct merge_heap *heap, struct symbol *symbols, struct merge_entry entry)
+static void join_entry(const struct bpe *bpe, struct merge_heap *heap, struct symbol *symbols, uint64_t entry)
 {
-    struct symbol *left = &symbols[(uint32_t)entry.order];
+    struct symbol *left = &symbols[(uint32_t)entry];
     if (left->length == 0 || left->next < 0)
         return;
     struct symbol *right = &symbols[left->next];
     const struct merge *merge = merge_find(bpe, left->id, right->id);
-    if (!merge || merge->joined != entry.joined)
+    if (!merge || merge->rank != entry >> 32)
         return;
-    left->id = entry.joined;
+    left->id = merge->joined;
     left->length += right->length;
     right->length = 0;
     left->next = right->next;

@@ -16,7 +16,6 @@ struct model_token {
 };
 
 struct symbol;
-struct merge_entry;
 struct best_path;
 
 /* Tokens, and memory for the steps. `failed` when memory is out. */
@@ -26,7 +25,7 @@ struct model_work {
     bool failed;
     struct symbol *symbols;
     size_t symbols_capacity;
-    struct merge_entry *heap;
+    uint64_t *heap;
     size_t heap_capacity;
     struct best_path *paths;
     size_t paths_capacity;
