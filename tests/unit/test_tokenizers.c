@@ -197,6 +197,74 @@ static void a_long_word_has_all_its_letters(void **state)
     free(text);
 }
 
+/* Opens a file and encodes a text with what it asks for. */
+static struct tokenizer *encode_with(const char *json, const char *text, size_t length,
+                                     struct tokenizer_encoding *encoding)
+{
+    struct error error;
+    struct tokenizer *tokenizer;
+    if (tokenizer_open(json, strlen(json), "file", &tokenizer, &error) != 0)
+        fail_msg("%s", error.message);
+    struct tokenizer_options options = tokenizer_options_of(tokenizer);
+    assert_int_equal(tokenizer_encode(tokenizer, text, length, &options, encoding, &error), 0);
+    return tokenizer;
+}
+
+/* In "abcd", "b c" is joined first. So "a b" is out of date, and "bc d" comes before "a bc". */
+static void a_merge_that_is_out_of_date_is_left(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"d\": 3, \"bc\": 4, "
+        "\"ab\": 5, \"bcd\": 6, \"abc\": 7}, \"merges\": [\"b c\", \"a b\", \"bc d\", \"a bc\"]}}";
+    enum { TIMES = 40 };
+    char text[4 * TIMES];
+    for (int i = 0; i < 4 * TIMES; i++)
+        text[i] = "abcd"[i % 4];
+    for (size_t length = 4; length <= sizeof text; length += sizeof text - 4) { /* a short word, and a long one */
+        struct tokenizer_encoding encoding = {0};
+        struct tokenizer *tokenizer = encode_with(json, text, length, &encoding);
+        assert_int_equal(encoding.count, length / 2);
+        for (size_t i = 0; i < encoding.count; i++)
+            assert_int_equal(encoding.tokens[i].id, i % 2 ? 6 : 0);
+        tokenizer_encoding_free(&encoding);
+        tokenizer_close(tokenizer);
+    }
+}
+
+/* `tokenizers` 0.23.3 gives these offsets. Empty matches are found, but not directly behind another match. */
+static void empty_matches_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *behavior;
+        size_t count;
+        uint32_t offsets[6][2];
+    } cases[] = {{"Isolated", 6, {{0, 1}, {1, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}}},
+                 {"Removed", 4, {{0, 1}, {3, 4}, {4, 5}, {5, 6}}},
+                 {"MergedWithNext", 5, {{0, 1}, {1, 4}, {4, 5}, {5, 6}, {6, 7}}},
+                 {"MergedWithPrevious", 4, {{0, 3}, {3, 4}, {4, 5}, {5, 7}}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[512];
+        snprintf(
+            json, sizeof json,
+            "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"a*\"}, \"behavior\": \"%s\", "
+            "\"invert\": false}, \"model\": {\"type\": \"WordLevel\", \"vocab\": {\"?\": 0}, \"unk_token\": \"?\"}}",
+            cases[i].behavior);
+        static const char text[] = "baacb\xc3\xa9"
+                                   "a";
+        struct tokenizer_encoding encoding = {0};
+        struct tokenizer *tokenizer = encode_with(json, text, sizeof text - 1, &encoding);
+        assert_int_equal(encoding.count, cases[i].count);
+        for (size_t j = 0; j < encoding.count; j++) {
+            assert_int_equal(encoding.tokens[j].begin, cases[i].offsets[j][0]);
+            assert_int_equal(encoding.tokens[j].end, cases[i].offsets[j][1]);
+        }
+        tokenizer_encoding_free(&encoding);
+        tokenizer_close(tokenizer);
+    }
+}
+
 /* ---- Scanners ---- */
 #define CL100K(contraction, digits)                            \
     contraction "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits \
@@ -487,6 +555,8 @@ int main(void)
         cmocka_unit_test(all_references_are_equal),
         cmocka_unit_test(threads_share_a_tokenizer),
         cmocka_unit_test(a_long_word_has_all_its_letters),
+        cmocka_unit_test(a_merge_that_is_out_of_date_is_left),
+        cmocka_unit_test(empty_matches_cut),
         cmocka_unit_test(scanners_match_as_oniguruma_does),
         cmocka_unit_test(tokens_have_ids_and_roles),
         cmocka_unit_test(truncation_keeps_the_template),
