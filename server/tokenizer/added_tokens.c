@@ -242,12 +242,18 @@ static void widen(struct match *match, const struct added_token *token, size_t l
         match->end += utf8_size((unsigned char)match->text[match->end]);
 }
 
-void added_tokens_cut(const struct added_tokens *added, bool normalized, const struct characters *characters,
-                      const char *text, size_t begin, size_t end, struct pieces *pieces)
+/* Pieces that overlap may have so many bytes more than the text, in all. */
+static size_t most_repeated(size_t length)
+{
+    return length * 8 + 65536;
+}
+
+int added_tokens_cut(const struct added_tokens *added, bool normalized, const struct characters *characters,
+                     const char *text, size_t begin, size_t end, struct pieces *pieces, struct error *error)
 {
     const struct trie *trie = normalized ? &added->normalized : &added->raw;
     const bool *begins = normalized ? added->normalized_begins : added->raw_begins;
-    size_t copied = begin;
+    size_t copied = begin, repeated = 0;
     for (size_t at = begin; at < end && trie->nodes;) {
         int32_t index = -1;
         size_t found = begins[(unsigned char)text[at]] ? match_at(trie, text, at, end, &index) : 0;
@@ -265,10 +271,14 @@ void added_tokens_cut(const struct added_tokens *added, bool normalized, const s
             continue;
         if (copied < match.begin)
             pieces_add(pieces, copied, match.begin, -1);
+        repeated += copied > match.begin ? copied - match.begin : 0;
+        if (repeated > most_repeated(end - begin))
+            return error_set(error, "added tokens of the tokenizer overlap too often in this text");
         pieces_add(pieces, match.begin, match.end, token->id);
         copied = match.end;
     }
     pieces_add(pieces, copied, end, -1);
+    return pieces->failed ? error_set(error, "out of memory") : 0;
 }
 
 const struct added_token *added_tokens_by_id(const struct added_tokens *added, int32_t id)

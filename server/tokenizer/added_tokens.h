@@ -31,9 +31,10 @@ int added_tokens_read(json_t *json, const struct text_model *model, const struct
                       const struct characters *characters, struct added_tokens *added, struct error *error);
 void added_tokens_free(struct added_tokens *added);
 
-/* Cuts the added tokens out of a part of a text, those that are compared with the raw or the normalised text. */
-void added_tokens_cut(const struct added_tokens *added, bool normalized, const struct characters *characters,
-                      const char *text, size_t begin, size_t end, struct pieces *pieces);
+/* Cuts the added tokens out of a part of a text, those that are compared with the raw or the normalised text. -1:
+ * memory is out, or tokens overlap so often that the pieces would be much longer than the text. */
+int added_tokens_cut(const struct added_tokens *added, bool normalized, const struct characters *characters,
+                     const char *text, size_t begin, size_t end, struct pieces *pieces, struct error *error);
 
 /* NULL: there is none. */
 const struct added_token *added_tokens_by_id(const struct added_tokens *added, int32_t id);

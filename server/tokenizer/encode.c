@@ -115,9 +115,9 @@ static int normalize_pieces(const struct tokenizer *tokenizer, struct scratch *s
             return error_set(error, "out of memory");
         if (piece.id >= 0)
             pieces_add(&scratch->cutting.pieces, begin, to->length, piece.id);
-        else
-            added_tokens_cut(&tokenizer->added, true, &tokenizer->characters, to->bytes, begin, to->length,
-                             &scratch->cutting.pieces);
+        else if (added_tokens_cut(&tokenizer->added, true, &tokenizer->characters, to->bytes, begin, to->length,
+                                  &scratch->cutting.pieces, error) != 0)
+            return -1;
     }
     scratch->cutting.text = aligned_all(to);
     return 0;
@@ -130,19 +130,17 @@ static int normalize_whole(const struct tokenizer *tokenizer, struct scratch *sc
     if (normalizer_run(&tokenizer->normalizer, &tokenizer->characters, &scratch->normalizer, &view, error) != 0)
         return -1;
     scratch->cutting.text = view;
-    added_tokens_cut(&tokenizer->added, true, &tokenizer->characters, view.bytes, 0, view.length,
-                     &scratch->cutting.pieces);
-    return 0;
+    return added_tokens_cut(&tokenizer->added, true, &tokenizer->characters, view.bytes, 0, view.length,
+                            &scratch->cutting.pieces, error);
 }
 
 static int cut_text(const struct tokenizer *tokenizer, struct scratch *scratch, struct error *error)
 {
     scratch->raw.count = scratch->cutting.pieces.count = 0;
     scratch->raw.failed = scratch->cutting.pieces.failed = scratch->cutting.spare.failed = false;
-    added_tokens_cut(&tokenizer->added, false, &tokenizer->characters, scratch->text, 0, scratch->length,
-                     &scratch->raw);
-    if (scratch->raw.failed)
-        return error_set(error, "out of memory");
+    if (added_tokens_cut(&tokenizer->added, false, &tokenizer->characters, scratch->text, 0, scratch->length,
+                         &scratch->raw, error) != 0)
+        return -1;
     bool is_whole = scratch->raw.count == 1 && scratch->raw.items[0].id < 0;
     int status = is_whole ? normalize_whole(tokenizer, scratch, error) : normalize_pieces(tokenizer, scratch, error);
     if (status != 0)

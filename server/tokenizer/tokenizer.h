@@ -73,7 +73,8 @@ struct tokenizer_encoding {
 
 /* Encodes `length` bytes. Each maximal part that is not UTF-8 is read as one U+FFFD, and counts as one character in the
  * offsets. -1: a character is unknown and the model has no token for that, a regular expression takes too many
- * steps, the text has 1 GiB or more, or memory is out; the encoding then has no tokens. */
+ * steps, added tokens overlap too often, the text has 1 GiB or more, or memory is out; the encoding then has no tokens.
+ */
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
                      const struct tokenizer_options *options, struct tokenizer_encoding *encoding, struct error *error);
 

@@ -549,6 +549,31 @@ static void an_endless_expression_is_given_up(void **state)
     tokenizer_close(tokenizer);
 }
 
+/* A line break that takes the white space behind it along is found again in that white space. */
+static void added_tokens_that_overlap_are_bounded(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"added_tokens\": [{\"id\": 2, \"content\": \"\\n\", \"single_word\": false, \"lstrip\": false, "
+        "\"rstrip\": true, \"normalized\": false, \"special\": false}], " MODEL "}";
+    enum { LENGTH = 100000 };
+    struct error error;
+    struct tokenizer_encoding encoding = {0};
+    struct tokenizer *tokenizer = encode_with(json, "a\n\n", 3, &encoding);
+    assert_int_equal(encoding.count, 3);
+    assert_int_equal(encoding.tokens[1].end, 3);
+    assert_int_equal(encoding.tokens[2].begin, 2);
+    char *text = malloc(LENGTH);
+    assert_non_null(text);
+    memset(text, '\n', LENGTH);
+    struct tokenizer_options options = tokenizer_options_of(tokenizer);
+    assert_int_equal(tokenizer_encode(tokenizer, text, LENGTH, &options, &encoding, &error), -1);
+    assert_string_equal(error.message, "added tokens of the tokenizer overlap too often in this text");
+    free(text);
+    tokenizer_encoding_free(&encoding);
+    tokenizer_close(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +590,7 @@ int main(void)
         cmocka_unit_test(models_that_contradict_themselves_are_refused),
         cmocka_unit_test(text_without_a_token_is_an_error),
         cmocka_unit_test(an_endless_expression_is_given_up),
+        cmocka_unit_test(added_tokens_that_overlap_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
