@@ -389,16 +389,15 @@ void cutting_free(struct cutting *cutting)
 static int read_byte_level(const json_t *json, const char *where, struct pre_tokenizer_step *step, struct error *error)
 {
     static const char *const keys[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
-    static const char expression[] =
-        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
     bool trim_offsets; /* matters to the post-processor alone */
     step->use_regex = true;
+    step->pattern.kind = PATTERN_GPT2;
     if (part_keys(json, where, keys, error) != 0 ||
         part_bool(json, where, "add_prefix_space", true, &step->add_prefix_space, error) != 0 ||
         part_bool(json, where, "trim_offsets", true, &trim_offsets, error) != 0 ||
         part_bool(json, where, "use_regex", false, &step->use_regex, error) != 0)
         return -1;
-    return pattern_compile(expression, sizeof expression - 1, where, &step->pattern, error);
+    return 0;
 }
 
 /* Files before 0.15 have add_prefix_space instead of prepend_scheme. */

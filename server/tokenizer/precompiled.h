@@ -17,7 +17,7 @@ int precompiled_read(const char *base64, size_t length, const char *where, struc
                      struct error *error);
 void precompiled_free(struct precompiled *precompiled);
 
-/* Writes the text with its replacements. `work` receives nothing of interest. -1: memory is out. */
+/* Writes the text with its replacements. -1: memory is out. */
 int precompiled_put(const struct precompiled *precompiled, struct transform *transform);
 
 #endif

@@ -4,8 +4,8 @@
     make.py [--size 500] [--count 200]
 
 texts.json is a list of texts. NAME.json is a tokenizer. NAME.results.json has for each text the ids, the offsets one behind
-the other, the decoded text and the one without special tokens, and for the first TOKENS texts the tokens' texts. tests/unit/test_tokenizers.c reads
-them."""
+the other, the decoded text and the one without special tokens, and for the first TOKENS texts the tokens' texts.
+tests/unit/test_tokenizers.c reads them."""
 import argparse
 import json
 import pathlib
