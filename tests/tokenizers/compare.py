@@ -74,7 +74,9 @@ def random_tokenizers(count, seed, trained, lines, program):
         document = random_parts.document(chance, models, charsmaps or ["BAAAAAAEAABhAA=="])
         try:
             tokenizer = Tokenizer.from_str(json.dumps(document))
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # a panic of Rust is no Exception
             continue
         inputs = [text.encode() for text in texts.texts(60, f"{seed} {number}", lines)]
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
