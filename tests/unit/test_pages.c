@@ -1,10 +1,12 @@
-/* Pages that follow from tables in config/: docs/configuration.md and config/linformerd.example.json have every
- * setting, docs/serving-a-model.md has every key of config.json and every class, README.md every class.
+/* Pages that follow from tables: docs/configuration.md and config/linformerd.example.json have every setting,
+ * docs/serving-a-model.md has every key of config.json and every class, README.md every class, and docs/module-graph.md
+ * has every operation of a module's graph.
  *
  * `make docs` runs this program with WRITE_PAGES=1: then it writes the page's list of settings in place of comparing
  * it. */
 #include "config/settings_table.h"
 #include "engine/families/family.h"
+#include "engine/families/module/module.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -18,6 +20,7 @@
 
 #define PAGE "docs/configuration.md"
 #define MODEL_PAGE "docs/serving-a-model.md"
+#define GRAPH_PAGE "docs/module-graph.md"
 #define EXAMPLE "config/linformerd.example.json"
 #define BEGIN "<!-- begin settings -->\n"
 #define END "<!-- end settings -->\n"
@@ -174,6 +177,82 @@ static void pages_have_every_class(void **state)
     free(model_page);
 }
 
+/* ---- Operations of a module's graph ---- */
+
+static const struct module_operation *const operations[] = {module_elements, module_shapes, module_layers,
+                                                            module_reductions, module_products};
+
+static bool operation_is_served(const char *name)
+{
+    for (size_t t = 0; t < sizeof operations / sizeof *operations; t++)
+        for (const struct module_operation *o = operations[t]; o->name; o++)
+            if (strcmp(o->name, name) == 0)
+                return true;
+    return false;
+}
+
+/* The page's part about operations. The caller frees it. */
+static char *operations_part(void)
+{
+    char *page = read_page(GRAPH_PAGE), *begin = strstr(page, "\n## Operations\n");
+    assert_non_null(begin);
+    char *end = strstr(begin + 1, "\n## ");
+    if (end)
+        *end = '\0';
+    char *part = strdup(begin);
+    free(page);
+    return part;
+}
+
+/* Names stand in the first column of a row: "| `a`, `b` |". */
+static bool row_names(const char *row, const char *name)
+{
+    char quoted[64];
+    size_t cell = 2 + strcspn(row + 2, "|");
+    snprintf(quoted, sizeof quoted, "`%s`", name);
+    const char *found = strstr(row, quoted);
+    return found && found < row + cell;
+}
+
+static void graph_page_has_every_operation(void **state)
+{
+    (void)state;
+    char *part = operations_part();
+    int missing = 0;
+    for (size_t t = 0; t < sizeof operations / sizeof *operations; t++)
+        for (const struct module_operation *o = operations[t]; o->name; o++) {
+            bool found = false;
+            for (const char *row = part; !found && (row = strstr(row, "\n| `")); row++)
+                found = row_names(row + 1, o->name);
+            if (!found)
+                print_error(GRAPH_PAGE " lacks a row for %s\n", o->name);
+            missing += !found;
+        }
+    free(part);
+    assert_int_equal(missing, 0);
+}
+
+static void graph_page_has_no_other_operation(void **state)
+{
+    (void)state;
+    char *part = operations_part(), name[64];
+    int names = 0, others = 0;
+    for (const char *row = part; (row = strstr(row, "\n| `")); row++) {
+        const char *end = row + 3 + strcspn(row + 3, "|");
+        for (const char *at = row + 3; (at = strchr(at, '`')) && at < end; at++) {
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(at + 1, "`"), at + 1);
+            if (!operation_is_served(name))
+                print_error(GRAPH_PAGE " has a row for %s, which is not served\n", name);
+            others += !operation_is_served(name);
+            names++;
+            at += strlen(name) + 1;
+        }
+    }
+    free(part);
+    assert_int_equal(others, 0);
+    assert_true(names > 100);
+}
+
 /* ---- The example ---- */
 
 static bool value_is_default(const json_t *value, const struct setting *setting)
@@ -229,6 +308,8 @@ int main(void)
         cmocka_unit_test(page_has_the_settings_of_the_table),
         cmocka_unit_test(page_has_every_key_of_config_json),
         cmocka_unit_test(pages_have_every_class),
+        cmocka_unit_test(graph_page_has_every_operation),
+        cmocka_unit_test(graph_page_has_no_other_operation),
         cmocka_unit_test(example_has_every_key_with_its_default),
         cmocka_unit_test(daemon_reads_the_example),
     };
