@@ -6,7 +6,7 @@
  * it. */
 #include "config/settings_table.h"
 #include "engine/families/family.h"
-#include "engine/families/module/module.h"
+#include "engine/families/module/graph.h"
 
 #include <jansson.h>
 #include <setjmp.h>
