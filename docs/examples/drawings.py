@@ -1,6 +1,6 @@
 """Draws cats and dogs: heads with ears, eyes, a nose, a mouth and fur, on a background, no two alike.
 
-    python3 drawings.py FOLDER [COUNT [SEED]]     writes cat0.png, dog1.png, cat2.jpg …
+    python3 drawings.py FOLDER [COUNT [SEED]]     writes cat0.png, dog1.png, cat2.jpg …, 256 pixels wide
 
 Both have any colour, size, place, tilt, fur and background. What differs is what differs in animals: a cat has pointed
 ears that stand, a short face, a small nose and whiskers. A dog has ears that hang beside the head, a long muzzle, a
@@ -118,8 +118,8 @@ def draw_dog(chance, sheet, fur):
     sheet.line([(-0.25, low + 0.18), (0, low + 0.15), (0.25, low + 0.18)], dark, 0.05)
 
 
-def draw(label, seed):
-    """A picture of a "cat" or a "dog"; each seed gives another one."""
+def draw(label, seed, side=SIDE):
+    """A picture of a "cat" or a "dog"; each seed gives another one. At most 256 pixels wide."""
     chance = random.Random(f"{label} {seed}")
     image = Image.new("RGB", (SIDE * FINE, SIDE * FINE))
     draw_background(chance, image)
@@ -127,7 +127,7 @@ def draw(label, seed):
     if chance.random() < 0.5:  # a body
         sheet.ellipse(chance.uniform(-0.4, 0.4), 2.1, 1.1, 1.5, fur)
     (draw_cat if label == "cat" else draw_dog)(chance, sheet, fur)
-    return image.resize((SIDE, SIDE), Image.LANCZOS)
+    return image.resize((side, side), Image.LANCZOS)
 
 
 def main():
@@ -135,7 +135,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(count):
         label = LABELS[i % 2]
-        draw(label, seed + i).save(folder / f"{label}{i}.{['png', 'jpg'][i // 2 % 2]}")
+        draw(label, seed + i, SIDE * FINE).save(folder / f"{label}{i}.{['png', 'jpg'][i // 2 % 2]}")
 
 
 if __name__ == "__main__":

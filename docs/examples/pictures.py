@@ -82,7 +82,7 @@ def export(model, folder):
 
 
 def measure(address, count=500):
-    """Sends new pictures as PNG files to a daemon, and counts right answers."""
+    """Sends new pictures as PNG files to a daemon. Returns how many answers are right."""
     right = 0
     for i in range(count):
         for label in LABELS:
@@ -92,6 +92,7 @@ def measure(address, count=500):
             with urllib.request.urlopen(request) as answer:
                 right += json.load(answer)[0]["label"] == label
     print(f"{right} of {2 * count} right")
+    return right
 
 
 def main():

@@ -10,6 +10,7 @@ trained on. An id is a byte of the text plus 3, as the daemon's byte tokenizer g
 import json
 import pathlib
 import random
+import subprocess
 import sys
 import time
 import urllib.request
@@ -20,7 +21,7 @@ from linformer import Linformer
 from torch import nn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SUFFIXES = {"C": [".c", ".h"], "Python": [".py"], "shell": [".sh"], "Markdown": [".md"]}
+SUFFIXES = {"C": (".c", ".h"), "Python": (".py",), "shell": (".sh",), "Markdown": (".md",)}
 LABELS = list(SUFFIXES)
 LENGTH = 256  # bytes
 
@@ -42,11 +43,10 @@ class Classifier(nn.Module):
 
 def files(trained_on):
     """Label -> the lines of its files. The names choose one file in five that is not trained on."""
-    lines = {}
+    names, lines = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split(), {}
     for label, suffixes in SUFFIXES.items():
-        paths = sorted(path for path in ROOT.rglob("*.*") if path.suffix in suffixes and "build" not in path.parts)
-        chosen = [path for path in paths if (zlib.crc32(str(path.relative_to(ROOT)).encode()) % 5 > 0) == trained_on]
-        lines[label] = [path.read_text().splitlines() for path in chosen]
+        chosen = [name for name in names if name.endswith(suffixes) and (zlib.crc32(name.encode()) % 5 > 0) == trained_on]
+        lines[label] = [(ROOT / name).read_text().splitlines() for name in chosen]
     return lines
 
 
@@ -103,7 +103,7 @@ def export(model, folder):
 
 
 def measure(address, count=250):
-    """Sends pieces of files that were not trained on to a daemon, and counts right answers."""
+    """Sends pieces of files that were not trained on to a daemon. Returns how many answers are right."""
     chance, lines, right = random.Random(2), files(False), 0
     for i in range(count):
         for label in LABELS:
@@ -112,6 +112,7 @@ def measure(address, count=250):
             with urllib.request.urlopen(request) as answer:
                 right += json.load(answer)[0]["label"] == label
     print(f"{right} of {count * len(LABELS)} right")
+    return right
 
 
 def main():

@@ -1,0 +1,98 @@
+/* The models of docs/serve-your-own-module.md classify drawings and texts that they were not trained on. The right
+ * answer is the name of the drawing's file, or is written here. Both models are random guesses if an operation of their
+ * graphs, or the way of a picture or text into them, is wrong. */
+#include "tests/http/daemon.h"
+
+#include <glob.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PICTURES "docs/examples/drawings/*.*"
+#define MOST_BYTES 65536
+
+/* The class that comes first in the answer. The test frees it. */
+static char *best_label(struct answer *answer)
+{
+    if (answer->status != 200)
+        fail_msg("status %ld: %s", answer->status, answer->body);
+    const json_t *best = json_array_get(answer->json, 0);
+    char *label = strdup(json_string_value(json_object_get(best, "label")));
+    answer_free(answer);
+    return label;
+}
+
+static char *label_of_picture(const struct daemon *daemon, const char *path)
+{
+    static char bytes[MOST_BYTES];
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    size_t length = fread(bytes, 1, sizeof bytes, file);
+    assert_true(feof(file));
+    fclose(file);
+    struct call call = {.path = "/predict", .body = bytes, .length = length, .headers = {"Content-Type:"}};
+    struct answer answer = daemon_call(daemon, &call);
+    return best_label(&answer);
+}
+
+/* 40 drawings: PNG and JPEG, of 256 x 256 pixels. At most one may be wrong. */
+static void drawings_are_told_apart(void **state)
+{
+    (void)state;
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "docs/examples/cats_and_dogs"));
+    glob_t drawings;
+    size_t right = 0;
+    assert_int_equal(glob(PICTURES, 0, NULL, &drawings), 0);
+    assert_int_equal(drawings.gl_pathc, 40);
+    for (size_t i = 0; i < drawings.gl_pathc; i++) {
+        char *label = label_of_picture(daemon, drawings.gl_pathv[i]);
+        bool agrees = strncmp(basename(drawings.gl_pathv[i]), label, strlen(label)) == 0;
+        if (!agrees)
+            print_message("%s: %s\n", drawings.gl_pathv[i], label);
+        right += agrees;
+        free(label);
+    }
+    globfree(&drawings);
+    daemon_stop(daemon);
+    assert_in_range(right, 39, 40);
+}
+
+static void languages_are_told_apart(void **state)
+{
+    static const struct {
+        const char *label, *text;
+    } texts[] = {
+        {"C", "static int area(const struct shape *shape)\\n{\\n    return shape->width * shape->height;\\n}"},
+        {"C", "for (size_t i = 0; i < count; i++)\\n    sum += values[i];"},
+        {"C", "#include <stdio.h>"},
+        {"Python", "def area(shape):\\n    return shape.width * shape.height"},
+        {"Python", "import numpy as np"},
+        {"Python", "for value in values:\\n    total += value"},
+        {"shell", "for file in *.txt; do\\n    echo \\\"$file\\\"\\ndone"},
+        {"shell", "set -euo pipefail"},
+        {"Markdown", "The area of a rectangle is its width times its height. See [the table](area.md)."},
+        {"Markdown", "| shape | area |\\n|---|---|"},
+    };
+    (void)state;
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "docs/examples/languages"));
+    for (size_t i = 0; i < LENGTH(texts); i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{\"inputs\": \"%s\"}", texts[i].text);
+        struct answer answer = daemon_post(daemon, "/predict", body);
+        char *label = best_label(&answer);
+        if (strcmp(label, texts[i].label) != 0)
+            fail_msg("%s: expected %s, found %s", texts[i].text, texts[i].label, label);
+        free(label);
+    }
+    daemon_stop(daemon);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drawings_are_told_apart),
+        cmocka_unit_test(languages_are_told_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
