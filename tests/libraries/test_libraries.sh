@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_libraries.sh [ARGS of run.py]: the Python libraries against the daemon: test_export.py, tests/modules/test_modules.py,
-# then run.py.
+# test_libraries.sh [ARGS of run.py]: the Python libraries against the daemon: test_export.py, test_modules.py and
+# test_examples.py of tests/modules, then run.py.
 # SHORT=1: only the libraries on PyPI, 30 models, always the same ones, and the results in TAP.
 #
 # Makes the environment BUILD/libraries/venv anew when its requirements change. Files of libraries that are not on PyPI:
@@ -59,6 +59,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # the models are small
 status=0
 "$python" tests/libraries/test_export.py || status=1
 "$python" tests/modules/test_modules.py || status=1
+"$python" tests/modules/test_examples.py || status=1
 if [ -z "${SHORT:-}" ]; then
     models "$@" || status=1
 else
