@@ -45,7 +45,8 @@ static bool join(struct plan_builder *builder, int second)
     joined.feed_forward.gated = gate != PLAN_NONE;
     joined.feed_forward.activation = gate == PLAN_NONE ? inner->linear.activation : plan->steps[gate].gate.activation;
     plan->steps[second] = joined;
-    struct plan_flops flops = {.row = plan_step_flops(plan, &joined, 1)};
+    struct plan_flops flops = {.row = plan_step_flops(plan, &joined, 2) - plan_step_flops(plan, &joined, 1)};
+    flops.item = plan_step_flops(plan, &joined, 1) - flops.row; /* all of them, if each item has as many rows */
     struct plan_decision decision = {.before = flops, .after = flops, .least_rows = 1};
     decision.spared[decision.n_spared++] = inner->y;
     if (gate != PLAN_NONE)

@@ -129,7 +129,8 @@ static void read_input(struct module *module, const json_t *json, int index)
     } else {
         if (kind == INPUT_ROWS && rank > 1 && least[rank - 1] == most[rank - 1])
             columns = least[rank - 1];
-        t.value = plan_input_tensor(module->builder, name, kind, INT32_MAX, (int)rank - 1, sizes, columns);
+        t.value = plan_input_tensor(module->builder, name, kind, kind == INPUT_IDS ? INT32_MAX : 0, (int)rank - 1,
+                                    sizes, columns);
     }
     module_name(module, name, t);
 }
