@@ -73,6 +73,7 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
     if (!builder->failed && !builder->as_built) {
         plan_fuse(builder);
         plan_reassociate(builder);
+        plan_select_rows(builder);
         plan_narrow(builder);
         plan_block(builder);
     }

@@ -11,6 +11,9 @@ void plan_fuse(struct plan_builder *builder);
 /* Eᵀ(x Wᵀ) = (Eᵀx) Wᵀ: computes each item in the cheaper order, which depends on the item's rows. */
 void plan_reassociate(struct plan_builder *builder);
 
+/* Makes steps compute one row of each item, if a later step selects this row alone. */
+void plan_select_rows(struct plan_builder *builder);
+
 /* Makes the last steps compute only the rows of the last hidden state that items request. */
 void plan_narrow(struct plan_builder *builder);
 

@@ -3,8 +3,8 @@
  *
  *     worker FOLDER DTYPE MAX_TOKENS MAX_ITEMS [THREADS [DEVICE]]     THREADS 0: one a core; DEVICE: cpu
  *
- *     shape BATCH LENGTH [FILE]  sequences of the model's first input, raw numbers from FILE, or random ones; runs
- *                                once -> ready
+ *     shape BATCH LENGTH [FILE]  items of the model's first input, raw numbers from FILE, or random ones; runs once
+ *                                -> ready. LENGTH: of a sequence, or each free size of a tensor
  *     pooled FILE LENGTH…        sequences of these lengths, one after another in FILE; FILE "-": random ones. Requests
  *                                the mean of the last hidden state of each; runs once -> ready
  *     run SECONDS                runs for this time, at least once -> ms T1 T2 …
@@ -87,6 +87,30 @@ static int run_once(const struct shape_run *run, struct error *error)
                           : error_set(error, "the device failed: %lld batches ran on the CPU", (long long)elsewhere);
 }
 
+/* Sets the item's shape. Returns its rows. */
+static int64_t set_size(const struct model_input *input, int64_t length, struct engine_input *given)
+{
+    int64_t elements = 1;
+    given->length = length;
+    if (input->layout != LAYOUT_TENSOR)
+        return length;
+    for (int d = 0; d < input->rank; d++) {
+        given->sizes[d] = input->shape[d] < 0 ? length : input->shape[d];
+        elements *= given->sizes[d];
+    }
+    return elements / input->columns;
+}
+
+/* Elements of the class's output for an item with a given input. */
+static int64_t output_elements(const struct model *model, const struct engine_item *item)
+{
+    int64_t shape[ENGINE_MAX_RANK], elements = 1;
+    int rank = model_output_shape(model, item, 0, shape);
+    for (int d = 0; d < rank; d++)
+        elements *= shape[d];
+    return elements;
+}
+
 /* Each item's place in the input, four bytes an element, and in the output. */
 static int lay_out(struct shape_run *run, const int64_t *lengths, bool pooled, struct error *error)
 {
@@ -97,16 +121,15 @@ static int lay_out(struct shape_run *run, const int64_t *lengths, bool pooled, s
     for (int64_t i = 0; i < run->n_items; i++) {
         struct engine_item *item = &run->items[i];
         item->inputs[0].data = input;
-        item->inputs[0].length = lengths[i];
-        input += (size_t)lengths[i] * row;
+        input += (size_t)set_size(&info->inputs[0], lengths[i], &item->inputs[0]) * row;
         if (pooled) {
             item->pooled = output;
             item->pooling = POOLING_MEAN;
             output += info->hidden_columns;
         } else {
             item->output = output;
-            item->n_rows = lengths[i];
-            output += lengths[i] * info->output_columns;
+            item->n_rows = info->n_tensors > 0 ? 0 : model_hidden_rows(run->model, item);
+            output += output_elements(run->model, item);
         }
         if (model_check(run->model, item, error) != 0)
             return -1;
@@ -119,16 +142,20 @@ static int shape_set(struct shape_run *run, const int64_t *lengths, int64_t n_it
 {
     const struct model_info *info = model_info(run->model);
     const struct model_input *input = &info->inputs[0];
-    int64_t rows = 0;
+    int64_t rows = 0, output_floats = 0;
+    bool sequence = input->layout == LAYOUT_SEQUENCE;
     shape_free(run);
     for (int64_t i = 0; i < n_items; i++) {
-        if (lengths[i] < 1 || lengths[i] > input->max_length || input->layout != LAYOUT_SEQUENCE)
-            return error_set(error, "expected sequences of 1 to %lld rows, found one of %lld",
+        struct engine_item item = {.n_rows = 0};
+        if (lengths[i] < 1 || (sequence && lengths[i] > input->max_length) ||
+            (!sequence && input->layout != LAYOUT_TENSOR))
+            return error_set(error, "expected sequences of 1 to %lld rows, or tensors, found one of %lld",
                              (long long)input->max_length, (long long)lengths[i]);
-        rows += lengths[i];
+        rows += set_size(input, lengths[i], &item.inputs[0]);
+        output_floats += pooled ? info->hidden_columns : output_elements(run->model, &item);
     }
     size_t bytes = (size_t)(rows * input->columns) * 4;
-    run->output_floats = (size_t)(pooled ? n_items * info->hidden_columns : rows * info->output_columns);
+    run->output_floats = (size_t)output_floats;
     run->input = malloc(bytes);
     run->output = malloc(run->output_floats * sizeof *run->output);
     run->items = calloc((size_t)n_items, sizeof *run->items);

@@ -2,6 +2,7 @@
  * in double precision. The bits of an item's results must not depend on its other results, or on other items. The plans
  * have all operations, except those that not_drawn lists with reasons. SEED chooses the plans. */
 #include "engine/backend.h"
+#include "engine/plan/axes.h"
 #include "engine/plan/sizes.h"
 #include "tests/unit/loaded.h"
 #include "tests/unit/scalar.h"
@@ -284,6 +285,30 @@ static int softmax_cumulate_and_multiply(struct maker *maker, int x)
     return plan_multiply(builder, x, z, 0.5f, plan_add_space(builder, &space), like(builder, x));
 }
 
+/* One row of what two linear layers make of x, for every row. The layers need to compute that row alone. */
+static int select_row(struct maker *maker, int x)
+{
+    struct plan_builder *builder = maker->builder;
+    if (is_padded(maker, x))
+        return x;
+    int inner = plan_activate(builder, linear(maker, x, COLUMNS, 2 * COLUMNS), ACTIVATION_RELU);
+    int y = plan_add(builder, linear(maker, inner, 2 * COLUMNS, COLUMNS), x, 1.0f);
+    int space = space_of_columns(builder, 0, COLUMNS, false, true);
+    struct plan_space row = builder->failed ? (struct plan_space){.rank = 0} : builder->plan->spaces[space];
+    struct plan_space rows = row;
+    int zero = plan_size_constant(builder, 0), one = plan_size_constant(builder, 1);
+    if (one_in(2)) /* the last row, else the first */
+        row.x_first = plan_size_multiply(builder, plan_size_subtract(builder, row.dimensions[0].count, one),
+                                         plan_size_constant(builder, COLUMNS));
+    row.dimensions[0].count = one;
+    rows.dimensions[0].x = zero;
+    struct plan_source source = none;
+    source.value = y;
+    struct plan_target target = {plan_fixed_axis(builder, 1), COLUMNS, false, PLAN_NONE};
+    source.value = plan_arrange(builder, source, plan_add_space(builder, &row), target);
+    return plan_arrange(builder, source, plan_add_space(builder, &rows), like(builder, x));
+}
+
 static int (*const drawn[])(struct maker *maker, int x) = {
     rotate,
     add_positions,
@@ -298,6 +323,7 @@ static int (*const drawn[])(struct maker *maker, int x) = {
     combine_and_select,
     group_norm,
     softmax_cumulate_and_multiply,
+    select_row,
 };
 
 #define N_DRAWN (sizeof drawn / sizeof *drawn)
