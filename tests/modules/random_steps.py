@@ -167,7 +167,7 @@ def convolve(rng, probes):
     kind = (nn.Conv1d, nn.Conv2d)[rank - 3]
     if rng.random() < 0.2:
         transposed = (nn.ConvTranspose1d, nn.ConvTranspose2d)[rank - 3]
-        part = transposed(channels, out, size, stride=stride, groups=groups, dilation=dilation)
+        part = transposed(channels, out, size, stride=stride, dilation=dilation)
     else:
         part = kind(channels, out, size, stride=stride, padding=padding, groups=groups, dilation=dilation,
                     bias=rng.random() < 0.7, padding_mode=rng.choice(["zeros", "zeros", "reflect", "replicate"]))
@@ -189,9 +189,9 @@ def pool(rng, probes):
         return named("pool_adaptive", lambda v: (F.adaptive_avg_pool2d if two else F.adaptive_avg_pool1d)(v[i], size)), []
     if kind == "max":
         return named("pool_max", lambda v: (F.max_pool2d if two else F.max_pool1d)(v[i], size, stride, size // 2)), []
-    ceil, count = rng.random() < 0.2, rng.random() < 0.5
+    padding = size // 2 if rng.random() < 0.5 else 0
     function = F.avg_pool2d if two else F.avg_pool1d
-    return named("pool_average", lambda v: function(v[i], size, stride, size // 2, ceil, count)), []
+    return named("pool_average", lambda v: function(v[i], size, stride, padding)), []
 
 
 @step(1)
@@ -554,6 +554,8 @@ def rearrange(rng, probes):
         "unsqueeze": lambda x: x.unsqueeze(d), "squeeze": lambda x: x.squeeze(d), "shuffle": shuffle,
         "unbind": lambda x: x.unbind(d)[1] + x.unbind(d)[0], "interleave": lambda x: x.repeat_interleave(times, d),
         "shift": lambda x: F.pad(x.transpose(d, -1), (1, -1)).transpose(d, -1)}[kind]
+    if kind == "shuffle" and rank != 4:
+        return None
     if kind == "unbind" and shapes(probes, i)[d - 1] is None:
         return None
     return named(kind, lambda v: function(v[i])), []

@@ -257,6 +257,17 @@ static const char *result_name(const json_t *to)
     return json_is_string(name) ? json_string_value(name) : "";
 }
 
+/* A failure of the plan's own names the node, too. */
+static void name_failure(const struct module *module)
+{
+    struct error *error = module->builder->error;
+    char message[sizeof error->message];
+    if (strncmp(error->message, "graph: ", strlen("graph: ")) == 0)
+        return;
+    memcpy(message, error->message, sizeof message);
+    error_set(error, "graph: node \"%.80s\" (%.40s): %s", module->to, module->op, message);
+}
+
 static void build_node(struct module *module, const json_t *json, size_t index)
 {
     struct node node = {.module = module, .json = json};
@@ -276,6 +287,8 @@ static void build_node(struct module *module, const json_t *json, size_t index)
         module_fail(module, "the operation is not served; docs/module-graph.md lists those that are");
     if (!module_failed(module))
         node_finish(&node);
+    if (module_failed(module))
+        name_failure(module);
     module->op = NULL;
 }
 

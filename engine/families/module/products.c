@@ -243,6 +243,39 @@ static void summed_letters(const struct equation *e, char *summed)
     summed[count] = '\0';
 }
 
+/* "abc->ca": sums over the letters that the result lacks, then permutes. */
+static void build_einsum_of_one(struct node *node, const char *text)
+{
+    struct module *module = node->module;
+    struct tensor x = node_list_tensor(node, "tensors", 0);
+    const char *arrow = strstr(text, "->"), *result = arrow ? arrow + 2 : text;
+    int summed[MODULE_RANK], order[MODULE_RANK], n_summed = 0, kept = 0;
+    if (module_failed(module))
+        return;
+    bool served = arrow && arrow - text == x.rank && strlen(result) <= (size_t)x.rank;
+    for (int d = 0; served && d < x.rank; d++)
+        served = memchr(text + d + 1, text[d], (size_t)(x.rank - d - 1)) == NULL;
+    for (const char *letter = result; served && *letter != '\0'; letter++)
+        served = memchr(text, *letter, (size_t)x.rank) && !strchr(letter + 1, *letter);
+    if (!served) {
+        module_fail(module, "the equation is not served: expected letters, each once an operand, and \"->\"");
+        return;
+    }
+    for (int d = 0; d < x.rank; d++)
+        if (!strchr(result, text[d]))
+            summed[n_summed++] = d;
+    if (n_summed > 0)
+        x = tensor_reduced(module, REDUCTION_SUM, x, summed, n_summed, false, 0);
+    for (const char *letter = result; *letter != '\0'; letter++) {
+        order[kept] = 0;
+        for (int d = 0; text[d] != *letter; d++)
+            order[kept] += strchr(result, text[d]) != NULL;
+        kept++;
+    }
+    if (!module_failed(module))
+        node_give(node, tensor_permute(module, x, order));
+}
+
 static struct tensor contract_equation(struct module *module, struct tensor x, struct tensor z, struct equation e)
 {
     char summed[MODULE_RANK + 1], made[MODULE_RANK + 3] = "";
@@ -306,8 +339,12 @@ static void build_einsum(struct node *node, int variant)
     struct equation e;
     if (module_failed(module))
         return;
-    if (count != 2) {
-        module_fail(module, "einsum of %d tensors; two are served", count);
+    if (count > 2) {
+        module_fail(module, "einsum of %d tensors; one or two are served", count);
+        return;
+    }
+    if (count == 1) {
+        build_einsum_of_one(node, text);
         return;
     }
     struct tensor x = node_list_tensor(node, "tensors", 0), z = node_list_tensor(node, "tensors", 1);
@@ -324,7 +361,8 @@ static void build_einsum(struct node *node, int variant)
 
 /* ---- Tensors of nothing ---- */
 
-#define MOST_COUNTED (1 << 24) /* beyond it floats do not tell neighbours apart */
+#define MOST_COUNTED (1 << 24)   /* beyond it floats do not tell neighbours apart */
+#define MOST_UNLIMITED (1 << 20) /* elements where the graph has no limit */
 
 /* start, start + step … as a weight of the largest number of elements. */
 static void build_arange(struct node *node, int variant)
@@ -345,10 +383,15 @@ static void build_arange(struct node *node, int variant)
     if (module_failed(module))
         return;
     plan_size_bounds(builder->plan, length, &least, &most);
-    if (step < 1 || least < 1 || most > MOST_COUNTED) {
-        module_fail(module, "arange of %lld to %lld elements; expected 1 to %d, which a limit of the size makes sure",
-                    (long long)least, (long long)most, MOST_COUNTED);
+    if (step < 1 || least < 1 || least > MOST_UNLIMITED) {
+        module_fail(module, "arange of %lld elements or more; expected 1 to %d", (long long)least, MOST_UNLIMITED);
         return;
+    }
+    if (most > MOST_COUNTED) {
+        most = MOST_UNLIMITED;
+        plan_limit_size(builder,
+                        (struct plan_size_limit){
+                            .size = length, .least = 1, .most = most, .multiple = 1, .what = "the elements of arange"});
     }
     struct tensor t = {.value = PLAN_NONE, .first = module->zero, .rank = 1, .counts = first == 0 && step == 1};
     t.weight = plan_number_weight(builder, 1, most, (float)first, (float)step);

@@ -309,35 +309,54 @@ static void give_parts(struct node *node, struct tensor t, int dim, const int *l
 
 #define MOST_PARTS 256
 
-/* chunk: as many parts; split: parts of a size; both leave the last part smaller. */
+/* The size of all parts of a chunk or split but the last one. */
+static int part_size(struct node *node, int size, bool split)
+{
+    struct module *module = node->module;
+    if (split)
+        return node_size(node, "split_size", PLAN_NONE);
+    int64_t parts = node_integer(node, "chunks", NODE_REQUIRED);
+    if (!module_failed(module) && parts < 1)
+        module_fail(module, "argument \"chunks\" is %lld; expected 1 or more", (long long)parts);
+    if (module_failed(module))
+        return PLAN_NONE;
+    return plan_size_divide(module->builder, plan_size_add(module->builder, size, module_size(module, parts - 1)),
+                            module_size(module, parts));
+}
+
+/* chunk: as many parts; split: parts of a size. Both leave the last part smaller. The names of the results are as many
+ * as the parts. */
 static void build_chunk(struct node *node, int variant)
 {
     struct module *module = node->module;
+    struct plan_builder *builder = module->builder;
     struct tensor t = node_tensor(node, "self");
-    int dim = node_dim(node, "dim", t.rank, 0), lengths[MOST_PARTS], count = 0;
-    int64_t asked = node_integer(node, variant ? "split_size" : "chunks", NODE_REQUIRED);
+    const json_t *to = json_object_get(node->json, "to");
+    int dim = node_dim(node, "dim", t.rank, 0), lengths[MOST_PARTS];
+    size_t count = json_is_array(to) ? json_array_size(to) : 1;
     if (module_failed(module))
         return;
-    int64_t size, each;
-    if (asked < 1) {
-        module_fail(module, "a part has no elements");
+    int size = t.dims[dim].size, each = part_size(node, size, variant);
+    if (module_failed(module))
+        return;
+    if (count < 1 || count > MOST_PARTS) {
+        module_fail(module, "\"to\": expected 1 to %d names", MOST_PARTS);
         return;
     }
-    if (!plan_size_is_constant(module->builder->plan, t.dims[dim].size, &size)) {
-        int part = plan_size_divide(module->builder, t.dims[dim].size, module_size(module, asked));
-        if (variant || asked > MOST_PARTS) {
-            module_fail(module, "a free dimension is split");
-            return;
-        }
-        for (int i = 0; i < asked; i++)
-            lengths[count++] = part;
-        give_parts(node, t, dim, lengths, count);
-        return;
-    }
-    each = variant ? asked : (size + asked - 1) / asked;
-    for (int64_t start = 0; start < size && count < MOST_PARTS; start += each)
-        lengths[count++] = module_size(module, size - start < each ? size - start : each);
-    give_parts(node, t, dim, lengths, count);
+    for (size_t i = 0; i + 1 < count; i++)
+        lengths[i] = each;
+    int last = plan_size_subtract(builder, size, module_product(module, module_size(module, (int64_t)count - 1), each));
+    lengths[count - 1] = last;
+    plan_limit_size(
+        builder,
+        (struct plan_size_limit){
+            .size = last, .least = 1, .most = INT64_MAX, .multiple = 1, .what = "the length of the last part"});
+    plan_limit_size(builder, (struct plan_size_limit){.size = plan_size_subtract(builder, each, last),
+                                                      .least = 0,
+                                                      .most = INT64_MAX,
+                                                      .multiple = 1,
+                                                      .what = "what the last part lacks"});
+    give_parts(node, t, dim, lengths, (int)count);
 }
 
 static void build_split_with_sizes(struct node *node, int variant)

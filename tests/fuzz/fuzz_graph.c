@@ -1,0 +1,234 @@
+/* A module's graph, and weights that fit what the seeds need: the first line is the number of rows that an item of the
+ * batch has where a size is free, the rest is config.json. Its tensors "@NAME" are made as the key "tensors" of the text
+ * says: {"NAME": [sizes…]}, at most a few thousand elements each.
+ * The plan is built without the weights' data and with them. If that works, batches of one and two items are run: the
+ * results of an item must not depend on the other one. */
+#include "engine/engine.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_ELEMENTS 4096 /* of a tensor of the file */
+#define MOST_TENSORS 64
+#define MOST_TOKENS 2048 /* of the values of a batch */
+#define MOST_OUTPUT (1 << 20)
+#define MOST_FLOPS 3e8
+#define ITEMS 2
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static struct engine *the_engine(void)
+{
+    static struct engine *engine;
+    struct engine_options options = {.device = {DEVICE_CPU},
+                                     .dtype = DTYPE_F32,
+                                     .threads = 1,
+                                     .max_batch_tokens = MOST_TOKENS,
+                                     .max_batch_requests = ITEMS};
+    struct error error;
+    if (!engine)
+        require(engine_open(&options, &engine, &error) == 0);
+    return engine;
+}
+
+/* ---- The file of tensors ---- */
+
+static int64_t elements_of(const json_t *shape)
+{
+    int64_t elements = 1;
+    size_t i;
+    const json_t *size;
+    if (!json_is_array(shape) || json_array_size(shape) > WEIGHTS_MAX_RANK)
+        return 0;
+    json_array_foreach (shape, i, size) {
+        json_int_t value = json_integer_value(size);
+        if (value < 1 || value > MOST_ELEMENTS || (elements *= value) > MOST_ELEMENTS)
+            return 0;
+    }
+    return elements;
+}
+
+/* The bytes of a file with these tensors. NULL: they are too many. The caller frees it. */
+static char *make_file(const json_t *shapes, size_t *length)
+{
+    json_t *header = json_object();
+    const char *name;
+    const json_t *shape;
+    int64_t place = 0;
+    json_object_foreach ((json_t *)shapes, name, shape) {
+        int64_t elements = elements_of(shape);
+        if (elements > 0 && json_object_size(header) < MOST_TENSORS && strlen(name) < 200)
+            json_object_set_new(header, name,
+                                json_pack("{s:s, s:O, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
+                                          (json_int_t)(4 * place), (json_int_t)(4 * (place + elements))));
+        if (json_object_get(header, name))
+            place += elements;
+    }
+    char *text = json_dumps(header, JSON_COMPACT);
+    json_decref(header);
+    require(text);
+    size_t text_length = strlen(text);
+    *length = 8 + text_length + 4 * (size_t)place;
+    char *bytes = calloc(1, *length);
+    require(bytes);
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (char)((uint64_t)text_length >> (8 * i));
+    memcpy(bytes + 8, text, text_length);
+    for (int64_t i = 0; i < place; i++) {
+        float value = (float)((i * 7919) % 101) / 101.0f - 0.5f;
+        memcpy(bytes + 8 + text_length + 4 * i, &value, sizeof value);
+    }
+    free(text);
+    return bytes;
+}
+
+/* ---- A batch ---- */
+
+struct batch {
+    struct engine_item items[ITEMS];
+    struct engine_extra extras[ITEMS][16];
+    void *inputs[ENGINE_MAX_INPUTS];
+    float *outputs[ITEMS][16];
+    int64_t elements[16];
+    int n_outputs;
+};
+
+/* Small ids, masks of ones and small floats serve all kinds of input: the bytes of int32_t 0 and 1, or of floats. */
+static void *input_of(const struct model_input *input, int64_t elements)
+{
+    char *bytes = calloc((size_t)elements, 4);
+    require(bytes);
+    for (int64_t i = 0; i < elements; i++) {
+        int32_t id = (int32_t)(i % 2);
+        float value = (float)(i % 13) / 13.0f - 0.4f;
+        if (input->kind == INPUT_IDS)
+            memcpy(bytes + 4 * i, &id, sizeof id);
+        else if (input->kind == INPUT_ROWS)
+            memcpy(bytes + 4 * i, &value, sizeof value);
+        else
+            bytes[i] = 1;
+    }
+    return bytes;
+}
+
+/* false: the model takes no such item, or one that is too large. */
+static bool give_inputs(const struct model *model, int64_t rows, struct batch *batch)
+{
+    const struct model_info *info = model_info(model);
+    struct engine_item *item = &batch->items[0];
+    for (int i = 0; i < info->n_inputs; i++) {
+        const struct model_input *input = &info->inputs[i];
+        int64_t elements = rows * input->columns;
+        item->inputs[i].length = rows;
+        if (input->layout == LAYOUT_TENSOR) {
+            elements = 1;
+            for (int d = 0; d < input->rank; d++) {
+                int64_t size = input->shape[d] < 0 ? rows : input->shape[d];
+                if (size > MOST_OUTPUT || elements * size > MOST_OUTPUT)
+                    return false;
+                item->inputs[i].sizes[d] = size;
+                elements *= size;
+            }
+        }
+        if (elements > MOST_OUTPUT)
+            return false;
+        item->inputs[i].data = batch->inputs[i] = input_of(input, elements);
+    }
+    return true;
+}
+
+static bool want_outputs(const struct model *model, struct batch *batch)
+{
+    const struct model_info *info = model_info(model);
+    batch->n_outputs = info->n_tensors > 0 ? info->n_tensors : 1;
+    if (batch->n_outputs > 16)
+        return false;
+    for (int o = 0; o < batch->n_outputs; o++) {
+        int64_t shape[ENGINE_MAX_RANK], elements = 1;
+        int rank = model_output_shape(model, &batch->items[0], o, shape);
+        for (int d = 0; d < rank; d++) {
+            require(shape[d] >= 0);
+            if (shape[d] > MOST_OUTPUT || (elements *= shape[d]) > MOST_OUTPUT)
+                return false;
+        }
+        batch->elements[o] = elements;
+        for (int b = 0; b < ITEMS; b++) {
+            batch->outputs[b][o] = calloc((size_t)elements + 1, sizeof(float));
+            require(batch->outputs[b][o]);
+        }
+    }
+    for (int b = 0; b < ITEMS; b++) {
+        memcpy(batch->items[b].inputs, batch->items[0].inputs, sizeof batch->items[b].inputs);
+        batch->items[b].output = batch->outputs[b][0];
+        batch->items[b].n_rows = info->n_tensors > 0 ? 0 : batch->elements[0] / info->output_columns;
+        for (int o = 1; o < batch->n_outputs; o++)
+            batch->extras[b][o - 1] = (struct engine_extra){.output = o, .data = batch->outputs[b][o]};
+        batch->items[b].extras = batch->extras[b];
+        batch->items[b].n_extras = batch->n_outputs - 1;
+    }
+    return true;
+}
+
+static void run(struct model *model, int64_t rows)
+{
+    struct error error;
+    struct batch batch = {.n_outputs = 0};
+    if (give_inputs(model, rows, &batch) && model_check(model, &batch.items[0], &error) == 0 &&
+        model_item_flops(model, &batch.items[0]) < MOST_FLOPS && want_outputs(model, &batch)) {
+        int64_t count = ITEMS * model_item_tokens(model, &batch.items[0]) <= MOST_TOKENS ? ITEMS : 1;
+        require(model_run(model, 0, batch.items, count, &error) == 0);
+        for (int o = 0; count == ITEMS && o < batch.n_outputs; o++)
+            require(memcmp(batch.outputs[0][o], batch.outputs[1][o], (size_t)batch.elements[o] * sizeof(float)) == 0);
+    }
+    for (int i = 0; i < ENGINE_MAX_INPUTS; i++)
+        free(batch.inputs[i]);
+    for (int b = 0; b < ITEMS; b++)
+        for (int o = 0; o < batch.n_outputs && o < 16; o++)
+            free(batch.outputs[b][o]);
+}
+
+static void load(const struct model_config *config, const char *bytes, size_t length, int64_t rows)
+{
+    struct error error = {""};
+    struct weights *weights;
+    struct model *model;
+    if (weights_open_memory(bytes, length, "input", &weights, &error) != 0)
+        return;
+    if (engine_load(the_engine(), config, weights, NULL, NULL, &model, &error) == 0) {
+        run(model, rows);
+        model_close(model);
+    } else {
+        require(error.message[0] != 0), getenv("DBG") && fprintf(stderr, "%s\n", error.message);
+    }
+    weights_close(weights);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const uint8_t *line = memchr(data, '\n', size);
+    if (!line || line == data)
+        return 0;
+    struct model_config config = {.architecture = (char *)"module"};
+    const char *text = (const char *)line + 1;
+    json_t *json = json_loadb(text, size - (size_t)(line + 1 - data), JSON_REJECT_DUPLICATES, NULL);
+    config.graph = json_object_get(json, "graph");
+    config.ignore = json_pack("[s]", "*");
+    if (json_is_object(config.graph)) {
+        size_t length;
+        char *bytes = make_file(json_object_get(json, "tensors"), &length);
+        load(&config, bytes, length, 1 + data[0] % 16);
+        free(bytes);
+    }
+    json_decref(config.ignore);
+    json_decref(json);
+    return 0;
+}

@@ -1,0 +1,388 @@
+/* Graphs of modules that are refused. Each is refused with a message that names the place, quickly and in little
+ * memory. The weights are a table (8, 4), a matrix (4, 4), a vector (4), a kernel (4, 4, 3). */
+#include "engine/engine.h"
+#include "tests/unit/loaded.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+#define FLOATS (32 + 16 + 4 + 48)
+#define MOST_KILOBYTES (2 << 20) /* of the process, with the sanitizers */
+
+static struct engine *engine;
+
+static int start(void **state)
+{
+    (void)state;
+    struct error error;
+    struct engine_options options = {
+        .device = {DEVICE_CPU}, .dtype = DTYPE_F32, .threads = 1, .max_batch_tokens = 256, .max_batch_requests = 2};
+    return engine_open(&options, &engine, &error);
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    engine_close(engine);
+    return 0;
+}
+
+static struct weights *open_weights(char *bytes, size_t size)
+{
+    static const char header[] = "{\"table\":{\"dtype\":\"F32\",\"shape\":[8,4],\"data_offsets\":[0,128]},"
+                                 "\"matrix\":{\"dtype\":\"F32\",\"shape\":[4,4],\"data_offsets\":[128,192]},"
+                                 "\"vector\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[192,208]},"
+                                 "\"kernel\":{\"dtype\":\"F32\",\"shape\":[4,4,3],\"data_offsets\":[208,400]}}";
+    size_t length = sizeof header - 1;
+    struct weights *weights;
+    struct error error;
+    assert_true(8 + length + 4 * FLOATS <= size);
+    memset(bytes, 0, size);
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (char)((uint64_t)length >> (8 * i));
+    memcpy(bytes + 8, header, length);
+    must(weights_open_memory(bytes, 8 + length + 4 * FLOATS, "weights", &weights, &error), &error);
+    return weights;
+}
+
+/* The message of the refusal; empty: the graph is served. */
+static struct error load_graph(const char *graph)
+{
+    char bytes[2048];
+    struct error error = {""};
+    struct model *model = NULL;
+    struct model_config config = {.architecture = (char *)"module"};
+    struct weights *weights = open_weights(bytes, sizeof bytes);
+    json_error_t where;
+    config.graph = json_loads(graph, 0, &where);
+    config.ignore = json_pack("[s]", "*");
+    if (!config.graph)
+        fail_msg("%s at %d of %.200s", where.text, where.position, graph);
+    if (engine_load(engine, &config, weights, NULL, NULL, &model, &error) == 0)
+        error.message[0] = '\0';
+    model_close(model);
+    weights_close(weights);
+    json_decref(config.graph);
+    json_decref(config.ignore);
+    return error;
+}
+
+/* A graph over ids (batch, n), 1 to 8 of them, x (batch, n, 4) and image (batch, 4, 6, 6). `y` is an output. */
+static char *around(const char *nodes)
+{
+    static const char text[] =
+        "{\"inputs\": [{\"name\": \"ids\", \"dtype\": \"int64\", \"shape\": [\"batch\", \"n\"]},"
+        "{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [\"batch\", \"n\", 4]},"
+        "{\"name\": \"image\", \"dtype\": \"float32\", \"shape\": [\"batch\", 4, 6, 6]},"
+        "{\"name\": \"flags\", \"dtype\": \"bool\", \"shape\": [\"batch\"]}],"
+        "\"sizes\": {\"n\": {\"least\": 2, \"most\": 8}}, \"nodes\": [%s], \"outputs\": {\"output\": \"y\"}}";
+    size_t size = sizeof text + strlen(nodes);
+    char *graph = malloc(size);
+    assert_non_null(graph);
+    snprintf(graph, size, text, nodes);
+    return graph;
+}
+
+struct refusal {
+    const char *text, *expected;
+};
+
+static void expect(const char *graph, const char *expected, const char *place)
+{
+    struct error error = load_graph(graph);
+    if (!strstr(error.message, expected) || !strstr(error.message, place))
+        fail_msg("%.300s: expected \"%s\" with %s, found \"%s\"", graph, expected, place, error.message);
+}
+
+static void the_graphs_around_are_served(void **state)
+{
+    (void)state;
+    char *graph = around("{\"op\": \"relu\", \"to\": \"y\", \"self\": \"x\"}");
+    assert_string_equal(load_graph(graph).message, "");
+    free(graph);
+}
+
+#define Y(op, rest) "{\"op\": \"" op "\", \"to\": \"y\", " rest "}"
+
+/* Each node is refused under its name. */
+static const struct refusal nodes[] = {
+    {Y("frobnicate", "\"self\": \"x\""), "the operation is not served"},
+    {Y("relu", "\"self\": \"x\", \"inplace\": true"), "argument \"inplace\" is not served"},
+    {Y("relu", "\"source\": \"x\""), "is missing"},
+    {Y("relu", "\"self\": 7"), "expected the name of a tensor"},
+    {Y("relu", "\"self\": \"y\""), "no input or earlier result is named \"y\""},
+    {Y("relu", "\"self\": \"later\""), "no input or earlier result is named \"later\""},
+    {Y("relu", "\"self\": \"@missing\""), "tensor \"missing\""},
+    {"{\"op\": \"relu\", \"to\": \"x\", \"self\": \"x\"}", "the name \"x\" is taken"},
+    {"{\"op\": \"relu\", \"to\": \"n\", \"self\": \"x\"}", "the name \"n\" is taken"},
+    {"{\"op\": \"relu\", \"to\": \"batch\", \"self\": \"x\"}", "the name \"batch\" is taken"},
+    {"{\"op\": \"relu\", \"to\": \"@table\", \"self\": \"x\"}", "the name \"@table\" is taken"},
+    {"{\"op\": \"relu\", \"to\": \"\", \"self\": \"x\"}", "is taken, or none"},
+    {"{\"op\": \"relu\", \"self\": \"x\"}", "\"to\": expected one name"},
+    {"{\"op\": \"relu\", \"to\": [\"y\"], \"self\": \"x\"}", "\"to\": expected one name"},
+    {"{\"op\": \"chunk\", \"to\": [], \"self\": \"x\", \"chunks\": 2}", "\"to\": expected 1 to"},
+    {"{\"op\": \"chunk\", \"to\": [\"y\", 7], \"self\": \"x\", \"chunks\": 2, \"dim\": 2}", "\"to\": expected a list"},
+    {"{\"op\": \"chunk\", \"to\": [\"y\", \"z\"], \"self\": \"x\", \"chunks\": 0}", "expected 1 or more"},
+    {"{\"op\": \"split\", \"to\": [\"y\", \"z\"], \"self\": \"x\", \"split_size\": 0, \"dim\": 2}", "last part"},
+    {"{\"op\": \"split\", \"to\": [\"y\", \"z\"], \"self\": \"x\", \"split_size\": 9, \"dim\": 2}", "last part"},
+    {Y("leaky_relu", "\"self\": \"x\", \"negative_slope\": \"much\""), "expected a number"},
+    {Y("softmax", "\"self\": \"x\", \"dim\": 3"), "the tensor has 3 dimensions"},
+    {Y("softmax", "\"self\": \"x\", \"dim\": 4294967296"), "within 32 bits"},
+    {Y("softmax", "\"self\": \"x\", \"dim\": 0"), "the softmax is over the batch"},
+    {Y("mean", "\"self\": \"x\", \"dim\": [0]"), "reduced to one"},
+    {Y("mean", "\"self\": \"x\", \"dim\": [1, 1, 1, 1, 1, 1, 1, 1, 1]"), "a list of a few integers"},
+    {Y("mean", "\"self\": \"x\", \"dim\": [1], \"keepdim\": 1"), "expected true or false"},
+    {Y("cumsum", "\"self\": \"x\", \"dim\": 0"), "the sum is over the batch"},
+    {Y("flip", "\"self\": \"x\", \"dims\": [0]"), "has the batch"},
+    {Y("roll", "\"self\": \"x\", \"shifts\": [1], \"dims\": [0]"), "has the batch"},
+    {Y("select", "\"self\": \"x\", \"dim\": 0, \"index\": 0"), "batch"},
+    {Y("slice", "\"self\": \"x\", \"dim\": 0, \"start\": 1"), ""},
+    {Y("slice", "\"self\": \"x\", \"dim\": 1, \"step\": 0"), "expected 1 or more"},
+    {Y("slice", "\"self\": \"x\", \"dim\": 2, \"start\": 4"), "the slice has no elements"},
+    {Y("select", "\"self\": \"x\", \"dim\": 2, \"index\": 4"), "what is left after"},
+    {Y("cat", "\"tensors\": [\"x\", \"x\"], \"dim\": 0"), "items of a batch are joined"},
+    {Y("cat", "\"tensors\": []"), "a list that is not empty"},
+    {Y("cat", "\"tensors\": [\"x\", \"image\"], \"dim\": 1"), "tensors of 3 and 4 dimensions are joined"},
+    {Y("cat", "\"tensors\": [\"x\", 3], \"dim\": 1"), "expected the name of a tensor"},
+    {Y("add", "\"self\": \"x\", \"other\": \"image\""), "dimension"},
+    {Y("add", "\"self\": 1, \"other\": 2"), "neither operand is a tensor"},
+    {Y("add", "\"self\": \"x\", \"other\": \"m\""), "no input has a size \"m\""},
+    {Y("permute", "\"self\": \"x\", \"dims\": [0, 1]"), "no order"},
+    {Y("permute", "\"self\": \"x\", \"dims\": [0, 1, 1]"), "no order"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", 5]"), "cannot have a shape of"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"n\", \"batch\", 4]"), "mixes the items of a batch"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"4*n\"]"), "cannot have a shape of"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch*batch\", \"n\", 4]"), "the batch squared"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch + 1\", \"n\", 4]"), "only a part of its terms"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch // 2\", \"n\", 8]"), ""},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"2*\"]"), "expected a sum, product or quotient"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"4)\"]"), "expected a sum, product or quotient"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"9999999999\"]"), "expected a sum, product or quotient"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"((((((((((((((((((((4))))))))))))))))))))\"]"),
+     "expected a sum, product or quotient"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"4//0\"]"), "divided by 0"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"4%(n-n)\"]"), "divided by 0"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"4//(n-2)\"]"), "may be 0"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"n*n*n*n*n*n*n\"]"), "factors"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"2147483647*2147483647*2147483647\"]"), "64 bits"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", \"(((((n//3+n)//5+n)//7+n)//9+n)//11+n)//13\"]"), "deep"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", 4294967296]"), "too large"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", 4.0]"), "expected a size"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", 1, 1, 1, 1, 1, 1, 1, \"n\", 4]"), "a list of a few sizes"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"n\", 0]"), "cannot have a shape of"},
+    {Y("view", "\"self\": \"x\", \"size\": [\"batch\", \"-n\", -4]"), ""},
+    {Y("expand", "\"self\": \"x\", \"size\": [\"batch\", \"n\", 8]"), "expanded from another size than 1"},
+    {Y("expand", "\"self\": \"x\", \"size\": [\"n\", 4]"), "an expansion to 2 dimensions"},
+    {Y("expand", "\"self\": \"@vector\", \"size\": [\"batch\", \"batch\", 4]"), "mix the items"},
+    {Y("repeat", "\"self\": \"x\", \"repeats\": [2, 1, 1]"), "the batch is repeated"},
+    {Y("repeat", "\"self\": \"x\", \"repeats\": [1, 1, 2147483647]"), ""},
+    {Y("full", "\"size\": [\"batch\", 2147483647, 2147483647], \"fill_value\": 1"), ""},
+    {Y("full", "\"size\": [\"batch\", 65536, 65536], \"fill_value\": 1"), ""},
+    {Y("full", "\"size\": [\"batch\", -4], \"fill_value\": 1"), ""},
+    {Y("full", "\"size\": [\"batch\", 0], \"fill_value\": 1"), ""},
+    {Y("arange", "\"end\": 2147483647"), "arange of"},
+    {Y("arange", "\"end\": 0"), "arange of"},
+    {Y("arange", "\"end\": \"-n\""), "arange of"},
+    {Y("constant_pad_nd", "\"self\": \"x\", \"pad\": [2147483647, 2147483647]"), ""},
+    {Y("pad", "\"self\": \"x\", \"pad\": [2147483647, 2147483647]"), ""},
+    {Y("pad", "\"self\": \"x\", \"pad\": [-4, 0]"), ""},
+    {Y("pad", "\"self\": \"x\", \"pad\": [1]"), "numbers for"},
+    {Y("pad", "\"self\": \"x\", \"pad\": [1, 1], \"mode\": \"circular\""), "is not served"},
+    {Y("pad", "\"self\": \"x\", \"pad\": [0, 0, 0, 0, 1, 0]"), "the batch is padded"},
+    {Y("pixel_shuffle", "\"self\": \"image\", \"upscale_factor\": 0"), ""},
+    {Y("pixel_shuffle", "\"self\": \"image\", \"upscale_factor\": 2147483647"), ""},
+    {Y("linear", "\"input\": \"image\", \"weight\": \"@matrix\""), "columns"},
+    {Y("linear", "\"input\": \"x\", \"weight\": \"@vector\""), "no matrix"},
+    {Y("linear", "\"input\": \"x\", \"weight\": \"@kernel\""), "no matrix"},
+    {Y("linear", "\"input\": \"x\", \"weight\": \"@matrix\", \"bias\": \"@matrix\""), "expected 4"},
+    {Y("embedding", "\"weight\": \"@vector\", \"indices\": \"ids\""), "no matrix"},
+    {Y("layer_norm", "\"input\": \"x\", \"normalized_shape\": [5]"), "normalized_shape differs"},
+    {Y("layer_norm", "\"input\": \"x\", \"normalized_shape\": [\"n\", 4]"), ""},
+    {Y("batch_norm", "\"input\": \"x\", \"eps\": 1e-5"), "mix the items of a batch"},
+    {Y("group_norm", "\"input\": \"image\", \"num_groups\": 3"), "in 3 groups"},
+    {Y("group_norm", "\"input\": \"image\", \"num_groups\": 0"), "in 0 groups"},
+    {Y("conv2d", "\"input\": \"image\", \"weight\": \"@kernel\""), "no kernel"},
+    {Y("conv1d", "\"input\": \"x\", \"weight\": \"@kernel\""), ""},
+    {Y("conv1d", "\"input\": \"z\", \"weight\": \"@kernel\""), "no input or earlier result"},
+    {Y("max_pool2d", "\"self\": \"image\", \"kernel_size\": [0, 0]"), "is 0"},
+    {Y("max_pool2d", "\"self\": \"image\", \"kernel_size\": [7, 7]"), ""},
+    {Y("avg_pool2d", "\"self\": \"image\", \"kernel_size\": [2, 2], \"stride\": [-1, 1]"), "is -1"},
+    {Y("adaptive_avg_pool2d", "\"self\": \"image\", \"output_size\": [4, 4]"), "equal windows"},
+    {Y("upsample_nearest2d", "\"input\": \"image\", \"output_size\": [2147483647, 2147483647]"), ""},
+    {Y("matmul", "\"self\": \"x\", \"other\": \"x\""), "sizes differ"},
+    {Y("matmul", "\"self\": \"x\", \"other\": 3"), ""},
+    {Y("einsum", "\"equation\": \"bnd,bmd->nm\", \"tensors\": [\"x\", \"x\"]"), "batch"},
+    {Y("einsum", "\"equation\": \"bnd,cnd->bc\", \"tensors\": [\"x\", \"x\"]"), "mix the items"},
+    {Y("einsum", "\"equation\": \"bnd\", \"tensors\": [\"x\", \"x\"]"), "is not served"},
+    {Y("einsum", "\"equation\": \"bnn,bmd->bnm\", \"tensors\": [\"x\", \"x\"]"), "is not served"},
+    {Y("einsum", "\"equation\": \"bn,bm->bnm\", \"tensors\": [\"x\", \"x\"]"), "another number of letters"},
+    {Y("einsum", "\"equation\": \"bnd,bmd->bnq\", \"tensors\": [\"x\", \"x\"]"), "no operand has"},
+    {Y("to", "\"self\": \"x\", \"dtype\": \"complex64\""), ""},
+    {Y("stft", "\"self\": \"x\", \"n_fft\": 2147483647"), ""},
+    {Y("leaf", "\"class\": \"linformer.Linformer\", \"path\": \"\""), "a leaf needs kwargs"},
+    {Y("leaf", "\"class\": \"linformer.Linformer\", \"kwargs\": {\"dim\": 4, \"seq_len\": 8, \"depth\": 1}"),
+     "needs \"inputs\""},
+    {Y("leaf", "\"class\": \"linformer.Nothing\", \"kwargs\": {}, \"inputs\": {\"x\": \"x\"}"), "linformer.Nothing"},
+    {Y("leaf", "\"class\": \"module\", \"kwargs\": {}, \"inputs\": {\"x\": \"x\"}"), ""},
+    {Y("leaf",
+       "\"class\": \"linformer.Linformer\", \"kwargs\": {\"dim\": 4, \"seq_len\": 8, \"depth\": 1}, \"inputs\": "
+       "{\"x\": \"later\"}"),
+     "expected the name of an earlier result"},
+    {Y("leaf",
+       "\"class\": \"linformer.Linformer\", \"kwargs\": {\"dim\": 4, \"seq_len\": 8, \"depth\": 1}, \"inputs\": "
+       "{\"x\": \"@table\"}"),
+     "expected the name of an earlier result"},
+};
+
+static void nodes_are_refused_by_name(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(nodes); i++) {
+        char *graph = around(nodes[i].text);
+        expect(graph, nodes[i].expected, "node \"");
+        free(graph);
+    }
+}
+
+/* Of (n, batch, 4), of which a class would take the batch for the sequence. */
+static void a_leaf_takes_the_batch_first(void **state)
+{
+    (void)state;
+    char *graph = around("{\"op\": \"transpose\", \"to\": \"t\", \"self\": \"x\", \"dim0\": 0, \"dim1\": 1},"
+                         "{\"op\": \"leaf\", \"to\": \"y\", \"class\": \"linformer.Linformer\", \"kwargs\": {\"dim\": "
+                         "4, \"seq_len\": 8, "
+                         "\"depth\": 1}, \"inputs\": {\"x\": \"t\"}}");
+    expect(graph, "expected the batch first", "node \"y\"");
+    free(graph);
+}
+
+/* x[:, None] * x[None] has the batch twice. */
+static void items_do_not_meet(void **state)
+{
+    (void)state;
+    static const char *const ops[] = {"add", "where", "matmul"};
+    for (size_t i = 0; i < COUNT(ops); i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"op\": \"unsqueeze\", \"to\": \"a\", \"self\": \"x\", \"dim\": 1},"
+                 "{\"op\": \"unsqueeze\", \"to\": \"b\", \"self\": \"x\", \"dim\": 0},"
+                 "{\"op\": \"%s\", \"to\": \"y\", \"self\": \"a\", \"other\": \"b\"%s}",
+                 ops[i], i == 1 ? ", \"condition\": \"a\"" : "");
+        char *graph = around(text);
+        expect(graph, i == 2 ? "" : "mix the items", "node \"y\"");
+        free(graph);
+    }
+}
+
+#define INPUT(shape) "{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": " shape "}"
+#define GRAPH(inputs, sizes) \
+    "{\"inputs\": [" inputs "], \"sizes\": " sizes ", \"nodes\": [], \"outputs\": {\"output\": \"x\"}}"
+
+static const struct refusal graphs[] = {
+    {"{}", "\"inputs\": expected a list"},
+    {GRAPH(INPUT("[\"batch\", 2, 4]"), "[]"), "\"sizes\": expected an object"},
+    {GRAPH(INPUT("[\"batch\", \"n\", 4]"), "{\"n\": 7}"), "size \"n\": expected"},
+    {GRAPH(INPUT("[\"batch\", \"n\", 4]"), "{\"n\": {\"least\": 0}}"), "expected"},
+    {GRAPH(INPUT("[\"batch\", \"n\", 4]"), "{\"n\": {\"least\": 5, \"most\": 4}}"), "size \"n\""},
+    {GRAPH(INPUT("[\"batch\", \"n\", 4]"), "{\"n\": {\"most\": 99999999999}}"), "limits from 1"},
+    {GRAPH(INPUT("[\"batch\", \"m\", 4]"), "{\"n\": {}}"), "inputs[0].shape[1]"},
+    {GRAPH(INPUT("[\"batch\", \"n+1\", 4]"), "{\"n\": {}}"), "inputs[0].shape[1]"},
+    {GRAPH(INPUT("[\"batch\", 0, 4]"), "{}"), "inputs[0].shape[1]"},
+    {GRAPH(INPUT("[\"batch\", -1, 4]"), "{}"), "inputs[0].shape[1]"},
+    {GRAPH(INPUT("[\"batch\", 4294967296, 4]"), "{}"), "inputs[0].shape[1]"},
+    {GRAPH(INPUT("[\"batch\", 2147483647, 2147483647]"), "{}"), ""},
+    {GRAPH(INPUT("[\"batch\", 2147483647, 2147483647, 2147483647, 2147483647]"), "{}"), ""},
+    {GRAPH(INPUT("[2, 4]"), "{}"), "the first \"batch\""},
+    {GRAPH(INPUT("[]"), "{}"), "the first \"batch\""},
+    {GRAPH(INPUT("[\"batch\", 1, 1, 1, 1, 1, 1, 1]"), "{}"), "1 to"},
+    {GRAPH(INPUT("\"batch\""), "{}"), "inputs[0]"},
+    {GRAPH(INPUT("[\"batch\", 2]") "," INPUT("[\"batch\", 2]"), "{}"), "\"x\" is taken"},
+    {GRAPH("7", "{}"), "inputs[0]"},
+    {GRAPH("{\"name\": \"x\", \"dtype\": \"float8\", \"shape\": [\"batch\", 2]}", "{}"), "inputs[0].dtype"},
+    {GRAPH("{\"name\": \"@x\", \"dtype\": \"float32\", \"shape\": [\"batch\", 2]}", "{}"), "is taken, or none"},
+    {GRAPH("{\"name\": \"batch\", \"dtype\": \"float32\", \"shape\": [\"batch\", 2]}", "{}"), "\"batch\" is taken"},
+    {GRAPH("{}, {}, {}, {}, {}, {}", "{}"), "1 to 5 inputs"},
+    {"{\"inputs\": [], \"edges\": []}", "unknown key \"edges\""},
+    {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": {}, \"outputs\": {\"output\": \"x\"}}",
+     "\"nodes\": expected a list"},
+    {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": [7], \"outputs\": {\"output\": \"x\"}}",
+     "nodes[0]: expected an object"},
+    {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": [], \"outputs\": {}}",
+     "\"outputs\": expected an object"},
+    {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": [], \"outputs\": {\"output\": \"z\"}}",
+     "output \"output\": no result"},
+    {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": [], \"outputs\": {\"output\": 3}}",
+     "output \"output\": no result"},
+    {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": [{\"op\": \"permute\", \"to\": \"y\", \"self\": \"x\", "
+                                                 "\"dims\": [1, 0, 2]}], \"outputs\": {\"output\": \"y\"}}",
+     "does not have the batch alone"},
+    {"{\"inputs\": [" INPUT("[\"batch\", 2, 4]") "], \"nodes\": [{\"op\": \"view\", \"to\": \"y\", \"self\": \"x\", "
+                                                 "\"size\": [\"2*batch\", 4]}], \"outputs\": {\"output\": \"y\"}}",
+     "does not have the batch alone"},
+};
+
+static void graphs_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(graphs); i++) {
+        struct error error = load_graph(graphs[i].text);
+        if (error.message[0] == '\0' || !strstr(error.message, graphs[i].expected))
+            fail_msg("%.300s: expected \"%s\", found \"%s\"", graphs[i].text, graphs[i].expected, error.message);
+    }
+}
+
+/* `count` nodes relu of the one before. */
+static char *chain(int count)
+{
+    char *text = malloc((size_t)count * 80 + 1), *end = text;
+    assert_non_null(text);
+    for (int i = 0; i < count; i++) {
+        char from[32];
+        snprintf(from, sizeof from, i == 0 ? "x" : "node_%d", i - 1);
+        end += sprintf(end, "%s{\"op\": \"relu\", \"to\": \"node_%d\", \"self\": \"%s\"}", i > 0 ? "," : "", i, from);
+    }
+    char *graph = around(text);
+    free(text);
+    return graph;
+}
+
+static void too_many_nodes_are_refused(void **state)
+{
+    (void)state;
+    char *graph = chain(65537);
+    expect(graph, "at most 65536 nodes", "graph");
+    free(graph);
+    graph = chain(20000); /* it has no result "y" */
+    expect(graph, "output \"output\": no result", "graph");
+    free(graph);
+}
+
+static void memory_stays_small(void **state)
+{
+    (void)state;
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    print_message("%ld kB\n", usage.ru_maxrss);
+    assert_true(usage.ru_maxrss < MOST_KILOBYTES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_graphs_around_are_served), cmocka_unit_test(nodes_are_refused_by_name),
+        cmocka_unit_test(a_leaf_takes_the_batch_first), cmocka_unit_test(items_do_not_meet),
+        cmocka_unit_test(graphs_are_refused),           cmocka_unit_test(too_many_nodes_are_refused),
+        cmocka_unit_test(memory_stays_small),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
