@@ -3,6 +3,7 @@
 #include "engine/cpu/space.h"
 #include "engine/plan/space.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define ELEMENTS_ALONE 16384 /* a step with fewer is computed by one thread */
@@ -181,11 +182,23 @@ static void order_for_squares(struct evaluated_space *space)
         }
 }
 
+/* Orders dimensions for reading x from its begin to its end, as far as they allow. */
+static void order_for_reading(struct space_dimension *dimensions, int rank)
+{
+    for (int d = 1; d < rank; d++)
+        for (int i = d; i > 0 && llabs(dimensions[i].stride.x) > llabs(dimensions[i - 1].stride.x); i--) {
+            struct space_dimension moved = dimensions[i];
+            dimensions[i] = dimensions[i - 1];
+            dimensions[i - 1] = moved;
+        }
+}
+
 static void arrange(struct space_task *task)
 {
     struct evaluated_space *space = &task->space;
     order_for_squares(space);
     int outer = space->rank - 2;
+    order_for_reading(space->dimensions, outer);
     int64_t count = space_count(space->dimensions, outer);
     struct space_place place = space_at(space->dimensions, outer, space->first, 0);
     for (int64_t i = 0; i < count; i++) {
