@@ -14,6 +14,7 @@ import sys
 import environment
 import part_engine
 import part_growth
+import part_modules
 import part_server
 import report
 
@@ -41,7 +42,7 @@ def parts():
     engine, load = environment.program("engine"), environment.ROOT / "tests" / "load"
     found = {"rates": run_programs("rates", [engine, "12", "1", "f32"], [engine, "12", "1", "bf16"]),
              "kernels": run_programs("kernels", [environment.program("vector")]),
-             "engine": part_engine.run, "keras": part_engine.run_keras, "server": part_server.run,
+             "engine": part_engine.run, "keras": part_engine.run_keras, "modules": part_modules.run, "server": part_server.run,
              "json": run_programs("json", [environment.program("text")]), "growth": part_growth.run,
              "load": run_programs("load", *([load / f"{script}.sh"] for script in ("embed", "logits", "mixed")))}
     for script in sorted(environment.FOLDER.glob("*.sh")):

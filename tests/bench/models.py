@@ -45,6 +45,52 @@ def write_linformer(name, folder):
     export(getattr(linformer, class_name)(**kwargs), kwargs, folder)
 
 
+# ---- Modules of export_module(). rows: of the Linformer; tokens: the most rows of any value, which the daemon counts.
+
+MODULES = {
+    "vit_224": dict(label="ViT, 224² pixels", image=224, patch=32, shape=(3, 224, 224), rows=50, tokens=3 * 224 * 224),
+    "vit_1024": dict(label="ViT, 1024² pixels", image=1024, patch=16, shape=(3, 1024, 1024), rows=4097,
+                     tokens=3 * 1024 * 1024),
+    "classifier": dict(label="token classifier", shape=(512,), rows=512, tokens=512, vocabulary=20000),
+}
+
+
+def token_classifier(vocabulary, length):
+    """Embedding, positions, Linformer, mean, linear layer."""
+    from torch import nn
+    reference = load("token_classifier", TESTS / "modules" / "token_classifier.py")
+    module = reference.TokenClassifier(vocabulary=vocabulary, dim=512, seq_len=length, classes=10)
+    module.linformer = linformer_of(length)
+    nn.init.normal_(module.position, std=0.02)
+    return module
+
+
+def linformer_of(length):
+    from linformer import Linformer
+    return Linformer(dim=512, seq_len=length, depth=12, heads=8, k=64)
+
+
+def make_module(name):
+    module = MODULES[name]
+    if "vocabulary" in module:
+        return token_classifier(module["vocabulary"], module["rows"])
+    vit = load("packages", TESTS / "modules" / "packages.py").efficient_vit()
+    return vit.ViT(dim=512, image_size=module["image"], patch_size=module["patch"], num_classes=1000,
+                   transformer=linformer_of(module["rows"]))
+
+
+def write_module(name, folder):
+    import torch
+    torch.manual_seed(SEED)
+    module = MODULES[name]
+    if "vocabulary" in module:
+        example = {"ids": torch.randint(0, module["vocabulary"], (2, *module["shape"]))}
+    else:
+        example = {"img": torch.randn(2, *module["shape"])}
+    exporter = load("export", TESTS.parent / "weights" / "export.py")
+    exporter.export_module(make_module(name).eval(), example, folder, daemon=False)
+
+
 # ---- The entrypoint's model: Input, Embedding, LinearMultiHeadAttention over (embedding, embedding).
 
 KERAS_KWARGS = dict(num_heads=ENTRYPOINT["num_heads"], key_dim=ENTRYPOINT["hidden_dim"],
@@ -80,5 +126,7 @@ def keras_load(folder):
 if __name__ == "__main__":
     if sys.argv[1] == "keras":
         write_keras(pathlib.Path(sys.argv[2]))
+    elif sys.argv[1] in MODULES:
+        write_module(sys.argv[1], pathlib.Path(sys.argv[2]))
     else:
         write_linformer(sys.argv[1], pathlib.Path(sys.argv[2]))

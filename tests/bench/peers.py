@@ -3,7 +3,8 @@
 
     peers.py KIND FOLDER DTYPE [THREADS]
 
-KIND is torch, compile, onnxruntime, openvino (FOLDER holds a linformer.Linformer) or keras, keras_function, keras_xla
+KIND is torch, compile, onnxruntime, openvino (FOLDER holds a linformer.Linformer, or a module of models.py, by the
+folder's name) or keras, keras_function, keras_xla
 (the model of dholland42's entrypoint.py, as models.py saved it). DTYPE is f32 or bf16. Every peer gets all the
 machine's cores unless THREADS says otherwise, weights and inputs from the same files, and is told that it is to infer.
 
@@ -38,18 +39,24 @@ class Torch:
 
     def __init__(self, folder, dtype):
         import torch
+        import models
         from linformer import Linformer
         from safetensors.torch import load_file
         self.torch, self.version = torch, f"torch {torch.__version__}"
         self.dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
         torch.set_num_threads(THREADS)
         with torch.device("meta"):  # no weights that would be overwritten at once
-            self.model = Linformer(**json.loads((folder / "config.json").read_text())["kwargs"])
+            if folder.name in models.MODULES:
+                self.model = models.make_module(folder.name)
+            else:
+                self.model = Linformer(**json.loads((folder / "config.json").read_text())["kwargs"])
         self.model.load_state_dict(load_file(folder / "model.safetensors"), assign=True)
         self.model.to(self.dtype).eval().requires_grad_(False)
 
     def prepare(self, x):
-        self.x = self.torch.from_numpy(x).to(self.dtype)
+        self.x = self.torch.from_numpy(x)
+        if self.x.is_floating_point():
+            self.x = self.x.to(self.dtype)
 
     def run(self):
         with self.torch.inference_mode():
@@ -183,11 +190,20 @@ def relative_l2(found, expected):
     return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
 
+def read_input(peer, folder, batch, length, path):
+    import models
+    module = models.MODULES.get(folder.name)
+    if module:
+        dtype, shape = np.int32 if "vocabulary" in module else np.float32, (batch, *module["shape"])
+    else:
+        kwargs = json.loads((folder / "config.json").read_text())["kwargs"]
+        dtype, shape = peer.input_dtype, (batch, length, *([kwargs["dim"]] if "dim" in kwargs else []))
+    return np.fromfile(path, dtype).reshape(shape)
+
+
 def obey(peer, folder, command, arguments):
     if command == "shape":
-        kwargs = json.loads((folder / "config.json").read_text())["kwargs"]
-        shape = (int(arguments[0]), int(arguments[1]), *([kwargs["dim"]] if "dim" in kwargs else []))
-        peer.prepare(np.fromfile(arguments[2], peer.input_dtype).reshape(shape))
+        peer.prepare(read_input(peer, folder, int(arguments[0]), int(arguments[1]), arguments[2]))
         peer.run()
         return "ready"
     if command == "run":
