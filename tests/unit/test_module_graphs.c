@@ -97,11 +97,22 @@ struct refusal {
     const char *text, *expected;
 };
 
-static void expect(const char *graph, const char *expected, const char *place)
+static int found_otherwise; /* refusals with another message than the expected one */
+
+static void compare(const char *text, const char *graph, const char *expected, const char *place)
 {
     struct error error = load_graph(graph);
-    if (!strstr(error.message, expected) || !strstr(error.message, place))
-        fail_msg("%.300s: expected \"%s\" with %s, found \"%s\"", graph, expected, place, error.message);
+    if (error.message[0] != '\0' && strstr(error.message, expected) && strstr(error.message, place))
+        return;
+    print_message("%s: expected \"%s\" with %s, found \"%s\"\n", text, expected, place, error.message);
+    found_otherwise++;
+}
+
+static void expect(const char *graph, const char *expected, const char *place)
+{
+    found_otherwise = 0;
+    compare("graph", graph, expected, place);
+    assert_int_equal(found_otherwise, 0);
 }
 
 static void the_graphs_around_are_served(void **state)
@@ -155,7 +166,7 @@ static const struct refusal nodes[] = {
     {Y("cat", "\"tensors\": [\"x\", \"image\"], \"dim\": 1"), "tensors of 3 and 4 dimensions are joined"},
     {Y("cat", "\"tensors\": [\"x\", 3], \"dim\": 1"), "expected the name of a tensor"},
     {Y("add", "\"self\": \"x\", \"other\": \"image\""), "dimension"},
-    {Y("add", "\"self\": 1, \"other\": 2"), "neither operand is a tensor"},
+    {Y("add", "\"self\": 1, \"other\": 2"), "expected the name of a tensor"},
     {Y("add", "\"self\": \"x\", \"other\": \"m\""), "no input has a size \"m\""},
     {Y("permute", "\"self\": \"x\", \"dims\": [0, 1]"), "no order"},
     {Y("permute", "\"self\": \"x\", \"dims\": [0, 1, 1]"), "no order"},
@@ -186,8 +197,6 @@ static const struct refusal nodes[] = {
     {Y("expand", "\"self\": \"@vector\", \"size\": [\"batch\", \"batch\", 4]"), "mix the items"},
     {Y("repeat", "\"self\": \"x\", \"repeats\": [2, 1, 1]"), "the batch is repeated"},
     {Y("repeat", "\"self\": \"x\", \"repeats\": [1, 1, 2147483647]"), ""},
-    {Y("full", "\"size\": [\"batch\", 2147483647, 2147483647], \"fill_value\": 1"), ""},
-    {Y("full", "\"size\": [\"batch\", 65536, 65536], \"fill_value\": 1"), ""},
     {Y("full", "\"size\": [\"batch\", -4], \"fill_value\": 1"), ""},
     {Y("full", "\"size\": [\"batch\", 0], \"fill_value\": 1"), ""},
     {Y("arange", "\"end\": 2147483647"), "arange of"},
@@ -214,7 +223,7 @@ static const struct refusal nodes[] = {
     {Y("conv2d", "\"input\": \"image\", \"weight\": \"@kernel\""), "no kernel"},
     {Y("conv1d", "\"input\": \"x\", \"weight\": \"@kernel\""), ""},
     {Y("conv1d", "\"input\": \"z\", \"weight\": \"@kernel\""), "no input or earlier result"},
-    {Y("max_pool2d", "\"self\": \"image\", \"kernel_size\": [0, 0]"), "is 0"},
+    {Y("max_pool2d", "\"self\": \"image\", \"kernel_size\": [0, 0]"), "a window of 0"},
     {Y("max_pool2d", "\"self\": \"image\", \"kernel_size\": [7, 7]"), ""},
     {Y("avg_pool2d", "\"self\": \"image\", \"kernel_size\": [2, 2], \"stride\": [-1, 1]"), "is -1"},
     {Y("adaptive_avg_pool2d", "\"self\": \"image\", \"output_size\": [4, 4]"), "equal windows"},
@@ -247,11 +256,13 @@ static const struct refusal nodes[] = {
 static void nodes_are_refused_by_name(void **state)
 {
     (void)state;
+    found_otherwise = 0;
     for (size_t i = 0; i < COUNT(nodes); i++) {
         char *graph = around(nodes[i].text);
-        expect(graph, nodes[i].expected, "node \"");
+        compare(nodes[i].text, graph, nodes[i].expected, "node \"");
         free(graph);
     }
+    assert_int_equal(found_otherwise, 0);
 }
 
 /* Of (n, batch, 4), of which a class would take the batch for the sequence. */
@@ -331,14 +342,25 @@ static const struct refusal graphs[] = {
      "does not have the batch alone"},
 };
 
+/* What only the whole plan knows has no node. */
+static void results_of_absurd_sizes_are_refused(void **state)
+{
+    (void)state;
+    char *graph = around(Y("full", "\"size\": [\"batch\", 2147483647, 2147483647], \"fill_value\": 1"));
+    expect(graph, "more than memory can address", "");
+    free(graph);
+    graph = around(Y("full", "\"size\": [\"batch\", 2147483647, 65536], \"fill_value\": 1"));
+    expect(graph, "memory", "");
+    free(graph);
+}
+
 static void graphs_are_refused(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(graphs); i++) {
-        struct error error = load_graph(graphs[i].text);
-        if (error.message[0] == '\0' || !strstr(error.message, graphs[i].expected))
-            fail_msg("%.300s: expected \"%s\", found \"%s\"", graphs[i].text, graphs[i].expected, error.message);
-    }
+    found_otherwise = 0;
+    for (size_t i = 0; i < COUNT(graphs); i++)
+        compare(graphs[i].text, graphs[i].text, graphs[i].expected, "");
+    assert_int_equal(found_otherwise, 0);
 }
 
 /* `count` nodes relu of the one before. */
@@ -381,8 +403,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_graphs_around_are_served), cmocka_unit_test(nodes_are_refused_by_name),
         cmocka_unit_test(a_leaf_takes_the_batch_first), cmocka_unit_test(items_do_not_meet),
-        cmocka_unit_test(graphs_are_refused),           cmocka_unit_test(too_many_nodes_are_refused),
-        cmocka_unit_test(memory_stays_small),
+        cmocka_unit_test(graphs_are_refused),           cmocka_unit_test(results_of_absurd_sizes_are_refused),
+        cmocka_unit_test(too_many_nodes_are_refused),   cmocka_unit_test(memory_stays_small),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -132,6 +132,10 @@ static void build_to(struct node *node, int variant)
     node_has(node, "other");
     if (module_failed(module))
         return;
+    if (strncmp(dtype, "complex", strlen("complex")) == 0) {
+        module_fail(module, "dtype \"%.40s\" is not served", dtype);
+        return;
+    }
     bool ids = tensor_is_ids(module, &t), integer = strncmp(dtype, "int", 3) == 0 || strncmp(dtype, "uint", 4) == 0;
     if (strcmp(dtype, "bool") == 0)
         t = truth(tensor_combine_number(module, FUNCTION_NOT_EQUAL, t, 0, false));

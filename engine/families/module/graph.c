@@ -32,6 +32,21 @@ static bool is_size(const struct module *module, const char *name)
     return strcmp(name, "batch") == 0;
 }
 
+/* No result is empty, and a size that an item decides is at least 1. */
+static void expect_elements(struct module *module, const struct tensor *t, int dim)
+{
+    int64_t least, most;
+    if (module_failed(module))
+        return;
+    plan_size_bounds(module->builder->plan, t->dims[dim].size, &least, &most);
+    if (most < 1)
+        module_fail(module, "dimension %d of the result has %lld elements", dim, (long long)most);
+    else if (least < 1)
+        plan_limit_size(module->builder,
+                        (struct plan_size_limit){
+                            .size = t->dims[dim].size, .least = 1, .most = INT64_MAX, .multiple = 1, .what = "a size"});
+}
+
 void module_name(struct module *module, const char *name, struct tensor tensor)
 {
     if (module_failed(module))
@@ -47,6 +62,8 @@ void module_name(struct module *module, const char *name, struct tensor tensor)
         module_fail(module, "it would mix the items of a batch");
         return;
     }
+    for (int d = 0; d < tensor.rank; d++)
+        expect_elements(module, &tensor, d);
     struct named_tensor *place = plan_grow(module->builder, &module->tensors, &module->n_tensors, sizeof *place);
     if (place)
         *place = (struct named_tensor){name, tensor};
