@@ -161,6 +161,9 @@ static const struct refusal nodes[] = {
     {Y("slice", "\"self\": \"x\", \"dim\": 1, \"step\": 0"), "expected 1 or more"},
     {Y("slice", "\"self\": \"x\", \"dim\": 2, \"start\": 4"), "the slice has no elements"},
     {Y("select", "\"self\": \"x\", \"dim\": 2, \"index\": 4"), "what is left after"},
+    {Y("select", "\"self\": \"x\", \"dim\": 2, \"index\": -5"), "begins or ends"},
+    {Y("select", "\"self\": \"x\", \"dim\": 1, \"index\": -9"), "begins or ends"},
+    {Y("slice", "\"self\": \"x\", \"dim\": 1, \"start\": -9"), "begins or ends"},
     {Y("cat", "\"tensors\": [\"x\", \"x\"], \"dim\": 0"), "items of a batch are joined"},
     {Y("cat", "\"tensors\": []"), "a list that is not empty"},
     {Y("cat", "\"tensors\": [\"x\", \"image\"], \"dim\": 1"), "tensors of 3 and 4 dimensions are joined"},
@@ -350,7 +353,7 @@ static void results_of_absurd_sizes_are_refused(void **state)
     expect(graph, "more than memory can address", "");
     free(graph);
     graph = around(Y("full", "\"size\": [\"batch\", 2147483647, 65536], \"fill_value\": 1"));
-    expect(graph, "memory", "");
+    expect(graph, "the model's activations are", "");
     free(graph);
 }
 

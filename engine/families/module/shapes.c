@@ -222,6 +222,8 @@ static int bound(struct node *node, const char *name, int size, int fallback)
         plan_size_is_constant(builder->plan, asked, &value) && plan_size_is_constant(builder->plan, size, &all);
     if (fixed && least < 0)
         return size;
+    if (fixed && most > all && fallback != PLAN_NONE) /* before the first element; only a slice may begin there */
+        return module->zero;
     if (plan_size_is_constant(builder->plan, asked, &value) && value >= INT32_MAX)
         return size;
     plan_limit_size(builder, (struct plan_size_limit){.size = plan_size_subtract(builder, size, at),
@@ -229,6 +231,11 @@ static int bound(struct node *node, const char *name, int size, int fallback)
                                                       .most = INT64_MAX,
                                                       .multiple = 1,
                                                       .what = "what is left after a slice"});
+    plan_limit_size(builder, (struct plan_size_limit){.size = at,
+                                                      .least = 0,
+                                                      .most = INT64_MAX,
+                                                      .multiple = 1,
+                                                      .what = "the place where a slice begins or ends"});
     return at;
 }
 
