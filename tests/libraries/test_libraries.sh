@@ -57,8 +57,12 @@ models() {
 export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore TF_CPP_MIN_LOG_LEVEL=3
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # the models are small
 status=0
+modules=300
+[ -z "${SHORT:-}" ] || modules=20
 "$python" tests/libraries/test_export.py || status=1
 "$python" tests/modules/test_modules.py || status=1
+"$python" tests/modules/random_modules.py --daemon "${LINFORMERD:-build/linformerd}" --folder "$folder/modules" \
+    --count "$modules" >"$folder/modules.txt" 2>&1 || { status=1 && tail -n 20 "$folder/modules.txt"; }
 "$python" tests/modules/test_examples.py || status=1
 if [ -z "${SHORT:-}" ]; then
     models "$@" || status=1

@@ -184,7 +184,7 @@ def pool(rng, probes):
     size, stride, kind = rng.choice([1, 2, 3]), rng.choice([1, 2]), rng.choice(["max", "average", "adaptive"])
     two = rank == 4
     if kind == "adaptive":
-        if None in shapes(probes, i)[1:]:
+        if any(length is None or length % size for length in shapes(probes, i)[1:]):
             size = 1
         return named("pool_adaptive", lambda v: (F.adaptive_avg_pool2d if two else F.adaptive_avg_pool1d)(v[i], size)), []
     if kind == "max":
