@@ -154,9 +154,10 @@ static void refuses_values_of_another_type(void **state)
 static void refuses_unknown_keys_and_names_the_known(void **state)
 {
     (void)state;
-    refuse("{\"architecture\": \"a\", \"Pooling\": \"mean\"}",
-           "unknown key \"Pooling\"; the known ones are architecture, kwargs, name, pooling, normalize, padding, "
-           "tokenizer, auto_truncate, ignore");
+    refuse(
+        "{\"architecture\": \"a\", \"Pooling\": \"mean\"}",
+        "unknown key \"Pooling\"; the known ones are architecture, kwargs, graph, name, pooling, normalize, padding, "
+        "tokenizer, auto_truncate, ignore, labels, image");
 }
 
 static void refuses_what_is_no_json_object(void **state)
