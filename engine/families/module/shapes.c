@@ -634,6 +634,20 @@ static void build_flip(struct node *node, int variant)
 }
 
 /* Elements move by `shifts` places along a dimension, and those beyond the end come in at the start. */
+/* The elements of a rolled dimension that move to its front. The shift of a free dimension is less than its size. */
+static int rolled_length(struct module *module, int size, int64_t shift)
+{
+    int64_t all;
+    if (plan_size_is_constant(module->builder->plan, size, &all))
+        return module_size(module, ((shift % all) + all) % all);
+    plan_limit_size(
+        module->builder,
+        (struct plan_size_limit){
+            .size = size, .least = llabs(shift) + 1, .most = INT64_MAX, .multiple = 1, .what = "a rolled dimension"});
+    int length = module_size(module, shift);
+    return shift < 0 ? plan_size_add(module->builder, size, length) : length;
+}
+
 static void build_roll(struct node *node, int variant)
 {
     (void)variant;
@@ -644,19 +658,18 @@ static void build_roll(struct node *node, int variant)
     if (node_integers(node, "dims", dims, MODULE_RANK) != count)
         module_fail(module, "roll needs a dimension for each shift");
     for (int i = 0; i < count && !module_failed(module); i++) {
-        int64_t d = dims[i] < 0 ? dims[i] + t.rank : dims[i], size;
+        int64_t d = dims[i] < 0 ? dims[i] + t.rank : dims[i];
         if (d < 0 || d >= t.rank || t.dims[d].batched) {
             module_fail(module, "argument \"dims\" has the batch, or no dimension of the tensor");
             return;
         }
-        size = module_constant(module, t.dims[d].size, "a dimension that is rolled");
-        int64_t shift = ((shifts[i] % size) + size) % size;
-        if (shift == 0)
+        int start = rolled_length(module, t.dims[d].size, shifts[i]);
+        if (module_failed(module) || start == module->zero)
             continue;
         struct tensor y = tensor_new(module, t.rank, t.dims);
         struct plan_target target = tensor_target(module, &y);
         target.ids = tensor_is_ids(module, &t);
-        int start = module_size(module, shift), rest = module_size(module, size - shift);
+        int rest = plan_size_subtract(module->builder, t.dims[d].size, start);
         copy_into(module, tensor_slice(module, t, (int)d, rest, start, 1), (int)d, module->zero, &y, &target);
         copy_into(module, tensor_slice(module, t, (int)d, module->zero, rest, 1), (int)d, start, &y, &target);
         t = y;
