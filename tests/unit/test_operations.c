@@ -1085,12 +1085,15 @@ static void check_epilogue(struct plan_activation activation, enum epilogue_plac
     bench_run(&bench);
 }
 
+/* Softplus has a step where a x is b. No product comes near 50, so that rounding cannot lead across it. */
 static void test_epilogues(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < ACTIVATION_COUNT; kind++)
+    for (int kind = 0; kind < ACTIVATION_COUNT; kind++) {
+        struct plan_activation activation = {(enum activation)kind, 0.5f, kind == ACTIVATION_SOFTPLUS ? 25 : 1.25f};
         for (int place = 0; is_smooth((enum activation)kind) && place < EPILOGUE_PLACES; place++)
-            check_epilogue((struct plan_activation){(enum activation)kind, 0.5f, 1.25f}, (enum epilogue_place)place);
+            check_epilogue(activation, (enum epilogue_place)place);
+    }
 }
 
 /* Each function is within the product: the plan has no step for it. */
@@ -1727,7 +1730,7 @@ int main(void)
         TEST(test_select, EXACT),
         TEST(test_select_ids, EXACT),
         TEST(test_activations, 3e-4),
-        TEST(test_epilogues, 6.5e-1),
+        TEST(test_epilogues, 2.9e-2),
         TEST(test_every_activation_is_fused, EXACT),
         TEST(test_computed_ids, EXACT),
         TEST(test_reduce, EXACT),
