@@ -1,8 +1,8 @@
 /* A module's graph, and weights that fit what the seeds need: the first line is the number of rows that an item of the
- * batch has where a size is free, the rest is config.json. Its tensors "@NAME" are made as the key "tensors" of the text
- * says: {"NAME": [sizes…]}, at most a few thousand elements each.
- * The plan is built without the weights' data and with them. If that works, batches of one and two items are run: the
- * results of an item must not depend on the other one. */
+ * batch has where a size is free, the rest is config.json. Its tensors "@NAME" are made as the key "tensors" of the
+ * text says: {"NAME": [sizes…]}, at most a few thousand elements each. The plan is built without the weights' data and
+ * with them. If that works, batches of one and two items are run: the results of an item must not depend on the other
+ * one. */
 #include "engine/engine.h"
 
 #include <jansson.h>
