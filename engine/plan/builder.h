@@ -188,6 +188,10 @@ int plan_batch_norm(struct plan_builder *builder, int gain, int bias, int mean, 
  * times `scale` and the taper. The taper (1, length) lies in the middle of the frame; PLAN_NONE: ones. */
 int plan_fourier_weight(struct plan_builder *builder, int64_t n, int64_t length, int64_t bins, int taper, double scale);
 
+/* Linear interpolation of `in` samples to `out` of them: (out, in). A sample of the result is at (i + 1/2) * step - 1/2
+ * of the source, or with `aligned` at i * (in - 1) / (out - 1). */
+int plan_interpolation_weight(struct plan_builder *builder, int64_t in, int64_t out, double step, bool aligned);
+
 /* Appends columns to a weight. Each is a vector with one element for each row of the weight, or PLAN_NONE for ones. */
 int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count);
 

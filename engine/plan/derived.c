@@ -210,6 +210,22 @@ int plan_fourier_weight(struct plan_builder *builder, int64_t n, int64_t length,
     return builder->plan->n_weights - 1;
 }
 
+int plan_interpolation_weight(struct plan_builder *builder, int64_t in, int64_t out, double step, bool aligned)
+{
+    struct plan_weight *matrix = builder->failed ? NULL : made_weight(builder, "interpolation", out, in);
+    if (!matrix)
+        return PLAN_NONE;
+    for (int64_t o = 0; matrix->data && o < out; o++) {
+        double place = aligned ? (out > 1 ? (double)o * (double)(in - 1) / (double)(out - 1) : 0)
+                               : fmax(((double)o + 0.5) * step - 0.5, 0);
+        int64_t before = (int64_t)fmin(place, (double)(in - 1)), after = before + 1 < in ? before + 1 : before;
+        memset(matrix->data + o * in, 0, (size_t)in * sizeof *matrix->data);
+        matrix->data[o * in + before] += (float)(1 - (place - (double)before));
+        matrix->data[o * in + after] += (float)(place - (double)before);
+    }
+    return builder->plan->n_weights - 1;
+}
+
 static void fill_transposed(float *to, const float *from, int64_t rows, int64_t columns)
 {
     for (int64_t r = 0; r < rows; r++)

@@ -59,7 +59,10 @@ static void open_models(void)
                                   .hidden_columns = FAKE_COLUMNS,
                                   .padding = "slice"};
 
-        models[i] = (struct served_model){i == 0 ? "ids" : i == 1 ? "rows" : "call", fake_model(&info)};
+        models[i] = (struct served_model){.name = i == 0   ? "ids"
+                                                  : i == 1 ? "rows"
+                                                           : "call",
+                                          .model = fake_model(&info)};
     }
     atomic_store(&service.ready, true);
 }

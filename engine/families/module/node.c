@@ -73,6 +73,29 @@ static bool read_number(const json_t *json, double *number)
     return false;
 }
 
+#define MOST_NUMBER (1 << 24) /* beyond it floats do not tell neighbours apart */
+
+/* A size as a number. A free size n is element n of a weight 0, 1, 2 …: a tensor without dimensions. */
+static bool size_operand(struct module *module, int size, struct tensor *tensor, double *number)
+{
+    int64_t least, most;
+    bool batched;
+    module_split_batch(module, size, &batched);
+    if (module_failed(module))
+        return false;
+    plan_size_bounds(module->builder->plan, size, &least, &most);
+    *number = (double)least;
+    if (least == most)
+        return false;
+    if (batched || least < 0 || most > MOST_NUMBER) {
+        module_fail(module, "a size is used as a number; expected a limit of at most %d, and no batch", MOST_NUMBER);
+        return false;
+    }
+    *tensor = (struct tensor){.value = PLAN_NONE, .first = size, .rank = 0};
+    tensor->weight = plan_number_weight(module->builder, 1, most + 1, 0, 1);
+    return true;
+}
+
 bool node_operand(struct node *node, const char *name, struct tensor *tensor, double *number)
 {
     struct module *module = node->module;
@@ -90,8 +113,7 @@ bool node_operand(struct node *node, const char *name, struct tensor *tensor, do
         *tensor = resolve(node, name, json);
         return true;
     }
-    *number = (double)module_constant(module, module_read_size(module, json), "a size that is used as a number");
-    return false;
+    return size_operand(module, module_read_size(module, json), tensor, number);
 }
 
 double node_number(struct node *node, const char *name, double fallback)

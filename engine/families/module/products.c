@@ -433,10 +433,12 @@ static void build_full_like(struct node *node, int variant)
 static void build_scalar(struct node *node, int variant)
 {
     (void)variant;
-    double number = node_number(node, "s", 0);
+    double number;
+    struct tensor t;
+    bool tensor = node_operand(node, "s", &t, &number);
     node_has(node, "dtype");
     if (!module_failed(node->module))
-        node_give(node, filled(node->module, number, 0, NULL));
+        node_give(node, tensor ? t : filled(node->module, number, 0, NULL));
 }
 
 const struct module_operation module_products[] = {

@@ -823,6 +823,56 @@ static void build_upsample_nearest(struct node *node, int dimensions)
     node_give(node, tensor_reshape(module, tensor_arranged(module, t), t.rank - dimensions, target));
 }
 
+#define MOST_SIDE 16384 /* the matrix of an interpolation has both sizes */
+
+/* Interpolates one dimension between `in` and `out` samples: a product with a matrix. */
+static struct tensor interpolated(struct module *module, struct tensor t, int dim, int64_t out, double factor,
+                                  bool aligned)
+{
+    int order[MODULE_RANK];
+    int64_t in = module_constant(module, t.dims[dim].size, "the size of an image that is interpolated");
+    if (module_failed(module))
+        return t;
+    if (in > MOST_SIDE || out < 1 || out > MOST_SIDE) {
+        module_fail(module, "%lld pixels become %lld; at most %d are served", (long long)in, (long long)out, MOST_SIDE);
+        return t;
+    }
+    for (int d = 0; d < t.rank; d++)
+        order[d] = d == dim ? t.rank - 1 : d == t.rank - 1 ? dim : d;
+    t = tensor_permute(module, t, order);
+    double step = factor > 0 ? 1 / factor : (double)in / (double)out;
+    int value = tensor_rows(module, t, 1, false);
+    int weight = plan_interpolation_weight(module->builder, in, out, step, aligned);
+    if (module_failed(module))
+        return t;
+    value = plan_linear(module->builder, value, weight, PLAN_NONE);
+    return tensor_permute(module, tensor_of_rows(module, value, t, 1, out), order);
+}
+
+static void build_upsample_bilinear(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = tensor_as_floats(module, tensor_as_value(module, node_tensor(node, "input")));
+    int64_t sizes[2];
+    double factors[2] = {0, 0};
+    bool aligned = node_bool(node, "align_corners", false);
+    const json_t *scales = json_object_get(node->json, "scale_factors");
+    int count = node_integers(node, "output_size", sizes, 2);
+    if (node_has(node, "scale_factors"))
+        for (size_t i = 0; i < 2 && i < json_array_size(scales); i++)
+            factors[i] = json_number_value(json_array_get(scales, i));
+    if (module_failed(module))
+        return;
+    if (t.rank != 4 || count != 2) {
+        module_fail(module, "it takes a tensor of 4 dimensions, and an \"output_size\" of two");
+        return;
+    }
+    t = interpolated(module, t, 3, sizes[1], factors[1], aligned);
+    t = interpolated(module, t, 2, sizes[0], factors[0], aligned);
+    node_give(node, t);
+}
+
 const struct module_operation module_shapes[] = {
     {"view", build_view, 0},
     {"reshape", build_view, 1},
@@ -854,5 +904,6 @@ const struct module_operation module_shapes[] = {
     {"pixel_shuffle", build_pixel_shuffle, 0},
     {"upsample_nearest1d", build_upsample_nearest, 1},
     {"upsample_nearest2d", build_upsample_nearest, 2},
+    {"upsample_bilinear2d", build_upsample_bilinear, 0},
     {NULL, NULL, 0},
 };
