@@ -1737,7 +1737,7 @@ int main(void)
         TEST(test_cumulate, EXACT),
         TEST(test_argmax, EXACT),
         TEST(test_softmax, EXACT),
-        TEST(test_multiply, 3e-4),
+        TEST(test_multiply, 1e-3),
         TEST(test_norm_of_sequences, EXACT),
         TEST(test_space_of_sequences, EXACT),
         TEST(test_convolve_sequences, 3.2e-2),
