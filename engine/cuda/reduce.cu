@@ -31,7 +31,8 @@ static __device__ float block_sum(float x, float *sums)
     float sum = 0;
     x = warp_sum(x);
     __syncthreads();
-    sums[threadIdx.x / WARP] = x;
+    if (threadIdx.x % WARP == 0)
+        sums[threadIdx.x / WARP] = x;
     __syncthreads();
     for (unsigned i = 0; i < blockDim.x / WARP; i++)
         sum += sums[i];

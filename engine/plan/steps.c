@@ -565,7 +565,8 @@ void plan_add_output(struct plan_builder *builder, const char *name, int rank, c
     }
     output->name = copy;
     output->rank = rank;
-    memcpy(output->sizes, sizes, (size_t)rank * sizeof *sizes);
+    for (int i = 0; i < rank; i++) /* rank 0 has no sizes, and memcpy wants some */
+        output->sizes[i] = sizes[i];
 }
 
 /* The elements of an item's tensor: a size. */
