@@ -1,5 +1,5 @@
 /* builder: the functions by which a family (families/) makes a plan from config and weights. A family's code then reads
- * like the library's forward().
+ * like forward() of the Python library.
  *
  *     plan_begin -> inputs, weights, operations -> plan_give -> plan_finish or plan_check
  *
@@ -94,11 +94,12 @@ const struct weights_tensor *plan_find_tensor(struct plan_builder *builder, cons
 /* Whether "ignore" in config.json has a pattern for the tensor's name. */
 bool plan_ignores(const struct plan_builder *builder, const char *name);
 
-/* Between these two calls a class builds a leaf, which is one scope. plan_close_scope returns the class's output. */
+/* Between these two calls a class's build function makes a leaf. Scopes do not nest. plan_close_scope returns the
+ * class's output. */
 void plan_open_scope(struct plan_builder *builder, const struct plan_leaf *leaf);
 int plan_close_scope(struct plan_builder *builder);
 
-/* Limits the ids of a value, which are an input's, to 0 <= id < vocabulary. `what` names their reader. */
+/* `ids` is the value of an input. Limits its ids to 0 <= id < vocabulary. `what` names their reader. */
 void plan_limit_ids(struct plan_builder *builder, int ids, int64_t vocabulary, const char *what);
 
 /* Inputs, in the order of forward()'s parameters. They return values. The plan copies the name. max_length 0: the model
@@ -117,8 +118,8 @@ int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t ch
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
 /* An optional input without a value. It has as many rows as `like` (an input's value). Returns the input's index. The
- * caller sets kind, columns and the related members of `mask`; the kind is INPUT_ATTENTION_MASK or INPUT_IGNORED.
- * In a scope it returns PLAN_NONE, and a bound INPUT_ATTENTION_MASK is refused. */
+ * caller sets kind, columns and the other members that the kind uses; the kind is INPUT_ATTENTION_MASK or
+ * INPUT_IGNORED. In a scope it returns PLAN_NONE, and a bound INPUT_ATTENTION_MASK is refused. */
 int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like);
 /* A tensor of any shape (LAYOUT_TENSOR): `sizes` are `rank` sizes of the plan, the batch not counted. `kind` is
  * INPUT_IDS, INPUT_ROWS or INPUT_MASK. A row of its value is `columns` innermost elements: 1 for ids and masks. The
@@ -212,7 +213,7 @@ struct plan_target {
 /* Appends an index space to the plan. Returns its number. */
 int plan_add_space(struct plan_builder *builder, const struct plan_space *space);
 
-/* Limits a size. What the bounds of the free sizes decide is decided at once, the rest for each item. */
+/* Limits a size. If the bounds of the free sizes suffice, it is checked now, else for each item. */
 void plan_limit_size(struct plan_builder *builder, struct plan_size_limit limit);
 
 /* Operations. They return the new value. */
@@ -305,13 +306,13 @@ int plan_arrange(struct plan_builder *builder, struct plan_source x, int space, 
 /* f(x, z), or f(z, x) if `z_first`. Ids become floats, so those above 2^24 are rounded. y has floats. */
 int plan_combine(struct plan_builder *builder, enum plan_function function, int x, struct plan_source z, bool z_first,
                  int space, struct plan_target y);
-/* x where `condition` is not 0, else z. The condition's places in the space are those of `keys`. If y has ids, so have
- * x and z, as far as they are values. If y has floats, ids become floats. */
+/* x where `condition` is not 0, else z. The space's `keys` have the first element and the strides of the condition. If
+ * y has ids, so have x and z, as far as they are values. If y has floats, ids become floats. */
 int plan_select(struct plan_builder *builder, int condition, struct plan_source x, struct plan_source z, int space,
                 struct plan_target y);
 
-/* The last `reduced` dimensions of the space are reduced; y's strides there are 0, but with REDUCTION_CUMULATE, which
- * has one such dimension. x may have ids. `parameter`: see plan_reduction. */
+/* The last `reduced` dimensions of the space are reduced; y's strides there are 0, except for REDUCTION_CUMULATE,
+ * which has one such dimension. x may have ids. `parameter`: see plan_reduction. */
 int plan_reduce(struct plan_builder *builder, enum plan_reduction reduction, int x, int space, int reduced,
                 float parameter, struct plan_target y);
 /* Over the last dimension of the space. */
@@ -321,7 +322,8 @@ int plan_softmax(struct plan_builder *builder, int x, int space, bool logarithm,
 int plan_multiply(struct plan_builder *builder, int x, struct plan_source z, float scale, int space,
                   struct plan_target y);
 
-/* The elements of x in rows of other columns, or on another axis. Each item has as many elements on both. */
+/* The elements of x in the same order, with another number of columns or on another axis. An item keeps its number of
+ * elements. */
 int plan_reshape(struct plan_builder *builder, int x, int axis, int64_t columns);
 
 int plan_cut_padding(struct plan_builder *builder, int x); /* returns x itself if the plan adds no padding */

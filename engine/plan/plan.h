@@ -18,7 +18,7 @@
 #define PLAN_NONE (-1)
 #define PLAN_ROW_BLOCK 64 /* kernels may write rows up to the next multiple; the arena has room for them */
 
-#define PLAN_BEST_KEYS 32         /* best pairs of keys whose values OP_RETRIEVE sums */
+#define PLAN_BEST_KEYS 32         /* OP_RETRIEVE sums the values of this many best key pairs */
 #define PLAN_CAUSAL_EPSILON 1e-3f /* OP_LINEAR_ATTEND's least denominator */
 
 /* engine/plan/operations.c has one row for each operation, with its formula and shapes. docs/adding-an-operation.md
@@ -68,8 +68,8 @@ enum operation {
     OP_COUNT
 };
 
-/* Functions of two numbers. Comparisons and logic give 1 or 0; a number that is not 0 is true. As in torch, a
- * quotient's remainder has the sign of z, and a NaN wins over every number. */
+/* Functions of two numbers. Comparisons and logic give 1 or 0; a number that is not 0 is true. The
+ * operands are x and z. As in torch, the remainder of x by z has the sign of z, and a NaN wins over every number. */
 enum plan_function {
     FUNCTION_ADD,
     FUNCTION_SUBTRACT,
@@ -102,7 +102,7 @@ enum plan_reduction {
     REDUCTION_VARIANCE,  /* the sum of squares is divided by their count less the parameter */
     REDUCTION_DEVIATION, /* the variance's root */
     REDUCTION_ARGMAX,    /* the index of the first maximum, as a float */
-    REDUCTION_CUMULATE,  /* a sum for each number: its own and of those before it */
+    REDUCTION_CUMULATE,  /* running sums: each number plus all numbers before it */
     REDUCTION_COUNT
 };
 
@@ -170,7 +170,7 @@ enum plan_axis_kind {
     AXIS_WINDOW,    /* the pixels that a convolution makes of an input's image */
     AXIS_PADDED,    /* the rows of another axis, padded by a step of the plan */
     AXIS_JOINED,    /* an item's rows on one axis, then its rows on another */
-    AXIS_SIZED,     /* rows by an expression of the item's free sizes. An item may be several sequences */
+    AXIS_SIZED,     /* a number of rows that depends on the item: sizes.h. An item may be several sequences */
     AXIS_WANTED,    /* the rows of another axis that the item requests, plus `reach` rows on either side */
 };
 
@@ -199,7 +199,7 @@ struct plan_axis {
         } joined;
         struct {
             int rows;      /* a size: of one sequence */
-            int sequences; /* a size: of an item. Their rows follow one another */
+            int sequences; /* a size: of an item. The sequences' rows follow one another */
         } sized;           /* `input` is PLAN_NONE */
         struct {
             int of;        /* an AXIS_INPUT */
@@ -253,8 +253,8 @@ struct plan_dimension {
 /* The elements that a step visits in each item: element (i, j, …) of x is at x_first + i * x + j * x' + … within the
  * item's rows of x, counted in elements. The same holds for z, keys and y. If the operand is a weight, it is within the
  * weight. All numbers are sizes, so each item has its own. A stride of 0 repeats an element; strides may be negative.
- * The numbers of an operand that the step lacks are not read. The builder of the plan makes sure that no element lies
- * outside of its value. space.h evaluates a space for an item. */
+ * If a step lacks an operand, its first element and strides are not read. The builder of the plan makes sure that no
+ * element lies outside of its value. space.h evaluates a space for an item. */
 struct plan_space {
     int rank;
     struct plan_dimension dimensions[PLAN_SPACE_RANK];
@@ -358,7 +358,7 @@ struct plan_step {
         struct {
             int64_t groups;   /* of columns */
             bool transposed;  /* the weight is (groups * k, n), else (groups * n, k) */
-            bool sums_column; /* only with one group: y has an extra column holding the sums of E */
+            bool sums_column; /* only with one group: y has an extra column: the sums over the rows of E */
             bool bias_column; /* only with one group: y has an extra column holding the bias */
         } project_sequence;
         struct {
@@ -366,8 +366,8 @@ struct plan_step {
             int64_t stride; /* rows of a window */
         } convolve_sequence;
         struct {
-            int index;               /* number of the attention, in order of execution; PLAN_NONE: an item is
-                                        several sequences, and its softmax is no output */
+            int index;               /* number of the attention, in order of execution; PLAN_NONE: items are
+                                        several sequences, so the softmax cannot be requested */
             int64_t heads, kv_heads; /* head h reads keys and values of head h * kv_heads / heads */
             int64_t key_room;        /* fewer keys are filled up with zeros to this many; 0: they are not */
             float scale;
@@ -377,13 +377,13 @@ struct plan_step {
             float masked_score;
         } attend; /* and OP_ATTEND_CALL */
         struct {
-            int64_t count; /* shifts are 1, 0, -1 or 1, 0 */
+            int64_t count; /* 3: `by` is {1, 0, -1}; 2: {1, 0} */
             int64_t by[3];
         } shift_tokens;
         struct {
             int64_t first_head, heads;   /* the heads of x, K and V that the step reads; y has these heads alone */
             int64_t dim_head, dim_value; /* d and d' */
-            int64_t bucket, fold;        /* both >= 1 */
+            int64_t bucket, fold;        /* operations.c says what they do; both >= 1 */
             float scale;                 /* c */
             bool causal, raw_queries;
         } linear_attend;
@@ -446,7 +446,7 @@ struct plan_decision {
     char what[192];
     struct plan_flops before, after;
     int64_t least_rows; /* items with fewer rows keep the operations of `before` */
-    bool one_row;       /* `after` counts an item that requests one row; `before` one that requests all */
+    bool one_row;       /* `after` is of an item that requests one row; `before` of one that requests all */
     int n_spared;       /* intermediate values that the pass removed */
     int spared[2];
 };
@@ -538,7 +538,7 @@ void plan_size_bounds(const struct plan *plan, int size, int64_t *least, int64_t
 /* Writes the size as text, such as "2*n + 1". A free size is named as input.dimension. Returns `text`. */
 const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room);
 
-/* Rows of an axis for one item, of all its sequences; -1: the item has no such number of rows. */
+/* Rows of an axis for one item, of all its sequences; -1: the number overflows, or a size is below 0. */
 int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context);
 
 /* The size that is the number of sequences of an item on the axis; PLAN_NONE: an item is one sequence. */
@@ -550,23 +550,23 @@ int64_t plan_axis_sequences(const struct plan *plan, int axis, const struct plan
 /* The rows that padding makes of `rows`. */
 int64_t plan_padded_rows(struct plan_padding padding, int64_t rows);
 
-/* The same for a value and an item with `rows` rows of every input, padding included. Optional inputs without a
+/* Rows of a value for an item with `rows` rows of every input, padding included. Optional inputs without a
  * fallback count as absent. Images are square. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows);
 
 /* The rows of one sequence of that value. */
 int64_t plan_value_sequence_rows(const struct plan *plan, int value, int64_t rows);
 
-/* Whether an item's tokens are the most rows that it has on any axis: in plans with tensors or sized axes. Else they
- * are the rows of its inputs. */
+/* How an item's tokens are counted. true: its largest number of rows on any axis, in plans with tensors or sized axes.
+ * false: the rows of its inputs. */
 bool plan_counts_axes(const struct plan *plan);
 
 /* The most rows of an item on any axis, at least 1. -1: a size of the item overflows, or an axis has less than one row.
  * `axis` is the axis with these rows. */
 int64_t plan_item_rows(const struct plan *plan, const struct plan_lengths *lengths, const void *context, int *axis);
 
-/* With plan_counts_axes: the largest value for all free sizes of an item for which no axis has more than `rows` rows;
- * at least 1. */
+/* With plan_counts_axes: the largest number n, at least 1, so that no axis has more than `rows` rows if all free sizes
+ * are n. */
 int64_t plan_side(const struct plan *plan, int64_t rows);
 
 /* The value of a size for an item whose free sizes are all `side`, within their bounds; false: see plan_size_value. */
@@ -590,9 +590,8 @@ int64_t plan_least_rows(const struct plan *plan, int axis);
 /* Rows of an axis in the largest batch of n_items items; INT64_MAX: the number overflows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items);
 
-/* Sequences of an axis in the same batch. An item's sequences count as its tokens do: there are at most as many as
- * rows.
- */
+/* Sequences of an axis in the same batch. There are at most as many as rows, since a sequence has at
+ * least one row. */
 int64_t plan_most_sequences(const struct plan *plan, int axis, int64_t n_items);
 
 /* The most rows of one sequence on the value's axis. */

@@ -4,7 +4,8 @@
  * remainders of other sizes. A plan numbers its sizes, and equal polynomials have one number. So two sizes are known to
  * be equal if they have the same number.
  *
- * The functions that make a size return its number. They return PLAN_NONE after a failure, which the builder has. */
+ * The functions that make a size return its number. They return PLAN_NONE after a failure. The builder
+ * records the failure. */
 #ifndef ENGINE_PLAN_SIZES_H
 #define ENGINE_PLAN_SIZES_H
 
@@ -13,7 +14,7 @@
 int plan_size_constant(struct plan_builder *builder, int64_t value);
 
 /* The size of an input's dimension. The batch is not counted: dimension 0 is the first one of an item. With the input
- * PLAN_NONE it is the batch itself, for shapes as the library sees them; an item has the value 1 of it. */
+ * PLAN_NONE it is the batch itself, for shapes as the library sees them. Its value for one item is 1. */
 int plan_size_free(struct plan_builder *builder, int input, int dimension, int64_t least, int64_t most);
 
 int plan_size_add(struct plan_builder *builder, int a, int b);

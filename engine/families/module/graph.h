@@ -1,5 +1,5 @@
-/* graph: what the family of whole modules has of a model while it builds the plan. A module is a graph of operations in
- * config.json, between the classes of the other families, which are its leaves. docs/module-graph.md describes the
+/* graph: the state that the family of whole modules keeps while it builds a plan. A module is a graph in config.json.
+ * Its nodes are operations, or leaves: classes of the other families. docs/module-graph.md describes the
  * graph.
  *
  * A node's result is a tensor: a view of a plan's value, or of a weight, with sizes and strides as in PyTorch. So

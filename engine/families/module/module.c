@@ -78,7 +78,7 @@ static bool read_kind(struct module *module, const json_t *dtype, int index, enu
     return module_fail(module, "inputs[%d].dtype: expected int64, int32, bool or float32", index), false;
 }
 
-/* A sequence of ids, or of rows: the kinds of input that the native routes know. */
+/* A sequence of ids, or of rows. The routes /embed, /logits and /predict take such inputs. */
 static int sequence_input(struct module *module, const char *name, enum input_kind kind, struct tensor *t,
                           int64_t least, int64_t most)
 {
@@ -162,7 +162,7 @@ static const struct module_operation *find_operation(const char *name)
     return NULL;
 }
 
-/* The leaf's inputs are rows of sequences: each a value on the axis of its batched elements. */
+/* An input of a leaf is a value. Each index of the batched dimension is a sequence of its axis. */
 static void bind_input(struct module *module, struct plan_leaf *leaf, const char *name, const json_t *json)
 {
     const struct tensor *found = json_is_string(json) ? module_find(module, json_string_value(json)) : NULL;
@@ -257,7 +257,7 @@ static const char *result_name(const json_t *to)
     return json_is_string(name) ? json_string_value(name) : "";
 }
 
-/* A failure of the plan's own names the node, too. */
+/* A failure that a function of the plan reports gets the node's name, too. */
 static void name_failure(const struct module *module)
 {
     struct error *error = module->builder->error;
@@ -305,7 +305,7 @@ static void build_nodes(struct module *module, const json_t *nodes)
 
 /* ---- Outputs ---- */
 
-/* The linear step that wrote the value, if nothing else reads its input's place: the output layer. */
+/* The output layer: the last step, if it is a plain linear step that wrote the value. NULL: it is not. */
 static const struct plan_step *output_layer(const struct plan *plan, int value)
 {
     const struct plan_step *last = plan->n_steps > 0 ? &plan->steps[plan->n_steps - 1] : NULL;
@@ -314,8 +314,8 @@ static const struct plan_step *output_layer(const struct plan *plan, int value)
     return linear ? last : NULL;
 }
 
-/* (batch, d): a vector. (batch, n, d) with a row for each row of the first input: rows, of logits if they follow a
- * linear step on ids. These are what the native routes answer with. */
+/* What /embed, /logits and /predict answer with. (batch, d) is a vector. (batch, n, d) are rows, if n is the length of
+ * the first input. After a linear step, rows of a model of ids are logits. */
 static bool give_native(struct module *module, struct tensor t)
 {
     struct plan_builder *builder = module->builder;

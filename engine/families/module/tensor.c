@@ -406,7 +406,7 @@ static int before_batch(struct module *module, const struct tensor_dimension *di
     return product;
 }
 
-/* Dimensions before the batch and after it are regrouped for themselves. A dimension s * B belongs to those before. */
+/* Dimensions before the batch and after it are regrouped separately. A dimension s * B belongs to those before. */
 static bool view(struct module *module, const struct tensor *t, int rank, struct tensor_dimension *made)
 {
     int sizes[MODULE_RANK], batched = tensor_batched_dim(t), place = 0;

@@ -1,5 +1,5 @@
 /* tensor: views of values and weights, and the values that hold a view's elements in order. Functions return an
- * arbitrary tensor after a failure, which the builder has. */
+ * arbitrary tensor after a failure. The builder records the failure. */
 #ifndef ENGINE_FAMILIES_MODULE_TENSOR_H
 #define ENGINE_FAMILIES_MODULE_TENSOR_H
 
@@ -9,7 +9,8 @@
 struct tensor tensor_permute(struct module *module, struct tensor t, const int *order);
 struct tensor tensor_unsqueeze(struct module *module, struct tensor t, int dim);
 struct tensor tensor_squeeze(struct module *module, struct tensor t, int dim);
-/* Elements [start, start + length * step) of a dimension. A column slice of a product becomes a smaller product. */
+/* Elements [start, start + length * step) of a dimension. A slice of a product's columns adds
+ * a smaller product instead, with a part of the weight. */
 struct tensor tensor_slice(struct module *module, struct tensor t, int dim, int start, int length, int64_t step);
 /* Repeats dimensions of size 1, and adds leading ones. `sizes` contain the batch. */
 struct tensor tensor_expand(struct module *module, struct tensor t, int rank, const int *sizes);
@@ -23,12 +24,12 @@ struct tensor tensor_reshape(struct module *module, struct tensor t, int rank, c
 struct tensor tensor_arranged(struct module *module, struct tensor t);
 
 /* The value with the last n_last dimensions as its columns, and a row for each of the others. The elements of the last
- * dimensions must be a constant number. With `exact`, the value's axis has the rows of one batched element as a
- * sequence; else it may be any axis with as many rows. */
+ * dimensions must be a constant number. With `exact`, each index of the batched dimension is one sequence of the
+ * value's axis. Else the axis may be any one with as many rows. */
 int tensor_rows(struct module *module, struct tensor t, int n_last, bool exact);
 
-/* The tensor of a value of tensor_rows' rows after its columns changed: dimensions of t but the last n_last, and then
- * `columns`. */
+/* The tensor of a value that was computed row by row from tensor_rows' value. It has t's leading dimensions, and
+ * `columns` in place of the last n_last. */
 struct tensor tensor_of_rows(struct module *module, int value, struct tensor t, int n_last, int64_t columns);
 
 /* A tensor of a new value that holds the dimensions in order. The caller fills the value. */
