@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "weights")]
 import torch
 from export import ALL_DTYPES, export_module, write_safetensors
 
-HELPERS = {"generate", "packages", "random_modules", "random_steps", "test_modules"}
+HELPERS = {"generate", "test_examples", "packages", "random_modules", "random_steps", "test_modules"}
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in HELPERS)
 
 

@@ -300,8 +300,6 @@ def free_lengths_have_the_limits_of_the_module():
 def lengths_of_which_only_some_run_are_fixed():
     from linear_attention_transformer import LinearAttentionTransformer
 
-    pairs = lambda self, x: x.reshape(x.shape[0], x.shape[1] // 2, 2 * x.shape[2])
-    assert sizes_of(pairs, 2, 8, 3) == {}
     body = LinearAttentionTransformer(8, 1, 64, heads=2, n_local_attn_heads=1, local_attn_window_size=4)
     assert sizes_of(lambda self, x: self.body(x), 2, 8, 8, body=body) == {}
     patches, place = nn.Conv2d(3, 4, 4, 4), nn.Parameter(rows(1, 16, 4))
