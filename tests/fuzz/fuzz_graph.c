@@ -207,7 +207,7 @@ static void load(const struct model_config *config, const char *bytes, size_t le
         run(model, rows);
         model_close(model);
     } else {
-        require(error.message[0] != 0), getenv("DBG") && fprintf(stderr, "%s\n", error.message);
+        require(error.message[0] != 0);
     }
     weights_close(weights);
 }
