@@ -155,6 +155,7 @@ static const struct refusal nodes[] = {
     {Y("mean", "\"self\": \"x\", \"dim\": [1], \"keepdim\": 1"), "expected true or false"},
     {Y("cumsum", "\"self\": \"x\", \"dim\": 0"), "the sum is over the batch"},
     {Y("flip", "\"self\": \"x\", \"dims\": [0]"), "has the batch"},
+    {Y("flip", "\"self\": \"x\", \"dims\": 4611686018427387904"), "expected an integer within 32 bits"},
     {Y("roll", "\"self\": \"x\", \"shifts\": [1], \"dims\": [0]"), "has the batch"},
     {Y("select", "\"self\": \"x\", \"dim\": 0, \"index\": 0"), "batch"},
     {Y("slice", "\"self\": \"x\", \"dim\": 0, \"start\": 1"), ""},

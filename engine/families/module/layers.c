@@ -129,7 +129,9 @@ static void build_layer_norm(struct node *node, int variant)
     node_bool(node, "cudnn_enable", true);
     int64_t columns = 1;
     for (int i = 0; i < count && !module_failed(module); i++) {
-        columns *= module_constant(module, sizes[i], "normalized_shape");
+        int64_t size = module_constant(module, sizes[i], "normalized_shape");
+        if (__builtin_mul_overflow(columns, size, &columns) || columns > INT32_MAX)
+            module_fail(module, "normalized_shape has more than %d elements", INT32_MAX);
         if (count > x.rank || x.dims[x.rank - count + i].size != sizes[i])
             module_fail(module, "normalized_shape differs from the input's last sizes");
     }

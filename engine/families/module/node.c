@@ -171,7 +171,7 @@ int node_integers(struct node *node, const char *name, int64_t *integers, int ro
     if (!json)
         return 0;
     if (json_is_integer(json)) {
-        integers[0] = json_integer_value(json);
+        integers[0] = node_integer(node, name, 0);
         return 1;
     }
     if (!json_is_array(json) || json_array_size(json) > (size_t)room) {
