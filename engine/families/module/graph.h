@@ -135,7 +135,7 @@ struct module_operation {
     int variant; /* for functions that serve several names */
 };
 
-extern const struct module_operation module_elements[], module_shapes[], module_layers[], module_reductions[],
-    module_products[];
+extern const struct module_operation module_elements[], module_shapes[], module_resolution[], module_layers[],
+    module_reductions[], module_products[];
 
 #endif

@@ -42,6 +42,8 @@ struct plan_target tensor_target(struct module *module, const struct tensor *t);
 
 /* The product of the sizes, without the batch. */
 int tensor_elements(struct module *module, const struct tensor *t);
+/* The sizes of all dimensions, with the batch. */
+void tensor_whole_sizes(struct module *module, const struct tensor *t, int *sizes);
 int tensor_batched_dim(const struct tensor *t); /* -1: none */
 
 /* Whether the tensor is all of a value's elements, each once, in any order of dimensions. `order` receives the

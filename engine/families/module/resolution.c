@@ -1,0 +1,121 @@
+/* Operations that change the resolution of images. */
+#include "engine/families/module/tensor.h"
+#include "engine/plan/sizes.h"
+
+/* Channels r * r * c become images r times as high and wide. */
+static void build_pixel_shuffle(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = node_tensor(node, "self");
+    int r = module_size(module, node_integer(node, "upscale_factor", NODE_REQUIRED));
+    int whole[MODULE_RANK];
+    if (module_failed(module) || t.rank != 4) {
+        module_fail(module, "pixel_shuffle takes a tensor of 4 dimensions");
+        return;
+    }
+    tensor_whole_sizes(module, &t, whole);
+    int channels = plan_size_divide(module->builder, whole[1], module_product(module, r, r));
+    const int apart[] = {whole[0], channels, r, r, whole[2], whole[3]}, order[] = {0, 1, 4, 2, 5, 3};
+    t = tensor_permute(module, tensor_reshape(module, t, 6, apart), order);
+    const int together[] = {whole[0], channels, module_product(module, whole[2], r),
+                            module_product(module, whole[3], r)};
+    node_give(node, tensor_reshape(module, t, 4, together));
+}
+
+/* Each pixel is repeated; the scale must be an integer. */
+static void build_upsample_nearest(struct node *node, int dimensions)
+{
+    struct module *module = node->module;
+    struct plan_builder *builder = module->builder;
+    struct tensor t = node_tensor(node, node_has(node, "input") ? "input" : "self");
+    int sizes[2], whole[MODULE_RANK], times[2];
+    int64_t factors[2];
+    bool by_size = node_has(node, "output_size");
+    int count = by_size ? node_sizes(node, "output_size", sizes, 2) : 0;
+    node_has(node, "scale_factors"), node_has(node, "scales"), node_has(node, "scales_h"), node_has(node, "scales_w");
+    if (module_failed(module) || t.rank != 2 + dimensions) {
+        module_fail(module, "it takes a tensor of %d dimensions", 2 + dimensions);
+        return;
+    }
+    if (!by_size)
+        count = node_integers(node, "scale_factors", factors, 2);
+    for (int i = 0; i < dimensions && !module_failed(module); i++) {
+        if (count != dimensions)
+            module_fail(module, "a scale or size is missing");
+        else if (!by_size)
+            times[i] = module_size(module, factors[i]);
+        else if (!plan_size_divides(builder, sizes[i], t.dims[2 + i].size, &times[i]))
+            module_fail(module, "the size is no multiple of the one before");
+    }
+    if (module_failed(module))
+        return;
+    tensor_whole_sizes(module, &t, whole);
+    int target[MODULE_RANK] = {whole[0], whole[1]};
+    for (int i = dimensions - 1; i >= 0; i--) {
+        t = tensor_unsqueeze(module, t, 3 + i);
+        if (module_failed(module))
+            return;
+        t.dims[3 + i].size = times[i];
+        target[2 + i] = module_product(module, whole[2 + i], times[i]);
+    }
+    node_give(node, tensor_reshape(module, tensor_arranged(module, t), t.rank - dimensions, target));
+}
+
+#define MOST_SIDE 16384 /* the matrix of an interpolation has both sizes */
+
+/* Interpolates one dimension between `in` and `out` samples: a product with a matrix. */
+static struct tensor interpolated(struct module *module, struct tensor t, int dim, int64_t out, double factor,
+                                  bool aligned)
+{
+    int order[MODULE_RANK];
+    int64_t in = module_constant(module, t.dims[dim].size, "the size of an image that is interpolated");
+    if (module_failed(module))
+        return t;
+    if (in > MOST_SIDE || out < 1 || out > MOST_SIDE) {
+        module_fail(module, "%lld pixels become %lld; at most %d are served", (long long)in, (long long)out, MOST_SIDE);
+        return t;
+    }
+    for (int d = 0; d < t.rank; d++)
+        order[d] = d == dim ? t.rank - 1 : d == t.rank - 1 ? dim : d;
+    t = tensor_permute(module, t, order);
+    double step = factor > 0 ? 1 / factor : (double)in / (double)out;
+    int value = tensor_rows(module, t, 1, false);
+    int weight = plan_interpolation_weight(module->builder, in, out, step, aligned);
+    if (module_failed(module))
+        return t;
+    value = plan_linear(module->builder, value, weight, PLAN_NONE);
+    return tensor_permute(module, tensor_of_rows(module, value, t, 1, out), order);
+}
+
+static void build_upsample_bilinear(struct node *node, int variant)
+{
+    (void)variant;
+    struct module *module = node->module;
+    struct tensor t = tensor_as_floats(module, tensor_as_value(module, node_tensor(node, "input")));
+    int64_t sizes[2];
+    double factors[2] = {0, 0};
+    bool aligned = node_bool(node, "align_corners", false);
+    const json_t *scales = json_object_get(node->json, "scale_factors");
+    int count = node_integers(node, "output_size", sizes, 2);
+    if (node_has(node, "scale_factors"))
+        for (size_t i = 0; i < 2 && i < json_array_size(scales); i++)
+            factors[i] = json_number_value(json_array_get(scales, i));
+    if (module_failed(module))
+        return;
+    if (t.rank != 4 || count != 2) {
+        module_fail(module, "it takes a tensor of 4 dimensions, and an \"output_size\" of two");
+        return;
+    }
+    t = interpolated(module, t, 3, sizes[1], factors[1], aligned);
+    t = interpolated(module, t, 2, sizes[0], factors[0], aligned);
+    node_give(node, t);
+}
+
+const struct module_operation module_resolution[] = {
+    {"pixel_shuffle", build_pixel_shuffle, 0},
+    {"upsample_nearest1d", build_upsample_nearest, 1},
+    {"upsample_nearest2d", build_upsample_nearest, 2},
+    {"upsample_bilinear2d", build_upsample_bilinear, 0},
+    {NULL, NULL, 0},
+};
