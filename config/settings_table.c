@@ -27,28 +27,29 @@ const struct setting settings_table[] = {
      .flag = "model",
      .kind = SETTING_MODELS,
      .value_name = "[NAME=]DIR",
-     .help =
-         "Folder with config.json and model.safetensors, or a folder of such folders. May be repeated. The variable "
-         "is a list with commas. Without a model, the built-in model is served. A name has no slash, so ./a=b is a "
-         "folder."},
+     .help = "Folder with config.json and model.safetensors, or a folder that contains such folders. "
+             "The flag may be repeated. The variable is a list of folders with commas between them. "
+             "Without a model, the daemon serves the built-in model. A name must not contain a slash, "
+             "so ./a=b is a folder."},
     {.group = "Models",
      .flag = "explain",
      .kind = SETTING_EXPLAIN,
      .value_name = "[DIR]",
-     .help = "Print the plan of the model in DIR, with shapes, FLOPs and bytes, and exit. Without DIR: the plan of the "
-             "first --model, else of the built-in model."},
+     .help = "Print the plan of the model in DIR, and exit. The plan lists the operations with their "
+             "shapes, FLOPs and bytes. Without DIR, print the plan of the first --model, or of the "
+             "built-in model."},
     {.group = "Models",
      .flag = "check",
      .kind = SETTING_CHECK,
-     .help = "Load the models, run a first batch of each, and exit. The status is 0, or 1 with a message. No port is "
-             "opened."},
+     .help = "Load the models, run a first batch of each, and exit without opening a port. The exit "
+             "status is 0, or 1 with a message."},
     {.group = "Network",
      .flag = "host",
      .kind = SETTING_TEXT,
      AT(host),
      .value_name = "ADDRESS",
      .fallback = "127.0.0.1",
-     .help = "Address to listen on. 0.0.0.0 serves the whole network."},
+     .help = "Address on which the daemon listens. 0.0.0.0 means all addresses of the machine."},
     {.group = "Network",
      .flag = "port",
      .kind = SETTING_INTEGER,
@@ -57,7 +58,7 @@ const struct setting settings_table[] = {
      .fallback = "8080",
      .minimum = 0,
      .maximum = 65535,
-     .help = "Port to listen on. 0 takes a free port."},
+     .help = "Port on which the daemon listens. With 0, the system chooses a free port."},
     {.group = "Network",
      .flag = "api-key",
      .kind = SETTING_TEXT,
@@ -66,16 +67,17 @@ const struct setting settings_table[] = {
      .is_valid = is_key,
      .expected = "visible ASCII characters without spaces",
      .secret = true,
-     .help = "Required as Bearer key, except on health, GET / and /metrics. Prefer the variable or the file, because "
-             "other users of the machine can read a command line."},
+     .help = "Requests must contain this key in the header \"Authorization: Bearer KEY\". Health, GET / "
+             "and /metrics are open without the key. Prefer the variable or the file, because other "
+             "users of the machine can read a command line."},
     {.group = "Network",
      .flag = "protect-metrics",
      .kind = SETTING_BOOL,
      AT(protect_metrics),
      .fallback = "false",
      .choices = switches,
-     .help = "Require the key of --api-key on /metrics, too; without a key the start is refused. Without this flag "
-             "/metrics is open to everyone."},
+     .help = "/metrics requires the key of --api-key, too. Without --api-key, the daemon then refuses "
+             "to start. Without this flag, /metrics is open to everyone."},
     {.group = "Network",
      .flag = "http-threads",
      .kind = SETTING_INTEGER,
@@ -85,7 +87,7 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = 1024,
      .unit = "threads",
-     .help = "Threads that read requests and write answers."},
+     .help = "Number of threads that read requests and write answers."},
     {.group = "Network",
      .flag = "max-connections",
      .kind = SETTING_INTEGER,
@@ -95,7 +97,7 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = 1048576,
      .unit = "connections",
-     .help = "Maximum number of open connections."},
+     .help = "Largest number of open connections."},
     {.group = "Network",
      .flag = "connection-timeout-s",
      .kind = SETTING_INTEGER,
@@ -105,7 +107,7 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = 86400,
      .unit = "seconds",
-     .help = "A connection is closed after this time without a byte."},
+     .help = "Time without a byte after which the daemon closes a connection."},
     {.group = "Network",
      .flag = "drain-delay-ms",
      .kind = SETTING_INTEGER,
@@ -115,8 +117,9 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 3600000,
      .unit = "milliseconds",
-     .help = "Time between SIGTERM and draining. During this time /health/ready is 503, and requests are still "
-             "accepted. This gives a balancer time to stop sending requests. SIGINT skips the delay."},
+     .help = "Time between SIGTERM and draining. During this time, the daemon still accepts requests, "
+             "but /health/ready answers 503. So a load balancer can stop sending requests. SIGINT "
+             "skips the delay."},
     {.group = "Network",
      .flag = "payload-limit",
      .kind = SETTING_INTEGER,
@@ -127,8 +130,9 @@ const struct setting settings_table[] = {
      .maximum = INT64_C(1) << 40,
      .unit = "bytes",
      .word = "auto",
-     .help = "Largest body of a request. auto: 33554432, or the longest input's size as JSON if larger. If that JSON "
-             "would exceed 1/8 of the memory, the input's size in binary counts, at most 1/8 of the memory."},
+     .help = "Largest body of a request. auto: 33554432, or the size of the longest input as JSON, if "
+             "that is larger. If the JSON would need more than 1/8 of the memory: the size of the "
+             "longest input in binary, at most 1/8 of the memory."},
     {.group = "Computing",
      .flag = "device",
      .kind = SETTING_DEVICE,
@@ -136,8 +140,9 @@ const struct setting settings_table[] = {
      .value_name = "DEVICE",
      .fallback = "auto",
      .expected = DEVICE_CHOICE_EXPECTED,
-     .help = "auto: the first CUDA device if present and if the model fits, else the CPU. cpu: only the CPU. cuda: the "
-             "first CUDA device; the start fails without one. cuda:0,cuda:1 or cuda:all puts every model on each of "
+     .help = "Device that computes. auto: the first CUDA device, or the CPU if there is no device or a "
+             "model does not fit into its memory. cpu: only the CPU. cuda: the first CUDA device; "
+             "without a device, the start fails. cuda:0,cuda:1 or cuda:all: each model runs on each of "
              "these devices. If a device fails, the CPU runs its batches."},
     {.group = "Computing",
      .flag = "dtype",
@@ -146,7 +151,8 @@ const struct setting settings_table[] = {
      .value_name = "DTYPE",
      .fallback = "auto",
      .choices = dtype_names,
-     .help = "Numbers to compute with. auto: bf16 on CUDA, f32 on the CPU. tf32 and f16 need CUDA."},
+     .help = "Number format in which the engine computes. auto: bf16 on CUDA, f32 on the CPU. tf32 and "
+             "f16 work only on CUDA."},
     {.group = "Computing",
      .flag = "kernels",
      .kind = SETTING_CHOICE,
@@ -154,7 +160,7 @@ const struct setting settings_table[] = {
      .value_name = "NAME",
      .fallback = "auto",
      .choices = instruction_set_names,
-     .help = "Instruction set on the CPU. auto: the best that the CPU has."},
+     .help = "Instruction set for the CPU. auto: the best set that the CPU supports."},
     {.group = "Computing",
      .flag = "products",
      .kind = SETTING_CHOICE,
@@ -162,8 +168,9 @@ const struct setting settings_table[] = {
      .value_name = "NAME",
      .fallback = "auto",
      .choices = product_library_names,
-     .help = "Library for products with weights on the CPU. auto: oneDNN if installed and the CPU has AVX-512; with "
-             "bf16, only with AMX. Else OpenBLAS, or own kernels for bf16."},
+     .help = "Library that computes matrix products with weights on the CPU. auto in f32: oneDNN if it "
+             "is installed and the CPU has AVX-512, else OpenBLAS. auto in bf16: oneDNN if it is "
+             "installed and the CPU has AMX, else the daemon's own kernels."},
     {.group = "Computing",
      .flag = "threads",
      .kind = SETTING_INTEGER,
@@ -173,7 +180,8 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 4096,
      .unit = "threads",
-     .help = "Threads that compute on the CPU. 0: one for each core that the process may use."},
+     .help = "Number of threads that compute on the CPU. 0: one thread for each core that the process "
+             "may use."},
     {.group = "Computing",
      .flag = "cuda-tuning-ms",
      .kind = SETTING_INTEGER,
@@ -183,8 +191,9 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 3600000,
      .unit = "milliseconds",
-     .help = "Longest time to measure cuBLASLt's algorithms when a model is loaded onto a CUDA device. 0: no "
-             "measurement, and cuBLASLt's first choice, which is the same at each start."},
+     .help = "Longest time that the daemon measures the algorithms of cuBLASLt when it loads a model "
+             "onto a CUDA device. 0: the daemon measures nothing and uses the first choice of "
+             "cuBLASLt, which is the same at each start."},
     {.group = "Batches and queues",
      .flag = "max-batch-tokens",
      .kind = SETTING_INTEGER,
@@ -195,9 +204,10 @@ const struct setting settings_table[] = {
      .maximum = COUNT_LIMIT,
      .unit = "tokens",
      .word = "auto",
-     .help = "Largest number of tokens in a batch. A longer sequence is a batch of its own, or is refused if the class "
-             "has no maximum length. auto: 16384, and up to 262144 pixels for an image. The activations of an image "
-             "take at most 1 GiB or a quarter of the memory, whichever is less."},
+     .help = "Largest number of tokens in a batch. A longer sequence is a batch of its own. If its "
+             "class has no maximum length, it is refused. auto: 16384 tokens, or up to 262144 pixels "
+             "for an image. The intermediate results of such an image may need at most 1 GiB, and at "
+             "most a quarter of the memory."},
     {.group = "Batches and queues",
      .flag = "max-batch-requests",
      .kind = SETTING_INTEGER,
@@ -217,8 +227,9 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 3600000,
      .unit = "milliseconds",
-     .help = "Target time of a batch of several sequences, estimated from earlier batches. So a short request does not "
-             "wait long for large requests. 0: no limit."},
+     .help = "Longest time that a batch of several sequences should take. The daemon estimates this "
+             "time from earlier batches. So a short request does not wait long for large requests. 0: "
+             "no limit."},
     {.group = "Batches and queues",
      .flag = "max-client-batch-size",
      .kind = SETTING_INTEGER,
@@ -238,7 +249,8 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = INT64_C(1) << 40,
      .unit = "tokens",
-     .help = "Tokens that may wait for one model. A request that does not fit is answered with 429."},
+     .help = "Largest number of tokens that wait for one model. A request that does not fit is "
+             "answered with 429."},
     {.group = "Batches and queues",
      .flag = "max-queue-requests",
      .kind = SETTING_INTEGER,
@@ -248,7 +260,8 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = COUNT_LIMIT,
      .unit = "sequences",
-     .help = "Sequences that may wait for one model. A request that does not fit is answered with 429."},
+     .help = "Largest number of sequences that wait for one model. A request that does not fit is "
+             "answered with 429."},
     {.group = "Batches and queues",
      .flag = "request-timeout-ms",
      .kind = SETTING_INTEGER,
@@ -258,23 +271,25 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 86400000,
      .unit = "milliseconds",
-     .help = "Longest time from the end of a request to its answer. After that the request is answered with 504. 0: no "
-             "limit."},
+     .help = "Longest time from the end of a request to its answer. A request that takes longer is "
+             "answered with 504. 0: no limit."},
     {.group = "Requests",
      .flag = "strict",
      .kind = SETTING_BOOL,
      AT(strict),
      .fallback = "false",
      .choices = switches,
-     .help = "Refuse a body with a key that has no meaning on its route. Without this flag such keys are ignored, and "
-             "the header x-ignored-keys of the answer names them."},
+     .help = "The daemon refuses a body with a key that has no meaning on its route. Without this "
+             "flag, the daemon ignores such keys. The header x-ignored-keys of the answer names the "
+             "ignored keys."},
     {.group = "Requests",
      .flag = "auto-truncate",
      .kind = SETTING_BOOL,
      AT(auto_truncate),
      .fallback = "false",
      .choices = switches,
-     .help = "Cut inputs that are longer than the model takes, unless a request says \"truncate\": false."},
+     .help = "The daemon cuts inputs that are too long for the model, unless the request contains "
+             "\"truncate\": false."},
     {.group = "Log",
      .flag = "log-format",
      .kind = SETTING_CHOICE,
@@ -282,7 +297,7 @@ const struct setting settings_table[] = {
      .value_name = "FORMAT",
      .fallback = "text",
      .choices = log_formats,
-     .help = "Format of the log on standard error, which has one line for each event."},
+     .help = "Format of the log. The log goes to standard error, with one line for each event."},
     {.group = "Log",
      .flag = "log-level",
      .kind = SETTING_CHOICE,
@@ -290,13 +305,13 @@ const struct setting settings_table[] = {
      .value_name = "LEVEL",
      .fallback = "info",
      .choices = log_levels,
-     .help = "Lowest level that is logged. debug has a line for each request."},
+     .help = "Least important level that is logged. debug adds a line for each request."},
     {.group = "Other",
      .flag = "config",
      .kind = SETTING_CONFIG,
      .value_name = "FILE",
      .help = "JSON file with settings. Its keys are the names of the flags, with _ instead of -."},
-    {.group = "Other", .flag = "help", .kind = SETTING_HELP, .help = "Print this text and exit. Also -h."},
+    {.group = "Other", .flag = "help", .kind = SETTING_HELP, .help = "Print this text and exit. -h does the same."},
     {.group = "Other", .flag = "version", .kind = SETTING_VERSION, .help = "Print the version and exit."},
 };
 const size_t settings_table_count = sizeof settings_table / sizeof *settings_table;
