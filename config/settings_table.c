@@ -29,7 +29,7 @@ const struct setting settings_table[] = {
      .value_name = "[NAME=]DIR",
      .help = "Folder with config.json and model.safetensors, or a folder that contains such folders. "
              "The flag may be repeated. The variable is a list of folders with commas between them. "
-             "Without a model, the daemon serves the built-in model. A name must not contain a slash, "
+             "Without a model, the daemon serves the built-in model. NAME must not contain a slash, "
              "so ./a=b is a folder."},
     {.group = "Models",
      .flag = "explain",
