@@ -9,38 +9,41 @@
 
 #define LINFORMERD_VERSION "0.1.0"
 
-struct json_t; /* jansson's json_t. Only files that look into one include jansson.h. */
+struct json_t; /* jansson's json_t. Only files that read its contents include jansson.h. */
 
-/* ---- Errors ---------------------------------------------------------------------------------------------------
- * A function that can fail on a bad file, setting, machine or request takes a `struct error *` last. On failure it
- * returns -1 and writes one sentence there: the place (file, tensor, key), the expected value, the found value. The
- * caller owns the struct. Its message is terminated and valid UTF-8; a long one is cut at a character's border. A bug
- * of the caller is an assert. */
+/* ---- Errors --------------------------------------------------------------------------------------------------- A
+ * function that can fail on a bad file, setting, machine or request takes a `struct error *` last. On failure it
+ * returns -1 and writes one sentence into the struct. The sentence names the place (file, tensor, key), the expected
+ * value and the found value. The caller owns the struct. The message is NUL-terminated and valid UTF-8. A message that
+ * is too long is cut between two characters. A bug of the caller fails an assert. */
 struct error {
-    char message[1024]; /* room for the names of all classes, the longest list */
+    char message[1024]; /* long enough for the list of all class names, the longest text in a message */
 };
 
-/* Writes the message. Returns -1, so that a caller can `return error_set(...)`. */
+/* Writes the message. Always returns -1, so that a caller can write `return error_set(...)`. */
 int error_set(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "where: " in front of the present message. Returns -1. */
+/* Puts the formatted text and ": " in front of the present message. Always returns -1. */
 int error_prefix(struct error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The UTF-8 character at the start of `text`. Returns its number of bytes, and its code point in *code. 0: the bytes
- * are no character. Then *code is the number of bytes to replace by one U+FFFD: the longest valid start of a character,
- * or 1 byte. Reads at most `length` >= 1 bytes and none after a terminator, so a terminated text may pass SIZE_MAX. */
+/* Decodes the UTF-8 character at the start of `text`. Returns its number of bytes, and sets *code to its code point.
+ * Returns 0 if the bytes are no valid character. Then *code is the number of bytes to replace by one U+FFFD: the length
+ * of the longest valid start of a character, or 1. Reads at most `length` bytes, which must be at least 1. It reads
+ * nothing after a NUL, so `length` may be SIZE_MAX for a NUL-terminated text. */
 size_t text_character(const char *text, size_t length, uint32_t *code);
 
-/* Appends an item to a list "a, b, c" in a terminated buffer. An item that does not fit is left out. */
+/* Appends `item` to a list such as "a, b, c" in a NUL-terminated buffer of `size` bytes. An item that does not fit is
+ * left out. */
 void text_list_add(char *buffer, size_t size, const char *item);
 
-/* Reads a regular file. Returns its *length bytes and a terminator after them. The caller frees them. NULL: the file
- * cannot be read, or has more than `limit` bytes; the message names it. A file that is cut meanwhile is an error, not a
- * SIGBUS. */
+/* Reads a regular file. Returns its *length bytes, followed by a NUL. The caller frees the returned memory. Returns
+ * NULL if the file cannot be read, or has more than `limit` bytes. The message names the file. A file that shrinks
+ * during the read is an error, and does not raise SIGBUS. */
 char *file_read(const char *path, size_t limit, size_t *length, struct error *error);
 
-/* The same in steps. file_open returns the descriptor of a regular file and its size in bytes; the caller closes it.
- * file_read_next reads exactly `length` bytes. Their messages do not name the file. */
+/* Reads a file in steps. file_open returns the descriptor of a regular file, and sets *size to the file's bytes. The
+ * caller closes the descriptor. file_read_next reads exactly `length` bytes. The messages of both functions do not name
+ * the file. */
 int file_open(const char *path, size_t *size, struct error *error);
 int file_read_next(int file, void *bytes, size_t length, struct error *error);
 
@@ -49,92 +52,100 @@ enum pooling { POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_MAX, POOLING_COU
 enum padding { PADDING_DEFAULT, PADDING_SLICE, PADDING_ZERO, PADDING_MASKED, PADDING_AUTOPAD, PADDING_EXACT };
 enum tokenizer_kind { TOKENIZER_NONE, TOKENIZER_BYTE };
 
-/* How a picture becomes a model's input: resized, cropped, then each byte b of channel c as
- * (b scale - mean[c]) / std[c]. The meaning of each key is that of torchvision's transforms on a PIL image, so resizing
- * is antialiased. Edges are in pixels. */
+/* How a picture becomes a model's input. The picture is resized and cropped. Then each byte b of channel c becomes (b *
+ * scale - mean[c]) / std[c]. Each key means the same as in torchvision's transforms of a PIL image, so resizing is
+ * antialiased. Edges are in pixels. */
 enum image_resize { IMAGE_RESIZE_NONE, IMAGE_RESIZE_BILINEAR, IMAGE_RESIZE_BICUBIC, IMAGE_RESIZE_COUNT };
 
 struct image_settings {
-    int64_t height, width; /* of the model's input, >= 1. 0: the file has no `image` */
+    int64_t height, width; /* of the model's input, >= 1. Both are 0 if the file has no key `image` */
     enum image_resize resize;
-    bool crop;                           /* cut (height, width) from the centre of the resized picture */
-    int64_t resize_height, resize_width; /* of the resized picture; a width of 0: the height is the shorter edge */
-    double scale;                        /* not 0 */
-    float mean[3], std[3];               /* red, green, blue; std is not 0 */
+    bool crop; /* cut a rectangle (height, width) from the centre of the resized picture */
+    /* of the resized picture. If the width is 0, resize_height is the length of the shorter edge */
+    int64_t resize_height, resize_width;
+    double scale;          /* not 0 */
+    float mean[3], std[3]; /* for red, green, blue. No std is 0 */
 };
 
 struct model_config {
     char *architecture;    /* import path of the Python class, as in the file */
-    char *name;            /* NULL: the file has none */
-    struct json_t *kwargs; /* object: the arguments of the class's __init__ */
+    char *name;            /* NULL if the file has no name */
+    struct json_t *kwargs; /* a JSON object: the arguments of the class's __init__ */
     enum pooling pooling;
     bool normalize;
     bool auto_truncate; /* the default of a request's `truncate` */
     enum padding padding;
     enum tokenizer_kind tokenizer;
-    int byte_offset;       /* TOKENIZER_BYTE: the id of byte 0. With 3, ids 0 to 2 are pad, end and mask; else 0 */
-    struct json_t *graph;  /* of architecture "module": an object; NULL: the file has none */
-    struct json_t *ignore; /* list of names of tensors, with * for any characters; NULL: the file has none */
-    struct json_t *labels; /* list of strings, the names of the classes in order; NULL: the file has none */
+    int byte_offset;      /* used with TOKENIZER_BYTE: the id of byte 0. It is 3 if ids 0 to 2 are pad, end and mask.
+                             Otherwise it is 0 */
+    struct json_t *graph; /* a JSON object, for the architecture "module". NULL if the file has no graph */
+    /* a JSON list of tensor names, with * for any characters. NULL if the file has no such list */
+    struct json_t *ignore;
+    struct json_t *labels; /* a JSON list of strings: the names of a classifier's classes, in order. NULL if the file
+                              has no such list */
     struct image_settings image;
 };
 
-/* Parses `length` bytes of JSON, without I/O. `origin` names the file in messages. Unknown keys are refused by name.
- * After success model_config_free() is owed, after failure nothing. */
+/* Parses `length` bytes of JSON, without I/O. `origin` names the file in messages. An unknown key is an error that
+ * names the key. After success the caller must call model_config_free. After failure there is nothing to free. */
 int model_config_parse(const char *text, size_t length, const char *origin, struct model_config *config,
                        struct error *error);
 
-/* The same for a file of at most 16 MiB. */
+/* Like model_config_parse, for a file of at most 16 MiB. */
 int model_config_read(const char *path, struct model_config *config, struct error *error);
-void model_config_free(struct model_config *config); /* twice, or on a zeroed struct, is harmless */
+void model_config_free(struct model_config *config); /* may be called twice, or on a zeroed struct */
 
-/* The settings of an empty `image` for a model with this input: torchvision's ImageClassification. The shorter edge is
- * resized to 8/7 of the larger edge of the input, as 256 for 224, bilinearly. The centre is cropped. The scale is
- * 1/255, mean and std are those of ImageNet. */
+/* The settings that an empty `image` object stands for, if the model's input has `height` and `width` pixels. They are
+ * those of torchvision's ImageClassification. The shorter edge is resized bilinearly to 8/7 of the larger edge of the
+ * input, for example to 256 for an input of 224. The centre is cropped. The scale is 1/255. Mean and std are those of
+ * ImageNet. */
 struct image_settings image_settings_default(int64_t height, int64_t width);
 
-/* The enum value of "mean", "cls", "last" or "max", in upper or lower case. -1: another name. */
+/* Returns the enum value of "mean", "cls", "last" or "max", in upper or lower case. Returns -1 for any other name. */
 int pooling_from_name(const char *name);
 const char *pooling_name(enum pooling pooling);
 const char *padding_name(enum padding padding);
-int padding_from_name(const char *name); /* "default" is one too. -1: another name */
+int padding_from_name(const char *name); /* accepts "default" too. -1 for an unknown name */
 
-/* ---- Arguments of a Python class, read through a table -------------------------------------------------------
- * A family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an argument
- * that the class does not have; the message lists the names that it has. */
+/* ---- Arguments of a Python class, read through a table ------------------------------------------------------- A
+ * family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an argument
+ * that is not in the table, and the message lists the names in the table. */
 enum argument_type {
     ARGUMENT_SIZE,           /* int64_t >= 1 */
-    ARGUMENT_OPTIONAL_SIZE,  /* int64_t >= 1, or null: 0 */
+    ARGUMENT_OPTIONAL_SIZE,  /* int64_t >= 1, or null, stored as 0 */
     ARGUMENT_COUNT,          /* int64_t >= 0 */
-    ARGUMENT_OPTIONAL_COUNT, /* int64_t >= 0, or null: 0 */
-    ARGUMENT_INTEGER,        /* int64_t, also below 0 */
+    ARGUMENT_OPTIONAL_COUNT, /* int64_t >= 0, or null, stored as 0 */
+    ARGUMENT_INTEGER,        /* int64_t, which may be negative */
     ARGUMENT_BOOL,           /* bool */
-    ARGUMENT_OBJECT,         /* json_t *, an object borrowed from kwargs, or null: NULL */
+    ARGUMENT_OBJECT,         /* json_t *, an object borrowed from kwargs, or null, stored as NULL */
     ARGUMENT_DROPOUT,        /* a number from 0 to 1; not stored, because it has no effect at inference */
     ARGUMENT_TRAINING,       /* any value; not stored, because it has no effect at inference */
-    ARGUMENT_JSON,           /* json_t *, any value borrowed from kwargs; NULL when absent */
+    ARGUMENT_JSON,           /* json_t *, any value borrowed from kwargs, NULL if absent */
 };
 
 struct argument {
     const char *name;
     enum argument_type type;
     bool required;
-    int64_t fallback; /* the constructor's default: 1 is true, and 0 is None for the optional types */
-    size_t offset;    /* of the field in the family's struct; unused for ARGUMENT_DROPOUT and ARGUMENT_TRAINING */
+    int64_t fallback; /* the constructor's default. For booleans 1 is true. For the optional types 0 is None */
+    /* of the member in the family's struct, in bytes. Unused for ARGUMENT_DROPOUT and ARGUMENT_TRAINING */
+    size_t offset;
 };
 
-/* Fills `out` from `kwargs` (an object). Sizes are at most 2^31 - 1. `class_name` names the class in messages. */
+/* Fills the family's struct `out` from the JSON object `kwargs`. Sizes are at most 2^31 - 1. `class_name` names the
+ * class in messages. */
 int arguments_read(const char *class_name, const struct argument *table, size_t count, const struct json_t *kwargs,
                    void *out, struct error *error);
 
 /* ---- What a model is computed with and on ----------------------------------------------------------------------
  * In each enum 0 is auto, so a zeroed struct asks for the defaults. */
 
-/* The type in which products with weights are computed. A 16-bit type also holds for the products of attention.
- * auto: f32 on the CPU, bf16 on CUDA. */
+/* The type in which products with weights are computed. If it is a 16-bit type, attention's products use it too. auto
+ * means f32 on the CPU and bf16 on CUDA. */
 enum dtype { DTYPE_AUTO, DTYPE_F32, DTYPE_TF32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT };
 
-/* The CPU's instructions: AVX2 is x86-64-v3, AVX512 is x86-64-v4. Each set includes the sets listed after it. */
+/* The CPU's instructions: AVX2 is x86-64-v3, AVX512 is x86-64-v4. Each set contains the instructions of the sets listed
+ * after it. */
 enum instruction_set { SET_AUTO, SET_AVX512, SET_AVX2, SET_BASELINE, SET_COUNT };
 
 /* The CPU's library for products with weights. */
@@ -153,16 +164,17 @@ enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
 struct device_choice {
     enum device_kind kind;
-    bool all;                         /* DEVICE_CUDA: all devices of the machine, at most DEVICE_CHOICE_LIMIT */
-    int count;                        /* DEVICE_CUDA: number of indices. 0 without `all`: the first device */
-    int indices[DEVICE_CHOICE_LIMIT]; /* (count), from 0 to 999, none of them twice */
+    bool all;  /* DEVICE_CUDA: all devices of the machine, at most DEVICE_CHOICE_LIMIT */
+    int count; /* DEVICE_CUDA: number of indices. If it is 0 and `all` is false, the first device is meant */
+    int indices[DEVICE_CHOICE_LIMIT]; /* `count` device numbers from 0 to 999, none of them twice */
 };
 
-/* Reads "auto", "cpu", "cuda", "cuda:1,cuda:0" or "cuda:all". In a list "cuda" is "cuda:0". The engine checks later
- * that the devices exist. -1: the name is none of these, has a device twice, or has more than DEVICE_CHOICE_LIMIT. */
+/* Reads "auto", "cpu", "cuda", "cuda:1,cuda:0" or "cuda:all". In a list "cuda" means "cuda:0". The engine checks later
+ * that the devices exist. Returns -1 for any other name, and for a list with one device twice or with more than
+ * DEVICE_CHOICE_LIMIT devices. */
 int device_choice_parse(const char *name, struct device_choice *choice, struct error *error);
 
-/* The reverse. Returns the buffer. */
+/* Writes the name that device_choice_parse reads as this choice. Returns the buffer. */
 const char *device_choice_name(const struct device_choice *choice, char buffer[DEVICE_CHOICE_NAME_BYTES]);
 
 /* ---- Settings of the daemon ----------------------------------------------------------------------------------- */
@@ -170,12 +182,12 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 struct model_source {
-    char *name; /* NULL: not given with NAME= */
+    char *name; /* NULL if --model was given without NAME= */
     char *path; /* folder with config.json and model.safetensors */
 };
 
 struct settings {
-    struct model_source *models; /* n_models of them; none: the built-in model */
+    struct model_source *models; /* (n_models). Empty if the built-in model is to be served */
     size_t n_models;
     char *host;
     int64_t port;
@@ -183,23 +195,23 @@ struct settings {
     enum dtype dtype;
     enum instruction_set kernels;  /* of the CPU engine */
     enum product_library products; /* of the CPU engine */
-    int64_t threads;               /* of the CPU engine; 0: one a core this process may use */
-    int64_t cuda_tuning_ms;        /* of the CUDA engine, for each model; 0: none */
+    int64_t threads;               /* of the CPU engine. 0 means one per core that this process may use */
+    int64_t cuda_tuning_ms;        /* the time for choosing CUDA kernels, for each model. 0 means no tuning */
     int64_t http_threads;          /* of libmicrohttpd */
-    int64_t max_batch_tokens;      /* 0: auto */
+    int64_t max_batch_tokens;      /* 0 means auto */
     int64_t max_batch_requests;    /* sequences in a batch */
-    int64_t max_batch_ms;          /* 0: no limit */
+    int64_t max_batch_ms;          /* 0 means no limit */
     int64_t max_client_batch_size; /* sequences in a request */
     int64_t max_queue_tokens;
-    int64_t max_queue_requests;   /* sequences that wait */
-    int64_t request_timeout_ms;   /* from the complete body to the answer; 0: none */
-    int64_t connection_timeout_s; /* without a byte */
-    int64_t drain_delay_ms;       /* between the signal and the draining */
+    int64_t max_queue_requests;   /* number of sequences that wait in the queue */
+    int64_t request_timeout_ms;   /* from the end of the body to the answer. 0 means no limit */
+    int64_t connection_timeout_s; /* how long a connection may stay without a byte */
+    int64_t drain_delay_ms;       /* between the signal to stop and the end of admission */
     int64_t max_connections;
-    int64_t payload_limit; /* bytes of one body; 0: auto */
-    char *api_key;         /* NULL: no key is asked for */
-    bool protect_metrics;  /* /metrics needs the key too */
-    bool strict;           /* a body's key without a meaning is refused */
+    int64_t payload_limit; /* bytes of one body. 0 means auto */
+    char *api_key;         /* NULL if requests need no key */
+    bool protect_metrics;  /* requests for /metrics need the key too */
+    bool strict;           /* a body with an unknown JSON key is refused */
     bool auto_truncate;    /* the default of a request's `truncate` */
     enum log_format log_format;
     enum log_level log_level;
@@ -208,17 +220,16 @@ struct settings {
 enum settings_action { SETTINGS_SERVE, SETTINGS_HELP, SETTINGS_VERSION, SETTINGS_EXPLAIN, SETTINGS_CHECK };
 
 /* Reads the settings. A flag wins over its environment variable, the variable over the file of --config, and the file
- * over the default. `environment` is like environ: "LINFORMERD_PORT=8080". The file is a JSON object with the flags as
- * keys, _ for -; `model` is a string or a list of strings.
- * An unknown flag, key or LINFORMERD_ variable is an error, and so is a value of another type or out of range. The
- * message names it and its source. With --help or --version other errors are ignored.
- * `explain` receives the folder of --explain, borrowed from argv; NULL: the flag has none. After success
- * settings_free() is owed. */
+ * over the default. `environment` is like environ: "LINFORMERD_PORT=8080". The file is a JSON object. Its keys are the
+ * flags, with _ in place of -. `model` is a string or a list of strings. An unknown flag, key or LINFORMERD_ variable
+ * is an error. A value of a wrong type or out of range is an error too. The message names the setting and its source.
+ * With --help or --version other errors are ignored. *explain becomes the folder of --explain, borrowed from argv, or
+ * NULL if the flag has no value. After success the caller must call settings_free. */
 int settings_read(int argc, char **argv, char **environment, struct settings *settings, enum settings_action *action,
                   const char **explain, struct error *error);
 void settings_free(struct settings *settings);
 
-/* The text of --help, from the same table. The caller frees it. NULL: out of memory. */
+/* The text of --help, from the table of settings. The caller frees the text. NULL if memory is lacking. */
 char *settings_help(void);
 
 #endif

@@ -1,25 +1,31 @@
 /* plan: what a model computes, as a flat array of steps over values. It is the same for every backend.
  *
- * A value is a row-major matrix with one row for each row of its axis. An axis gives the number of rows of each item:
- * those of an input (n_b rows for item b, which may differ), or a fixed number. The rows of a batch's items follow one
- * another. Operations on single rows see one matrix of all rows of the batch. Operations that depend on where a
- * sequence begins read the axis.
+ * A value is a row-major matrix with one row for each row of its axis. An axis states how many rows each item has: as
+ * many as an input of the item (n_b rows for item b, where n_b differs between items), or the same fixed number for all
+ * items. In memory, the rows of item 1 follow the rows of item 0, and so on. An operation on single rows sees one
+ * matrix with all rows of the batch. An operation that must know where a sequence begins reads the axis.
  *
- * A call (LAYOUT_CALL) is an item of w sequences. Its row p * w + s is position p of sequence s. A projection from n to
- * k positions makes k rows of every n rows of the input, for any w.
+ * A call (LAYOUT_CALL in item.h) is an item of w sequences. Row p * w + s of a call is position p of sequence s. A
+ * projection from n to k positions turns every n rows of the input into k rows, for any w.
  *
- * A family builds a plan through builder.h. After plan_finish only the weights may change: a backend may take over or
- * free their data. */
+ * A family is the file that builds plans for one Python library, through builder.h. After plan_finish, a plan changes
+ * in one respect only: a backend may take over or free the data of its weights. Other words used here:
+ *
+ *     arena   one block of memory that holds all values of a batch
+ *     module  a graph of operations and classes, which config.json describes
+ *     leaf    a class that is a part of a module */
 #ifndef ENGINE_PLAN_PLAN_H
 #define ENGINE_PLAN_PLAN_H
 
 #include "engine/plan/item.h"
 
 #define PLAN_NONE (-1)
-#define PLAN_ROW_BLOCK 64 /* kernels may write rows up to the next multiple; the arena has room for them */
+
+/* Kernels may write rows up to the next multiple of this number, so the arena reserves memory for them. */
+#define PLAN_ROW_BLOCK 64
 
 #define PLAN_BEST_KEYS 32         /* OP_RETRIEVE sums the values of this many best key pairs */
-#define PLAN_CAUSAL_EPSILON 1e-3f /* OP_LINEAR_ATTEND's least denominator */
+#define PLAN_CAUSAL_EPSILON 1e-3f /* the smallest denominator of OP_LINEAR_ATTEND */
 
 /* engine/plan/operations.c has one row for each operation, with its formula and shapes. docs/adding-an-operation.md
  * lists all places that depend on an operation. */
@@ -68,8 +74,9 @@ enum operation {
     OP_COUNT
 };
 
-/* Functions of two numbers. Comparisons and logic give 1 or 0; a number that is not 0 is true. The
- * operands are x and z. As in torch, the remainder of x by z has the sign of z, and a NaN wins over every number. */
+/* Functions of two numbers. Comparisons and logical functions return 1 or 0. They take every number but 0 for true. The
+ * operands are x and z. As in torch, the remainder of x by z has the sign of z, and the maximum or minimum of a NaN and
+ * a number is a NaN. */
 enum plan_function {
     FUNCTION_ADD,
     FUNCTION_SUBTRACT,
@@ -91,35 +98,35 @@ enum plan_function {
     FUNCTION_COUNT
 };
 
-/* What becomes of several numbers. A NaN among them wins, as in torch. */
+/* Functions that reduce several numbers to one. If one of the numbers is a NaN, so is the result, as in torch. */
 enum plan_reduction {
     REDUCTION_SUM,
     REDUCTION_MEAN,
     REDUCTION_MAXIMUM,
     REDUCTION_MINIMUM,
     REDUCTION_PRODUCT,
-    REDUCTION_NORM,      /* of order 1, 2 or infinity: the parameter */
-    REDUCTION_VARIANCE,  /* the sum of squares is divided by their count less the parameter */
-    REDUCTION_DEVIATION, /* the variance's root */
+    REDUCTION_NORM,      /* the step's parameter is the order: 1, 2 or infinity */
+    REDUCTION_VARIANCE,  /* the sum of squared differences divided by (count - parameter) */
+    REDUCTION_DEVIATION, /* the square root of the variance */
     REDUCTION_ARGMAX,    /* the index of the first maximum, as a float */
     REDUCTION_CUMULATE,  /* running sums: each number plus all numbers before it */
     REDUCTION_COUNT
 };
 
-/* Functions of one number; a and b are members of plan_activation. */
+/* Functions of one number x. The parameters a and b are members of plan_activation. */
 enum activation {
     ACTIVATION_NONE, /* x */
-    ACTIVATION_GELU, /* x Φ(x), Φ by the exact erf */
+    ACTIVATION_GELU, /* x Φ(x). Φ is computed with the exact erf */
     ACTIVATION_RELU,
     ACTIVATION_GELU_TANH, /* GELU with a hyperbolic tangent in place of erf */
     ACTIVATION_SILU,      /* x sigmoid(x) */
     ACTIVATION_SIGMOID,
     ACTIVATION_TANH,
-    ACTIVATION_LEAKY_RELU, /* a x below 0 */
-    ACTIVATION_ELU,        /* a (e^x - 1) below 0 */
+    ACTIVATION_LEAKY_RELU, /* a x if x < 0, else x */
+    ACTIVATION_ELU,        /* a (e^x - 1) if x < 0, else x */
     ACTIVATION_SELU,
-    ACTIVATION_SOFTPLUS, /* log(1 + e^(a x)) / a; x where a x is above b */
-    ACTIVATION_CLAMP,    /* to [a, b]; b if a is above */
+    ACTIVATION_SOFTPLUS, /* log(1 + e^(a x)) / a, or x if a x > b */
+    ACTIVATION_CLAMP,    /* x limited to [a, b], or b if a > b */
     ACTIVATION_HARD_SWISH,
     ACTIVATION_HARD_SIGMOID,
     ACTIVATION_MISH, /* x tanh(log(1 + e^x)) */
@@ -141,8 +148,8 @@ enum activation {
     ACTIVATION_CEIL,
     ACTIVATION_ROUND, /* half to even */
     ACTIVATION_TRUNCATE,
-    ACTIVATION_SIGN,   /* -1, 0 or 1; 0 of a NaN, as in torch */
-    ACTIVATION_NOT,    /* 1 where x is 0, else 0 */
+    ACTIVATION_SIGN,   /* -1, 0 or 1. The sign of a NaN is 0, as in torch */
+    ACTIVATION_NOT,    /* 1 if x is 0, else 0 */
     ACTIVATION_IS_NAN, /* 1 or 0 */
     ACTIVATION_COUNT
 };
@@ -158,31 +165,33 @@ struct plan_image {
 
 /* The pixels that a convolution reads for one pixel of its result. [0] is along the height, [1] along the width. */
 struct plan_window {
-    int64_t size[2], stride[2];  /* >= 1; 0: no window */
-    int64_t before[2], after[2]; /* rows and columns of zeros around the image: top and left, bottom and right */
+    int64_t size[2], stride[2];  /* >= 1. A size of 0 means that there is no window */
+    int64_t before[2], after[2]; /* number of rows and columns of zeros around the image. `before` counts those at the
+                                    top and left, `after` those at the bottom and right */
     int64_t dilation[2];         /* >= 1: distance between the window's pixels */
 };
 
 enum plan_axis_kind {
     AXIS_FIXED,     /* the same number of rows for each item */
-    AXIS_INPUT,     /* the rows of an input, perhaps padded */
+    AXIS_INPUT,     /* the rows of an input, with its padding if it is padded */
     AXIS_PROJECTED, /* k rows for every n rows of the input */
-    AXIS_WINDOW,    /* the pixels that a convolution makes of an input's image */
+    AXIS_WINDOW,    /* the pixels of the result of a convolution of an input image */
     AXIS_PADDED,    /* the rows of another axis, padded by a step of the plan */
     AXIS_JOINED,    /* an item's rows on one axis, then its rows on another */
-    AXIS_SIZED,     /* a number of rows that depends on the item: sizes.h. An item may be several sequences */
+    AXIS_SIZED,     /* a number of rows that is computed from sizes of the item (see sizes.h). An item may consist of
+                       several sequences */
     AXIS_WANTED,    /* the rows of another axis that the item requests, plus `reach` rows on either side */
 };
 
-/* How items are padded. At most one of the two is set; both 0: no padding. */
+/* How items are padded. At most one of the two members is not 0. If both are 0, items are not padded. */
 struct plan_padding {
-    int64_t rows;     /* items are zero-padded to this many rows, with masks 1 */
-    int64_t multiple; /* items are zero-padded to the next multiple, with masks 0 */
+    int64_t rows;     /* zeros are added up to this many rows. Masks are 1 on the added rows */
+    int64_t multiple; /* zeros are added up to the next multiple of this number. Masks are 0 on the added rows */
 };
 
 struct plan_axis {
     enum plan_axis_kind kind;
-    int input; /* the input that the rows depend on; PLAN_NONE: all items have the same number of rows */
+    int input; /* index of the input that the number of rows depends on. PLAN_NONE if it depends on no single input */
     union {    /* by kind */
         int64_t rows_per_item;
         struct plan_padding padded; /* AXIS_INPUT */
@@ -198,12 +207,12 @@ struct plan_axis {
             int first, second; /* axes */
         } joined;
         struct {
-            int rows;      /* a size: of one sequence */
-            int sequences; /* a size: of an item. The sequences' rows follow one another */
+            int rows;      /* index of a size: the rows of one sequence */
+            int sequences; /* index of a size: the sequences of an item. Their rows follow one another */
         } sized;           /* `input` is PLAN_NONE */
         struct {
             int of;        /* an AXIS_INPUT */
-            int64_t reach; /* neighbours on each side, fewer at the ends */
+            int64_t reach; /* number of neighbour rows on each side. There are fewer at the ends of an item */
         } wanted;
     };
 };
@@ -213,15 +222,15 @@ struct plan_axis {
 #define PLAN_TERM_FACTORS 6
 
 enum plan_factor_kind {
-    FACTOR_FREE,      /* the size of an input's dimension */
-    FACTOR_QUOTIENT,  /* of two sizes, rounded down */
+    FACTOR_FREE,      /* the size of one dimension of an input, which differs between items. Called a free size */
+    FACTOR_QUOTIENT,  /* the quotient of two sizes, rounded down */
     FACTOR_REMAINDER, /* of two sizes */
 };
 
-/* A factor of a size's terms. See sizes.h. */
+/* A size is a sum of terms. A term is a coefficient times several factors. See sizes.h. */
 struct plan_factor {
     enum plan_factor_kind kind;
-    int depth; /* of quotients and remainders within one another */
+    int depth; /* how many quotients and remainders are nested */
     union {
         struct {
             int input, dimension;
@@ -250,25 +259,26 @@ struct plan_dimension {
     int x, z, keys, y; /* strides */
 };
 
-/* The elements that a step visits in each item: element (i, j, …) of x is at x_first + i * x + j * x' + … within the
- * item's rows of x, counted in elements. The same holds for z, keys and y. If the operand is a weight, it is within the
- * weight. All numbers are sizes, so each item has its own. A stride of 0 repeats an element; strides may be negative.
- * If a step lacks an operand, its first element and strides are not read. The builder of the plan makes sure that no
- * element lies outside of its value. space.h evaluates a space for an item. */
+/* The elements that a step visits in each item. Element (i, j, …) of the operand x is at offset x_first + i * x + j *
+ * x' + …, where x and x' are the strides of the first two dimensions. Offsets count elements from the start of the
+ * item's rows of x, or from the start of the weight if x is a weight. The same holds for z, keys and y. All members are
+ * indices of sizes, so each item has its own numbers. A stride may be 0, which repeats an element, or negative. If a
+ * step lacks an operand, the offset and strides of this operand are not read. The builder of the plan makes sure that
+ * no element lies outside of its value. space.h evaluates a space for an item. */
 struct plan_space {
     int rank;
     struct plan_dimension dimensions[PLAN_SPACE_RANK];
     int x_first, z_first, keys_first, y_first;
 };
 
-/* Limits of a size, for every item. */
+/* The limits that a size must keep in every item. */
 struct plan_size_limit {
     int size;
-    int64_t least, most, multiple; /* multiple: at least 1 */
-    char what[160];                /* for messages: "the length of a slice" */
+    int64_t least, most, multiple; /* the size must be a multiple of `multiple`, which is at least 1 */
+    char what[160];                /* names the size in messages, such as "the length of a slice" */
 };
 
-/* An output of a module: its tensor's sizes, without the batch. */
+/* An output of a module, which is a tensor. Its sizes do not include the batch. */
 struct plan_output {
     char *name;
     int rank;
@@ -278,39 +288,43 @@ struct plan_output {
 struct plan_value {
     int axis;
     int64_t columns;
-    bool ids;      /* int32_t elements, of ids or a mask; else float */
-    size_t offset; /* bytes into the arena; set by plan_finish */
-    size_t bytes;  /* in the largest batch, rows rounded up to PLAN_ROW_BLOCK; set by plan_finish */
+    bool ids;      /* true: the elements are int32_t, which are ids or a mask. false: they are float */
+    size_t offset; /* bytes from the start of the arena. Set by plan_finish */
+    size_t bytes;  /* bytes of the value in the largest batch, with the rows rounded up to PLAN_ROW_BLOCK. Set by
+                      plan_finish */
     int first_step, last_step;
 };
 
-/* A weight in float32, row-major. A vector is one row. The plan owns `data` until a backend takes it over. */
+/* A weight in float32, row-major. A vector is a matrix of one row. The plan owns `data` until a backend takes it over.
+ */
 struct plan_weight {
     char *name;
     int64_t rows, columns;
     float *data;
-    int64_t tensor; /* weights_index of the tensor that it was made of; -1: made of several tensors */
+    int64_t tensor; /* the weights_index of the file's tensor that became this weight. -1 if it was made of several
+                       tensors */
 };
 
-/* The sequences that a step computes: those with `least` to `most` rows on `axis`. With axis PLAN_NONE it computes all
- * of them. OP_PROJECT_SEQUENCE leaves rows of unselected sequences in y as they are. OP_LINEAR may overwrite rows of
- * unselected sequences with arbitrary values. */
+/* Selects the sequences that a step computes: all sequences with `least` to `most` rows on `axis`. If axis is
+ * PLAN_NONE, the step computes every sequence. OP_PROJECT_SEQUENCE leaves rows of unselected sequences in y as they
+ * are. OP_LINEAR may overwrite rows of unselected sequences with arbitrary values. */
 struct plan_selection {
     int axis;
     int64_t least, most;
 };
 
-/* The values that a step reads and writes, its weights, and the parameters of its operation. PLAN_NONE: none. */
+/* A step: the values that it reads and writes, its weights, and the parameters of its operation. An index is PLAN_NONE
+ * if the step has no such value or weight. */
 struct plan_step {
     enum operation operation;
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
-    int space;                  /* the elements that the step visits. PLAN_NONE: its operation has no space */
-    int y;                      /* the value that is written. PLAN_NONE: the step writes results of items */
+    int space; /* index of the space: the elements that the step visits. PLAN_NONE for operations without a space */
+    int y;     /* the value that is written. PLAN_NONE if the step writes the results of items instead */
     union {
         int reads[4];
         struct {
             int x, z;         /* z: the second operand, a residual or a mask */
-            int keys, values; /* of the attends */
+            int keys, values; /* of OP_ATTEND and the other attention operations */
         };
     };
     union {
@@ -328,7 +342,7 @@ struct plan_step {
             int value_table, key_table; /* OP_RETRIEVE: V and K */
         };
         struct {
-            int x_weight, z_weight; /* operations over a space: the operand x or z, if it is a weight */
+            int x_weight, z_weight; /* for operations over a space: the weight that is the operand x or z */
         };
     };
     union { /* by operation */
@@ -358,56 +372,57 @@ struct plan_step {
         struct {
             int64_t groups;   /* of columns */
             bool transposed;  /* the weight is (groups * k, n), else (groups * n, k) */
-            bool sums_column; /* only with one group: y has an extra column: the sums over the rows of E */
-            bool bias_column; /* only with one group: y has an extra column holding the bias */
+            bool sums_column; /* allowed with one group only. y has an extra column with the sums over the rows of E */
+            bool bias_column; /* allowed with one group only. y has an extra column with the bias */
         } project_sequence;
         struct {
             int64_t groups; /* of columns */
-            int64_t stride; /* rows of a window */
+            int64_t stride; /* rows of a window, and rows between the starts of two windows */
         } convolve_sequence;
         struct {
-            int index;               /* number of the attention, in order of execution; PLAN_NONE: items are
-                                        several sequences, so the softmax cannot be requested */
+            int index; /* the attention's number, in order of execution. PLAN_NONE if items consist of several
+                          sequences; then nobody can request the softmax */
             int64_t heads, kv_heads; /* head h reads keys and values of head h * kv_heads / heads */
-            int64_t key_room;        /* fewer keys are filled up with zeros to this many; 0: they are not */
+            int64_t key_room;        /* if there are fewer keys, zero keys are added up to this number. 0 adds none */
             float scale;
             bool causal;      /* OP_ATTEND */
-            int mask;         /* an input (not a value) that an item may give */
-            bool masked_byte; /* mask bytes equal to this add masked_score to the score; others add 0 */
+            int mask;         /* index of the optional input (not a value) that is the attention mask */
+            bool masked_byte; /* a mask byte equal to this adds masked_score to the score. Any other byte adds 0 */
             float masked_score;
-        } attend; /* and OP_ATTEND_CALL */
+        } attend; /* also used by OP_ATTEND_CALL */
         struct {
-            int64_t count; /* 3: `by` is {1, 0, -1}; 2: {1, 0} */
+            int64_t count; /* 3 or 2. `by` is {1, 0, -1} if the count is 3, and {1, 0} if it is 2 */
             int64_t by[3];
         } shift_tokens;
         struct {
             int64_t first_head, heads;   /* the heads of x, K and V that the step reads; y has these heads alone */
             int64_t dim_head, dim_value; /* d and d' */
-            int64_t bucket, fold;        /* operations.c says what they do; both >= 1 */
+            int64_t bucket, fold;        /* both >= 1. See OP_LINEAR_ATTEND in operations.c */
             float scale;                 /* c */
             bool causal, raw_queries;
         } linear_attend;
         struct {
             int64_t first_head, heads, dim_head; /* as above */
-            int64_t window;                      /* divides the rows of every item */
+            int64_t window;                      /* rows per window. The rows of every item are a multiple of it */
             bool causal;
         } local_attend;
         struct {
             struct plan_window window;
-            int height, width; /* sizes of x's image; PLAN_NONE: x's axis is the image of an input */
-            int64_t groups;    /* of columns */
+            /* indices of sizes: the image that x holds. PLAN_NONE if x's axis holds an input image */
+            int height, width;
+            int64_t groups; /* of columns */
             float scale;
-        } convolve_image; /* and OP_CONVOLVE_GROUPS, OP_CONVOLVE_CHANNELS */
+        } convolve_image; /* also used by OP_CONVOLVE_GROUPS and OP_CONVOLVE_CHANNELS */
         struct {
             int64_t heads;
         } retrieve;
         struct {
-            bool ones;    /* y has ones for the rows of x, whatever x is */
-            int32_t fill; /* of the added rows, in a mask; ids and floats: 0 */
+            bool ones;    /* y is 1 in the rows of x, whatever x contains */
+            int32_t fill; /* the content of the added rows if y is a mask. Added rows of ids and floats are 0 */
         } pad_rows;
         struct {
             enum plan_reduction reduction;
-            int reduced; /* the last dimensions of the space */
+            int reduced; /* how many dimensions are reduced. They are the last ones of the space */
             float parameter;
         } reduce;
         struct {
@@ -417,12 +432,12 @@ struct plan_step {
             float scale;
         } multiply;
         struct {
-            float x; /* stands for every element of x, if x is neither a value nor a weight */
+            float x; /* used in place of every element of x, if the step has no value x and no weight x */
         } arrange;
         struct {
             enum plan_function function;
             bool z_first; /* f(z, x) */
-            float z;      /* stands for every element of z, as above */
+            float z;      /* used likewise in place of every element of z */
         } combine;
         struct {
             float x, z; /* as above */
@@ -446,7 +461,7 @@ struct plan_decision {
     char what[192];
     struct plan_flops before, after;
     int64_t least_rows; /* items with fewer rows keep the operations of `before` */
-    bool one_row;       /* `after` is of an item that requests one row; `before` of one that requests all */
+    bool one_row;       /* `after` counts an item that requests one row, and `before` an item that requests all rows */
     int n_spared;       /* intermediate values that the pass removed */
     int spared[2];
 };
@@ -455,8 +470,9 @@ struct plan_input {
     char *name; /* input.name points to it */
     struct model_input input;
     int sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: input.rank sizes */
-    int value;    /* the rows of all items of the batch; PLAN_NONE: operations read each item's data in place */
-    int fallback; /* the input whose rows replace this one if an item lacks it; PLAN_NONE: no input does */
+    int value;    /* the value with the rows of all items of the batch. PLAN_NONE if operations read each item's data in
+                     place */
+    int fallback; /* the input whose rows are read if an item lacks this input. PLAN_NONE if no input replaces it */
 };
 
 struct plan {
@@ -481,21 +497,24 @@ struct plan {
     struct plan_decision *decisions;
     int n_decisions;
 
-    struct plan_output *outputs; /* of a module; empty: the class has one output, named output_name */
+    /* the outputs of a module. Empty for a class, which has one output named output_name */
+    struct plan_output *outputs;
     int n_outputs;
-    const char *output_name;                   /* of the class's own output */
-    const char *attention_name;                /* of its attention's softmax; NULL: "attention.<i>" */
+    const char *output_name; /* of the class's own output */
+    /* name of the softmax of the class's attention. NULL if the names are "attention.<i>" */
+    const char *attention_name;
     int64_t output_sizes[ENGINE_MAX_RANK - 1]; /* their product is output_columns */
-    int n_output_sizes;                        /* 0: the one size is output_columns */
+    int n_output_sizes;                        /* 0 if the output's only size is output_columns */
     int64_t output_columns, hidden_columns;
-    int hidden_axis; /* of the last hidden state; PLAN_NONE: the plan gives tensors */
-    bool vector;     /* the last hidden state is one row an item, and the output's shape lacks the rows */
+    int hidden_axis; /* the axis of the last hidden state. PLAN_NONE if the plan's results are tensors */
+    bool vector;     /* the last hidden state is one row per item, and the output's shape has no size for the rows */
     bool has_logits;
     int n_attentions;
     enum padding padding;
 
     /* plan_finish */
-    int64_t max_rows; /* of all items together, on an axis whose items differ in rows */
+    int64_t max_rows; /* most rows of all items of a batch together, on an axis where the number of rows differs between
+                         items */
     int64_t max_items;
     size_t arena_bytes;
 };
@@ -512,70 +531,73 @@ const char *activation_name(enum activation activation);
 /* "sum" … */
 const char *reduction_name(enum plan_reduction reduction);
 
-/* One item's part of an input: the number of its rows, and their image. Rows that are no image have height 1. */
+/* One item's part of an input: the number of its rows, and the image that these rows form. If the rows form no image,
+ * the height is 1. */
 struct plan_given {
     int64_t rows;
     struct plan_image image;
 };
 
-/* What an item gives, for some `context` that stands for the item. */
+/* Functions that return the lengths of an item's inputs. `context` is the caller's pointer to the item. */
 struct plan_lengths {
-    /* The item's part of axis->input. For an AXIS_INPUT it includes padding. */
+    /* The rows of the item's input axis->input. For an AXIS_INPUT they include padding. */
     struct plan_given (*axis)(const struct plan *plan, const struct plan_axis *axis, const void *context);
     /* The free size of an input's dimension. */
     int64_t (*dimension)(const struct plan *plan, int input, int dimension, const void *context);
 };
 
-/* The value of a size for one item. false: a number overflows, or a divisor is less than 1. */
+/* Sets *value to the size for one item. Returns false if a number overflows, or if a divisor is less than 1. */
 bool plan_size_value(const struct plan *plan, int size, const struct plan_lengths *lengths, const void *context,
                      int64_t *value);
 
 bool plan_size_is_constant(const struct plan *plan, int size, int64_t *value);
 
-/* Bounds of a size over all items. They may be wider than necessary. INT64_MAX and INT64_MIN: no bound. */
+/* Bounds of a size over all items. The bounds may be wider than necessary. INT64_MIN and INT64_MAX mean that there is
+ * no bound. */
 void plan_size_bounds(const struct plan *plan, int size, int64_t *least, int64_t *most);
 
 /* Writes the size as text, such as "2*n + 1". A free size is named as input.dimension. Returns `text`. */
 const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room);
 
-/* Rows of an axis for one item, of all its sequences; -1: the number overflows, or a size is below 0. */
+/* The rows of one item on an axis, summed over its sequences. -1 if the number overflows, or if a size is below 0. */
 int64_t plan_axis_rows(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context);
 
-/* The size that is the number of sequences of an item on the axis; PLAN_NONE: an item is one sequence. */
+/* The index of the size that counts the sequences of an item on the axis. PLAN_NONE if an item is one sequence. */
 int plan_sequences(const struct plan *plan, int axis);
 
-/* That number for one item; 0: the item has no such number of sequences. */
+/* The number of sequences of one item on the axis. 0 if this number cannot be computed for the item. */
 int64_t plan_axis_sequences(const struct plan *plan, int axis, const struct plan_lengths *lengths, const void *context);
 
-/* The rows that padding makes of `rows`. */
+/* Returns how many rows there are after padding `rows` rows. */
 int64_t plan_padded_rows(struct plan_padding padding, int64_t rows);
 
-/* Rows of a value for an item with `rows` rows of every input, padding included. Optional inputs without a
- * fallback count as absent. Images are square. */
+/* Rows of a value for an item whose every input has `rows` rows, padding included. Optional inputs without a fallback
+ * count as absent. Images are square. */
 int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows);
 
-/* The rows of one sequence of that value. */
+/* The rows of one sequence of a value, for the same item. */
 int64_t plan_value_sequence_rows(const struct plan *plan, int value, int64_t rows);
 
-/* How an item's tokens are counted. true: its largest number of rows on any axis, in plans with tensors or sized axes.
- * false: the rows of its inputs. */
+/* How the tokens of an item are counted. Returns true if they are the item's largest number of rows on any axis, as in
+ * plans with tensors or sized axes. Returns false if they are the rows of its inputs. */
 bool plan_counts_axes(const struct plan *plan);
 
-/* The most rows of an item on any axis, at least 1. -1: a size of the item overflows, or an axis has less than one row.
- * `axis` is the axis with these rows. */
+/* The largest number of rows of an item on any axis, at least 1. Sets *axis to this axis. Returns -1 if a size of the
+ * item overflows, or if an axis has less than one row. Then *axis is the axis at fault. */
 int64_t plan_item_rows(const struct plan *plan, const struct plan_lengths *lengths, const void *context, int *axis);
 
-/* With plan_counts_axes: the largest number n, at least 1, so that no axis has more than `rows` rows if all free sizes
- * are n. */
+/* For plans with plan_counts_axes. Returns the largest n so that no axis has more than `rows` rows if all free sizes
+ * are n. Returns at least 1. */
 int64_t plan_side(const struct plan *plan, int64_t rows);
 
-/* The value of a size for an item whose free sizes are all `side`, within their bounds; false: see plan_size_value. */
+/* Sets *value to the size for an item whose free sizes are all `side`, moved into their bounds where necessary. Returns
+ * false in the same cases as plan_size_value. */
 bool plan_size_at(const struct plan *plan, int size, int64_t side, int64_t *value);
 
-/* The number of rows of every sequence of the axis; 0: it depends on the item. */
+/* The number of rows of every sequence on the axis. 0 if it depends on the item. */
 int64_t plan_constant_rows(const struct plan *plan, int axis);
 
-/* Whether all items have the same number of rows on the axis, and this number. */
+/* Whether all items have the same number of rows on the axis. If so, sets *rows to this number. */
 bool plan_rows_are_constant(const struct plan *plan, int axis, int64_t *rows);
 
 /* The index of an attention's softmax in model_info.outputs. */
@@ -584,29 +606,29 @@ static inline int plan_attention_output(const struct plan *plan, int attention)
     return (plan->n_outputs > 0 ? plan->n_outputs : 1) + attention;
 }
 
-/* A number of rows that every item has at least on the axis; 0: none is known. */
+/* A lower bound of the rows of every item on the axis. 0 if none is known. */
 int64_t plan_least_rows(const struct plan *plan, int axis);
 
-/* Rows of an axis in the largest batch of n_items items; INT64_MAX: the number overflows. */
+/* Rows of an axis in the largest batch of n_items items. INT64_MAX if the number overflows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items);
 
-/* Sequences of an axis in the same batch. There are at most as many as rows, since a sequence has at
- * least one row. */
+/* Sequences of an axis in the same batch. They are at most as many as the rows, because a sequence has at least one
+ * row. */
 int64_t plan_most_sequences(const struct plan *plan, int axis, int64_t n_items);
 
-/* The most rows of one sequence on the value's axis. */
+/* The largest number of rows of one sequence on the value's axis. */
 int64_t plan_most_sequence_rows(const struct plan *plan, int value);
 
-/* Whether an item may lack the input, and no fallback replaces its rows. */
+/* Whether an item may have no rows for the input: it is optional, has no fallback, and is not like another input. */
 bool plan_may_lack(const struct plan *plan, int input);
 
-/* Whether the image, with the window's zeros around it, is at least as large as the window. Then plan_convolved returns
- * the size of the convolution's result. */
+/* Whether the image, with the window's zeros around it, is at least as large as the window. Only then may
+ * plan_convolved be called. It returns the size of the convolution's result. */
 bool plan_window_fits(const struct plan_window *window, struct plan_image image);
 struct plan_image plan_convolved(const struct plan_window *window, struct plan_image image);
 
-/* Whether the step is a convolution of an image whose size is the input's. Each item has its own size, which must be
- * checked. */
+/* Whether the step is a convolution of an image that has the size of the input image. The size differs between items,
+ * so each item's size must be checked. */
 static inline bool plan_convolves_input(const struct plan_step *step)
 {
     bool convolves = step->operation == OP_CONVOLVE_IMAGE || step->operation == OP_CONVOLVE_GROUPS ||
@@ -630,7 +652,7 @@ static inline bool plan_reads_weight(const struct plan_step *step, int weight)
     return reads;
 }
 
-/* Floating point operations of a step for one item of `rows` rows; a multiplication and an addition are two. */
+/* Floating point operations of a step for one item of `rows` rows; A multiplication and an addition count as two. */
 int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows);
 
 #endif
