@@ -12,54 +12,57 @@ struct backend_model; /* a plan with weights and arena on that device */
 struct backend_functions {
     const char *name;
 
-    /* The number of devices, at least 1. -1: there is none, or they cannot be asked. A NULL function means one. */
+    /* Returns the number of devices, at least 1. Returns -1 if there is none, or if the driver cannot report them. A
+     * NULL function means one device. */
     int (*count)(struct error *error);
 
-    /* Opens device `index`, 0 <= index < count. On success close is owed. On success, backend_cpu may put a warning
-     * about missing acceleration into `error`, such as "oneDNN not found"; else it empties it. After a failed run a
-     * device may be useless. Then the caller unprepares all its models, closes it and opens it again. */
+    /* Opens device `index`, 0 <= index < count. After success the caller must call close. Even after success,
+     * backend_cpu may write a warning about missing acceleration into `error`, such as "oneDNN not found". Without a
+     * warning the message is empty. After a failed run the device may no longer work. Then the caller calls unprepare
+     * for all models on it, closes it and opens it again. */
     int (*open)(const struct engine_options *options, int index, struct backend **backend, struct error *error);
     void (*close)(struct backend *backend);
-    const char *(*kernels)(const struct backend *backend); /* a description; valid while the backend is open */
+    const char *(*kernels)(const struct backend *backend); /* describes the kernels. Valid while the backend is open */
     enum dtype (*dtype)(const struct backend *backend);    /* of products with weights; never DTYPE_AUTO */
     bool (*batch_invariant)(const struct backend *backend);
 
     /* Whether there is a kernel for the operation. `prepare` refuses plans with other operations. */
     bool (*has_operation)(enum operation operation);
 
-    /* Makes the weights resident and reserves the arena. On success unprepare is owed. The plan outlives the model.
-     * One prepare or unprepare at a time on a device; other models may run there meanwhile.
-     * `shared`: other devices use the same plan, so it must not change. If not shared, the backend may take over the
-     * plan's weights, or free them once they are copied. After a failure the plan's weights are then lost, too.
-     * On success, backend_cpu may put a warning about missing acceleration into `error`; else it empties it. */
+    /* Makes the weights resident and reserves the arena. After success the caller must call unprepare. The plan must
+     * outlive the model. Only one thread at a time may call prepare or unprepare for a device. Other models may run
+     * there meanwhile. If `shared`, other devices use the same plan, so prepare must not change it. Otherwise the
+     * backend may take over the plan's weights, or free them after copying them. Then they are lost even if prepare
+     * fails. Even after success, backend_cpu may write a warning into `error`, as in open. */
     int (*prepare)(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error);
     void (*unprepare)(struct backend_model *model);
 
-    /* Lanes of the model: batches that it can have in flight, at least 1. A NULL function means 1. */
+    /* The number of lanes of the model, at least 1. Each lane runs one batch at a time. A NULL function means 1. */
     int (*lanes)(const struct backend_model *model);
 
     /* Bytes of resident weights. */
     size_t (*weights_bytes)(const struct backend_model *model);
 
-    /* Bytes of scratch, without weights and plan->arena_bytes. Memory of unknown size does not count, such as that of
-     * CUDA graphs. Memory that is allocated later does not count either, such as that for attention masks. */
+    /* Bytes of memory besides the weights and plan->arena_bytes. Memory of unknown size does not count, such as the
+     * memory of CUDA graphs. Memory that is allocated later does not count either, such as the memory for attention
+     * masks. */
     size_t (*scratch_bytes)(const struct backend_model *model);
 
-    /* Called by a thread before its first batch. It allocates the thread's resources, so that a lack of memory or
-     * threads shows at the start. A NULL function means that nothing is needed. */
+    /* Each thread calls it before its first batch. It allocates the thread's resources, so that a lack of memory or
+     * threads is noticed at the start of the program. A NULL function means that nothing is needed. */
     int (*enter)(struct backend *backend, struct error *error);
 
     /* Runs the steps over a laid out batch, and writes the results that its items request. One thread at a time uses a
-     * lane, 0 <= lane < lanes. Several threads may use different lanes and models of a device. After a failure nothing
-     * writes to the items any more. -1: the device may be useless. BACKEND_REFUSED: the device works, but lacks memory
-     * for this batch. */
+     * lane, 0 <= lane < lanes. Several threads may use different lanes and models of a device. After a failed call
+     * returns, nothing writes to the items' memory. Returns -1 if the device may no longer work. Returns
+     * BACKEND_REFUSED if the device works, but lacks memory for this batch. */
     int (*run)(struct backend_model *model, int lane, const struct batch *batch, struct error *error);
 };
 
 #define BACKEND_REFUSED (-2)
 
-/* Refuses a plan with an operation for which the backend has no kernel. The error names the operation. */
+/* Returns -1 for a plan with an operation for which the backend has no kernel. The message names the operation. */
 static inline int backend_check_operations(const struct backend_functions *functions, const struct plan *plan,
                                            struct error *error)
 {
@@ -73,17 +76,17 @@ static inline int backend_check_operations(const struct backend_functions *funct
 extern const struct backend_functions backend_cpu;
 
 /* Loads the CUDA backend from libengine_cuda.so, in the program's own folder or in ../lib/linformerd beside it. The
- * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. The machine
- * may still lack a device: then `open` fails. */
+ * plugin stays loaded. Returns NULL if there is no driver, or no plugin that was built for this program. A machine with
+ * a driver may lack a device. Then `open` fails. */
 const struct backend_functions *backend_cuda_load(struct error *error);
 
 /* The one symbol of a plugin. It returns the plugin's functions, or NULL if caller and plugin have different ABIs. */
 #define BACKEND_SYMBOL "linformerd_backend"
 typedef const struct backend_functions *backend_symbol(uint64_t abi);
 
-/* A hash of the interface between program and plugin: LINFORMERD_VERSION, the number of operations, and the sizes of
- * structures that both read, those behind pointers included. A change that leaves all of these equal, such as a new
- * order of members, needs another BACKEND_REVISION. */
+/* A hash of the interface between program and plugin. It covers LINFORMERD_VERSION, the lengths of enums, and the sizes
+ * of the structures that both read, including structures behind pointers. Some changes leave all of these equal, such
+ * as a new order of members. Such a change needs a new BACKEND_REVISION. */
 #define BACKEND_REVISION 5
 static inline uint64_t backend_abi(void)
 {

@@ -1,13 +1,14 @@
 /* devices: the devices of an engine, and their recovery after failures.
  *
- * A plan is placed on each of the engine's devices, as one replica a device, or on the CPU. With devices, the CPU is
- * the standby: a batch that fails on a device runs again on the CPU. Until the device works again, the CPU also runs
- * all batches that its lanes are given. For that the plan's float32 weights stay in the host's memory, and OpenBLAS
- * reads them in place. The CPU's arena is only address space until such a batch comes.
+ * A device here is a CUDA device. A plan has one replica on each device of the engine. If the engine has no device, the
+ * plan is placed on the CPU. If it has devices, the CPU is the standby: a batch that fails on a device runs again on
+ * the CPU. Until the device works again, batches for its lanes run on the CPU. For this purpose the plan's float32
+ * weights stay in the host's memory, and OpenBLAS reads them in place. The CPU's arena is reserved address space, which
+ * uses no memory before the first such batch.
  *
- * A failed device gets no batches. When its last batch has ended, its replicas are removed, and it is closed and opened
- * again. Then the replicas are placed again from the same weights. The first attempt is a tenth of a second after the
- * failure. If an attempt fails, or the device fails again within a minute, the pause doubles, up to a minute.
+ * A failed device gets no batches. When its last batch has ended, its replicas are removed. Then the device is closed
+ * and opened again, and the replicas are placed again from the same weights. The first attempt is a tenth of a second
+ * after the failure. If an attempt fails, or the device fails again within a minute, the pause doubles, up to a minute.
  *
  * A batch that a device refuses (BACKEND_REFUSED) runs on the CPU, too. The device keeps its state.
  *
@@ -19,15 +20,16 @@
 
 struct devices;
 
-/* On success devices_close is owed, after all placements are closed. `notice`: see engine_notice; else it is left
- * empty. */
+/* After success the caller must call devices_close, after closing all placements. `notice` receives the notice that
+ * engine_notice returns, or stays empty. */
 int devices_open(const struct engine_options *options, struct devices **devices, struct error *notice,
                  struct error *error);
 void devices_close(struct devices *devices);
 
-const char *devices_name(const struct devices *devices);       /* "cpu", "cuda:0,cuda:1" */
-const char *devices_cpu_notice(const struct devices *devices); /* see engine_cpu_notice; empty: no notice */
-const char *devices_kernels(const struct devices *devices);    /* of the first */
+const char *devices_name(const struct devices *devices); /* "cpu", "cuda:0,cuda:1" */
+/* as engine_cpu_notice, but empty if there is no notice */
+const char *devices_cpu_notice(const struct devices *devices);
+const char *devices_kernels(const struct devices *devices); /* of the first device */
 bool devices_are_cpu(const struct devices *devices);
 enum dtype devices_dtype(const struct devices *devices);
 int devices_states(struct devices *devices, struct engine_device *states, int room);
@@ -37,20 +39,21 @@ struct engine_counts devices_counts(const struct devices *devices);
 struct placement {
     struct devices *devices;
     struct plan *plan;
-    struct replica *replicas;  /* (n_replicas): one on each device */
-    int n_replicas;            /* 0: the plan is on the CPU */
-    struct backend_model *cpu; /* the plan on the CPU, or the replicas' standby there */
+    struct replica *replicas;  /* (n_replicas): one for each device */
+    int n_replicas;            /* 0 if the plan is on the CPU */
+    struct backend_model *cpu; /* the plan on the CPU, which is the standby if there are replicas */
 
     int first_lane, n_lanes;
     const char *device, *kernels;
     enum dtype dtype;
     bool batch_invariant;
-    size_t weights_bytes, arena_bytes; /* of all replicas together, the arena with scratch */
-    struct error cpu_notice;           /* warning about missing acceleration on the CPU; empty: none, or on devices */
+    size_t weights_bytes, arena_bytes; /* sums over all replicas. arena_bytes includes scratch */
+    struct error cpu_notice; /* warning about missing acceleration on the CPU. Empty if there is none, or if the plan is
+                                on devices */
 };
 
 /* Places the plan on the devices. If a device refuses it, and "auto" chose the devices, the plan is placed on the CPU,
- * and `notice` says why. On success placement_close is owed. */
+ * and `notice` says why. After success the caller must call placement_close. */
 int placement_open(struct devices *devices, struct plan *plan, struct placement *placement, struct error *notice,
                    struct error *error);
 void placement_close(struct placement *placement);
@@ -58,7 +61,7 @@ void placement_close(struct placement *placement);
 /* See model_ready_lanes and model_run. */
 uint64_t placement_ready_lanes(const struct placement *placement);
 
-/* To be called by a thread before it runs batches on the lane: see backend_functions.enter. */
+/* A thread must call it before it runs batches on the lane. See backend_functions.enter. */
 int placement_enter(struct placement *placement, int lane, struct error *error);
 int placement_run(struct placement *placement, int lane, const struct batch *batch, struct error *error);
 

@@ -1,4 +1,4 @@
-/* model: functions of a model for the engine's own files, besides those of engine.h. */
+/* model: functions of a model that only the files of engine/ call. engine.h has the public functions. */
 #ifndef ENGINE_MODEL_H
 #define ENGINE_MODEL_H
 
@@ -9,14 +9,14 @@ struct engine;
 struct model;
 struct family_class;
 
-/* engine_load for a class that need not be one of a family. */
+/* Like engine_load, for a class that need not belong to a family. */
 int model_load(struct engine *engine, const struct family_class *class, const struct model_config *config,
                struct weights *weights, void (*progress)(void *context, double fraction), void *context,
                struct model **model, struct error *error);
 
 const struct plan *model_plan(const struct model *model);
 
-/* See backend_functions.enter. */
+/* Prepares the calling thread for batches on the lane. See backend_functions.enter. */
 int model_enter(struct model *model, int lane, struct error *error);
 
 #endif

@@ -14,49 +14,51 @@
 /* An event of a device: it failed, or it works again. */
 struct engine_event {
     const char *device;  /* "cuda:0" */
-    const char *failure; /* why it failed, or could not be opened again; NULL: it works again */
-    int64_t pause_ms;    /* with a failure: delay before the next attempt. 0: the device works but refused a batch
-                            (reported once a model) */
-    bool lasts;          /* reported once: ENGINE_LASTING_ATTEMPTS attempts to open it failed. Perhaps only a new
-                            process can */
+    const char *failure; /* why the device failed, or could not be opened again. NULL if it works again */
+    int64_t pause_ms;    /* after a failure: delay before the next attempt to open the device. 0 if the device works but
+                            refused a batch, which is reported once per model */
+    bool lasts; /* ENGINE_LASTING_ATTEMPTS attempts to open the device have failed. Perhaps only a new process can open
+                   it. Reported once */
 };
 #define ENGINE_LASTING_ATTEMPTS 5
 
 struct engine_options {
-    struct device_choice device;   /* "auto" also chooses the CPU for a model that does not fit on the CUDA device */
-    enum dtype dtype;              /* of products with weights. A device refuses a type that it lacks */
-    enum instruction_set kernels;  /* the CPU's */
+    struct device_choice device;  /* "auto" also chooses the CPU for a model that does not fit on the CUDA device */
+    enum dtype dtype;             /* of products with weights. It is an error if the device does not support the type */
+    enum instruction_set kernels; /* the CPU's */
     enum product_library products; /* the CPU's */
-    int64_t threads;               /* 0: one for each core that this process may use */
-    int64_t cuda_tuning_ms;        /* time limit for measuring products while a model is loaded on a CUDA device; 0: no
-                                      measuring, so the algorithms are the same at each load */
-    bool all_threads;              /* for tests: even small batches use all threads, although one would be cheaper */
-    int64_t max_batch_tokens;      /* >= 1; rows of all items of a batch. A longer item is a batch by itself, if the
-                                      model itself limits the input (own_limit). Other inputs have at most this length */
-    int64_t max_batch_requests;    /* >= 1; items of a batch */
-    size_t image_arena_bytes; /* bound on the activations of an image larger than max_batch_tokens, which is a batch
-                                 by itself, of at most 512 x 512 pixels; 0: such images are refused */
+    int64_t threads;               /* of the CPU. 0 means one for each core that this process may use */
+    int64_t cuda_tuning_ms; /* time limit for measuring algorithms of products while a model is loaded on a CUDA device.
+                               0 measures nothing, so each load chooses the same algorithms */
+    bool all_threads;       /* for tests: even small batches use all threads, although one thread would be faster */
+    int64_t max_batch_tokens; /* >= 1. Limit on the rows of all items of a batch. If the model itself limits the length
+                                 of the input (model_input.own_limit), an item may be longer, and runs as a batch by
+                                 itself. Other inputs have at most this length */
+    int64_t max_batch_requests; /* >= 1. Limit on the items of a batch */
+    /* limit on the activations of an image with more than max_batch_tokens pixels. Such an image runs as a batch by
+     * itself, and has at most 512 x 512 pixels. 0 refuses such images */
+    size_t image_arena_bytes;
 
-    /* Called when a device fails, when an attempt to open it again fails, and when it works again. NULL: no reports. It
-     * is called without locks, on threads that run batches or on the engine's own thread. It must be short, and of the
-     * engine's functions it may call only model_ready_lanes. */
+    /* Called when a device fails, when an attempt to open it again fails, and when it works again. NULL if no reports
+     * are wanted. It is called on threads that run batches, or on the engine's own thread. The caller holds no lock. It
+     * must be short. model_ready_lanes is the only function of the engine that it may call. */
     void (*report)(void *context, const struct engine_event *event);
     void *report_context;
 };
 
-/* A device's state. */
+/* The state of a device. */
 struct engine_device {
     const char *name; /* "cpu", "cuda:1" */
     const char *kernels;
-    bool works;         /* false: it failed, and the engine tries to open it again */
+    bool works;         /* false if the device failed and the engine tries to open it again */
     int64_t faults;     /* batches that failed on it */
-    int64_t recoveries; /* number of times that it worked again after a failure */
+    int64_t recoveries; /* how many times the device worked again after a failure */
 };
 
 /* Numbers of batches since engine_open. */
 struct engine_counts {
-    int64_t reruns;          /* failed on a device, or were refused by it, and ran again on the CPU */
-    int64_t standby_batches; /* ran on the CPU in place of a device, reruns included */
+    int64_t reruns;          /* batches that failed on a device, or that it refused, and that ran again on the CPU */
+    int64_t standby_batches; /* batches that ran on the CPU in place of a device, including reruns */
 };
 
 #endif

@@ -14,7 +14,7 @@ static inline int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The number of parts if `count` things are parted into `each` at a time: count / each, rounded up. */
+/* The number of parts if `count` things are divided into parts of `each` things: count / each, rounded up. */
 static inline int64_t parts_of(int64_t count, int64_t each)
 {
     return (count + each - 1) / each;

@@ -1,5 +1,6 @@
-/* axes: the axes and values of a plan that is being built. The same arguments give the same axis, except for ragged and
- * wanted axes, which are new each time. */
+/* axes: the axes and values of a plan that is being built. plan.h documents both. Each function returns an index.
+ * Functions with the same arguments return the same axis. Only plan_ragged_axis and plan_wanted_axis make a new axis
+ * each time. */
 #ifndef ENGINE_PLAN_AXES_H
 #define ENGINE_PLAN_AXES_H
 
@@ -8,7 +9,7 @@
 /* A new axis with the rows of the input. */
 int plan_ragged_axis(struct plan_builder *builder, int input);
 
-/* The rows that an input's items have without padding. */
+/* The axis with the rows of an input, without its padding. */
 int plan_unpadded_axis(struct plan_builder *builder, int input);
 
 int plan_fixed_axis(struct plan_builder *builder, int64_t rows_per_item);
@@ -16,17 +17,17 @@ int plan_fixed_axis(struct plan_builder *builder, int64_t rows_per_item);
 /* k rows for every n rows of the input. */
 int plan_projected_axis(struct plan_builder *builder, int input, int64_t k, int64_t n);
 
-/* The pixels that a convolution with the window makes of an input's image. */
+/* The pixels of the result, if an input image is convolved with the window. */
 int plan_window_axis(struct plan_builder *builder, int input, const struct plan_window *window);
 
-/* The rows of axis `of`, with padding. */
+/* The rows of axis `of`, with the padding `by`. */
 int plan_padded_axis(struct plan_builder *builder, int of, struct plan_padding by);
 
 /* Each item's rows on the first axis, then its rows on the second. */
 int plan_joined_axis(struct plan_builder *builder, int first, int second);
 
-/* `sequences` sequences of `rows` rows each; both are sizes. It is the axis of an input or a fixed one, if it has the
- * same rows as one sequence. */
+/* An axis with `sequences` sequences of `rows` rows each. Both are indices of sizes. If an item is one sequence, and
+ * the axis of an input or a fixed axis has the same rows, the function returns that axis. */
 int plan_sized_axis(struct plan_builder *builder, int rows, int sequences);
 
 /* The rows of axis `of`, an AXIS_INPUT, that an item requests, plus `reach` rows on either side. */

@@ -3,15 +3,17 @@
  *
  *     plan_begin -> inputs, weights, operations -> plan_give -> plan_finish or plan_check
  *
- * These functions record the first failure in the builder. After it they do nothing and return PLAN_NONE or NULL, so a
- * family needs no checks between calls. plan_finish rewrites the plan (passes.h): the same results with fewer
- * operations. Then it finds each value's lifetime and its place in one arena.
+ * These functions record the first failure in the builder. After a failure they do nothing and return PLAN_NONE or
+ * NULL, so a family needs no checks between calls. plan_finish runs the passes (passes.h), which rewrite the plan so
+ * that it computes the same results with fewer operations. Then plan_finish finds each value's lifetime and its place
+ * in one arena, the memory of all values of a batch.
  *
- * A class can also be built as a leaf: a part of a larger plan. While its scope is open, inputs are values of that
- * plan, tensors' names begin with the leaf's path, and what the class gives is a value of that plan.
+ * A class can also be built as a leaf, which is a part of a larger plan. Between plan_open_scope and plan_close_scope
+ * the scope of the leaf is open. Then the inputs of the class are values of the larger plan, and so is its output. The
+ * names of its tensors begin with the leaf's path.
  *
- * Begin and failures are in builder.c, inputs in inputs.c, scopes in scope.c, limits of rows in require.c, weights in
- * weights.c and derived.c, operations in steps.c, the names of tensors in names.c, and the end in finish.c. */
+ * The functions are in builder.c (beginning, failures), inputs.c, scope.c, require.c (limits of rows), weights.c,
+ * derived.c (weights made of others), steps.c (operations), names.c (names of tensors) and finish.c. */
 #ifndef ENGINE_PLAN_BUILDER_H
 #define ENGINE_PLAN_BUILDER_H
 
@@ -19,124 +21,135 @@
 #include "weights/weights.h"
 
 #define PLAN_PREFIX_BYTES 64
-#define PLAN_NAME_BYTES 512 /* of a tensor's name in the file, with a leaf's path */
+#define PLAN_NAME_BYTES 512 /* for the name of a tensor in the file, including the path of a leaf */
 
 /* A class within a larger plan. All memory is borrowed. */
 struct plan_leaf {
     const char *class_name; /* as in config.json */
-    const char *path;       /* precedes the names of its tensors, with a point between; "": nothing does */
+    const char *path; /* precedes the names of the leaf's tensors, separated by a point. "" if the names have no path */
     struct json_t *kwargs;
     enum padding padding;
     int n_inputs;
     struct plan_binding {
         const char *name; /* the parameter's name in the class's forward() */
-        int value;        /* on an axis without padding */
-        bool image;       /* the rows are pixels of images of height * width, which are sizes */
+        int value;        /* a value of the larger plan, on an axis without padding */
+        bool image; /* the rows of the value are the pixels of images of height * width pixels. Both are indices of
+                       sizes */
         int height, width;
     } inputs[ENGINE_MAX_INPUTS];
 };
 
 /* The leaf that is being built. */
 struct plan_scope {
-    const struct plan_leaf *leaf;         /* NULL: no scope is open */
+    const struct plan_leaf *leaf;         /* NULL if no scope is open */
     enum padding around;                  /* builder->padding outside of the scope */
-    bool taken[ENGINE_MAX_INPUTS];        /* by binding: the class has that input */
-    const char *names[ENGINE_MAX_INPUTS]; /* the class's inputs in order */
-    int values[ENGINE_MAX_INPUTS];        /* of these inputs; PLAN_NONE: absent */
+    bool taken[ENGINE_MAX_INPUTS];        /* by index in leaf->inputs: whether the class has declared the input */
+    const char *names[ENGINE_MAX_INPUTS]; /* the inputs of the class, in the order of their declaration */
+    int values[ENGINE_MAX_INPUTS];        /* the values of these inputs. PLAN_NONE for an absent input */
     int n_inputs;
-    int height, width; /* sizes: of the image that is bound to an input; PLAN_NONE: none is */
-    int output;        /* PLAN_NONE: the class has given none yet */
+    int height, width; /* indices of sizes: the image that is bound to an input. PLAN_NONE if no image is bound */
+    int output;        /* the value that the class returns. PLAN_NONE until the class calls plan_give */
 };
 
 struct plan_builder {
     struct plan *plan;
     const struct weights *weights;
-    bool *used;                     /* by weights_index: the plan has the tensor */
-    const struct json_t *ignore;    /* patterns for names of surplus tensors, borrowed; NULL: none */
-    char prefix[PLAN_PREFIX_BYTES]; /* precedes the class's own names in the file */
-    bool prefix_known;              /* a tensor was found with it */
-    enum padding padding;           /* of the class that is being built; plan_choose_padding sets it */
+    bool *used; /* by weights_index: whether the plan uses the tensor of the file */
+    /* borrowed patterns for the names of tensors that the class does not have. NULL if there are none */
+    const struct json_t *ignore;
+    char prefix[PLAN_PREFIX_BYTES]; /* a wrapper's prefix, which precedes the class's names in the file */
+    bool prefix_known;              /* the prefix is final, because a tensor was found with it */
+    enum padding padding;           /* of the class that is being built. Set by plan_choose_padding */
     struct plan_scope scope;
     struct error *error;
     bool failed;
-    bool without_data; /* names, dtypes and shapes alone are compared; set after plan_begin, ended by plan_check */
-    bool as_built;     /* for tests: skips the passes, so that optimized results can be compared */
+    bool without_data; /* build only to compare names, dtypes and shapes. The caller sets it after plan_begin, and ends
+                          with plan_check */
+    bool as_built;     /* for tests: skip the passes, so that results with and without them can be compared */
 
-    size_t image_arena_bytes; /* for plan_enlarge_images; 0: images have max_rows pixels at most */
+    size_t image_arena_bytes; /* limit for plan_enlarge_images. 0 if images have at most max_rows pixels */
 
-    void (*progress)(void *context, double fraction); /* reports the part of all elements read so far; may be NULL */
+    /* receives the fraction of all elements read so far. May be NULL */
+    void (*progress)(void *context, double fraction);
     void *progress_context;
     int64_t taken_elements, all_elements;
 };
 
-/* On success plan_finish or plan_check is owed, even if a later call fails. */
+/* After success the caller must call plan_finish or plan_check, even if a later call fails. */
 int plan_begin(struct plan_builder *builder, const struct weights *weights, struct error *error);
 
-/* Ends building. Refuses surplus tensors. Runs the passes (fuse, re-associate, narrow and block), then plans memory for
- * batches of max_rows rows and max_items items. max_rows is raised to the longest input. On success the caller owes
- * plan_free. On failure it owes nothing. */
+/* Ends building. Refuses a file with tensors that the class does not have. Runs the passes, then plans memory for
+ * batches of max_rows rows and max_items items. If an input can be longer than max_rows, max_rows becomes this length.
+ * After success the caller must call plan_free. After failure there is nothing to free. */
 int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_items, struct plan **plan);
 
-/* Ends building with `without_data`: refuses surplus tensors. The tensors need no data yet: the caller checks the
- * file first and reads the data afterwards. *plan has no data and no places. On success the caller owes plan_free. */
+/* Ends building with `without_data`. Refuses a file with tensors that the class does not have. The tensors need no data
+ * yet, so a caller can check the file first and read the data afterwards. The weights of *plan have no data, and its
+ * values have no places. After success the caller must call plan_free. */
 int plan_check(struct plan_builder *builder, struct plan **plan);
 
-/* Records a failure of the family's own. Always returns PLAN_NONE. */
+/* Records a failure that the family itself found. Always returns PLAN_NONE. */
 int plan_fail(struct plan_builder *builder, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for a tensor that the file lacks. `shape` is the expected shape as text. If an unused tensor's name ends in
- * this name, the message names that tensor too. DataParallel's prefix "module." makes such names. */
+/* Records that the file lacks a tensor. `shape` is the expected shape as text. If the name of an unused tensor ends
+ * with the missing name, the message mentions the unused tensor. torch's DataParallel causes such names by its prefix
+ * "module.". */
 int plan_fail_missing(struct plan_builder *builder, const char *name, const char *shape);
 
-/* Finds a tensor by the class's name for it. The file may have a wrapper's prefix before all names, or names of an
- * older library. NULL: the file lacks the tensor. That records no failure. */
+/* Finds a tensor by the class's name for it. The file may have a wrapper's prefix before all names, or the names of an
+ * older version of the library. Returns NULL if the file lacks the tensor, without recording a failure. */
 const struct weights_tensor *plan_find_tensor(struct plan_builder *builder, const char *name);
 
 /* Whether "ignore" in config.json has a pattern for the tensor's name. */
 bool plan_ignores(const struct plan_builder *builder, const char *name);
 
-/* Between these two calls a class's build function makes a leaf. Scopes do not nest. plan_close_scope returns the
- * class's output. */
+/* Between these two calls, the build function of a class builds a leaf. Scopes do not nest. plan_close_scope returns
+ * the class's output. */
 void plan_open_scope(struct plan_builder *builder, const struct plan_leaf *leaf);
 int plan_close_scope(struct plan_builder *builder);
 
-/* `ids` is the value of an input. Limits its ids to 0 <= id < vocabulary. `what` names their reader. */
+/* `ids` is the value of an input. Limits its ids to 0 <= id < vocabulary. `what` says in messages what reads the ids.
+ */
 void plan_limit_ids(struct plan_builder *builder, int ids, int64_t vocabulary, const char *what);
 
-/* Inputs, in the order of forward()'s parameters. They return values. The plan copies the name. max_length 0: the model
- * has no limit. With padding "exact" max_length is the one length. Call plan_choose_padding first.
+/* These functions declare inputs, in the order of the parameters of forward(). Call plan_choose_padding first. They
+ * return the input's value. The plan copies the name. A max_length of 0 means that the model has no limit. With padding
+ * "exact", max_length is the only length allowed.
  *
- * In a scope they return the value that is bound to the name. An absent input is its fallback's value. Else an absent
- * mask is PLAN_NONE where it would be ones everywhere, and any other optional input is PLAN_NONE. */
+ * In a scope they return the value that the leaf binds to the name. For an absent input they return the value of the
+ * fallback, if there is a fallback. Otherwise they return PLAN_NONE for an optional input, and for a mask that would be
+ * ones everywhere. */
 int plan_input_ids(struct plan_builder *builder, const char *name, int64_t vocabulary, int64_t max_length,
                    int fallback);
 int plan_input_rows(struct plan_builder *builder, const char *name, int64_t columns, int64_t max_length, int fallback);
-/* An image of any size (LAYOUT_IMAGE), and optional pixels (LAYOUT_CHANNELS). Rows are pixels. `refused`: see
- * model_input. */
+/* plan_input_image declares an image of any size (LAYOUT_IMAGE). plan_input_pixels declares optional pixels
+ * (LAYOUT_CHANNELS). A row of the value is a pixel. item.h documents `refused`. */
 int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels);
 int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused);
-/* An input with as many rows as `like` (an input's value): a mask, or floats. */
+/* A mask or floats, with as many rows as the value `like` of another input. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
-/* An optional input without a value. It has as many rows as `like` (an input's value). Returns the input's index. The
- * caller sets kind, columns and the other members that the kind uses; the kind is INPUT_ATTENTION_MASK or
- * INPUT_IGNORED. In a scope it returns PLAN_NONE, and a bound INPUT_ATTENTION_MASK is refused. */
+/* An optional input without a value. It has as many rows as the value `like` of another input. Returns the input's
+ * index. The caller sets the members of `mask` that its kind uses. The kind is INPUT_ATTENTION_MASK or INPUT_IGNORED.
+ * In a scope the function returns PLAN_NONE, and fails if the leaf binds a value to an INPUT_ATTENTION_MASK. */
 int plan_input_beside(struct plan_builder *builder, struct model_input mask, int like);
-/* A tensor of any shape (LAYOUT_TENSOR): `sizes` are `rank` sizes of the plan, the batch not counted. `kind` is
- * INPUT_IDS, INPUT_ROWS or INPUT_MASK. A row of its value is `columns` innermost elements: 1 for ids and masks. The
- * value is on plan_sized_axis(elements / columns, 1). */
+/* A tensor of any shape (LAYOUT_TENSOR): `sizes` are the indices of `rank` sizes, without the batch. `kind` is
+ * INPUT_IDS, INPUT_ROWS or INPUT_MASK. A row of the value consists of `columns` innermost elements of the tensor.
+ * `columns` is 1 for ids and masks. The axis of the value is plan_sized_axis(elements / columns, 1). */
 int plan_input_tensor(struct plan_builder *builder, const char *name, enum input_kind kind, int64_t vocabulary,
                       int rank, const int *sizes, int64_t columns);
-/* Changes the input's layout to LAYOUT_CALL. In a scope the value's input must have that layout. */
+/* Changes the input's layout to LAYOUT_CALL. In a scope it fails if the value does not have the rows of an input with
+ * this layout. */
 void plan_call_layout(struct plan_builder *builder, int input_value);
 
-/* Pads each item of the input to `rows` rows, with zeros or ids 0. Only rows of the unpadded item are returned. Masks
- * are 1 on added rows. Returns the value to go on with: in a scope a padded copy. Inputs that are like the input are
- * declared after this call, and like that value. */
+/* Pads each item of the input to `rows` rows, with zeros or ids 0. The model's results contain the rows of the unpadded
+ * item only. Masks are 1 on added rows. Returns the padded value, which in a scope is a copy. Use the returned value
+ * from then on. Declare inputs that are like this input after this call, with the returned value as `like`. */
 int plan_pad(struct plan_builder *builder, int input_value, int64_t rows);
 
-/* The same to the next multiple of `multiple` rows, as the class Autopadder does. Masks are 0 on added rows. */
+/* Like plan_pad, but pads to the next multiple of `multiple` rows, as the class Autopadder does. Masks are 0 on added
+ * rows. */
 int plan_pad_to_multiple(struct plan_builder *builder, int input_value, int64_t multiple);
-/* Refuses items whose rows, padding included, are no multiple of `multiple`. */
+/* Makes the model refuse items whose number of rows, padding included, is not a multiple of `multiple`. */
 void plan_require_multiple(struct plan_builder *builder, int input_value, int64_t multiple);
 
 /* Sets the padding that the configuration requests, or else the class's default. `allowed` ends with PADDING_DEFAULT.
@@ -144,108 +157,117 @@ void plan_require_multiple(struct plan_builder *builder, int input_value, int64_
 enum padding plan_choose_padding(struct plan_builder *builder, const char *class_name, enum padding asked,
                                  const enum padding *allowed);
 
-/* Weights by name (printf format), converted to float32. They return weights. */
+/* These functions read a weight by its name, given as a printf format, and convert it to float32. They return the
+ * weight's index. */
 int plan_vector(struct plan_builder *builder, int64_t columns, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int plan_matrix(struct plan_builder *builder, int64_t rows, int64_t columns, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Any shape, given as `rank` sizes. The weight is (rows, columns), with the last size as columns. */
+/* A tensor of any shape, given as `rank` sizes. The last size becomes the columns of the weight (rows, columns). */
 int plan_tensor(struct plan_builder *builder, int rank, const int64_t *shape, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Another name of a weight that parts of the class share. If the file has a tensor of that name, too, it must be equal.
+/* States another name of a weight that two parts of the class share. If the file also has a tensor of this name, the
+ * two tensors must be equal.
  */
 void plan_shared(struct plan_builder *builder, int weight, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Joins the rows of several weights, which have the same number of columns. */
+/* Makes one weight of the rows of several weights with the same number of columns. */
 int plan_stack(struct plan_builder *builder, const int *weights, int64_t count);
-/* A weight (rows, columns) made of another weight's elements, from element `first` on. */
+/* Makes a weight (rows, columns) of the elements of another weight, from element `first` on. */
 int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t rows, int64_t columns);
-/* The transpose (columns, rows) of a weight that is read as (rows, columns). */
+/* Makes the transpose (columns, rows) of a weight, whose elements are taken as a matrix of `rows` rows. */
 int plan_transpose(struct plan_builder *builder, int weight, int64_t rows);
-/* Reorders a weight of nn.Conv2d (out, in, height, width) for plan_convolve_image: (out, height * width * in). With
- * groups `in` counts the channels of one. nn.Conv1d's height is 1. */
+/* Reorders a weight of nn.Conv2d (out, in, height, width) for plan_convolve_image: (out, height * width * in). If there
+ * are groups, `in` counts the input channels of one group. The height of an nn.Conv1d is 1. */
 int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t in);
 
-/* For modules, whose weights have the shapes of the file. */
+/* The next functions are for modules, whose weights have the shapes that the file states. */
 
-/* The tensor of that name, of any shape and of any type. Integers and booleans become float32. Sets the rank, at
- * most WEIGHTS_MAX_RANK, and the sizes. The weight's columns are the last size. */
+/* Reads the tensor of this name, of any shape and any type. Integers and booleans become float32. Sets *rank, at most
+ * WEIGHTS_MAX_RANK, and the sizes in `shape`. The last size becomes the columns of the weight. */
 int plan_named_weight(struct plan_builder *builder, const char *name, int *rank, int64_t *shape);
 
-/* A weight (rows, columns) of some elements of another: element (i, j, …) of `counts` is the one at
- * first + i * strides[0] + j * strides[1] + …. If they are all of its elements in order, it is that weight. */
+/* Makes a weight (rows, columns) of some elements of another weight. The result has counts[0] * counts[1] * … elements.
+ * Element (i, j, …) is the other weight's element at first + i * strides[0] + j * strides[1] + …. If this selects all
+ * elements in order, the function returns the other weight itself. */
 int plan_view_weight(struct plan_builder *builder, int weight, int rank, const int64_t *counts, const int64_t *strides,
                      int64_t first, int64_t rows, int64_t columns);
 
-/* A weight of numbers: first, first + step, first + 2 step … */
+/* Makes a weight of the numbers first, first + step, first + 2 * step … */
 int plan_number_weight(struct plan_builder *builder, int64_t rows, int64_t columns, float first, float step);
 
-/* Batch norm with running statistics is x * scale + shift. All are vectors of one length. Returns scale. */
+/* Turns a batch norm with running statistics into x * scale + shift. All weights are vectors of the same length.
+ * Returns scale, and sets *shift. */
 int plan_batch_norm(struct plan_builder *builder, int gain, int bias, int mean, int variance, double epsilon,
                     int *shift);
 
-/* The discrete Fourier transform of frames of n samples: (2 * bins, n), rows of cosines and of negative sines in turn,
- * times `scale` and the taper. The taper (1, length) lies in the middle of the frame; PLAN_NONE: ones. */
+/* Makes the matrix (2 * bins, n) of the discrete Fourier transform of frames of n samples. Its rows are alternately
+ * cosines and negative sines. They are multiplied by `scale` and by the taper. The taper (1, length) lies in the middle
+ * of the frame. PLAN_NONE means a taper of ones. */
 int plan_fourier_weight(struct plan_builder *builder, int64_t n, int64_t length, int64_t bins, int taper, double scale);
 
-/* Linear interpolation of `in` samples to `out` of them: (out, in). A sample of the result is at (i + 1/2) * step - 1/2
- * of the source, or with `aligned` at i * (in - 1) / (out - 1). */
+/* Makes the matrix (out, in) that interpolates `in` samples linearly to `out` samples. Sample i of the result is at
+ * position (i + 1/2) * step - 1/2 of the source. If `aligned`, its position is i * (in - 1) / (out - 1). */
 int plan_interpolation_weight(struct plan_builder *builder, int64_t in, int64_t out, double step, bool aligned);
 
-/* Appends columns to a weight. Each is a vector with one element for each row of the weight, or PLAN_NONE for ones. */
+/* Makes a weight with `count` more columns. Each new column is a vector with one element for each row of the weight, or
+ * PLAN_NONE for a column of ones. */
 int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count);
 
-/* Elements that a step reads: those of a value, else of a weight, else one number. */
+/* The elements that a step reads. They belong to a value, or to a weight, or are all the same number. */
 struct plan_source {
     int value, weight; /* PLAN_NONE: none */
     float number;
 };
 
-/* Where a step writes: a new value, or one of which earlier steps wrote other parts. */
+/* The value that a step writes: a new value, or a value of which earlier steps have written other parts. */
 struct plan_target {
     int axis;
     int64_t columns;
     bool ids;  /* int32_t elements */
-    int value; /* of an earlier step, with the same axis, columns and elements; PLAN_NONE: a new one */
+    int value; /* written in part by an earlier step, with the same axis, columns and type of elements. PLAN_NONE for a
+                  new value */
 };
 
 /* Appends an index space to the plan. Returns its number. */
 int plan_add_space(struct plan_builder *builder, const struct plan_space *space);
 
-/* Limits a size. If the bounds of the free sizes suffice, it is checked now, else for each item. */
+/* Limits a size. If the bounds of the free sizes prove the limit or its violation, this is decided now. Otherwise each
+ * item is checked. */
 void plan_limit_size(struct plan_builder *builder, struct plan_size_limit limit);
 
-/* Operations. They return the new value. */
+/* Operations. Each function appends a step to the plan, and returns the new value. operations.c has their formulas and
+ * shapes. A weight or bias may be PLAN_NONE where the formula allows none. */
 int plan_embed(struct plan_builder *builder, int ids, int table);
 int plan_add_positions(struct plan_builder *builder, int x, int table, int minor_table, int64_t period);
 int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, float epsilon);
-/* Each group of columns is normalised over all rows of a sequence. gain and bias (columns of x), or PLAN_NONE. */
+/* Each group of columns is normalised over all rows of a sequence. gain and bias are (columns of x), or PLAN_NONE. */
 int plan_group_norm(struct plan_builder *builder, int x, int64_t groups, int gain, int bias, float epsilon);
 int plan_linear(struct plan_builder *builder, int x, int weight, int bias);
 int plan_activate(struct plan_builder *builder, int x, enum activation activation); /* one without parameters */
-/* x may have ids, which become floats. With `to_ids` y has ids: the whole part of the result. A NaN, or a number that
- * int32_t does not hold, becomes INT32_MIN. */
+/* x may hold ids, which become floats. If `to_ids`, y holds ids, and each is the integer part of the result. A NaN, or
+ * a number outside of int32_t, becomes INT32_MIN. */
 int plan_activate_with(struct plan_builder *builder, int x, struct plan_activation activation, bool to_ids);
 int plan_mask_rows(struct plan_builder *builder, int x, int mask);
 int plan_add_sinusoids(struct plan_builder *builder, int x, int frequencies);
 int plan_add(struct plan_builder *builder, int x, int z, float scale);
-/* E and its bias, once for each group of columns. */
+/* The projections E of a sequence, with their biases: one for each group of columns. */
 struct plan_projection {
     int weight, bias; /* bias (groups, k) or PLAN_NONE */
     int64_t groups;
-    bool transposed; /* the weight is (groups * k, n), as nn.Linear has it; else (groups * n, k) */
+    bool transposed; /* true: the weight is (groups * k, n), as in nn.Linear. false: it is (groups * n, k) */
 };
 int plan_project_sequence(struct plan_builder *builder, int x, struct plan_projection projection);
 
-/* nn.Conv1d(d, d, stride, stride) along the sequence, for each group of columns. weight is (d, d * stride) and bias
- * (1, d). All groups share one weight and bias, or each group has its own; these are stacked by rows. `length` is the
- * sequence's. */
+/* nn.Conv1d(d, d, stride, stride) along the sequence, for each group of columns. weight is (d, d * stride) and bias (1,
+ * d). All groups share one weight and bias, or each group has its own. Then the weights are stacked by rows, and so are
+ * the biases. `length` is the length of the sequence. */
 int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
                            int64_t length);
 
-/* E (k, n) with bias (1, k) over the positions of calls. With `tail` (1, d), calls are n - 1 positions long, and `tail`
- * is the last position. PLAN_NONE: no tail. */
+/* E (k, n) with bias (1, k) over the positions of calls. If there is a `tail` (1, d), calls are n - 1 positions long,
+ * and the tail is appended as the last position. `tail` is PLAN_NONE if there is none. */
 int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail);
 
 struct plan_attention {
@@ -254,7 +276,7 @@ struct plan_attention {
     bool causal;
     int64_t key_room;
     bool masked; /* an item may give an attention mask */
-    int mask;    /* its input; mask bytes equal to masked_byte add masked_score to the score */
+    int mask; /* index of the input that is the mask. A mask byte equal to masked_byte adds masked_score to the score */
     bool masked_byte;
     float masked_score;
 };
@@ -266,16 +288,16 @@ int plan_shift_tokens(struct plan_builder *builder, int x, int64_t n_shifts, con
 struct plan_head_range {
     int64_t first_head, heads, dim_head;
 };
-/* T (positions, dim_head): sines, then cosines. */
+/* The table is (positions, dim_head). A row holds dim_head / 2 sines, then as many cosines. */
 int plan_rotate(struct plan_builder *builder, int x, int table);
-/* `mask` is for the keys. */
+/* `mask` selects the keys that count. */
 int plan_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
                        struct plan_head_range heads, int64_t fold);
-/* Within one sequence: keys and values have the queries' axis. */
+/* Queries, keys and values are rows of the same sequence, so they have the same axis. */
 int plan_causal_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
                               struct plan_head_range heads, int64_t fold, int64_t bucket);
-/* The attention of ImageLinearAttention. Values may have another size than keys. There is no scale, and the softmax of
- * the queries is optional. */
+/* The attention of ImageLinearAttention. Values and keys may have different numbers of features. There is no scale, and
+ * the softmax of the queries is optional. */
 int plan_image_linear_attend(struct plan_builder *builder, int queries, int keys, int values, int64_t heads,
                              bool softmax_queries);
 int plan_local_attend(struct plan_builder *builder, int queries, int keys, int values, int mask,
@@ -283,15 +305,16 @@ int plan_local_attend(struct plan_builder *builder, int queries, int keys, int v
 int plan_concatenate(struct plan_builder *builder, int x, int z);
 int plan_append_rows(struct plan_builder *builder, int x, int z);
 
-/* A row of x is a pixel of an image, which is a sequence of x's axis. With height and width, sizes say how large it is;
- * then y's axis is one of made_height * made_width rows, with x's sequences. Without them, the axis of x has the pixels
- * of an input. Pixels of LAYOUT_CHANNELS are an image of height 1. y has a new axis for its pixels. With keeps_pixels y
- * keeps x's axis; images whose pixel count would change are refused. */
+/* A convolution of images. Each sequence on the axis of x is an image, and a row of x is a pixel. If height and width
+ * are set, they are the sizes of x's image. The axis of y then has as many sequences as that of x, of made_height *
+ * made_width rows each. If height and width are PLAN_NONE, the rows of x are the pixels of an input, and y gets a new
+ * axis. Pixels of LAYOUT_CHANNELS form an image of height 1. If keeps_pixels is set, y has the axis of x, and images
+ * are refused if the convolution would change their number of pixels. */
 struct plan_convolution {
-    int weight, bias; /* weight of plan_kernel; bias (out), or PLAN_NONE */
+    int weight, bias; /* the weight is made by plan_kernel. The bias is (out), or PLAN_NONE */
     struct plan_window window;
-    int64_t groups;                             /* of the columns of x and of y; 1: none */
-    int height, width, made_height, made_width; /* sizes; PLAN_NONE: the image is an input's */
+    int64_t groups;                             /* of the columns of x and of y. 1 if there are no groups */
+    int height, width, made_height, made_width; /* indices of sizes. PLAN_NONE if x holds an input image */
     float scale;
     bool keeps_pixels;
 };
@@ -299,69 +322,74 @@ int plan_convolve_image(struct plan_builder *builder, int x, struct plan_convolu
 int plan_gate(struct plan_builder *builder, int x, struct plan_activation activation);
 int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int64_t heads);
 
-/* Operations over a space, which is one of plan_add_space. Each element of y is written by one step at most. */
+/* Operations over a space. `space` is an index from plan_add_space. At most one step may write each element of y. */
 
-/* Copies. x and y are both ids, or both floats. */
+/* Copies elements. x and y both hold ids, or both hold floats. */
 int plan_arrange(struct plan_builder *builder, struct plan_source x, int space, struct plan_target y);
-/* f(x, z), or f(z, x) if `z_first`. Ids become floats, so those above 2^24 are rounded. y has floats. */
+/* Computes f(x, z), or f(z, x) if `z_first`. Ids become floats, so ids above 2^24 are rounded. y holds floats. */
 int plan_combine(struct plan_builder *builder, enum plan_function function, int x, struct plan_source z, bool z_first,
                  int space, struct plan_target y);
-/* x where `condition` is not 0, else z. The space's `keys` have the first element and the strides of the condition. If
- * y has ids, so have x and z, as far as they are values. If y has floats, ids become floats. */
+/* Selects x where `condition` is not 0, and z elsewhere. The `keys` of the space are the offset and strides of the
+ * condition. If y holds ids, those of x and z that are values must hold ids. If y holds floats, ids become floats. */
 int plan_select(struct plan_builder *builder, int condition, struct plan_source x, struct plan_source z, int space,
                 struct plan_target y);
 
-/* The last `reduced` dimensions of the space are reduced; y's strides there are 0, except for REDUCTION_CUMULATE,
- * which has one such dimension. x may have ids. `parameter`: see plan_reduction. */
+/* Reduces the last `reduced` dimensions of the space. The strides of y along these dimensions are 0. REDUCTION_CUMULATE
+ * is an exception: it reduces one dimension, and y has a stride there. x may hold ids. plan_reduction documents
+ * `parameter`. */
 int plan_reduce(struct plan_builder *builder, enum plan_reduction reduction, int x, int space, int reduced,
                 float parameter, struct plan_target y);
-/* Over the last dimension of the space. */
+/* The softmax over the last dimension of the space, or its logarithm. */
 int plan_softmax(struct plan_builder *builder, int x, int space, bool logarithm, struct plan_target y);
-/* The last dimensions of the space are m, n and k: y (m, n) = scale * x (m, k) z (k, n), for each element of those
- * before. The strides of x along n, of z along m and of y along k are not read. */
+/* The last dimensions of the space are m, n and k. Computes y (m, n) = scale * x (m, k) z (k, n), for each element of
+ * the dimensions before them. The strides of x along n, of z along m and of y along k are not read. */
 int plan_multiply(struct plan_builder *builder, int x, struct plan_source z, float scale, int space,
                   struct plan_target y);
 
-/* The elements of x in the same order, with another number of columns or on another axis. An item keeps its number of
- * elements. */
+/* Returns the elements of x in the same order, with another number of columns or on another axis. The number of
+ * elements of an item stays the same. */
 int plan_reshape(struct plan_builder *builder, int x, int axis, int64_t columns);
 
-int plan_cut_padding(struct plan_builder *builder, int x); /* returns x itself if the plan adds no padding */
+int plan_cut_padding(struct plan_builder *builder, int x); /* returns x itself if x has no padding */
 
-/* Adds rows of zeros to each item. An item must have at most padding.rows rows, if that is set. */
+/* Adds rows of zeros to each item. If padding.rows is set, an item must have at most this many rows. */
 int plan_pad_rows(struct plan_builder *builder, int x, struct plan_padding padding);
-/* The mask of `padded`, a value of plan_pad_rows. `mask` has a row for each row without padding. PLAN_NONE: ones. The
- * result is PLAN_NONE if it would be ones everywhere. */
+/* Makes the mask of `padded`, a value that plan_pad_rows returned. `mask` is the mask before padding, or PLAN_NONE for
+ * ones. Returns PLAN_NONE if the new mask would be ones everywhere. */
 int plan_pad_mask(struct plan_builder *builder, int mask, int padded);
 
-/* The model's results: the last hidden state, also pooled, and the class's output. `weight` and `bias` are the output
- * layer over the hidden state, if the class has one. Called once, as the last operation. In a scope the class's output
- * becomes a value of the plan, and names and sizes of outputs have no effect. */
+/* States the model's results: the last hidden state, its pooled form, and the class's output. `weight` and `bias` are
+ * the output layer over the hidden state, or PLAN_NONE if the class has none. Call it once, as the last operation. In a
+ * scope the class's output becomes a value of the larger plan. Names and sizes of outputs then have no effect. */
 void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, bool logits);
-/* After plan_give: the last hidden state is one row an item. The output's shape is then (columns), not (1, columns). */
+/* Call it after plan_give if the last hidden state is one row per item. The output's shape is then (columns), not (1,
+ * columns). */
 void plan_give_vector(struct plan_builder *builder);
 
-/* The outputs of a module, which are tensors. They replace plan_give: plan_add_output names an output and its sizes,
- * the batch not counted, and plan_give_tensor gives it the item's rows of x, which hold the elements in order. */
+/* The outputs of a module, which are tensors. These two functions replace plan_give. plan_add_output appends an output
+ * with its name and the indices of its sizes, without the batch. plan_give_tensor fills the output number `output` with
+ * the item's rows of x, which hold its elements in order. */
 void plan_add_output(struct plan_builder *builder, const char *name, int rank, const int *sizes);
 void plan_give_tensor(struct plan_builder *builder, int x, int output);
 /* Replaces plan_give if the input is an image. */
 void plan_give_image(struct plan_builder *builder, int x);
-/* Replaces the names "output" and "attention.0" by the class's own. The strings are not copied. */
+/* Replaces the names "output" and "attention.0" by the names that the class uses. The strings are not copied. */
 void plan_name_outputs(struct plan_builder *builder, const char *output, const char *attention);
-/* Gives the output several sizes, whose product is its columns. Call it after plan_give. */
+/* Splits the columns of the output into `count` sizes, whose product is the number of columns. Call it after plan_give.
+ */
 void plan_shape_output(struct plan_builder *builder, int count, const int64_t *sizes);
 
-/* Removes steps whose results nothing reads. Attentions stay: items may request their softmax. */
+/* Removes steps whose results nothing reads. Steps with attention stay, because items may request their softmax. */
 void plan_drop_unread_steps(struct plan *plan);
 
-/* Appends a zeroed element to one of the plan's arrays. The capacity is the next power of two. NULL: failed. */
+/* Appends a zeroed element to one of the plan's arrays. The capacity is the next power of two. Returns NULL if memory
+ * is lacking, and records the failure. */
 void *plan_grow(struct plan_builder *builder, void *array, int *count, size_t size);
 
-/* A step that reads x alone, without weights, for all items. */
+/* A step that reads only x, has no weights, and computes all sequences. */
 struct plan_step plan_step_of(enum operation operation, int x);
 
-/* Appends the step, which writes y. Returns its value. */
+/* Appends the step. It writes the value that y describes. Returns this value. */
 int plan_append_step(struct plan_builder *builder, struct plan_step step, struct plan_target y);
 
 static inline const struct plan_value *plan_value_at(const struct plan_builder *builder, int value)

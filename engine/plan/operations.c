@@ -20,21 +20,22 @@ const struct plan_operation plan_operations[] = {
                   .flops = flops_of_nothing,
                   .print = print_nothing},
 
-    /* A, B (…, d); without B: + A[p] */
+    /* A, B (positions, d). Without B the sum is x[r] + A[p] */
     [OP_ADD_POSITIONS] = {.name = "add_positions",
                           .formula = "y[r] = x[r] + (A[p / period] + B[p mod period])",
                           .rows = ROWS_ALONE,
                           .flops = flops_of_addition,
                           .print = print_nothing},
 
-    /* g, b (d); x (r, groups*d), each group of d columns for itself */
+    /* g, b (d); x (r, groups*d). Each group of d columns is normalised by itself */
     [OP_LAYER_NORM] = {.name = "layer_norm",
                        .formula = "y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b",
                        .rows = ROWS_ALONE,
                        .flops = flops_of_layer_norm,
                        .print = print_nothing},
 
-    /* g, b (d) or none. Mean and variance are those of a group of columns, over all rows of r's sequence */
+    /* g, b (d) or none. Mean and variance are taken over a group of columns and all rows of the sequence that contains
+       r */
     [OP_GROUP_NORM] = {.name = "group_norm",
                        .formula = "y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b",
                        .rows = ROWS_TOGETHER,
@@ -79,15 +80,16 @@ const struct plan_operation plan_operations[] = {
                       .flops = flops_of_nothing,
                       .print = print_nothing},
 
-    /* f (d / 2); products p f in float */
+    /* f (d / 2). The products p f are computed in float */
     [OP_ADD_SINUSOIDS] = {.name = "add_sinusoids",
                           .formula = "y[r] = x[r] + (sin(p f), cos(p f))",
                           .rows = ROWS_ALONE,
                           .flops = flops_of_sinusoids,
                           .print = print_nothing},
 
-    /* E (n, k) or its transpose; x ragged (n_b, d); y fixed (k, d) an item. With several groups each has its own E and
-     * e for d / groups columns. Further columns of y, where there are: E[:n_b]ᵀ 1, then e, which the others then lack
+    /* E (n, k) or its transpose. Item b has x_b (n_b, d) and y_b (k, d). With several groups, each group of d / groups
+     * columns has its own E and e. y may have two further columns. The first is E[:n_b]ᵀ 1. The second is e, which is
+     * then not added to the columns before
      */
     [OP_PROJECT_SEQUENCE] = {.name = "project_sequence",
                              .formula = "y_b = E[:n_b]ᵀ x_b + e",
@@ -95,7 +97,7 @@ const struct plan_operation plan_operations[] = {
                              .flops = flops_of_projection,
                              .print = print_projection},
 
-    /* W (d, d, s); groups of d columns; several W stand for one a group */
+    /* W (d, d, s). x has groups of d columns. All groups share one W, or each group has its own */
     [OP_CONVOLVE_SEQUENCE] = {.name = "convolve_sequence",
                               .formula = "y_b[j, g, o] = e[o] + sum over t, i of W[o, i, t] x_b[j s + t, g, i], 0 "
                                          "beyond n_b",
@@ -103,30 +105,32 @@ const struct plan_operation plan_operations[] = {
                               .flops = flops_of_sequence_convolution,
                               .print = print_sequence_convolution},
 
-    /* X_b: x_b, then for each s the row t; E (k, n), e (k), t (d) or none; x call (n * w, d); y_b (w, d, k) is read as
-     * (k * w, d) */
+    /* x is a call (n * w, d) of w sequences. X_b is x_b, followed by the row t for each sequence s, if there is a t
+       (d). E (k, n), e (k). y_b (w, d, k) is read by later steps as (k * w, d) */
     [OP_PROJECT_CALL] = {.name = "project_call",
                          .formula = "y_b[s, c, j] = sum over p of E[j, p] X_b[p, s, c] + e[j]",
                          .rows = ROWS_TOGETHER,
                          .flops = flops_of_call_projection,
                          .print = print_call_projection},
 
-    /* x (r, heads*d); K (k, kv_heads*d), V (k, kv_heads*d'); y (r, heads*d'); causal: only keys j <= p; up to key_room
-     * keys stand beyond K_b with score 0 and value 0; M (n, k) or none: an attention mask */
+    /* x (r, heads*d); K (k, kv_heads*d), V (k, kv_heads*d'); y (r, heads*d'). Causal: position p reads keys j <= p
+       only. If K_b has fewer than key_room keys, keys with score 0 and value 0 are added up to key_room. M (n, k) or
+       none is the attention mask */
     [OP_ATTEND] = {.name = "attend",
                    .formula = "y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ + M_b[p]) V_b[h]",
                    .rows = ROWS_ALONE,
                    .flops = flops_of_attention,
                    .print = print_attention},
 
-    /* heads of a call: x, y (n * w, heads*d); K, V (k * w, heads*d); M (w, heads, n, k) or (n, k) or none */
+    /* An item is a call of w sequences. x, y (n * w, heads*d); K, V (k * w, heads*d); M (w, heads, n, k) or (n, k) or
+       none */
     [OP_ATTEND_CALL] = {.name = "attend_call",
                         .formula = "y[p,s,h] = softmax(scale * x[p,s,h] K_b[:,s,h]ᵀ + M_b[s,h,p]) V_b[:,s,h]",
                         .rows = ROWS_TOGETHER,
                         .flops = flops_of_call_attention,
                         .print = print_attention},
 
-    /* segments of d / n_shifts features; what is left over stays */
+    /* A segment is d / n_shifts features. Features after the last segment are copied */
     [OP_SHIFT_TOKENS] = {.name = "shift_tokens",
                          .formula = "y[p, segment s] = x[p - shift_s, segment s], 0 outside the item",
                          .rows = ROWS_ALONE,
@@ -134,25 +138,26 @@ const struct plan_operation plan_operations[] = {
                          .flops = flops_of_nothing,
                          .print = print_nothing},
 
-    /* x (r, heads*d); T (…, d): sines T[p, i], cosines T[p, d/2 + i] */
+    /* x (r, heads*d); T (positions, d). The sine of the angle is T[p, i], the cosine is T[p, d/2 + i] */
     [OP_ROTATE] = {.name = "rotate",
                    .formula = "y[r, h, 2i : 2i + 2] = x[r, h, 2i : 2i + 2] turned by the angle T[p, i]",
                    .rows = ROWS_ALONE,
                    .flops = flops_of_rotation,
                    .print = print_nothing},
 
-    /* x, K (…, all heads*d); V (…, all heads*d'); y (r, heads*d'). Masked rows of K and V are left out.
-     * Causal: exp(K) in place of its softmax, rows of earlier buckets only (bucket 1: rows <= p), divided by
-     * max(c softmax(x[r,h]) · their sum of exp(K), 1e-3). Raw queries: x[r,h] in place of its softmax.
-     * Fold f: rows p, p + f, p + 2f … are sequences of their own. */
+    /* x, K (…, all heads*d); V (…, all heads*d'); y (r, heads*d'). Masked rows of K and V are left out. Causal: exp(K)
+       replaces softmax(K), and only rows of earlier buckets are read. With buckets of 1 row, rows <= p are read. The
+       result is divided by max(c softmax(x[r,h]) · (sum of exp(K) over these rows), 1e-3). Raw queries: x[r,h] replaces
+       its softmax. Fold f: rows p, p + f, p + 2f … form a sequence of their own. */
     [OP_LINEAR_ATTEND] = {.name = "linear_attend",
                           .formula = "y[r,h] = c softmax(x[r,h]) softmax_rows(K_b[h])ᵀ V_b[h]",
                           .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
                           .flops = flops_of_linear_attention,
                           .print = print_linear_attention},
 
-    /* x, K, V as above. Rows of r's window and those beside it (causal: the one before, and rows <= p); masked keys are
-     * left out. A row with no key left: the mean of all keys of its windows, those outside the item being -1 */
+    /* x, K, V as above. Row r reads the keys of its own window, of the window before and of the window after. Causal:
+       it reads only its own window and the window before, and only rows <= p. Masked keys are left out. If a row has no
+       key left, its result is the mean of the values of all these windows, where rows outside the item count as -1 */
     [OP_LOCAL_ATTEND] = {.name = "local_attend",
                          .formula = "y[r,h] = softmax(d^-1/2 x[r,h] K_b[h]ᵀ) V_b[h], over windows",
                          .rows = ROWS_TOGETHER,
@@ -171,7 +176,8 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_nothing,
                         .print = print_nothing},
 
-    /* x_b (height * width, in); W (out, window * in), e (out); u, v of a window, 0 outside of the image */
+    /* x_b (height * width, in); W (out, window * in), e (out); u, v are positions in the window. Pixels outside of the
+       image are 0 */
     [OP_CONVOLVE_IMAGE] = {.name = "convolve_image",
                            .formula = "y_b[i, j] = scale * (e + sum over u, v of W[u, v] x_b[i s + u - top, j s' + v - "
                                       "left])",
@@ -179,7 +185,8 @@ const struct plan_operation plan_operations[] = {
                            .flops = flops_of_image_convolution,
                            .print = print_image_convolution},
 
-    /* The same with columns in groups of d: W (out, window * d). An output reads its own group of x */
+    /* Like convolve_image, with columns in groups of d. W (out, window * d). A column of y reads its own group of x
+       only */
     [OP_CONVOLVE_GROUPS] = {.name = "convolve_groups",
                             .formula = "y_b[i, j, g] = scale * (e + sum over u, v of W[g, u, v] x_b[i s + u - top, j "
                                        "s' + v - left, g])",
@@ -187,7 +194,8 @@ const struct plan_operation plan_operations[] = {
                             .flops = flops_of_image_convolution,
                             .print = print_image_convolution},
 
-    /* The same with groups of one column: W (window, out). Several outputs may read one column of x */
+    /* Like convolve_groups, with groups of one column. W (window, out). Several columns of y may read the same column
+       of x */
     [OP_CONVOLVE_CHANNELS] = {.name = "convolve_channels",
                               .formula = "y_b[i, j, c] = scale * (e + sum over u, v of W[u, v, c] x_b[i s + u - top, j "
                                          "s' + v - left, c])",
@@ -215,7 +223,7 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_nothing,
                         .print = print_nothing},
 
-    /* y has as many elements an item as x */
+    /* Each item has as many elements in y as in x */
     [OP_RESHAPE] = {.name = "reshape",
                     .formula = "y = the elements of x in order, in other rows",
                     .rows = ROWS_TOGETHER,
@@ -223,50 +231,54 @@ const struct plan_operation plan_operations[] = {
                     .flops = flops_of_nothing,
                     .print = print_nothing},
 
-    /* A mask is filled with 0 or 1. With `ones`, x_b counts as ones: y is the mask of x's own rows */
+    /* The rows added to a mask are 0 or 1. With `ones`, every element of x_b counts as 1, so y is the mask of x's own
+       rows */
     [OP_PAD_ROWS] = {.name = "pad_rows",
                      .formula = "y_b = x_b, then rows of zeros up to the rows of y's axis",
                      .rows = ROWS_TOGETHER,
                      .flops = flops_of_nothing,
                      .print = print_padding},
 
-    /* The sum is over h and the 32 best pairs (i, j) of s_i + t_j, where s = K[h,:,0] x[r,0,h] and t = K[h,:,1]
-     * x[r,1,h] are each cut to their 32 best. x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
+    /* Let s be the 32 largest of K[h,:,0] x[r,0,h], and t the 32 largest of K[h,:,1] x[r,1,h]. The sum runs over h and
+       the 32 pairs (i, j) with the largest s_i + t_j. x (r, 2*heads*d); K (heads, n, 2, d); V (n * n, columns of y) */
     [OP_RETRIEVE] = {.name = "retrieve",
                      .formula = "y[r] = sum over h, (i, j) of softmax(s_i + t_j) V[i n + j]",
                      .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
                      .flops = flops_of_retrieval,
                      .print = print_nothing},
 
-    /* y's elements that the space visits. Other steps may write others. x may be a weight or one number */
+    /* Writes the elements of y that the space visits. Other steps may write other elements. x may be a weight or one
+       number */
     [OP_ARRANGE] = {.name = "arrange",
                     .formula = "y_b[s.y] = x_b[s.x] over the space s",
                     .rows = ROWS_TOGETHER,
                     .flops = flops_of_nothing,
                     .print = print_nothing},
 
-    /* f of two numbers: plan.h. z may be a weight or one number */
+    /* f is a function of two numbers, listed in plan.h. z may be a weight or one number */
     [OP_COMBINE] = {.name = "combine",
                     .formula = "y_b[s.y] = f(x_b[s.x], z_b[s.z]) over the space s",
                     .rows = ROWS_TOGETHER,
                     .flops = flops_of_result,
                     .print = print_combine},
 
-    /* c, which is keys: ids or floats, 0 or not. x and z may be weights or numbers */
+    /* c is the operand `keys`, which holds ids or floats. It selects x where it is not 0. x and z may be weights or
+       numbers */
     [OP_SELECT] = {.name = "select",
                    .formula = "y_b[s.y] = x_b[s.x] where c_b[s.c], else z_b[s.z], over the space s",
                    .rows = ROWS_TOGETHER,
                    .flops = flops_of_nothing,
                    .print = print_nothing},
 
-    /* The last dimensions of the space are r. f: see plan.h; with cumulate y has an element for each r, too */
+    /* r runs over the last dimensions of the space. f is listed in plan.h. With cumulate, y has an element for each r
+     */
     [OP_REDUCE] = {.name = "reduce",
                    .formula = "y_b[s.y] = f over r of x_b[s.x + r.x] over the space s",
                    .rows = ROWS_TOGETHER,
                    .flops = flops_of_addition,
                    .print = print_reduce},
 
-    /* The last dimension of the space is r */
+    /* r runs over the last dimension of the space */
     [OP_SOFTMAX] = {.name = "softmax",
                     .formula = "y_b[s.y + r.y] = softmax over r of x_b[s.x + r.x], or its logarithm, over the space s",
                     .rows = ROWS_TOGETHER,
@@ -292,7 +304,7 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_addition,
                         .print = print_nothing},
 
-    /* f: identity, softmax, top_k; without W: x_b */
+    /* f is the identity, softmax or top_k. Without W the output is f(x_b[wanted rows]) */
     [OP_GIVE_OUTPUT] = {.name = "give_output",
                         .formula = "item b's output = f(x_b[wanted rows] Wᵀ + b)",
                         .rows = ROWS_TOGETHER,
@@ -306,7 +318,7 @@ const struct plan_operation plan_operations[] = {
                        .flops = flops_of_nothing,
                        .print = print_nothing},
 
-    /* With ids converted to floats. */
+    /* Ids are converted to floats. */
     [OP_GIVE_TENSOR] = {.name = "give_tensor",
                         .formula = "item b's output i = x_b",
                         .rows = ROWS_TOGETHER,

@@ -13,10 +13,11 @@
 
 #include <stdio.h>
 
-/* The rows of x that a row of y depends on. The pass that narrows a plan to the requested rows reads it. */
+/* Which rows of x a row of y depends on. plan_narrow (passes.h) reads it when it reduces the last steps to the
+ * requested rows. */
 enum row_dependence {
-    ROWS_UNSAID,   /* the table's row is incomplete */
-    ROWS_ALONE,    /* the same row, and rows at most `reach` away; other rows do not change a bit of y */
+    ROWS_UNSAID,   /* the operation's row of the table is incomplete */
+    ROWS_ALONE,    /* the same row, and rows at most `reach` away from it. Other rows do not change a bit of y */
     ROWS_TOGETHER, /* any rows */
 };
 
@@ -24,20 +25,21 @@ struct plan_operation {
     const char *name;    /* "linear" */
     const char *formula; /* one line of mathematics */
     enum row_dependence rows;
-    int64_t (*reach)(const struct plan_step *step); /* of ROWS_ALONE; NULL: no neighbours */
-    bool in_place;                                  /* y may use the memory of x if no later step reads x */
-    bool adds_residual;                             /* the last term of the formula is z */
+    int64_t (*reach)(const struct plan_step *step); /* with ROWS_ALONE: the distance of the furthest row that is read.
+                                                       NULL if only the same row is read */
+    bool in_place;                                  /* y may be placed in the memory of x, if no later step reads x */
+    bool adds_residual;                             /* the formula ends with "+ z": the operation can add a residual */
 
-    /* For one item of `rows` rows. A multiplication and an addition are two. */
+    /* Floating point operations for one item of `rows` rows. A multiplication and an addition count as two. */
     int64_t (*flops)(const struct plan *plan, const struct plan_step *step, int64_t rows);
 
-    /* The step's parameters, for --explain; print_nothing: none worth a word. */
+    /* Prints the parameters of the step for --explain. print_nothing if they need not be shown. */
     void (*print)(const struct plan *plan, const struct plan_step *step, FILE *out);
 };
 
 extern const struct plan_operation plan_operations[OP_COUNT];
 
-/* The first thing that the operation's row lacks, such as "formula"; NULL: the row is complete. */
+/* The first member that the operation's row of the table lacks, such as "formula". NULL if the row is complete. */
 const char *operation_lack(enum operation operation);
 
 #endif

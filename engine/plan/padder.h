@@ -1,6 +1,7 @@
-/* padder: lays out the items of a batch on the plan's axes. The rows of the items follow one another. With padding
- * "slice" and "masked" no rows are added. With "zero" each item has padded.rows rows of its axis, its own rows first.
- * With "autopad" its rows are rounded up to the next multiple of padded.multiple. */
+/* padder: computes which rows of each axis of the plan belong to which item of a batch. The rows of the items follow
+ * one another. The padding of a model is a key of its config.json. With "slice" and "masked" no rows are added. With
+ * "zero" the padder adds rows after the item's own rows, up to padded.rows. With "autopad" the padder adds rows up to
+ * the next multiple of padded.multiple. */
 #ifndef ENGINE_PLAN_PADDER_H
 #define ENGINE_PLAN_PADDER_H
 
@@ -16,12 +17,14 @@ struct row_block {
 };
 
 /* The rows of the batch's items on one axis. The sequences of an item follow one another. On most axes an item is one
- * sequence; see plan_sequences. */
+ * sequence (see plan_sequences in plan.h). */
 struct layout {
     int64_t n_sequences;  /* of all items */
-    int64_t *starts;      /* (n_sequences + 1): sequence s has rows starts[s] … starts[s + 1] - 1 */
-    int64_t *item_starts; /* (n_items + 1): the same for items. It is `starts` if each item is one sequence */
-    int32_t *positions;   /* of each row in its sequence, ascending; NULL: r - starts[s] */
+    int64_t *starts;      /* (n_sequences + 1): the rows of sequence s are starts[s] … starts[s + 1] - 1 */
+    int64_t *item_starts; /* (n_items + 1): likewise, the first row of each item. Equal to the pointer `starts` if each
+                             item is one sequence */
+    /* by row: its position in its sequence, ascending. NULL if the position of row r is r - starts[s] */
+    int32_t *positions;
     struct row_block *blocks;
     int64_t n_blocks;
 };
@@ -40,7 +43,7 @@ struct batch {
     int64_t *sizes;         /* (items, plan->n_sizes): the value of each size for each item */
     struct wanted_row *wanted;
     int64_t n_wanted, max_wanted;
-    uint8_t *marks; /* scratch: a byte for each row of an item */
+    uint8_t *marks; /* scratch memory with a byte for each row of an item */
 };
 
 static inline int64_t padder_position(const struct layout *layout, int64_t sequence, int64_t row)
@@ -48,14 +51,14 @@ static inline int64_t padder_position(const struct layout *layout, int64_t seque
     return layout->positions ? layout->positions[row] : row - layout->starts[sequence];
 }
 
-/* The row at a position of a sequence. The axis must have that row. */
+/* The index of the row at a position of a sequence. The axis must contain the row. */
 int64_t padder_row(const struct layout *layout, int64_t sequence, int64_t position);
 
-/* The same for row number `number` of an item. */
+/* The index of an item's row number `number`. The axis must contain the row. */
 int64_t padder_item_row(const struct layout *layout, int64_t item, int64_t number);
 
-/* Allocates the layouts of the plan's largest batch. On success padder_free is owed. The batch keeps no pointer to the
- * plan. */
+/* Allocates the layouts of the plan's largest batch. After success the caller must call padder_free. The batch keeps no
+ * pointer to the plan. */
 int padder_open(const struct plan *plan, struct batch *batch, struct error *error);
 void padder_free(const struct plan *plan, struct batch *batch);
 
@@ -64,52 +67,55 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
 
 /* Copies all items' rows of input `index` into `rows`. Elements are int32_t for ids and masks, else float[columns].
  * Inputs with channels first, (columns, rows), are transposed. A missing mask is 1 everywhere. Rows that padding adds
- * are 0; only in masks without "autopad" they are 1. */
+ * are 0. In masks, however, they are 1, unless the padding is "autopad". */
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows);
 
-/* An item's rows of an input; of a tensor the rows of its value. If the item lacks the input, its rows of the fallback,
- * or of the input that it is like. 0: the item lacks all of these. */
+/* The number of rows of an item's input. For a tensor, it is the number of rows of the value. If the item lacks the
+ * input, the rows of the fallback are counted, or those of the input that it is like. Returns 0 if the item lacks all
+ * of these. */
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index);
 
-/* The number of sequences in these rows, for a call; else 1. */
+/* The number of sequences in these rows if the item is a call. Otherwise 1. */
 int64_t padder_width(const struct plan *plan, const struct engine_item *item, int index);
 
-/* The image that these rows are. With LAYOUT_CHANNELS its height is 1. */
+/* The image that these rows form. With LAYOUT_CHANNELS its height is 1. */
 struct plan_image padder_image(const struct plan *plan, const struct engine_item *item, int index);
 
-/* The data of these rows; NULL: the item lacks them. */
+/* The data of these rows. NULL if the item lacks them. */
 const void *padder_data(const struct plan *plan, const struct engine_item *item, int index);
 
 /* The rows that an item has on an axis, padding included. */
 int64_t padder_axis_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
-/* The rows of one of its sequences. */
+/* The number of rows that one sequence of an item has on an axis. */
 int64_t padder_sequence_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
-/* The rows that an item has on an axis without padding. An AXIS_WANTED counts as the axis whose rows it selects. */
+/* The number of rows that an item has on an axis, not counting padding. For an AXIS_WANTED, these are the rows of the
+ * axis that it selects from. */
 int64_t padder_own_rows(const struct plan *plan, const struct engine_item *item, int axis);
 
-/* See plan_item_rows. */
+/* Like plan_item_rows in plan.h. */
 int64_t padder_item_rows(const struct plan *plan, const struct engine_item *item, int *axis);
 
-/* The value of a size for the item; false: see plan_size_value. */
+/* Sets *value to a size for the item. Returns false in the same cases as plan_size_value. */
 bool padder_size(const struct plan *plan, const struct engine_item *item, int size, int64_t *value);
 
-/* The item's memory for a module's output; NULL: it does not want it. */
+/* The memory of the item for one output of a module. NULL if the item does not request the output. */
 float *padder_tensor(const struct engine_item *item, int output);
 
 struct padder_sequence {
-    int64_t item, number; /* of the item's sequences */
-    int64_t first, rows;  /* rows of the axis */
+    int64_t item, number; /* the sequence's number within its item */
+    int64_t first, rows;  /* index of the first row on the axis, and number of rows */
 };
 
-/* One of the layout's n_sequences. */
+/* Describes one sequence of the axis, 0 <= index < n_sequences. */
 struct padder_sequence padder_sequence(const struct plan *plan, const struct batch *batch, int axis, int64_t index);
 
 /* The item's image on an axis of pixels. */
 struct plan_image padder_axis_image(const struct plan *plan, const struct engine_item *item, int axis);
 
-/* The image that a convolution reads for an item of the batch. If the item is several sequences, each is such an image.
+/* The size of the image that a convolution reads for an item of the batch. If the item consists of several sequences,
+ * each sequence is an image of this size.
  */
 struct plan_image padder_convolution_image(const struct plan *plan, const struct batch *batch,
                                            const struct plan_step *step, int64_t item);

@@ -1,24 +1,24 @@
-/* scope: a class as a leaf of a larger plan. The functions that a class calls (builder.h) turn to these while a scope
- * is open. */
+/* scope: a class as a leaf, which is a part of a larger plan. While the scope of a leaf is open, the functions of
+ * builder.h that the class calls use the functions of this header. */
 #ifndef ENGINE_PLAN_SCOPE_H
 #define ENGINE_PLAN_SCOPE_H
 
 #include "engine/plan/builder.h"
 
-/* The value that is bound to the input, or stands for it. `like`: the value whose rows it has, perhaps padded; then the
- * input is padded likewise. PLAN_NONE: the input is absent. */
+/* The value that the leaf binds to the input, or else the value of its fallback. `like` is the value whose rows the
+ * input must have. If `like` is padded, the result is padded likewise. Returns PLAN_NONE if the input is absent. */
 int plan_bound_input(struct plan_builder *builder, const struct plan_input *input, int like);
 
-/* An optional input that no value can be bound to. Returns PLAN_NONE. */
+/* Declares an optional input that cannot be bound to a value. Returns PLAN_NONE. */
 int plan_unbound_input(struct plan_builder *builder, const struct model_input *input);
 
-/* Refuses a value whose axis is not that of a call's input. */
+/* Fails if the axis is not that of an input with LAYOUT_CALL. */
 void plan_need_call(struct plan_builder *builder, const struct plan_axis *axis);
 
-/* Requires a multiple of the rows that a bound value has with padding. */
+/* Requires that the rows of a bound value, padding included, are a multiple of `multiple`. */
 void plan_bound_multiple(struct plan_builder *builder, int value, int64_t multiple);
 
-/* The class's output: x, or a linear layer over it, without padding. */
+/* Records the output of the class: x, or a linear layer over x, in both cases without padding. */
 void plan_give_bound(struct plan_builder *builder, int x, int weight, int bias);
 
 /* The name of a class's tensor in the file: the scope's path, then `name`. Returns `full`. */
@@ -26,11 +26,11 @@ const char *plan_full_name(const struct plan_builder *builder, const char *name,
 
 /* ---- require.c ---- */
 
-/* The rows that all sequences of all items have on the axis; 0: they differ. */
+/* The number of rows that every sequence of every item has on the axis. 0 if it differs. */
 int64_t plan_fixed_rows(struct plan_builder *builder, int axis);
 
-/* Requires something of the rows of one sequence on the axis. An input's limits become narrower. Else the plan gets a
- * limit, whose size is set here. */
+/* Requires the limit of the number of rows of one sequence on the axis. This function sets limit.size. If the axis is
+ * that of an input, the limits of the input become narrower. Otherwise the limit is added to the plan. */
 void plan_limit_rows(struct plan_builder *builder, int axis, struct plan_size_limit limit);
 
 #endif

@@ -1,7 +1,8 @@
-/* space: the elements that a step visits in one item, as numbers. plan.h documents struct plan_space.
+/* space: the elements that a step visits in one item, as offsets and strides. A struct plan_space (plan.h) states them
+ * as sizes, which depend on the item. The functions here compute the numbers for one item.
  *
- * A kernel evaluates the space once for each item, and simplifies it. Then it divides the elements into tasks, and
- * walks along the outer dimensions. Its inner loop runs along the last one.
+ * A kernel evaluates the space once for each item, and simplifies it. Then it divides the elements into tasks. Each
+ * task walks along the outer dimensions, and its inner loop runs along the last dimension.
  *
  * The functions are inline because the kernels of engine/cuda use them on the device. */
 #ifndef ENGINE_PLAN_SPACE_H
@@ -15,7 +16,7 @@
 #define SPACE_FUNCTION static inline
 #endif
 
-/* A place in each operand, or a distance between places. In elements. */
+/* An offset into each operand, or a distance between two offsets. Counted in elements. */
 struct space_offsets {
     int64_t x, z, keys, y;
 };
@@ -31,13 +32,13 @@ struct evaluated_space {
     struct space_offsets first; /* the first element, within the item's rows */
 };
 
-/* A place of a walk over some dimensions. */
+/* The current place of a walk over some dimensions. */
 struct space_place {
     int64_t index[PLAN_SPACE_RANK];
     struct space_offsets at; /* of the element */
 };
 
-/* The operands that a step addresses through its space. The others have no strides worth comparing. */
+/* The operands that a step reads through its space. Offsets and strides of the other operands are not read. */
 struct space_operands {
     bool x, z, keys;
 };
@@ -51,7 +52,7 @@ SPACE_FUNCTION struct space_operands space_operands_of(const struct plan_step *s
     return operands;
 }
 
-/* The space for an item, whose sizes these are: a row of batch->sizes. */
+/* Evaluates the space for one item. `sizes` are the item's sizes, which is a row of batch->sizes (padder.h). */
 SPACE_FUNCTION struct evaluated_space space_evaluate(const struct plan_space *space, struct space_operands operands,
                                                      const int64_t *sizes)
 {
@@ -73,15 +74,16 @@ SPACE_FUNCTION struct evaluated_space space_evaluate(const struct plan_space *sp
     return evaluated;
 }
 
-/* Whether the outer dimension's steps are as long as the whole inner dimension, in every operand. */
+/* Whether, in every operand, one step along the outer dimension is as long as the whole inner dimension. */
 SPACE_FUNCTION bool space_follows(const struct space_dimension *outer, const struct space_dimension *inner)
 {
     return outer->stride.x == inner->stride.x * inner->count && outer->stride.z == inner->stride.z * inner->count &&
            outer->stride.keys == inner->stride.keys * inner->count && outer->stride.y == inner->stride.y * inner->count;
 }
 
-/* Drops dimensions of count 1, and merges neighbours that are one. The elements and their order stay. Returns the new
- * number of dimensions. A kernel that treats its last dimensions apart simplifies them alone. */
+/* Drops dimensions of count 1, and merges neighbouring dimensions that can be walked as one. The elements and their
+ * order stay the same. Returns the new number of dimensions. A kernel that treats its last dimensions separately calls
+ * this for the other dimensions only. */
 SPACE_FUNCTION int space_simplify(struct space_dimension *dimensions, int rank)
 {
     int kept = 0;
@@ -98,7 +100,7 @@ SPACE_FUNCTION int space_simplify(struct space_dimension *dimensions, int rank)
     return kept;
 }
 
-/* The number of elements that these dimensions have. */
+/* The number of elements in these dimensions. */
 SPACE_FUNCTION int64_t space_count(const struct space_dimension *dimensions, int rank)
 {
     int64_t count = 1;
@@ -115,7 +117,7 @@ SPACE_FUNCTION void space_move(struct space_offsets *at, const struct space_offs
     at->y += steps * stride->y;
 }
 
-/* The place of element `index` of these dimensions, in row-major order. `first` is that of element 0. */
+/* The place of element `index` of these dimensions, in row-major order. `first` is the offset of element 0. */
 SPACE_FUNCTION struct space_place space_at(const struct space_dimension *dimensions, int rank,
                                            struct space_offsets first, int64_t index)
 {
@@ -129,7 +131,7 @@ SPACE_FUNCTION struct space_place space_at(const struct space_dimension *dimensi
     return place;
 }
 
-/* Moves on to the next element. After the last one the place is the first again. */
+/* Moves on to the next element. After the last element, the place is the first element again. */
 SPACE_FUNCTION void space_next(const struct space_dimension *dimensions, int rank, struct space_place *place)
 {
     for (int d = rank - 1; d >= 0; d--) {

@@ -2,13 +2,14 @@
  * Its nodes are operations, or leaves: classes of the other families. docs/module-graph.md describes the
  * graph.
  *
- * A node's result is a tensor: a view of a plan's value, or of a weight, with sizes and strides as in PyTorch. So
- * operations that only change the shape cost nothing. Others read their operands in place, or arranged in a new value
- * if their elements do not lie as needed.
+ * A node's result is a tensor. A tensor is a view of a value or weight of the plan, with sizes and strides as in
+ * PyTorch. So operations that only change the shape add no step to the plan. Other operations read their operands in
+ * place. If the elements of an operand are not in the order needed, they are first copied into a new value in that
+ * order.
  *
- * The batch is not a dimension of values, since a value has the rows of each item. A dimension whose size contains the
- * batch is `batched`: of size B * s, where s is the tensor's size for one item. In code that puts time first it may be
- * s * B, with the batch as its inner part. */
+ * In PyTorch a tensor has a batch dimension of size B. A value of the plan has none, because it holds the rows of each
+ * item. So a tensor's dimension of size B * s in PyTorch has the size s here, and is marked `batched`. Some PyTorch
+ * code puts time first, so that the batch is the inner part of a dimension s * B. */
 #ifndef ENGINE_FAMILIES_MODULE_GRAPH_H
 #define ENGINE_FAMILIES_MODULE_GRAPH_H
 
@@ -20,19 +21,20 @@
 #define MODULE_RANK 8 /* of a tensor, with the batch */
 
 struct tensor_dimension {
-    int size;   /* a plan's size, without the batch */
-    int stride; /* likewise; in elements */
+    int size;   /* index of a size of the plan, without the batch */
+    int stride; /* index of a size: the stride in elements */
     bool batched;
-    bool inner; /* of a batched dimension: the batch is the inner part, of size s * B. Else the outer one, B * s */
+    bool inner; /* of a batched dimension: true for s * B, where the batch is the inner part. false for B * s */
 };
 
 struct tensor {
-    int value, weight; /* the elements are a value's, or else a weight's */
-    int first;         /* a size: the first element */
+    /* index of the value, or else of the weight, that holds the elements. The other one is PLAN_NONE */
+    int value, weight;
+    int first; /* index of a size: the offset of the first element */
     int rank;
     struct tensor_dimension dims[MODULE_RANK];
-    bool boolean; /* the elements are 0 or 1 and stand for false and true */
-    bool counts;  /* the elements are 0, 1, 2 … along the last dimension, whose stride is 1: arange */
+    bool boolean; /* the elements are 0 and 1, for false and true */
+    bool counts; /* the tensor is an arange: its elements are 0, 1, 2 … along the last dimension, whose stride is 1 */
 };
 
 struct named_tensor {
@@ -43,7 +45,7 @@ struct named_tensor {
 struct named_size {
     const char *name;
     int64_t least, most;
-    int size; /* PLAN_NONE: no input has it yet */
+    int size; /* index of the size. PLAN_NONE until an input has this size */
 };
 
 struct module {
@@ -53,11 +55,11 @@ struct module {
     struct named_size *sizes;
     int n_sizes;
     int batch, zero, one; /* sizes */
-    const char *op;       /* of the node at hand, for messages */
+    const char *op;       /* operation of the node that is being built, for messages */
     const char *to;       /* the name of its result */
 };
 
-/* Fails with a message that names the node. Returns PLAN_NONE. */
+/* Records a failure, with a message that names the node. Returns PLAN_NONE. */
 int module_fail(struct module *module, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static inline bool module_failed(const struct module *module)
@@ -65,66 +67,67 @@ static inline bool module_failed(const struct module *module)
     return module->builder->failed;
 }
 
-/* The tensor of the file with that name: all of it. */
+/* A view of the whole tensor of this name in the file of weights. */
 struct tensor module_weight(struct module *module, const char *name);
 
-/* The tensor with that name; NULL: there is none. */
+/* The tensor of this name in the graph. NULL if there is none. */
 const struct tensor *module_find(const struct module *module, const char *name);
 
-/* Adds a tensor under a name, which the caller keeps. */
+/* Gives the tensor a name in the graph. The string must outlive the module. */
 void module_name(struct module *module, const char *name, struct tensor tensor);
 
 /* ---- Sizes (sizes.c) ---- */
 
-/* Reads an integer or an expression. It may contain the batch. PLAN_NONE: failed. */
+/* Reads a size from an integer or an expression. The size may contain the batch. Returns PLAN_NONE after a failure. */
 int module_read_size(struct module *module, const json_t *json);
 
-/* Splits the batch off a size: B * s -> s, with `batched` true. A size in which the batch is in some terms only is
- * refused. */
+/* Removes the batch from a size. For B * s it returns s and sets *batched. For a size without the batch it returns the
+ * size itself. It fails if only some terms of the size contain the batch. */
 int module_split_batch(struct module *module, int size, bool *batched);
 
 int module_size(struct module *module, int64_t value);
-int64_t module_constant(struct module *module, int size, const char *what); /* refuses a size that is free */
+int64_t module_constant(struct module *module, int size, const char *what); /* fails if the size depends on the item */
 bool module_is(const struct module *module, int size, int64_t value);
 int module_product(struct module *module, int a, int b);
 
-/* ---- A node's arguments (node.c). A missing argument without a default is refused by name ---- */
+/* ---- A node's arguments (node.c). An argument without a default must be present, else the function fails with its
+ * name ---- */
 
 #define NODE_KEYS 24
 
 struct node {
     struct module *module;
     const json_t *json;
-    const char *read[NODE_KEYS]; /* names of the arguments that were asked for */
+    const char *read[NODE_KEYS]; /* names of the arguments that were read */
     int n_read;
 };
 
 struct tensor node_tensor(struct node *node, const char *name);
-bool node_has(struct node *node, const char *name); /* not null */
-/* A tensor, or a number, or a size without free parts. Returns whether it is a tensor. */
+bool node_has(struct node *node, const char *name); /* false if the argument is missing or null */
+/* Reads an argument that is a tensor, a number, or a size that is constant. Returns whether it is a tensor. */
 bool node_operand(struct node *node, const char *name, struct tensor *tensor, double *number);
 double node_number(struct node *node, const char *name, double fallback);
 bool node_bool(struct node *node, const char *name, bool fallback);
-const char *node_string(struct node *node, const char *name, const char *fallback); /* fallback NULL: required */
+const char *node_string(struct node *node, const char *name, const char *fallback); /* required if fallback is NULL */
 int64_t node_integer(struct node *node, const char *name, int64_t fallback);
-int node_size(struct node *node, const char *name, int fallback); /* PLAN_NONE: required */
+int node_size(struct node *node, const char *name, int fallback); /* required if fallback is PLAN_NONE */
 /* A list of integers, or one integer. Returns their number, at most `room`. */
 int node_integers(struct node *node, const char *name, int64_t *integers, int room);
-/* A list of sizes. Returns their number, or -1: failed. */
+/* A list of sizes. Returns their number, or -1 after a failure. */
 int node_sizes(struct node *node, const char *name, int *sizes, int room);
-/* A list of tensors. */
+/* A list of tensors: the number of tensors, and tensor `index`. */
 int node_count(struct node *node, const char *name);
 struct tensor node_list_tensor(struct node *node, const char *name, int index);
-/* A dimension of `tensor`: negative ones count from the end. */
+/* The number of a dimension of a tensor with `rank` dimensions. A negative number counts from the end. */
 int node_dim(struct node *node, const char *name, int rank, int64_t fallback);
 #define NODE_REQUIRED INT64_MIN
 
-/* Refuses arguments that nothing has asked for. */
+/* Fails if the node has an argument that was not read. */
 void node_finish(struct node *node);
 
-/* Names the result. `to` is a string. */
+/* Names the node's result as its key `to` says, which is a string here. */
 void node_give(struct node *node, struct tensor tensor);
-/* Names one of several results; a name may be null. */
+/* Names one of several results. `to` is a list of names here. A name may be null. */
 void node_give_one(struct node *node, int index, struct tensor tensor);
 
 /* ---- Operations: tables of names and functions ---- */
@@ -132,7 +135,7 @@ void node_give_one(struct node *node, int index, struct tensor tensor);
 struct module_operation {
     const char *name;
     void (*build)(struct node *node, int variant);
-    int variant; /* for functions that serve several names */
+    int variant; /* tells a function that serves several names which operation is meant */
 };
 
 extern const struct module_operation module_elements[], module_shapes[], module_resolution[], module_layers[],
