@@ -1,13 +1,15 @@
-/* elements: the values and weights of a plan that are bf16 if products are in bf16. */
+/* elements: which values and weights of a plan are stored as bf16. If the model's dtype is bf16, products read bf16, so
+ * the values and weights that only products read are stored in this type. */
 #ifndef ENGINE_CPU_ELEMENTS_H
 #define ENGINE_CPU_ELEMENTS_H
 
 #include "engine/cpu/vector.h"
 
-/* The element type of a value in the arena. Without `bf16`, that is without products in bf16, it is ELEMENT_F32. */
+/* The element type of a value in the arena. `bf16` tells whether products are in bf16. If not, every value is
+ * ELEMENT_F32. */
 enum element cpu_value_element(const struct plan *plan, bool bf16, int value);
 
-/* Whether the step reads the weight by linear tiles. */
+/* Whether the step multiplies by the weight in tiles (products_linear_tile in products.h). */
 bool cpu_tiles_weight(const struct plan_step *step, int weight);
 
 /* Whether the step reads the weight as a projection packed in bf16. */

@@ -1,4 +1,4 @@
-/* give: results, written into the items' own memory. */
+/* give: the last operations of a plan. They write results into the memory of the items. */
 #ifndef ENGINE_CPU_GIVE_H
 #define ENGINE_CPU_GIVE_H
 

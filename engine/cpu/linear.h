@@ -6,23 +6,23 @@
 
 /* y[r] = activation(x[r] Wᵀ + b) + residual[r] for at most PLAN_ROW_BLOCK rows, all dense. W (columns, depth). */
 struct linear_block {
-    int weight, bias; /* of the plan; bias PLAN_NONE: none */
+    int weight, bias; /* weights of the plan. The bias may be PLAN_NONE */
     struct plan_activation activation;
     int64_t rows;
-    const void *x;         /* (rows, depth); rows up to PLAN_ROW_BLOCK may be read */
-    const float *residual; /* (rows, columns); NULL: none */
+    const void *x;         /* (rows, depth). The memory of PLAN_ROW_BLOCK rows must be readable */
+    const float *residual; /* (rows, columns), or NULL */
     void *y;               /* (rows, columns) */
     enum element x_element, y_element;
 };
 
-/* The columns of panels first … end - 1; a panel is PRODUCTS_PANEL columns. `scratch` belongs to the calling thread and
- * has cpu_linear_block_scratch floats. */
+/* Computes the columns of panels first … end - 1 of y. A panel is PRODUCTS_PANEL columns. `scratch` belongs to the
+ * calling thread and has cpu_linear_block_scratch floats. */
 void cpu_linear_block(const struct cpu_run *run, const struct linear_block *block, int64_t first, int64_t end,
                       float *scratch);
 int64_t cpu_linear_panels(const struct cpu_run *run, int weight);
-int64_t cpu_linear_block_scratch(const struct cpu_run *run, int weight); /* PLAN_NONE: 0 */
+int64_t cpu_linear_block_scratch(const struct cpu_run *run, int weight); /* 0 for PLAN_NONE */
 
 cpu_kernel cpu_linear;
-cpu_scratch cpu_linear_scratch; /* of cpu_linear_block with the step's weight */
+cpu_scratch cpu_linear_scratch; /* the scratch of cpu_linear_block with the step's weight */
 
 #endif

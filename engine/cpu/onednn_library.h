@@ -1,6 +1,6 @@
-/* onednn_library: the part of oneDNN's C interface that products_onednn.c uses, in version 2 or 3 as the headers are.
- * The functions are looked up by name when the daemon starts, so the binary runs without the library. Without headers,
- * or with those of another version, ONEDNN_LIBRARY is not defined. */
+/* onednn_library: the part of oneDNN's C interface that products_onednn.c uses. The version is that of the installed
+ * headers, 2 or 3. The functions are looked up by name when the daemon starts, so the binary runs without the library.
+ * If there are no headers, or headers of another version, ONEDNN_LIBRARY is not defined. */
 #ifndef ENGINE_CPU_ONEDNN_LIBRARY_H
 #define ENGINE_CPU_ONEDNN_LIBRARY_H
 
@@ -10,13 +10,14 @@
 #endif
 #endif
 
-/* Names of the shared object. Error messages have the first. */
+/* Names of the shared object. Error messages contain the first name, which oneDNN itself uses. Debian 13 has another.
+ */
 #if defined DNNL_VERSION_MAJOR && DNNL_VERSION_MAJOR == 2
 #define ONEDNN_LIBRARY "libdnnl.so.2"
 #define ONEDNN_LIBRARIES ONEDNN_LIBRARY
 #elif defined DNNL_VERSION_MAJOR && DNNL_VERSION_MAJOR == 3
 #define ONEDNN_LIBRARY "libdnnl.so.3"
-#define ONEDNN_LIBRARIES ONEDNN_LIBRARY, "libdnnl.so.3.6" /* oneDNN's own, Debian 13's */
+#define ONEDNN_LIBRARIES ONEDNN_LIBRARY, "libdnnl.so.3.6"
 #endif
 
 #ifdef ONEDNN_LIBRARY
@@ -64,9 +65,9 @@ struct onednn_functions {
 #undef ONEDNN_POINTER
 };
 
-/* How a matrix lies in memory. Version 2 has such descriptions by value, version 3 behind a pointer that it allocates.
- * So forget_matrix is owed for each; for a zeroed one it does nothing. The functions return a dnnl_status_t, except
- * forget_matrix and matrix_bytes. */
+/* Describes how a matrix lies in memory. Version 2 of oneDNN stores the description by value. Version 3 allocates it,
+ * so each description must be released by forget_matrix. forget_matrix does nothing for a zeroed struct. The functions
+ * return a dnnl_status_t, except forget_matrix and matrix_bytes. */
 struct matrix {
     dnnl_memory_desc_t desc;
 };

@@ -1,4 +1,5 @@
-/* product_keys: memories of n * n values, found by two sets of n keys. */
+/* product_keys: product key memory (OP_RETRIEVE), a table of n * n values. A row of the table is found by one key of
+ * each of two sets of n keys. */
 #ifndef ENGINE_CPU_PRODUCT_KEYS_H
 #define ENGINE_CPU_PRODUCT_KEYS_H
 

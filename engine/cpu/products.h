@@ -1,14 +1,17 @@
-/* products: matrix products, cut into tiles. A tile's shape depends on the model and on the item alone, and one thread
- * computes it, with the same bits wherever it lies. So results do not depend on the batch.
+/* products: matrix products, cut into tiles. The shape of a tile depends only on the model and the item. One thread
+ * computes a tile, and the result has the same bits wherever the tile lies in the matrix. So results do not depend on
+ * the batch.
  *
- * Who computes a product:
+ * The code that computes each kind of product:
  *                                   float32                                 bf16
  *     rows through a weight         oneDNN on AVX-512, else OpenBLAS        oneDNN with AMX, else vector.h
  *     projection along a sequence   OpenBLAS                                vector.h
  *     any other                     OpenBLAS                                OpenBLAS, in float32
- * oneDNN keeps weights packed. Only its kernels for AVX-512 give a row the same bits for every number of rows.
  *
- * After products_open succeeded products_close is owed, once all weights are freed. */
+ * Products of rows and a weight are called linear, after nn.Linear. oneDNN reads weights in a packed order of its own.
+ * Only its kernels for AVX-512 compute a row with the same bits for every number of rows.
+ *
+ * The caller of a successful products_open must call products_close, after freeing all weights. */
 #ifndef ENGINE_CPU_PRODUCTS_H
 #define ENGINE_CPU_PRODUCTS_H
 
@@ -20,74 +23,78 @@ struct products {
     void *library;
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
-    struct onednn *onednn; /* NULL: it computes nothing */
-    bool needs_onednn;     /* oneDNN was asked for by name: a weight that it cannot pack is an error */
+    struct onednn *onednn; /* NULL if oneDNN computes no products */
+    bool needs_onednn;     /* the settings name oneDNN, so a weight that it cannot pack is an error */
     int threads;
-    bool bf16;                             /* products with weights multiply bf16 and add in float32 */
-    const struct vector_functions *vector; /* for the instruction set; in bf16 those for AVX512_BF16 */
+    bool bf16;                             /* products with weights multiply bf16 numbers and sum them up in float32 */
+    const struct vector_functions *vector; /* the functions for the instruction set. With bf16, those for AVX512_BF16 */
     bool batch_invariant;
     char description[160]; /* "OpenBLAS 0.3.21 SkylakeX, oneDNN 2.6.3" */
 };
 
 /* Loads OpenBLAS with kernels for the instruction set, and oneDNN. OpenBLAS reads OPENBLAS_CORETYPE from the
- * environment while it is loaded. This sets the variable, so call it before other threads exist. The choice stays after
- * close. Returns -1 if a library that is needed is missing.
- * On success `error` is empty, or says why LIBRARY_AUTO does without oneDNN though it prefers it. */
+ * environment while it is loaded. This function sets the variable, so call it before other threads exist. OpenBLAS
+ * stays loaded with these kernels after products_close. Returns -1 if a necessary library is missing. After success the
+ * message in `error` is empty, unless LIBRARY_AUTO would use oneDNN but cannot. Then the message is the reason. */
 int products_open(enum instruction_set set, enum product_library library, bool bf16, int threads,
                   struct products *products, struct error *error);
 void products_close(struct products *products);
 
-/* A weight in the order in which products read it. Any thread may read it. */
+/* A weight, stored in the order in which the products read it. Several threads may read it at the same time. */
 struct product_weight;
 
-/* A weight w (columns, depth) for linear tiles. If `owned`, `w` was allocated by malloc, and this takes it over, on
- * failure too. Else `w` stays the caller's and must outlive the weight. On success products_free_weight is owed. A
- * weight that oneDNN cannot pack is multiplied without it, and `error` says why; else `error` is empty on success. It
- * is a failure if oneDNN was asked for by name. */
+/* Makes a weight of w (columns, depth) for products_linear_tile. If `owned`, w was allocated by malloc, and this
+ * function takes it over, even on failure. Otherwise the caller keeps w until the weight is freed. After success the
+ * caller must call products_free_weight. If oneDNN cannot pack the weight, it is multiplied without oneDNN, and `error`
+ * states the reason. But if the settings name oneDNN, this is a failure. After success without such a reason, the
+ * message is empty. */
 int products_take_weight(const struct products *products, int64_t columns, int64_t depth, float *w, bool owned,
                          struct product_weight **weight, struct error *error);
 void products_free_weight(const struct products *products, struct product_weight *weight); /* NULL is harmless */
-size_t products_weight_bytes(const struct product_weight *weight); /* resident, besides a `w` of the caller's */
+/* resident bytes, not counting a w that the caller keeps */
+size_t products_weight_bytes(const struct product_weight *weight);
 
-/* A weight e for products_project, (groups * k, n) if transposed, else (groups * n, k). Products are in bf16. `e` stays
- * the caller's. On success products_free_weight is owed. */
+/* Makes a weight of e for products_project. e is (groups * k, n) if transposed, else (groups * n, k). Call it only if
+ * products are in bf16. The caller keeps e. After success the caller must call products_free_weight. */
 int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
                              const float *e, struct product_weight **weight, struct error *error);
 
-/* Floats of scratch that a thread needs: for linear tiles with a weight of that depth; for projections to k rows. */
+/* Floats of scratch that a thread needs, for products_linear_tile with a weight of this depth, and for products_project
+ * to k rows. */
 int64_t products_linear_scratch(const struct products *products, int64_t depth);
 int64_t products_project_scratch(const struct products *products, int64_t k);
 
-/* Prepares x (rows, depth) for tiles of the weight; rows <= PLAN_ROW_BLOCK. Returns the tiles' x: x itself, or a copy
- * in the scratch with other elements. Rows up to PLAN_ROW_BLOCK may be read, whatever they hold: a row of a product
- * does not depend on the others. Elements are floats unless products are in bf16. */
+/* Prepares x (rows, depth) for tiles of the weight; rows <= PLAN_ROW_BLOCK. Returns the x to pass to the tiles: x
+ * itself, or a copy in the scratch with another element type. The memory of PLAN_ROW_BLOCK rows must be readable. The
+ * content of rows beyond `rows` does not matter, because a row of a product does not depend on other rows. Elements are
+ * floats unless products are in bf16. */
 const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                  enum element element, const void *x, float *scratch);
 
-/* A tile: columns [panel * PRODUCTS_PANEL, (panel + 1) * PRODUCTS_PANEL) of x wᵀ, as far as w has them, with bias,
- * activation and residual. */
+/* A tile: one panel of the columns of x wᵀ, with bias, activation and residual. Panel p has the columns from p *
+ * PRODUCTS_PANEL to (p + 1) * PRODUCTS_PANEL - 1, as far as w has them. */
 struct product_tile {
     const struct product_weight *weight;
     int64_t panel;
-    const void *x;               /* products_linear_rows returned it */
-    struct vector_finish finish; /* for all columns of the weight; its x is not read */
+    const void *x;               /* returned by products_linear_rows */
+    struct vector_finish finish; /* pointers for all columns of the weight. finish.x is not read */
 };
 
-/* `thread` is the number of the calling thread, below products.threads. -1: the provider ran out of memory. */
+/* `thread` is the number of the calling thread, less than products.threads. Returns -1 if oneDNN ran out of memory. */
 int products_linear_tile(const struct products *products, const struct product_tile *tile, float *scratch, int thread);
 
-/* Some rows of one item, and some of their columns, through E (n, k). */
+/* A part of the projection of one item along the sequence by E (n, k): some rows and some columns of the item. */
 struct product_projection {
     const struct product_weight *weight;
-    int64_t first_k, k;  /* columns of E; those of groups follow one another */
-    int64_t first, rows; /* positions: rows of E. `first` is even */
+    int64_t first_k, k;  /* the columns of E to use. The columns of the groups follow one another */
+    int64_t first, rows; /* positions in the sequence, which are rows of E. `first` is even */
     int64_t columns;     /* at most VECTOR_PANEL */
-    const void *x;       /* (rows, columns), a row every x_stride elements */
+    const void *x;       /* (rows, columns). x_stride is the distance between rows in elements */
     int64_t x_stride;
     enum element x_element;
 };
 
-/* Returns the result, which is in the scratch: (k, columns), a row every VECTOR_PANEL floats. */
+/* Returns the result (k, columns), which lies in the scratch. The distance between its rows is VECTOR_PANEL floats. */
 float *products_project(const struct products *products, const struct product_projection *projection, float *scratch);
 
 /* c (m, n) = a b, computed by the calling thread. a is (m, k), or (k, m) if transposed. b is (k, n), or (n, k) if

@@ -1,4 +1,5 @@
-/* project: sequences of n rows brought to k rows by E, in OP_PROJECT_SEQUENCE's and OP_PROJECT_CALL's two layouts. */
+/* project: projects sequences of n rows to k rows by a matrix E. OP_PROJECT_SEQUENCE and OP_PROJECT_CALL have different
+ * layouts of the rows. */
 #ifndef ENGINE_CPU_PROJECT_H
 #define ENGINE_CPU_PROJECT_H
 

@@ -1,4 +1,4 @@
-/* reduce: what becomes of several elements of a space: sums, maxima, a softmax. */
+/* reduce: operations that combine several elements of a space: sums, maxima, the softmax. */
 #ifndef ENGINE_CPU_REDUCE_H
 #define ENGINE_CPU_REDUCE_H
 

@@ -1,8 +1,9 @@
-/* run: what a kernel reads while a step runs, how it finds its matrices, and one row of the table of operations.
+/* run: the data that a kernel reads while a step runs, functions to find its matrices, and one row of the table of
+ * operations. A kernel is the function of this backend that computes one operation.
  *
  * The kernels of this folder use the letters of engine/plan/operations.h. A shape is (rows, columns), row-major. A
- * stride is the distance between two rows, in elements. Only matrix products have BLAS's letters instead:
- * c (m, n) = a (m, k) b (k, n).
+ * stride is the distance between two rows, in elements. Matrix products use the letters of BLAS instead: c (m, n) = a
+ * (m, k) b (k, n).
  *
  * A kernel divides its step into tasks for the threads. Each task writes its own rows or columns, and computes them in
  * one fixed order. So neither the number of threads nor other items of the batch change a bit of a result. */
@@ -21,52 +22,56 @@ struct cpu_run {
     const struct plan *plan;
     const struct batch *batch;
     const struct products *products;
-    struct product_weight *const *packed;      /* by weight, for linear tiles; NULL: plan->weights has the floats */
-    struct product_weight *const *projections; /* by weight, for projections in bf16; NULL: likewise */
+    /* by weight: packed for products_linear_tile, or NULL if kernels read the floats in plan->weights */
+    struct product_weight *const *packed;
+    struct product_weight *const *projections; /* by weight: packed for projections in bf16, or NULL likewise */
     const struct vector_functions *vector;
     char *arena;
-    const enum element *elements; /* by value: its type in the arena, normally ELEMENT_F32 */
+    const enum element *elements; /* by value: the type of its elements in the arena, usually ELEMENT_F32 */
     int threads;
-    const struct plan_step *step; /* that runs */
-    float *scratch; /* (threads, scratch_floats); NULL: the step's entry in operations.c says that it needs none */
+    const struct plan_step *step; /* the step that runs */
+    float *scratch; /* (threads, scratch_floats). NULL if the operation's row in operations.c has no thread scratch */
     int64_t scratch_floats; /* of one thread */
-    float *shared;          /* one piece for all threads together; NULL as above */
-    atomic_bool *failed;    /* set when a product fails: the batch's results are undefined */
+    float *shared;          /* scratch for all threads together. NULL if the row has no shared scratch */
+    atomic_bool *failed;    /* set when a product fails. Then the results of the batch are undefined */
 };
 
 typedef void cpu_kernel(const struct cpu_run *run, const struct plan_step *step);
 
-/* Floats of scratch that a step needs for the largest batch. `run` has plan and products alone. */
+/* Floats of scratch that a step needs for the largest batch. Only the members plan and products of `run` are set. */
 typedef int64_t cpu_scratch(const struct cpu_run *run, const struct plan_step *step);
 cpu_scratch cpu_no_scratch;
 
-/* How a kernel reads step->weight. second_weight is always read by linear tiles. */
+/* How a kernel reads step->weight. Kernels always read second_weight like WEIGHT_TILES. */
 enum weight_use {
     WEIGHT_FLOATS,     /* the plan's floats */
-    WEIGHT_TILES,      /* packed for linear tiles, by products_take_weight */
-    WEIGHT_PROJECTION, /* if products run in bf16, packed by products_take_projection; else the plan's floats */
+    WEIGHT_TILES,      /* packed for products_linear_tile, by products_take_weight */
+    WEIGHT_PROJECTION, /* packed by products_take_projection if products run in bf16. Otherwise the plan's floats */
 };
 
-/* One row of the table in operations.c. A row that lacks one of the functions counts as no kernel. */
+/* One row of the table in operations.c. If a row lacks one of the functions, the operation counts as one without a
+ * kernel. */
 struct cpu_operation {
     cpu_kernel *run;
-    cpu_scratch *thread_scratch; /* for each thread; cpu_no_scratch: none */
-    cpu_scratch *shared_scratch; /* for all threads together; cpu_no_scratch: none */
+    cpu_scratch *thread_scratch; /* floats for each thread. cpu_no_scratch if it needs none */
+    cpu_scratch *shared_scratch; /* floats for all threads together. cpu_no_scratch if it needs none */
     enum weight_use weight;
-    bool writes_bf16; /* it can write y as bf16 */
-    bool reads_bf16;  /* it can read x, keys and values as bf16; z is always read as floats */
+    bool writes_bf16; /* the kernel can write y as bf16 */
+    bool reads_bf16;  /* the kernel can read x, keys and values as bf16. It always reads z as floats */
 };
 
-/* Whether the step computes the sequence; whether it computes any with rows in [first, first + rows) of x. */
+/* cpu_selects tells whether the step computes the sequence. cpu_selects_rows tells whether it computes any sequence
+ * with rows in [first, first + rows) of x. See plan_selection in plan.h. */
 bool cpu_selects(const struct cpu_run *run, const struct plan_step *step, int64_t sequence);
 bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t rows);
 
-/* Ends the process: a kernel uses what its row in operations.c does not say. Prints the operation and `use`. */
+/* Ends the process, because a kernel uses something that its row in operations.c does not declare. Prints the operation
+ * and `use`. */
 _Noreturn void cpu_refuse_use(const struct cpu_run *run, const char *use);
 
 /* ---- A step's matrices ---- */
 
-/* The value's elements from index `first` on. run->elements has their type. */
+/* A pointer to element `first` of the value. run->elements states the type of the elements. */
 static inline void *elements_of(const struct cpu_run *run, int value, int64_t first)
 {
     return run->arena + run->plan->values[value].offset + first * element_bytes(run->elements[value]);
@@ -120,7 +125,7 @@ static inline int64_t rows_per_sequence_of(const struct plan *plan, int value)
     return plan_constant_rows(plan, plan->values[value].axis);
 }
 
-/* The number of sequences in a call's item; 1 for other layouts. */
+/* The number of sequences in an item with LAYOUT_CALL. 1 for other layouts. */
 static inline int64_t width_of(const struct cpu_run *run, int value, int64_t item)
 {
     int input = run->plan->axes[run->plan->values[value].axis].input;
@@ -129,8 +134,8 @@ static inline int64_t width_of(const struct cpu_run *run, int value, int64_t ite
 
 /* ---- Threads ---- */
 
-/* The size of the team for a number of tasks. Use all threads or one: changing the team size makes libgomp recreate
- * threads. */
+/* The number of threads for a number of tasks. It is always one or all, because libgomp recreates threads whenever the
+ * number changes. */
 static inline int threads_for(const struct cpu_run *run, int64_t tasks)
 {
     return tasks > 1 ? run->threads : 1;

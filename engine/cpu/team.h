@@ -1,12 +1,13 @@
-/* team: the threads that OpenMP keeps for each thread that calls it. libgomp ends the process if it cannot start one.
- * So this starts as many threads first, where a failure is an error. */
+/* team: OpenMP keeps a team of threads for each thread that enters a parallel region. If libgomp cannot start a thread,
+ * it ends the process. So team_start first starts as many threads itself, and reports a failure as an error. */
 #ifndef ENGINE_CPU_TEAM_H
 #define ENGINE_CPU_TEAM_H
 
 #include "config/config.h"
 
-/* Gives the calling thread a team of `threads`, itself included. Its parallel regions then have 1 or `threads` threads.
- * Cheap if it has that team already. -1: the system has not enough threads, or not enough memory for their stacks. */
+/* Starts a team of `threads` threads for the calling thread, which is one of them. The caller's parallel regions then
+ * use 1 or `threads` threads. The call is cheap if the team exists already. Returns -1 if the system cannot start so
+ * many threads, or lacks memory for their stacks. */
 int team_start(int threads, struct error *error);
 
 #endif

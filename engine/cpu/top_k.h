@@ -1,12 +1,12 @@
-/* top_k: the best of a row. */
+/* top_k: the largest elements of a row. */
 #ifndef ENGINE_CPU_TOP_K_H
 #define ENGINE_CPU_TOP_K_H
 
 #include <stdint.h>
 
-/* Writes the best `count` of `values` (columns) and their columns, best first; 1 <= count <= columns. Of equal values
- * the first column is better. A NaN is better than any number, as in torch.topk. It takes columns * log(count)
- * comparisons. */
+/* Writes the largest `count` of `values` (columns) and their columns, in descending order. 1 <= count <= columns. Of
+ * equal values, the lower column comes first. A NaN counts as larger than any number, as in torch.topk. The cost is
+ * columns * log(count) comparisons. */
 void top_k(int64_t columns, const float *values, int64_t count, int32_t *top_columns, float *top_values);
 
 #endif

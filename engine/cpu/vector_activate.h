@@ -1,4 +1,4 @@
-/* vector_activate: functions of one variable. vector.h states their errors. */
+/* vector_activate: the activations and other functions of one number. vector.h states their rounding errors. */
 #ifndef ENGINE_CPU_VECTOR_ACTIVATE_H
 #define ENGINE_CPU_VECTOR_ACTIVATE_H
 
@@ -6,7 +6,7 @@
 
 #include <float.h>
 
-/* Place by place `yes` where the mask's bits are set, else `no`. */
+/* For each element: `yes` if the bits of the mask are set, else `no`. */
 INLINE vector choose(integers mask, vector yes, vector no)
 {
     return (vector)(((integers)yes & mask) | ((integers)no & ~mask));
@@ -17,13 +17,13 @@ INLINE vector absolute_of(vector x)
     return (vector)((bits)x & 0x7fffffff);
 }
 
-/* x with the sign of `sign`; x has none. */
+/* x with the sign of `sign`, for x >= 0. */
 INLINE vector with_sign(vector x, vector sign)
 {
     return (vector)((bits)x | ((bits)sign & 0x80000000));
 }
 
-/* A function of the C library, place by place. */
+/* Applies a function of the C library to each element. */
 #define EACH_PLACE(function, x)         \
     ({                                  \
         vector of = (x);                \
@@ -34,8 +34,8 @@ INLINE vector with_sign(vector x, vector sign)
 
 /* ---- erf and GELU ---- */
 
-/* erf(x) = x P(x²) / Q(x²), a minimax fit of degrees 5 and 5 on |x| <= 3.925. Beyond, erf is ±1 in float. The relative
- * error is below 4e-7. */
+/* erf(x) = x P(x²) / Q(x²), a minimax fit of degrees 5 and 5 on |x| <= 3.925. For larger |x|, erf rounds to ±1 in
+ * float. The relative error is below 4e-7. */
 INLINE vector error_function(vector x)
 {
     vector u = x * x;
@@ -51,15 +51,16 @@ INLINE vector error_function(vector x)
     q = q * u + 0.11418232321739197f;
     q = q * u + 0.5022411942481995f;
     q = q * u + 1.0f;
-    vector near = where_less(x, all(-3.925f), all(-1), x * p / q); /* exactly ±1: x Φ(x) is 0 there */
+    vector near = where_less(x, all(-3.925f), all(-1), x * p / q); /* exactly -1, so that x Φ(x) is 0 */
     return where_less(all(3.925f), x, all(1), near);
 }
 
 #ifdef __AVX512BF16__
 
-/* Φ(x) = 1/2 + x P(x²), where P is a minimax fit of degree 6 on |x| <= 4. Beyond 4, x P(16) is more than 1/2 and Φ is
- * cut to 0 or 1. Φ is within 1.1e-4. Below -3 it is as small as that itself, and little of GELU's value is left. The
- * error of x, a sum of products of numbers with 8 bits, moves GELU further. */
+/* Φ(x) = 1/2 + x P(x²), where P is a minimax fit of degree 6 on |x| <= 4. For |x| > 4, |x P(16)| is more than 1/2, and
+ * Φ is clamped to 0 or 1. The error of Φ is at most 1.1e-4. Below x = -3, Φ itself is not much larger than this error,
+ * and GELU is close to 0. The rounding error of x changes GELU more than this: x is a sum of products of bf16 numbers,
+ * which have 8 significant bits. */
 INLINE vector gelu_of(vector x)
 {
     vector u = smaller(x * x, all(16));
@@ -82,7 +83,7 @@ INLINE vector gelu_of(vector x)
 
 #endif
 
-/* A NaN stays one. */
+/* A NaN stays a NaN. */
 INLINE vector relu_of(vector x)
 {
     return where_less(x, all(0), all(0), x);
@@ -90,21 +91,22 @@ INLINE vector relu_of(vector x)
 
 /* ---- Exponentials and logarithms ---- */
 
-/* e^x - 1. Near 0 it is x q(x), the polynomial of exp_bounded; elsewhere the subtraction loses no more than a bit. */
+/* e^x - 1. Near 0 it is x q(x) with the polynomial q of exp_bounded. Elsewhere the subtraction loses one bit at most.
+ */
 INLINE vector expm1_of(vector x)
 {
     vector far = exp_of(x) - 1.0f;
     return where_less(absolute_of(x), all(0.3466f), x * exp_quotient(x), far);
 }
 
-/* With exp(-|x|), which never overflows. */
+/* Uses exp(-|x|), which never overflows. */
 INLINE vector sigmoid_of(vector x)
 {
     vector e = exp_bounded(-absolute_of(x)), positive = 1.0f / (1.0f + e);
     return where_less(x, all(0), e * positive, positive);
 }
 
-/* Near 0 the polynomial of Cephes' tanhf. */
+/* Near 0, uses the polynomial of tanhf in the Cephes library. */
 INLINE vector tanh_of(vector x)
 {
     vector size = absolute_of(x), u = x * x;
@@ -162,7 +164,7 @@ INLINE vector softplus_of(vector x)
 
 /* ---- Activations ---- */
 
-/* x sigmoid(2 u): 1 + tanh(u) would cancel where it is small. */
+/* Computes x sigmoid(2 u) instead of x (1 + tanh(u)) / 2, which would cancel where tanh(u) is near -1. */
 INLINE vector gelu_tanh_of(vector x)
 {
     return x * sigmoid_of(1.59576912160573071f * (x + 0.044715f * x * x * x));
@@ -191,13 +193,13 @@ INLINE vector sign_of(vector x)
     return where_less(x, all(0), all(-1), where_less(all(0), x, all(1), all(0)));
 }
 
-/* 1 where the mask's bits are set, else 0. */
+/* For each element: 1 if the bits of the mask are set, else 0. */
 INLINE vector one_where(integers mask)
 {
     return choose(mask, all(1), all(0));
 }
 
-/* Not inlined: the switch is long, and the loops of the usual activations stay short. */
+/* Not inlined because the switch is long. So the loops for the usual activations stay short. */
 static __attribute__((noinline)) vector function_of(struct plan_activation f, vector x)
 {
     switch (f.kind) {

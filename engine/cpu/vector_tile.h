@@ -1,10 +1,12 @@
-/* vector_tile: products of words in registers. Attention, linear tiles and projections are made of them. */
+/* vector_tile: small matrix products whose sums stay in registers. Attention, products with weights and projections use
+ * them. They multiply words (vector_words.h). */
 #ifndef ENGINE_CPU_VECTOR_TILE_H
 #define ENGINE_CPU_VECTOR_TILE_H
 
 #include "engine/cpu/vector_words.h"
 
-/* A tile has as many sums, TILE_ROWS by TILE_VECTORS, as registers have room for beside TILE_VECTORS of b and one of a.
+/* A tile has TILE_ROWS by TILE_VECTORS sums. These fill the registers, apart from TILE_VECTORS registers for b and one
+ * for a.
  */
 #if WIDTH == 16 || defined(__aarch64__)
 #define TILE_ROWS 6
@@ -24,7 +26,8 @@ INLINE int64_t whole_vectors(int64_t n)
     return (n + WIDTH - 1) / WIDTH * WIDTH;
 }
 
-/* c (rows, wide vectors) = a (rows, depth) b (depth, wide vectors), or += if `add`. a and b are words, c is floats. */
+/* c (rows, wide vectors) = a (rows, depth) b (depth, wide vectors), or += if `add`. a and b consist of words, c of
+ * floats. */
 INLINE void multiply_tile(const float *a, int64_t a_stride, int64_t depth, const float *b, float *c, int64_t c_stride,
                           bool add, int rows, int wide)
 {
@@ -69,7 +72,7 @@ INLINE void multiply_rows(const float *a, int64_t a_stride, int64_t depth, const
         multiply_tile(a, a_stride, depth, b, c, c_stride, add, rows, TILE_VECTORS);
 }
 
-/* ---- Rows as a product's columns ---- */
+/* ---- Packing of rows as columns of a product ---- */
 
 #if WIDTH == 16
 #define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
@@ -82,8 +85,9 @@ INLINE void multiply_rows(const float *a, int64_t a_stride, int64_t depth, const
 #define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 2, 6, 3, 7)
 #endif
 
-/* (WIDTH, WIDTH) words, made of elements -> their transpose. Each round interleaves rows i and i + WIDTH / 2, which
- * rotates the bits of an element's index by one. After log2(WIDTH) rounds row and column have changed places. */
+/* Makes words of elements, and transposes a square (WIDTH, WIDTH) of them. Each round interleaves rows i and i + WIDTH
+ * / 2, which rotates the bits of an element's index by one. After log2(WIDTH) rounds row and column have changed
+ * places. */
 INLINE void transpose(enum element element, const void *from, int64_t from_stride, float *to, int64_t to_stride)
 {
     vector rows[WIDTH], next[WIDTH];
@@ -106,7 +110,8 @@ INLINE void transpose(enum element element, const void *from, int64_t from_strid
         store(to + i * to_stride, rows[i]);
 }
 
-/* rows (count, depth) -> words (depth, width): rows become columns of a product. Columns from `count` to `width` are 0.
+/* Transposes rows (count, depth) to words (depth, width), so that rows become columns of a product. Columns from
+ * `count` to `width` are 0.
  */
 INLINE void pack_rows_as(enum element element, const void *rows, int64_t stride, int64_t count, int64_t depth,
                          int64_t width, float *panel)
@@ -138,7 +143,7 @@ static inline void pack_rows(enum element element, const void *rows, int64_t str
         pack_rows_as(ELEMENT_BF16, rows, stride, count, depth, width, panel);
 }
 
-/* rows (depth, count) -> words (depth, width). Columns from `count` to `width` are 0. */
+/* Copies rows (depth, count) to words (depth, width). Columns from `count` to `width` are 0. */
 INLINE void pack_columns_as(enum element element, const void *rows, int64_t stride, int64_t depth, int64_t count,
                             int64_t width, float *panel)
 {

@@ -1,8 +1,8 @@
 /* vector_type: vectors of WIDTH floats, and exp. Sources that include it are compiled once for each instruction set.
  * VECTOR_VARIANT names the set: avx512_bf16, avx512, avx2 or baseline.
  *
- * The code uses GCC's vector extension, which clang has too, and which compiles for any processor. Intrinsics stand
- * only where neither compiler finds the one instruction. */
+ * The code uses the vector extension of GCC and clang, which compiles for any processor. It uses intrinsics only where
+ * neither compiler finds the best single instruction. */
 #ifndef ENGINE_CPU_VECTOR_TYPE_H
 #define ENGINE_CPU_VECTOR_TYPE_H
 
@@ -46,13 +46,13 @@ INLINE void store(float *to, vector v)
     memcpy(to, &v, sizeof v);
 }
 
-/* A vector of WIDTH times x. */
+/* A vector whose WIDTH elements are x. */
 INLINE vector all(float x)
 {
     return x - (vector){0};
 }
 
-/* The last vector of a row: `count` floats, and `rest` in the other places. */
+/* Loads the last vector of a row: `count` floats. The other elements are `rest`. */
 INLINE vector load_part(const float *from, int64_t count, float rest)
 {
     vector v = all(rest);
@@ -65,7 +65,7 @@ INLINE void store_part(float *to, vector v, int64_t count)
     memcpy(to, &v, (size_t)count * sizeof(float));
 }
 
-/* Place by place `yes` if x < y, else `no`. A NaN compares as not less. */
+/* For each element: `yes` if x < y, else `no`. If x or y is a NaN, `no`. */
 INLINE vector where_less(vector x, vector y, vector yes, vector no)
 {
 #if defined(__AVX512F__)
@@ -78,7 +78,7 @@ INLINE vector where_less(vector x, vector y, vector yes, vector no)
 #endif
 }
 
-/* Place by place the larger one; y if either is NaN. */
+/* For each element the larger of x and y, or y if either is a NaN. */
 INLINE vector larger(vector x, vector y)
 {
 #if defined(__AVX512F__)
@@ -90,7 +90,7 @@ INLINE vector larger(vector x, vector y)
 #endif
 }
 
-/* Place by place the smaller one; y if either is NaN. */
+/* For each element the smaller of x and y, or y if either is a NaN. */
 INLINE vector smaller(vector x, vector y)
 {
 #if defined(__AVX512F__)
@@ -117,7 +117,7 @@ INLINE vector smaller(vector x, vector y)
 #define ROTATE_1(v) SHUFFLE(v, v, 1, 2, 3, 0)
 #endif
 
-/* a b + c, rounded once if the processor can. */
+/* a b + c, rounded only once if the processor has such an instruction. */
 INLINE vector multiply_add(vector a, vector b, vector c)
 {
 #if defined(__AVX512F__)
@@ -143,7 +143,7 @@ INLINE float sum_across(vector v)
     return v[0];
 }
 
-/* A vector of the largest float of v, which has no NaN. */
+/* A vector whose elements are all the largest float of v. v must contain no NaN. */
 INLINE vector largest_across(vector v)
 {
 #if WIDTH > 8
@@ -158,8 +158,8 @@ INLINE vector largest_across(vector v)
 
 /* ---- exp ---- */
 
-/* 2^n p, which is e^x, for p in [0.7, 1.42] and integers n. Below 2^-126 it is 0, so there are no subnormals. A NaN
- * stays one. `shifted` is n + 1.5 * 2^23: its low bits are n. */
+/* Computes 2^n p, which is e^x, for p in [0.7, 1.42] and integers n. A result below 2^-126 becomes 0, so there are no
+ * subnormals. A NaN stays a NaN. `shifted` is n + 1.5 * 2^23, so its low bits are n. */
 INLINE vector scale_by_power(vector p, vector n, vector shifted, vector x)
 {
     const float least = -87.33654f;
@@ -187,9 +187,9 @@ INLINE vector exp_quotient(vector r)
     return q * r + 1.0f;
 }
 
-/* exp(x) for x <= 88.7228; vector.h states the error. x = n ln 2 + r with |r| <= ln 2 / 2. ln 2 is subtracted in two
- * parts, of which the first has so few bits that its multiples are exact. e^r = 1 + r q(r). Adding 1.5 * 2^23 rounds to
- * an integer. */
+/* exp(x) for x <= 88.7228. vector.h states the error. Uses x = n ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r q(r). n
+ * ln 2 is subtracted in two parts. ln 2 is split so that the first part has few bits, and its product with n is exact.
+ * Adding 1.5 * 2^23 rounds to an integer. */
 INLINE vector exp_bounded(vector x)
 {
     const float rounder = 12582912.0f;

@@ -1,6 +1,6 @@
-/* vector_words: elements as they lie in memory, and words, which products read. A word has 4 bytes. It is one float, or
- * in the variant for AVX512_BF16 two bf16 that follow one another along the product's depth. Words are kept in arrays
- * of floats, though their values are no numbers then; strides count words. */
+/* vector_words: loading and storing of elements, and of words, which products read. A word has 4 bytes. It is one
+ * float. In the variant for AVX512_BF16 it is two bf16 that are neighbours along the depth of the product. Words are
+ * stored in arrays of floats even then, although a pair of bf16 means nothing as a float. Strides count words. */
 #ifndef ENGINE_CPU_VECTOR_WORDS_H
 #define ENGINE_CPU_VECTOR_WORDS_H
 
@@ -19,7 +19,7 @@ INLINE int64_t words_of(int64_t elements)
     return (elements + WORD_ELEMENTS - 1) / WORD_ELEMENTS;
 }
 
-/* The row from element i on, to read; then the same to write. */
+/* A pointer to element i of the row, for reading, and one for writing. */
 INLINE const void *elements_at(enum element element, const void *row, int64_t i)
 {
     return (const char *)row + i * element_bytes(element);
@@ -30,7 +30,7 @@ INLINE void *element_room(enum element element, void *row, int64_t i)
     return (char *)row + i * element_bytes(element);
 }
 
-/* Rounds to the nearest, ties to even. A NaN stays one. AVX512_BF16 turns subnormals into 0, as its products do. */
+/* Rounds to the nearest, ties to even. A NaN stays a NaN. AVX512_BF16 turns subnormals into 0, as its products do. */
 INLINE halves to_halves(vector x)
 {
 #ifdef __AVX512BF16__
@@ -47,7 +47,7 @@ INLINE vector from_halves(halves x)
     return (vector)(__builtin_convertvector(x, bits) << 16);
 }
 
-/* The first `count` elements, count <= WIDTH; the other places are 0. */
+/* Loads the first `count` elements, count <= WIDTH. The other elements of the vector are 0. */
 INLINE vector load_elements(enum element element, const void *from, int64_t count)
 {
     if (element == ELEMENT_F32)
@@ -76,7 +76,7 @@ INLINE void store_elements(enum element element, void *to, vector v, int64_t cou
         memcpy(to, &x, (size_t)count * sizeof(uint16_t));
 }
 
-/* A vector of WIDTH times the word. Its bits are copied, because as a float they may be a NaN. */
+/* A vector whose WIDTH words are `word`. The bits are copied as integers, because as a float they may be a NaN. */
 INLINE vector all_word(const float *word)
 {
 #ifdef __AVX512BF16__
@@ -88,7 +88,7 @@ INLINE vector all_word(const float *word)
 #endif
 }
 
-/* a b + c; for pairs of bf16 the sum of both products, and c. */
+/* a b + c. If words are pairs of bf16, the sum of both products and c. */
 INLINE vector multiply_words(vector a, vector b, vector c)
 {
 #ifdef __AVX512BF16__
@@ -98,7 +98,7 @@ INLINE vector multiply_words(vector a, vector b, vector c)
 #endif
 }
 
-/* WIDTH words from the first `count` elements of a row, count <= WIDTH * WORD_ELEMENTS; the rest is 0. */
+/* Makes WIDTH words of the first `count` elements of a row, count <= WIDTH * WORD_ELEMENTS. Further elements are 0. */
 INLINE vector load_words(enum element element, const void *from, int64_t count)
 {
 #ifdef __AVX512BF16__
@@ -119,7 +119,8 @@ INLINE vector load_words(enum element element, const void *from, int64_t count)
 #endif
 }
 
-/* A row of `count` elements -> words_of(count) words. A last half word is 0. */
+/* Converts a row of `count` elements to words_of(count) words. If the last word has only one element, its other half is
+ * 0. */
 INLINE void copy_words(enum element element, const void *from, int64_t count, float *to)
 {
     const int64_t most = WIDTH * WORD_ELEMENTS;
@@ -131,8 +132,8 @@ INLINE void copy_words(enum element element, const void *from, int64_t count, fl
                    words_of(count - i));
 }
 
-/* For each of `count` columns one word, from WORD_ELEMENTS rows that lie `stride` elements apart. If there are only
- * `rows` of them, the rest is 0. */
+/* Makes one word for each of `count` columns, from WORD_ELEMENTS rows that lie `stride` elements apart. If there are
+ * fewer `rows`, the missing elements are 0. */
 INLINE vector load_column_words(enum element element, const void *from, int64_t stride, int64_t rows, int64_t count)
 {
 #ifdef __AVX512BF16__
@@ -146,7 +147,7 @@ INLINE vector load_column_words(enum element element, const void *from, int64_t 
 #endif
 }
 
-/* Writes WIDTH floats as words: the exponentials of WIDTH keys. */
+/* Writes WIDTH floats, the exponentials of WIDTH keys, as words. */
 INLINE void store_words(float *to, vector v)
 {
     store_elements(WORD_ELEMENTS == 2 ? ELEMENT_BF16 : ELEMENT_F32, to, v, WIDTH);

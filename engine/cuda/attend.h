@@ -1,4 +1,5 @@
-/* attend: attention over K and V, for sequences and for calls. */
+/* attend: softmax attention over keys and values. OP_ATTEND is for sequences. OP_ATTEND_CALL is for calls, which are
+ * items of several sequences (plan.h). */
 #ifndef ENGINE_CUDA_ATTEND_H
 #define ENGINE_CUDA_ATTEND_H
 

@@ -1,4 +1,5 @@
-/* attention: an attention step with its pointers on the device. The kernels of attend.cu and attend_tensor.cu share it.
+/* attention: the parameters of an attention step, with pointers to device memory. The kernels of attend.cu and
+ * attend_tensor.cu share it.
  */
 #ifndef ENGINE_CUDA_ATTENTION_H
 #define ENGINE_CUDA_ATTENTION_H
@@ -9,22 +10,22 @@ template <typename T> struct attention {
     const T *queries;                         /* (rows, query_columns) */
     const T *keys, *values;                   /* (rows of keys, key_columns), (…, value_columns) */
     const int64_t *query_starts, *key_starts; /* by sequence */
-    const int32_t *positions;                 /* of query rows; NULL: a row's number in its sequence */
-    const struct score_mask *masks;           /* by item; NULL: none */
+    const int32_t *positions;                 /* by query row. NULL if a row's position is its number in its sequence */
+    const struct score_mask *masks;           /* by item. NULL if no item has a mask */
     int64_t query_columns, key_columns, value_columns, out_columns;
     int64_t heads, kv_heads, dim_head, dim_value, key_room;
     float scale, masked_score;
     bool causal, masked_byte;
-    bool packed; /* rows of a head begin and end at multiples of 16 bytes */
+    bool packed; /* the part of a row that belongs to a head begins and ends at multiples of 16 bytes */
     T *out;      /* (rows, out_columns) */
 };
 
 /* One sequence of an item. In a call, position p of sequence s is row p * width + s. All
  * other items have one sequence, and width 1. */
 struct sequence {
-    int64_t item, number, width; /* number: of the sequence, within the item */
-    int64_t query, key;          /* the rows of position 0 */
-    int64_t keys;                /* their number */
+    int64_t item, number, width; /* number is that of the sequence within the item */
+    int64_t query, key;          /* indices of the rows of position 0 */
+    int64_t keys;                /* number of keys */
     struct score_mask mask;      /* of the item */
 };
 
@@ -50,7 +51,7 @@ static __device__ __forceinline__ int64_t position_of(const struct attention<T> 
     return a->positions ? a->positions[s->query + index] : index;
 }
 
-/* What the item's mask adds to a score. */
+/* The number that the item's mask adds to a score. */
 template <typename T>
 static __device__ float mask_score(const struct attention<T> *a, const struct sequence *s, int64_t head,
                                    int64_t position, int64_t key)
@@ -64,13 +65,14 @@ static __device__ float mask_score(const struct attention<T> *a, const struct se
     return (((const uint8_t *)mask->data)[row * s->keys + key] != 0) == a->masked_byte ? a->masked_score : 0;
 }
 
-/* exp(x - maximum). If the maximum is minus infinity, all scores are, and the result is 0. */
+/* exp(x - maximum). If the maximum is minus infinity, so are all scores, and the result is 0. */
 static __device__ __forceinline__ float power_of(float x, float maximum)
 {
     return maximum == -INFINITY ? 0 : expf(x - maximum);
 }
 
-/* OP_ATTEND for elements of 16 bits. Returns false, and launches nothing, if heads are too wide for it or the device.
+/* OP_ATTEND for elements of 16 bits. Returns false, and launches nothing, if the heads are too wide for the kernel or
+ * the device.
  */
 template <typename T>
 bool attend_on_tensor_cores(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *attention);

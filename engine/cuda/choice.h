@@ -1,6 +1,7 @@
-/* choice: the best of many values. A value and its column make one number, the rank. A NaN has the highest rank, and of
- * equal values the first column. The next best value is the one with the highest rank below the last one, so values
- * need not be marked or moved. */
+/* choice: finds the largest of many values, one after another. A value and its column are combined into one number, the
+ * rank. A larger value has a higher rank. A NaN has the highest rank. Of equal values, the lower column has the higher
+ * rank. The value to find next has the highest rank below that of the value found last. So values need not be marked or
+ * moved. */
 #ifndef ENGINE_CUDA_CHOICE_H
 #define ENGINE_CUDA_CHOICE_H
 
@@ -20,7 +21,7 @@ static __device__ __forceinline__ int64_t column_of(unsigned long long rank)
     return 0xfffffffeu - (uint32_t)rank;
 }
 
-/* The highest rank in the warp; each thread gets it. */
+/* Returns the highest rank in the warp to each of its threads. */
 static __device__ __forceinline__ unsigned long long best_of_warp(unsigned long long rank)
 {
     for (int apart = WARP / 2; apart > 0; apart /= 2) {
@@ -30,7 +31,8 @@ static __device__ __forceinline__ unsigned long long best_of_warp(unsigned long 
     return rank;
 }
 
-/* The highest rank below `last` of x(0) … x(count - 1). The whole warp takes part, and each thread gets it. */
+/* Returns the highest rank below `last` among x(0) … x(count - 1). All threads of a warp must call it, and each gets
+ * the result. */
 template <typename Values>
 static __device__ unsigned long long next_best(Values x, int64_t count, unsigned long long last)
 {

@@ -1,4 +1,4 @@
-/* device: one device. Its models share it. */
+/* device: a CUDA device, with the streams, memory and locks that all models on it share. */
 #ifndef ENGINE_CUDA_DEVICE_H
 #define ENGINE_CUDA_DEVICE_H
 
@@ -8,17 +8,20 @@
 
 struct backend {
     int device;
-    bool failed; /* a call of the runtime failed, so closing ends with a reset. Several threads set it: use atomics */
-    cudaStream_t up, compute, down; /* copies to the device, kernels, copies to the host; they run side by side */
-    cudaStream_t loading;           /* uploads of weights. No batch waits for it */
-    cudaStream_t capturing;         /* graphs are captured on it; nothing runs on it */
-    pthread_mutex_t submitting;     /* held while a batch's kernels are launched, one batch after the other */
+    bool failed; /* a call of the CUDA runtime failed, so closing ends with a reset of the device. Several threads set
+                    it: use atomics */
+    /* streams for copies to the device, for kernels, and for copies to the host. They run concurrently */
+    cudaStream_t up, compute, down;
+    cudaStream_t loading;   /* stream for uploads of weights. No batch waits for it */
+    cudaStream_t capturing; /* stream for capturing graphs. Nothing runs on it */
+    /* held while the kernels of a batch are launched, so that batches are launched one after another */
+    pthread_mutex_t submitting;
     struct cuda_products *products; /* guarded by `submitting` */
-    int64_t tuning_ms;              /* for each model */
+    int64_t tuning_ms;              /* time limit for each model */
     enum dtype dtype;
     int processors;
-    size_t shared_bytes;  /* shared memory that a block may ask for */
-    size_t shared_by_two; /* the same if two blocks must fit on a multiprocessor */
+    size_t shared_bytes;  /* most shared memory that a block can have */
+    size_t shared_by_two; /* the same, if two blocks must fit on a multiprocessor */
     char description[320];
 };
 

@@ -45,16 +45,17 @@ template <> __device__ __forceinline__ f16 of_float<f16>(float x)
     return __float2half_rn(x);
 }
 
-/* Elements that 16 bytes hold: 4 or 8. */
+/* A pack is 16 bytes of elements, which are 4 or 8 elements. */
 template <typename T> constexpr int PACK = 16 / (int)sizeof(T);
 
-/* Instantiates an operation for each type of elements. Each operation needs it once, or the engine does not load. */
+/* Instantiates an operation for each type of elements. Use it once for each operation. Otherwise the plugin does not
+ * load, because symbols are undefined. */
 #define FOR_ELEMENTS(operation)                                                          \
     template void operation<float>(struct cuda_run * run, const struct plan_step *step); \
     template void operation<bf16>(struct cuda_run * run, const struct plan_step *step);  \
     template void operation<f16>(struct cuda_run * run, const struct plan_step *step);
 
-/* Loads N elements as floats. N is 1 or whole packs; packs begin at a multiple of 16 bytes. */
+/* Loads N elements as floats. N is 1 or a number of whole packs. Packs must begin at a multiple of 16 bytes. */
 template <int N, typename T> static __device__ __forceinline__ void load(float (&x)[N], const T *from)
 {
     if constexpr (N % PACK<T> == 0)

@@ -10,19 +10,21 @@ struct stopwatch {
     cudaEvent_t begin, end;
 };
 
-/* Whether it succeeds or not, stopwatch_free is owed. */
+/* The caller must call stopwatch_free, even after failure. */
 int stopwatch_open(struct stopwatch *watch, struct error *error);
 void stopwatch_free(struct stopwatch *watch);
 
-/* Launches the algorithm with that number on the run's stream. Returns false if it does not run. */
+/* Launches the algorithm with the given number on the run's stream. Returns false if the algorithm cannot run. */
 typedef std::function<bool(int)> launch_algorithm;
 
-/* Returns the fastest of `count` algorithms, or the first if none is clearly faster. Measuring ends when
- * run->tuning_milliseconds are used up; the time taken is subtracted from them. Without any time the first is returned.
- * -1: none of the measured algorithms runs, or the device failed; then run->status has the error.
+/* Returns the fastest of `count` algorithms, or the first if none is clearly faster. The time taken is subtracted from
+ * run->tuning_milliseconds. Measuring ends when nothing is left of them. If nothing is left at the start, the function
+ * returns the first algorithm. It returns -1 if none of the measured algorithms can run, or if the device failed. After
+ * a failure of the device, run->status contains the error.
  *
- * run->submitting is held while algorithms are launched, but not while they run. Batches are submitted to the same
- * stream after them, so the memory that they share is safe. One thread for each device at a time. */
+ * run->submitting is held while algorithms are launched, but not while they run. Batches that are submitted meanwhile
+ * run after them on the same stream, so both can use the same memory. Only one thread at a time may call it for a
+ * device. */
 int find_fastest(struct cuda_run *run, struct stopwatch *watch, int count, const launch_algorithm &launch);
 
 #endif

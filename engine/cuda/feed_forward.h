@@ -1,4 +1,4 @@
-/* feed_forward: rows through two weights, with the hidden part between them in scratch. */
+/* feed_forward: multiplies rows by two weights in turn. The rows between the two products are in scratch memory. */
 #ifndef ENGINE_CUDA_FEED_FORWARD_H
 #define ENGINE_CUDA_FEED_FORWARD_H
 

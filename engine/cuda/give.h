@@ -1,4 +1,4 @@
-/* give: results, from the device into the items' buffers. */
+/* give: the last operations of a plan, whose results are copied from the device into the items' buffers. */
 #ifndef ENGINE_CUDA_GIVE_H
 #define ENGINE_CUDA_GIVE_H
 

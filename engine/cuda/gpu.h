@@ -1,9 +1,9 @@
 /* gpu: what kernels share. Rules for a kernel:
- *     - It is a static function, and run.h's launch launches it.
+ *     - It is a static function, launched by a launch function of run.h.
  *     - Its blocks are whole warps.
- *     - Threads of a warp exchange values by full-warp shuffles alone, so every thread of the warp takes part.
- *     - Shared memory of a template is dynamic_shared_memory. The tests' address sanitizer finds overruns of it, and of
- *       __shared__ variables in functions that are no templates. */
+ *     - Threads of a warp exchange values only by full-warp shuffles, in which every thread of the warp must take part.
+ *     - A template function uses dynamic_shared_memory as its shared memory. Other functions may also use __shared__
+ * variables. The tests' address sanitizer finds overruns of both, but not of __shared__ variables in templates. */
 #ifndef ENGINE_CUDA_GPU_H
 #define ENGINE_CUDA_GPU_H
 
@@ -14,7 +14,7 @@
 #define WARP 32
 #define WHOLE_WARP 0xffffffffu
 
-/* The block's shared memory: as many bytes as it was launched with, aligned to 128. */
+/* The shared memory of the block, aligned to 128 bytes. Its size is that of the launch. */
 #ifndef dynamic_shared_memory
 extern __shared__ __align__(128) char dynamic_shared_memory[];
 #endif
@@ -31,13 +31,13 @@ static __device__ __forceinline__ int64_t warp_of_grid()
     return (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
 }
 
-/* The number of the thread in it. */
+/* The number of the thread in the grid's x dimension. */
 static __device__ __forceinline__ int64_t thread_of_grid()
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* Sum and maximum over the threads of a warp; every thread gets them. */
+/* Sum and maximum over the threads of a warp. Every thread gets the result. */
 static __device__ __forceinline__ float warp_sum(float x)
 {
     for (int apart = WARP / 2; apart > 0; apart /= 2)
@@ -52,7 +52,7 @@ static __device__ __forceinline__ float warp_maximum(float x)
     return x;
 }
 
-/* The item b that has the row: starts[b] <= row < starts[b + 1]. */
+/* The item b that contains the row: starts[b] <= row < starts[b + 1]. */
 static __device__ __forceinline__ int64_t item_of(const int64_t *starts, int64_t n_items, int64_t row)
 {
     int64_t item = 0, behind = n_items;

@@ -1,11 +1,13 @@
-/* lane: one of a model's batches in flight. While the batch of lane A is computed, that of lane B is copied:
+/* lane: a slot in which one batch of a model at a time runs. While the device computes the batch of lane A, it copies
+ * the batch of lane B:
  *
  *     up:       A up     B up           A up
  *     compute:           A compute      B compute      A compute
  *     down:                             A down         B down
  *
- * A lane has memory of its own for uploads and results. Activations and scratch belong to the model, and its lanes use
- * them in turn. A lane's thread waits for its batch before it starts the next, so the lane's memory is free by then. */
+ * A lane has its own memory for uploads and results. The memory for activations and scratch belongs to the model, and
+ * its lanes use it in turn. A lane's thread waits until its batch has ended before it starts the next batch, so the
+ * lane's memory is free then. */
 #ifndef ENGINE_CUDA_LANE_H
 #define ENGINE_CUDA_LANE_H
 
@@ -15,10 +17,10 @@
 #include "engine/cuda/upload.h"
 #include "engine/cuda/waiting.h"
 
-#define LANES 2 /* of a model. A third would only wait for the second */
+#define LANES 2 /* lanes of a model. A third lane would only wait for the second */
 
 struct cuda_lane {
-    struct shape_class shape; /* of the batch at hand */
+    struct shape_class shape; /* class of the current batch */
     struct upload upload;
     struct results results;
     struct graphs graphs;
@@ -26,11 +28,11 @@ struct cuda_lane {
     struct durations durations;
 };
 
-/* Whether it succeeds or not, lane_free is owed. */
+/* The caller must call lane_free, even after failure. */
 int lane_open(const struct plan *plan, struct cuda_lane *lane, struct error *error);
 void lane_free(struct cuda_lane *lane);
 
-/* Runs the batch like backend_functions.run. `run` has the model's members set. */
+/* Runs the batch like backend_functions.run. The members of `run` that belong to the model must be set. */
 int lane_run(struct cuda_lane *lane, struct backend *backend, struct cuda_run run, const struct batch *batch,
              struct error *error);
 

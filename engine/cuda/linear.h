@@ -1,4 +1,4 @@
-/* linear: rows through a weight; for every kernel that has a product with a weight in it. */
+/* linear: multiplies rows by a weight. All operations that contain such a product use it. */
 #ifndef ENGINE_CUDA_LINEAR_H
 #define ENGINE_CUDA_LINEAR_H
 
@@ -12,7 +12,7 @@ template <typename T> struct linear {
     int64_t x_stride;
     int weight, bias;
     struct plan_activation activation;
-    const T *residual; /* NULL: none */
+    const T *residual; /* or NULL */
     T *out;
 };
 template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear);

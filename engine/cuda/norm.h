@@ -1,4 +1,5 @@
-/* norm: the layer norm of one row, by a warp. The caller says how values are made and where they go. */
+/* norm: the layer norm of one row, computed by a warp. The caller passes functions that compute the row's values and
+ * that receive the results. A pack is 16 bytes of elements (element.h). */
 #ifndef ENGINE_CUDA_NORM_H
 #define ENGINE_CUDA_NORM_H
 
@@ -12,7 +13,8 @@ struct norm {
     float epsilon;
 };
 
-/* Calls work(values, column) for the thread's packs of a row. The first KEPT are in `kept`; make() makes the others. */
+/* Calls work(values, column) for each pack of the row that the thread handles. The first KEPT packs are in `kept`.
+ * make() computes the others. */
 template <int N, typename Make, typename Work>
 static __device__ __forceinline__ void each_pack(int64_t columns, float (&kept)[KEPT][N], Make make, Work work)
 {
@@ -27,10 +29,10 @@ static __device__ __forceinline__ void each_pack(int64_t columns, float (&kept)[
     }
 }
 
-/* Three passes over the row: sum, variance, result. make(values, column) makes a pack of the row. It is called for each
- * pass again, unless the pack is kept. give(values, column) gets the normalised pack, after all packs were made once.
- * The row itself is written to `row`, unless that is NULL. The variance has a pass of its own: a difference of sums of
- * squares would lose digits. */
+/* Three passes over the row: sum, variance, result. make(values, column) computes a pack of the row. It is called again
+ * in each pass, unless the pack is kept in registers. give(values, column) receives the normalised pack, after make has
+ * computed each pack once. The row before normalisation is written to `row`, unless `row` is NULL. The variance needs a
+ * pass of its own, because a difference of sums of squares would lose digits. */
 template <int N, typename T, typename Make, typename Give>
 static __device__ __forceinline__ void normalise(int64_t columns, struct norm norm, Make make, T *row, Give give)
 {

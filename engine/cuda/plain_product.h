@@ -1,15 +1,16 @@
-/* plain_product: products that cuBLASLt has no algorithm for. They are right for every shape and type, and slow. */
+/* plain_product: products for which cuBLASLt has no algorithm. The kernels here work for every shape and type, but are
+ * slow. */
 #ifndef ENGINE_CUDA_PLAIN_PRODUCT_H
 #define ENGINE_CUDA_PLAIN_PRODUCT_H
 
 #include "engine/cuda/product.h"
 #include "engine/cuda/run.h"
 
-/* The whole product. Sums are in float, with tf32 too, and GELU is exact. */
+/* Computes the whole product. Sums are in float, even with tf32. GELU uses the exact erf. */
 void plain_product(struct cuda_run *run, const struct cuda_product *product);
 
-/* What follows a product that cuBLASLt computed without bias and GELU: out = gelu(out + bias), or without one of them.
- * GELU is exact. */
+/* Finishes a product that cuBLASLt computed without bias and GELU: out = gelu(out + bias), or only one of both. GELU
+ * uses the exact erf. */
 void plain_product_finish(struct cuda_run *run, const struct cuda_product *product);
 
 #endif

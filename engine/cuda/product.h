@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* out = A B + bias + add, or gelu of that. out (rows, columns), A (rows, depth), B (depth, columns). A transposed
- * matrix is stored as its transpose. */
+/* out = A B + bias + add, or gelu(A B + bias + add). out (rows, columns), A (rows, depth), B (depth, columns). If A or
+ * B is marked transposed, memory holds its transpose. */
 struct cuda_product {
     int64_t rows, columns, depth;
     const void *a;
@@ -14,10 +14,10 @@ struct cuda_product {
     const void *b;
     int64_t b_stride;
     bool transpose_b;
-    const void *bias; /* (columns); NULL: none */
-    const void *add;  /* (rows, columns), with out_stride; NULL: nothing */
-    bool gelu;        /* by its tanh approximation */
-    bool float_out;   /* out, bias and add are floats, whatever the elements are */
+    const void *bias; /* (columns), or NULL */
+    const void *add;  /* (rows, columns) with out_stride, or NULL */
+    bool gelu;        /* computed by its tanh approximation */
+    bool float_out;   /* out, bias and add are floats, even if elements have 16 bits */
     void *out;
     int64_t out_stride;
 };

@@ -1,8 +1,9 @@
-/* projection: a projection step with its pointers on the device. project.cu and project_tensor.cu share it.
+/* projection: the parameters of a projection along the sequence, with pointers to device memory. project.cu and
+ * project_tensor.cu share it.
  *
- * A block computes a tile of y from one part of a sequence's rows. A second kernel adds up the parts in their order, so
- * that y is the same in every run. Two projections of the same x may be one launch. Each then has blocks of its own,
- * which work as in a launch of one. */
+ * A block computes a tile of y from one part of a sequence's rows. A second kernel adds up the parts in a fixed order,
+ * so y has the same bits in every run. One launch may compute two projections of the same x. Then each projection has
+ * its own blocks, which work as in a launch of a single projection. */
 #ifndef ENGINE_CUDA_PROJECTION_H
 #define ENGINE_CUDA_PROJECTION_H
 
@@ -11,31 +12,33 @@
 /* The members that differ between two projections in one launch. */
 template <typename T> struct projected {
     const T *weight;   /* E of all groups */
-    const float *bias; /* (groups, k); NULL: none */
+    const float *bias; /* (groups, k), or NULL */
     float *parts;      /* (places, k, columns), for sequences with several parts */
     T *y;              /* (sequences * k, y_columns) */
 };
 
 template <typename T> struct projection {
-    struct projected<T> own, second; /* a block of the second projection copies it to its `own` */
-    int count;                       /* of projections: 1 or 2 */
+    struct projected<T> own, second; /* a block of the second projection copies `second` to `own` */
+    int count;                       /* number of projections: 1 or 2 */
     const T *x;                      /* (rows, columns) */
-    const int64_t *starts, *to;      /* of x and of y, by sequence */
-    const int64_t *selecting;        /* starts on the axis that selects sequences; NULL: all are computed */
-    int64_t least, most;             /* rows that a selected sequence has there */
+    const int64_t *starts, *to;      /* by sequence: the first row of x, and the first row of y */
+    /* by sequence: the first row on the axis that selects sequences. NULL if all are computed */
+    const int64_t *selecting;
+    int64_t least, most; /* limits of the number of rows on this axis of a selected sequence */
     int64_t n_sequences;
     int64_t across, along, of_group; /* E[p, j] of a group is weight[group * of_group + p * across + j * along] */
     int64_t columns, group_columns, y_columns, k;
     bool sums_column, bias_column;
-    int64_t part_rows; /* rows of x in a part; the last part of a sequence may have fewer */
+    int64_t part_rows; /* rows of x in a part. The last part of a sequence may have fewer */
 };
 
-/* A part of a sequence's rows. The parts of all sequences are numbered together, by the starts of the sequences
- * (first_part). Some numbers have no part. */
+/* A part of a sequence's rows. The parts of all sequences share one numbering. first_part computes the number of a
+ * sequence's first part from the sequence's first row. Some numbers belong to no part. */
 struct sequence_part {
-    int64_t sequence, number; /* number: of the part, within the sequence */
+    int64_t sequence, number; /* number is that of the part within the sequence */
     int64_t first, rows;      /* of x */
-    int64_t count;            /* of the sequence's parts; 0: no part has this number, or the sequence is not selected */
+    /* number of parts of the sequence. 0 if no part has this number, or if the sequence is not selected */
+    int64_t count;
 };
 
 template <typename T>
@@ -51,8 +54,9 @@ static __device__ struct sequence_part part_of(const struct projection<T> *p, in
     struct sequence_part part = {sequence, number, begin + number * p->part_rows, 0,
                                  (end - begin + p->part_rows - 1) / p->part_rows};
     part.rows = end - part.first < p->part_rows ? end - part.first : p->part_rows;
-    part.count = part.count < 1 ? 1 : part.count; /* a sequence without rows: zeros */
-    if (p->to[sequence + 1] == p->to[sequence])   /* none: it rounds the batch up to its class */
+    part.count = part.count < 1 ? 1 : part.count; /* a sequence without rows has one part, whose sum is 0 */
+    /* not a sequence of the batch, but one that rounds the batch up to its class (shape.h) */
+    if (p->to[sequence + 1] == p->to[sequence])
         part.count = 0;
     if (p->selecting) {
         int64_t rows = p->selecting[sequence + 1] - p->selecting[sequence];
@@ -75,22 +79,23 @@ template <typename T> static __device__ struct sequence_part find_part(const str
     return part_of(p, sequence, index - first_part(p, sequence));
 }
 
-/* The place of a sequence's first part in `parts`, if it has several. Such a sequence has more than part_rows rows, so
- * there is room for all its parts before the first place of the next sequence. */
+/* The index in `parts` of the first part of a sequence with several parts. Such a sequence has more than part_rows
+ * rows. So all its parts fit before the first part of the next sequence. */
 template <typename T>
 static __device__ __forceinline__ int64_t first_place(const struct projection<T> *p, int64_t sequence)
 {
     return 2 * p->starts[sequence] / p->part_rows;
 }
 
-/* What is added to an element of y: nothing if the bias has a column of its own. */
+/* The bias of an element of y. 0 if the bias is written to a column of its own instead. */
 template <typename T>
 static __device__ __forceinline__ float bias_of(const struct projection<T> *p, int64_t j, int64_t column)
 {
     return p->own.bias && !p->bias_column ? p->own.bias[column / p->group_columns * p->k + j] : 0;
 }
 
-/* Writes the sum of a part: with its bias to y if it is the sequence's only part, else to the parts. */
+/* Writes the sum of a part. If the sequence has only one part, writes it to y with the bias. Otherwise writes it to
+ * `parts`. */
 template <typename T>
 static __device__ __forceinline__ void write_sum(const struct projection<T> *p, const struct sequence_part *part,
                                                  int64_t j, int64_t column, float sum)
@@ -102,7 +107,7 @@ static __device__ __forceinline__ void write_sum(const struct projection<T> *p, 
 }
 
 /* The first row of y of the block with this number, for tiles of `tall` rows. Blocks of the second projection follow
- * those of the first; for them p->own becomes the second. */
+ * those of the first. For them, the function sets p->own to the second projection. */
 template <typename T>
 static __device__ __forceinline__ int64_t take_tile(struct projection<T> *p, int64_t number, int64_t tall)
 {
@@ -118,7 +123,7 @@ static inline int64_t parts_at_most(int64_t rows, int64_t n_sequences, int64_t p
     return rows / part_rows + n_sequences;
 }
 
-/* Launches the products on tensor cores, without finish_projection. */
+/* Launches the kernel that computes the parts on tensor cores. The caller must launch finish_projection afterwards. */
 template <typename T>
 void project_on_tensor_cores(struct cuda_run *run, const struct plan_step *step,
                              const struct projection<T> *projection);

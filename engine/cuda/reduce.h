@@ -1,4 +1,5 @@
-/* reduce: what becomes of several elements: sums, maxima, a softmax, norms of groups, and products over a space. */
+/* reduce: operations that combine several elements: sums, maxima, the softmax, group norms, and products over a space.
+ */
 #ifndef ENGINE_CUDA_REDUCE_H
 #define ENGINE_CUDA_REDUCE_H
 

@@ -1,12 +1,12 @@
 /* results: copies requested results from the device to the items' buffers.
  *
- * Most results have a place on the device that follows from the batch's class. Steps write them there. From there they
- * are copied to pinned memory with the same layout, while the next batch is computed. The host copies them to the
- * items.
+ * The class of a batch (shape.h) determines where most results are placed in device memory. Steps write them there.
+ * While the next batch is computed, the device copies them to pinned host memory with the same layout. Then the host
+ * copies them to the items.
  *
- * Two kinds of results are copied while their batch is computed. An output of many rows by a large vocabulary may have
- * no room there. Attention maps have no place. Both go through the two halves of the pinned memory. While the host
- * hands on one half to the items, the device fills the other. */
+ * Two kinds of results are copied while their batch is computed. An output with many rows and a large vocabulary may
+ * not fit into this memory. Attention maps are never placed there. Both are copied through the two halves of the pinned
+ * memory. While the host copies from one half to the items, the device fills the other half. */
 #ifndef ENGINE_CUDA_RESULTS_H
 #define ENGINE_CUDA_RESULTS_H
 
@@ -16,39 +16,41 @@
 struct results_half {
     char *host;
     size_t used;
-    struct results_piece *pieces; /* with their destinations; n_pieces of PIECES are used */
+    struct results_piece *pieces; /* pieces with their destinations. n_pieces of PIECES are used */
     int n_pieces;
-    cudaEvent_t is_there; /* all of them are in the host's memory */
+    cudaEvent_t is_there; /* happens when all pieces are in the host's memory */
 };
 
 struct results {
-    char *host, *device; /* `bytes` each; the host's is pinned */
+    char *host, *device; /* `bytes` each. The host's memory is pinned */
     size_t bytes;
-    bool fit;      /* the batch's results have room; else steps copy what they compute */
-    int64_t top_k; /* best columns that a wanted row has room for */
+    bool fit;      /* the results of the batch fit in the memory. Otherwise steps copy their results while they run */
+    int64_t top_k; /* how many best columns there is memory for, per wanted row */
     int64_t hidden_columns, output_columns;
-    size_t hidden, pooled, output, top_values, top_columns; /* offsets of arrays by row, by item and by wanted row */
-    size_t *tensors;               /* by output of a module: the offset of its value's rows, if an item wants it */
-    struct results_half halves[2]; /* of `host` */
-    int filling;                   /* the half that is filled */
+    /* offsets of arrays: hidden has an entry per row, pooled per item, the others per wanted row */
+    size_t hidden, pooled, output, top_values, top_columns;
+    size_t *tensors; /* by output of a module: the offset of the rows of its value, if an item requests it */
+    struct results_half halves[2]; /* the halves of `host` */
+    int filling;                   /* the half that is being filled */
 };
 
-/* Whether it succeeds or not, results_free is owed. */
+/* The caller must call results_free, even after failure. */
 int results_open(const struct plan *plan, struct results *results, struct error *error);
 void results_free(struct results *results);
 
-/* Gives results of a batch of that class their places. */
+/* Computes the places of the results for batches of a class. */
 void results_lay_out(struct results *results, const struct plan *plan, const struct shape_class *shape);
 
 /* Copies the items' requested results to the host's memory. */
 cudaError_t results_fetch(const struct results *results, const struct plan *plan, const struct batch *batch,
                           cudaStream_t stream);
 
-/* Copies them from there to the items. The copies of results_fetch must have ended. */
+/* Copies the results from the host's memory to the items. The copies of results_fetch must have ended. */
 void results_deliver(const struct results *results, const struct plan *plan, const struct batch *batch);
 
-/* Copies from the device to an item, on the run's stream: kernels that are launched later may overwrite `from`. The
- * item has it after results_hand_on, which is owed. In a batch whose results fit that call comes before results_fetch.
+/* Copies from the device to an item, on the run's stream. So kernels that are launched later may overwrite `from`. The
+ * caller must call results_hand_on afterwards. Only then has the item received the data. If the results of the batch
+ * fit, results_hand_on must be called before results_fetch.
  */
 void results_copy(struct cuda_run *run, void *to, const void *from, int64_t bytes);
 void results_hand_on(struct cuda_run *run);

@@ -22,7 +22,7 @@ template <typename T> void cuda_reshape(struct cuda_run *run, const struct plan_
 template <typename T> void cuda_cut_padding(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_pad_rows(struct cuda_run *run, const struct plan_step *step);
 
-/* x Φ(x); erfc keeps its digits where Φ is small. */
+/* x Φ(x). Φ is computed by erfc, which stays accurate where Φ is small. */
 static __device__ __forceinline__ float gelu_of(float x)
 {
     return 0.5f * x * erfcf(x * -0.70710678118654752f);
@@ -40,7 +40,7 @@ static __device__ __forceinline__ float softplus_of(float x)
     return (x < 0 ? 0 : x) + log1pf(expf(-fabsf(x)));
 }
 
-/* x sigmoid(2 u): 1 + tanh(u) would cancel where it is small. */
+/* Computes x sigmoid(2 u) instead of x (1 + tanh(u)) / 2, which would cancel where tanh(u) is near -1. */
 static __device__ __forceinline__ float gelu_tanh_of(float x)
 {
     return x * sigmoid_of(1.59576912160573071f * (x + 0.044715f * x * x * x));
@@ -145,7 +145,7 @@ static __device__ __forceinline__ float activation_of(struct plan_activation f, 
     return x;
 }
 
-/* values += a position's rows of the tables. The library sums these before it adds them. */
+/* Adds the rows of the tables for a position to `values`. Like the library, it first sums the two rows. */
 template <typename T, int N>
 static __device__ __forceinline__ void add_tables(float (&values)[N], const T *major, const T *minor, int64_t column)
 {
@@ -157,14 +157,14 @@ static __device__ __forceinline__ void add_tables(float (&values)[N], const T *m
         values[i] += minor ? tables[i] + minors[i] : tables[i];
 }
 
-/* Of sines, then as many cosines. Angles are products in float, as the library has them. */
+/* One element of a row of sines, followed by as many cosines. Angles are products in float, as in the library. */
 static __device__ __forceinline__ float sinusoid(float position, const float *frequencies, int64_t column, int64_t half)
 {
     float angle = position * frequencies[column % half];
     return column < half ? sinf(angle) : cosf(angle);
 }
 
-/* OP_SHIFT_TOKENS' */
+/* The parameters of OP_SHIFT_TOKENS. */
 struct shifts {
     int64_t count, by[3];
 };
@@ -176,10 +176,11 @@ static inline struct shifts shifts_of(const struct plan_step *step)
     return shifts;
 }
 
-/* What is left over by the segments stays. */
+/* The shift of a column. It is 0 for columns after the last segment. */
 static __device__ __forceinline__ int64_t shift_of(struct shifts shifts, int64_t columns, int64_t column)
 {
-    int segment_columns = (int)columns / (int)shifts.count; /* divisions of 32 bits are a fraction of those of 64 */
+    /* a division of 32 bits is much faster than one of 64 bits */
+    int segment_columns = (int)columns / (int)shifts.count;
     int segment = segment_columns > 0 ? (int)column / segment_columns : (int)shifts.count;
     return segment < shifts.count ? shifts.by[segment] : 0;
 }

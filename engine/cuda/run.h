@@ -1,5 +1,5 @@
-/* run: what an operation on the device reads while a batch runs, how it launches kernels, and one row of the table of
- * operations.
+/* run: the data that an operation reads while a batch runs, functions that launch its kernels, and one row of the table
+ * of operations.
  *
  * The kernels of this folder use the letters of engine/plan/operations.h. T is the type of elements (element.h). A
  * shape is (rows, columns), row-major. A stride is the distance between two rows, in elements. */
@@ -18,32 +18,32 @@ struct cuda_products;
 struct results;
 struct upload;
 
-/* An attention mask of an item, on the device; see engine_item. */
+/* An attention mask of an item, in device memory. engine_item (engine/plan/item.h) documents the members. */
 struct score_mask {
-    const void *data; /* (masks, length, keys); NULL: the item gives none */
-    int64_t length;   /* rows of one mask; 1: one row for all positions */
-    int64_t each;     /* distance in rows between the masks of two heads; 0: one mask for all heads */
-    bool floats;      /* else bytes */
+    const void *data; /* (masks, length, keys). NULL if the item has no mask */
+    int64_t length;   /* rows of one mask. 1 if all positions share one row */
+    int64_t each;     /* distance in rows between the masks of two heads. 0 if all heads share one mask */
+    bool floats;      /* the elements are floats. Otherwise they are bytes */
 };
 
 /* The data of an item that kernels need. */
 struct device_item {
-    int64_t own_rows;    /* of the last hidden state, without padding */
-    int64_t first, last; /* the rows of its first and last position */
-    int64_t top_k;       /* requested for each of its rows of the output */
+    int64_t own_rows;    /* the item's rows of the last hidden state, without padding */
+    int64_t first, last; /* indices of the rows of its first and last position */
+    int64_t top_k;       /* number of best columns requested for each of its rows of the output */
     bool softmax;
     enum pooling pooling;
 };
 
 /* The rows of an axis: tables on the device, like those of padder.h.
  *
- * Tables have as many entries as the batch's shape class (shape.h). The entries after the batch's own are items without
- * rows, blocks without rows, and requests for row 0. */
+ * Tables have as many entries as the batch's shape class (shape.h). The entries after those of the batch describe items
+ * without rows, blocks without rows, and requests for row 0. */
 struct device_axis {
     const int64_t *starts;      /* by sequence */
-    const int64_t *item_starts; /* by item; `starts` if each item is one sequence */
-    const int64_t *lengths;     /* by sequence: its full row count, including rows that this axis omits */
-    const int32_t *positions;   /* by row; NULL: a row's position is its number in the sequence */
+    const int64_t *item_starts; /* by item. Equal to the pointer `starts` if each item is one sequence */
+    const int64_t *lengths;     /* by sequence: its number of rows, including rows that this axis omits */
+    const int32_t *positions;   /* by row. NULL if a row's position is its number in the sequence */
     const struct row_block *blocks;
 };
 
@@ -54,8 +54,8 @@ struct places {
     int64_t n_sequences;
 };
 
-/* Whether the row belongs to an item. Rows that round the batch up to its shape class have no item, position or
- * neighbours.
+/* Whether the row belongs to an item. Rows that were added to round the batch up to its shape class have no item,
+ * position or neighbours.
  */
 static __device__ __forceinline__ bool is_there(struct places places, int64_t row)
 {
@@ -72,7 +72,7 @@ static __device__ __forceinline__ int64_t position_of(struct places places, int6
     return places.positions ? places.positions[row] : row - places.starts[sequence_of(places, row)];
 }
 
-/* The row at a position of a sequence, like padder_row. The sequence must have that row. */
+/* The index of the row at a position of a sequence, like padder_row. The sequence must contain the position. */
 static __device__ __forceinline__ int64_t row_at(struct places places, int64_t sequence, int64_t position)
 {
     int64_t row = places.starts[sequence], behind = places.starts[sequence + 1];
@@ -90,55 +90,56 @@ static __device__ __forceinline__ int64_t row_at(struct places places, int64_t s
 
 struct cuda_run;
 
-/* How a step is launched: alone, or with those that follow it (fusion.h). */
+/* How a step is launched: alone, or together with the steps after it (fusion.h). */
 struct cuda_launch {
     void (*run)(struct cuda_run *run, const struct plan_step *step);
-    int steps;  /* number of steps in the launch, from this one on */
+    int steps;  /* number of steps in the launch, beginning with this step */
     bool keeps; /* the launch also stores the last step's input, because other steps read it */
 };
 
 struct cuda_run {
     const struct plan *plan;
-    const struct cuda_launch *launches; /* by step of the plan: fusion.h */
+    const struct cuda_launch *launches; /* by step of the plan. See fusion.h */
     const struct batch *batch;
-    const struct shape_class *shape; /* of the batch. Launches depend on it, and not on the batch's own counts */
+    /* the class of the batch. Launches depend on it instead of the actual numbers of rows and items */
+    const struct shape_class *shape;
     struct cuda_products *products;
     cudaStream_t stream;
     char *arena;
     enum dtype dtype;
-    size_t shared_bytes;                   /* shared memory that a block may ask for */
-    size_t shared_by_two;                  /* the same if two blocks must fit on a multiprocessor */
-    int processors;                        /* multiprocessors of the device */
-    void *const *weights;                  /* by weight: its elements on the device; the array is the host's */
-    float *const *float_weights;           /* the same for weights that are read as floats */
-    const struct device_axis *axes;        /* by axis; the array is the host's */
-    const struct device_item *items;       /* on the device */
-    const int64_t *sizes;                  /* (items, sizes of the plan), like batch->sizes; on the device */
-    const struct wanted_row *wanted;       /* all requested rows of the batch; on the device */
-    const struct score_mask *const *masks; /* by input, then by item; the outer array is the host's */
-    float *scratch;                        /* of the current step: scratch_of */
+    size_t shared_bytes;             /* shared memory that a block may ask for */
+    size_t shared_by_two;            /* the same if two blocks must fit on a multiprocessor */
+    int processors;                  /* multiprocessors of the device */
+    void *const *weights;            /* by weight: its elements on the device. The array itself is in host memory */
+    float *const *float_weights;     /* likewise, for weights that are read as floats */
+    const struct device_axis *axes;  /* by axis. The array itself is in host memory */
+    const struct device_item *items; /* on the device */
+    const int64_t *sizes;            /* (items, sizes of the plan), like batch->sizes, but on the device */
+    const struct wanted_row *wanted; /* all requested rows of the batch, on the device */
+    const struct score_mask *const *masks; /* by input, then by item. The outer array is in host memory */
+    float *scratch;                        /* scratch of the current step. Use scratch_of */
     int64_t scratch_floats;
     const struct upload *upload;
-    struct results *results;      /* the results of OP_GIVE_… */
-    const struct plan_step *step; /* the current one; NULL: none yet */
+    struct results *results;      /* the results of the operations OP_GIVE_… */
+    const struct plan_step *step; /* the current step. NULL before the first step */
     bool is_repeatable;           /* launches depend only on the shape class, so a graph can replay them */
-    bool capturing;             /* launches go into a graph: nothing runs, and calls that query the device are errors */
-    bool choosing;              /* algorithms of products are chosen; nothing else is launched */
-    double tuning_milliseconds; /* while choosing: the time that is left for measuring */
-    pthread_mutex_t *submitting; /* the device's mutex. The caller holds it, except while choosing algorithms: then
+    bool capturing; /* launches are recorded in a graph. Nothing runs, and calls that query the device are errors */
+    bool choosing;  /* algorithms for products are being chosen. Nothing else is launched */
+    double tuning_milliseconds;  /* while choosing: the time left for measuring */
+    pthread_mutex_t *submitting; /* the device's mutex. The caller holds it, except while algorithms are chosen. Then
                                     functions lock it themselves */
-    cudaError_t status;          /* the first failure; after it nothing is launched */
-    bool product_failed;         /* cuBLASLt failed, and perhaps the device */
-    const char *refusal;         /* why a working device cannot run this batch; NULL: it can */
+    cudaError_t status;          /* the first failure. After a failure nothing is launched */
+    bool product_failed;         /* cuBLASLt failed. Perhaps the device failed, too */
+    const char *refusal;         /* the reason why a working device cannot run this batch. NULL if it can */
 };
 
-/* Whether the run has not failed so far. */
+/* Whether the run has not failed and was not refused so far. */
 static inline bool goes_on(const struct cuda_run *run)
 {
     return run->status == cudaSuccess && !run->product_failed && !run->refusal;
 }
 
-/* A value. The arena has room for floats, so elements of 16 bits fit too. */
+/* The elements of a value. Its memory in the arena has room for floats, so elements of 16 bits fit, too. */
 template <typename T> static inline T *elements_of(const struct cuda_run *run, int value)
 {
     return (T *)(run->arena + run->plan->values[value].offset);
@@ -154,7 +155,8 @@ static inline int64_t columns_of(const struct cuda_run *run, int value)
     return run->plan->values[value].columns;
 }
 
-/* Refuses the batch, with the reason `refusal`, if a kernel contradicts its row in operations.cu. */
+/* Refuses the batch, with the reason `refusal`, unless `said`: the operation's row in operations.cu declares what the
+ * kernel does. */
 static inline void refuse_unless(struct cuda_run *run, bool said, const char *refusal)
 {
     if (!said && !run->refusal)
@@ -175,7 +177,7 @@ template <typename T> static inline const T *weight_of(struct cuda_run *run, int
     return (const T *)run->weights[weight];
 }
 
-/* A weight that the step reads as floats: cuda_operation.floats. */
+/* A weight that the step reads as floats, which cuda_operation.floats must declare. */
 static inline const float *float_weight_of(struct cuda_run *run, int weight)
 {
     if (weight == PLAN_NONE)
@@ -185,8 +187,8 @@ static inline const float *float_weight_of(struct cuda_run *run, int weight)
     return run->float_weights[weight];
 }
 
-/* The index of each item's first row in the value. The array is on the host. A step that reads it cannot be part of a
- * graph. */
+/* The index of each item's first row in the value. The array is in host memory. A step that reads it cannot be part of
+ * a graph. */
 static inline const int64_t *starts_of(struct cuda_run *run, int value)
 {
     refuse_unless(run, !run->is_repeatable,
@@ -194,7 +196,7 @@ static inline const int64_t *starts_of(struct cuda_run *run, int value)
     return run->batch->layouts[run->plan->values[value].axis].item_starts;
 }
 
-/* Rows and items to compute: the batch's numbers, rounded up to its shape class. The results of added rows are not
+/* The number of rows to compute: that of the batch, rounded up to its shape class. The results of added rows are not
  * read. */
 static inline int64_t rows_of(const struct cuda_run *run, int value)
 {
@@ -211,13 +213,14 @@ static inline int64_t sequences_of(const struct cuda_run *run, int value)
     return run->shape->sequences[run->plan->values[value].axis];
 }
 
-/* The index of each sequence's first row in the value. On the device, and possible in graphs. */
+/* The index of each sequence's first row in the value. The array is in device memory, so a step in a graph may use it.
+ */
 static inline const int64_t *device_starts_of(const struct cuda_run *run, int value)
 {
     return run->axes[run->plan->values[value].axis].starts;
 }
 
-/* starts_of, but on the device, and possible in graphs. */
+/* Like starts_of, but in device memory, so a step in a graph may use it. */
 static inline const int64_t *device_item_starts_of(const struct cuda_run *run, int value)
 {
     return run->axes[run->plan->values[value].axis].item_starts;
@@ -230,14 +233,14 @@ static inline struct places places_of(const struct cuda_run *run, int value)
     return places;
 }
 
-/* The number of sequences in a call's item; 1 for other layouts. */
+/* The number of sequences in an item with LAYOUT_CALL. 1 for other layouts. */
 static inline int64_t width_of(const struct cuda_run *run, int value, int64_t item)
 {
     int input = run->plan->axes[run->plan->values[value].axis].input;
     return input == PLAN_NONE ? 1 : padder_width(run->plan, &run->batch->items[item], input);
 }
 
-/* The threads of a block that goes over a row of `columns` columns: whole warps. */
+/* The number of threads, in whole warps, of a block that works on a row of `columns` columns. */
 static inline unsigned threads_for_columns(int64_t columns)
 {
     return (unsigned)least(256, parts_of(columns, WARP) * WARP);
@@ -249,10 +252,10 @@ static inline void note(struct cuda_run *run, cudaError_t status)
         run->status = status;
 }
 
-#define SHARED_BYTES ((size_t)48 << 10) /* shared memory that every kernel may have */
+#define SHARED_BYTES ((size_t)48 << 10) /* shared memory that every kernel may use without allow_shared */
 
-/* Raises the kernel's limit of shared memory. The limit belongs to kernel and device. It is never lowered, because
- * captured graphs rely on it. */
+/* Raises the kernel's limit of shared memory. There is one limit for each kernel on each device. It is never lowered,
+ * because captured graphs rely on it. */
 template <typename... Parameters> static cudaError_t allow_shared(void (*kernel)(Parameters...), size_t bytes)
 {
     cudaFuncAttributes attributes;
@@ -297,8 +300,8 @@ static void launch_rows(struct cuda_run *run, void (*kernel)(Parameters...), int
     launch(run, kernel, parts_of(rows, ROWS_A_BLOCK), 1, ROWS_A_BLOCK * WARP, rows, arguments...);
 }
 
-/* Calls call(n), where n is the number of elements that a thread handles at a time: a pack if the columns are whole
- * packs, else one. */
+/* Calls call(n), where n is the number of elements that a thread handles at a time. It is a pack (element.h) if the
+ * columns are a multiple of it, else 1. */
 template <typename T, typename Call> static void with_pack(int64_t columns, Call call)
 {
     if (columns % PACK<T> == 0)
@@ -307,23 +310,24 @@ template <typename T, typename Call> static void with_pack(int64_t columns, Call
         call(std::integral_constant<int, 1>());
 }
 
-/* Which of a step's weights are read as floats; the others are elements. */
+/* Which weights of a step are read as floats. The other weights are read as elements. */
 enum float_weights { FLOAT_UNSAID, FLOAT_NONE, FLOAT_BIAS, FLOAT_ALL };
 
-/* One row of the table in operations.cu. A row that lacks run, scratch or floats counts as no kernel. */
+/* One row of the table in operations.cu. If a row lacks run, scratch or floats, the operation counts as one without a
+ * kernel. */
 struct cuda_operation {
     void (*run)(struct cuda_run *run, const struct plan_step *step);
-    int64_t (*scratch)(const struct plan *plan,
-                       const struct plan_step *step); /* floats at most; cuda_no_scratch: none */
+    /* Floats of scratch for the largest batch. cuda_no_scratch if the operation needs none. */
+    int64_t (*scratch)(const struct plan *plan, const struct plan_step *step);
     enum float_weights floats;
-    bool by_item; /* has a launch for each item, so plans with the operation use no graphs */
+    bool by_item; /* the operation has a launch for each item, so plans with it use no graphs */
 };
 
 int64_t cuda_no_scratch(const struct plan *plan, const struct plan_step *step);
 
 extern const struct cuda_operation *cuda_operation_of(enum dtype dtype, enum operation operation);
 
-/* The scratch of the step that runs. */
+/* The scratch of the current step. */
 static inline float *scratch_of(struct cuda_run *run)
 {
     const struct cuda_operation *operation = cuda_operation_of(run->dtype, run->step->operation);
@@ -332,13 +336,13 @@ static inline float *scratch_of(struct cuda_run *run)
     return run->scratch;
 }
 
-/* Sets `error` to what CUDA says, and returns -1. */
+/* Writes the message of CUDA for `status` to `error`. Always returns -1. */
 int cuda_fail(struct error *error, const char *what, cudaError_t status);
 
-/* Allocates device memory. On success cudaFree is owed; on failure *memory is NULL. */
+/* Allocates device memory. After success the caller must call cudaFree. After failure *memory is NULL. */
 int cuda_take_memory(void **memory, size_t bytes, const char *what, struct error *error);
 
-/* On success cudaEventDestroy is owed; on failure *event is NULL. */
+/* After success the caller must call cudaEventDestroy. After failure *event is NULL. */
 int cuda_open_event(cudaEvent_t *event, unsigned flags, struct error *error);
 
 #endif

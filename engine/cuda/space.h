@@ -12,7 +12,7 @@ template <typename T> void cuda_arrange(struct cuda_run *run, const struct plan_
 template <typename T> void cuda_combine(struct cuda_run *run, const struct plan_step *step);
 template <typename T> void cuda_select(struct cuda_run *run, const struct plan_step *step);
 
-/* A step's space, with the table of sizes to evaluate it on the device. */
+/* The space of a step (engine/plan/space.h), with the sizes that the device needs to evaluate it. */
 struct device_space {
     struct plan_space space;
     struct space_operands operands;

@@ -1,6 +1,6 @@
-/* tensor: instructions of tensor cores and of copies into shared memory, one function each. The whole warp takes part
- * in all but the copies. A fragment is the part of a matrix that one thread holds. Which elements these are is
- * described in tests/cuda/shim/tensor_model.h, which has the same functions for the CPU. */
+/* tensor: one function for each instruction of tensor cores, and for copies into shared memory. All threads of a warp
+ * must call a function together, except for the copies. A fragment is the part of a matrix that one thread holds.
+ * tests/cuda/shim/tensor_model.h describes the elements of each fragment. It has the same functions for the CPU. */
 #ifndef ENGINE_CUDA_TENSOR_H
 #define ENGINE_CUDA_TENSOR_H
 
@@ -48,7 +48,8 @@ __device__ __forceinline__ void multiply_add<f16>(float (&d)[4], const uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Loads four matrices (8, 8) of 16 bits from shared memory. Thread i gives the address of row i % 8 of matrix i / 8. */
+/* Loads four matrices (8, 8) of 16 bits from shared memory. Thread i passes the address of row i % 8 of matrix i / 8.
+ */
 static __device__ __forceinline__ void load_matrices(uint32_t (&fragment)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -57,7 +58,7 @@ static __device__ __forceinline__ void load_matrices(uint32_t (&fragment)[4], co
                  : "memory");
 }
 
-/* The same, each matrix transposed. */
+/* Likewise, with each matrix transposed. */
 static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&fragment)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -66,7 +67,7 @@ static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&fragm
                  : "memory");
 }
 
-/* Starts a copy of 16 bytes to shared memory. If not `there` it writes zeros and does not read `from`. */
+/* Starts a copy of 16 bytes to shared memory. If `there` is false, it writes zeros and does not read `from`. */
 static __device__ __forceinline__ void copy_async(void *to, const void *from, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
@@ -74,13 +75,14 @@ static __device__ __forceinline__ void copy_async(void *to, const void *from, bo
                  : "memory");
 }
 
-/* Makes a group of the thread's copies since the last group. */
+/* Forms a group of the copies that the thread has started since the last group. */
 static __device__ __forceinline__ void copies_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits until all but the newest PENDING of the thread's groups have arrived. Other threads see them after a barrier.
+/* Waits until all groups of the thread have arrived, except for the newest PENDING groups. Other threads see the data
+ * after a barrier.
  */
 template <int PENDING> static __device__ __forceinline__ void copies_wait()
 {
@@ -99,9 +101,10 @@ static __device__ __forceinline__ float power_of_two(float x)
 #include <tensor_model.h>
 #endif
 
-#define PAD 8 /* unused elements after each row in shared memory, so that rows of a fragment are in different banks */
+/* Unused elements after each row in shared memory. They put the rows of a fragment into different memory banks. */
+#define PAD 8
 
-/* Copies `count` rows of WIDE elements to shared memory. x is (there, columns); the rest is zeros. */
+/* Copies `count` rows of WIDE elements to shared memory. x is (there, columns). The remaining elements become 0. */
 template <typename T, int WIDE>
 static __device__ void copy_rows(T (*to)[WIDE + PAD], const T *x, int64_t stride, int64_t there, int64_t columns,
                                  bool packed, int count, int thread, int threads)

@@ -1,6 +1,6 @@
-/* upload: a batch's inputs and its tables of items and rows. They are laid out in pinned memory and copied to the
- * device at once. Their places follow from the batch's class. Attention masks have positions times positions elements,
- * so they have memory of their own. */
+/* upload: copies the inputs of a batch, and its tables of items and rows, to the device. They are written to pinned
+ * host memory, and copied in one piece. The class of the batch (shape.h) determines their places. An attention mask has
+ * positions times positions elements, so masks have separate memory. */
 #ifndef ENGINE_CUDA_UPLOAD_H
 #define ENGINE_CUDA_UPLOAD_H
 
@@ -11,14 +11,14 @@ struct axis_places {
     size_t starts, item_starts, lengths, positions, blocks;
 };
 
-/* Memory for the masks of a batch. The size of a request bounds them, not the plan, so this memory is empty at first
- * and grows. No other memory is allocated while batches run. */
+/* Memory for the masks of a batch. The size of masks depends on the request instead of the plan. So this memory is
+ * empty at first, and grows. No other memory is allocated while batches run. */
 struct mask_room {
     char *host, *device; /* `bytes` each; the host's is pinned */
     size_t bytes, used;
 };
 
-/* The memory of a lane's uploads, and the places in it for the batch at hand. */
+/* The memory of a lane's uploads, and the offsets in it for the current batch. */
 struct upload {
     char *host, *device; /* `bytes` each; the host's is pinned */
     size_t bytes, used;
@@ -31,12 +31,12 @@ struct upload {
     const struct score_mask *score_masks[ENGINE_MAX_INPUTS]; /* on the device */
 };
 
-/* Room for the largest batch. Whether it succeeds or not, upload_free is owed. */
+/* Allocates memory for the largest batch. The caller must call upload_free, even after failure. */
 int upload_open(const struct plan *plan, struct upload *upload, struct error *error);
 void upload_free(struct upload *upload);
 
-/* Fills the host's memory with the batch, and copies nothing yet. Returns cudaErrorMemoryAllocation if there is no
- * memory for the masks. */
+/* Writes the batch to the host's memory, without copying it to the device. Returns cudaErrorMemoryAllocation if there
+ * is no memory for the masks. */
 cudaError_t upload_fill(struct upload *upload, const struct plan *plan, const struct batch *batch,
                         const struct shape_class *shape);
 

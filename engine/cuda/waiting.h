@@ -1,8 +1,9 @@
-/* waiting: how a lane's thread waits for its batch. A thread that sleeps until an interrupt wakes it learns of the end
- * 20 microseconds late, in virtual machines up to 100. A thread that polls keeps a core busy.
+/* waiting: how a lane's thread waits for its batch. A thread that sleeps until an interrupt wakes it notices the end 20
+ * microseconds late, and in virtual machines up to 100 microseconds late. A thread that polls keeps a CPU core busy.
  *
- * So the thread expects the batch to take as long as the last one of its class. It looks now and then while the end is
- * far, polls around the expected end, and sleeps if the batch takes longer. */
+ * So the thread expects the batch to take as long as the last batch of the same class (shape.h). Long before the
+ * expected end it checks only now and then. Around the expected end it polls. If the batch takes longer, the thread
+ * sleeps. */
 #ifndef ENGINE_CUDA_WAITING_H
 #define ENGINE_CUDA_WAITING_H
 
@@ -12,14 +13,15 @@
 
 #define KNOWN_CLASSES 128
 
-/* How long the last batch of a class took from submission to results, with the batches before it. A class has a place
- * by its hash, and loses it to another class with the same place. */
+/* How long the last batch of each class took from submission to results, including batches submitted before it. The
+ * hash of a class determines its place in the table. Two classes with the same place overwrite each other. */
 struct durations {
     uint64_t classes[KNOWN_CLASSES];
-    int64_t nanoseconds[KNOWN_CLASSES]; /* 0: not known */
+    int64_t nanoseconds[KNOWN_CLASSES]; /* 0 if not known */
 };
 
-/* Waits for the event at the end of a batch of the class. The batch was just submitted. Records the batch's duration.
+/* Waits for the event at the end of a batch of the class. Call it right after submitting the batch. Records the
+ * duration of the batch.
  */
 cudaError_t wait_for_batch(struct durations *durations, uint64_t class_hash, cudaEvent_t event);
 
