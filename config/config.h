@@ -61,7 +61,7 @@ struct image_settings {
     int64_t height, width; /* of the model's input, >= 1. Both are 0 if the file has no key `image` */
     enum image_resize resize;
     bool crop; /* cut a rectangle (height, width) from the centre of the resized picture */
-    /* of the resized picture. If the width is 0, resize_height is the length of the shorter edge */
+    /* Of the resized picture. If the width is 0, resize_height is the length of the shorter edge. */
     int64_t resize_height, resize_width;
     double scale;          /* not 0 */
     float mean[3], std[3]; /* for red, green, blue. No std is 0 */
@@ -79,7 +79,7 @@ struct model_config {
     int byte_offset;      /* used with TOKENIZER_BYTE: the id of byte 0. It is 3 if ids 0 to 2 are pad, end and mask.
                              Otherwise it is 0 */
     struct json_t *graph; /* a JSON object, for the architecture "module". NULL if the file has no graph */
-    /* a JSON list of tensor names, with * for any characters. NULL if the file has no such list */
+    /* A JSON list of tensor names, with * for any characters. NULL if the file has no such list. */
     struct json_t *ignore;
     struct json_t *labels; /* a JSON list of strings: the names of a classifier's classes, in order. NULL if the file
                               has no such list */
@@ -128,7 +128,7 @@ struct argument {
     enum argument_type type;
     bool required;
     int64_t fallback; /* the constructor's default. For booleans 1 is true. For the optional types 0 is None */
-    /* of the member in the family's struct, in bytes. Unused for ARGUMENT_DROPOUT and ARGUMENT_TRAINING */
+    /* Of the member in the family's struct, in bytes. Unused for ARGUMENT_DROPOUT and ARGUMENT_TRAINING. */
     size_t offset;
 };
 

@@ -1,10 +1,10 @@
-/* image_settings: the key `image` of config.json. Private to this folder. */
+/* image_settings: the key `image` of config.json. Only files of this folder include it. */
 #ifndef CONFIG_IMAGE_SETTINGS_H
 #define CONFIG_IMAGE_SETTINGS_H
 
 #include "config/text.h"
 
-/* Reads the value of `image`, an object. A key that is absent has the default of image_settings_default(). */
+/* Reads the value of `image`, an object. An absent key gets the default of image_settings_default(). */
 int image_settings_parse(json_t *value, struct image_settings *settings, struct error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* text: JSON objects, and the words for a value in a message. Private to this folder. */
+/* text: parses JSON objects, and describes JSON values in messages. Only files of this folder include it. */
 #ifndef CONFIG_TEXT_H
 #define CONFIG_TEXT_H
 
@@ -8,11 +8,12 @@
 
 #define TEXT_FILE_LIMIT_BYTES ((size_t)16 << 20)
 
-/* Parses `text` as a JSON object, and returns a new reference. Duplicate keys and NULs are refused. NULL: the error has
- * line and column. With `quote` it also shows the text near them, which may be a secret. */
+/* Parses `text` as a JSON object, and returns a new reference. Duplicate keys and NULs are errors. Returns NULL after
+ * an error, whose message contains line and column. If `quote`, the message also shows the text at this place. Do not
+ * set it if the text may be a secret. */
 json_t *text_parse_object(const char *text, size_t length, bool quote, struct error *error);
 
-/* Writes the words for a value that was found, such as "3", "null" or "a list". Returns buffer. */
+/* Writes a description of a value for a message, such as "3", "null" or "a list". Returns buffer. */
 const char *text_describe(const json_t *value, char *buffer, size_t size);
 
 /* Sets the message "expected WHAT, found VALUE". Returns -1. */

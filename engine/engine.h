@@ -87,7 +87,7 @@ struct model_info {
                       model returns rows */
     bool gives_vector; /* the output and the hidden state are one vector per item. The output has the shape
                           (output_columns) */
-    /* by output, without the batch. NULL if only model_output_shape knows the shapes */
+    /* By output, without the batch. NULL if only model_output_shape knows the shapes. */
     const struct model_shape *shapes;
     int64_t vocabulary;      /* number of ids that inputs[0] may hold. 0 if inputs[0] holds floats */
     int64_t output_columns;  /* of the class's output */
@@ -101,7 +101,7 @@ struct model_info {
     bool is_on_cpu;          /* true if the CPU is its only device */
     enum dtype dtype;        /* never DTYPE_AUTO */
     const char *kernels;     /* like engine_kernels, for the model's device */
-    /* precedes the class's name in every tensor name of the file. NULL if the names have no prefix */
+    /* Precedes the class's name in every tensor name of the file. NULL if the names have no prefix. */
     const char *prefix;
     const char *notice; /* the reason why "auto" did not choose the engine's device for this model. NULL if it did */
     const char *cpu_notice; /* the reason why the CPU multiplies some weights without oneDNN. NULL if there is nothing

@@ -1,5 +1,5 @@
-/* The index of a checkpoint in several files, model.safetensors.index.json. Its content is {"metadata": …,
- * "weight_map": {tensor: file, …}}. The files are in its folder. Private to weights/. */
+/* The index of a checkpoint that consists of several files: model.safetensors.index.json. Its content is {"metadata":
+ * …, "weight_map": {tensor: file, …}}. The files are in the folder of the index. Private to weights/. */
 #ifndef WEIGHTS_SHARD_INDEX_H
 #define WEIGHTS_SHARD_INDEX_H
 
@@ -9,12 +9,12 @@
 
 struct shard_index {
     json_t *json;
-    const json_t *weight_map; /* values are strings; owned by `json`, as all names are */
-    const char **files;       /* (n_files) without repetition, sorted by strcmp; none is in another folder */
-    size_t n_files;           /* at least 1 */
+    const json_t *weight_map; /* values are strings. `json` owns them and all names */
+    const char **files; /* (n_files) different names, sorted by strcmp. All files are in the folder of the index */
+    size_t n_files;     /* at least 1 */
 };
 
-/* No I/O. The error does not name the file. After success, the caller must call shard_index_free. */
+/* Does no I/O. The error does not name the file. After success, the caller must call shard_index_free. */
 int shard_index_parse(const char *text, size_t length, struct shard_index *index, struct error *error);
 void shard_index_free(struct shard_index *index);
 

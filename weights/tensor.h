@@ -1,4 +1,4 @@
-/* tensor: one tensor of a file, its type of elements, and their conversion to float32. */
+/* tensor: one tensor of a file, the type of its elements, and the conversion of elements to float32. */
 #ifndef WEIGHTS_TENSOR_H
 #define WEIGHTS_TENSOR_H
 
@@ -29,22 +29,22 @@ enum weights_dtype {
 struct weights_tensor {
     const char *name;
     enum weights_dtype dtype;
-    int rank;                        /* 0: a scalar */
-    int64_t shape[WEIGHTS_MAX_RANK]; /* each >= 0; row-major */
-    int64_t elements;                /* their product */
-    const void *data;                /* at any address, without alignment; NULL: not read yet */
+    int rank;                        /* 0 for a scalar */
+    int64_t shape[WEIGHTS_MAX_RANK]; /* each >= 0. The elements are row-major */
+    int64_t elements;                /* the product of the sizes */
+    const void *data;                /* not aligned. NULL if the data was not read yet */
     size_t bytes;
-    size_t offset; /* of the data, from the end of the header */
+    size_t offset; /* bytes from the end of the header to the data */
 };
 
 const char *weights_dtype_name(enum weights_dtype dtype); /* "F32" */
 size_t weights_dtype_size(enum weights_dtype dtype);      /* bytes */
 
-/* F64, F32, F16 and BF16. */
+/* Whether the type is F64, F32, F16 or BF16. */
 bool weights_dtype_is_float(enum weights_dtype dtype);
 
-/* Converts all elements to float32. F64 rounds to nearest even, and so do integers beyond 2^24. A boolean is 0 or 1.
- * The data must have been read. */
+/* Converts all elements to float32. F64 elements and integers beyond 2^24 are rounded to the nearest float, ties to
+ * even. A boolean becomes 0 or 1. The data must have been read. */
 void weights_to_f32(const struct weights_tensor *tensor, float *out);
 
 /* Writes "[2, 32]" into buffer, for messages. Returns buffer. */

@@ -51,7 +51,7 @@ struct product_weight;
 int products_take_weight(const struct products *products, int64_t columns, int64_t depth, float *w, bool owned,
                          struct product_weight **weight, struct error *error);
 void products_free_weight(const struct products *products, struct product_weight *weight); /* NULL is harmless */
-/* resident bytes, not counting a w that the caller keeps */
+/* Resident bytes, not counting a w that the caller keeps. */
 size_t products_weight_bytes(const struct product_weight *weight);
 
 /* Makes a weight of e for products_project. e is (groups * k, n) if transposed, else (groups * n, k). Call it only if

@@ -22,7 +22,7 @@ struct cpu_run {
     const struct plan *plan;
     const struct batch *batch;
     const struct products *products;
-    /* by weight: packed for products_linear_tile, or NULL if kernels read the floats in plan->weights */
+    /* By weight: packed for products_linear_tile, or NULL if kernels read the floats in plan->weights. */
     struct product_weight *const *packed;
     struct product_weight *const *projections; /* by weight: packed for projections in bf16, or NULL likewise */
     const struct vector_functions *vector;

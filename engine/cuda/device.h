@@ -10,11 +10,11 @@ struct backend {
     int device;
     bool failed; /* a call of the CUDA runtime failed, so closing ends with a reset of the device. Several threads set
                     it: use atomics */
-    /* streams for copies to the device, for kernels, and for copies to the host. They run concurrently */
+    /* Streams for copies to the device, for kernels, and for copies to the host. They run concurrently. */
     cudaStream_t up, compute, down;
     cudaStream_t loading;   /* stream for uploads of weights. No batch waits for it */
     cudaStream_t capturing; /* stream for capturing graphs. Nothing runs on it */
-    /* held while the kernels of a batch are launched, so that batches are launched one after another */
+    /* Held while the kernels of a batch are launched, so that batches are launched one after another. */
     pthread_mutex_t submitting;
     struct cuda_products *products; /* guarded by `submitting` */
     int64_t tuning_ms;              /* time limit for each model */

@@ -22,7 +22,7 @@ template <typename T> struct projection {
     int count;                       /* number of projections: 1 or 2 */
     const T *x;                      /* (rows, columns) */
     const int64_t *starts, *to;      /* by sequence: the first row of x, and the first row of y */
-    /* by sequence: the first row on the axis that selects sequences. NULL if all are computed */
+    /* By sequence: the first row on the axis that selects sequences. NULL if all are computed. */
     const int64_t *selecting;
     int64_t least, most; /* limits of the number of rows on this axis of a selected sequence */
     int64_t n_sequences;
@@ -37,7 +37,7 @@ template <typename T> struct projection {
 struct sequence_part {
     int64_t sequence, number; /* number is that of the part within the sequence */
     int64_t first, rows;      /* of x */
-    /* number of parts of the sequence. 0 if no part has this number, or if the sequence is not selected */
+    /* Number of parts of the sequence. 0 if no part has this number, or if the sequence is not selected. */
     int64_t count;
 };
 
@@ -55,7 +55,7 @@ static __device__ struct sequence_part part_of(const struct projection<T> *p, in
                                  (end - begin + p->part_rows - 1) / p->part_rows};
     part.rows = end - part.first < p->part_rows ? end - part.first : p->part_rows;
     part.count = part.count < 1 ? 1 : part.count; /* a sequence without rows has one part, whose sum is 0 */
-    /* not a sequence of the batch, but one that rounds the batch up to its class (shape.h) */
+    /* Not a sequence of the batch, but one that rounds the batch up to its class (shape.h). */
     if (p->to[sequence + 1] == p->to[sequence])
         part.count = 0;
     if (p->selecting) {

@@ -179,7 +179,7 @@ static inline struct shifts shifts_of(const struct plan_step *step)
 /* The shift of a column. It is 0 for columns after the last segment. */
 static __device__ __forceinline__ int64_t shift_of(struct shifts shifts, int64_t columns, int64_t column)
 {
-    /* a division of 32 bits is much faster than one of 64 bits */
+    /* A division of 32 bits is much faster than one of 64 bits. */
     int segment_columns = (int)columns / (int)shifts.count;
     int segment = segment_columns > 0 ? (int)column / segment_columns : (int)shifts.count;
     return segment < shifts.count ? shifts.by[segment] : 0;

@@ -101,7 +101,7 @@ struct cuda_run {
     const struct plan *plan;
     const struct cuda_launch *launches; /* by step of the plan. See fusion.h */
     const struct batch *batch;
-    /* the class of the batch. Launches depend on it instead of the actual numbers of rows and items */
+    /* The class of the batch. Launches depend on it instead of the actual numbers of rows and items. */
     const struct shape_class *shape;
     struct cuda_products *products;
     cudaStream_t stream;

@@ -55,7 +55,7 @@ struct plan_builder {
     struct plan *plan;
     const struct weights *weights;
     bool *used; /* by weights_index: whether the plan uses the tensor of the file */
-    /* borrowed patterns for the names of tensors that the class does not have. NULL if there are none */
+    /* Borrowed patterns for the names of tensors that the class does not have. NULL if there are none. */
     const struct json_t *ignore;
     char prefix[PLAN_PREFIX_BYTES]; /* a wrapper's prefix, which precedes the class's names in the file */
     bool prefix_known;              /* the prefix is final, because a tensor was found with it */
@@ -69,7 +69,7 @@ struct plan_builder {
 
     size_t image_arena_bytes; /* limit for plan_enlarge_images. 0 if images have at most max_rows pixels */
 
-    /* receives the fraction of all elements read so far. May be NULL */
+    /* Receives the fraction of all elements read so far. May be NULL. */
     void (*progress)(void *context, double fraction);
     void *progress_context;
     int64_t taken_elements, all_elements;

@@ -27,7 +27,7 @@ const struct plan_operation plan_operations[] = {
                           .flops = flops_of_addition,
                           .print = print_nothing},
 
-    /* g, b (d); x (r, groups*d). Each group of d columns is normalised by itself */
+    /* g, b (d); x (r, groups*d). Each group of d columns is normalised by itself. */
     [OP_LAYER_NORM] = {.name = "layer_norm",
                        .formula = "y[r] = (x[r] - mean) / sqrt(variance + epsilon) * g + b",
                        .rows = ROWS_ALONE,
@@ -80,7 +80,7 @@ const struct plan_operation plan_operations[] = {
                       .flops = flops_of_nothing,
                       .print = print_nothing},
 
-    /* f (d / 2). The products p f are computed in float */
+    /* f (d / 2). The products p f are computed in float. */
     [OP_ADD_SINUSOIDS] = {.name = "add_sinusoids",
                           .formula = "y[r] = x[r] + (sin(p f), cos(p f))",
                           .rows = ROWS_ALONE,
@@ -138,7 +138,7 @@ const struct plan_operation plan_operations[] = {
                          .flops = flops_of_nothing,
                          .print = print_nothing},
 
-    /* x (r, heads*d); T (positions, d). The sine of the angle is T[p, i], the cosine is T[p, d/2 + i] */
+    /* x (r, heads*d); T (positions, d). The sine of the angle is T[p, i], the cosine is T[p, d/2 + i]. */
     [OP_ROTATE] = {.name = "rotate",
                    .formula = "y[r, h, 2i : 2i + 2] = x[r, h, 2i : 2i + 2] turned by the angle T[p, i]",
                    .rows = ROWS_ALONE,
@@ -255,7 +255,7 @@ const struct plan_operation plan_operations[] = {
                     .flops = flops_of_nothing,
                     .print = print_nothing},
 
-    /* f is a function of two numbers, listed in plan.h. z may be a weight or one number */
+    /* f is a function of two numbers, listed in plan.h. z may be a weight or one number. */
     [OP_COMBINE] = {.name = "combine",
                     .formula = "y_b[s.y] = f(x_b[s.x], z_b[s.z]) over the space s",
                     .rows = ROWS_TOGETHER,
@@ -278,7 +278,7 @@ const struct plan_operation plan_operations[] = {
                    .flops = flops_of_addition,
                    .print = print_reduce},
 
-    /* r runs over the last dimension of the space */
+    /* r runs over the last dimension of the space. */
     [OP_SOFTMAX] = {.name = "softmax",
                     .formula = "y_b[s.y + r.y] = softmax over r of x_b[s.x + r.x], or its logarithm, over the space s",
                     .rows = ROWS_TOGETHER,
@@ -304,7 +304,7 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_addition,
                         .print = print_nothing},
 
-    /* f is the identity, softmax or top_k. Without W the output is f(x_b[wanted rows]) */
+    /* f is the identity, softmax or top_k. Without W the output is f(x_b[wanted rows]). */
     [OP_GIVE_OUTPUT] = {.name = "give_output",
                         .formula = "item b's output = f(x_b[wanted rows] Wᵀ + b)",
                         .rows = ROWS_TOGETHER,

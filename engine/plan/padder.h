@@ -23,7 +23,7 @@ struct layout {
     int64_t *starts;      /* (n_sequences + 1): the rows of sequence s are starts[s] … starts[s + 1] - 1 */
     int64_t *item_starts; /* (n_items + 1): likewise, the first row of each item. Equal to the pointer `starts` if each
                              item is one sequence */
-    /* by row: its position in its sequence, ascending. NULL if the position of row r is r - starts[s] */
+    /* By row: its position in its sequence, ascending. NULL if the position of row r is r - starts[s]. */
     int32_t *positions;
     struct row_block *blocks;
     int64_t n_blocks;

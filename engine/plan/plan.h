@@ -408,7 +408,7 @@ struct plan_step {
         } local_attend;
         struct {
             struct plan_window window;
-            /* indices of sizes: the image that x holds. PLAN_NONE if x's axis holds an input image */
+            /* Indices of sizes: the image that x holds. PLAN_NONE if x's axis holds an input image. */
             int height, width;
             int64_t groups; /* of columns */
             float scale;
@@ -497,11 +497,11 @@ struct plan {
     struct plan_decision *decisions;
     int n_decisions;
 
-    /* the outputs of a module. Empty for a class, which has one output named output_name */
+    /* The outputs of a module. Empty for a class, which has one output named output_name. */
     struct plan_output *outputs;
     int n_outputs;
     const char *output_name; /* of the class's own output */
-    /* name of the softmax of the class's attention. NULL if the names are "attention.<i>" */
+    /* Name of the softmax of the class's attention. NULL if the names are "attention.<i>". */
     const char *attention_name;
     int64_t output_sizes[ENGINE_MAX_RANK - 1]; /* their product is output_columns */
     int n_output_sizes;                        /* 0 if the output's only size is output_columns */

@@ -1,7 +1,7 @@
-/* budget: a bound on memory that many requests share. Any thread.
+/* budget: a limit on the memory of all requests together. Any thread may call the functions.
  *
- * A share counts the bytes that one request has taken from the budget. A thread that breaks a request off may end its
- * share at once, and the memory is freed a moment later. Ending a share twice is harmless. */
+ * A share counts the bytes that one request has taken from the budget. A thread that aborts a request may end its share
+ * at once, although the memory is freed a moment later. Ending a share twice is harmless. */
 #ifndef SERVER_BUDGET_H
 #define SERVER_BUDGET_H
 
@@ -12,10 +12,12 @@
 struct budget {
     _Atomic int64_t used;
     int64_t limit;   /* bytes */
-    int64_t reserve; /* the part of the limit for small shares alone, so that large shares cannot keep them out */
-    int64_t small;   /* bytes; a share up to this size is small */
+    int64_t reserve; /* the part of the limit that only small shares may use, so that large shares cannot exhaust the
+                        budget */
+    int64_t small;   /* bytes. A share of at most this size is small */
 
-    /* Called when a share finds no room. True: `bytes` have just been given back. NULL: no room can be made. */
+    /* Called when the budget has no room for a share. Returns true if it has just returned `bytes` to the budget. NULL
+     * if nothing can be done. */
     bool (*make_room)(struct budget *budget, int64_t bytes);
     void *context; /* for make_room */
 };
@@ -25,7 +27,7 @@ struct share {
     _Atomic int64_t bytes;
 };
 
-/* The largest size of a share, when there are no others. */
+/* The largest possible size of a share, which it can have if there are no other shares. */
 static inline int64_t budget_most(const struct budget *budget)
 {
     int64_t most = budget->limit - budget->reserve;
@@ -38,7 +40,7 @@ static inline void share_give(struct share *share, int64_t bytes)
     atomic_fetch_sub_explicit(&share->budget->used, bytes, memory_order_relaxed);
 }
 
-/* Takes `bytes` more. False: the budget has no room for them. */
+/* Takes `bytes` more bytes from the budget. Returns false if the budget has no room for them. */
 static inline bool share_take(struct share *share, int64_t bytes)
 {
     struct budget *budget = share->budget;
@@ -59,7 +61,7 @@ static inline bool share_take(struct share *share, int64_t bytes)
     return false;
 }
 
-/* Gives back all bytes of the share, and returns their number. */
+/* Returns all bytes of the share to the budget. The result is their number. */
 static inline int64_t share_end(struct share *share)
 {
     int64_t bytes = atomic_exchange_explicit(&share->bytes, 0, memory_order_relaxed);

@@ -1,12 +1,12 @@
-/* log: lines on stderr for an operator, as text or as one JSON object a line. One destination for the process. Any
- * thread.
+/* log: lines on stderr for an operator. A line is text or one JSON object. The whole process has one log. Any thread
+ * may write to it.
  *
  *     log_write(LOG_LEVEL_INFO, "model loaded", "name", "builtin", LOG_INTEGER("parameters", 913000), NULL)
  *     text: 2026-11-20T19:40:00.123Z INFO model loaded name=builtin parameters=913000
  *     json: {"time": "…", "level": "info", "message": "model loaded", "name": "builtin", "parameters": 913000}
  *
- * After log_start no caller waits for stderr. Lines arrive whole and in order. While stderr is blocked they are kept in
- * a ring of 256 KiB. Lines beyond the ring are dropped and counted, and a later line has their number. */
+ * After log_start no caller waits for stderr. Lines arrive whole and in order. While stderr is blocked, lines wait in a
+ * ring buffer of 256 KiB. Lines that do not fit are dropped and counted. A later line reports their number. */
 #ifndef SERVER_LOG_H
 #define SERVER_LOG_H
 
@@ -14,28 +14,29 @@
 
 #include <stdatomic.h>
 
-void log_configure(enum log_format format, enum log_level level); /* before other threads log */
+void log_configure(enum log_format format, enum log_level level); /* call it before other threads write lines */
 bool log_enabled(enum log_level level);
 
-/* Starts the thread that writes the lines. Before, callers write their lines themselves. Once in a process. */
+/* Starts the thread that writes the lines. Until then, each caller writes its line itself. Call it once per process. */
 int log_start(struct error *error);
 
-/* Waits until all lines are written, a second at most. To be called at the end of the process, and before other code
+/* Waits until all lines are written, but at most one second. Call it at the end of the process, and before other code
  * writes to stderr. */
 void log_flush(void);
 
 int64_t log_lines_dropped(void);
 
-/* Takes pairs of key and value, ended with NULL. A value is a text; the macros below make a pair with a number. A pair
- * with the value NULL is left out. Values are escaped, so that they cannot begin a new line. */
+/* The arguments after the message are pairs of key and value, and a final NULL. A value is a string. The macros below
+ * make a pair with a number. A pair with the value NULL is left out. Values are escaped, so they cannot begin a new
+ * line. */
 void log_write(enum log_level level, const char *message, ...) __attribute__((sentinel));
 
-/* A pair with a number, which JSON shows without quotes. LOG_DECIMAL has three digits after the point. */
+/* A pair with a number, which JSON lines contain without quotes. LOG_DECIMAL writes three digits after the point. */
 #define LOG_INTEGER(key, value) log_integer, (key), (int64_t)(value)
 #define LOG_DECIMAL(key, value) log_decimal, (key), (double)(value)
 extern const char log_integer[], log_decimal[];
 
-/* For lines that clients can cause as often as they like. Each limit lets one line a second through. The next line has
+/* A limit for lines that clients can cause as often as they like. It allows one line per second. The next line contains
  * the number of suppressed lines as `left_out`. A zeroed limit is ready for use. */
 struct log_limit {
     _Atomic int64_t next_ns;
@@ -44,7 +45,8 @@ struct log_limit {
 void log_write_limited(struct log_limit *limit, enum log_level level, const char *message, ...)
     __attribute__((sentinel));
 
-/* An INFO line that is written at every level, because other programs wait for it ("listening on …"). */
+/* Writes an INFO line whatever the log level is. Used for lines that other programs wait for, such as "listening on …".
+ */
 void log_announce(const char *message, ...) __attribute__((sentinel));
 
 #endif

@@ -1,11 +1,11 @@
-/* memory: the bytes of memory that this process may have. */
+/* memory: how much memory this process may use. */
 #ifndef SERVER_MEMORY_H
 #define SERVER_MEMORY_H
 
 #include <stdint.h>
 
-/* The machine's memory, or the limit of a control group if that is less. `root` is put before /proc and /sys. It is "",
- * except in tests. */
+/* Returns the machine's memory in bytes, or the limit of a control group if this is less. `root` precedes the paths
+ * /proc and /sys. It is "" except in tests. */
 int64_t memory_bytes(const char *root);
 
 #endif

@@ -1,5 +1,5 @@
-/* metrics: counters and histograms in Prometheus' text format. Any thread. Recording takes no lock (relaxed atomics),
- * so a scrape may see some counters of an event before the others. */
+/* metrics: counters and histograms in Prometheus' text format. Any thread may call the functions. They take no lock,
+ * but use relaxed atomics. So a scrape may see an event in some counters, and not yet in others. */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
 
@@ -10,23 +10,25 @@
 
 struct metrics;
 
-/* `names` (n_models) are those of the served models; the strings outlive the metrics. NULL: out of memory. */
+/* `names` (n_models) are the names of the served models. The strings must outlive the metrics. NULL if memory is
+ * lacking. */
 struct metrics *metrics_open(const char *const *names, int64_t n_models);
 void metrics_close(struct metrics *metrics);
 
 #define METRICS_NO_MODEL (-1)
 
-/* Records an answered request. `route` is the route's path, never the client's ("/v2/models/{}"); the string outlives
- * the metrics. `model_index` may be METRICS_NO_MODEL. queue_ns and inference_ns are 0 for a request without a job. */
+/* Records an answered request. `route` is the path in the table of routes, such as "/v2/models/{}", and never the path
+ * that the client sent. The string must outlive the metrics. `model_index` may be METRICS_NO_MODEL. queue_ns and
+ * inference_ns are 0 for a request without a job. */
 void metrics_request(struct metrics *metrics, const char *route, int64_t model_index, int status, int64_t total_ns,
                      int64_t queue_ns, int64_t inference_ns);
 
-/* Records a batch that ran. */
+/* Records a batch after it has run. */
 void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, int64_t tokens, int64_t inference_ns);
 
 struct metrics_queue {
-    int64_t requests; /* sequences that wait for one model */
-    int64_t tokens;   /* tokens of these sequences */
+    int64_t requests; /* number of sequences that wait for one model */
+    int64_t tokens;   /* sum of the tokens of these sequences */
 };
 
 /* Values that are read at the time of the scrape. */
@@ -41,7 +43,7 @@ struct metrics_now {
     struct engine_counts batches;
 };
 
-/* The text for a scrape; the caller frees it. NULL: out of memory. */
+/* Returns the text for a scrape. The caller frees it. NULL if memory is lacking. */
 char *metrics_text(const struct metrics *metrics, const struct metrics_now *now, size_t *length);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "config/config.h"
 
-/* Writes that a thread with the given task, such as "the log", was refused for the reason that pthread_create returned.
- * Returns -1. */
+/* Writes the message that the system could not start a thread for the task, such as "the log". `reason` is the value
+ * that pthread_create returned. Always returns -1. */
 int thread_refused(const char *task, int reason, struct error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* body: the bytes of a request's body as they come in. */
+/* body: collects the bytes of a request's body as they arrive. */
 #ifndef SERVER_BODY_H
 #define SERVER_BODY_H
 
@@ -7,12 +7,12 @@
 
 #include <stddef.h>
 
-/* Zero it, then set share.budget and limit, and lead if needed. Memory grows with the bytes that have arrived, never
- * with the length that a client announces. */
+/* Zero the struct. Then set share.budget and limit, and lead if necessary. Memory grows with the bytes that have
+ * arrived, never with the length that a client announces. */
 struct body {
-    struct share share; /* of the memory for all bodies that are being received */
-    size_t limit;       /* bytes of this body at most */
-    size_t lead;        /* free bytes before data, which align binary data further on */
+    struct share share; /* a share of the budget for all bodies that are being received */
+    size_t limit;       /* most bytes of this body */
+    size_t lead;        /* unused bytes before `data`. They align binary data that follows the JSON in the body */
     char *data;
     size_t length, capacity;
 };
@@ -20,12 +20,12 @@ struct body {
 enum body_status {
     BODY_OK,
     BODY_TOO_LARGE,
-    BODY_NO_ROOM, /* the budget is used up, or memory is out */
+    BODY_NO_ROOM, /* the budget or the memory is used up */
 };
 
 enum body_status body_append(struct body *body, const char *bytes, size_t length);
-void body_free(struct body *body); /* twice is harmless */
+void body_free(struct body *body); /* may be called twice */
 
-int body_no_room(struct failure *failure); /* the failure for BODY_NO_ROOM; returns -1 */
+int body_no_room(struct failure *failure); /* sets the failure for BODY_NO_ROOM. Always returns -1 */
 
 #endif

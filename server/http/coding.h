@@ -1,5 +1,5 @@
-/* coding: gzip and deflate of bodies and answers. "deflate" is zlib's format, as RFC 9110 defines it and tritonclient
- * sends it. The bare deflate stream is not accepted. */
+/* coding: compression of bodies and answers by gzip and deflate. "deflate" is zlib's format, as RFC 9110 defines it and
+ * as tritonclient sends it. A deflate stream without the zlib header is not accepted. */
 #ifndef SERVER_CODING_H
 #define SERVER_CODING_H
 
@@ -14,15 +14,17 @@ enum coding {
     CODING_UNKNOWN,
 };
 
-enum coding coding_of(const char *content_encoding);    /* NULL and "identity" are CODING_NONE */
-enum coding coding_wanted(const char *accept_encoding); /* the known coding with the highest q, else CODING_NONE */
-const char *coding_name(enum coding coding);            /* for Content-Encoding; NULL: CODING_NONE */
+enum coding coding_of(const char *content_encoding); /* NULL and "identity" are CODING_NONE */
+/* The known coding with the highest q. CODING_NONE if there is none. */
+enum coding coding_wanted(const char *accept_encoding);
+const char *coding_name(enum coding coding); /* the name in Content-Encoding. NULL for CODING_NONE */
 
-/* Replaces the packed bytes of the body by the unpacked ones. The body's own limit and budget hold for these, so a
- * small body cannot become a huge one. CODING_NONE changes nothing. -1: `failure`; the caller still frees the body. */
+/* Replaces the compressed bytes of the body by the uncompressed bytes. Limit and budget of the body hold for the
+ * uncompressed bytes, so a small body cannot become a huge one. CODING_NONE changes nothing. On failure sets `failure`
+ * and returns -1. The caller frees the body in every case. */
 int coding_unpack(enum coding coding, struct body *body, struct failure *failure);
 
-/* Packs the answer. False: there was no memory, and the answer is unchanged. */
+/* Compresses the answer. Returns false if memory is lacking. Then the answer is unchanged. */
 bool coding_pack(enum coding coding, struct writer *answer);
 
 #endif

@@ -1,5 +1,6 @@
-/* connections: the table of open connections, by descriptor. When it is full, a new connection replaces the one that
- * has been idle longest. So clients that connect and stay silent cannot keep others out. Any thread. */
+/* connections: the table of open connections, by descriptor. When it is full, a new connection replaces the connection
+ * that has been idle longest. So clients that connect and send nothing cannot keep other clients out. Any thread may
+ * call the functions. */
 #ifndef SERVER_CONNECTIONS_H
 #define SERVER_CONNECTIONS_H
 
@@ -11,43 +12,47 @@ struct connections;
 /* Allows at most `limit` connections, or fewer if the process's limit of descriptors is lower. `room` must outlive the
  * table. */
 int connections_open(int64_t limit, struct linger_room *room, struct connections **connections, struct error *error);
-void connections_close(struct connections *connections); /* when none is open. NULL is harmless */
+void connections_close(struct connections *connections); /* call it when no connection is open. NULL is harmless */
 int64_t connections_limit(const struct connections *connections);
 
-/* Admits a new descriptor as an idle connection, and may shut down the longest idle one for it. Returns the number of
- * the admission, above 0. The caller then owes connections_closed, or connections_lost if libmicrohttpd did not take
- * the descriptor. 0: there is no room. Only one thread admits. */
+/* Admits a new descriptor as an idle connection. It may shut down the connection that has been idle longest. Returns a
+ * number above 0 that identifies this admission. Later the caller must call connections_closed, or connections_lost if
+ * libmicrohttpd did not take the descriptor. Returns 0 if there is no room. Only one thread may call it. */
 int64_t connections_admit(struct connections *connections, int fd);
 
-/* To be called when libmicrohttpd has taken the descriptor. Shuts it down if it was evicted meanwhile. */
+/* Call it when libmicrohttpd has taken the descriptor. Shuts the connection down if another one has replaced it
+ * meanwhile. */
 void connections_started(struct connections *connections, int fd);
 
-/* libmicrohttpd could not take the descriptor, and has closed it. It may have reported this to connections_closed
- * before; then nothing is left to do. A later admission may have the descriptor by now, so `admission` tells which one
- * is meant. */
+/* Call it when libmicrohttpd could not take the descriptor and has closed it. If libmicrohttpd has led to a call of
+ * connections_closed before, this function does nothing. By now a later admission may use the same descriptor. So
+ * `admission` tells which admission is meant. */
 void connections_lost(struct connections *connections, int fd, int64_t admission);
 
-void connections_busy(struct connections *connections, int fd);   /* a request is complete: it is not idle */
-void connections_idle(struct connections *connections, int fd);   /* idle from now on: it waits for more bytes */
-void connections_unread(struct connections *connections, int fd); /* its client may still be sending a body */
+/* A request is complete, so the connection is not idle. */
+void connections_busy(struct connections *connections, int fd);
+/* The connection is idle from now on, and waits for more bytes. */
+void connections_idle(struct connections *connections, int fd);
+void connections_unread(struct connections *connections, int fd); /* the client may still be sending a body */
 
-/* Sets the share of memory that the connection's request holds. While it is set, the share counts as held by a possibly
- * slow client, who is sending its body or receiving its answer. NULL: no share. */
+/* Sets the share of memory that the connection's request holds (budget.h). While a share is set, its client counts as
+ * possibly slow, because it is sending a body or receiving an answer. NULL removes the share. */
 void connections_holds(struct connections *connections, int fd, struct share *share);
 
-/* Shuts down slow clients until `bytes` of the budget are free, in the order of the bytes that they hold, largest
- * first. False: nothing was done, because all slow clients together hold less than `bytes`. */
+/* Shuts down connections with a share until `bytes` of the budget are free, largest shares first. Returns false if all
+ * of them together hold less than `bytes`. Then nothing is shut down. */
 bool connections_make_room(struct connections *connections, struct budget *budget, int64_t bytes);
 
-/* To be called before the descriptor is closed. If bytes are unread, a copy of the descriptor lingers (linger.h). */
+/* Call it before the descriptor is closed. If bytes are unread, a copy of the descriptor lingers (linger.h). */
 void connections_closed(struct connections *connections, int fd);
 
-/* Waits until the newest connections have brought a request, at most a second for each. Nothing is admitted
- * meanwhile. */
+/* Waits until each of the newest connections has sent a request, at most one second for each. No connection may be
+ * admitted meanwhile. */
 void connections_settle(struct connections *connections);
 
-/* Ends all connections, and waits until they are closed. First it settles. Then each connection may still read the
- * bytes that have arrived, and answers may be received for `patience_ns`. Nothing is admitted meanwhile. */
+/* Ends all connections, and waits until they are closed. First calls connections_settle. Then bytes that have already
+ * arrived are still read, and clients have `patience_ns` to receive their answers. No connection may be admitted
+ * meanwhile. */
 void connections_finish(struct connections *connections, int64_t patience_ns);
 
 #endif

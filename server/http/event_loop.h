@@ -1,8 +1,8 @@
-/* event_loop: a thread that runs one libmicrohttpd daemon, with an inbox that other threads put work into.
+/* event_loop: a thread that runs one libmicrohttpd daemon, and an inbox into which other threads put work for it.
  *
- * libmicrohttpd could start threads of its own, but these may sleep while there is work. MHD_epoll asks epoll_wait for
- * 128 events. When it gets all 128, it asks for more before it handles them, and may wait (daemon.c of 0.9.75). Here
- * libmicrohttpd never waits: this thread waits, and calls MHD_run when there is something to do. */
+ * libmicrohttpd could start its own threads, but these may sleep while there is work. MHD_epoll asks epoll_wait for 128
+ * events. If it receives all 128, it asks for more events before it handles them, and may wait (daemon.c of 0.9.75).
+ * Here libmicrohttpd never waits. Our thread waits, and calls MHD_run when there is something to do. */
 #ifndef SERVER_EVENT_LOOP_H
 #define SERVER_EVENT_LOOP_H
 
@@ -13,15 +13,15 @@
 
 struct event_loop;
 
-/* libmicrohttpd's callbacks get the event loop as their first argument. They come on its thread. */
+/* The callbacks of libmicrohttpd receive the event loop as their first argument. They run on the thread of the loop. */
 struct event_loop_options {
     /* MHD_OPTION_URI_LOG_CALLBACK. */
     void *(*target)(void *loop, const char *target, struct MHD_Connection *connection);
     MHD_AccessHandlerCallback handle;
     MHD_RequestCompletedCallback completed;
     MHD_NotifyConnectionCallback changed;
-    /* The descriptor that was added under this number was closed, because memory is out. `changed` may have been called
-     * for it before, or not. Any thread. */
+    /* Called when the descriptor that was added with this number was closed, because memory is lacking. `changed` may
+     * or may not have been called for it before. It may be called on any thread. */
     void (*lost)(void *context, int descriptor, int64_t number);
     void *context;
     unsigned int max_connections, timeout_s;
@@ -37,13 +37,15 @@ struct resumption {
 int event_loop_open(const struct event_loop_options *options, struct event_loop **loop, struct error *error);
 void *event_loop_context(const struct event_loop *loop);
 
-/* Both from any thread. Afterwards the loop owns the descriptor or the resumption, and the caller does not touch it any
- * more. `number` is passed to `lost`, because another connection may have the same descriptor by then. */
+/* Any thread may call these two functions. Afterwards the loop owns the descriptor or the resumption, and the caller
+ * must not touch it any more. `number` is passed to `lost`, because by then another connection may have the same
+ * descriptor. */
 void event_loop_add(struct event_loop *loop, int descriptor, int64_t number, const struct sockaddr *address,
                     socklen_t length);
 void event_loop_resume(struct event_loop *loop, struct resumption *resumption);
 
-/* To be called when no connection is left and none comes: libmicrohttpd aborts if it stops while one is suspended. */
+/* Call it when all connections are closed and no new ones can come. libmicrohttpd aborts the process if it is stopped
+ * while a connection is suspended. */
 void event_loop_close(struct event_loop *loop);
 
 #endif

@@ -1,10 +1,10 @@
-/* exchange: one request and its answer on a connection, and the state that all exchanges share. Private to http.c and
- * exchange.c.
+/* exchange: one request and its answer on a connection, and the state that all exchanges share. Only http.c and
+ * exchange.c include this header.
  *
- * Lifetime: from libmicrohttpd's first callback for a request to its completion callback, on the connection's event
- * loop. While another thread has the exchange (a worker or the batcher's), its connection is suspended. libmicrohttpd
- * completes no suspended connection, so the exchange lives on. The thread ends the suspension with event_loop_resume,
- * and does not touch the exchange afterwards. */
+ * Lifetime: an exchange lives from libmicrohttpd's first callback for a request to its completion callback. Both run on
+ * the connection's event loop. While another thread uses the exchange, its connection is suspended. Such a thread is a
+ * worker or a thread of the batcher. libmicrohttpd does not complete suspended connections, so the exchange cannot end
+ * meanwhile. The thread ends the suspension with event_loop_resume, and must not touch the exchange afterwards. */
 #ifndef SERVER_EXCHANGE_H
 #define SERVER_EXCHANGE_H
 
@@ -25,8 +25,8 @@ struct server {
     struct connections *connections;
 };
 
-/* libmicrohttpd's callbacks. Their first argument is the event loop; the event loop's context is the server.
- * exchange_target comes first, with the request target before it is decoded. It returns the request's context. */
+/* The callbacks of libmicrohttpd. Their first argument is the event loop, whose context is the server. exchange_target
+ * is called first, with the request target before decoding. It returns the context of the request. */
 void *exchange_target(void *loop, const char *target, struct MHD_Connection *connection);
 enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, const char *url, const char *method,
                                 const char *version, const char *data, size_t *data_size, void **context);

@@ -1,8 +1,8 @@
-/* framing: refuses requests whose end is not certain.
+/* framing: refuses requests whose end is ambiguous.
  *
- * A proxy in front of the daemon may read a header otherwise than libmicrohttpd does, and then sees another end. It
- * takes part of a body for the next request, perhaps of another client, or the reverse (request smuggling). So a
- * request that could be read in two ways is refused, and its connection is closed. */
+ * A proxy in front of the daemon may understand a header differently from libmicrohttpd. Then both see different ends
+ * of the request. One of them takes a part of the body for the next request, perhaps of another client. This attack is
+ * called request smuggling. So a request that could be read in two ways is refused, and its connection is closed. */
 #ifndef SERVER_FRAMING_H
 #define SERVER_FRAMING_H
 
@@ -11,25 +11,25 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 
-/* The request target, that is path and query, as the client sent it. */
+/* The request target, which is path and query, as the client sent it. */
 struct framing_target {
-    const char *end;  /* in libmicrohttpd's buffer: its terminator, or a NUL that the client sent */
-    bool encoded_nul; /* it holds %00 */
+    const char *end;  /* points into libmicrohttpd's buffer: to the final NUL, or to a NUL that the client sent */
+    bool encoded_nul; /* the target contains %00 */
 };
 
-/* To be called with the target before libmicrohttpd decodes it. */
+/* Call it with the target before libmicrohttpd decodes it. */
 struct framing_target framing_target_of(const char *target);
 
-/* To be called in libmicrohttpd's first call for a request, with that call's method, URL and version. -1: `failure`, of
- * kind FAILURE_MALFORMED. */
+/* Call it in libmicrohttpd's first call for a request, with the method, URL and version of this call. Returns -1 and
+ * sets a failure of kind FAILURE_MALFORMED if the request is ambiguous. */
 int framing_check(struct MHD_Connection *connection, const struct framing_target *target, const char *method,
                   const char *url, const char *version, struct failure *failure);
 
-/* Whether the request has a chunked body, whose end is never certain: its connection must end with its answer. After
- * framing_check. */
+/* Whether the request has a chunked body. The end of such a body is always ambiguous, so the connection must be closed
+ * after the answer. Call it after framing_check. */
 bool framing_is_chunked(struct MHD_Connection *connection);
 
-/* To be called when the body is complete: refuses trailers. -1: `failure`, of kind FAILURE_MALFORMED. */
+/* Call it when the body is complete. Refuses trailers: returns -1 and sets a failure of kind FAILURE_MALFORMED. */
 int framing_check_end(struct MHD_Connection *connection, struct failure *failure);
 
 #endif

@@ -1,5 +1,6 @@
-/* gate: decides which requests for work are accepted, and counts those under way. A request passes it twice: it is
- * admitted when its headers are there, and accepted when its body is complete. Any thread. */
+/* gate: decides whether a request for work may proceed, and counts the requests in progress. A request passes the gate
+ * twice. It is admitted when its headers have arrived, and accepted when its body is complete. Any thread may call the
+ * functions. */
 #ifndef SERVER_GATE_H
 #define SERVER_GATE_H
 
@@ -10,36 +11,37 @@
 enum gate_phase {
     GATE_STARTING, /* no request is admitted yet */
     GATE_OPEN,
-    GATE_CLOSING,  /* requests are admitted, and each answer closes its connection */
-    GATE_DRAINING, /* no request is admitted; admitted ones are still accepted */
+    GATE_CLOSING,  /* requests are still admitted, but each answer closes its connection */
+    GATE_DRAINING, /* no request is admitted. Requests that were admitted before are still accepted */
     GATE_SHUT,     /* no request is accepted */
 };
 
 struct gate {
-    pthread_mutex_t lock; /* guards the rest */
-    pthread_cond_t left;  /* a count below went down */
+    pthread_mutex_t lock; /* guards the members below */
+    pthread_cond_t left;  /* signalled when one of the counts below decreases */
     enum gate_phase phase;
-    int64_t arriving; /* requests: admitted, the body comes in */
-    int64_t inside;   /* accepted, not answered yet */
-    int64_t leaving;  /* the answer is being sent */
+    int64_t arriving; /* number of requests that were admitted, and whose body is arriving */
+    int64_t inside;   /* number of requests that were accepted, and have no answer yet */
+    int64_t leaving;  /* number of requests whose answer is being sent */
 };
 
 void gate_init(struct gate *gate);
-void gate_destroy(struct gate *gate); /* when every admitted request has left */
-void gate_open(struct gate *gate);    /* no effect once it is closing or draining */
+void gate_destroy(struct gate *gate); /* call it when every admitted request has left */
+void gate_open(struct gate *gate);    /* has no effect if the gate is closing or draining */
 void gate_begin_closing(struct gate *gate);
 void gate_drain(struct gate *gate);
-bool gate_closing(struct gate *gate); /* or a later phase */
+bool gate_closing(struct gate *gate); /* whether the phase is GATE_CLOSING or later */
 
-/* Waits until no request is arriving, at most `arrival_ns`, and shuts the gate. Then waits until none is inside,
- * however long that takes. Then waits until none is leaving, at most `leave_ns`, because a client may read its answer
- * slowly. */
+/* First waits until no request is arriving, but at most `arrival_ns`. Then shuts the gate, and waits without limit
+ * until no request is inside. Then waits until no request is leaving, but at most `leave_ns`, because a client may read
+ * its answer slowly. */
 void gate_shut(struct gate *gate, int64_t arrival_ns, int64_t leave_ns);
 
-bool gate_admit(struct gate *gate);   /* true: gate_accept or gate_abandon is owed */
-bool gate_accept(struct gate *gate);  /* true: gate_answer is owed. False: nothing is owed */
-void gate_abandon(struct gate *gate); /* the body will never be complete */
-void gate_answer(struct gate *gate);  /* the answer is ready, or its client is gone; gate_leave is owed */
-void gate_leave(struct gate *gate);   /* the answer is sent */
+bool gate_admit(struct gate *gate);   /* if true, the caller must call gate_accept or gate_abandon later */
+bool gate_accept(struct gate *gate);  /* if true, the caller must call gate_answer later. If false, nothing */
+void gate_abandon(struct gate *gate); /* call it if the body will never be complete */
+/* Call it when the answer is ready, or the client is gone. Then call gate_leave later. */
+void gate_answer(struct gate *gate);
+void gate_leave(struct gate *gate); /* call it when the answer is sent */
 
 #endif

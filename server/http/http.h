@@ -1,9 +1,10 @@
-/* http: the HTTP server. Sockets, libmicrohttpd, routes, and the way of a request to the batcher and back.
+/* http: the HTTP server. It contains the sockets, libmicrohttpd and the routes. It passes the job of a request to the
+ * batcher, and sends the answer.
  *
  *     http_open -> http_ready -> … -> (http_unready ->) http_drain -> http_close
  *
- * After a successful http_open, http_close is owed. The batcher must take jobs until http_close has returned, because a
- * request that was accepted before the drain may submit its job late. */
+ * After a successful http_open, the caller must call http_close. The batcher must accept jobs until http_close has
+ * returned, because a request that was accepted before the drain may submit its job late. */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
@@ -11,20 +12,21 @@
 
 struct http;
 
-/* Listens on the settings' port; 0: a free one. /health/ready is 503 until http_ready. */
+/* Listens on the port of the settings. If the port is 0, chooses a free one. /health/ready is 503 until http_ready. */
 int http_open(const struct service_options *options, struct http **http, struct error *error);
-int http_port(const struct http *http); /* the port that it listens on */
+int http_port(const struct http *http); /* the port on which the server listens */
 void http_ready(struct http *http);
 
-/* /health/ready is 503 from now on, and each answer closes its connection. Work is still accepted. */
+/* From now on, /health/ready is 503, and each answer closes its connection. Work is still accepted. */
 void http_unready(struct http *http);
 
-/* From now on new work is refused with 503, and accepted work is answered. After http_unready it also stops listening
- * first, and waits until the latest connections have brought their requests, at most two seconds. */
+/* From now on, new requests for work are refused with 503. Accepted requests are still answered. If http_unready was
+ * called before, this function first stops listening. Then it waits, for at most two seconds, until the latest
+ * connections have sent their requests. */
 void http_drain(struct http *http);
 
-/* Drains, waits until every accepted request is answered and its answer sent, and stops. A client that does not read
- * its answer delays this by ten seconds at most. NULL is harmless. */
+/* Drains, waits until the answers of all accepted requests are sent, and stops. A client that does not read its answer
+ * delays this by at most ten seconds. NULL is harmless. */
 void http_close(struct http *http);
 
 #endif

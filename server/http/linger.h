@@ -9,7 +9,8 @@
 struct linger_room;
 
 int linger_open(struct linger_room **room, struct error *error);
-void linger_add(struct linger_room *room, int fd); /* takes the descriptor. If the room is full, it is closed at once */
-void linger_close(struct linger_room *room);       /* waits for those inside, two seconds at most. NULL is harmless */
+/* Takes over the descriptor. If the room is full, closes it at once. */
+void linger_add(struct linger_room *room, int fd);
+void linger_close(struct linger_room *room); /* waits for the sockets inside, at most two seconds. NULL is harmless */
 
 #endif

@@ -1,5 +1,6 @@
 /* listener: the sockets that clients connect to, and a thread that accepts connections. libmicrohttpd could accept them
- * itself, but at its limit it accepts nothing more, and quiescing it under load may abort (0.9.75). */
+ * itself. But at its limit of connections it stops accepting, and MHD_quiesce_daemon may abort the process under load
+ * (0.9.75). */
 #ifndef SERVER_LISTENER_H
 #define SERVER_LISTENER_H
 
@@ -10,10 +11,10 @@
 struct listener;
 
 struct listener_options {
-    const char *host; /* an address, or a name that stands for all of its addresses */
-    int port;         /* 0: a free one, the same for all addresses */
+    const char *host; /* an address, or a name. For a name, the server listens on all addresses of the name */
+    int port;         /* 0 for a free port, which is the same on all addresses */
 
-    /* Called on the listener's thread. The callee owns `fd`, a non-blocking socket. */
+    /* Called on the listener's thread. It takes over `fd`, a non-blocking socket. */
     void (*accepted)(void *context, int fd, const struct sockaddr *address, socklen_t length);
     void *context;
 };
@@ -21,7 +22,8 @@ struct listener_options {
 int listener_open(const struct listener_options *options, struct listener **listener, struct error *error);
 int listener_port(const struct listener *listener);
 
-/* Passes the connections that the kernel has established to `accepted`. Then closes the sockets and ends the thread. */
+/* Passes connections that the kernel has already established to `accepted`. Then closes the sockets and ends the
+ * thread. */
 void listener_close(struct listener *listener);
 
 #endif

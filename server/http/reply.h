@@ -7,18 +7,18 @@
 #include <microhttpd.h>
 
 struct reply {
-    int status;            /* HTTP; 0: nothing was sent */
-    int64_t retry_after_s; /* with 429 and 503; 0 means one second */
+    int status;            /* the HTTP status. 0 if nothing was sent */
+    int64_t retry_after_s; /* used with 429 and 503. 0 means one second */
     int64_t total_ns;
-    bool close; /* the connection is closed after the reply */
+    bool close; /* close the connection after the reply */
 };
 
-/* Sends request->answer, or request->failure in the dialect's shape, through libmicrohttpd. */
+/* Sends request->answer, or request->failure in the dialect's format, through libmicrohttpd. */
 enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
                            struct request *request);
 
-/* Writes a failure straight to the socket, for the moments at which libmicrohttpd accepts no response. The caller then
- * closes the connection. */
+/* Writes a failure directly to the socket, while libmicrohttpd cannot accept a response. The caller then closes the
+ * connection. */
 void reply_send_raw(struct reply *reply, int descriptor, const struct route_match *match, struct request *request);
 
 #endif

@@ -1,9 +1,10 @@
-/* request: one HTTP request as its route sees it. It has no sockets, so a route's functions also run in tests, under
- * the fuzzer, and on any thread.
+/* request: one HTTP request as its route sees it. It contains no sockets, so the functions of a route can also run in
+ * tests, in the fuzzer, and on any thread.
  *
  *     request_open -> the route's `read` -> (the job runs -> the route's `answer`) -> request_close
  *
- * One thread at a time. Memory from request_memory lives until request_answered or request_close. */
+ * Only one thread at a time may use a request. Memory from request_memory lives until request_answered or
+ * request_close. */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 
@@ -23,64 +24,67 @@
 struct request {
     struct service *service;
     struct request_id id;
-    const char *body; /* borrowed; not terminated */
+    const char *body; /* borrowed, without a final NUL */
     size_t body_length;
-    bool body_kept; /* `read` sets it if items point into the body: the body then stays until request_close */
-    char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES]; /* the path's segments for each {} of the route */
-    const char *(*header)(const struct request *request, const char *name); /* the header's value; NULL: not sent */
+    bool body_kept; /* `read` sets it if items point into the body. Then the body must stay until request_close */
+    char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES]; /* the segment of the path for each {} of the route */
+    /* Returns the value of a header. NULL if it was not sent. */
+    const char *(*header)(const struct request *request, const char *name);
 
-    struct job job; /* `read` sets the items, and the caller of batcher_submit the rest */
+    struct job job; /* `read` sets the items. The caller of batcher_submit sets the other members */
     int64_t model_index;
-    const struct model_info *info; /* of the model that the request named */
-    void *options;                 /* the route's own data, from request_memory */
+    const struct model_info *info; /* describes the requested model */
+    void *options;                 /* data that only the route uses, from request_memory */
     int64_t answer_bytes;          /* an estimate of the answer's length */
-    struct share memory;           /* of service->results */
-    int64_t json_bytes;            /* the part of `memory` for the body's JSON, until request_read_done */
-    struct ignored_keys ignored;   /* keys of the body without a meaning */
+    struct share memory;           /* share of the budget service->results */
+    int64_t json_bytes; /* the part of `memory` that the JSON values of the body use, until request_read_done */
+    struct ignored_keys ignored; /* unknown keys of the body */
 
     struct writer answer;
-    const char *answer_type;     /* Content-Type; a string constant */
-    const char *answer_encoding; /* Content-Encoding; a string constant. NULL: none */
-    size_t answer_header;        /* bytes of JSON before the answer's binary data; 0: it has no such data */
+    const char *answer_type;     /* for Content-Type. A string constant */
+    const char *answer_encoding; /* for Content-Encoding. A string constant, or NULL */
+    size_t answer_header;        /* bytes of JSON before the binary data of the answer. 0 if there is no binary data */
     struct failure failure;
-    void *blocks; /* of request_memory */
+    void *blocks; /* the memory blocks of request_memory */
 };
 
-/* Sets up the struct; the body is not parsed. `body` stays the caller's. */
+/* Initialises the struct, without parsing the body. The caller keeps `body`. */
 void request_open(struct request *request, struct service *service, const char *body, size_t body_length);
 void request_close(struct request *request);
 
-/* Zeroed memory for `count` values of `size` bytes. NULL: request->failure. */
+/* Allocates zeroed memory for `count` values of `size` bytes. On failure sets request->failure and returns NULL. */
 void *request_memory(struct request *request, int64_t count, size_t size);
 
-/* Takes bytes from the budget of service->results, before inputs, results or the answer are allocated. -1:
- * request->failure. */
+/* Takes bytes from the budget service->results. Call it before allocating inputs, results or the answer. On failure
+ * sets request->failure and returns -1. */
 int request_charge(struct request *request, int64_t bytes);
 
-/* Parses `length` bytes of text with json_body_parse, after it has taken the memory of the JSON values from the budget.
- * These may take 5 times --payload-limit at most, or 64 MiB if that is more. Returns a new reference, which the caller
- * drops before request_read_done. NULL: request->failure. */
+/* Parses `length` bytes of text with json_body_parse. First takes the memory of the JSON values from the budget. It may
+ * be at most 5 times --payload-limit, or 64 MiB if this is more. Returns a new reference, which the caller must drop
+ * before request_read_done. On failure sets request->failure and returns NULL. */
 json_t *request_json(struct request *request, const char *text, size_t length);
 
-/* The same with json_body_parse_list, for a list that stands in the body. */
+/* Like request_json, but with json_body_parse_list, for a list in the body. */
 json_t *request_json_list(struct request *request, const char *text, size_t length);
 
-/* json_body_options of the request's body, or of an object in it. -1: request->failure. */
+/* Calls json_body_options for the request's body, or for an object in it. On failure sets request->failure and returns
+ * -1. */
 int request_options(struct request *request, const json_t *json, const struct option *table, size_t count, void *out);
 
-/* To be called after `read`, when the JSON values are freed: gives their memory back to the budget. */
+/* Call it after `read`, when the JSON values are freed. Returns their memory to the budget. */
 void request_read_done(struct request *request);
 
-/* To be called after `answer`: frees all memory but the answer's, because a client may read its answer slowly.
- * Afterwards only the answer, the failure, and the job's times and counts are valid. */
+/* Call it after `answer`. Frees all memory except the answer, because a client may read its answer slowly. Afterwards
+ * only the answer, the failure, and the job's times and counts are valid. */
 void request_answered(struct request *request);
 
-/* Sets model_index and info for the model `name`; NULL: the first model. -1: request->failure. */
+/* Sets model_index and info for the model `name`, or for the first model if `name` is NULL. On failure sets
+ * request->failure and returns -1. */
 int request_model(struct request *request, const char *name);
 const struct model *request_engine_model(const struct request *request);
 const char *request_model_name(const struct request *request);
 
-/* The default of the request's `truncate`: whether inputs that are too long are cut. */
+/* The default of the request's key `truncate`, which tells whether inputs that are too long are cut. */
 bool request_auto_truncate(const struct request *request);
 
 #endif

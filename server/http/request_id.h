@@ -1,4 +1,4 @@
-/* request_id: the name of one request, by which the logs of several services can be joined. */
+/* request_id: an identifier of one request. With it, operators can match the log lines of several services. */
 #ifndef SERVER_REQUEST_ID_H
 #define SERVER_REQUEST_ID_H
 
@@ -10,9 +10,9 @@ struct request_id {
     char text[REQUEST_ID_MOST + 1];
 };
 
-/* Makes the ids of requests that bring none. */
+/* Generates ids for requests that contain none. */
 struct request_id_source {
-    uint64_t seed; /* random, one a process */
+    uint64_t seed; /* random, one per process */
     _Atomic uint64_t count;
 };
 

@@ -1,7 +1,7 @@
-/* workers: a few threads for work that would hold up an event loop, above all the JSON of large bodies and answers.
+/* workers: a few threads for work that would block an event loop too long, mainly the JSON of large bodies and answers.
  *
- * Peers (clients) take turns. A task waits for the tasks that run, and then for at most one task of each other peer,
- * however many tasks that peer has. */
+ * Clients take turns. They are called peers here. A task waits for running tasks, and then for at most one task of each
+ * other peer, however many tasks this peer has added. */
 #ifndef SERVER_WORKERS_H
 #define SERVER_WORKERS_H
 
@@ -9,10 +9,10 @@
 
 struct workers;
 
-/* The caller of workers_add owns the task. It lives until `run` is called; `run` may free it. */
+/* The caller of workers_add owns the task. It must live until `run` is called. `run` may free it. */
 struct task {
     void (*run)(struct task *task);
-    uint64_t peer; /* the client that it is done for (peer.h); any number */
+    uint64_t peer; /* the client whose request needs the task (peer.h). Any number is allowed */
 
     /* Private to workers.c. */
     struct task *next;
@@ -20,9 +20,9 @@ struct task {
 };
 
 int workers_open(int count, struct workers **workers, struct error *error);
-void workers_close(struct workers *workers); /* runs the tasks that wait, then ends the threads. NULL is harmless */
+void workers_close(struct workers *workers); /* runs the waiting tasks, then ends the threads. NULL is harmless */
 
-/* Any thread. A peer's tasks are begun in the order in which they were added. */
+/* Any thread may call it. The tasks of a peer are started in the order in which they were added. */
 void workers_add(struct workers *workers, struct task *task);
 
 #endif

@@ -1,21 +1,22 @@
-/* format: a file format, which gives the rows of a picture from top to bottom. One file each: jpeg.c, png.c. When the
- * build lacks the library, jpeg_missing.c or png_missing.c takes that file's place. */
+/* format: a file format, as functions that decode the rows of a picture from top to bottom. The formats are in jpeg.c
+ * and png.c. If the build lacks a library, jpeg_missing.c or png_missing.c is used instead. */
 #ifndef SERVER_IMAGES_FORMAT_H
 #define SERVER_IMAGES_FORMAT_H
 
 #include "server/images/resampler.h"
 
-/* A file whose header was read. Each format has it first in a struct of its own. */
+/* A file whose header was read. Each format has its own struct, with this one as the first member. */
 struct image_source {
     int64_t height, width;
-    int64_t memory; /* bytes at most, while the rows are decoded */
+    int64_t memory; /* most bytes in use while the rows are decoded */
 };
 
 struct image_format {
-    /* Reads the header. The `bytes` must outlive the source. After success close() is owed, after failure nothing. */
+    /* Reads the header. `bytes` must outlive the source. After success the caller must call close(). After failure
+     * there is nothing to free. */
     int (*open)(const uint8_t *bytes, size_t size, struct image_source **source, struct error *error);
 
-    /* Gives all rows to the resampler, once. -1: the file is damaged, or there is no memory. */
+    /* Passes all rows to the resampler. Call it once. Returns -1 if the file is damaged, or if memory is lacking. */
     int (*read)(struct image_source *source, struct resampler *resampler, struct error *error);
     void (*close)(struct image_source *source);
 };

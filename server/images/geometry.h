@@ -9,7 +9,7 @@
 struct geometry_axis {
     int64_t original; /* of the file */
     int64_t resized;
-    int64_t offset; /* below 0: the input begins before the resized picture */
+    int64_t offset; /* negative if the input begins before the resized picture */
     int64_t size;   /* of the input */
 };
 
@@ -17,7 +17,8 @@ struct geometry {
     struct geometry_axis rows, columns;
 };
 
-/* -1: without resizing and cropping, the picture must have the input's size. */
+/* Computes both axes. Returns -1 if the settings neither resize nor crop, and the picture does not have the size of the
+ * input. */
 int geometry_find(const struct image_settings *settings, int64_t height, int64_t width, struct geometry *geometry,
                   struct error *error);
 

@@ -1,13 +1,16 @@
-/* images: a JPEG or PNG file in memory becomes the input of a model. Any thread; no state between calls.
+/* images: converts a JPEG or PNG file in memory to the input of a model. The functions keep no state, so any thread may
+ * call them.
  *
  * The result is that of torchvision's transforms on PIL's Image.open(file).convert("RGB"). Alpha is dropped, grey and
  * palettes become RGB, the orientation in EXIF is ignored. Bytes after the end of the picture are ignored, too.
- * Refused are truncated and damaged files, 16 bits a channel, CMYK, and more than IMAGE_MOST_PIXELS.
+ * Truncated and damaged files are refused. So are pictures with 16 bits per channel, with CMYK, or with more than
+ * IMAGE_MOST_PIXELS pixels.
  *
- * Decoding takes some 10 ns a pixel, so it belongs on a worker. Memory stays small for most files, because rows are
- * resized as they are decoded. Progressive JPEG and interlaced PNG are held as a whole: up to 6 bytes a pixel.
+ * Decoding takes about 10 ns per pixel, so it should run on a worker thread. Most files need little memory, because
+ * rows are resized as they are decoded. Progressive JPEG and interlaced PNG are kept in memory as a whole, with up to 6
+ * bytes per pixel.
  *
- * The settings are those of a model's config.json, or image_settings_default(). */
+ * The settings come from the model's config.json, or from image_settings_default(). */
 #ifndef SERVER_IMAGES_IMAGES_H
 #define SERVER_IMAGES_IMAGES_H
 
@@ -15,13 +18,14 @@
 
 #define IMAGE_MOST_PIXELS ((int64_t)64 << 20)
 
-/* From the file's header alone: the bytes of memory that image_read() takes at most, beside its arguments. -1: the file
- * is refused. The error says why. */
+/* Sets *memory to the most bytes that image_read() allocates for the file. Reads only the header of the file. Returns
+ * -1 with a message if the file is refused. */
 int image_memory(const struct image_settings *settings, const void *bytes, size_t size, int64_t *memory,
                  struct error *error);
 
-/* Writes the model's input: `pixels` (3, settings->height, settings->width), red, green, blue. -1: the file is refused,
- * or needs more than `most_memory` bytes, or there is no memory. The error says why; `pixels` is undefined. */
+/* Writes the model's input: `pixels` (3, settings->height, settings->width), red, green, blue. Returns -1 with a
+ * message if the file is refused, needs more than `most_memory` bytes, or if memory is lacking. Then `pixels` is
+ * undefined. */
 int image_read(const struct image_settings *settings, const void *bytes, size_t size, int64_t most_memory,
                float *pixels, struct error *error);
 

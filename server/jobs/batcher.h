@@ -1,16 +1,17 @@
-/* batcher: jobs wait in the queue of their model, and threads run them in batches. The engine runs one batch at a time
- * in each of its lanes (engine.h); the batcher has one thread for each lane. An idle lane starts a job at once. Jobs
- * that arrive while all lanes are busy form the next batch together. Models that share a lane take turns on it.
+/* batcher: runs jobs in batches. A job is the items of one request (job.h). Jobs wait in the queue of their model. The
+ * engine runs one batch at a time in each of its lanes (engine.h), and the batcher has one thread for each lane. An
+ * idle lane starts a job at once. Jobs that arrive while all lanes are busy form the next batch together. Models that
+ * share a lane take turns on it.
  *
- * Fairness: jobs are served in the order of their arrival. Each puts as many items into a batch as it has room for. The
- * first job may fill a whole batch; its remaining items then go to the end of the queue. So a small job waits for the
- * batches that run, and for one or two batches of each larger job before it. A batch of several items is planned to
- * take at most max_batch_ms.
+ * Fairness: jobs are served in the order of their arrival. Each job adds as many items to a batch as the batch has room
+ * for. The first job may fill a whole batch. Then the job, with its remaining items, goes to the end of the queue. So a
+ * small job waits for the running batches, and for one or two batches of each larger job before it. A batch of several
+ * items is planned to take at most max_batch_ms.
  *
  * Threads: batcher_submit, batcher_wake and the counters may be called on any thread. The batcher calls `wanted` and
- * `done` of a job without its lock. It calls `wanted` on a lane's thread. If the job's items are in several batches, it
- * may call `wanted` on several threads at once. It calls `done` exactly once for each submitted job, on a lane's thread
- * or on the deadline thread. Both functions must return quickly. */
+ * `done` of a job without its lock. It calls `wanted` on the thread of a lane. If the items of a job are in several
+ * batches, several threads may call `wanted` at once. It calls `done` exactly once for each submitted job, on a lane's
+ * thread or on the deadline thread. Both functions must return quickly. */
 #ifndef SERVER_BATCHER_H
 #define SERVER_BATCHER_H
 
@@ -20,23 +21,23 @@
 
 struct batcher;
 
-/* A job larger than a bound of its queue is admitted when the queue is empty. */
+/* A job that is larger than a limit of its queue is admitted only when the queue is empty. */
 struct batcher_options {
     int64_t max_batch_tokens;
     int64_t max_batch_requests;
-    int64_t max_batch_ms;       /* planned time of a batch with several items, from the model's earlier batches; 0: no
-                                   bound */
-    int64_t max_queue_tokens;   /* tokens waiting for one model. Each model has its own bound */
-    int64_t max_queue_requests; /* items waiting for one model */
+    int64_t max_batch_ms;     /* limit on the estimated time of a batch with several items. The estimate comes from the
+                                 model's earlier batches. 0 means no limit */
+    int64_t max_queue_tokens; /* limit on the tokens that wait for one model. Each model has its own queue */
+    int64_t max_queue_requests; /* limit on the items that wait for one model */
 };
 
-/* Starts the threads. Returns when each has warmed up the models of its lane (model_warm_up). `models` (n_models) must
- * outlive the batcher; the array itself is copied. `metrics` may be NULL. -1: `error`. */
+/* Starts the threads. Returns when each thread has warmed up the models of its lane (model_warm_up). The models must
+ * outlive the batcher. The array `models` (n_models) is copied. `metrics` may be NULL. */
 struct metrics;
 int batcher_open(struct model **models, int64_t n_models, const struct batcher_options *options,
                  struct metrics *metrics, struct batcher **batcher, struct error *error);
 
-/* Call when a device works again: its sleeping lanes then look for work. Any thread. */
+/* Call it when a device works again, so that its sleeping lanes look for work. Any thread may call it. */
 void batcher_wake(struct batcher *batcher);
 
 /* Refuses new jobs from now on. Accepted jobs are still run. */
@@ -48,18 +49,18 @@ void batcher_close(struct batcher *batcher);
 
 enum submit_status {
     SUBMIT_OK,
-    SUBMIT_FULL,     /* 429: the whole job does not fit its queue */
+    SUBMIT_FULL,     /* 429: the whole job does not fit in its queue */
     SUBMIT_DRAINING, /* 503 */
 };
 
-/* After SUBMIT_OK the batcher calls `done`, perhaps before this returns. After any other status it never does, and the
- * caller keeps the job. */
+/* If the result is SUBMIT_OK, the batcher calls `done`, perhaps before this function returns. Otherwise it never calls
+ * `done`, and the caller keeps the job. */
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job);
 
-/* Items and tokens that wait for one model now. */
+/* Returns the number of items that wait for one model now, and their tokens. */
 void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *requests, int64_t *tokens);
 
-/* Estimated seconds until the model's queue is empty, 1 to 3600. For Retry-After. */
+/* The estimated seconds until the model's queue is empty, from 1 to 3600. Used for the header Retry-After. */
 int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index);
 
 #endif

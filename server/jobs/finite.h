@@ -1,4 +1,5 @@
-/* finite: finds NaN and infinities in results. An answer with one of them would be wrong, and JSON cannot express it.
+/* finite: finds NaN and infinities in results. An answer that contains such a number would be wrong, and JSON cannot
+ * express it.
  */
 #ifndef SERVER_FINITE_H
 #define SERVER_FINITE_H
@@ -9,11 +10,12 @@
 #include <stdint.h>
 
 struct flaw {
-    const char *output; /* its name, from the model or a constant */
-    int64_t row;        /* index of its row */
+    const char *output; /* name of the output that contains it. The string belongs to the model, or is a constant */
+    int64_t row;        /* index of the row that contains it */
 };
 
-/* Returns false if a result of the item is NaN or infinite. `flaw` then has the place of the first. Any thread. */
+/* Returns false if a result of the item is NaN or infinite. Then `flaw` describes the place of the first such number.
+ * Any thread may call it. */
 bool item_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw);
 
 #endif

@@ -1,7 +1,7 @@
 /* job: the items of one request, all for one model, from batcher_submit until `done`.
  *
- * The batcher may run them in several batches: it splits a large request under the token budget. Each item's results go
- * to its own memory, so their order does not matter. */
+ * The batcher splits a large request into several batches, if the tokens exceed the limit of a batch. Each item has its
+ * own memory for results, so the order of the items does not matter. */
 #ifndef SERVER_JOB_H
 #define SERVER_JOB_H
 
@@ -12,35 +12,36 @@
 
 enum job_status {
     JOB_OK,
-    JOB_EXPIRED,    /* its deadline passed before all its items were computed: 504 */
-    JOB_CANCELLED,  /* its `wanted` returned false: the client is gone */
-    JOB_FAILED,     /* the engine failed: 500, `error` says why */
-    JOB_NOT_FINITE, /* a result holds NaN or an infinity: 500 */
+    JOB_EXPIRED,    /* the deadline passed before all items were computed. The HTTP status is 504 */
+    JOB_CANCELLED,  /* `wanted` returned false, because the client is gone */
+    JOB_FAILED,     /* the engine failed. `error` contains the reason. The HTTP status is 500 */
+    JOB_NOT_FINITE, /* a result contains NaN or an infinity. The HTTP status is 500 */
 };
 
 struct job {
-    /* Set by the submitter. These and their memory stay valid until `done`. */
-    struct engine_item *items;       /* each passed model_check */
+    /* Set by the code that submits the job. The members and their memory must stay valid until `done`. */
+    struct engine_item *items;       /* each must have passed model_check */
     int64_t n_items;                 /* >= 1 */
-    int64_t deadline_ns;             /* CLOCK_MONOTONIC; 0: none */
-    bool (*wanted)(struct job *job); /* called right before items run. false: the items that have not run are dropped;
-                                        NULL: always true */
+    int64_t deadline_ns;             /* time of CLOCK_MONOTONIC. 0 if there is no deadline */
+    bool (*wanted)(struct job *job); /* called just before items run. If it returns false, the items that have not run
+                                        are dropped. NULL means always true */
     void (*done)(struct job *job);
     void *context;
 
     /* Set by the batcher. Read them in `done` or later. */
     enum job_status status;
     struct error error;
-    int64_t submitted_ns, started_ns, finished_ns; /* CLOCK_MONOTONIC; started: start of its first batch, or 0 */
-    int64_t inference_ns;                          /* sum over all batches with items of it */
+    int64_t submitted_ns, started_ns, finished_ns; /* times of CLOCK_MONOTONIC. started_ns is the start of the job's
+                                                      first batch, or 0 if it had none */
+    int64_t inference_ns;                          /* sum of the times of all batches with items of this job */
     int64_t tokens;                                /* sum of model_item_tokens */
 
     /* Private to the batcher. */
     struct job *next, *previous;
     int64_t model_index;
-    int64_t next_item;      /* items below this index were started */
-    int64_t waiting_tokens; /* of the items that were not started */
-    int64_t running;        /* items in batches that are formed or run now */
+    int64_t next_item;      /* items with a lower index were started */
+    int64_t waiting_tokens; /* tokens of the items that were not started */
+    int64_t running;        /* number of items in batches that are being formed or are running */
 };
 
 #endif

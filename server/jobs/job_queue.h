@@ -1,11 +1,11 @@
-/* job_queue: the jobs of one model with items that were not started, in the order of their arrival. Functions for the
- * end of jobs are here, too.
+/* job_queue: the jobs of one model that have items to start, in the order of their arrival. This file also contains the
+ * functions that end jobs.
  *
- * While items of a job are in batches (running > 0), the engine writes into its memory. Then only the thread of its
- * last batch may end the job. Other threads may set its status and remove its waiting items. The status is JOB_OK until
- * the job ends early; the first other status stays.
+ * While items of a job are in batches (running > 0), the engine writes to the job's memory. Then only the thread of the
+ * job's last batch may end the job. Other threads may set its status and remove its waiting items. The status is JOB_OK
+ * unless the job ends early. The first status other than JOB_OK stays.
  *
- * Threads: callers hold the batcher's lock, except in job_list_finish. */
+ * Threads: callers must hold the batcher's lock, except for job_list_finish. */
 #ifndef SERVER_JOB_QUEUE_H
 #define SERVER_JOB_QUEUE_H
 
@@ -13,39 +13,40 @@
 
 struct job_queue {
     struct job *first, *last;
-    int64_t waiting_requests, waiting_tokens; /* items in the queue, and their tokens */
+    int64_t waiting_requests, waiting_tokens; /* number of items in the queue, and their tokens */
 };
 
-/* Jobs that have ended, and wait for the call of `done`. Linked by `next`. */
+/* Jobs that have ended, and whose `done` is still to be called. Linked by `next`. */
 struct job_list {
     struct job *first, *last;
 };
 
-/* Whether items of the job wait. Exactly then the job is in its queue. */
+/* Whether the job has waiting items. The job is in its queue if and only if it has. */
 bool job_waits(const struct job *job);
 
-/* Appends a new job. All its items wait. */
+/* Appends a new job, whose items all wait. */
 void job_queue_add(struct job_queue *queue, struct job *job);
 
-/* Moves the next n_items of the job, of `tokens` tokens together, from waiting to running. */
+/* Moves the next n_items items of the job from waiting to running. `tokens` is the sum of their tokens. */
 void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, int64_t tokens);
 
-/* Moves the job to the end of its queue if items of it wait. */
+/* Moves the job to the end of its queue if it has waiting items. */
 void job_queue_go_behind(struct job_queue *queue, struct job *job);
 
-/* Removes the waiting items: they are never started. */
+/* Removes the waiting items, which are then never started. */
 void job_queue_leave(struct job_queue *queue, struct job *job);
 
-/* Call when the deadline passed: removes the waiting items. Ends the job, unless items of it run. */
+/* Call it when the deadline has passed. Removes the waiting items. Ends the job, unless some of its items are running.
+ */
 void job_expire(struct job_queue *queue, struct job *job, struct job_list *ended);
 
-/* Removes the waiting items. If no items run, the caller must call job_end. */
+/* Removes the waiting items. If no items are running, the caller must call job_end. */
 void job_cancel(struct job_queue *queue, struct job *job);
 
-/* Ends a job without running items: adds it to `ended`. */
+/* Ends a job that has no running items, by adding it to `ended`. */
 void job_end(struct job *job, struct job_list *ended);
 
-/* Calls `done` of each job, and empties the list. The caller does not hold the lock. `done` may free its job. */
+/* Calls `done` of each job, and empties the list. The caller must not hold the lock. `done` may free its job. */
 void job_list_finish(struct job_list *ended);
 
 #endif

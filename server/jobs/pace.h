@@ -1,12 +1,13 @@
-/* pace: the speed of a model's batches, to estimate the time of the next one. It comes from FLOPs and measured times.
- * Later and larger batches count more. The caller guards it against other threads. */
+/* pace: the speed of a model's batches, for estimating the time of the next batch. The speed is FLOPs divided by
+ * measured time. Later and larger batches have more weight. The caller must prevent concurrent calls. */
 #ifndef SERVER_PACE_H
 #define SERVER_PACE_H
 
 #include <stdint.h>
 
 struct pace {
-    double work, ns; /* sums over the batches; each new batch scales the sums before it by PACE_KEPT. 0: none ran */
+    double work, ns; /* sums over the batches. Before a new batch is added, both sums are multiplied by PACE_KEPT. Both
+                        are 0 before the first batch */
 };
 
 #define PACE_KEPT 0.8
@@ -17,7 +18,7 @@ static inline void pace_add(struct pace *pace, double work, int64_t ns)
     pace->ns = PACE_KEPT * pace->ns + (double)ns;
 }
 
-/* Estimated time of a batch with that many FLOPs; 0: unknown yet. */
+/* The estimated time of a batch with `work` FLOPs. 0 if no batch has run yet. */
 static inline double pace_ns(const struct pace *pace, double work)
 {
     return pace->work > 0 ? work * pace->ns / pace->work : 0;

@@ -4,10 +4,11 @@
 
 #include <stddef.h>
 
-#define F32_TEXT 24 /* bytes that write_f32 may write to; the text is shorter */
+#define F32_TEXT 24 /* bytes that write_f32 may overwrite. The text itself is shorter */
 
-/* Writes a finite value with the fewest digits, at most 9, that read back to the same float: 1.0, -0.25, 3.4028235e+38.
- * Of several such texts, writes the nearest to the value. Writes no terminator. Returns the length. */
+/* Writes a finite value with the fewest digits, at most 9, from which the same float can be read back. Examples: 1.0,
+ * -0.25, 3.4028235e+38. Of several such texts, writes the one nearest to the value. Writes no NUL. Returns the length.
+ */
 size_t write_f32(char out[F32_TEXT], float value);
 
 #endif

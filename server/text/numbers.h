@@ -1,7 +1,9 @@
-/* numbers: lists of numbers in a body's JSON, read from its text. jansson would allocate an object for each number.
+/* numbers: reads lists of numbers directly from the text of a body's JSON. jansson would allocate an object for each
+ * number.
  *
- * Only lists that are certainly valid JSON are read here. jansson gets a text in which a mark replaces each of them.
- * jansson reads anything unusual, and words the messages about it. numbers_read gives the same values as jansson. */
+ * Only lists that are certainly valid JSON are read here. In the text for jansson, a mark such as [0] replaces each of
+ * these lists. jansson reads all unusual lists, so the messages about them come from jansson. numbers_read returns the
+ * same values as jansson. */
 #ifndef SERVER_NUMBERS_H
 #define SERVER_NUMBERS_H
 
@@ -9,73 +11,77 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NUMBERS_DEPTH 5   /* lists within lists */
-#define NUMBERS_REST 1024 /* most bytes of a body beside its lists, with the marks */
-#define NUMBERS_MOST 10   /* lists of a body: a mark has one digit */
+#define NUMBERS_DEPTH 5   /* most levels of nested lists */
+#define NUMBERS_REST 1024 /* most bytes of a body outside of its lists, including the marks */
+#define NUMBERS_MOST 10   /* most lists of a body, because a mark has one digit */
 
 /* A list of numbers. It points into the body. */
 struct numbers {
     const char *text; /* NULL: none */
     size_t length;
-    int depth;                    /* of all its innermost lists, 1 to NUMBERS_DEPTH; no list is empty */
-    int64_t lists[NUMBERS_DEPTH]; /* number of lists at depth 1 (always 1), at depth 2 … */
-    int64_t count;                /* number of numbers */
+    int depth; /* depth of the innermost lists, 1 to NUMBERS_DEPTH. All have the same depth. No list is empty */
+    int64_t lists[NUMBERS_DEPTH]; /* number of lists at each depth, beginning with depth 1, where it is 1 */
+    int64_t count;                /* number of all numbers */
 };
 
-/* Members with one of two keys. `depth` is the nesting depth of the member's object; the body itself is depth 1. */
+/* The members of the body with one of two keys. `depth` is the depth of the object that contains the members. The body
+ * itself has depth 1. */
 struct numbers_place {
     const char *key, *other; /* `other` may be NULL */
     int depth;
 };
 
-/* Finds the place's members that are lists of numbers. Returns their number, at most `most` <= NUMBERS_MOST. Members
- * that are no lists stay in the text for jansson.
+/* Finds those members of `place` that are lists of numbers. Returns their number, at most `most` <= NUMBERS_MOST.
+ * Members that are not lists stay in the text for jansson.
  *
- * Returns 0 also if the lists cannot be read here, and the caller then gives jansson the whole body:
- *   - a member of the place is a list that is not purely numbers, or more than `most` are lists;
- *   - a key at this depth holds an escape, so that it could be any key;
+ * Also returns 0 in the following cases, in which jansson must read the whole body:
+ *   - a member of `place` is a list that contains other things than numbers, or more than `most` members are lists;
+ *   - a key at this depth contains an escape, so it could be any key;
  *   - more than NUMBERS_REST bytes surround the lists. */
 size_t numbers_find(const char *body, size_t length, struct numbers_place place, struct numbers *numbers, size_t most);
 
-/* Counts of a list whose elements may be of any kind. All zero: the list is empty, or there is none. */
+/* Counts of a list whose elements may be of any kind. All are 0 if the list is empty or missing. */
 struct numbers_counts {
-    int64_t elements; /* of the list itself */
-    int64_t longest;  /* most elements of this list, or of one nested in it down to NUMBERS_DEPTH */
-    int64_t values;   /* in all of its lists and objects together; an empty one is a value */
+    int64_t elements; /* elements of the list itself */
+    int64_t longest;  /* largest number of elements of this list, and of all lists nested in it down to NUMBERS_DEPTH */
+    int64_t values;   /* number of values in all nested lists and objects. An empty list or object counts as a value */
     char first;       /* first character of the first element */
 };
 
-/* Counts the list of the place's first member, by commas, quotes and brackets alone. `other` of the place is not used.
- * A key that holds an escape is not found. */
+/* Counts the list with the key place.key, only by looking at commas, quotes and brackets. place.other is not used. A
+ * key that contains an escape is not found. */
 struct numbers_counts numbers_count(const char *body, size_t length, struct numbers_place place);
 
 /* Writes the body with a mark for each list: "[0]" for numbers[0], "[1]" for the next. `n` is at most NUMBERS_MOST.
  * Returns the length. */
 size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, size_t length, char rest[NUMBERS_REST]);
 
-/* A list of an unexpected size. */
+/* Describes a list of an unexpected size. */
 struct numbers_list {
-    int64_t item, index; /* its item, and its index among the innermost lists of that item */
-    int64_t size;        /* numbers in it */
+    /* The item that contains the list, and the list's index among the innermost lists of this item. */
+    int64_t item, index;
+    int64_t size; /* number of its elements */
 };
 
-/* The expected numbers, and where they are written. */
+/* Which numbers are expected, and the memory to which they are written. */
 struct numbers_target {
-    int32_t *ids;                 /* (count), or NULL */
-    float *floats;                /* (count), used if `ids` is NULL */
-    int64_t below;                /* ids: 0 <= id < below */
-    int64_t sizes[NUMBERS_DEPTH]; /* elements of each list at depth 1, 2 …; 0: any number */
-    int item_depth;               /* depth of the lists that are items; 0: `ends` is not written */
-    int64_t *ends;                /* (lists[item_depth - 1]) numbers up to the end of each item */
-    int64_t *n_wrong;             /* counts wrong numbers, which become -1 or NaN; NULL: the first ends the reading */
-    struct numbers_list *list;    /* receives the list of an unexpected size; may be NULL */
+    int32_t *ids;  /* (count), or NULL */
+    float *floats; /* (count), used if `ids` is NULL */
+    int64_t below; /* limit of ids: 0 <= id < below */
+    /* Expected elements of each list, by depth from 1 on. 0 allows any number of elements. */
+    int64_t sizes[NUMBERS_DEPTH];
+    int item_depth;   /* depth of the lists that are items. If it is 0, `ends` is not written */
+    int64_t *ends;    /* (lists[item_depth - 1]) by item: count of all numbers up to its end */
+    int64_t *n_wrong; /* counts wrong numbers, which are stored as -1 or NaN. If it is NULL, reading ends at the first
+                         wrong number */
+    struct numbers_list *list; /* receives the list of an unexpected size. May be NULL */
 };
 
 /* Returns false if a list has an unexpected size, or if a number is wrong and `n_wrong` is NULL. An id is wrong if it
- * is out of range or no integer. A float is wrong if 32 bits cannot hold it. */
+ * is out of range or not an integer. A float is wrong if it exceeds the range of 32 bit floats. */
 bool numbers_read(const struct numbers *numbers, const struct numbers_target *target);
 
-/* The text of number `index`, 0 <= index < count. A comma, a bracket or white space follows it. */
+/* A pointer to the text of number `index`, 0 <= index < count. A comma, a bracket or white space follows the number. */
 const char *numbers_at(const struct numbers *numbers, int64_t index);
 
 #endif

@@ -28,7 +28,7 @@ struct tensor_dimension {
 };
 
 struct tensor {
-    /* index of the value, or else of the weight, that holds the elements. The other one is PLAN_NONE */
+    /* Index of the value, or else of the weight, that holds the elements. The other one is PLAN_NONE. */
     int value, weight;
     int first; /* index of a size: the offset of the first element */
     int rank;
