@@ -1,4 +1,4 @@
-/* failure: the one table from a kind of failure to HTTP. */
+/* failure: the table that maps a kind of failure to an HTTP status and an error type. */
 #include "server/common/failure.h"
 
 #include <assert.h>
@@ -33,7 +33,7 @@ int failure_set(struct failure *failure, enum failure_kind kind, const char *for
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     failure->kind = kind;
-    return error_set(&failure->error, "%s", message); /* this makes it valid UTF-8 */
+    return error_set(&failure->error, "%s", message); /* error_set makes the message valid UTF-8 */
 }
 
 int failure_memory(struct failure *failure)

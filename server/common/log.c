@@ -1,8 +1,8 @@
-/* log: a line is put together on the stack, in LOG_LINE_BYTES. A longer one is cut at a character's border and ends
- * with an ellipsis. Quote, brace and line end are still written.
+/* log: a line is composed in a buffer of LOG_LINE_BYTES on the stack. A line that is too long is cut between two
+ * characters and ends with an ellipsis. The final quote, brace and line end are still written.
  *
- * Values may come from a client. Control characters are escaped, among them the C1 characters and Unicode's two line
- * ends, because terminals and viewers obey these. Bytes that are not UTF-8 become U+FFFD. */
+ * Values may come from a client. Control characters are escaped, because terminals and viewers act on them. So are the
+ * C1 characters and the two line ends of Unicode. Bytes that are not UTF-8 become U+FFFD. */
 #include "server/common/log.h"
 
 #include "server/common/clock.h"
@@ -16,7 +16,7 @@
 
 #define LINE_TAIL 8 /* kept free for the ellipsis, a quote, a brace and the line's end */
 #define FLUSH_PATIENCE_NS INT64_C(1000000000)
-#define LIMIT_PERIOD_NS INT64_C(1000000000) /* between two lines of one limit */
+#define LIMIT_PERIOD_NS INT64_C(1000000000) /* least time between two lines with the same limit */
 
 const char log_integer[] = "integer", log_decimal[] = "decimal";
 
@@ -40,7 +40,7 @@ static const char *const level_names_upper[] = {
 
 struct line {
     size_t length;
-    bool cut; /* a value did not fit; only the tail may follow */
+    bool cut; /* a value did not fit, so only the tail may follow */
     char text[LOG_LINE_BYTES];
 };
 
@@ -55,7 +55,7 @@ bool log_enabled(enum log_level level)
     return level <= destination.level;
 }
 
-/* All of the bytes or none. */
+/* Appends all of the bytes, or none if they do not fit. */
 static void line_put(struct line *line, const char *bytes, size_t count)
 {
     if (line->cut || line->length + count > LOG_LINE_BYTES - LINE_TAIL) {
@@ -78,7 +78,7 @@ static void line_put_tail(struct line *line, const char *text)
     line->length += count;
 }
 
-/* Escapes follow JSON in both formats. */
+/* Appends a value with the escapes of JSON, in both formats. */
 static void line_put_escaped(struct line *line, const char *value)
 {
     while (*value && !line->cut) {
@@ -116,8 +116,8 @@ static bool value_needs_quotes(const char *value)
     return false;
 }
 
-/* Puts before, key, between, and the value in quotes. The closing quote is written even if the value is cut. Without
- * room for the opening quote nothing is written. */
+/* Appends `before`, `key`, `between`, and the value in quotes. The closing quote is written even if the value is cut.
+ * If there is no room for the opening quote, nothing is written. */
 static void line_put_value(struct line *line, const char *before, const char *key, const char *between,
                            const char *value, const char *quote)
 {
@@ -136,7 +136,7 @@ static void line_put_value(struct line *line, const char *before, const char *ke
     line_put_tail(line, quote);
 }
 
-/* Puts the whole pair or nothing, because half a number is another number. */
+/* Appends the whole pair or nothing, because a part of a number is a different number. */
 static void line_put_number(struct line *line, const char *before, const char *key, const char *between,
                             const char *number)
 {

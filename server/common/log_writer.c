@@ -1,5 +1,6 @@
-/* log_writer: the ring holds records, each a header and a line. The thread removes one record at a time, and writes its
- * line while the lock is free. It is never joined, because it may wait for the log's reader forever. */
+/* log_writer: the ring buffer contains records, each a header and a line. The thread removes one record at a time. It
+ * does not hold the lock while it writes the line. The thread is never joined, because it may wait forever for the
+ * program that reads stderr. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/common/log_writer.h"
 
@@ -17,24 +18,24 @@
 _Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a pipe keeps a line whole that is written at once");
 
 struct record {
-    size_t length; /* of the line that follows the record */
-    int64_t tells; /* the number of lost lines that this line reports; 0: an ordinary line */
+    size_t length; /* length of the line that follows this header */
+    int64_t tells; /* the number of lost lines that this line reports. 0 for an ordinary line */
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards all of it; never held during a write */
+    pthread_mutex_t lock; /* guards all members. Never held while a line is written */
     pthread_cond_t filled;
     pthread_cond_t written;
-    log_writer_lost_line *lost_line; /* NULL: not started */
+    log_writer_lost_line *lost_line; /* NULL before the start */
     bool writing;                    /* a line is being written */
     bool failing;                    /* the last line could not be written */
-    int64_t lost;                    /* in all */
-    int64_t untold;                  /* of these, not reported by a line yet */
-    size_t first, used;              /* bytes; headers and lines may wrap around */
+    int64_t lost;                    /* number of lost lines since the start */
+    int64_t untold;                  /* number of lost lines that no line has reported yet */
+    size_t first, used;              /* in bytes. Headers and lines may wrap around the end of the ring */
     char bytes[LOG_RING_BYTES];
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
 
-/* ---- The ring; the lock is held. ---- */
+/* ---- The ring. The lock is held ---- */
 
 static size_t shorter(size_t a, size_t b)
 {
@@ -74,7 +75,8 @@ static void ring_lose(int64_t lines)
     ring.untold += lines;
 }
 
-/* Puts in the line about lost lines, in their place. Waits until there is room for another line too. */
+/* Adds the line that reports lost lines, at the place of the lost lines. Does so only when there is room for another
+ * line, too. */
 static void ring_tell(void)
 {
     char line[LOG_LINE_BYTES];
@@ -85,7 +87,7 @@ static void ring_tell(void)
     ring.untold = 0;
 }
 
-/* ---- Writing; the lock is not held. ---- */
+/* ---- Writing. The lock is not held ---- */
 
 static bool write_all(const char *bytes, size_t count, size_t *written)
 {
@@ -103,7 +105,7 @@ static bool write_all(const char *bytes, size_t count, size_t *written)
     return true;
 }
 
-/* `torn`: the line before was written in part, as happens on a full disk. */
+/* `torn` tells that the line before was written only in part, which happens on a full disk. */
 static bool write_line(const char *line, size_t length, bool *torn)
 {
     size_t written = 0;

@@ -1,6 +1,6 @@
 /* memory: the machine's memory and the limits of control groups. A container sees the memory of the whole machine, but
- * the kernel kills its processes at the limit of its group. A limit also holds for the groups below, so each group on
- * the way up is read. */
+ * the kernel kills its processes at the limit of its group. The limit of a group also holds for the groups inside it.
+ * So the limits of all groups up to the root are read. */
 #include "server/common/memory.h"
 
 #include <limits.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The limit in a group's file. INT64_MAX: no such file, or "max". */
+/* Reads the limit in a file of a group. INT64_MAX if there is no such file, or if it contains "max". */
 static int64_t read_limit(const char *root, const char *hierarchy, const char *group, const char *name)
 {
     char path[PATH_MAX];
@@ -24,7 +24,7 @@ static int64_t read_limit(const char *root, const char *hierarchy, const char *g
     return limit;
 }
 
-/* The least limit of a group and the groups above it. Cuts `group` off. */
+/* The smallest limit of a group and of the groups that contain it. Shortens the string `group`. */
 static int64_t least_limit(const char *root, const char *hierarchy, char *group, const char *name)
 {
     int64_t least = INT64_MAX;
@@ -34,11 +34,11 @@ static int64_t least_limit(const char *root, const char *hierarchy, char *group,
         least = limit < least ? limit : least;
         if (!slash)
             return least;
-        *slash = '\0'; /* in a container the group's own folder may be missing, but the root is there */
+        *slash = '\0'; /* in a container the folder of the group may be missing, but the root folder exists */
     }
 }
 
-/* The least limit for one line of /proc/self/cgroup, ID:CONTROLLERS:GROUP. In version 2 CONTROLLERS is empty. */
+/* The smallest limit for one line of /proc/self/cgroup, ID:CONTROLLERS:GROUP. In version 2 CONTROLLERS is empty. */
 static int64_t line_limit(const char *root, char *line)
 {
     char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;

@@ -1,7 +1,7 @@
 /* metrics: relaxed atomics in memory that metrics_open lays out. Each model has a small table of routes, and one more
- * table is for requests without a model. A route takes a place in the table when it is first seen, by one
- * compare-and-swap of its name. A status takes a place within its route in the same way. Routes without a place are
- * counted as "other", and statuses as 599. Errors are the requests with a status of 400 or more. */
+ * table is for requests without a model. A route gets an entry in the table when it is first seen, by one
+ * compare-and-swap of its name. A status gets an entry within its route in the same way. If the table is full, a route
+ * is counted as "other", and a status as 599. Errors are the requests with a status of 400 or more. */
 #include "server/common/metrics.h"
 
 #include "config/config.h"
@@ -18,9 +18,10 @@
 #define MAX_ROUTES 64
 #define FIRST_STATUS 100
 #define LAST_STATUS 599
-#define MAX_STATUSES 24 /* failure.c has fewer */
+#define MAX_STATUSES 24 /* failure.c uses fewer */
 
-/* The upper bound of a bucket: the value in recorded units, and its label. Tables ascend; +Inf is implied. */
+/* The upper bound of a bucket: the value in recorded units, and its label. Tables are in ascending order. They omit
+ * +Inf. */
 struct bound {
     int64_t value;
     const char *label;
@@ -45,7 +46,7 @@ static const struct bound token_bounds[] = {
 struct scale {
     const struct bound *bounds;
     int n_bounds;
-    bool seconds; /* recorded in nanoseconds, shown in seconds */
+    bool seconds; /* true: values are recorded in nanoseconds, and shown in seconds */
 };
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 _Static_assert(COUNT(nanosecond_bounds) < MAX_BUCKETS, "a bucket for each bound, and one for +Inf");
@@ -55,34 +56,34 @@ static const struct scale time_scale = {nanosecond_bounds, COUNT(nanosecond_boun
 static const struct scale item_scale = {item_bounds, COUNT(item_bounds), false};
 static const struct scale token_scale = {token_bounds, COUNT(token_bounds), false};
 
-/* A scrape computes the count as the sum of the buckets, so that the two agree. */
+/* A scrape computes the count of values as the sum of the buckets, so that count and buckets agree. */
 struct histogram {
     atomic_uint_fast64_t buckets[MAX_BUCKETS];
     atomic_int_fast64_t sum;
 };
 
 struct status_count {
-    _Atomic int status; /* 0: free */
+    _Atomic int status; /* 0 if this entry is free */
     atomic_uint_fast64_t requests;
 };
 
 struct route_metrics {
     const char *_Atomic name;                   /* NULL: free */
-    struct status_count statuses[MAX_STATUSES]; /* the last is LAST_STATUS */
+    struct status_count statuses[MAX_STATUSES]; /* the last entry is for LAST_STATUS */
     struct histogram total;
 };
 
 /* The counts of one model, or of requests without a model. */
 struct model_metrics {
-    const char *name; /* NULL: no model */
+    const char *name; /* NULL for requests without a model */
     struct histogram queue, inference;
     struct histogram batch_items, batch_tokens, batch_time;
-    struct route_metrics routes[MAX_ROUTES]; /* the last is "other" */
+    struct route_metrics routes[MAX_ROUTES]; /* the last entry is for "other" */
 };
 
 struct metrics {
     int64_t n_models;
-    struct model_metrics models[]; /* (n_models + 1); the last is for requests without a model */
+    struct model_metrics models[]; /* (n_models + 1). The last entry is for requests without a model */
 };
 
 struct metrics *metrics_open(const char *const *names, int64_t n_models)
@@ -190,7 +191,8 @@ static void write_label(FILE *out, const char *value)
     }
 }
 
-/* The labels of a sample; NULL: no such label. `last` is written as it is, key="value". */
+/* The labels of a sample. A label is NULL if the sample lacks it. `last` is written unchanged, in the form key="value".
+ */
 struct labels {
     const char *route, *model, *last;
 };
@@ -394,7 +396,7 @@ static void write_devices(FILE *out, const struct metrics_now *now)
                   now->batches.standby_batches);
 }
 
-/* Writes one histogram for each model; `offset` is the histogram's in struct model_metrics. */
+/* Writes one histogram for each model. `offset` is the offset of the histogram in struct model_metrics. */
 static void write_series(FILE *out, const struct metrics *metrics, const char *name, size_t offset,
                          const struct scale *scale, const char *help)
 {

@@ -1,4 +1,4 @@
-/* body: the bytes of a request's body as they come in. */
+/* body: collects the bytes of a request's body as they arrive. */
 #include "server/http/body.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #define FIRST_CAPACITY 4096
 
-/* Makes room for `length` more bytes, which are within the limit. */
+/* Makes room for `length` more bytes. The caller has checked the limit of the body. */
 static enum body_status grow(struct body *body, size_t length)
 {
     size_t capacity = body->capacity ? body->capacity * 2 : FIRST_CAPACITY;

@@ -1,4 +1,4 @@
-/* coding: gzip and deflate of bodies and answers. */
+/* coding: compression of bodies and answers by gzip and deflate. */
 #include "server/http/coding.h"
 
 #include <stdlib.h>
@@ -7,12 +7,12 @@
 #include <zlib.h>
 
 #define STEP_BYTES (32 * 1024)
-#define INPUT_BYTES (UINT32_C(1) << 30) /* for zlib at once; it counts in 32 bits */
+#define INPUT_BYTES (UINT32_C(1) << 30) /* most bytes to give zlib at once, because it counts in 32 bits */
 #define DEFLATE_MEMORY 8                /* zlib's default */
 
 static const struct {
     const char *name;
-    int window_bits; /* by this zlib tells the formats apart */
+    int window_bits; /* tells zlib which format is meant */
 } formats[] = {
     [CODING_NONE] = {"identity", 0},
     [CODING_GZIP] = {"gzip", MAX_WBITS + 16},
@@ -140,7 +140,7 @@ int coding_unpack(enum coding coding, struct body *body, struct failure *failure
     return result;
 }
 
-/* At the fastest level: floats hardly shrink at higher ones. */
+/* Uses the fastest level, because floats become hardly smaller at higher levels. */
 bool coding_pack(enum coding coding, struct writer *answer)
 {
     struct writer packed = {0};

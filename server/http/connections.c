@@ -1,12 +1,14 @@
-/* connections: a table by descriptor, and a list of the idle connections, the longest idle first. One lock guards both.
+/* connections: a table by descriptor, and a list of the idle connections, which begins with the longest idle. One lock
+ * guards both.
  *
- * Between connections_started and connections_closed the descriptor is open, and only then is it shut down. Before
- * connections_started it may be closed already: without memory, libmicrohttpd closes a descriptor as it is added. Its
- * number may then be another file's. It may even be admitted again before connections_lost is called. The slot then
- * belongs to the newer connection. So a shutdown of a connection that has not started waits until it has.
+ * Between connections_started and connections_closed the descriptor is certainly open. Only then may it be shut down.
+ * Before connections_started it may be closed already, because libmicrohttpd closes a new descriptor if memory is
+ * lacking. Then its number may belong to another file. It may even be admitted again before connections_lost is called,
+ * so that the slot belongs to the newer connection. So the shutdown of a connection that has not started is delayed
+ * until it has.
  *
- * A connection on its way into its event loop counts as idle. So a burst of new connections can neither pass the limit
- * nor keep a silent one from being evicted. */
+ * A connection that has not reached its event loop yet counts as idle. So a burst of new connections cannot exceed the
+ * limit. It also cannot prevent the eviction of a silent connection. */
 #define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
 #include "server/http/connections.h"
 
@@ -20,16 +22,16 @@
 #include <sys/socket.h>
 
 enum {
-    SPARE_DESCRIPTORS = 768,   /* for files of models, epoll sets, lingering sockets and the like */
-    HIGHER_DESCRIPTORS = 4096, /* slots beyond the limit, because other files take low descriptors */
+    SPARE_DESCRIPTORS = 768,   /* for the files of models, epoll sets, lingering sockets and so on */
+    HIGHER_DESCRIPTORS = 4096, /* slots beyond the limit, because other files use low descriptor numbers */
     NONE = -1,                 /* no descriptor */
 };
 
-/* The time that a new connection gets for its first request before the daemon stops. */
+/* How long the daemon, before it stops, waits for the first request of a new connection. */
 #define START_PATIENCE_NS INT64_C(1000000000)
 
-/* A client is slow if it holds its memory for more than a second, plus a second for each SLOW_BYTES_PER_S of it. Slow
- * clients are shut down only when memory is short. */
+/* A client is slow if it holds memory for more than one second, plus one second per SLOW_BYTES_PER_S bytes of this
+ * memory. Slow clients are shut down only if memory is short. */
 #define SLOW_BYTES_PER_S (INT64_C(4) << 20)
 #define SECOND_NS INT64_C(1000000000)
 
@@ -40,11 +42,11 @@ struct slot {
     unsigned char state; /* enum slot_state */
     bool started;        /* libmicrohttpd has the descriptor */
     bool unread;
-    bool silent; /* it has brought no request yet */
+    bool silent; /* the client has sent no request yet */
     int64_t admission;
     int64_t admitted_ns;
-    struct share *share; /* of connections_holds; NULL: none */
-    int64_t held_ns;     /* when its client began to hold the share */
+    struct share *share; /* set by connections_holds. NULL if there is none */
+    int64_t held_ns;     /* time when the client began to hold the share */
 };
 
 struct connections {
@@ -52,11 +54,11 @@ struct connections {
     int64_t limit;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a connection was closed, or is not silent any more */
-    int64_t admissions;     /* so far */
-    int64_t count;          /* connections that are admitted and not closed */
-    int64_t evicted;        /* of these, the ones in SLOT_EVICTED */
-    int ending;             /* connections_finish shuts all connections down: SHUT_RD, then SHUT_RDWR. NONE: not yet */
+    pthread_cond_t changed; /* signalled when a connection was closed, or is not silent any more */
+    int64_t admissions;     /* number of admissions so far */
+    int64_t count;          /* number of connections that are admitted and not closed */
+    int64_t evicted;        /* number of these connections in the state SLOT_EVICTED */
+    int ending; /* SHUT_RD, then SHUT_RDWR, when connections_finish shuts all connections down. NONE before */
     int first_idle, last_idle;
     int n_slots;
     struct slot slots[];
@@ -102,7 +104,7 @@ int64_t connections_limit(const struct connections *connections)
     return connections->limit;
 }
 
-/* ---- The idle list; the lock is held. ---- */
+/* ---- The idle list. The lock is held ---- */
 
 static void idle_append(struct connections *connections, int fd)
 {
@@ -114,7 +116,7 @@ static void idle_append(struct connections *connections, int fd)
     slot->state = SLOT_IDLE;
 }
 
-/* Gives the slot another state than SLOT_IDLE, and takes it out of the list if it was idle. */
+/* Sets the state of the slot, which is not SLOT_IDLE. Removes the slot from the list if it was idle. */
 static void idle_remove(struct connections *connections, int fd, enum slot_state state)
 {
     struct slot *slot = &connections->slots[fd];
@@ -134,7 +136,7 @@ static void shut(struct connections *connections, int fd, int how)
         shutdown(fd, how);
 }
 
-/* Its event loop notices, and closes it. The lock is held. */
+/* Shuts the connection down. Its event loop notices this, and closes it. The lock is held. */
 static void evict(struct connections *connections, int fd)
 {
     idle_remove(connections, fd, SLOT_EVICTED);
@@ -157,7 +159,8 @@ int64_t connections_admit(struct connections *connections, int fd)
     int64_t admission = 0;
     pthread_mutex_lock(&connections->lock);
     if (admitted && connections->slots[fd].state != SLOT_FREE)
-        release(connections, fd); /* libmicrohttpd lost it; its connections_lost is still to come */
+        /* Libmicrohttpd lost the earlier descriptor. The call of connections_lost is still to come. */
+        release(connections, fd);
     if (admitted && connections->count - connections->evicted >= connections->limit) {
         int oldest = connections->first_idle;
         admitted = oldest != NONE;
@@ -230,7 +233,7 @@ void connections_holds(struct connections *connections, int fd, struct share *sh
     pthread_mutex_unlock(&connections->lock);
 }
 
-/* Bytes of the budget that this connection holds, if its client is slow, else 0. The lock is held. */
+/* The bytes of the budget that this connection holds. 0 if its client is not slow. The lock is held. */
 static int64_t held_slowly(const struct slot *slot, const struct budget *budget, int64_t now)
 {
     if (slot->state == SLOT_FREE || slot->state == SLOT_EVICTED || !slot->share || slot->share->budget != budget)
@@ -256,7 +259,7 @@ bool connections_make_room(struct connections *connections, struct budget *budge
         }
         if (found == NONE)
             break;
-        freed += share_end(connections->slots[found].share); /* its event loop frees the memory */
+        freed += share_end(connections->slots[found].share); /* the event loop of the connection frees the memory */
         evict(connections, (int)found);
     }
     pthread_mutex_unlock(&connections->lock);
@@ -276,7 +279,7 @@ void connections_closed(struct connections *connections, int fd)
         linger_add(connections->room, copy);
 }
 
-/* The time until which silent connections get their patience; 0: there are none. The lock is held. */
+/* The time until which to wait for silent connections. 0 if there are none. The lock is held. */
 static int64_t patience_until(const struct connections *connections)
 {
     int64_t now = clock_ns(), until = 0;
@@ -299,7 +302,7 @@ static void shut_all(struct connections *connections, int how)
     }
 }
 
-/* The lock is held. False: it is later than `until_ns`. */
+/* Waits for a change. Returns false if the time `until_ns` has passed. The lock is held. */
 static bool wait_until(struct connections *connections, int64_t until_ns)
 {
     struct timespec until = {.tv_sec = until_ns / SECOND_NS, .tv_nsec = until_ns % SECOND_NS};
@@ -319,7 +322,7 @@ void connections_finish(struct connections *connections, int64_t patience_ns)
 {
     connections_settle(connections);
     pthread_mutex_lock(&connections->lock);
-    shut_all(connections, SHUT_RD); /* bytes that have arrived can still be read; then the stream ends */
+    shut_all(connections, SHUT_RD); /* bytes that have arrived can still be read. After them the stream ends */
     int64_t last_ns = clock_ns() + patience_ns;
     while (connections->count > 0 && wait_until(connections, last_ns))
         ;

@@ -1,18 +1,18 @@
-/* event_loop: the lock guards the inbox. The eventfd is written while the lock is held. A thread touches the loop
- * only under the lock, so the loop cannot end while that thread still uses it.
+/* event_loop: the lock guards the inbox. The eventfd is written while the lock is held. Other threads touch the loop
+ * only while they hold the lock. So the loop cannot end while one of them still uses it.
  *
  * libmicrohttpd 0.9.75 and 1.0.1 may miss that a client has left. They watch a socket edge-triggered, and stop reading
- * after a read that did not fill their buffer. When a client's last bytes and its end arrive together, that read takes
- * the bytes, and no further edge comes. The end stays unread until the connection times out.
+ * after a read that did not fill their buffer. If the last bytes of a client and the end of its stream arrive together,
+ * this read returns the bytes, and no further edge follows. So the end stays unread until the connection times out.
  *
- * So each socket is also in `leaving`, a second epoll set that waits for the end alone (EPOLLRDHUP). The set costs
- * nothing while all clients stay. For each socket that it reports, shutdown(SHUT_RD) makes the kernel send a new edge,
- * and libmicrohttpd reads on. A client that closed its sending half alone loses nothing. The bytes that arrived can
- * still be read, and its answer can still be written.
+ * So each socket is also in `leaving`, a second epoll set that waits only for the end of the stream (EPOLLRDHUP). The
+ * set costs nothing while all clients stay. For each socket that it reports, the loop calls shutdown(SHUT_RD). Then the
+ * kernel sends a new edge, and libmicrohttpd continues to read. A client that has closed only its sending half loses
+ * nothing. The bytes that have arrived can still be read, and the answer can still be written.
  *
- * `leaving` is level-triggered: it reports a socket until the socket is closed. So a second lost edge is followed by
- * another shutdown. A half-closed client that waits for its answer is reported all that time; LEAVING_PAUSE_NS bounds
- * how often. */
+ * `leaving` is level-triggered: it reports a socket until the socket is closed. So if libmicrohttpd misses the new
+ * edge, too, another shutdown follows. A half-closed client that waits for its answer is reported all the time.
+ * LEAVING_PAUSE_NS limits how often the set is read. */
 #define _GNU_SOURCE /* pthread_setname_np, EPOLLRDHUP */
 #include "server/http/event_loop.h"
 
@@ -54,15 +54,15 @@ struct event_loop {
     struct MHD_Daemon *daemon;
     pthread_t thread;
 
-    /* The thread's own. */
-    int leaving;               /* an epoll set of all its sockets, for EPOLLRDHUP alone */
-    int64_t look_ns;           /* when `leaving` is looked at again; 0: with the next events */
+    /* Only the thread of the loop uses these. */
+    int leaving;               /* an epoll set of all sockets of the loop, only for EPOLLRDHUP */
+    int64_t look_ns;           /* time at which `leaving` is read again. 0 means together with the next events */
     struct epoll_event *ended; /* (LEAVING_AT_ONCE) */
 
     pthread_mutex_t lock;
     struct inbox inbox;
-    int wake;   /* an eventfd: readable while `woken` */
-    bool woken; /* the inbox holds something new */
+    int wake;   /* an eventfd, which is readable while `woken` is true */
+    bool woken; /* the inbox contains something new */
 };
 
 static void log_message(void *context, const char *format, va_list arguments)
@@ -171,7 +171,8 @@ static void end_leaving(struct event_loop *loop)
     loop->look_ns = count > 0 ? now + LEAVING_PAUSE_NS : 0;
 }
 
-/* How long to wait at most: until libmicrohttpd's next timeout, or the next look at `leaving`. -1: without a bound. */
+/* How long the thread may wait: until libmicrohttpd's next timeout, or until `leaving` is read again. -1 means without
+ * a limit. */
 static int wait_ms(const struct event_loop *loop)
 {
     MHD_UNSIGNED_LONG_LONG milliseconds = 0;
@@ -205,7 +206,8 @@ static void *run_loop(void *argument)
         wait_for_events(loop);
         struct inbox inbox = take_inbox(loop);
         if (inbox.closing) {
-            assert(!inbox.arrivals && !inbox.resumptions); /* event_loop_close allows none: they would be lost here */
+            assert(!inbox.arrivals && !inbox.resumptions); /* callers of event_loop_close guarantee this. Otherwise
+                                                              these entries would be lost */
             break;
         }
         add_arrivals(loop, inbox.arrivals);
@@ -216,8 +218,8 @@ static void *run_loop(void *argument)
     return NULL;
 }
 
-/* Puts a new socket into `leaving` and takes an ended one out. Closing the socket would not take it out, because a copy
- * of the descriptor may linger. Its number may be another connection's by then. */
+/* Adds a new socket to `leaving`, or removes a socket whose connection has ended. Closing the socket would not remove
+ * it, because a copy of the descriptor may linger. By then its number may belong to another connection. */
 static void socket_changed(void *argument, struct MHD_Connection *connection, void **socket_context,
                            enum MHD_ConnectionNotificationCode code)
 {
@@ -225,7 +227,7 @@ static void socket_changed(void *argument, struct MHD_Connection *connection, vo
     int descriptor = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     struct epoll_event event = {.events = EPOLLRDHUP, .data.fd = descriptor};
     bool started = code == MHD_CONNECTION_NOTIFY_STARTED;
-    /* If memory for the set is out, the end of this client is noticed when its connection times out. */
+    /* If there is no memory for the set, the end of this client's stream is noticed when the connection times out. */
     epoll_ctl(loop->leaving, started ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, descriptor, &event);
     loop->options.changed(loop, connection, socket_context, code);
 }

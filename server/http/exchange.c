@@ -2,20 +2,20 @@
  * line. It calls exchange_handle for the headers, for each piece of the body, for the end of the body, and again after
  * each resumption.
  *
- *     exchange_target    the request line is there: allocates the exchange
- *     exchange_begin     headers are there: framing, route, API key, gate
- *     exchange_complete  the body is there: trailers, deadline, then exchange_read
+ *     exchange_target    the request line has arrived: allocates the exchange
+ *     exchange_begin     the headers have arrived: checks framing, route, API key and gate
+ *     exchange_complete  the body has arrived: checks trailers, sets the deadline, then exchange_read
  *     exchange_read      decodes the body and calls the route's `read`, then submits the job
  *     job_done           the batcher has run the job
  *     exchange_answer    calls the route's `answer`
  *     exchange_reply     sends the answer or the failure
  *
- * A failure, or a route that needs no job, skips to exchange_reply. A worker reads large bodies and those that may hold
- * pictures, unpacks compressed ones and writes large answers. The event loop does the rest.
+ * After a failure, or if the route needs no job, the next step is exchange_reply. A worker reads large bodies,
+ * compressed bodies, and bodies that may contain pictures. It also writes large answers. The event loop does the rest.
  *
- * Only one thread at a time changes an exchange: suspending and resuming the connection orders the threads, so an
- * exchange needs no lock. While the job is submitted, job_wanted may run on several lane threads at once; it only reads
- * the exchange. */
+ * Only one thread at a time changes an exchange. Suspending and resuming the connection orders the threads, so an
+ * exchange needs no lock. After the job was submitted, job_wanted may run on several lane threads at once. It only
+ * reads the exchange. */
 #include "server/http/exchange.h"
 
 #include "server/common/clock.h"
@@ -34,11 +34,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LARGE_BYTES (64 * 1024) /* of JSON: about a millisecond of work */
+#define LARGE_BYTES (64 * 1024) /* bytes of JSON, which take about a millisecond to read or write */
 #define LOGGED_PATH_BYTES 256
-#define ALIGNMENT 16 /* bytes; the engine reads a body's binary data in place */
+#define ALIGNMENT 16 /* in bytes. The engine reads the binary data of a body in place */
 
-/* A client that closes its sending half this soon after its request still waits for the answer. */
+/* A client that closes its sending half within this time after its request is assumed to wait for the answer. */
 #define HALF_CLOSE_NS INT64_C(1000000000)
 
 enum stage {
@@ -47,35 +47,35 @@ enum stage {
     STAGE_REPLY,  /* request.answer or request.failure is ready to be sent */
 };
 
-/* How far a request for work has passed the gate (gate.h). Each state owes the gate one more call. */
+/* How far a request for work has passed the gate (gate.h), and which call must follow. */
 enum passage {
-    PASSAGE_NONE,     /* owes nothing */
-    PASSAGE_ADMITTED, /* owes gate_accept, or gate_abandon */
-    PASSAGE_ACCEPTED, /* owes gate_answer */
-    PASSAGE_ANSWERED, /* owes gate_leave */
+    PASSAGE_NONE,     /* no call must follow */
+    PASSAGE_ADMITTED, /* gate_accept or gate_abandon must follow */
+    PASSAGE_ACCEPTED, /* gate_answer must follow */
+    PASSAGE_ANSWERED, /* gate_leave must follow */
 };
 
 struct exchange {
-    struct task task; /* the first member, so that a worker's task is its exchange */
+    struct task task; /* the first member, so that a pointer to the task is a pointer to the exchange */
     struct framing_target target;
-    struct server *server;   /* NULL: the headers are not there yet */
-    struct event_loop *loop; /* the connection's */
+    struct server *server;   /* NULL until the headers have arrived */
+    struct event_loop *loop; /* the event loop of the connection */
     struct resumption resumption;
     struct MHD_Connection *connection;
     int descriptor;
     struct route_match match;
-    char method[16]; /* for the log, as is the path */
-    char *path;      /* NULL: requests are not logged */
+    char method[16]; /* for the log. So is the path */
+    char *path;      /* NULL if requests are not logged */
     enum stage stage;
     enum passage passage;
     bool suspended;
-    bool half_closed; /* the client had closed its sending half when its body was complete */
+    bool half_closed; /* the client had already closed its sending half when the body was complete */
     struct body body;
     enum coding coding; /* of the body */
     struct request request;
     struct reply reply;
-    int64_t begun_ns;    /* its headers were there */
-    int64_t complete_ns; /* its body was complete */
+    int64_t begun_ns;    /* time when the headers had arrived */
+    int64_t complete_ns; /* time when the body was complete */
 };
 
 int connection_descriptor(struct MHD_Connection *connection)
@@ -110,7 +110,7 @@ static void exchange_suspend(struct exchange *exchange)
     MHD_suspend_connection(exchange->connection);
 }
 
-/* Gives the exchange back to its event loop. The caller does not touch it any more. */
+/* Returns the exchange to its event loop. The caller must not touch it any more. */
 static void exchange_resume(struct exchange *exchange, enum stage stage)
 {
     exchange->stage = stage;
@@ -126,8 +126,8 @@ static struct exchange *job_exchange(struct job *job)
 
 enum client_state {
     CLIENT_STAYS,
-    CLIENT_ENDED, /* it closed its connection, or its sending half alone */
-    CLIENT_GONE,  /* its connection is reset */
+    CLIENT_ENDED, /* the client has closed the connection, or only its sending half */
+    CLIENT_GONE,  /* the connection was reset */
 };
 
 static enum client_state client_state(const struct exchange *exchange)
@@ -139,10 +139,10 @@ static enum client_state client_state(const struct exchange *exchange)
     return length > 0 || errno == EAGAIN || errno == EINTR ? CLIENT_STAYS : CLIENT_GONE;
 }
 
-/* A job is not worth a run once its client is gone. libmicrohttpd does not watch a suspended connection, so this looks
- * at the socket, which stays open while the connection is suspended.
- * A client that left and a client that closed its sending half look the same. The time tells them apart: a sending half
- * is closed right after the request, and a client leaves when it has waited too long. */
+/* Returns false if the client is gone, so that the job need not run. libmicrohttpd does not watch a suspended
+ * connection. So this function reads the state of the socket, which stays open while the connection is suspended. A
+ * client that left and a client that closed its sending half look the same. Only the time distinguishes them. A client
+ * closes its sending half right after the request, but leaves only after it has waited too long. */
 static bool job_wanted(struct job *job)
 {
     const struct exchange *exchange = job_exchange(job);
@@ -154,7 +154,8 @@ static bool job_wanted(struct job *job)
 
 /* ---- After the job ---- */
 
-/* Compresses the answer if the client asked for it. Without memory for a second copy the answer stays as it is. */
+/* Compresses the answer if the client asked for it. If memory for a second copy is lacking, the answer stays
+ * uncompressed. */
 static void exchange_pack(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -168,7 +169,7 @@ static void exchange_pack(struct exchange *exchange)
         request->answer_encoding = coding_name(coding);
 }
 
-/* Turns the job's outcome into request.answer or request.failure. */
+/* Sets request.answer or request.failure from the outcome of the job. */
 static void exchange_answer(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -203,7 +204,7 @@ static void task_answer(struct task *task)
 }
 
 /* Called on a lane's thread or on the deadline thread. These threads must not write answers, because batches wait for
- * them: a large answer goes to a worker, a small one to the event loop. */
+ * them. So a worker writes a large answer, and the event loop writes a small one. */
 static void job_done(struct job *job)
 {
     struct exchange *exchange = job_exchange(job);
@@ -250,8 +251,8 @@ static enum outcome exchange_decode(struct exchange *exchange)
     return exchange->match.route->read(request);
 }
 
-/* Reads the body, on any thread. True: the reply is ready, and the connection is not suspended. False: another thread
- * has the exchange by now. */
+/* Reads the body, on any thread. Returns true if the reply is ready, and the connection is not suspended. Returns false
+ * if another thread has taken over the exchange. */
 static bool exchange_read(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -263,7 +264,7 @@ static bool exchange_read(struct exchange *exchange)
         failure_memory(&request->failure);
     if (outcome == OUTCOME_RUN) {
         if (!exchange->suspended)
-            exchange_suspend(exchange); /* first: the job may be done before batcher_submit returns */
+            exchange_suspend(exchange); /* before batcher_submit, because the job may be done before it returns */
         if (exchange_submit(exchange) == 0)
             return false;
     }
@@ -280,8 +281,9 @@ static void task_read(struct task *task)
     exchange_read((struct exchange *)task);
 }
 
-/* Whether the event loop may read the body. A body that names its model only inside may hold a picture if any model
- * takes pictures: a small file may have many pixels. */
+/* Whether the event loop may read the body itself. A body that may contain a picture must go to a worker, because even
+ * a small file may have many pixels. If only the JSON names the model, the body may contain a picture if any model
+ * reads pictures. */
 static bool is_quickly_read(const struct exchange *exchange)
 {
     bool pictures = exchange->server->service.takes_pictures && exchange->match.route->work;
@@ -289,7 +291,7 @@ static bool is_quickly_read(const struct exchange *exchange)
            (!pictures || exchange->match.route->body == BODY_ANY);
 }
 
-/* The body is there, on the event loop. The result is exchange_read's. */
+/* Called on the event loop when the body is complete. The result means the same as that of exchange_read. */
 static bool exchange_complete(struct exchange *exchange)
 {
     struct server *server = exchange->server;
@@ -338,7 +340,7 @@ static enum MHD_Result exchange_reply(struct exchange *exchange)
 }
 
 /* Refuses a body that is still being received, for the reason in `status`. libmicrohttpd accepts no response at this
- * point, so the answer is written to the socket, and the connection ends. */
+ * point. So the answer is written directly to the socket, and the connection is closed. */
 static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_status status)
 {
     struct failure *failure = &exchange->request.failure;
@@ -353,7 +355,7 @@ static enum MHD_Result exchange_break_off(struct exchange *exchange, enum body_s
     return MHD_NO;
 }
 
-/* Replies in libmicrohttpd's first call. The rest of the client's bytes is never looked at. */
+/* Replies in libmicrohttpd's first call for the request. The remaining bytes of the client are never read. */
 static enum MHD_Result exchange_refuse(struct exchange *exchange)
 {
     exchange->stage = STAGE_REPLY;
@@ -371,7 +373,7 @@ static const char *request_header(const struct request *request, const char *nam
     return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
 }
 
-/* The path of an absolute URL, as a client sends it to a proxy. */
+/* The path in a URL. Clients send an absolute URL to a proxy. */
 static const char *url_path(const char *url)
 {
     if (strncmp(url, "http://", 7) != 0)
@@ -403,8 +405,8 @@ static void exchange_open(struct exchange *exchange, struct event_loop *loop, st
     memcpy(request->parameters, exchange->match.parameters, sizeof request->parameters);
 }
 
-/* Prepares for the body. Its binary data follow a JSON header of any length. With `lead` bytes before the body, the
- * data are aligned all the same. */
+/* Prepares for receiving the body. Its binary data follow a JSON header of any length. `lead` unused bytes before the
+ * body make the binary data aligned. */
 static void expect_body(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
@@ -416,7 +418,7 @@ static void expect_body(struct exchange *exchange)
         exchange->body.lead = (size_t)(-strtoull(length, NULL, 10) % ALIGNMENT);
 }
 
-/* Asks the gate to admit a request for work. -1: request.failure. */
+/* Asks the gate to admit a request for work. On refusal sets request.failure and returns -1. */
 static int exchange_admit(struct exchange *exchange)
 {
     if (!exchange->match.route || !exchange->match.route->work)
@@ -440,7 +442,8 @@ static enum MHD_Result exchange_begin(struct exchange *exchange, struct event_lo
     expect_body(exchange);
     bool accepted = refusal_of_headers(&exchange->match, request, method) == 0 && exchange_admit(exchange) == 0;
 
-    /* connections_settle waits only for unmarked connections. So the gate comes first, and this call marks second. */
+    /* connections_settle waits only for connections that have not been marked by connections_idle. So the gate must be
+     * asked before this call. */
     connections_idle(exchange->server->connections, exchange->descriptor);
     connections_holds(exchange->server->connections, exchange->descriptor, &exchange->body.share);
     if (accepted && exchange->match.route) /* only OPTIONS is accepted without a route */
@@ -448,7 +451,7 @@ static enum MHD_Result exchange_begin(struct exchange *exchange, struct event_lo
     if (refusal_has_body(request))
         return exchange_refuse(exchange);
     exchange->stage = STAGE_REPLY;
-    return MHD_YES; /* the next call replies; a reply in the first call would cost the connection */
+    return MHD_YES; /* libmicrohttpd's next call replies. A reply in the first call would close the connection */
 }
 
 void *exchange_target(void *loop, const char *target, struct MHD_Connection *connection)
@@ -466,7 +469,7 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
 {
     struct exchange *exchange = *context;
     if (!exchange)
-        return MHD_NO; /* out of memory */
+        return MHD_NO; /* memory is lacking */
     if (!exchange->server)
         return exchange_begin(exchange, loop, connection, url, method, version);
     if (*data_size > 0) {
@@ -503,7 +506,7 @@ static void log_exchange(const struct exchange *exchange, const char *route, int
               ignored[0] ? ignored : NULL, NULL);
 }
 
-/* Counts the request and writes its line of the log. */
+/* Counts the request in the metrics, and writes its log line. */
 static void exchange_record(const struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
@@ -512,7 +515,7 @@ static void exchange_record(const struct exchange *exchange)
     int status = exchange->reply.status ? exchange->reply.status : failure_status(FAILURE_GONE);
     int64_t total_ns = clock_ns() - exchange->begun_ns;
     int64_t queue_ns = 0;
-    if (job->finished_ns) /* the batcher took it */
+    if (job->finished_ns) /* the batcher has run or ended the job */
         queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
     metrics_request(exchange->server->service.options.metrics, route,
                     request->info ? request->model_index : METRICS_NO_MODEL, status, total_ns, queue_ns,
@@ -520,7 +523,7 @@ static void exchange_record(const struct exchange *exchange)
     log_exchange(exchange, route, status, total_ns);
 }
 
-/* Pays what is still owed to the gate. */
+/* Makes the calls that must still follow at the gate. */
 static void exchange_leave(struct exchange *exchange)
 {
     struct gate *gate = &exchange->server->gate;

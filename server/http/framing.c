@@ -1,24 +1,28 @@
 /* framing: checks the request line and the header lines, before every route and every refusal (RFC 9112, sections 2.2,
  * 3, 5 and 6). Also checks the bytes after a chunked body (section 7.1).
  *
- * libmicrohttpd before 1.0 accepts three kinds of lines that a proxy may read otherwise, and does not report them:
+ * libmicrohttpd before 1.0 accepts three kinds of lines that a proxy may understand differently. It does not report
+ * them:
  * - a line continued on the next one: `A: b` and ` c` arrive as the name `Ac`
  * - a path or a value with a NUL: it ends at the NUL
  * - a line that ends in LF without CR.
- * Addresses show all three. Method, path, version, names and values point into one buffer, the received request, in
- * which spaces of the request line, CR and LF became NULs. So a name begins exactly two bytes after the end of the
- * value before it; any other distance is refused. The path begins exactly one byte after the end of the method: a
- * larger distance means several spaces. The version begins exactly one byte after the end of the target: a larger
- * distance means a NUL. libmicrohttpd 1.0 and later lays out its headers otherwise. It refuses such lines itself with
- * MHD_OPTION_STRICT_FOR_CLIENT, which event_loop.c sets.
+ * The addresses of the strings reveal all three. Method, path, version, names and values are pointers into one buffer
+ * with the received request. In this buffer libmicrohttpd has replaced CR, LF and the spaces of the request line by
+ * NULs. So a name must begin exactly two bytes after the end of the value before it. Any other distance is refused. The
+ * path must begin exactly one byte after the end of the method. A larger distance means several spaces. The version
+ * must begin exactly one byte after the end of the target. A larger distance means a NUL. libmicrohttpd 1.0 and later
+ * arranges its headers differently in memory. It refuses such lines itself with MHD_OPTION_STRICT_FOR_CLIENT, which
+ * event_loop.c sets.
  *
- * Lines of chunk sizes cannot be checked like this. libmicrohttpd before 1.0 accepts a bare LF and a bare CR in them.
- * It consumes a line before it reports the chunk, and may have moved its buffer by then. A look at the socket does not
- * help, because libmicrohttpd may have read the line together with the headers. So the end of a chunked body is never
- * certain. framing_is_chunked lets the caller close the connection after such a request. Later bytes are not read.
+ * The lines with chunk sizes cannot be checked in this way. libmicrohttpd before 1.0 accepts a bare LF and a bare CR in
+ * them. It consumes such a line before it reports the chunk, and may have moved its buffer by then. Reading the socket
+ * with MSG_PEEK does not help either, because libmicrohttpd may have read the line together with the headers. So the
+ * end of a chunked body is always ambiguous. framing_is_chunked lets the caller close the connection after such a
+ * request. Later bytes are not read.
  *
- * Trailers have no meaning here, and few clients send one. A fold, a bare LF or a field of the framing in them can
- * mislead a proxy, and the end of the last line cannot be seen. So every trailer is refused. */
+ * Trailers have no meaning here, and few clients send them. A continued line, a bare LF or a header such as
+ * Content-Length in a trailer can mislead a proxy. Also, the end of the last line cannot be checked. So every trailer
+ * is refused. */
 #include "server/http/framing.h"
 
 #include <string.h>
@@ -28,8 +32,8 @@ enum { LINE_END = 2 /* bytes: CR LF */ };
 
 struct framing {
     struct failure *failure;
-    const char *end;                    /* of the value before, in the buffer; NULL: addresses are not compared */
-    const char *length, *coding, *host; /* of Content-Length, Transfer-Encoding, Host; NULL: not seen yet */
+    const char *end; /* end of the previous value in the buffer. NULL if addresses are not compared */
+    const char *length, *coding, *host; /* values of Content-Length, Transfer-Encoding and Host. NULL until seen */
 };
 
 static int refuse(struct framing *framing, const char *what)
@@ -37,7 +41,7 @@ static int refuse(struct framing *framing, const char *what)
     return failure_set(framing->failure, FAILURE_MALFORMED, "%s", what);
 }
 
-/* A token of RFC 9110, section 5.6.2: never empty, without spaces. */
+/* Whether the name is a token of RFC 9110, section 5.6.2. A token is never empty and contains no spaces. */
 static bool is_name(const char *name, size_t length)
 {
     static const char allowed[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -75,7 +79,8 @@ static int check_coding(struct framing *framing, const char *value)
     return 0;
 }
 
-/* An empty Host is valid (RFC 9112, section 3.2). Else it holds a name or an address of RFC 3986, and a port. */
+/* An empty Host is valid (RFC 9112, section 3.2). Otherwise it must be a name or an address as in RFC 3986, perhaps
+ * with a port. */
 static int check_host(struct framing *framing, const char *value, size_t length)
 {
     static const char allowed[] = "-._~!$&'()*+,;=%:[]0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -116,13 +121,13 @@ static enum MHD_Result on_header(void *context, enum MHD_ValueKind kind, const c
     return check_line(context, name, name_length, value ? value : "", value_length) == 0 ? MHD_YES : MHD_NO;
 }
 
-/* The end of the headers in the buffer, which begins with the method. */
+/* The end of the headers in the buffer. The buffer begins with the method. */
 static const char *headers_end(struct MHD_Connection *connection, const char *method)
 {
     return method + MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
 }
 
-/* What the headers say together. `version` is HTTP's, as "HTTP/1.1". */
+/* Checks the combination of the headers. `version` is the HTTP version, such as "HTTP/1.1". */
 static int check_headers(struct framing *framing, const char *version)
 {
     if (framing->coding && framing->length)

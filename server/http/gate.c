@@ -24,7 +24,7 @@ void gate_destroy(struct gate *gate)
     pthread_mutex_destroy(&gate->lock);
 }
 
-/* Phases never go back; some may be left out. */
+/* Enters a phase. The phase never goes back, but may skip phases. */
 static void enter(struct gate *gate, enum gate_phase phase)
 {
     pthread_mutex_lock(&gate->lock);

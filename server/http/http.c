@@ -1,7 +1,8 @@
-/* http: opening, draining and closing. The listener deals new connections out to the event loops in turn.
+/* http: opening, draining and closing. The listener gives new connections to the event loops in turn.
  *
- * http_close answers the accepted work, then stops listening, and then waits until each connection has ended by itself.
- * Only then do the event loops stop, because libmicrohttpd aborts if it stops while a connection is suspended. */
+ * http_close first answers the accepted requests, then stops listening, and then waits until each connection has ended
+ * by itself. The event loops stop only after that, because libmicrohttpd aborts the process if it is stopped while a
+ * connection is suspended. */
 #include "server/http/http.h"
 
 #include "server/common/clock.h"
@@ -25,23 +26,24 @@
  * shares (budget.h). */
 #define BODIES_AT_ONCE 8
 #define BODIES_LEAST (INT64_C(64) << 20)
-#define BODIES_RESERVE (INT64_C(8) << 20) /* for bodies of at most BODY_SMALL */
+#define BODIES_RESERVE (INT64_C(8) << 20) /* reserved for bodies of at most BODY_SMALL */
 #define BODY_SMALL (INT64_C(64) << 10)
 #define RESULTS_LEAST (INT64_C(64) << 20)
-#define RESULTS_RESERVE 8 /* an eighth of the budget, for requests of at most REQUEST_SMALL */
+#define RESULTS_RESERVE 8 /* an eighth of the budget is reserved for requests of at most REQUEST_SMALL */
 #define REQUEST_SMALL (INT64_C(1) << 20)
-#define DRAIN_PATIENCE_NS INT64_C(5000000000)   /* for bodies that are still coming in */
+#define DRAIN_PATIENCE_NS INT64_C(5000000000)   /* for bodies that are still arriving */
 #define ANSWER_PATIENCE_NS INT64_C(10000000000) /* for answers that are still being read */
 #define FINISH_PATIENCE_NS INT64_C(1000000000)  /* for answers to health probes at the very end */
-#define SPARE_DESCRIPTORS_LEAST 5               /* the listener's, a connection's, and a file's that a route reads */
-#define CONNECTION_MEMORY (32 * 1024) /* libmicrohttpd's, a connection; a request's headers must fit into it */
+#define SPARE_DESCRIPTORS_LEAST 5 /* needed at least: for the listener, a connection, a file that a route reads */
+/* Memory of libmicrohttpd for each connection. The headers of a request must fit in it. */
+#define CONNECTION_MEMORY (32 * 1024)
 
 struct http {
     struct server server;
     struct linger_room *linger;
-    struct listener *listener; /* NULL: closed already */
+    struct listener *listener; /* NULL when closed */
     bool unready;              /* http_unready was called */
-    int next_loop;             /* used by the listener's thread alone */
+    int next_loop;             /* only the listener's thread uses it */
     int n_loops;
     struct event_loop *loops[];
 };
@@ -118,7 +120,7 @@ static void init_server(struct server *server, const struct service_options *opt
 
 static int open_loops(struct http *http, const struct settings *settings, struct error *error)
 {
-    /* connections_admit holds the limit. libmicrohttpd's own limit is higher, so that it is never reached. */
+    /* connections_admit enforces the limit. libmicrohttpd's own limit is higher, and never reached. */
     int64_t max_connections = connections_limit(http->server.connections) * 2 + 1024;
     struct event_loop_options options = {
         .target = exchange_target,
@@ -138,7 +140,8 @@ static int open_loops(struct http *http, const struct settings *settings, struct
     return 0;
 }
 
-/* A daemon without a free descriptor would be ready, but could not accept a connection. */
+/* Checks that descriptors are free. Without a free descriptor the daemon would be ready, but could not accept a
+ * connection. */
 static int check_descriptors(struct error *error)
 {
     int spare[SPARE_DESCRIPTORS_LEAST], opened = 0;
@@ -214,8 +217,8 @@ void http_unready(struct http *http)
     gate_begin_closing(&http->server.gate);
 }
 
-/* Without http_unready, clients had no time to go elsewhere. Then the sockets stay open, because a 503 tells them more
- * than a refused connection. */
+/* If http_unready was not called, clients had no time to choose another server. Then the sockets stay open, because an
+ * answer 503 is more helpful for clients than a refused connection. */
 void http_drain(struct http *http)
 {
     atomic_store(&http->server.service.ready, false);

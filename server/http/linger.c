@@ -1,4 +1,5 @@
-/* linger: a thread that reads and drops clients' bytes. The lock guards the descriptors on their way to the thread. */
+/* linger: a thread that reads and drops the bytes of clients. The lock guards the list of descriptors that other
+ * threads have added. */
 #include "server/http/linger.h"
 
 #include "server/common/clock.h"
@@ -14,28 +15,28 @@
 #include <unistd.h>
 
 enum { ROOM = 256 /* connections at once */ };
-#define STAY_NS INT64_C(2000000000) /* of one connection, at most */
+#define STAY_NS INT64_C(2000000000) /* how long one connection may stay */
 
 struct linger_room {
     pthread_t thread;
     int wake; /* an eventfd: readable when a descriptor was added, or when `closing` was set */
 
-    pthread_mutex_t lock; /* guards the next three */
+    pthread_mutex_t lock; /* guards the next three members */
     int added[ROOM];
     int n_added;
     bool closing;
 
-    /* The thread's own. */
-    struct pollfd inside[ROOM + 1]; /* the first is `wake` */
+    /* Only the thread uses these. */
+    struct pollfd inside[ROOM + 1]; /* the first entry is `wake` */
     int64_t until_ns[ROOM + 1];
     int n_inside;
 };
 
-/* Drops the bytes that have arrived. True: the client has ended the connection. */
+/* Drops the bytes that have arrived. Returns true if the client has ended the connection. */
 static bool finished(int fd)
 {
     char dropped[16384];
-    for (int i = 0; i < 16; i++) { /* bounded, so that one client does not hold up the others */
+    for (int i = 0; i < 16; i++) { /* limited, so that one client does not delay the others */
         ssize_t length = recv(fd, dropped, sizeof dropped, MSG_DONTWAIT);
         if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR))
             return true;
@@ -45,7 +46,7 @@ static bool finished(int fd)
     return false;
 }
 
-/* Moves the added descriptors to the thread's own list. True: the room is closing. */
+/* Moves the added descriptors to the list of the thread. Returns true if the room is closing. */
 static bool take_added(struct linger_room *room)
 {
     uint64_t count = 0;

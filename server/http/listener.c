@@ -19,19 +19,19 @@
 
 enum {
     MAX_SOCKETS = 8,
-    BACKLOG = 4096,        /* the kernel cuts it to net.core.somaxconn */
-    PORT_ATTEMPTS = 16,    /* for port 0: the port that the first address got may be taken on the next one */
-    HANDSHAKE_PAUSE = 100, /* milliseconds for the last handshakes */
-    FAILURE_PAUSE = 20,    /* milliseconds, when connections cannot be accepted */
+    BACKLOG = 4096,        /* the kernel reduces it to net.core.somaxconn */
+    PORT_ATTEMPTS = 16,    /* used for port 0, because the port that is free on one address may be in use on the next */
+    HANDSHAKE_PAUSE = 100, /* milliseconds to wait for the last handshakes */
+    FAILURE_PAUSE = 20,    /* milliseconds to wait if connections cannot be accepted */
 };
 
 struct listener {
     struct listener_options options;
-    struct pollfd polled[MAX_SOCKETS + 1]; /* the last is `stop` */
+    struct pollfd polled[MAX_SOCKETS + 1]; /* the last entry is `stop` */
     int n_sockets;
     int port;
-    int stop;               /* an eventfd: readable once the thread is to end */
-    struct log_limit limit; /* of the warnings that connections cannot be accepted */
+    int stop;               /* an eventfd, which is readable when the thread must end */
+    struct log_limit limit; /* for the warning that connections cannot be accepted */
     pthread_t thread;
 };
 
@@ -46,7 +46,7 @@ static int address_port(int fd)
     return ntohs(((struct sockaddr_in *)&address)->sin_port);
 }
 
-/* Returns a listening socket. -1: errno. */
+/* Returns a listening socket, or -1 with errno. */
 static int listen_on(const struct addrinfo *info, int port)
 {
     struct sockaddr_storage address;
@@ -77,8 +77,8 @@ static void close_sockets(struct listener *listener)
         close(listener->polled[--listener->n_sockets].fd);
 }
 
-/* Whether an earlier address is the same. A resolver may give one twice: "::1 localhost" in a hosts file also yields
- * 127.0.0.1. */
+/* Whether the list contains the same address earlier. A resolver may return an address twice. For example, "::1
+ * localhost" in a hosts file also yields 127.0.0.1. */
 static bool repeated(const struct addrinfo *addresses, const struct addrinfo *info)
 {
     for (const struct addrinfo *earlier = addresses; earlier != info; earlier = earlier->ai_next) {
@@ -88,11 +88,11 @@ static bool repeated(const struct addrinfo *addresses, const struct addrinfo *in
     return false;
 }
 
-/* Listens on all addresses of the host, on one port. Addresses that the machine lacks are skipped if another one works:
- * "localhost" may name ::1 on a machine without IPv6. -1: errno. */
+/* Listens on all addresses of the host, on one port. Skips addresses that the machine lacks, if another address works.
+ * For example, "localhost" may include ::1 on a machine without IPv6. Returns -1 with errno on failure. */
 static int listen_everywhere(struct listener *listener, const struct addrinfo *addresses)
 {
-    int reason = EAFNOSUPPORT; /* of a host without an IPv4 or IPv6 address */
+    int reason = EAFNOSUPPORT; /* the reason if the host has no IPv4 or IPv6 address */
     listener->port = listener->options.port;
     for (const struct addrinfo *info = addresses; info && listener->n_sockets < MAX_SOCKETS; info = info->ai_next) {
         if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) || repeated(addresses, info))
@@ -116,7 +116,7 @@ static int open_sockets(struct listener *listener, struct error *error)
     const char *host = listener->options.host;
     size_t length = strlen(host);
     char bare[256];
-    if (length > 2 && length < sizeof bare && host[0] == '[' && host[length - 1] == ']') { /* as in a URL */
+    if (length > 2 && length < sizeof bare && host[0] == '[' && host[length - 1] == ']') { /* brackets as in a URL */
         memcpy(bare, host + 1, length - 2);
         bare[length - 2] = '\0';
         host = bare;
@@ -139,8 +139,8 @@ static int open_sockets(struct listener *listener, struct error *error)
     return status;
 }
 
-/* Accepts all connections that wait. False: some may be left, because accepting failed. Usual reasons are that
- * descriptors or memory are out. */
+/* Accepts all waiting connections. Returns false if accepting failed, so that some may be left. Usual reasons are a
+ * lack of descriptors or memory. */
 static bool accept_waiting(struct listener *listener, int socket)
 {
     for (;;) {
@@ -159,13 +159,13 @@ static bool accept_waiting(struct listener *listener, int socket)
     }
 }
 
-/* Makes the kernel drop each SYN to the socket. So no handshake begins any more, but those under way can end and be
- * accepted. Closing a socket resets its connections that are not accepted yet, whose clients may have sent a request. A
- * client whose SYN is dropped sends it again a second later, and is refused. Without filters in the kernel, a few
- * connections may be reset. */
+/* Makes the kernel drop each SYN packet to the socket. So no new TCP handshake begins, but handshakes in progress can
+ * end, and their connections can be accepted. Closing a socket resets its connections that are not accepted yet, whose
+ * clients may have sent a request. A client whose SYN is dropped sends it again a second later, and is refused. Without
+ * filters in the kernel, a few connections may be reset. */
 static void stop_handshakes(int socket)
 {
-    enum { FLAGS_OFFSET = 13, SYN = 2 }; /* in the TCP header, where the filter's data begins */
+    enum { FLAGS_OFFSET = 13, SYN = 2 }; /* offset and bit in the TCP header, where the data of the filter begins */
     struct sock_filter instructions[] = {
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS_OFFSET),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SYN, 0, 1),
@@ -199,7 +199,8 @@ static void *listen_thread(void *argument)
             continue;
         for (int i = 0; i < listener->n_sockets; i++) {
             if (listener->polled[i].revents && !accept_waiting(listener, listener->polled[i].fd))
-                poll(stop, 1, FAILURE_PAUSE); /* the socket stays readable; without a pause the loop would spin */
+                /* The socket stays readable, so without a pause the loop would use a whole CPU. */
+                poll(stop, 1, FAILURE_PAUSE);
         }
     }
     take_the_last(listener);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* The time depends on the length of the given key alone, so it does not tell how many of its bytes are right. */
+/* The time depends only on the length of the given key. So it does not reveal how many of its bytes are right. */
 static bool equal_in_constant_time(const char *key, const char *given, size_t given_length)
 {
     size_t key_length = strlen(key);
@@ -48,7 +48,7 @@ static bool is_json(const char *media_type)
            (length > 5 && strncasecmp(media_type + length - 5, "+json", 5) == 0);
 }
 
-/* A file of unknown type is a picture if its first bytes say so. */
+/* Whether the media type may be that of a picture. For an unknown type, the first bytes of the file decide later. */
 static bool is_picture(const char *media_type)
 {
     static const char *const types[] = {"image/jpeg", "image/jpg", "image/png", "application/octet-stream"};

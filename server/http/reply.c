@@ -27,7 +27,7 @@ static void add_number(struct MHD_Response *response, const char *name, int64_t 
     MHD_add_response_header(response, name, text);
 }
 
-/* In whole milliseconds, under the names of text-embeddings-inference. */
+/* Adds headers with times in whole milliseconds. Their names are those of text-embeddings-inference. */
 static void add_times(struct MHD_Response *response, const struct reply *reply, const struct job *job)
 {
     int64_t queue_ns = job->started_ns ? job->started_ns - job->submitted_ns : 0;
@@ -37,7 +37,7 @@ static void add_times(struct MHD_Response *response, const struct reply *reply, 
     add_number(response, "x-compute-tokens", job->tokens);
 }
 
-/* Whether the same request may work later. */
+/* Whether the same request may succeed later. */
 static bool says_later(const struct reply *reply)
 {
     return reply->status == MHD_HTTP_TOO_MANY_REQUESTS || reply->status == MHD_HTTP_SERVICE_UNAVAILABLE;
@@ -83,7 +83,7 @@ enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connectio
     } else {
         response = MHD_create_response_from_buffer(request->answer.length, request->answer.data, MHD_RESPMEM_MUST_FREE);
         if (response)
-            request->answer = (struct writer){0}; /* it is the response's now */
+            request->answer = (struct writer){0}; /* the response owns the data now */
     }
     if (!response)
         return MHD_NO;
@@ -107,7 +107,7 @@ void reply_send_raw(struct reply *reply, int descriptor, const struct route_matc
         writer_format(&text, "Retry-After: %lld\r\n", (long long)later_s(reply));
     writer_text(&text, "\r\n");
     writer_bytes(&text, answer->data, answer->length);
-    /* These few hundred bytes fit the socket's buffer, unless the client has read none of its earlier answers. */
+    /* These few hundred bytes fit in the socket's buffer, unless the client has not read its earlier answers. */
     if (!text.failed && !answer->failed)
         (void)!send(descriptor, text.data, text.length, MSG_NOSIGNAL | MSG_DONTWAIT);
     writer_free(&text);

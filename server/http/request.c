@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When JSON values of this size have been freed, malloc_trim gives their pages back to the system. The allocator would
- * keep them, and the next request may never need as many. malloc_trim takes milliseconds. */
+/* When JSON values of this size have been freed, malloc_trim gives their pages back to the system. Otherwise the
+ * allocator would keep them, although the next requests may need fewer. malloc_trim takes milliseconds. */
 #define TRIM_BYTES (INT64_C(16) << 20)
 
-/* Bound on the JSON values of one body: JSON_TIMES --payload-limit, and at least JSON_LEAST bytes. A text needs less
- * than 5 bytes of memory for each of its own. JSON_LEAST is enough for a million numbers or booleans. Numbers of inputs
- * do not become JSON values, so they need none of this. */
+/* Limit on the memory of the JSON values of one body: JSON_TIMES times --payload-limit, but at least JSON_LEAST bytes.
+ * Usual JSON needs less than 5 bytes of memory for each byte of text. JSON_LEAST is enough for a million numbers or
+ * booleans. The numbers of inputs do not become JSON values, so they need none of this memory. */
 #define JSON_TIMES 5
 #define JSON_LEAST (INT64_C(64) << 20)
 

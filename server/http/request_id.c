@@ -1,4 +1,4 @@
-/* request_id: the client's id, the trace's, or a new one. */
+/* request_id: chooses the client's id, the trace id, or a new id. */
 #include "server/http/request_id.h"
 
 #include "server/common/clock.h"

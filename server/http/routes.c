@@ -9,8 +9,8 @@ int dialect_status(const struct dialect *dialect, enum failure_kind kind)
     return kind == FAILURE_INVALID ? dialect->invalid_status : failure_status(kind);
 }
 
-/* Whether the path has the pattern's segments. The segments for {} go to `parameters`, even if the path differs further
- * on. */
+/* Whether the path matches the segments of the pattern. Copies the segments for {} to `parameters`, even if a later
+ * segment does not match. */
 static bool path_matches(const char *pattern, const char *path,
                          char parameters[REQUEST_PARAMETERS][REQUEST_PARAMETER_BYTES])
 {

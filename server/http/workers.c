@@ -1,8 +1,8 @@
 /* workers: one queue and a few threads. The lock guards the queue and `closing`. It is not held while a task runs.
  *
- * The queue is sorted by rounds. In a round each peer has at most one task. A task gets the round after the last one
- * of its peer's tasks that wait or run, or the present round if there are none. Adding looks at all waiting tasks. They
- * are few, because each holds a body, and the memory of bodies is bounded. */
+ * The queue is sorted by rounds. In a round each peer has at most one task. If tasks of the peer wait or run, a new
+ * task gets the round after the last of them. Otherwise it gets the present round. Adding a task compares it with all
+ * waiting tasks. They are few, because each holds a body, and the memory of bodies is limited. */
 #include "server/http/workers.h"
 
 #include "server/common/thread.h"
@@ -15,7 +15,7 @@
 struct worker {
     struct workers *workers;
     pthread_t thread;
-    bool busy; /* with a task of this peer and round */
+    bool busy; /* runs a task of this peer and round */
     uint64_t peer;
     int64_t round;
 };
@@ -24,13 +24,13 @@ struct workers {
     pthread_mutex_t lock;
     pthread_cond_t added;
     struct task *first;
-    int64_t round; /* the present one: that of the task begun last */
+    int64_t round; /* the present round, which is that of the task started last */
     bool closing;
     int count;
     struct worker list[];
 };
 
-/* The next task, or NULL; notes it in the worker. The lock is held. */
+/* Returns the next task, or NULL. Records its peer and round in the worker. The lock is held. */
 static struct task *take_task(struct worker *worker)
 {
     struct workers *workers = worker->workers;

@@ -1,20 +1,20 @@
 /* Threads: one for each lane, and the deadline thread. A lane's thread repeats these steps:
- *   1. batch_form chooses a model with waiting jobs and takes items from its queue into the lane's batch;
+ *   1. batch_form chooses a model with waiting jobs and moves items from its queue into the lane's batch;
  *   2. batch_drop_ended drops jobs whose client is gone, and jobs that ended early meanwhile;
  *   3. batch_run runs the batch, checks the results and ends the jobs that are complete.
- * The deadline thread ends jobs that expire while all their items wait. So their answers do not wait for a running
- * batch.
+ * The deadline thread ends jobs that expire while all their items wait. So the answers to expired jobs do not wait for
+ * a running batch.
  *
  * Lock: one lock guards the queues, the counters, and the private fields of each job from batcher_submit to its end. It
  * is not held while a batch runs, nor during calls of `wanted`, `done` and the log. A lane's batch belongs to its
  * thread and needs no lock.
  *
- * Turns: a lane may serve several models. After a batch of model i, it first looks at the queue of model i + 1.
+ * Turns: a lane may serve several models. After a batch of model i, it first searches the queue of model i + 1.
  *
- * Sleep: a lane sleeps when no queue holds a job that it can run. It can run a model while its device works
- * (model_ready_lanes). Three events wake one sleeping lane that can run the job: batcher_submit adds a job; another
- * lane leaves jobs in a queue; batcher_wake reports that a device works again. If all such lanes are awake, no wake-up
- * is lost: each looks at the queues again when its batch ends.
+ * Sleep: a lane sleeps when no queue holds a job that it can run. The lane can run a model while the device of both
+ * works (model_ready_lanes). Three events wake one sleeping lane that can run the job: batcher_submit adds a job;
+ * another lane leaves jobs in a queue; batcher_wake reports that a device works again. If all such lanes are awake, no
+ * wake-up is lost, because each lane searches the queues again when its batch ends.
  */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs/batcher.h"
@@ -43,19 +43,19 @@
 
 struct queue {
     struct job_queue jobs; /* of one model */
-    uint64_t ready_lanes;  /* copy of model_ready_lanes: bit i is set if the device of the model's lane i works */
-    struct pace pace;      /* in FLOPs */
-    double ns_per_token;   /* moving average over the model's batches; 0: none ran */
+    uint64_t ready_lanes;  /* copy of model_ready_lanes. Bit i is set if the device of the model's lane i works */
+    struct pace pace;      /* its `work` is in FLOPs */
+    double ns_per_token;   /* moving average over the model's batches. 0 if none has run */
 };
 
-/* The items of one job in a batch. Items [first_item, first_item + n_items) of the batch are the job's from job_item
- * on. */
+/* The items of one job in a batch. Items [first_item, first_item + n_items) of the batch are items [job_item, job_item
+ * + n_items) of the job. */
 struct part {
     struct job *job;
     int64_t first_item, n_items, job_item;
     int64_t tokens;
     double flops;
-    bool wanted; /* the answer of the job's `wanted`, before the run */
+    bool wanted; /* the result of the job's `wanted` before the run */
 
     /* Set after the run. */
     bool flawed;         /* a result is not finite */
@@ -69,7 +69,7 @@ struct job_batch {
     struct part *parts;        /* (max_batch_requests) */
     int64_t n_items, n_parts, tokens;
     double flops;
-    struct job *first; /* the job that had its turn with this batch; NULL: it was dropped */
+    struct job *first; /* the job that had its turn with this batch. NULL if it was dropped */
 };
 
 /* A lane of the engine, with the thread that runs its batches. */
@@ -80,11 +80,11 @@ struct lane {
     struct job_batch batch;
 
     enum { LANE_COLD, LANE_WARM, LANE_FAILED } state; /* guarded by the batcher's lock */
-    struct error error;                               /* of LANE_FAILED */
+    struct error error;                               /* set in the state LANE_FAILED */
 
-    pthread_cond_t work; /* `asleep` became false */
+    pthread_cond_t work; /* signalled when `asleep` becomes false */
     bool asleep;         /* guarded by the batcher's lock */
-    int64_t turn;        /* the lane's thread alone: the model whose queue it looks at first */
+    int64_t turn;        /* the model whose queue the lane searches first. Only the lane's thread uses it */
 };
 
 struct batcher {
@@ -95,17 +95,18 @@ struct batcher {
     struct lane *lanes; /* (n_lanes) */
     int n_lanes, n_started;
     pthread_t deadline_thread;
-    struct log_limit not_finite, failures; /* of log lines about batches */
+    struct log_limit not_finite, failures; /* limits of log lines about batches */
 
     pthread_mutex_t lock;  /* guards the members below */
-    pthread_cond_t warmed; /* the state of a lane is no longer LANE_COLD */
-    pthread_cond_t alarm;  /* alarm_ns or stopping changed. CLOCK_MONOTONIC; the deadline thread waits for it */
+    pthread_cond_t warmed; /* signalled when a lane leaves the state LANE_COLD */
+    pthread_cond_t alarm;  /* the deadline thread waits for it, with CLOCK_MONOTONIC. Signalled when alarm_ns or
+                              `stopping` changes */
     struct queue *queues;  /* (n_models) */
     struct job_list ended; /* the deadline thread will call their `done` */
-    int64_t alarm_ns;      /* when the queues are next searched for expired jobs; at most ALARM_STEP_NS late */
+    int64_t alarm_ns;      /* when the queues are searched next for expired jobs. It may be ALARM_STEP_NS too late */
     bool draining;         /* new jobs are refused */
     bool closing;          /* lanes end when no jobs wait */
-    bool stopping;         /* the deadline thread ends */
+    bool stopping;         /* the deadline thread must end */
 };
 
 static struct job_queue *queue_of(struct batcher *batcher, const struct job *job)
@@ -113,7 +114,7 @@ static struct job_queue *queue_of(struct batcher *batcher, const struct job *job
     return &batcher->queues[job->model_index].jobs;
 }
 
-/* ---- Lanes. The lock is held. ---- */
+/* ---- Lanes. The lock is held ---- */
 
 /* Takes a snapshot of the states of all devices. Forming a batch and waking lanes use one snapshot, so no job is
  * stranded: each job that the lane leaves in a queue wakes a lane that can run it in this snapshot. */
@@ -123,7 +124,7 @@ static void look_at_devices(struct batcher *batcher)
         batcher->queues[i].ready_lanes = model_ready_lanes(batcher->models[i]);
 }
 
-/* The lane's number among those of the model; -1: the lane does not serve it. */
+/* The number of the lane among the lanes of the model. -1 if the lane does not serve the model. */
 static int lane_of_model(const struct lane *lane, const struct model *model)
 {
     const struct model_info *info = model_info(model);
@@ -170,7 +171,7 @@ static void lane_sleep(struct lane *lane)
 
 /* ---- Forming a batch ---- */
 
-/* Whether one more item, with these tokens and FLOPs, fits the batch. The first item always fits. */
+/* Whether one more item, with these tokens and FLOPs, fits in the batch. The first item always fits. */
 static bool batch_has_room(const struct lane *lane, const struct pace *pace, int64_t tokens, double flops)
 {
     const struct batcher_options *options = &lane->batcher->options;
@@ -183,7 +184,7 @@ static bool batch_has_room(const struct lane *lane, const struct pace *pace, int
            pace_ns(pace, batch->flops + flops) <= (double)options->max_batch_ms * MILLISECOND_NS;
 }
 
-/* Takes as many of the job's items as fit. */
+/* Adds as many items of the job to the batch as fit. */
 static void batch_take(struct lane *lane, struct job *job)
 {
     struct job_batch *batch = &lane->batch;
@@ -250,7 +251,7 @@ static bool batch_form(struct lane *lane, struct job_list *ended)
     return false;
 }
 
-/* The lock is held, and the batch does not run yet. Takes a part out of it and cancels its job. */
+/* The lock is held, and the batch does not run yet. Removes a part from the batch, and cancels the job of this part. */
 static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
 {
     struct job_batch *batch = &lane->batch;
@@ -291,7 +292,7 @@ static void batch_drop_ended(struct lane *lane)
     job_list_finish(&ended);
 }
 
-/* ---- Running it ---- */
+/* ---- Running a batch ---- */
 
 static void batch_look_at_results(struct batcher *batcher, struct job_batch *batch)
 {
@@ -650,7 +651,7 @@ void batcher_wake(struct batcher *batcher)
 
 /* ---- For the submitters ---- */
 
-/* The lock is held. An empty queue takes any job: one larger than a bound could never be admitted otherwise. */
+/* The lock is held. An empty queue accepts any job. Otherwise a job larger than the limit could never be admitted. */
 static bool fits_queue(const struct batcher *batcher, const struct job *job)
 {
     const struct batcher_options *options = &batcher->options;

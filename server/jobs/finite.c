@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 64 /* floats between two branches */
+#define BLOCK 64 /* number of floats that are tested without a branch */
 
-/* Index of the first value that is NaN or infinite; -1: none. A block has no branch inside, so the compiler uses vector
- * instructions. */
+/* The index of the first value that is NaN or infinite. -1 if there is none. The loop over a block contains no branch,
+ * so the compiler uses vector instructions. */
 static int64_t find_not_finite(const float *values, int64_t count)
 {
     int64_t start = 0;
@@ -24,7 +24,7 @@ static int64_t find_not_finite(const float *values, int64_t count)
     return -1;
 }
 
-/* `values`: (rows, columns), or NULL if the request did not want them. */
+/* `values` is (rows, columns), or NULL if the item did not request them. */
 static bool is_finite(const char *name, const float *values, int64_t rows, int64_t columns, struct flaw *flaw)
 {
     int64_t index = values ? find_not_finite(values, rows * columns) : -1;
@@ -47,7 +47,7 @@ static bool extras_are_finite(const struct model *model, const struct engine_ite
     return true;
 }
 
-/* A module's first output: a row is its last size. */
+/* Checks the first output of a module. A row is the last dimension. */
 static bool tensor_is_finite(const struct model *model, const struct engine_item *item, struct flaw *flaw)
 {
     int64_t shape[ENGINE_MAX_RANK], rows = 1;

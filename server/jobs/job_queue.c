@@ -61,7 +61,7 @@ void job_queue_leave(struct job_queue *queue, struct job *job)
     job->waiting_tokens = 0;
 }
 
-/* The message comes first: job_queue_leave changes next_item. */
+/* Writes the message first, because job_queue_leave changes next_item. */
 void job_expire(struct job_queue *queue, struct job *job, struct job_list *ended)
 {
     job->status = JOB_EXPIRED;
