@@ -59,7 +59,7 @@ static bool is_acceptable(enum argument_type type, const json_t *value)
     return false;
 }
 
-/* Writes `value` into the family's struct. NULL: the fallback. */
+/* Writes `value` into the family's struct. If it is NULL, writes the fallback. */
 static void store(const struct argument *argument, const json_t *value, void *out)
 {
     char *field = (char *)out + argument->offset;
@@ -89,7 +89,7 @@ static void store(const struct argument *argument, const json_t *value, void *ou
     }
 }
 
-/* Refuses arguments that the table does not have. */
+/* Fails if `kwargs` contains an argument that is not in the table. */
 static int refuse_unknown(const struct argument *table, size_t count, const json_t *kwargs, struct error *error)
 {
     const char *name;

@@ -1,4 +1,5 @@
-/* What a model is computed with and on: the names of the enums, and the list of devices. */
+/* computing: the settings of how a model is computed. The file contains the names of the enums, and the list of
+ * devices. */
 #include "config/settings_table.h"
 
 #include <stdio.h>
@@ -36,7 +37,8 @@ const char *instruction_set_name(enum instruction_set set)
 
 #define INDEX_DIGITS 3
 
-/* Parses "cuda" or "cuda:3" at *at, moves *at after it and returns the index. -1: *at has neither. */
+/* Parses "cuda" or "cuda:3" at *at, moves *at to the text after it, and returns the index. Returns -1 if *at contains
+ * neither. */
 static int read_index(const char **at)
 {
     if (strncmp(*at, "cuda", 4) != 0)

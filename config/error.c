@@ -1,4 +1,4 @@
-/* error: messages, always printable UTF-8. */
+/* error: writes messages, which are always printable UTF-8. */
 #include "config/config.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of an error_prefix() at most, so that a long path leaves room for the message. */
+/* Most bytes of the text that error_prefix() adds, so that a long path leaves room for the message. */
 #define PREFIX_BYTES 256
 
 static bool is_control(uint32_t code)
@@ -15,8 +15,8 @@ static bool is_control(uint32_t code)
 }
 
 /* Replaces bytes that are not UTF-8 and control characters by question marks. Names in a message come from files and
- * command lines. Other bytes than UTF-8 would break a JSON answer. Control characters could forge a line of the log or
- * steer a terminal. */
+ * command lines. Bytes that are not UTF-8 would make a JSON answer invalid. Control characters could forge a log line,
+ * or control a terminal. */
 static void make_printable(char *text)
 {
     while (*text) {
@@ -56,7 +56,7 @@ static void format_message(char *buffer, size_t size, const char *format, va_lis
 int error_set(struct error *error, const char *format, ...)
 {
     assert(error);
-    char message[sizeof error->message]; /* a buffer of its own, because a value may be the old message */
+    char message[sizeof error->message]; /* a separate buffer, because an argument may be the old message */
     va_list values;
     va_start(values, format);
     format_message(message, sizeof message, format, values);

@@ -1,4 +1,4 @@
-/* file: reads whole regular files, and no pipes or devices. */
+/* file: reads whole regular files. Pipes and devices are refused. */
 #include "config/config.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads `length` bytes, or fewer at the end of the file. -1: errno. */
+/* Reads `length` bytes, or fewer at the end of the file. Returns the number of bytes, or -1 with errno. */
 static ssize_t read_all(int file, char *bytes, size_t length)
 {
     size_t used = 0;
@@ -47,7 +47,7 @@ static int examine(int file, size_t *size, struct error *error)
 
 int file_open(const char *path, size_t *size, struct error *error)
 {
-    /* O_NONBLOCK: without it, opening a pipe that has no writer would wait forever. */
+    /* Without O_NONBLOCK, opening a pipe that has no writer would wait forever. */
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return error_set(error, "cannot be opened: %s", strerror(errno));
@@ -68,7 +68,7 @@ int file_read_next(int file, void *bytes, size_t length, struct error *error)
     return 0;
 }
 
-/* The terminated bytes of an open file. NULL: the error. */
+/* Returns the bytes of an open file, followed by a NUL. NULL after an error. */
 static char *read_open_file(int file, size_t size, size_t limit, struct error *error)
 {
     if (size > limit) {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_EDGE 16384 /* of the input and of the resized picture; its square is an int64_t */
+#define MOST_EDGE 16384 /* longest edge of the input and of the resized picture. Its square fits in an int64_t */
 #define DEFAULT_EDGE 224
 
 /* Index: enum image_resize. */
@@ -63,7 +63,7 @@ static int read_resize_size(const json_t *value, struct image_settings *settings
     return 0;
 }
 
-/* A number that is finite as a float. */
+/* Whether the value is a number that is finite as a float. */
 static bool is_finite(const json_t *value)
 {
     return json_is_number(value) && isfinite((float)json_number_value(value));
@@ -122,7 +122,7 @@ static int read_key(const char *name, const json_t *value, struct image_settings
     return error_set(error, "unknown key \"%.80s\"; the known ones are %s", name, known);
 }
 
-/* The size before the crop follows from the other keys. */
+/* Computes the size of the resized picture from the other keys. `given` tells whether the file states it. */
 static int choose_resize_size(bool given, struct image_settings *settings, struct error *error)
 {
     if (given && settings->resize == IMAGE_RESIZE_NONE)
@@ -137,7 +137,7 @@ static int choose_resize_size(bool given, struct image_settings *settings, struc
     return 0;
 }
 
-/* Bytes between 0 and 255 have values between those of 0 and 255. */
+/* Checks the values of the bytes 0 and 255. The values of all other bytes lie between them. */
 static int check_values(const struct image_settings *settings, struct error *error)
 {
     for (int c = 0; c < 3; c++) {
@@ -173,7 +173,7 @@ struct image_settings image_settings_default(int64_t height, int64_t width)
         .width = width,
         .resize = IMAGE_RESIZE_BILINEAR,
         .crop = true,
-        .resize_height = (larger * 8 + 3) / 7, /* rounded: 256 for 224, 342 for 299 */
+        .resize_height = (larger * 8 + 3) / 7, /* rounded. 224 becomes 256, and 299 becomes 342 */
         .scale = 1.0 / 255,
         .mean = {0.485F, 0.456F, 0.406F},
         .std = {0.229F, 0.224F, 0.225F},

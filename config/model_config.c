@@ -10,9 +10,9 @@
 static const char *const pooling_names[] = {"mean", "cls", "last", "max"};
 _Static_assert(sizeof pooling_names / sizeof *pooling_names == POOLING_COUNT, "a name for each pooling");
 
-/* Index: enum padding. "default" is for messages alone. A file gets it by leaving the key out. */
+/* Index: enum padding. "default" is used in messages only. A file chooses it by omitting the key. */
 static const char *const padding_names[] = {"default", "slice", "zero", "masked", "autopad", "exact"};
-#define DEFAULT_BYTE_OFFSET 3 /* after pad, end and mask */
+#define DEFAULT_BYTE_OFFSET 3 /* the ids before it are pad, end and mask */
 #define PADDING_COUNT (sizeof padding_names / sizeof *padding_names)
 
 int pooling_from_name(const char *name)
@@ -204,7 +204,7 @@ static int read_key(const char *name, json_t *value, struct model_config *config
 int model_config_parse(const char *text, size_t length, const char *origin, struct model_config *config,
                        struct error *error)
 {
-    *config = (struct model_config){.normalize = true}; /* as text-embeddings-inference has it */
+    *config = (struct model_config){.normalize = true}; /* the default of text-embeddings-inference */
     json_t *object = text_parse_object(text, length, true, error);
     if (!object)
         goto fail;

@@ -1,5 +1,5 @@
-/* Reads the settings. They are applied from the weakest source to the strongest, each one checked where it was said:
- * defaults, file, environment, flags. */
+/* Reads the settings. The sources are applied in ascending priority: defaults, file, environment, flags. Each value is
+ * checked when its source is read. */
 #include "config/settings_table.h"
 #include "config/text.h"
 
@@ -45,7 +45,7 @@ static int apply_integer(const struct setting *setting, const char *value, int64
     return 0;
 }
 
-/* The place of `value` among the choices, or -1. */
+/* The index of `value` in the list of choices, or -1. */
 static int find_choice(const struct setting *setting, const char *value, struct error *error)
 {
     char expected[96] = "one of ";
@@ -81,7 +81,7 @@ static void free_models(struct settings *settings)
     settings->n_models = 0;
 }
 
-/* Appends the `length` bytes "DIR" or "NAME=DIR". */
+/* Appends the model that the `length` bytes "DIR" or "NAME=DIR" describe. */
 static int add_model(struct settings *settings, const char *value, size_t length, struct error *error)
 {
     const char *equals = memchr(value, '=', length);
@@ -104,7 +104,7 @@ static int add_model(struct settings *settings, const char *value, size_t length
     return model->path && (model->name || !named) ? 0 : error_set(error, "out of memory");
 }
 
-/* A list of the environment: "first,name=second". */
+/* Adds the models of a list in the environment, such as "first,name=second". */
 static int add_models(struct settings *settings, const char *list, struct error *error)
 {
     for (;;) {
@@ -126,7 +126,7 @@ static int check_model_names(const struct settings *settings, struct error *erro
     return 0;
 }
 
-/* Without a key there is nothing to ask for, and /metrics would stay open unnoticed. */
+/* Refuses --protect-metrics without an API key. Without a key /metrics would stay open, which nobody would notice. */
 static int check_protection(const struct settings *settings, struct error *error)
 {
     if (settings->protect_metrics && !settings->api_key)
@@ -134,7 +134,7 @@ static int check_protection(const struct settings *settings, struct error *error
     return 0;
 }
 
-/* Any setting of struct settings, except models. */
+/* Sets any member of struct settings, except models. */
 static int apply(const struct setting *setting, const char *value, struct settings *settings, struct error *error)
 {
     void *field = (char *)settings + setting->offset;
@@ -166,25 +166,26 @@ static int apply_defaults(struct settings *settings, struct error *error)
 
 /* ---- Names ---------------------------------------------------------------------------------------------------- */
 
-/* A place where settings are named. */
+/* A source in which settings have names: flags, environment or file. */
 struct setting_place {
     const char *what;
     setting_spelling *spelling;
-    enum setting_kind last; /* kind that may stand there */
+    enum setting_kind last; /* last kind of setting that is allowed there */
 };
 
 static const struct setting_place file_place = {"key", setting_key, SETTING_MODELS};
 static const struct setting_place environment_place = {"environment variable", setting_environment, SETTING_CONFIG};
 static const struct setting_place flag_place = {"flag", setting_flag, SETTING_VERSION};
 
-/* The setting that the first `length` bytes of `name` are there, or NULL. */
+/* The setting whose name in this source equals the first `length` bytes of `name`, or NULL. */
 static const struct setting *find(const struct setting_place *place, const char *name, size_t length)
 {
     const struct setting *setting = setting_find(name, length, place->spelling);
     return setting && setting->kind <= place->last ? setting : NULL;
 }
 
-/* `prefix`: number of bytes before the part of `name` that equals a flag without its dashes. */
+/* Fails for an unknown name. `prefix` is the number of bytes at the start of `name` that a flag's name without dashes
+ * lacks. */
 static int refuse_name(const struct setting_place *place, const char *name, size_t length, size_t prefix,
                        struct error *error)
 {
@@ -238,12 +239,13 @@ static int apply_member(const struct setting *setting, const json_t *value, stru
 static int apply_file(const char *path, struct settings *settings, struct error *error)
 {
     size_t length;
-    if (*path == '\0') /* of a flag it was refused already */
+    if (*path == '\0') /* an empty flag value was refused before */
         return error_set(error, SETTING_ENVIRONMENT_PREFIX "CONFIG: the value is empty");
     char *text = file_read(path, TEXT_FILE_LIMIT_BYTES, &length, error);
     if (!text)
         return -1;
-    json_t *object = text_parse_object(text, length, false, error); /* not quoted: it may hold the API key */
+    /* The message must not quote the text, which may contain the API key. */
+    json_t *object = text_parse_object(text, length, false, error);
     free(text);
     if (!object)
         return error_prefix(error, "%s", path);
@@ -265,9 +267,9 @@ static int apply_file(const char *path, struct settings *settings, struct error 
 
 /* ---- The environment ------------------------------------------------------------------------------------------ */
 
-/* Kubernetes gives every pod variables about every service. Those of a service whose name begins with linformerd look
- * like settings: LINFORMERD_SERVICE_HOST, LINFORMERD_PORT_8080_TCP_ADDR, and LINFORMERD_PORT=tcp://10.0.0.1:8080.
- * `variable` has an equals sign. */
+/* Whether Kubernetes set the variable. Kubernetes gives every pod variables about every service. If the name of a
+ * service begins with linformerd, its variables look like settings: LINFORMERD_SERVICE_HOST,
+ * LINFORMERD_PORT_8080_TCP_ADDR, and LINFORMERD_PORT=tcp://10.0.0.1:8080. `variable` has an equals sign. */
 static bool is_service_link(const char *variable)
 {
     const char *equals = strchr(variable, '=');
@@ -325,13 +327,13 @@ static int apply_environment(char **environment, struct settings *settings, stru
 
 /* ---- Flags ---------------------------------------------------------------------------------------------------- */
 
-/* A walk over the command line: argv[at] is what comes next. */
+/* A walk over the command line. argv[at] is the next argument. */
 struct flags {
     int argc;
     char **argv;
     int at;
-    const struct setting *setting; /* of the last flag */
-    const char *value;             /* NULL: it takes none */
+    const struct setting *setting; /* the setting of the last flag */
+    const char *value;             /* NULL if the flag needs no value */
 };
 
 static int refuse_flag(const struct flags *flags, const char *argument, size_t length, struct error *error)
@@ -351,7 +353,7 @@ static int refuse_flag(const struct flags *flags, const char *argument, size_t l
     return error_set(error, "unexpected argument '%.100s'; a model's folder is given with --model", argument);
 }
 
-/* Takes the next flag and its value. 1: it is in `flags`; 0: there is none left; -1: an error. */
+/* Reads the next flag and its value into `flags`. Returns 1 if there was one, 0 at the end, and -1 after an error. */
 static int next_flag(struct flags *flags, struct error *error)
 {
     if (flags->at >= flags->argc)
@@ -381,7 +383,7 @@ static int next_flag(struct flags *flags, struct error *error)
     return 1;
 }
 
-/* --help and --version, which win over anything that is wrong; else SETTINGS_SERVE. */
+/* Finds --help or --version, which are obeyed even if other arguments are wrong. Otherwise returns SETTINGS_SERVE. */
 static enum settings_action find_action(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -393,7 +395,8 @@ static enum settings_action find_action(int argc, char **argv)
     return SETTINGS_SERVE;
 }
 
-/* The flags that don't end up in the settings: the file, --explain and --check. Leaves alone what is not there. */
+/* Reads the flags that do not belong to struct settings: --config, --explain and --check. If a flag is missing, its
+ * variable stays unchanged. */
 static int read_side_flags(int argc, char **argv, const char **file, const char **explain, enum settings_action *action,
                            struct error *error)
 {

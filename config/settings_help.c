@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define COLUMNS 100
-#define INDENT 30 /* of the explanations */
+#define INDENT 30 /* column where explanations begin */
 
 /* Writes the words of `text`, broken so that lines end before COLUMNS and begin at INDENT. *column is where the last
  * line ends. */

@@ -11,7 +11,7 @@ static const char *const log_formats[] = {"text", "json", NULL};                
 static const char *const log_levels[] = {"error", "warning", "info", "debug", NULL}; /* index: enum log_level */
 static const char *const switches[] = {"false", "true", NULL};                       /* index: bool */
 
-/* What can stand after "Authorization: Bearer" without being changed on its way. */
+/* Whether the value can follow "Authorization: Bearer" in a header without being changed by proxies. */
 static bool is_key(const char *value)
 {
     for (const char *at = value; *at; at++)
@@ -355,14 +355,14 @@ static size_t fewer(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The character as flags have it: MAX_batch counts as max-batch. */
+/* The character as it is written in flags. So MAX_batch equals max-batch. */
 static int folded(char character)
 {
     return character == '_' ? '-' : tolower((unsigned char)character);
 }
 
-/* The least number of insertions, deletions and replacements that turn `name` into `flag` (Levenshtein). `row` is one
- * row of the usual table. */
+/* The smallest number of insertions, deletions and replacements that change `name` to `flag` (Levenshtein distance).
+ * `row` is one row of the table in the usual algorithm. */
 static size_t edit_distance(const char *name, size_t length, const char *flag)
 {
     size_t flag_length = strlen(flag);
@@ -386,7 +386,7 @@ const struct setting *setting_nearest(const char *name, size_t length, enum sett
     const struct setting *nearest = NULL;
     size_t best = NEAR_EDITS + 1;
     if (length <= NEAR_EDITS || length > SETTING_NAME_BYTES)
-        return NULL; /* a very short name is near to every short flag */
+        return NULL; /* a very short name differs from every short flag by few edits */
     for (size_t i = 0; i < settings_table_count; i++) {
         size_t distance = edit_distance(name, length, settings_table[i].flag);
         if (distance < best && settings_table[i].kind <= last) {

@@ -1,10 +1,11 @@
-/* text: JSON objects, and the words for a value in a message. */
+/* text: parses JSON objects, and describes JSON values in messages. */
 #include "config/text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* jansson's reason in the terms of the file. Its own text for a NUL names an option, and for lack of memory is empty.
+/* The reason why jansson failed, in words for the author of the file. jansson's own text for a NUL names an option of
+ * its API, and its text for lack of memory is empty.
  */
 static const char *parse_reason(const json_error_t *reason)
 {

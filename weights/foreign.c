@@ -9,7 +9,7 @@
 
 /* A pickle begins with the byte 0x80 and the version of its protocol. */
 static const struct {
-    const char *start; /* terminated; no format here has a 0 in it */
+    const char *start; /* NUL-terminated. No start listed here contains a 0 byte */
     const char *format;
 } formats[] = {
     {"PK\3\4", "a zip archive, as torch.save writes one" NOT_SAFETENSORS SAVE_TORCH},

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #define LENGTH_BYTES SAFETENSORS_LENGTH_BYTES
-#define HEADER_LIMIT_BYTES 100000000 /* the limit of the format's own library */
+#define HEADER_LIMIT_BYTES 100000000 /* the limit in the safetensors library */
 #define METADATA_KEY "__metadata__"
 
 _Static_assert(FOREIGN_BYTES <= LENGTH_BYTES, "a format is told by the bytes of the length");
 
-/* Messages show 120 bytes of a name: one from a file may be as long as the header. */
+/* Messages show only 120 bytes of a name, because a name in a file may be as long as the header. */
 #define SHOWN "%.120s"
 
 static uint64_t little_endian_u64(const unsigned char *bytes)
@@ -21,7 +21,7 @@ static uint64_t little_endian_u64(const unsigned char *bytes)
     return value;
 }
 
-/* Parses the JSON of the header. NULL: `error`. */
+/* Parses the JSON of the header. Returns NULL after an error. */
 static json_t *parse_header(const char *text, size_t length, struct error *error)
 {
     if (length == 0 || text[0] != '{') {
@@ -123,7 +123,7 @@ static int parse_tensor(const json_t *entry, size_t data_size, struct weights_te
 
 /* ---- All tensors ---------------------------------------------------------------------------------------------- */
 
-/* Orders by offset. A tensor without elements comes before the one at the same offset. */
+/* Orders tensors by offset. A tensor without elements comes before another tensor at the same offset. */
 static int compare_places(const void *left, const void *right)
 {
     const struct weights_tensor *a = left, *b = right;
@@ -188,8 +188,8 @@ static const struct safetensors_name *find_name(const struct safetensors *table,
     return bsearch(&key, table->names, table->n_names, sizeof *table->names, compare_names);
 }
 
-/* Appends the aliases to the stored names, and sorts all. find_name searches the stored ones until then: n_names grows
- * last. */
+/* Appends the aliases to the names in the header, and sorts all. n_names is increased last, so that find_name searches
+ * only the names in the header until then. */
 static int add_aliases(struct safetensors *table, const json_t *metadata, struct error *error)
 {
     struct safetensors_name *alias = table->names + table->n_names;
@@ -235,7 +235,8 @@ int safetensors_header(const void *bytes, size_t size, size_t *header_size, stru
                          : error_set(error, "has %zu bytes, but a safetensors file begins with a length of %d", size,
                                      LENGTH_BYTES);
     uint64_t length = little_endian_u64(bytes);
-    const char *format = foreign_format(bytes); /* of a valid length, too: so only an impossible length counts */
+    /* Also matches the start of valid files, so it is used only if the length is impossible. */
+    const char *format = foreign_format(bytes);
     if (format && (length > HEADER_LIMIT_BYTES || length > size - LENGTH_BYTES))
         return error_set(error, "is %s", format);
     if (length > HEADER_LIMIT_BYTES)

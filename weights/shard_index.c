@@ -10,7 +10,7 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* Sorts the names and removes repetitions. Returns the number that is left. */
+/* Sorts the names and removes repetitions. Returns the number of remaining names. */
 static size_t sort_once(const char **names, size_t count)
 {
     size_t kept = 0;

@@ -1,4 +1,5 @@
-/* The types of elements, and their conversion. The bytes of a tensor are little-endian, at any address. */
+/* tensor: the types of elements, and their conversion to float32. The bytes of a tensor are little-endian and not
+ * aligned. */
 #include "weights/tensor.h"
 
 #include <stdio.h>
@@ -33,7 +34,8 @@ static float float_of_bits(uint32_t bits)
     return value;
 }
 
-/* F16: 1 bit of sign, 5 of exponent (bias 15), 10 of mantissa. F32: 1, 8 (bias 127), 23. Every F16 is an F32. */
+/* F16 has 1 sign bit, 5 exponent bits (bias 15) and 10 mantissa bits. F32 has 1, 8 (bias 127) and 23. Every F16 number
+ * is also an F32 number. */
 static float float_of_f16(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16;
@@ -77,7 +79,7 @@ static void convert_f64(const char *data, int64_t count, float *out)
     }
 }
 
-/* Integers of any size; those beyond 2^24 are rounded. Booleans are 0 or 1. */
+/* Converts integers of any size. Integers beyond 2^24 are rounded. A boolean becomes 0 or 1. */
 static void convert_integers(enum weights_dtype dtype, const char *data, int64_t count, float *out)
 {
     size_t size = weights_dtype_size(dtype);

@@ -8,25 +8,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#define INDEX_LIMIT_BYTES ((size_t)100000000) /* as the header of a safetensors file */
+#define INDEX_LIMIT_BYTES ((size_t)100000000) /* the same limit as for the header of a safetensors file */
 
 /* One safetensors file. */
 struct shard {
     struct safetensors table;
-    char *name;       /* in the index; NULL: there is no index */
-    int file;         /* the descriptor, at the start of the data; -1: nothing is left to read */
+    char *name;       /* name in the index. NULL if there is no index */
+    int file;         /* the descriptor, positioned at the start of the data. -1 if nothing is left to read */
     size_t data_size; /* bytes */
-    char *bytes;      /* (data_size) the file's data; NULL: not read yet, or the caller owns it */
+    char *bytes;      /* (data_size): the data of the file. NULL if it was not read yet, or if the caller owns it */
 };
 
 struct weights {
     char *origin;
-    struct shard *shards; /* (n_shards) one file, or all files of an index */
+    struct shard *shards; /* (n_shards): one file, or all files of an index */
     size_t n_shards;
-    size_t n_tensors; /* of all shards */
+    size_t n_tensors; /* number of tensors of all shards */
 };
 
-/* Has no tensors yet. NULL: no memory. */
+/* Makes a struct without tensors. NULL if memory is lacking. */
 static struct weights *weights_new(const char *origin, size_t n_shards, struct error *error)
 {
     struct weights *weights = calloc(1, sizeof *weights);
@@ -132,7 +132,7 @@ static int check_map(const struct weights *weights, const struct shard_index *in
     return 0;
 }
 
-/* Checks that no earlier shard has a name of this one. */
+/* Checks that no earlier shard contains a name that is in this shard. */
 static int check_names(const struct weights *weights, size_t shard, const struct shard_index *index,
                        struct error *error)
 {
@@ -161,7 +161,7 @@ static int open_named(struct shard *shard, const char *folder, int folder_length
     return status == 0 ? 0 : error_prefix(error, "%s", name);
 }
 
-/* Opens the files, which are in the index's folder. */
+/* Opens the files, which are in the folder of the index. */
 static int open_shards(struct weights *weights, const char *path, const struct shard_index *index, struct error *error)
 {
     const char *slash = strrchr(path, '/');

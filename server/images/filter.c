@@ -1,5 +1,5 @@
-/* filter: follows precompute_coeffs() and normalize_coeffs_8bpc() of Pillow's Resample.c operation by operation, so
- * that the weights have the same bits. */
+/* filter: computes the weights exactly like precompute_coeffs() and normalize_coeffs_8bpc() in Pillow's Resample.c. The
+ * order of operations is the same, so that the weights have the same bits. */
 #include "server/images/filter.h"
 
 #include <math.h>
@@ -23,24 +23,24 @@ static double bicubic(double x)
     return 0.0;
 }
 
-/* Index: enum image_resize. A picture that keeps its size is weighted with 1, by any of them. */
+/* Index: enum image_resize. If a picture keeps its size, every function has the weight 1. */
 static const struct {
     double (*weight)(double distance);
-    double support; /* half the width of the function, in positions of the smaller picture */
+    double support; /* half the width of the function, in positions of the smaller of both pictures */
 } kinds[IMAGE_RESIZE_COUNT] = {
     [IMAGE_RESIZE_NONE] = {bilinear, 1.0},
     [IMAGE_RESIZE_BILINEAR] = {bilinear, 1.0},
     [IMAGE_RESIZE_BICUBIC] = {bicubic, 2.0},
 };
 
-/* Positions of the file for one position of the resized picture. */
+/* The number of positions of the file per position of the resized picture. */
 static double scale_of(const struct geometry_axis *axis)
 {
     return (double)axis->original / (double)axis->resized;
 }
 
-/* Half the width of the function in positions of the file: at least the support, so that a smaller picture is
- * antialiased. */
+/* Half the width of the function in positions of the file. It is at least the support. In a picture that becomes
+ * smaller it is larger than the support, so that the result is antialiased. */
 static double reach_of(enum image_resize resize, const struct geometry_axis *axis)
 {
     return kinds[resize].support * fmax(scale_of(axis), 1.0);
@@ -71,7 +71,7 @@ static struct filter_window find_window(enum image_resize resize, const struct g
     return (struct filter_window){first, end - first};
 }
 
-/* `exact` has room for a window's weights before they are rounded. */
+/* `exact` has room for the weights of a window before rounding. */
 static void weigh_window(enum image_resize resize, const struct geometry_axis *axis, int64_t position,
                          struct filter_window window, double *exact, int32_t *weights)
 {

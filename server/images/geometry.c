@@ -1,7 +1,8 @@
-/* geometry: the sizes and offsets of torchvision.transforms.functional's resize and center_crop. */
+/* geometry: the same sizes and offsets as resize and center_crop in torchvision.transforms.functional. */
 #include "server/images/geometry.h"
 
-/* The longer edge, when the shorter one gets the length `resized`. The quotient is cut, as by Python's int(a * b / c).
+/* The new length of the longer edge if the shorter edge gets the length `resized`. The quotient is rounded down, as by
+ * Python's int(a * b / c).
  */
 static int64_t scale_edge(int64_t resized, int64_t longer, int64_t shorter)
 {
@@ -30,8 +31,8 @@ static void resize_axes(const struct image_settings *settings, struct geometry_a
     }
 }
 
-/* The centre. What is cut off before it is int(round(rest / 2.0)) in Python, so a half goes to the even number. What is
- * added before it is rounded down. */
+/* The offset of the centre. The part to cut off before the centre is int(round(rest / 2.0)) in Python, so a half is
+ * rounded to the even number. The part to add before the centre is rounded down. */
 static int64_t center_offset(int64_t resized, int64_t size)
 {
     int64_t rest = resized - size;

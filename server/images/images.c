@@ -1,4 +1,4 @@
-/* images: finds the format, checks the limits, and brings the rows from the format to the resampler. */
+/* images: recognises the format, checks the limits, and lets the format pass its rows to the resampler. */
 #include "server/images/images.h"
 #include "server/images/format.h"
 
@@ -25,7 +25,7 @@ static const struct image_format *find_format(const void *bytes, size_t size)
     return NULL;
 }
 
-/* An opened file, and where its rows go. */
+/* An opened file, with the geometry for its rows. */
 struct opened {
     const struct image_format *format;
     struct image_source *source;
@@ -33,7 +33,8 @@ struct opened {
     int64_t memory;
 };
 
-/* After success format->close() is owed, after failure nothing. No memory for pixels is taken. */
+/* After success the caller must call format->close(). After failure there is nothing to free. Allocates no memory for
+ * pixels. */
 static int open_image(const struct image_settings *settings, const void *bytes, size_t size, struct opened *opened,
                       struct error *error)
 {

@@ -1,6 +1,6 @@
 /* jpeg: libjpeg-turbo with its defaults, which are PIL's: the slow integer DCT, fancy upsampling. As in PIL, warnings
- * about damaged data are ignored, except that the data ends too early. libjpeg leaves by longjmp(), to the function
- * that called it last. */
+ * about damaged data are ignored, except for the warning that the data ends too early. After an error libjpeg calls
+ * longjmp() to return to the function that called it. */
 #include "server/images/format.h"
 
 #include <setjmp.h>
@@ -9,14 +9,14 @@
 
 #include <jpeglib.h>
 
-#include <jerror.h> /* needs the one before it */
+#include <jerror.h> /* needs the header before it */
 
-/* Scans of a progressive file. Encoders write about 10. A scan of a few bytes can touch all pixels, so scans times
- * pixels are limited, too. */
+/* Limits for progressive files. Encoders write about 10 scans. A scan of a few bytes can change all pixels, so the
+ * number of scans times pixels is limited, too. */
 #define MOST_SCANS 100
 #define MOST_SCANNED_PIXELS ((int64_t)1 << 30)
 
-/* What libjpeg takes for some rows of all components, at most. */
+/* The most bytes that libjpeg allocates for some rows of all components. */
 #define MEMORY_PER_COLUMN 256
 #define MEMORY_FIXED ((int64_t)64 << 10)
 
@@ -27,7 +27,7 @@ struct jpeg_source {
     struct jpeg_progress_mgr progress;
     int most_scans;
     jmp_buf escape;
-    struct error *error; /* of the present call */
+    struct error *error; /* the error of the current call */
 };
 
 static void leave(j_common_ptr decoder)
@@ -46,7 +46,7 @@ static void leave_with(j_decompress_ptr decoder, const char *reason)
     longjmp(jpeg->escape, 1);
 }
 
-/* A warning has a level below 0. */
+/* Receives a message of libjpeg. A warning has a level below 0. */
 static void hear_message(j_common_ptr decoder, int level)
 {
     if (level < 0 && decoder->err->msg_code == JWRN_JPEG_EOF)
@@ -68,12 +68,13 @@ static void jpeg_source_close(struct image_source *source)
     free(jpeg);
 }
 
-/* With several scans libjpeg holds all coefficients: 64 numbers of 16 bits for each block. */
+/* If there are several scans, libjpeg keeps all coefficients in memory. They are 64 numbers of 16 bits for each block.
+ */
 static int64_t coefficient_bytes(j_decompress_ptr decoder)
 {
     int64_t bytes = 0;
     for (int i = 0; i < decoder->num_components; i++) {
-        /* Blocks are added until each factor of the component divides their number. */
+        /* libjpeg rounds the numbers of blocks up to multiples of the component's sampling factors. */
         const jpeg_component_info *component = &decoder->comp_info[i];
         bytes += ((int64_t)component->width_in_blocks + component->h_samp_factor) *
                  ((int64_t)component->height_in_blocks + component->v_samp_factor) * (int64_t)sizeof(JBLOCK);

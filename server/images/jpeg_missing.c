@@ -1,4 +1,4 @@
-/* jpeg_missing: instead of jpeg.c, in a build without libjpeg. */
+/* jpeg_missing: replaces jpeg.c in a build without libjpeg. */
 #include "server/images/format.h"
 
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* png: libpng with its transformations to RGB. Chunks that do not change the pixels are skipped unread. A wrong
- * checksum is an error in every chunk. libpng leaves by longjmp(), to the function that called it last. */
+/* png: libpng with its transformations to RGB. Chunks that do not change the pixels are skipped without interpreting
+ * them. A wrong checksum is an error in every chunk. After an error libpng calls longjmp() to return to the function
+ * that called it. */
 #include "server/images/format.h"
 
 #include <stdbool.h>
@@ -8,7 +9,8 @@
 
 #include <png.h>
 
-/* What libpng and zlib take: rows of up to four bytes a pixel, before and after each step, and the window of inflate.
+/* The memory of libpng and zlib. libpng needs rows of up to four bytes per pixel, before and after each step. zlib
+ * needs the window of inflate.
  */
 #define MEMORY_PER_COLUMN 32
 #define MEMORY_FIXED ((int64_t)128 << 10)
@@ -17,13 +19,13 @@ struct png_source {
     struct image_source source; /* first */
     png_structp decoder;
     png_infop info;
-    const uint8_t *next; /* `left` bytes of the file that are not read */
+    const uint8_t *next; /* the next of `left` bytes of the file that were not read yet */
     size_t left;
-    int64_t held;       /* rows at a time: 1, or all when the file is interlaced */
+    int64_t held;       /* number of rows in memory: 1, or all if the file is interlaced */
     uint8_t *rows;      /* (held, width, 3) */
-    png_colorp palette; /* (colours); NULL: the rows are RGB */
+    png_colorp palette; /* (colours). NULL if the rows are RGB */
     int colours;
-    struct error *error; /* of the present call */
+    struct error *error; /* the error of the current call */
 };
 
 static void leave(png_structp decoder, png_const_charp reason)
@@ -58,9 +60,10 @@ static void png_source_close(struct image_source *source)
 
 static void set_limits(png_structp decoder)
 {
-    png_set_user_limits(decoder, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* images.c has the limit */
+    png_set_user_limits(decoder, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* images.c checks the limit */
     png_set_crc_action(decoder, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
-    png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* all but IHDR, PLTE, tRNS, IDAT, IEND */
+    /* Ignore all chunks but IHDR, PLTE, tRNS, IDAT, IEND. */
+    png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_set_keep_unknown_chunks(decoder, PNG_HANDLE_CHUNK_NEVER, (png_const_bytep) "tRNS", 1);
 }
 
@@ -126,7 +129,7 @@ static int begin_rows(struct png_source *png)
     return passes;
 }
 
-/* (width) indices become (width, 3) bytes in place, from the end. */
+/* Replaces (width) indices by (width, 3) bytes in place, beginning at the end. */
 static void look_up_colours(struct png_source *png, uint8_t *row)
 {
     for (int64_t x = png->source.width - 1; x >= 0; x--) {

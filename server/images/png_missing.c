@@ -1,4 +1,4 @@
-/* png_missing: instead of png.c, in a build without libpng. */
+/* png_missing: replaces png.c in a build without libpng. */
 #include "server/images/format.h"
 
 #include <stddef.h>

@@ -1,11 +1,11 @@
-/* resampler: each row of the file is added to all rows of the result that it is part of. Integers are added, so the
- * order makes no difference. */
+/* resampler: each row of the file is added, with weights, to all rows of the result that depend on it. The sums are of
+ * integers, so the order does not matter. */
 #include "server/images/resampler.h"
 
 #include <stdlib.h>
 
-/* Pillow 13 resizes along the rows first when that takes away far more rows than columns. Earlier versions always begin
- * with the columns, and some bytes differ by 1. */
+/* Whether the rows are resized first. Pillow 13 does so if this removes far more rows than resizing columns would
+ * remove columns. Earlier versions always begin with the columns, and some of their bytes differ by 1. */
 static bool begins_with_rows(const struct geometry *geometry)
 {
     int64_t fewer_rows = geometry->rows.original - geometry->rows.resized;
@@ -77,7 +77,7 @@ static void resize_row(const struct filter *columns, const uint8_t *row, uint8_t
     }
 }
 
-/* Adds the values of a row (width, 3) to the rows of the result that it is part of. */
+/* Adds the values of a row (width, 3) to all rows of the result that depend on it. */
 static void add_row(struct resampler *resampler, int64_t y, const uint8_t *row)
 {
     const struct filter *rows = &resampler->rows;
@@ -97,7 +97,7 @@ void resampler_row(struct resampler *resampler, const uint8_t *row)
     while (*active < resampler->rows.size && windows[*active].first + windows[*active].count <= y)
         (*active)++;
     if (*active == resampler->rows.size || windows[*active].first > y)
-        return; /* cropped */
+        return; /* the row is cropped */
     if (!resampler->rows_first) {
         resize_row(&resampler->columns, row, resampler->resized);
         row = resampler->resized;
@@ -120,7 +120,7 @@ static const uint8_t *finish_row(struct resampler *resampler, int64_t y)
 void resampler_finish(struct resampler *resampler, const struct image_settings *settings, float *pixels)
 {
     int64_t height = resampler->rows.size, width = resampler->columns.size;
-    float values[3][256]; /* of each byte */
+    float values[3][256]; /* by channel and byte */
     for (int c = 0; c < 3; c++)
         for (int b = 0; b < 256; b++)
             values[c][b] = ((float)(b * settings->scale) - settings->mean[c]) / settings->std[c];

@@ -1,11 +1,12 @@
-/* float_text: the shortest decimal that reads back to the same float. Of several, the one nearest to the float.
+/* float_text: computes the shortest decimal from which the same float is read back. If there are several, computes the
+ * one nearest to the float.
  *
- * The method is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020), for 32 bits. The reals that
- * round to the float form an interval. Its bounds are the midpoints to the neighbouring floats; they belong to it if
- * the mantissa is even. Let 10^k be the largest power of ten that is at most as wide as the interval. Then at least one
- * multiple of 10^k lies inside, and at most one multiple of 10^(k+1). So three quotients by 10^k decide: those of the
- * float and of the two bounds. They are computed with 64 bits of 10^-k, and one bit that records lost digits. That is
- * exact enough. */
+ * The method is Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020), for 32 bits. The real numbers
+ * that are rounded to the float form an interval. Its bounds are the midpoints between the float and its two
+ * neighbours. The bounds belong to the interval if the mantissa is even. Let 10^k be the largest power of ten that is
+ * at most as wide as the interval. Then at least one multiple of 10^k lies inside, and at most one multiple of
+ * 10^(k+1). So three quotients by 10^k are enough for the decision: those of the float and of the two bounds. They are
+ * computed with 64 bits of 10^-k, and one bit that tells whether digits were lost. This precision suffices. */
 #include "server/text/float_text.h"
 
 #include <assert.h>
@@ -58,8 +59,9 @@ static uint64_t power_of_ten(int e)
     return powers[e - LEAST_POWER];
 }
 
-/* power * factor / 2^64. The last bit is set if digits are lost. `power` is too large by less than one unit, and so the
- * product by less than 2^32. Therefore a 1 in the upper half of the lost digits does not count: it may be that excess.
+/* power * factor / 2^64. The last bit of the result is set if digits are lost. `power` is too large by less than one
+ * unit, so the product is too large by less than 2^32. This excess may add 1 to the upper half of the lost digits. So
+ * an upper half of 1 counts as 0.
  */
 static uint32_t multiply(uint64_t power, uint32_t factor)
 {
@@ -67,28 +69,29 @@ static uint32_t multiply(uint64_t power, uint32_t factor)
     return (uint32_t)(product >> 64) | ((uint32_t)(product >> 32) > 1);
 }
 
-/* Returns the digits of a float > 0, which is about digits * 10^exponent. They may end in zeros. */
+/* Returns the decimal digits of a float > 0, which is about digits * 10^exponent. The digits may end with zeros. */
 static uint32_t shortest(uint32_t bits, int *exponent)
 {
     uint32_t fraction = bits & 0x7FFFFF, biased = bits >> 23;
     uint32_t mantissa = biased ? fraction | 0x800000 : fraction; /* the float is mantissa * 2^q */
     int q = (int)(biased ? biased : 1) - 150;
-    bool narrow = fraction == 0 && biased > 1; /* a power of two: its lower neighbour is at half the distance */
-    uint32_t odd = mantissa & 1;               /* the bounds round to the neighbours */
+    bool narrow = fraction == 0 && biased > 1; /* a power of two, whose lower neighbour is only half as far away */
+    uint32_t odd = mantissa & 1;               /* the mantissa is odd, so the bounds are rounded to the neighbours */
     int k = narrow ? log10_of_3_4(q) : log10_of_2(q);
     int shift = q + log2_of_10(-k) + 1;
     uint64_t power = power_of_ten(-k);
-    /* Four times the quotients by 10^k, of the float and of its bounds. */
+    /* Four times the quotients by 10^k of the float and of the two bounds. */
     uint32_t middle = multiply(power, 4 * mantissa << shift);
     uint32_t lower = multiply(power, (4 * mantissa - (narrow ? 1 : 2)) << shift) + odd;
     uint32_t upper = multiply(power, (4 * mantissa + 2) << shift) - odd;
     uint32_t below = middle / 4, tens = below / 10;
     bool below_in = lower <= 4 * below, above_in = 4 * (below + 1) <= upper;
     bool tens_in = lower <= 40 * tens, tens_above_in = 40 * (tens + 1) <= upper;
-    /* If both multiples are inside, take the nearer one; if they are equally near, the even one. */
+    /* If both multiples are inside the interval, choose the nearer one. If they are equally near, choose the even one.
+     */
     bool above_nearer = middle > 4 * below + 2 || (middle == 4 * below + 2 && below % 2 == 1);
     uint32_t near = below + (below_in != above_in ? above_in : above_nearer);
-    /* Almost no branches: the processor could not predict them, since they depend on the digits. */
+    /* The code has almost no branches, because the processor cannot predict branches that depend on the digits. */
     bool brief = below >= 10 && tens_in != tens_above_in;
 
     *exponent = k + brief;
@@ -107,12 +110,12 @@ static uint64_t eight_digits(uint32_t number)
     return tens | (twos - tens * 10) << 8;
 }
 
-/* Nine digits, the first of them not 0: eight characters in one word, and the ninth. */
+/* Nine digits, of which the first is not 0. Eight characters are in one word, the ninth is separate. */
 struct digits {
     uint64_t eight;
     char ninth;
-    int count;    /* without zeros at the end */
-    int exponent; /* of the first one */
+    int count;    /* number of digits without zeros at the end */
+    int exponent; /* exponent of the first digit */
 };
 
 static struct digits digits_of(uint32_t bits)
@@ -141,7 +144,7 @@ static char *write_scientific(char *at, const struct digits *digits)
     at[9] = digits->ninth;
     at[0] = at[1];
     at[1] = '.';
-    at += digits->count > 2 ? digits->count + 1 : 3; /* at least one digit follows the point; it may be 0 */
+    at += digits->count > 2 ? digits->count + 1 : 3; /* at least one digit follows the point, perhaps 0 */
     *at++ = 'e';
     *at++ = exponent < 0 ? '-' : '+';
     exponent = exponent < 0 ? -exponent : exponent;
@@ -150,7 +153,7 @@ static char *write_scientific(char *at, const struct digits *digits)
     return at;
 }
 
-/* With the exponent in [-5, 8]. */
+/* Writes a number without an exponent, for exponents in [-5, 8]. */
 static char *write_plain(char *at, const struct digits *digits)
 {
     int exponent = digits->exponent;

@@ -7,7 +7,7 @@
 static const char between[] = ", ", rest[] = "...";
 enum { BETWEEN = sizeof between - 1, REST = sizeof rest - 1 };
 
-/* Most bytes of a name with its escapes. A longer name does not fit. */
+/* Most bytes of a name with escapes. A longer name does not fit. */
 enum { NAME_BYTES = IGNORED_KEYS_BYTES - BETWEEN - REST };
 
 /* Returns the length, or 0 if the name does not fit. */
@@ -51,7 +51,7 @@ void ignored_keys_add(struct ignored_keys *keys, const char *name)
     size_t length = escape(*name ? name : "\"\"", escaped);
     if (has(keys, rest, REST) || (length > 0 && has(keys, escaped, length)))
         return;
-    /* Keep room for `rest` and the terminator after each name. */
+    /* Keeps room for `rest` and the final NUL after each name. */
     if (length > 0 && keys->length + BETWEEN + length + BETWEEN + REST < IGNORED_KEYS_BYTES)
         append(keys, escaped, length);
     else

@@ -1,15 +1,17 @@
-/* json_body: from bytes to a JSON object and its options. */
+/* json_body: parses bytes to a JSON object, and reads its options. */
 #include "server/text/json_body.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What this thread does with jansson. Allocations outside parse_value report their own failures. */
+/* Tells the allocation functions whether this thread is in parse_value. Outside of it, the callers of jansson notice
+ * failed allocations themselves. */
 static _Thread_local enum { OUTSIDE, PARSING, FAILED } state;
 
-/* jansson goes on when its buffer for a text does not grow, and asks again at each character. A parse is lost with its
- * first failure, so malloc, which may be slow to fail, is not called again. */
+/* If jansson's buffer for a text cannot grow, jansson continues, and tries to allocate again at each character. After
+ * the first failure the parse has failed anyway. So malloc is not called again, because a failing malloc may be slow.
+ */
 static void *allocate(size_t size)
 {
     void *block = state == FAILED ? NULL : malloc(size);
@@ -62,7 +64,7 @@ static int not_json(const json_error_t *error, struct failure *failure)
     case json_error_null_byte_in_key:
         what = "a NUL character in a key is not taken";
         break;
-    case json_error_numeric_overflow: /* valid JSON, but beyond 64 bit integers and doubles */
+    case json_error_numeric_overflow: /* valid JSON, but too large for 64 bit integers and doubles */
         return failure_set(failure, FAILURE_INVALID, "line %d column %d: a number is out of range: %s", error->line,
                            error->column, what);
     case json_error_stack_overflow:
@@ -78,17 +80,17 @@ static int not_json(const json_error_t *error, struct failure *failure)
 }
 
 /* Bytes that jansson allocates on a 64 bit machine with glibc's malloc, rounded up. A table that grows is counted
- * twice: jansson frees the old one only after it has filled the new one. */
+ * twice, because jansson frees the old table only after filling the new one. */
 enum {
-    OBJECT_MEMORY = 224, /* with its first eight buckets */
-    LIST_MEMORY = 128,   /* with its first eight elements */
+    OBJECT_MEMORY = 224, /* an object with its first eight buckets */
+    LIST_MEMORY = 128,   /* a list with its first eight elements */
     VALUE_MEMORY = 56,   /* a number, with its place in a list */
     MEMBER_MEMORY = 128, /* a key with its buckets, without its text */
-    STRING_MEMORY = 80,  /* beyond those of a number, without the text */
-    LONGEST_COPIES = 3,  /* of the longest string, while it is parsed */
+    STRING_MEMORY = 80,  /* what a string needs more than a number, without its text */
+    LONGEST_COPIES = 3,  /* copies of the longest string that exist while it is parsed */
 };
 
-/* `at` is right after the opening quote. Returns the place of the closing one, or `end`. */
+/* `at` is directly after the opening quote of a string. Returns the place of the closing quote, or `end`. */
 static const char *string_end(const char *at, const char *end)
 {
     while (at < end && *at != '"')
@@ -102,7 +104,7 @@ int64_t json_body_memory(const char *text, size_t length)
     for (const char *at = text, *end = text + length; at < end; at++) {
         const char *start = at + 1;
         switch (*at) {
-        case '{': /* an object or a list holds at most one value more than it has commas */
+        case '{': /* an object or list contains at most one value more than commas */
             memory += OBJECT_MEMORY + VALUE_MEMORY;
             break;
         case '[':
@@ -124,7 +126,7 @@ int64_t json_body_memory(const char *text, size_t length)
     return memory + LONGEST_COPIES * longest;
 }
 
-/* Any JSON value. NULL: `failure`. */
+/* Parses any JSON value. On failure sets `failure` and returns NULL. */
 static json_t *parse_value(const char *text, size_t length, struct failure *failure)
 {
     state = PARSING;

@@ -7,10 +7,10 @@
 #include <string.h>
 
 enum {
-    LONGEST_NUMBER = 64, /* characters of a number that is read here */
-    WHOLE_DIGITS = 18,   /* any number of this many digits fits 64 bits */
-    MARK = 3,            /* bytes of "[0]", which stands for a list */
-    EXPONENT_DIGITS = 2, /* 10^WHOLE_DIGITS * 10^99 is still a finite double */
+    LONGEST_NUMBER = 64, /* most characters of a number that is read here */
+    WHOLE_DIGITS = 18,   /* every number with this many digits fits in 64 bits */
+    MARK = 3,            /* bytes of the mark "[0]" that replaces a list */
+    EXPONENT_DIGITS = 2, /* most digits of an exponent. 10^WHOLE_DIGITS * 10^99 is still a finite double */
 };
 
 static bool is_digit(char character)
@@ -25,7 +25,7 @@ static const char *skip_space(const char *at, const char *end)
     return at;
 }
 
-/* ---- Finding one ---- */
+/* ---- Finding a list ---- */
 
 static const char *skip_digits(const char *at, const char *end)
 {
@@ -34,7 +34,8 @@ static const char *skip_digits(const char *at, const char *end)
     return at;
 }
 
-/* Returns the end of the number at `at`. NULL: this is no number, its text is long, or jansson may refuse its size. */
+/* Returns the end of the number at `at`. Returns NULL if there is no number, if its text is too long, or if it may be
+ * too large for jansson. */
 static const char *skip_number(const char *at, const char *end)
 {
     const char *first = at;
@@ -61,12 +62,13 @@ static const char *skip_number(const char *at, const char *end)
     return at - first < LONGEST_NUMBER ? at : NULL;
 }
 
-/* Checks the grammar of the list at numbers->text, and counts. False: it is no list of numbers alone. */
+/* Checks the grammar of the list at numbers->text, and counts its elements. Returns false if it is not a list of only
+ * numbers. */
 static bool measure(struct numbers *numbers, const char *end)
 {
     const char *at = numbers->text;
     int depth = 0;
-    for (;;) { /* a value is expected */
+    for (;;) { /* a value is expected next */
         at = skip_space(at, end);
         if (at < end && *at == '[') {
             if (depth == NUMBERS_DEPTH || (numbers->depth && depth == numbers->depth))
@@ -107,15 +109,15 @@ static bool is_key(const char *key, const char *start, const char *end)
     return key && strlen(key) == (size_t)(end - start) && memcmp(key, start, (size_t)(end - start)) == 0;
 }
 
-/* Where find_value is in a body. */
+/* The position of find_value in a body. */
 struct cursor {
     const char *at, *end;
     int depth;
-    bool escaped; /* a key at the place's depth holds an escape, and could be any key */
+    bool escaped; /* a key at the depth of the place contains an escape, and could be any key */
 };
 
-/* Returns the value of the next member with a key of the place; NULL: none was found. The text before it need not be
- * JSON. */
+/* Returns the value of the next member with a key of the place. NULL if there is none. Does not check that the text
+ * before the member is valid JSON. */
 static const char *find_value(struct cursor *cursor, const struct numbers_place *place)
 {
     const char *end = cursor->end, *value = NULL;
@@ -146,7 +148,7 @@ static const char *find_value(struct cursor *cursor, const struct numbers_place 
     return value;
 }
 
-/* At most NUMBERS_REST bytes of text are searched, and the lists are not counted. */
+/* Searches at most NUMBERS_REST bytes of text, not counting the lists. */
 static struct cursor cursor_new(const char *body, size_t length)
 {
     return (struct cursor){.at = body, .end = body + (length < NUMBERS_REST ? length : NUMBERS_REST)};
@@ -179,7 +181,7 @@ size_t numbers_find(const char *body, size_t length, struct numbers_place place,
 static struct numbers_counts count_values(const char *at, const char *end)
 {
     struct numbers_counts counts = {.longest = 1, .values = 1, .first = *at};
-    int64_t elements[NUMBERS_DEPTH + 1] = {0, 1}; /* of the open list or object of each depth */
+    int64_t elements[NUMBERS_DEPTH + 1] = {0, 1}; /* by depth: elements of the open list or object */
     for (int depth = 1; at < end && depth > 0; at++) {
         switch (*at) {
         case '"':
@@ -232,7 +234,7 @@ size_t numbers_rest(const struct numbers *numbers, size_t n, const char *body, s
     return filled + (size_t)(body + length - at);
 }
 
-/* ---- Reading one. Its grammar was checked, and some character follows each number. ---- */
+/* ---- Reading a list. Its grammar was checked before, and some character follows each number ---- */
 
 static const char *read_id(const char *at, int64_t below, int32_t *id)
 {
@@ -261,7 +263,7 @@ static double power_of_two(int exponent)
 }
 
 /* digits / 10^places, correctly rounded, for digits > 0 and places of 1 to 19. The integer quotient has 63 or 64 bits.
- * Its last bit is set where the division leaves a remainder, so it rounds as the exact quotient does. */
+ * If the division leaves a remainder, the last bit of the quotient is set. So it is rounded like the exact quotient. */
 static double divide(uint64_t digits, int places)
 {
     static const uint64_t powers[] = {1,
@@ -292,7 +294,7 @@ static double divide(uint64_t digits, int places)
     return (double)quotient * power_of_two(divisor_shift - shift - 63);
 }
 
-/* strtod needs a terminated text. */
+/* Reads a number with strtod, which needs a text that ends with NUL. */
 static const char *read_long(const char *at, double *value)
 {
     size_t length = strcspn(at, ",] \t\r\n");
@@ -304,7 +306,7 @@ static const char *read_long(const char *at, double *value)
     return at + length;
 }
 
-/* As strtod, but "-0" is an integer for jansson, and so 0. */
+/* Reads a number like strtod. But "-0" becomes 0, because jansson reads it as an integer. */
 static const char *read_double(const char *at, double *value)
 {
     const char *start = at;
@@ -331,7 +333,7 @@ static const char *read_double(const char *at, double *value)
             power = power * 10 + (*at - '0');
         exponent += smaller ? -power : power;
     }
-    if (n_digits > 19) /* may exceed 64 bits */
+    if (n_digits > 19) /* the digits may exceed 64 bits */
         return read_long(start, value);
     if (digits < UINT64_C(1) << 53 && exponent >= -22 && exponent <= 22)
         *value = exponent < 0 ? (double)digits / power_of_ten(-exponent) : (double)digits * power_of_ten(exponent);
@@ -354,8 +356,8 @@ static const char *read_float(const char *at, float *value)
     return isfinite(*value) ? at : NULL;
 }
 
-/* Reads the number at `at` into place n. Returns its end, or `at` for a wrong number that is counted. NULL: the number
- * is wrong, and the reading ends. */
+/* Reads the number at `at` into element n of the target. Returns the end of the number. For a wrong number, returns
+ * `at` if wrong numbers are counted, and otherwise NULL. */
 static const char *read_number(const char *at, const struct numbers_target *target, int64_t n)
 {
     const char *end = target->ids ? read_id(at, target->below, &target->ids[n]) : read_float(at, &target->floats[n]);
@@ -369,8 +371,8 @@ static const char *read_number(const char *at, const struct numbers_target *targ
     return at;
 }
 
-/* Reads an innermost list. `at` is right after its opening bracket, and *count grows. Returns the place of the closing
- * bracket; NULL: a number is wrong. */
+/* Reads an innermost list. `at` is directly after its opening bracket. Increases *count by the numbers read. Returns
+ * the place of the closing bracket, or NULL if a number is wrong. */
 static const char *read_list(const char *at, const struct numbers_target *target, int64_t *count)
 {
     int64_t n = *count;
@@ -391,7 +393,7 @@ static const char *read_list(const char *at, const struct numbers_target *target
 bool numbers_read(const struct numbers *numbers, const struct numbers_target *target)
 {
     const char *end = numbers->text + numbers->length;
-    int64_t inside[NUMBERS_DEPTH + 1] = {0}; /* elements read of the open list of each depth */
+    int64_t inside[NUMBERS_DEPTH + 1] = {0}; /* by depth: number of elements read of the open list */
     int64_t count = 0, item = 0;
     int depth = 0;
     for (const char *at = numbers->text; at < end; at++) {

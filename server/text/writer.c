@@ -16,7 +16,7 @@ void writer_free(struct writer *writer)
     *writer = (struct writer){0};
 }
 
-/* Makes room for `more` bytes after the text, and returns the room's address. NULL: failed. */
+/* Makes room for `more` bytes after the text, and returns its address. NULL if the writer has failed. */
 static char *room(struct writer *writer, size_t more)
 {
     if (writer->failed)
@@ -105,7 +105,8 @@ static void write_escaped(struct writer *writer, unsigned char character)
 {
     static const char hex[] = "0123456789abcdef";
     char escape[6] = {'\\', 'u', '0', '0', hex[character >> 4], hex[character & 15]};
-    const char *names = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs of a character and its letter after the backslash */
+    /* Pairs of a character and the letter after the backslash in its escape. */
+    const char *names = "\"\"\\\\\bb\ff\nn\rr\tt";
     for (const char *pair = names; *pair; pair += 2) {
         if ((unsigned char)*pair == character) {
             escape[1] = pair[1];
@@ -161,7 +162,7 @@ void writer_float(struct writer *writer, float value)
 
 void writer_floats(struct writer *writer, const float *values, int64_t count)
 {
-    enum { AT_ONCE = 16 }; /* floats that share one call of room() */
+    enum { AT_ONCE = 16 }; /* number of floats for each call of room() */
 
     writer_bytes(writer, "[", 1);
     for (int64_t i = 0; i < count; i += AT_ONCE) {
@@ -179,7 +180,7 @@ void writer_floats(struct writer *writer, const float *values, int64_t count)
     writer_bytes(writer, "]", 1);
 }
 
-/* Four characters for each three bytes; '=' fills the last group. */
+/* Writes four characters for every three bytes. '=' fills the last group. */
 void writer_base64(struct writer *writer, const float *values, int64_t count)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,4 +1,5 @@
-/* added_tokens: two tries, one of the tokens that are looked for in the raw text, one of those in the normalised. */
+/* added_tokens: keeps the tokens in two tries. One contains the tokens that are searched in raw texts, and the other
+ * one those that are searched in normalised texts. */
 #include "server/tokenizer/added_tokens.h"
 
 #include <stdlib.h>
@@ -68,7 +69,7 @@ const char *added_token_text(const struct added_token *token, size_t *length)
     return token->normalized ? token->normalized : token->text;
 }
 
-/* Ids as `tokenizers` gives them: new texts follow behind the model's vocabulary. */
+/* Assigns the same ids as `tokenizers`. New texts get ids after those of the model's vocabulary. */
 static int give_ids(const struct text_model *model, struct added_tokens *added, struct error *error)
 {
     int64_t next = (int64_t)text_model_size(model);
@@ -82,7 +83,7 @@ static int give_ids(const struct text_model *model, struct added_tokens *added, 
     return 0;
 }
 
-/* Texts and ids that are there twice have no meaning that does not depend on an order. */
+/* Refuses texts and ids that occur twice. Their meaning would depend on an order. */
 static int check_unique(struct added_tokens *added, struct error *error)
 {
     qsort(added->items, added->count, sizeof *added->items, compare_by_id);
@@ -120,7 +121,7 @@ static int build_trie(struct added_tokens *added, bool normalized, struct error 
         begins[(unsigned char)text[0]] = true;
     }
     int status = trie_build(normalized ? &added->normalized : &added->raw, keys, count, error);
-    for (size_t i = 1; i < count && status == 0; i++) /* sorted by now */
+    for (size_t i = 1; i < count && status == 0; i++) /* the list is sorted here */
         if (compare_texts(keys[i - 1].bytes, keys[i - 1].length, keys[i].bytes, keys[i].length) == 0) {
             const struct added_token *one = &added->items[keys[i - 1].value], *other = &added->items[keys[i].value];
             status = error_set(error, WHERE ": \"%.*s\" and \"%.*s\" are the same text when they are normalized",
@@ -138,7 +139,7 @@ static int read_all(const json_t *json, const struct text_model *model, const st
     for (size_t i = 0; i < json_array_size(json) && status == 0; i++) {
         struct added_token *token = &added->items[added->count];
         status = read_token(json_array_get(json, i), token, error);
-        if (status == 0 && token->length > 0) { /* an empty one is ignored */
+        if (status == 0 && token->length > 0) { /* an empty token is ignored */
             added->count++;
             status = normalize_token(token, normalizer, characters, &work, error);
         }
@@ -179,7 +180,7 @@ void added_tokens_free(struct added_tokens *added)
     *added = (struct added_tokens){0};
 }
 
-/* ---- Looking for them ---- */
+/* ---- Searching ---- */
 static size_t character_before(const char *text, size_t at)
 {
     at--;
@@ -193,7 +194,7 @@ static unsigned flags_at(const struct characters *characters, const char *text, 
     return character_flags(characters, utf8_next(text, &at));
 }
 
-/* The longest token that begins at `at`. Returns its end; 0: none does. */
+/* Finds the longest token that begins at `at`. Returns its end, or 0 if none begins there. */
 static size_t match_at(const struct trie *trie, const char *text, size_t at, size_t end, int32_t *index)
 {
     size_t found = 0;
@@ -225,8 +226,9 @@ static bool is_single_word(const struct match *match)
            (match->end == match->text_end || !(flags_at(match->characters, match->text, match->end) & CHARACTER_WORD));
 }
 
-/* Takes the white space beside the match along, on the left not beyond `least`. A token that is white space itself may
- * begin before `least`, in what the token before took along, and is there twice then, as with `tokenizers`. */
+/* Adds the white space beside the match to it, on the left side not before `least`. A token that is white space itself
+ * may begin before `least`, in the white space that was added to the previous token. Then this white space occurs twice
+ * in the pieces, as with `tokenizers`. */
 static void widen(struct match *match, const struct added_token *token, size_t least)
 {
     if (token->left_strip && match->begin < least)
@@ -242,7 +244,7 @@ static void widen(struct match *match, const struct added_token *token, size_t l
         match->end += utf8_size((unsigned char)match->text[match->end]);
 }
 
-/* Pieces that overlap may have so many bytes more than the text, in all. */
+/* The most bytes by which all pieces together may exceed the text, if pieces overlap. */
 static size_t most_repeated(size_t length)
 {
     return length * 8 + 65536;

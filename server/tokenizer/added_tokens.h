@@ -1,4 +1,5 @@
-/* added_tokens: texts that are cut out before the model sees the rest, such as "[MASK]". */
+/* added_tokens: texts such as "[MASK]" that are tokens by themselves. They are cut out of a text before the rest
+ * reaches the model. */
 #ifndef SERVER_ADDED_TOKENS_H
 #define SERVER_ADDED_TOKENS_H
 
@@ -8,9 +9,9 @@
 #include "server/tokenizer/trie.h"
 
 struct added_token {
-    const char *text; /* (length) in the JSON tree, which the tokenizer keeps for them */
+    const char *text; /* (length), in the JSON tree, which the tokenizer keeps for this purpose */
     size_t length;
-    char *normalized; /* the text as the normalizer makes it; NULL: it is the same, or is not normalised */
+    char *normalized; /* the normalised text. NULL if it equals `text`, or if the token is not normalised */
     size_t normalized_length;
     int32_t id;
     bool single_word, left_strip, right_strip, is_normalized, special;
@@ -18,29 +19,30 @@ struct added_token {
 
 struct added_tokens {
     json_t *json;                 /* owns the texts */
-    struct added_token *items;    /* (count) in the order of ids */
-    struct added_token **by_text; /* (count) in the order of texts */
+    struct added_token *items;    /* (count), in the order of ids */
+    struct added_token **by_text; /* (count), in the order of texts */
     size_t count;
     struct trie raw, normalized;                  /* values: index into items */
-    bool raw_begins[256], normalized_begins[256]; /* bytes that a token begins with */
+    bool raw_begins[256], normalized_begins[256]; /* by byte: whether a token begins with it */
 };
 
-/* Reads the list "added_tokens". As in `tokenizers`, a token gets the model's id for its text, or the next free one,
- * whatever the file says. After success added_tokens_free is owed. */
+/* Reads the list "added_tokens". As in the library `tokenizers`, the id in the file is ignored. A token gets the id
+ * that the model has for its text, or else the next free id. After success the caller must call added_tokens_free. */
 int added_tokens_read(json_t *json, const struct text_model *model, const struct normalizer *normalizer,
                       const struct characters *characters, struct added_tokens *added, struct error *error);
 void added_tokens_free(struct added_tokens *added);
 
-/* Cuts the added tokens out of a part of a text, those that are compared with the raw or the normalised text. -1:
- * memory is out, or tokens overlap so often that the pieces would be much longer than the text. */
+/* Cuts added tokens out of a part of a text. `normalized` chooses the tokens that are searched in normalised texts, or
+ * those that are searched in raw texts. Returns -1 if memory is lacking, or if tokens overlap so often that the pieces
+ * would be much longer than the text. */
 int added_tokens_cut(const struct added_tokens *added, bool normalized, const struct characters *characters,
                      const char *text, size_t begin, size_t end, struct pieces *pieces, struct error *error);
 
-/* NULL: there is none. */
+/* NULL if no added token has the id. */
 const struct added_token *added_tokens_by_id(const struct added_tokens *added, int32_t id);
 const struct added_token *added_tokens_by_text(const struct added_tokens *added, const char *text, size_t length);
 
-/* The token's text as ids are decoded to it: the normalised one. */
+/* The text to which the token's id is decoded: the normalised text. */
 const char *added_token_text(const struct added_token *token, size_t *length);
 
 #endif

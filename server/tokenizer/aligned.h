@@ -1,4 +1,5 @@
-/* aligned: a text in work, with the part of the original text that each byte was made from. */
+/* aligned: a text during its processing. For each byte it records the origin, which is the part of the original text
+ * from which the byte was made. */
 #ifndef SERVER_ALIGNED_H
 #define SERVER_ALIGNED_H
 
@@ -12,7 +13,7 @@ struct span {
 /* Part of a text, borrowed. All bytes of a character have the same origin. */
 struct view {
     const char *bytes;
-    const struct span *origins; /* (length) NULL: the bytes are the original's from byte `base` on */
+    const struct span *origins; /* (length). NULL if the bytes are those of the original text from byte `base` on */
     size_t length;
     uint32_t base;
 };
@@ -36,25 +37,25 @@ struct view aligned_all(const struct aligned *text);
 struct span view_origin(const struct view *view, size_t at);
 struct view view_part(const struct view *view, size_t begin, size_t end);
 
-/* Writes a text character by character from an older one, and keeps count of the older one's characters. */
+/* Writes a new text character by character, and follows the characters of the old text from which they are made. */
 struct transform {
     struct view from;
-    size_t at;         /* bytes of `from` that are used up */
+    size_t at;         /* number of bytes of `from` that were processed */
     struct span start; /* the origin of a character that is inserted at the start */
     struct aligned *to;
 };
 
-/* change > 0: the character is inserted, and has the origin of the one before. Otherwise it replaces the next
- * character, and -change more characters are removed behind it. */
+/* Writes a character. If change > 0, the character is inserted, and has the origin of the character before it.
+ * Otherwise it replaces the next character of the old text, and -change more characters after that one are removed. */
 void transform_put(struct transform *transform, uint32_t code, long change);
 
 /* ---- Pieces of a text ---- */
 struct text_piece {
     uint32_t begin, end; /* bytes of the text */
-    int32_t id;          /* of the added token that the piece is; -1: text for the model */
+    int32_t id;          /* id of the added token that the piece is. -1 for a piece for the model */
 };
 
-/* A growing list; `failed` as above. */
+/* A growing list. `failed` means the same as in struct aligned. */
 struct pieces {
     struct text_piece *items;
     size_t count, capacity;
@@ -62,6 +63,6 @@ struct pieces {
 };
 
 void pieces_free(struct pieces *pieces);
-void pieces_add(struct pieces *pieces, size_t begin, size_t end, int32_t id); /* an empty piece is left out */
+void pieces_add(struct pieces *pieces, size_t begin, size_t end, int32_t id); /* ignores an empty piece */
 
 #endif

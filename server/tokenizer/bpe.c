@@ -1,5 +1,6 @@
-/* bpe: a word's characters are symbols. Of all neighbours that a merge joins, those of the first merge in the file's
- * list are joined first, and of these the leftmost. */
+/* bpe: byte pair encoding. The characters of a word are its symbols at first. A merge is a pair of symbols that may be
+ * joined to one. In each step, the pair whose merge comes first in the file's list is joined. Of equal pairs, the
+ * leftmost is joined first. */
 #include "server/tokenizer/model.h"
 
 #include <stdlib.h>
@@ -7,12 +8,12 @@
 
 #define WHERE "model"
 #define NO_MERGE UINT32_MAX
-#define SHORT_WORD 48 /* symbols; the quadratic way is faster up to here */
+#define SHORT_WORD 48 /* number of symbols. For words up to this length, the quadratic algorithm is faster */
 
 struct symbol {
     uint32_t id;
-    uint32_t length;        /* bytes of the piece; 0: joined with a symbol before */
-    int32_t previous, next; /* -1: none */
+    uint32_t length;        /* bytes of the piece. 0 if the symbol was joined with one before it */
+    int32_t previous, next; /* -1 if there is none */
 };
 
 /* ---- The merges ---- */
@@ -22,7 +23,7 @@ static size_t merge_slot(const struct bpe *bpe, uint32_t left, uint32_t right)
     return (size_t)(hash >> 32 ^ hash >> 15) & (bpe->n_merges - 1);
 }
 
-/* The merge of two symbols. NULL: there is none. */
+/* The merge of two symbols, or NULL. */
 static const struct merge *merge_find(const struct bpe *bpe, uint32_t left, uint32_t right)
 {
     if (bpe->n_merges == 0)
@@ -36,7 +37,7 @@ static const struct merge *merge_find(const struct bpe *bpe, uint32_t left, uint
     }
 }
 
-/* A pair that is there gets the new rank. */
+/* Adds a merge. If the table contains the pair, the pair gets the new rank. */
 static void merge_put(struct bpe *bpe, struct merge merge)
 {
     size_t at = merge_slot(bpe, merge.left, merge.right);
@@ -50,7 +51,7 @@ static void merge_put(struct bpe *bpe, struct merge merge)
 struct merge_list {
     struct merge *items;
     size_t count, capacity;
-    char *joined; /* the text of both symbols */
+    char *joined; /* the joined text of both symbols */
     size_t joined_capacity;
 };
 
@@ -65,7 +66,7 @@ static int known_id(const struct vocabulary *vocabulary, const char *text, size_
     return 0;
 }
 
-/* Of the right symbol the prefix is left out. */
+/* Adds a merge. The text of the joined symbol omits the prefix of the right symbol. */
 static int add_merge(const struct text_model *model, struct merge_list *list, const char *left, size_t left_length,
                      const char *right, size_t right_length, struct error *error)
 {
@@ -100,7 +101,7 @@ static int add_merge(const struct text_model *model, struct merge_list *list, co
     return 0;
 }
 
-/* "left right", as files before 0.20 have it */
+/* Reads a merge in the form "left right", which files before version 0.20 contain. */
 static int read_joined_pair(const struct text_model *model, struct json_stream *cursor, struct merge_list *list,
                             struct error *error)
 {
@@ -116,7 +117,7 @@ static int read_joined_pair(const struct text_model *model, struct json_stream *
     return add_merge(model, list, cursor->text, left, space + 1, cursor->length - left - 1, error);
 }
 
-/* ["left", "right"]; the left one is kept in `other` meanwhile */
+/* Reads a merge in the form ["left", "right"]. The left text is kept in `other` meanwhile. */
 static int read_pair(const struct text_model *model, struct json_stream *cursor, struct json_stream *other,
                      struct merge_list *list, struct error *error)
 {
@@ -185,7 +186,7 @@ static int read_switch(const json_t *json, const char *key, bool *value, struct 
     return json_is_null(json_object_get(json, key)) ? 0 : part_bool(json, WHERE, key, false, value, error);
 }
 
-/* Dropout makes the segmentation random, for training alone. */
+/* Refuses dropout, which makes the segmentation random and is meant only for training. */
 static int check_dropout(const json_t *json, struct error *error)
 {
     const json_t *dropout = json_object_get(json, "dropout");
@@ -240,12 +241,12 @@ void bpe_free(struct bpe *bpe)
 }
 
 /* ---- A word's symbols ---- */
-/* What is known while the symbols of a word are made. */
+/* The state while the symbols of a word are made. */
 struct word {
     const struct text_model *model;
     struct model_work *work;
-    size_t count;      /* symbols so far */
-    int32_t unk_id;    /* of an unknown symbol that is not yet added; -1: none waits */
+    size_t count;      /* number of symbols so far */
+    int32_t unk_id;    /* id of an unknown symbol that is still to be added. -1 if there is none */
     size_t unk_length; /* bytes */
 };
 
@@ -266,7 +267,7 @@ static void add_waiting_unknown(struct word *word)
     word->unk_id = -1;
 }
 
-/* The tokens <0x…> of the symbol's bytes. False: one is missing. */
+/* Adds the tokens <0x…> for the bytes of a symbol. Returns false if one is missing. */
 static bool add_fallback(struct word *word, const char *text, size_t length)
 {
     const int32_t *ids = word->model->bpe.fallback_bytes;
@@ -278,7 +279,8 @@ static bool add_fallback(struct word *word, const char *text, size_t length)
     return true;
 }
 
-/* Adds a symbol of `length` bytes of the piece, which has the text. Without an unk token an unknown one is left out. */
+/* Adds the symbol with the given text, for `length` bytes of the piece. If the symbol is unknown and there is no unk
+ * token, it is left out. */
 static int add_text(struct word *word, const char *text, size_t text_length, size_t length, struct error *error)
 {
     const struct text_model *model = word->model;
@@ -304,7 +306,7 @@ static int add_text(struct word *word, const char *text, size_t text_length, siz
     return 0;
 }
 
-/* The symbol's text with prefix and suffix, in work->text. */
+/* Writes the text of a symbol with prefix and suffix to work->text. */
 static size_t dress(const struct bpe *bpe, struct model_work *work, const char *text, size_t length, bool first,
                     bool last)
 {
@@ -353,7 +355,7 @@ static uint32_t pair_rank(const struct bpe *bpe, const struct symbol *left, uint
     return merge ? merge->rank : NO_MERGE;
 }
 
-/* Looks at all pairs for each join. Returns the number of symbols that are left. */
+/* Joins symbols by comparing all pairs for each join. Returns the number of remaining symbols. */
 static size_t join_short(const struct bpe *bpe, struct symbol *symbols, size_t count)
 {
     uint32_t ranks[SHORT_WORD], joined[SHORT_WORD];
@@ -381,8 +383,8 @@ static size_t join_short(const struct bpe *bpe, struct symbol *symbols, size_t c
     return count;
 }
 
-/* Neighbours that may be joined: rank of the merge, then place of the left symbol, in one number. A heap with the least
- * on top. Four children lie in one line of the cache. */
+/* Pairs of neighbours that may be joined, as a heap with the smallest entry on top. An entry combines the rank of the
+ * merge and the place of the left symbol in one number. A node has four children, which lie in one cache line. */
 struct merge_heap {
     struct model_work *work;
     size_t count;
@@ -426,7 +428,7 @@ static void push_pair(const struct bpe *bpe, struct merge_heap *heap, const stru
         heap_push(heap, (uint64_t)merge->rank << 32 | (uint32_t)left);
 }
 
-/* Joins the entry's pair, unless it is out of date: a symbol has changed since. */
+/* Joins the pair of the entry. Does nothing if one of its symbols has changed since the entry was added. */
 static void join_entry(const struct bpe *bpe, struct merge_heap *heap, struct symbol *symbols, uint64_t entry)
 {
     struct symbol *left = &symbols[(uint32_t)entry];
@@ -446,7 +448,7 @@ static void join_entry(const struct bpe *bpe, struct merge_heap *heap, struct sy
     push_pair(bpe, heap, symbols, (int32_t)(left - symbols), left->next);
 }
 
-/* In n log n steps. */
+/* Joins symbols in n log n steps. */
 static size_t join_long(const struct bpe *bpe, struct model_work *work, size_t count)
 {
     struct merge_heap heap = {.work = work};
@@ -466,7 +468,7 @@ static size_t join_long(const struct bpe *bpe, struct model_work *work, size_t c
     return left;
 }
 
-/* The token of the whole piece. -1: it is none. */
+/* The id of the token that equals the whole piece. -1 if there is none. */
 static int32_t whole_word(const struct text_model *model, const char *piece, size_t length, bool bytes,
                           struct model_work *work)
 {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Index of the run that has the code point. */
+/* The index of the run that contains the code point. */
 static size_t run_find(const struct unicode_run *runs, size_t count, uint32_t code)
 {
     size_t low = 0, high = count;
@@ -67,7 +67,8 @@ bool character_is_chinese(uint32_t code)
     return false;
 }
 
-/* Bytes that stand for themselves: printable Latin-1. The others are U+0100 and following, in their order. */
+/* Whether ByteLevel's alphabet maps the byte to the same code point. This holds for printable Latin-1. The other bytes
+ * are mapped to U+0100 and the following code points, in order. */
 static bool byte_is_printable(unsigned byte)
 {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;

@@ -32,14 +32,14 @@ static const char *const decode_names[DECODE_COUNT + 1] = {
 
 struct decoder_step {
     enum decode_kind kind;
-    char *text; /* BPEDecoder's suffix, WordPiece's prefix, Replace's content, CTC's pad token; (length) */
+    char *text; /* (length): suffix of BPEDecoder, prefix of WordPiece, content of Replace, or pad token of CTC */
     size_t length;
-    char *delimiter; /* CTC's word delimiter; (delimiter_length) */
+    char *delimiter; /* (delimiter_length): word delimiter of CTC */
     size_t delimiter_length;
     bool cleanup;
-    uint32_t character;  /* Strip's content, Metaspace's replacement */
-    int64_t start, stop; /* Strip: most characters to cut */
-    bool prepends;       /* Metaspace: the first text begins with a replacement that was added */
+    uint32_t character;  /* content of Strip, or replacement of Metaspace */
+    int64_t start, stop; /* Strip: most characters to cut at each end */
+    bool prepends;       /* Metaspace: encoding has added a replacement at the start of the first text */
     struct pattern pattern;
 };
 
@@ -100,7 +100,7 @@ static const char *text_at(const struct texts *texts, size_t index, size_t *leng
 }
 
 /* ---- Replacing ---- */
-/* Appends the text with each `old` replaced. An empty `old` is found before each character and at the end. */
+/* Appends the text with each `old` replaced by `new`. An empty `old` matches before each character and at the end. */
 static void append_replaced(struct texts *to, const char *text, size_t length, const char *old, size_t old_length,
                             const char *new, size_t new_length)
 {
@@ -121,7 +121,7 @@ static void append_replaced(struct texts *to, const char *text, size_t length, c
     texts_append(to, text + at, length - at);
 }
 
-/* Takes the spaces away that English does not have, as `tokenizers` does. The result is in work->bytes. */
+/* Removes the spaces before English punctuation, as `tokenizers` does. The result is in work->bytes. */
 static void clean_up(struct texts *work, struct texts *other, const char *text, size_t length)
 {
     static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
@@ -159,7 +159,8 @@ static void decode_bpe(struct decode *decode)
     }
 }
 
-/* All tokens' bytes together; what is no UTF-8 is replaced. A token with another character stands for itself. */
+/* Decodes all tokens to bytes and joins them. Bytes that are not UTF-8 are replaced. A token with a character outside
+ * of ByteLevel's alphabet is copied. */
 static void decode_byte_level(struct decode *decode)
 {
     struct texts *bytes = &decode->work;
@@ -228,7 +229,7 @@ static void decode_metaspace(struct decode *decode)
     }
 }
 
-/* Of equal neighbours one stays. Texts that become empty are left out. */
+/* Removes all but one of equal neighbours. Texts that become empty are left out. */
 static void decode_ctc(struct decode *decode)
 {
     const struct decoder_step *step = decode->step;
@@ -310,7 +311,8 @@ static void decode_strip(struct decode *decode)
     }
 }
 
-/* The byte of "<0x41>". -1: the text is not of this form. A plus sign may stand for the first digit, as in Rust. */
+/* The byte in a text such as "<0x41>". -1 if the text does not have this form. As in Rust, a plus sign may replace the
+ * first digit. */
 static int fallback_byte(const char *text, size_t length)
 {
     static const char digits[] = "0123456789abcdef";
@@ -329,7 +331,7 @@ static int fallback_byte(const char *text, size_t length)
     return value;
 }
 
-/* Ends a run of bytes: a text if they are UTF-8, else one replacement character for each. */
+/* Ends a run of bytes. They become a text if they are UTF-8. Otherwise each byte becomes a replacement character. */
 static void end_bytes(struct decode *decode)
 {
     struct texts *bytes = &decode->work;

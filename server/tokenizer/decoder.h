@@ -1,4 +1,4 @@
-/* decoder: makes a text of the tokens' texts. */
+/* decoder: joins the texts of tokens to one text. */
 #ifndef SERVER_DECODER_H
 #define SERVER_DECODER_H
 
@@ -12,30 +12,32 @@
 struct texts {
     char *bytes;
     size_t length, bytes_capacity;
-    size_t *ends; /* (count) of each text in `bytes` */
+    size_t *ends; /* (count): the end of each text in `bytes` */
     size_t count, ends_capacity;
     bool failed;
 };
 
 void texts_free(struct texts *texts);
-void texts_append(struct texts *texts, const char *bytes, size_t length); /* to the text that is not yet ended */
+/* Appends to the last text, which has no end yet. */
+void texts_append(struct texts *texts, const char *bytes, size_t length);
 void texts_end(struct texts *texts);
 
 struct decoder_step;
 
-/* The steps of the file, sequences taken apart. */
+/* The steps in the file. The steps of nested sequences are in one list. */
 struct decoder {
     struct decoder_step *steps; /* (count) */
     size_t count;
-    bool joins_with_spaces; /* the file has no decoder */
+    bool joins_with_spaces; /* true if the file has no decoder */
 };
 
-/* Reads "decoder"; null joins the tokens with spaces. After success decoder_free is owed. */
+/* Reads the key "decoder". If it is null, tokens are joined with spaces. After success the caller must call
+ * decoder_free. */
 int decoder_read(const json_t *json, struct decoder *decoder, struct error *error);
 void decoder_free(struct decoder *decoder);
 
-/* Runs the steps. The texts of `texts`, all together, are the result. -1: memory is out, or a regular expression takes
- * too many steps. */
+/* Runs the steps. The result is the concatenation of all texts in `texts`. Returns -1 if memory is lacking, or if a
+ * regular expression takes too many steps. */
 int decoder_run(const struct decoder *decoder, const struct characters *characters, struct texts *texts,
                 struct error *error);
 

@@ -1,28 +1,29 @@
-/* encode: the way of a text from its bytes to ids with offsets. */
+/* encode: converts a text from bytes to ids with offsets. */
 #include "server/tokenizer/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST_TEXT_BYTES ((size_t)1 << 30)
-#define TEXT_OF_ID UINT32_MAX /* a token's text is that of its id */
+#define TEXT_OF_ID UINT32_MAX /* the text of a token is that of its id */
 #define BLOCK_BYTES 64
 
 /* The memory of a call, kept for the next one with the same encoding. */
 struct scratch {
-    char *valid; /* the text with U+FFFD for what is no UTF-8 */
+    char *valid; /* the text with U+FFFD in place of invalid UTF-8 */
     size_t valid_capacity;
     const char *text; /* (length) UTF-8: the caller's text, or `valid` */
     size_t length;
     bool is_ascii;
-    uint32_t *blocks; /* characters that begin in front of each BLOCK_BYTES bytes; not filled for ASCII */
+    /* By block of BLOCK_BYTES bytes: number of characters that begin before it. Not filled for ASCII. */
+    uint32_t *blocks;
     size_t blocks_capacity;
     struct pieces raw;         /* the text without added tokens */
     struct aligned normalized; /* the text of several pieces */
     struct normalizer_work normalizer;
     struct cutting cutting;
     struct model_work model;
-    struct texts texts; /* of tokens that have one of their own */
+    struct texts texts; /* texts of tokens whose text is not that of the id */
     struct encoded_token *spare;
     size_t spare_capacity;
 };
@@ -85,7 +86,7 @@ static int take_text(struct scratch *scratch, const char *text, size_t length, s
     return count_blocks(scratch, error);
 }
 
-/* The index of the character that has the byte; of the end, the number of characters. */
+/* The index of the character that contains the byte. For the end of the text, the number of characters. */
 static uint32_t character_at(const struct scratch *scratch, uint32_t byte)
 {
     if (scratch->is_ascii)
@@ -97,7 +98,7 @@ static uint32_t character_at(const struct scratch *scratch, uint32_t byte)
 }
 
 /* ---- Cutting ---- */
-/* Normalises several pieces into one text, and cuts the added tokens out of what was normalised. */
+/* Normalises several pieces into one text. Then cuts out the added tokens that are searched in normalised texts. */
 static int normalize_pieces(const struct tokenizer *tokenizer, struct scratch *scratch, struct error *error)
 {
     struct view whole = {.bytes = scratch->text, .length = scratch->length};
@@ -123,7 +124,7 @@ static int normalize_pieces(const struct tokenizer *tokenizer, struct scratch *s
     return 0;
 }
 
-/* The same for a text without added tokens, which needs no copy. */
+/* Does the same for a text without added tokens, which need not be copied. */
 static int normalize_whole(const struct tokenizer *tokenizer, struct scratch *scratch, struct error *error)
 {
     struct view view = {.bytes = scratch->text, .length = scratch->length};
@@ -172,8 +173,8 @@ static uint32_t own_text(struct scratch *scratch, const char *text, size_t lengt
     return (uint32_t)scratch->texts.count - 1;
 }
 
-/* Offsets of a token that lies beyond its piece, as a symbol of BPE with a prefix and <0x…> tokens can: those of
- * `tokenizers`, which takes the place in the piece for one in the text. */
+/* Sets the offsets of a token that lies beyond its piece. This happens to symbols of BPE with a prefix and <0x…>
+ * tokens. The offsets are those of `tokenizers`, which confuses the place in the piece with the place in the text. */
 static void set_odd_offsets(const struct scratch *scratch, uint32_t begin, uint32_t end, struct encoded_token *token)
 {
     token->begin = begin;
@@ -187,7 +188,7 @@ static void set_odd_offsets(const struct scratch *scratch, uint32_t begin, uint3
         token->end = end - 1 < scratch->length ? character_at(scratch, end - 1) + 1 : token->begin + 2;
 }
 
-/* Offsets of bytes `begin` to `end` of the text in work. */
+/* Sets the offsets of a token that consists of bytes `begin` to `end` of the processed text. */
 static void set_offsets(const struct scratch *scratch, size_t begin, size_t end, struct encoded_token *token)
 {
     const struct view *text = &scratch->cutting.text;
@@ -229,7 +230,7 @@ static int add_added_token(struct scratch *scratch, struct text_piece piece, str
     return 0;
 }
 
-/* Stops at `enough` tokens. */
+/* Encodes the pieces. May stop when there are `enough` tokens. */
 static int encode_pieces(const struct tokenizer *tokenizer, struct scratch *scratch, size_t enough,
                          struct tokenizer_encoding *encoding, struct error *error)
 {
@@ -272,7 +273,8 @@ const char *tokenizer_token_text(const struct tokenizer *tokenizer, const struct
     return texts->bytes ? texts->bytes + begin : "";
 }
 
-/* Number of white-space characters at the begin and at the end of a token's text; ByteLevel's space is one. */
+/* Counts the white-space characters at both ends of a token's text. ByteLevel's character for a space is one of them.
+ */
 static void count_spaces(const struct characters *characters, const char *text, size_t length, uint32_t *leading,
                          uint32_t *trailing)
 {
@@ -288,8 +290,8 @@ static void count_spaces(const struct characters *characters, const char *text, 
     }
 }
 
-/* Takes white space off the offsets of `count` tokens. A single space in front of the first token was added by the
- * pre-tokenizer, if that adds one. */
+/* Removes white space from the offsets of `count` tokens. With prefix_space, the pre-tokenizer has added a space in
+ * front of the first token. */
 static void trim_offsets(const struct tokenizer *tokenizer, struct tokenizer_encoding *encoding, size_t begin,
                          size_t count, bool prefix_space)
 {
@@ -307,7 +309,7 @@ static void trim_offsets(const struct tokenizer *tokenizer, struct tokenizer_enc
     }
 }
 
-/* Puts the text's tokens into the places of the template, into `spare`, and turns both. */
+/* Writes the tokens of the template and the text to `spare`, and then swaps `spare` and `tokens`. */
 static int fill_template(const struct tokenizer *tokenizer, bool add_special_tokens,
                          struct tokenizer_encoding *encoding, struct error *error)
 {
@@ -339,7 +341,7 @@ static int fill_template(const struct tokenizer *tokenizer, bool add_special_tok
     return scratch->texts.failed ? error_set(error, "out of memory") : 0;
 }
 
-/* Trims the tokens of each place for itself, or all as one sequence. */
+/* Trims the offsets of each place separately, or of all places as one sequence. */
 static void trim_places(const struct tokenizer *tokenizer, bool add_special_tokens, size_t count,
                         struct tokenizer_encoding *encoding)
 {

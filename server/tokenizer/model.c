@@ -1,4 +1,4 @@
-/* model: what the kinds of models share, and the choice among them. */
+/* model: functions that the kinds of models share, and the choice of the kind. WordLevel is here, too. */
 #include "server/tokenizer/model.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* model: turns a piece of text into tokens of the vocabulary. One file for each kind: bpe.c, wordpiece.c, wordlevel.c,
+/* model: splits a piece of text into tokens of the vocabulary. The kinds of models are in bpe.c, wordpiece.c and
  * unigram.c. */
 #ifndef SERVER_MODEL_H
 #define SERVER_MODEL_H
@@ -11,14 +11,14 @@
 /* A token of a piece. */
 struct model_token {
     int32_t id;
-    uint32_t begin, end; /* bytes of the piece; BPE's may lie beyond its end, as those of `tokenizers` do */
-    bool own_text;       /* its text is the piece's, not that of the id */
+    uint32_t begin, end; /* bytes of the piece. With BPE they may lie beyond the end of the piece, as in `tokenizers` */
+    bool own_text;       /* its text is the part of the piece, not the text of the id */
 };
 
 struct symbol;
 struct best_path;
 
-/* Tokens, and memory for the steps. `failed` when memory is out. */
+/* Tokens, and memory for the steps. `failed` is set if memory is lacking. */
 struct model_work {
     struct model_token *tokens; /* (count) */
     size_t count, capacity;
@@ -29,37 +29,38 @@ struct model_work {
     size_t heap_capacity;
     struct best_path *paths;
     size_t paths_capacity;
-    char *text; /* a piece in other characters, or a token with its prefix and suffix */
+    char *text; /* the piece in another alphabet, or a token with prefix and suffix */
     size_t text_capacity;
 };
 
 void model_work_free(struct model_work *work);
 void model_token_add(struct model_work *work, int32_t id, size_t begin, size_t end, bool own_text);
 
-/* Makes room for `count` elements of `size` bytes at *memory. False, and work->failed: memory is out. */
+/* Makes room for `count` elements of `size` bytes at *memory. If memory is lacking, sets work->failed and returns
+ * false. */
 bool model_work_reserve(struct model_work *work, void **memory, size_t *capacity, size_t count, size_t size);
 
 /* ---- BPE: joins pairs of symbols in the order of the merges ---- */
 struct merge {
-    uint32_t left, right; /* ids; left UINT32_MAX: a free slot */
+    uint32_t left, right; /* ids of the symbols. `left` is UINT32_MAX in a free slot */
     uint32_t rank, joined;
 };
 
 struct bpe {
-    struct merge *merges; /* (n_merges, a power of two) hash table */
+    struct merge *merges; /* hash table (n_merges), where n_merges is a power of two */
     size_t n_merges;
-    char *prefix, *suffix; /* of symbols that do not begin, that end a word; (…_length) */
+    char *prefix, *suffix; /* prefix of symbols that do not begin a word, suffix of symbols that end a word */
     size_t prefix_length, suffix_length;
     bool fuse_unk, byte_fallback, ignore_merges;
-    int32_t fallback_bytes[256]; /* ids of <0x00> to <0xFF>; -1: not in the vocabulary */
-    int32_t byte_symbols[256];   /* ids of ByteLevel's characters; -1: not in the vocabulary */
-    bool reads_bytes;            /* all byte_symbols are there, and no prefix or suffix */
+    int32_t fallback_bytes[256]; /* ids of the tokens <0x00> to <0xFF>. -1 if not in the vocabulary */
+    int32_t byte_symbols[256];   /* ids of the characters that ByteLevel uses for bytes. -1 if not in the vocabulary */
+    bool reads_bytes;            /* true if the vocabulary has all byte_symbols, and there is no prefix and suffix */
 };
 
 /* ---- WordPiece: the longest piece first ---- */
 struct wordpiece {
     struct trie trie;
-    uint32_t continuing; /* the trie's node of the prefix; UINT32_MAX: no token has it */
+    uint32_t continuing; /* node of the trie for the prefix. UINT32_MAX if no token has it */
     int64_t most_characters;
 };
 
@@ -77,30 +78,33 @@ enum model_kind { MODEL_BPE, MODEL_WORDPIECE, MODEL_WORDLEVEL, MODEL_UNIGRAM };
 struct text_model {
     enum model_kind kind;
     struct vocabulary vocabulary;
-    char *unk_token; /* NULL: none; terminated, only for messages */
-    bool wants_unk;  /* the file names an unk token */
-    int32_t unk_id;  /* -1: none, or not in the vocabulary */
+    char *unk_token; /* NUL-terminated, only for messages. NULL if there is none */
+    bool wants_unk;  /* true if the file names an unk token */
+    int32_t unk_id;  /* -1 if there is none, or if it is not in the vocabulary */
     struct bpe bpe;
     struct wordpiece wordpiece;
     struct unigram unigram;
 };
 
-/* Reads the member "model". After success text_model_free is owed. */
+/* Reads the key "model". After success the caller must call text_model_free. */
 int text_model_read(struct reader *reader, struct text_model *model, struct error *error);
 void text_model_free(struct text_model *model);
 size_t text_model_size(const struct text_model *model); /* number of tokens, as `tokenizers` counts them */
 size_t text_model_bytes(const struct text_model *model);
 
-/* Whether the model can be given the bytes of a text, for which ByteLevel has characters: BPE whose vocabulary has all.
+/* Whether the model can read the bytes of a text directly, without ByteLevel's characters for them. This holds for BPE
+ * if the vocabulary contains the characters of all bytes.
  */
 bool text_model_reads_bytes(const struct text_model *model);
 
-/* Replaces work's tokens by those of the piece, which is not empty. With `bytes`, if the model reads them, each byte is
- * a symbol. -1: an unknown character without a token for that, or memory is out. */
+/* Replaces the tokens in `work` by those of the piece, which must not be empty. If `bytes`, each byte is a symbol. This
+ * requires a model that reads bytes. Returns -1 if memory is lacking, or if a character is unknown and the model has no
+ * token for unknown characters. */
 int text_model_encode(const struct text_model *model, const char *piece, size_t length, bool bytes,
                       struct model_work *work, struct error *error);
 
-/* The kinds' parts of the above. The vocabulary is there when bpe_read, wordpiece_read and unigram_finish are called.
+/* The functions of each kind, which the functions above call. The vocabulary is complete before bpe_read,
+ * wordpiece_read and unigram_finish are called.
  */
 int bpe_read(struct reader *reader, const json_t *json, struct text_model *model, struct error *error);
 void bpe_free(struct bpe *bpe);
@@ -114,7 +118,7 @@ void unigram_free(struct unigram *unigram);
 int unigram_encode(const struct text_model *model, const char *piece, size_t length, struct model_work *work,
                    struct error *error);
 
-/* Helpers of the kinds. */
+/* Functions that several kinds use. */
 void model_fallback_bytes(const struct vocabulary *vocabulary, int32_t ids[256]);
 int model_trie_build(const struct vocabulary *vocabulary, struct trie *trie, struct error *error);
 int model_error_unknown(const struct text_model *model, const char *text, size_t length, struct error *error);

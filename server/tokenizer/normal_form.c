@@ -1,17 +1,17 @@
 /* normal_form: utf8proc decomposes and composes single characters. The order of marks and the origins are computed
- * here: the first character of a decomposition replaces the character, the others are inserted behind it.
+ * here. The first character of a decomposition replaces the original character. The others count as inserted after it.
  *
- * `tokenizers` has an older version of Unicode than utf8proc: a character decomposes, or has a combining class, only if
- * the table of unicode_table.c agrees. */
+ * `tokenizers` uses an older version of Unicode than utf8proc. So a character decomposes, or has a combining class,
+ * only if it also does in unicode_table.c. */
 #include "server/tokenizer/normal_form.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
-#define MOST_DECOMPOSED 32    /* characters; U+FDFA has 18 */
-#define MOST_INSERTED 16      /* marks that are sorted by insertion */
-#define FIRST_COMPOSING 0x300 /* no character below composes with one before it */
+#define MOST_DECOMPOSED 32    /* characters. U+FDFA has 18 */
+#define MOST_INSERTED 16      /* up to this number, marks are sorted by insertion */
+#define FIRST_COMPOSING 0x300 /* characters below this one do not compose with the character before them */
 
 void normal_form_free(struct normal_form_work *work)
 {
@@ -43,7 +43,7 @@ static unsigned char combining_class(const struct characters *characters, uint32
     return (unsigned char)utf8proc_get_property((utf8proc_int32_t)code)->combining_class;
 }
 
-/* Sorts marks by their class. Marks of the same class keep their order. Linear for many marks. */
+/* Sorts marks by their class. Marks of the same class keep their order. The time is linear even for many marks. */
 static void sort_marks(struct decomposed *marks, struct decomposed *sorted, size_t count)
 {
     if (count <= MOST_INSERTED) {
@@ -83,7 +83,7 @@ static size_t decompose(uint32_t code, bool compatible, const struct characters 
     return 1;
 }
 
-/* Fills work->items with the decomposition of the whole text, marks in canonical order. */
+/* Fills work->items with the decomposition of the whole text. Marks are in canonical order. */
 static int decompose_text(bool compatible, const struct characters *characters, struct normal_form_work *work,
                           const struct view *from)
 {
@@ -108,7 +108,7 @@ static int decompose_text(bool compatible, const struct characters *characters, 
     return 0;
 }
 
-/* The composition of two characters. 0: they do not compose. */
+/* The composition of two characters. 0 if they do not compose. */
 static uint32_t compose(const struct characters *characters, uint32_t first, uint32_t second)
 {
     if (second < FIRST_COMPOSING)
@@ -119,13 +119,14 @@ static uint32_t compose(const struct characters *characters, uint32_t first, uin
     return character_flags(characters, (uint32_t)pair[0]) & CHARACTER_DECOMPOSES ? (uint32_t)pair[0] : 0;
 }
 
-/* Composes the items in place. A mark composes with the last starter if no mark of its class or a higher one is between
- * them. Each composed character replaces one more character of the old text. */
+/* Composes the items in place. A starter is a character with combining class 0. A mark composes with the last starter
+ * if no mark between them has the same or a higher class. Each composition makes the starter replace one more character
+ * of the old text. */
 static void compose_items(const struct characters *characters, struct normal_form_work *work)
 {
     struct decomposed *items = work->items;
     struct decomposed *starter = NULL;
-    int last_class = -1; /* of the marks kept behind the starter; -1: there are none */
+    int last_class = -1; /* class of the last mark kept after the starter. -1 if there is none */
     size_t kept = 0;
     for (size_t i = 0; i < work->count; i++) {
         struct decomposed item = items[i];

@@ -1,4 +1,4 @@
-/* normal_form: NFD, NFKD, NFC and NFKC, with the origins of the characters. */
+/* normal_form: Unicode's normal forms NFD, NFKD, NFC and NFKC. They keep the origins of the characters (aligned.h). */
 #ifndef SERVER_NORMAL_FORM_H
 #define SERVER_NORMAL_FORM_H
 
@@ -20,7 +20,7 @@ struct normal_form_work {
 
 void normal_form_free(struct normal_form_work *work);
 
-/* Writes the normal form through the transform, whose `from` is the text. -1: memory is out. */
+/* Writes the normal form of the text transform->from through the transform. Returns -1 if memory is lacking. */
 int normal_form_put(enum normal_form form, const struct characters *characters, struct normal_form_work *work,
                     struct transform *transform);
 

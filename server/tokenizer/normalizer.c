@@ -34,10 +34,10 @@ static const char *const step_names[STEP_COUNT + 1] = {"BertNormalizer", "Strip"
 
 struct normalizer_step {
     enum step_kind kind;
-    bool clean, chinese, accents, lowercase; /* BertNormalizer; accents: removes them */
+    bool clean, chinese, accents, lowercase; /* BertNormalizer. accents: remove accents */
     bool left, right;                        /* Strip */
     struct pattern pattern;                  /* Replace */
-    char *text;                              /* Replace's content, Prepend's prefix; (length) */
+    char *text;                              /* (length): content of Replace, or prefix of Prepend */
     size_t length;
     struct precompiled precompiled;
 };
@@ -46,7 +46,7 @@ struct normalizer_step {
 struct run {
     const struct characters *characters;
     struct normalizer_work *work;
-    struct span start; /* where the text begins in the original */
+    struct span start; /* where the text begins in the original text */
 };
 
 /* ---- Steps that look at one character at a time ---- */
@@ -124,7 +124,7 @@ static void put_bytes(struct aligned *to, const struct characters *characters, u
 
 typedef void put_function(struct aligned *, const struct characters *, uint32_t, struct span);
 
-/* The text that the view does not lie in, emptied. */
+/* Returns the one of both texts that does not contain the view, after emptying it. */
 static struct aligned *other_turn(const struct run *run, const struct view *view)
 {
     const struct aligned *first = &run->work->turns[0];
@@ -242,7 +242,8 @@ static int run_replace(const struct run *run, const struct normalizer_step *step
     return finish(to, view, error);
 }
 
-/* What is put in front has the origin of the first character. An empty prefix takes that from it. */
+/* Adds the prefix. It has the origin of the first character. As in `tokenizers`, an empty prefix changes the origin of
+ * the first character to run->start. */
 static int run_prepend(const struct run *run, const struct normalizer_step *step, struct view *view,
                        struct error *error)
 {

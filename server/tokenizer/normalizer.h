@@ -11,25 +11,25 @@
 
 struct normalizer_step;
 
-/* The steps of the file, sequences taken apart. Zeroed, it has none. */
+/* The steps in the file. The steps of nested sequences are in one list. A zeroed struct has no steps. */
 struct normalizer {
     struct normalizer_step *steps; /* (count) */
     size_t count;
 };
 
-/* Memory for a run: the text goes from one to the other. */
+/* Memory for a run. Each step reads one text and writes the other one. */
 struct normalizer_work {
     struct aligned turns[2];
     struct normal_form_work normal_form;
 };
 
-/* Reads "normalizer"; null has no steps. After success normalizer_free is owed. */
+/* Reads the key "normalizer". If it is null, there are no steps. After success the caller must call normalizer_free. */
 int normalizer_read(const json_t *json, struct normalizer *normalizer, struct error *error);
 void normalizer_free(struct normalizer *normalizer);
 void normalizer_work_free(struct normalizer_work *work);
 
-/* Sets *view to the normalised text, which is the old one or lies in `work` until the next run. -1: memory is out, or a
- * regular expression takes too many steps. */
+/* Sets *view to the normalised text. It is the old text, or a text in `work` that is valid until the next run. Returns
+ * -1 if memory is lacking, or if a regular expression takes too many steps. */
 int normalizer_run(const struct normalizer *normalizer, const struct characters *characters,
                    struct normalizer_work *work, struct view *view, struct error *error);
 

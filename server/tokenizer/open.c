@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The texts that special tokens usually have, the first that is there wins. */
+/* The usual texts of special tokens. The first text that is in the vocabulary is used. */
 static const char *const role_texts[TOKENIZER_ROLES][8] = {
     [TOKENIZER_MASK] = {"[MASK]", "<mask>", "<|mask|>"},
     [TOKENIZER_PAD] = {"[PAD]", "<pad>", "<|pad|>", "<|padding|>"},
@@ -157,7 +157,7 @@ size_t tokenizer_template_tokens(const struct tokenizer *tokenizer)
 }
 
 /* ---- Ids to text ---- */
-/* As `tokenizers` has it, a text is special if a special token has the text, whatever the id. */
+/* Whether a special token has the text. As in `tokenizers`, the id does not matter. */
 static bool is_special_text(const struct tokenizer *tokenizer, const char *text, size_t length)
 {
     const struct added_token *token = added_tokens_by_text(&tokenizer->added, text, length);

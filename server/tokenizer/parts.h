@@ -1,4 +1,4 @@
-/* parts: what a tokenizer is made of. Private to this folder. */
+/* parts: the struct tokenizer with all of its parts. Only files of this folder include it. */
 #ifndef SERVER_TOKENIZER_PARTS_H
 #define SERVER_TOKENIZER_PARTS_H
 
@@ -21,7 +21,8 @@ struct tokenizer {
     struct decoder decoder;
     struct truncation_section truncation;
     struct pad_section padding;
-    bool model_reads_bytes; /* the last step of the pre-tokenizer is ByteLevel, and left to the model */
+    bool model_reads_bytes; /* the last step of the pre-tokenizer is ByteLevel, and is skipped because the model reads
+                               bytes */
     int32_t roles[TOKENIZER_ROLES];
 };
 

@@ -1,4 +1,4 @@
-/* pattern: searches as Rust's find_iter does, of which `tokenizers` makes its splits. */
+/* pattern: searches in the same way as Rust's find_iter, which `tokenizers` uses for its splits. */
 #define _GNU_SOURCE /* memmem */
 
 #include "server/tokenizer/pattern.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Expressions that a scanner stands for. */
+/* Expressions for which there is a scanner (scanner.h). */
 static const struct {
     const char *expression;
     enum pattern_kind kind;
@@ -54,7 +54,7 @@ int pattern_compile(const char *expression, size_t length, const char *where, st
 static int read_text(const json_t *json, const char *where, struct pattern *pattern, struct error *error)
 {
     size_t length = json_string_length(json);
-    if (length == 0) /* matches the empty text everywhere */
+    if (length == 0) /* an empty expression matches everywhere */
         return pattern_compile("", 0, where, pattern, error);
     *pattern = (struct pattern){.kind = PATTERN_TEXT, .length = length, .text = malloc(length)};
     if (!pattern->text)
@@ -81,7 +81,7 @@ void pattern_free(struct pattern *pattern)
     *pattern = (struct pattern){0};
 }
 
-/* A search that backtracks without end is given up, instead of holding up the daemon. */
+/* Sets limits, so that a search that backtracks too long fails instead of blocking the daemon. */
 static void set_limits(OnigMatchParam *limits, size_t length)
 {
     onig_initialize_match_param(limits);
@@ -128,7 +128,8 @@ static int next_text(struct pattern_search *search, size_t *begin, size_t *end)
     return 1;
 }
 
-/* Of an empty match at the end of the last match only the next character is left out. */
+/* Finds the next match. An empty match directly after the last match is skipped, and the search continues at the next
+ * character. */
 static int next_expression(struct pattern_search *search, size_t *begin, size_t *end, struct error *error)
 {
     const OnigUChar *text = (const OnigUChar *)search->text, *stop = text + search->length;

@@ -1,4 +1,4 @@
-/* pattern: what a Split or a Replace looks for: a text, or a regular expression. */
+/* pattern: a text or a regular expression, for which the steps Split and Replace search. */
 #ifndef SERVER_PATTERN_H
 #define SERVER_PATTERN_H
 
@@ -14,24 +14,24 @@ struct OnigMatchParamStruct;
 
 enum pattern_kind {
     PATTERN_TEXT,
-    PATTERN_EXPRESSION, /* by Oniguruma */
-    PATTERN_GPT2,       /* the expressions of GPT-2 and its successors, by hand-written scanners */
-    PATTERN_CL100K,
+    PATTERN_EXPRESSION, /* a regular expression, searched by the library Oniguruma */
+    PATTERN_GPT2,       /* the expression of GPT-2, searched by a hand-written scanner (scanner.h) */
+    PATTERN_CL100K,     /* likewise, the expression of GPT-2's successors */
 };
 
 struct pattern {
     enum pattern_kind kind;
-    char *text; /* PATTERN_TEXT, (length), not empty */
+    char *text; /* PATTERN_TEXT: (length), not empty */
     size_t length;
     struct re_pattern_buffer *expression; /* PATTERN_EXPRESSION */
-    int most_digits;                      /* PATTERN_CL100K: of one match */
+    int most_digits;                      /* PATTERN_CL100K: most digits of one match */
 };
 
-/* Reads {"String": …} or {"Regex": …}. After success pattern_free is owed. */
+/* Reads {"String": …} or {"Regex": …}. After success the caller must call pattern_free. */
 int pattern_read(const json_t *json, const char *where, struct pattern *pattern, struct error *error);
 int pattern_compile(const char *expression, size_t length, const char *where, struct pattern *pattern,
                     struct error *error);
-void pattern_free(struct pattern *pattern); /* twice, or when zeroed, is harmless */
+void pattern_free(struct pattern *pattern); /* may be called twice, or for a zeroed struct */
 
 /* A search through one text, for non-overlapping matches from left to right. */
 struct pattern_search {
@@ -39,17 +39,18 @@ struct pattern_search {
     const struct characters *characters;
     const char *text;
     size_t length;
-    size_t at;       /* where the next search begins; beyond `length`: nowhere */
-    size_t last_end; /* of the last match; SIZE_MAX: none. An empty match must not follow it at once */
+    size_t at;       /* where the next search begins. If it is larger than `length`, the search is over */
+    size_t last_end; /* end of the last match, SIZE_MAX if there is none. An empty match directly after it is skipped */
     struct re_registers *region;
     struct OnigMatchParamStruct *limits;
 };
 
-/* After success pattern_search_end is owed. */
+/* After success the caller must call pattern_search_end. */
 int pattern_search_begin(struct pattern_search *search, const struct pattern *pattern,
                          const struct characters *characters, const char *text, size_t length, struct error *error);
 
-/* 1: found, and *begin and *end are set. 0: no more. -1: memory is out, or the expression takes too many steps. */
+/* Returns 1 and sets *begin and *end if there is a match. Returns 0 if there are no more matches. Returns -1 if memory
+ * is lacking, or if the expression takes too many steps. */
 int pattern_search_next(struct pattern_search *search, size_t *begin, size_t *end, struct error *error);
 void pattern_search_end(struct pattern_search *search);
 

@@ -43,22 +43,22 @@ struct pre_tokenizer_step {
     enum cut_kind kind;
     int behavior;           /* Split, Punctuation, Digits */
     bool invert;            /* Split */
-    struct pattern pattern; /* Split; ByteLevel with use_regex */
+    struct pattern pattern; /* Split, and ByteLevel with use_regex */
     bool add_prefix_space, use_regex;
-    uint32_t character; /* the delimiter; Metaspace's replacement */
+    uint32_t character; /* the delimiter, or the replacement of Metaspace */
     int prepend;
     bool split;     /* Metaspace */
     int64_t length; /* FixedLength, in characters */
 };
 
 /* ---- Segments to pieces ---- */
-/* Joins the segments of a piece, matches and what is between them, as the behavior says. */
+/* Joins the segments of a piece as the behavior prescribes. A segment is a match, or the text between two matches. */
 struct joiner {
     struct pieces *to;
     int behavior;
-    bool last_matched; /* the segment before was a match */
-    bool any;          /* a piece waits */
-    size_t begin, end; /* of that piece */
+    bool last_matched; /* the previous segment was a match */
+    bool any;          /* there is a piece that is not complete yet */
+    size_t begin, end; /* bytes of this piece */
 };
 
 static void joiner_flush(struct joiner *joiner)
@@ -97,7 +97,8 @@ struct cut {
     struct pieces *to;
 };
 
-/* Cuts at each character that has one of the flags, or with flags 0 is the step's character. */
+/* Cuts at each character that has one of the flags. If `flags` is 0, cuts at each character equal to the step's
+ * character. */
 static void cut_at_characters(const struct cut *cut, unsigned flags, int behavior)
 {
     struct joiner joiner = {.to = cut->to, .behavior = behavior};
@@ -141,8 +142,8 @@ static int cut_at_pattern(const struct cut *cut, const struct pattern *pattern, 
     return status;
 }
 
-/* Runs of the same class: white space is left out, and with `single` each other character that is not of a word is a
- * piece of its own. */
+/* Cuts a piece into runs of characters of the same class. White space is left out. With `single`, each character that
+ * is neither white space nor part of a word is a piece. */
 static void cut_words(const struct cut *cut, unsigned other, unsigned wanted, bool single)
 {
     size_t begin = cut->piece.begin;
@@ -165,7 +166,7 @@ static unsigned joined_script(uint32_t code)
     return code == ' ' ? 0 : character_script(code);
 }
 
-/* Cuts where the script changes. Characters of any script in front of the first other one are left out. */
+/* Cuts where the script changes. Some characters belong to any script. At the start of a piece they are left out. */
 static void cut_scripts(const struct cut *cut)
 {
     size_t begin = cut->piece.end;
@@ -389,7 +390,7 @@ void cutting_free(struct cutting *cutting)
 static int read_byte_level(const json_t *json, const char *where, struct pre_tokenizer_step *step, struct error *error)
 {
     static const char *const keys[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
-    bool trim_offsets; /* matters to the post-processor alone */
+    bool trim_offsets; /* only the post-processor uses it */
     step->use_regex = true;
     step->pattern.kind = PATTERN_GPT2;
     if (part_keys(json, where, keys, error) != 0 ||
@@ -400,7 +401,7 @@ static int read_byte_level(const json_t *json, const char *where, struct pre_tok
     return 0;
 }
 
-/* Files before 0.15 have add_prefix_space instead of prepend_scheme. */
+/* Files before version 0.15 contain add_prefix_space instead of prepend_scheme. */
 static int read_metaspace(const json_t *json, const char *where, struct pre_tokenizer_step *step, struct error *error)
 {
     static const char *const keys[] = {"type",    "replacement", "add_prefix_space", "prepend_scheme", "split",

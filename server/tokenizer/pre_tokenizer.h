@@ -10,7 +10,7 @@
 
 struct pre_tokenizer_step;
 
-/* The steps of the file, sequences taken apart. Zeroed, it has none. */
+/* The steps in the file. The steps of nested sequences are in one list. A zeroed struct has no steps. */
 struct pre_tokenizer {
     struct pre_tokenizer_step *steps; /* (count) */
     size_t count;
@@ -24,7 +24,8 @@ struct cutting {
     struct pieces spare;
 };
 
-/* Reads "pre_tokenizer"; null has no steps. After success pre_tokenizer_free is owed. */
+/* Reads the key "pre_tokenizer". If it is null, there are no steps. After success the caller must call
+ * pre_tokenizer_free. */
 int pre_tokenizer_read(const json_t *json, struct pre_tokenizer *pre_tokenizer, struct error *error);
 void pre_tokenizer_free(struct pre_tokenizer *pre_tokenizer);
 void cutting_free(struct cutting *cutting);
@@ -32,8 +33,8 @@ void cutting_free(struct cutting *cutting);
 /* Whether the last step is ByteLevel, which maps each byte to a character. */
 bool pre_tokenizer_ends_in_bytes(const struct pre_tokenizer *pre_tokenizer);
 
-/* Cuts each piece that is not an added token. With `keep_bytes` a ByteLevel at the end leaves the bytes as they are,
- * for a model that reads bytes. -1: memory is out, or a regular expression takes too many steps. */
+/* Cuts each piece that is not an added token. If `keep_bytes`, a final step ByteLevel leaves the bytes unchanged, for a
+ * model that reads bytes. Returns -1 if memory is lacking, or if a regular expression takes too many steps. */
 int pre_tokenizer_run(const struct pre_tokenizer *pre_tokenizer, const struct characters *characters, bool keep_bytes,
                       struct cutting *cutting, struct error *error);
 

@@ -1,4 +1,5 @@
-/* precompiled: replaces whole grapheme clusters of less than 6 bytes, else single characters, as `tokenizers` does. */
+/* precompiled: replaces grapheme clusters of less than 6 bytes as a whole. Otherwise it replaces single characters, as
+ * `tokenizers` does. */
 #include "server/tokenizer/precompiled.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static int base64_value(char c)
                                   : -1;
 }
 
-/* Decodes padded base64. -1: it is not that. */
+/* Decodes base64 with padding. Returns -1 if the text is not valid. */
 static int decode_base64(const char *base64, size_t length, char *bytes, size_t *count)
 {
     *count = 0;
@@ -77,7 +78,7 @@ void precompiled_free(struct precompiled *precompiled)
     *precompiled = (struct precompiled){0};
 }
 
-/* Moves to a unit. False: the table is damaged. */
+/* Reads the unit at `at`. Returns false if the table is damaged. */
 static bool move_to(const struct precompiled *precompiled, size_t at, uint32_t *unit)
 {
     if (at >= precompiled->units)
@@ -91,7 +92,7 @@ static size_t unit_offset(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
 }
 
-/* The replacement of the shortest key that the bytes begin with. NULL: there is none. */
+/* The replacement of the shortest key with which the bytes begin. NULL if there is none. */
 static const char *find(const struct precompiled *precompiled, const char *bytes, size_t length, size_t *found_length)
 {
     uint32_t unit;
@@ -116,7 +117,7 @@ static const char *find(const struct precompiled *precompiled, const char *bytes
     return NULL;
 }
 
-/* Characters that wait for their change: the last one may yet remove characters that follow it. */
+/* The last character, which is not written yet, because it may still have to remove characters after it. */
 struct waiting {
     struct transform *transform;
     uint32_t code;
@@ -139,8 +140,8 @@ static void waiting_put(struct waiting *waiting, uint32_t code, long change)
     waiting->any = true;
 }
 
-/* The last characters of a longer text are inserted. Of a shorter text the last character removes the others, also when
- * it is an earlier text's. */
+/* Replaces `old` by `text`. If `text` is longer, its last characters are inserted. If it is shorter, its last character
+ * removes the remaining characters of `old`. If it is empty, the character before it removes them. */
 static void replace(struct waiting *waiting, const char *old, size_t old_length, const char *text, size_t length)
 {
     long more = (long)utf8_count(text, length) - (long)utf8_count(old, old_length);

@@ -1,4 +1,5 @@
-/* precompiled: SentencePiece's table of replacements, a darts-clone double array with texts. */
+/* precompiled: SentencePiece's table of replacements. It consists of a trie, in the double array format of the library
+ * darts-clone, and the replacement texts. */
 #ifndef SERVER_PRECOMPILED_H
 #define SERVER_PRECOMPILED_H
 
@@ -6,18 +7,18 @@
 #include "server/tokenizer/aligned.h"
 
 struct precompiled {
-    char *table;       /* the decoded file member */
-    size_t units;      /* of four bytes, little-endian, from table[4] on */
-    const char *texts; /* (texts_length) replacements, each ended by a NUL */
+    char *table;       /* the decoded table */
+    size_t units;      /* number of units of the trie. A unit is four bytes, little-endian. They begin at table[4] */
+    const char *texts; /* (texts_length): the replacements, each ended by a NUL */
     size_t texts_length;
 };
 
-/* Decodes base64. After success precompiled_free is owed. */
+/* Decodes the table from base64. After success the caller must call precompiled_free. */
 int precompiled_read(const char *base64, size_t length, const char *where, struct precompiled *precompiled,
                      struct error *error);
 void precompiled_free(struct precompiled *precompiled);
 
-/* Writes the text with its replacements. -1: memory is out. */
+/* Writes the text with its replacements. Returns -1 if memory is lacking. */
 int precompiled_put(const struct precompiled *precompiled, struct transform *transform);
 
 #endif

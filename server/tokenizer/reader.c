@@ -1,4 +1,4 @@
-/* reader: finds the large members of the file by one pass over its bytes, and gives the rest to jansson. */
+/* reader: finds the large members of the file by one pass over its bytes, and parses the rest with jansson. */
 #include "server/tokenizer/reader.h"
 
 #include "server/tokenizer/characters.h"
@@ -76,7 +76,7 @@ static bool take_unit(struct json_stream *cursor, uint32_t *unit)
     return true;
 }
 
-/* What follows "\u". A surrogate without its partner is an error. */
+/* Reads the code point after "\u". A surrogate without its partner is an error. */
 static bool take_code(struct json_stream *cursor)
 {
     uint32_t code, low;
@@ -141,7 +141,7 @@ bool cursor_integer(struct json_stream *cursor, int64_t *value)
     return cursor->at > begin && !is_digit(cursor) && (cursor->at - begin == 1 || *begin != '0');
 }
 
-/* The digits of a number: as many as 64 bits can hold, and the exponent that is left. */
+/* Reads the digits of a number, as many as 64 bits can hold, and the remaining exponent. */
 static bool take_digits(struct json_stream *cursor, uint64_t *digits, int *exponent, bool fraction)
 {
     const char *begin = cursor->at;
@@ -221,7 +221,7 @@ bool cursor_number(struct json_stream *cursor, double *value)
 }
 
 /* ---- The large members ---- */
-/* Moves behind the value that begins here, without looking into it. */
+/* Skips the value that begins here, without parsing it. */
 static bool skip_value(struct json_stream *cursor)
 {
     size_t depth = 0;
@@ -247,8 +247,8 @@ static bool skip_value(struct json_stream *cursor)
     return false;
 }
 
-/* Calls `member` with each member of the object that begins here. Leaves off at the first fault, which jansson finds
- * again with its line. `member` gets a cursor at the value and moves it behind. */
+/* Calls `member` with each member of the object that begins here. Stops at the first syntax error, which jansson then
+ * finds again with its line. `member` receives a cursor at the value, and moves it to the end of the value. */
 static void walk_object(struct json_stream *cursor, struct reader *reader,
                         void (*member)(struct json_stream *, struct reader *))
 {
@@ -284,7 +284,7 @@ static void walk_model(struct json_stream *cursor, struct reader *reader)
         skip_value(cursor);
 }
 
-/* Copies the file with null in the place of the large members. */
+/* Copies the file, with null in place of the large members. */
 static char *without_large(const char *json, size_t length, const struct reader *reader, size_t *rest_length)
 {
     const struct json_stream *first = &reader->vocab, *second = &reader->merges;
@@ -361,7 +361,7 @@ int part_keys(const json_t *part, const char *where, const char *const *allowed,
     return 0;
 }
 
-/* The value of a key. NULL: there is none; *status tells whether that is an error. */
+/* The value of a key. NULL if the key is missing. Then *status tells whether this is an error. */
 static const json_t *part_value(const json_t *part, const char *where, const char *key, bool required, int *status,
                                 struct error *error)
 {

@@ -1,5 +1,5 @@
-/* reader: tokenizer.json in two parts. The vocabulary and the merges, which may be large, are read as a stream. All the
- * rest is a small JSON tree. */
+/* reader: reads tokenizer.json in two ways. The vocabulary and the list of merges may be large, so they are read as
+ * streams. The rest of the file is parsed to a small JSON tree. */
 #ifndef SERVER_READER_H
 #define SERVER_READER_H
 
@@ -7,54 +7,56 @@
 
 #include <jansson.h>
 
-/* Where a stream reads. `text` receives strings, and grows. */
+/* A stream and its position. `text` receives strings, and grows. */
 struct json_stream {
     const char *at, *end;
-    char *text; /* the latest string; NULL at first; freed by cursor_free */
+    char *text; /* the latest string, or NULL at first. cursor_free frees it */
     size_t length, capacity;
     bool failed; /* memory is out */
 };
 
-/* The file without model.vocab and model.merges, which are null in it. */
+/* The JSON tree of the file, in which model.vocab and model.merges are null. */
 struct reader {
     json_t *root;
-    struct json_stream vocab, merges; /* at NULL: the file has none */
+    struct json_stream vocab, merges; /* their position is NULL if the file lacks them */
 };
 
-/* `json` must outlive the reader. Messages have line and column where there is one. After success reader_close is
- * owed. */
+/* `json` must outlive the reader. Messages contain line and column if known. After success the caller must call
+ * reader_close. */
 int reader_open(const char *json, size_t length, struct reader *reader, struct error *error);
 void reader_close(struct reader *reader);
 
-/* Each skips white space first, and returns false when something else is there. */
+/* These functions first skip white space. They return false if the text is not what they read. */
 bool cursor_take(struct json_stream *cursor, char wanted);
-bool cursor_string(struct json_stream *cursor); /* sets text and length; also false when memory is out */
-bool cursor_integer(struct json_stream *cursor, int64_t *value); /* not negative, below 2^53 */
+bool cursor_string(struct json_stream *cursor); /* sets text and length. Also returns false if memory is lacking */
+bool cursor_integer(struct json_stream *cursor, int64_t *value); /* reads an integer from 0 to 2^53 - 1 */
 
-/* A number as serde_json, the reader of `tokenizers`, computes it: up to one rounding more than the nearest double. The
- * last bit decides between two segmentations of the same score. */
+/* Reads a number with the same bits as serde_json, the JSON reader of `tokenizers`. serde_json may round once more than
+ * necessary. The last bit matters, because it may decide between two segmentations with nearly the same score. */
 bool cursor_number(struct json_stream *cursor, double *value);
 bool cursor_at_end(struct json_stream *cursor);
 void cursor_free(struct json_stream *cursor);
 
-/* ---- Parts: objects of the small tree. `where` names the object in messages. ---- */
-/* Refuses keys that are not among the allowed ones, a list that NULL ends. */
+/* ---- Parts: objects of the JSON tree. `where` names the object in messages ---- */
+/* Fails if the object has a key that is not in the list `allowed`. NULL ends the list. */
 int part_keys(const json_t *part, const char *where, const char *const *allowed, struct error *error);
 
-/* Each reads a key. Without the key the value stays as it is, or with `required` that is an error. */
+/* These functions read the value of a key. If the object lacks the key, the value stays unchanged, or with `required`
+ * they fail. */
 int part_bool(const json_t *part, const char *where, const char *key, bool required, bool *value, struct error *error);
 int part_integer(const json_t *part, const char *where, const char *key, bool required, int64_t least, int64_t *value,
                  struct error *error);
 
-/* The text is borrowed from the tree, and may hold NUL. With `nullable` null is read as NULL. */
+/* The text is borrowed from the tree, and may contain NUL. If `nullable`, null is read as NULL. */
 int part_text(const json_t *part, const char *where, const char *key, bool required, bool nullable, const char **text,
               size_t *length, struct error *error);
 int part_character(const json_t *part, const char *where, const char *key, uint32_t *code, struct error *error);
 
-/* The type of a part. NULL: the part is no object, or has no type that is a string; the message says so. */
+/* The value of the key "type". Returns NULL with a message if the part is not an object, or if "type" is not a string.
+ */
 const char *part_type(const json_t *part, const char *where, struct error *error);
 
-/* A choice among names, which NULL ends. Sets *index. */
+/* Reads one of several names, and sets *index. NULL ends the list of names. */
 int part_choice(const json_t *part, const char *where, const char *key, bool required, const char *const *names,
                 int *index, struct error *error);
 

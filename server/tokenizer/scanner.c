@@ -1,4 +1,4 @@
-/* scanner: one function for each expression, and the runs of characters that they are made of. */
+/* scanner: one function for each expression, and functions for the runs of characters in them. */
 #include "server/tokenizer/scanner.h"
 
 #define LETTER CHARACTER_LETTER
@@ -12,13 +12,13 @@ struct scan {
     size_t length;
 };
 
-/* Flags of the character at *at, which moves behind it. */
+/* The flags of the character at *at. Moves *at to the next character. */
 static unsigned next_flags(const struct scan *reading, size_t *at)
 {
     return character_flags(reading->characters, utf8_next(reading->text, at));
 }
 
-/* The end of the run of characters of which flags & mask is `wanted`, or any bit of it. */
+/* The end of the run of characters for which (flags & mask) equals `wanted`, or has a bit of it. */
 static size_t run_end(const struct scan *reading, size_t at, unsigned mask, unsigned wanted)
 {
     while (at < reading->length) {
@@ -41,7 +41,8 @@ static size_t symbols_end(const struct scan *reading, size_t at)
     return run_end(reading, at, SPACE | LETTER | NUMBER, 0);
 }
 
-/* \s+(?!\S)|\s+: the run without its last character, if something follows and more than one is there. */
+/* The end of a match of \s+(?!\S)|\s+. It is a run of white space. If other text follows, and the run has more than one
+ * character, the last character does not belong to the match. */
 static size_t spaces_end(const struct scan *reading, size_t at)
 {
     size_t end = run_end(reading, at, SPACE, SPACE);
@@ -58,8 +59,8 @@ static bool is_line_break(char byte)
     return byte == '\r' || byte == '\n';
 }
 
-/* What follows an apostrophe at `at`: 0, or the end of "s", "t", "m", "d", "re", "ve" or "ll". With `fold` in any case;
- * U+017F, the long s, is an s then. */
+/* The end of "s", "t", "m", "d", "re", "ve" or "ll" after an apostrophe at `at`, or 0 if none follows. With `fold`,
+ * letters may have upper or lower case, and U+017F (long s) counts as an s. */
 static size_t contraction_end(const struct scan *reading, size_t at, bool fold)
 {
     const char *text = reading->text + at + 1;
@@ -104,7 +105,7 @@ static size_t digits_end(const struct scan *reading, size_t at, int most)
     return at;
 }
 
-/* ?[^\s\p{L}\p{N}]+[\r\n]* from its first symbol on. */
+/* The end of a match of ?[^\s\p{L}\p{N}]+[\r\n]*, given its first symbol. */
 static size_t symbols_and_breaks_end(const struct scan *reading, size_t at)
 {
     size_t end = symbols_end(reading, at);

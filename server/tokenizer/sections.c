@@ -1,4 +1,4 @@
-/* sections: reads truncation and padding. What they say about pairs of texts has no meaning here. */
+/* sections: reads truncation and padding. Their rules for pairs of texts are ignored. */
 #include "server/tokenizer/sections.h"
 
 #include "server/tokenizer/reader.h"

@@ -37,7 +37,7 @@ static int add_special(struct token_template *template, const json_t *text, cons
         error);
 }
 
-/* Several parts that add tokens would each see the others' tokens. */
+/* Refuses a second part that adds tokens, because it would also process the tokens that the first part adds. */
 static int begin_places(struct token_template *template, bool one_sequence, struct error *error)
 {
     if (template->has_places)
@@ -89,7 +89,7 @@ static int read_roberta(const json_t *json, struct token_template *template, str
 static int read_byte_level(const json_t *json, struct token_template *template, struct error *error)
 {
     static const char *const keys[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
-    bool trims = false, prefix = false, use_regex; /* the last matters to the pre-tokenizer alone */
+    bool trims = false, prefix = false, use_regex; /* only the pre-tokenizer uses use_regex */
     if (part_keys(json, WHERE, keys, error) != 0 || part_bool(json, WHERE, "trim_offsets", true, &trims, error) != 0 ||
         part_bool(json, WHERE, "add_prefix_space", true, &prefix, error) != 0 ||
         part_bool(json, WHERE, "use_regex", false, &use_regex, error) != 0)
@@ -97,7 +97,7 @@ static int read_byte_level(const json_t *json, struct token_template *template, 
     return trims ? add_trim(template, prefix, error) : 0;
 }
 
-/* {"SpecialToken": {"id": name, "type_id": 0}}: the token's entry has one or more ids with their texts. */
+/* {"SpecialToken": {"id": name, "type_id": 0}}: special_tokens lists one or more ids with their texts for the name. */
 static int add_named(const json_t *piece, const json_t *special_tokens, struct token_template *template,
                      struct error *error)
 {

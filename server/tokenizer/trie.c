@@ -1,5 +1,5 @@
-/* trie: builds the double array. Nodes are put into blocks of 256, so that the children of a node, which differ in the
- * last byte of their index, are in one block. */
+/* trie: builds the double array. Nodes are in blocks of 256. The children of a node differ only in the last byte of
+ * their index, so they are in one block. */
 #include "server/tokenizer/trie.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #define BLOCK 256
 #define FREE UINT32_MAX
-#define OPEN_BLOCKS 8    /* blocks with free nodes that are tried */
-#define MOST_FAILURES 64 /* of a block until it is left alone */
+#define OPEN_BLOCKS 8    /* number of blocks with free nodes that are tried */
+#define MOST_FAILURES 64 /* failed attempts after which a block is not tried any more */
 
 struct build {
     struct trie *trie;
@@ -32,7 +32,7 @@ static int compare_keys(const void *one, const void *other)
     return a->value < b->value ? -1 : a->value > b->value;
 }
 
-/* Appends a block of free nodes. The oldest open block makes room for it. */
+/* Appends a block of free nodes. It replaces the oldest block in the list of open blocks. */
 static int add_block(struct build *build)
 {
     struct trie *trie = build->trie;
@@ -56,7 +56,7 @@ static int add_block(struct build *build)
     return 0;
 }
 
-/* A base in the block at which all labels are free. FREE: there is none. */
+/* A base in the block for which the nodes of all labels are free. FREE if there is none. */
 static uint32_t base_in_block(const struct trie *trie, uint32_t block, const unsigned char *labels, size_t count)
 {
     for (uint32_t first = block; first < block + BLOCK; first++) {
@@ -89,7 +89,7 @@ static int find_base(struct build *build, const unsigned char *labels, size_t co
     return 0;
 }
 
-/* A node whose children are still to be made: keys[begin] to keys[end - 1] have the same first `depth` bytes. */
+/* A node whose children are still to be made. keys[begin] to keys[end - 1] have the same first `depth` bytes. */
 struct trie_task {
     uint32_t node;
     size_t begin, end, depth;

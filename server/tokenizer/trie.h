@@ -1,4 +1,5 @@
-/* trie: the longest or all keys that a text begins with, in time that the length of the key bounds. */
+/* trie: a search tree over keys. It finds all keys with which a text begins. The time is proportional to the length of
+ * the longest of these keys. */
 #ifndef SERVER_TRIE_H
 #define SERVER_TRIE_H
 
@@ -13,24 +14,25 @@ struct trie_key {
     int32_t value; /* >= 0 */
 };
 
-/* A double array: the child of node n by byte b is node base[n] ^ b, if that node's parent is n. */
+/* The tree is stored as a double array. The child of node n for byte b is the node base[n] ^ b, provided that the
+ * parent of this node is n. */
 struct trie_node {
     uint32_t base;
-    uint32_t parent; /* UINT32_MAX: the node is free */
-    int32_t value;   /* of the key that ends here; -1: none does */
+    uint32_t parent; /* UINT32_MAX if the node is free */
+    int32_t value;   /* value of the key that ends here. -1 if no key ends here */
 };
 
 struct trie {
-    struct trie_node *nodes; /* (count, a multiple of 256) node 0 is the root */
+    struct trie_node *nodes; /* (count), where count is a multiple of 256. Node 0 is the root */
     size_t count;
 };
 
-/* Sorts the keys by their bytes and builds the trie. Two equal keys: the one with the larger value wins. -1: memory is
- * out. After success trie_free is owed. */
+/* Sorts the keys by their bytes and builds the trie. Of two equal keys, the one with the larger value is kept. Returns
+ * -1 if memory is lacking. After success the caller must call trie_free. */
 int trie_build(struct trie *trie, struct trie_key *keys, size_t count, struct error *error);
 void trie_free(struct trie *trie);
 
-/* The child of a node. UINT32_MAX: there is none. */
+/* The child of a node. UINT32_MAX if there is none. */
 static inline uint32_t trie_child(const struct trie *trie, uint32_t node, unsigned char byte)
 {
     uint32_t child = trie->nodes[node].base ^ byte;

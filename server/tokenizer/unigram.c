@@ -1,5 +1,5 @@
 /* unigram: the segmentation with the greatest sum of scores, by Viterbi's algorithm over the bytes of the piece. A
- * character that is no token is unknown, at a price. Unknown neighbours become one token. */
+ * character without a token is unknown, and has a low score. Neighbouring unknown characters become one token. */
 #include "server/tokenizer/model.h"
 
 #include <float.h>
@@ -11,11 +11,11 @@
 /* The best segmentation that ends at a byte. */
 struct best_path {
     double score;
-    uint32_t begin; /* of its last token; UINT32_MAX: there is none yet */
+    uint32_t begin; /* where its last token begins. UINT32_MAX if there is no segmentation yet */
     int32_t id;
 };
 
-/* [["text", score], …]; a token's id is its index */
+/* Reads [["text", score], …]. The id of a token is its index. */
 static int read_scores(struct json_stream *cursor, struct vocabulary *vocabulary, struct unigram *unigram,
                        struct error *error)
 {
@@ -82,7 +82,7 @@ static bool improve(struct best_path *path, double score, size_t begin, int32_t 
     return better;
 }
 
-/* Fills the paths. -1: a character is unknown, and no token stands for unknown ones. */
+/* Fills the paths. Returns -1 if a character is unknown, and the model has no token for unknown characters. */
 static int find_paths(const struct text_model *model, const char *piece, size_t length, struct best_path *paths)
 {
     const struct unigram *unigram = &model->unigram;
@@ -110,7 +110,7 @@ static int find_paths(const struct text_model *model, const char *piece, size_t 
     return 0;
 }
 
-/* The token of a piece of the text: its own, or its bytes', or the unknown one. */
+/* Adds the token of a part of the piece: the token of its text, or the tokens of its bytes, or the unknown token. */
 static int add_piece(const struct text_model *model, const char *piece, size_t begin, size_t end, int32_t id,
                      struct model_work *work, struct error *error)
 {
@@ -124,7 +124,7 @@ static int add_piece(const struct text_model *model, const char *piece, size_t b
     bool bytes = unigram->byte_fallback;
     for (size_t i = begin; i < end && bytes; i++)
         bytes = unigram->fallback_bytes[(unsigned char)piece[i]] >= 0;
-    for (size_t i = end; i-- > begin && bytes;) /* backwards, as the caller adds the pieces */
+    for (size_t i = end; i-- > begin && bytes;) /* backwards, like the caller */
         model_token_add(work, unigram->fallback_bytes[(unsigned char)piece[i]], begin, end, false);
     if (bytes)
         return 0;
@@ -143,7 +143,7 @@ int unigram_encode(const struct text_model *model, const char *piece, size_t len
     if (find_paths(model, piece, length, paths) != 0)
         return model_error_unknown(model, piece, length, error);
     size_t first = work->count;
-    for (size_t end = length; end > 0;) { /* from the end back; unknown neighbours are joined */
+    for (size_t end = length; end > 0;) { /* from the end to the start. Unknown neighbours are joined */
         size_t begin = paths[end].begin;
         int32_t id = paths[end].id;
         while (id == model->unk_id && begin > 0 && paths[begin].id == id)

@@ -7,36 +7,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VOCABULARY_ID_LIMIT ((int64_t)1 << 24) /* ids are below it, so that a file cannot ask for any memory */
+#define VOCABULARY_ID_LIMIT ((int64_t)1 << 24) /* ids must be lower, so that a file cannot request unlimited memory */
 
 struct vocabulary_entry {
-    uint32_t at, length; /* in the pool; at UINT32_MAX: no text has this id */
+    uint32_t at, length; /* place in the pool. `at` is UINT32_MAX if no text has this id */
 };
 
-/* Filled by vocabulary_add, read-only afterwards. Zeroed, it is an empty vocabulary. */
+/* A zeroed struct is an empty vocabulary. vocabulary_add fills it. Afterwards it does not change. */
 struct vocabulary {
-    char *pool; /* the texts of all ids, one after the other */
+    char *pool; /* the texts of all ids, one after another */
     size_t pool_length, pool_capacity;
     struct vocabulary_entry *entries; /* (ids) */
-    size_t ids, entries_capacity;     /* ids: the largest id + 1 */
-    uint32_t *slots;                  /* (n_slots, a power of two) id + 1 of a text, at the hash of the text; 0: free */
+    size_t ids, entries_capacity;     /* `ids` is the largest id + 1 */
+    uint32_t *slots; /* hash table (n_slots), where n_slots is a power of two. A slot contains id + 1 of a text, or 0 if
+                        free */
     size_t n_slots;
     size_t count; /* number of different texts */
 };
 
 void vocabulary_free(struct vocabulary *vocabulary);
 
-/* Adds a text. With `replace` a text that is there gets the new id as well, and the old id keeps the text. Else a
- * text or an id that is there is an error. `where` begins the message. */
+/* Adds a text. If the text exists and `replace` is set, vocabulary_id returns the new id from now on, and the old id
+ * keeps the text, too. Without `replace`, a text or an id that exists is an error. `where` is the start of the message.
+ */
 int vocabulary_add(struct vocabulary *vocabulary, const char *text, size_t length, int64_t id, bool replace,
                    const char *where, struct error *error);
-int vocabulary_finish(struct vocabulary *vocabulary, struct error *error); /* gives back memory that is unused */
+int vocabulary_finish(struct vocabulary *vocabulary, struct error *error); /* frees unused memory */
 
-int32_t vocabulary_id(const struct vocabulary *vocabulary, const char *text, size_t length);  /* -1: none */
-const char *vocabulary_text(const struct vocabulary *vocabulary, int64_t id, size_t *length); /* NULL: none */
+/* -1 if the text is not in the vocabulary. */
+int32_t vocabulary_id(const struct vocabulary *vocabulary, const char *text, size_t length);
+/* NULL if no text has the id. */
+const char *vocabulary_text(const struct vocabulary *vocabulary, int64_t id, size_t *length);
 size_t vocabulary_bytes(const struct vocabulary *vocabulary);
 
-/* A hash of bytes, for tables that a file fills. */
+/* A hash of bytes, for hash tables whose keys come from a file. */
 uint64_t bytes_hash(const char *bytes, size_t length);
 
 #endif

@@ -1,5 +1,5 @@
-/* wordpiece: takes the longest token that the rest of the word begins with, again and again. A word that cannot be
- * taken apart so, or is too long, is one unknown token. */
+/* wordpiece: repeatedly splits off the longest token with which the rest of the word begins. A word that cannot be
+ * split completely in this way, or that is too long, becomes one unknown token. */
 #include "server/tokenizer/model.h"
 
 #define WHERE "model"
@@ -22,7 +22,7 @@ int wordpiece_read(const json_t *json, struct text_model *model, struct error *e
     return 0;
 }
 
-/* The end of the longest token that begins at `at`, at the trie's node. 0: there is none. */
+/* The end of the longest token that begins at `at`, searched from `node` of the trie. 0 if there is none. */
 static size_t longest(const struct trie *trie, uint32_t node, const char *word, size_t length, size_t at, int32_t *id)
 {
     size_t end = 0;
