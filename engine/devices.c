@@ -1,10 +1,11 @@
-/* Two locks. `lock` guards the states of the devices, and is held briefly. `placing` guards the devices' lists of
- * replicas, and the data that models share on a device or the CPU. Threads that load or close models hold `placing`
- * while a plan is prepared or unprepared, which takes seconds. So does the thread that opens devices again. A thread
- * that needs both locks takes `placing` first.
+/* There are two locks. `lock` guards the states of the devices, and is held briefly. `placing` guards the lists of
+ * replicas on the devices, and the data that models share on a device or the CPU. Threads that load or close models
+ * hold `placing` while a plan is prepared or unprepared, which takes seconds. So does the thread that opens devices
+ * again. A thread that needs both locks takes `placing` first.
  *
- * Batches enter and leave a device. They enter only a device that works. A failed device is opened again when its last
- * batch has left. So a replica does not change while a batch runs on it, and batches need no lock for it. */
+ * A batch enters a device before it runs there, and leaves the device afterwards. Batches enter only a device that
+ * works. A failed device is opened again when its last batch has left. So a replica does not change while a batch runs
+ * on it, and the batch needs no lock to use the replica. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "engine/devices.h"
 
@@ -26,7 +27,7 @@ struct replica {
     struct device *device;
     struct plan *plan;
     struct backend_model *resident; /* NULL: the device failed and is closed */
-    atomic_bool refused;            /* it refused a batch, and that was reported */
+    atomic_bool refused;            /* the device refused a batch, and this was reported */
     struct replica *next;           /* on the device */
 };
 
@@ -38,7 +39,8 @@ struct device {
     char name[24], kernels[320];
     enum dtype dtype;
 
-    atomic_bool works; /* guarded by `lock`, like the rest. Read without it if an old value does no harm */
+    atomic_bool works; /* guarded by `lock`, like the other members. May be read without the lock if an old value does
+                          no harm */
     int running;       /* batches */
     int64_t faults, recoveries;
     int attempts;           /* failed attempts in a row to open it again */
@@ -54,11 +56,12 @@ struct devices {
     struct backend *cpu;      /* for plans that are on no device; NULL: no such plans */
     struct error cpu_notice;  /* warning about missing acceleration of `cpu`; empty: none */
     struct backend *standby;  /* the CPU, which runs batches of failed devices; NULL: the engine has no devices */
-    pthread_mutex_t cpu_turn; /* held while a batch runs on the CPU: one at a time */
+    pthread_mutex_t cpu_turn; /* held while a batch runs on the CPU, so that only one runs at a time */
     atomic_int_fast64_t reruns, standby_batches;
 
     pthread_mutex_t placing, lock;
-    pthread_cond_t changed; /* for the thread: a device failed, a batch has left one, closing. CLOCK_MONOTONIC */
+    pthread_cond_t changed; /* wakes the thread when a device has failed, when a batch has left a device, or for
+                               closing. CLOCK_MONOTONIC */
     pthread_t thread;
     bool thread_runs, closing;
 };
@@ -85,8 +88,8 @@ static int refuse_index(int count, int index, struct error *error)
                      count - 1);
 }
 
-/* Writes the indices of the chosen devices to `chosen`, out of `count`. Returns their number. -1: the machine lacks one
- * of them. */
+/* Writes the indices of the chosen devices to `chosen`. `count` is the number of devices of the machine. Returns the
+ * number of chosen devices, or -1 if the machine lacks one of them. */
 static int choose_devices(const struct device_choice *choice, int count, int chosen[ENGINE_MAX_DEVICES],
                           struct error *error)
 {
@@ -154,7 +157,7 @@ static int open_list(struct devices *devices, const struct backend_functions *fu
     return 0;
 }
 
-/* The standby computes in float32, the most exact dtype, because it replaces devices of any dtype. */
+/* The standby replaces devices of any dtype, so it computes in float32, the most exact dtype. */
 static int open_cpu_behind(const struct devices *devices, enum product_library products, struct backend **cpu,
                            struct error *error)
 {
@@ -164,7 +167,7 @@ static int open_cpu_behind(const struct devices *devices, enum product_library p
     return backend_cpu.open(&options, 0, cpu, error);
 }
 
-/* The CPU first: it sets the environment, and with a device come threads. */
+/* Opens the CPU first, because this sets an environment variable, while opening a device starts threads. */
 static int open_cuda(struct devices *devices, struct error *notice, struct error *error)
 {
     bool automatic = devices->options.device.kind == DEVICE_AUTO;
@@ -187,7 +190,7 @@ static void close_all(struct devices *devices)
     devices->name[0] = '\0';
 }
 
-/* "auto" chose the CPU, which may lack a dtype of CUDA. */
+/* "auto" chose the CPU, which may not support a dtype of CUDA. */
 static int open_cpu_alone(struct devices *devices, const struct error *notice, struct error *error)
 {
     snprintf(devices->name, sizeof devices->name, "%s", backend_cpu.name);
@@ -396,13 +399,13 @@ static void describe_replicas(struct placement *placement)
         placement->weights_bytes += functions->weights_bytes(replica->resident);
         placement->arena_bytes += placement->plan->arena_bytes + functions->scratch_bytes(replica->resident);
     }
-    placement->first_lane = 1; /* lane 0 is the CPU's */
+    placement->first_lane = 1; /* lane 0 belongs to the CPU */
     lanes = lanes < ENGINE_MAX_LANES / placement->n_replicas ? lanes : ENGINE_MAX_LANES / placement->n_replicas;
     placement->n_lanes = lanes * placement->n_replicas;
     placement->device = placement->devices->name;
     placement->dtype = first->dtype;
     placement->kernels = first->kernels;
-    placement->batch_invariant = false; /* the standby CPU computes other bits */
+    placement->batch_invariant = false; /* the bits of the results differ on the CPU, which is the standby */
 }
 
 static void describe_cpu(struct placement *placement)
@@ -492,8 +495,8 @@ static void report(const struct devices *devices, const struct device *device, c
         devices->options.report(devices->options.report_context, &event);
 }
 
-/* `failure` is NULL when the batch ran or was refused. Only the first failure of a device is reported. Failures of
- * its other batches that ran at that time are counted. */
+/* `failure` is NULL if the batch ran or was refused. Only the first failure of a device is reported. Other batches that
+ * were running on it may fail, too. They are only counted. */
 static void device_leave(struct devices *devices, struct device *device, const struct error *failure)
 {
     int64_t now = failure ? now_ns() : 0, pause_ns = 0;
@@ -570,7 +573,8 @@ uint64_t placement_ready_lanes(const struct placement *placement)
 
 /* ---- Recovering ---- */
 
-/* Afterwards either all of the device's replicas are on it, or none. `placing` is held, and no batch runs there. */
+/* Places the replicas of a device again. Afterwards the device has either all of its replicas, or none. `placing` is
+ * held, and no batch runs there. */
 static int device_reopen(struct devices *devices, struct device *device, struct error *error)
 {
     for (struct replica *replica = device->replicas; replica; replica = replica->next)
@@ -611,7 +615,8 @@ static void device_recover(struct devices *devices, struct device *device)
     report(devices, device, status == 0 ? NULL : &error, pause_ns, lasts);
 }
 
-/* The lock is held. The failed device without batches whose next attempt is due first; NULL: no such device. */
+/* Among the failed devices without batches, returns the device whose next attempt is due first. NULL if there is none.
+ * The lock is held. */
 static struct device *next_to_recover(const struct devices *devices)
 {
     struct device *next = NULL;

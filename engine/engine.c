@@ -29,13 +29,13 @@ struct model {
     struct error notice;   /* empty: none */
     struct batch *batches; /* by lane; info.n_lanes of them are open */
     char *architecture;
-    char prefix[PLAN_PREFIX_BYTES]; /* of the file's names; empty: none */
+    char prefix[PLAN_PREFIX_BYTES]; /* prefix of the names in the file. Empty if there is none */
     struct model_input inputs[ENGINE_MAX_INPUTS];
     char **outputs;
     struct model_shape *shapes; /* by output; NULL: the class is no module */
     struct model_info info;
-    double item_flops[FLOPS_SIZES]; /* of an item of 2^i rows, without the output */
-    double wanted_flops;            /* of one row that is wanted of the output */
+    double item_flops[FLOPS_SIZES]; /* [i]: FLOPs of an item of 2^i rows, without the output layer */
+    double wanted_flops;            /* FLOPs of the output layer for one requested row */
 };
 
 int engine_open(const struct engine_options *options, struct engine **engine, struct error *error)
@@ -106,7 +106,7 @@ struct engine_counts engine_counts(const struct engine *engine)
 
 /* ---- Loading ---- */
 
-/* "output", "attention.0", … or as the class has them */
+/* The names of the outputs: "output", "attention.0", … or the names that the class sets. */
 static char *output_name(const struct plan *plan, int output)
 {
     char number[32];
@@ -141,7 +141,7 @@ static const struct plan_step *attention_step(const struct plan *plan, int atten
     return step;
 }
 
-/* The rows of an axis; -1: they depend on the item. */
+/* The number of rows of an axis. -1 if it depends on the item. */
 static int64_t free_rows(const struct plan *plan, int axis)
 {
     int64_t rows;
@@ -220,7 +220,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->byte_offset = config->byte_offset;
 }
 
-/* A model of fewer ids than the byte tokenizer makes could not take every text. */
+/* Checks that the model accepts all ids that the byte tokenizer makes. Otherwise it could not accept every text. */
 static int check_tokenizer(const struct model_config *config, const struct plan *plan, struct error *error)
 {
     int64_t vocabulary = plan->inputs[0].input.vocabulary;
@@ -240,8 +240,8 @@ static void build(const struct family_class *class, const struct model_config *c
     class->build(builder, class->name, config);
 }
 
-/* Builds the plan without the data of the weights, and forgets it. So a file that does not fit is refused before its
- * data is read. */
+/* Builds the plan without the data of the weights, and frees it. So a file that does not fit the class is refused
+ * before its data is read. */
 static int check_weights(const struct family_class *class, const struct model_config *config,
                          const struct weights *weights, struct error *error)
 {
@@ -258,7 +258,7 @@ static int check_weights(const struct family_class *class, const struct model_co
     return status;
 }
 
-/* A laid out batch for each lane. */
+/* Allocates a struct batch for each lane. */
 static int open_lanes(struct model *model, struct error *error)
 {
     int count = model->placement.n_lanes;
@@ -271,8 +271,8 @@ static int open_lanes(struct model *model, struct error *error)
     return 0;
 }
 
-/* For items of powers of two rows, as far as the plan takes them, and one step beyond. In a module rows are those of
- * the longest axis. */
+/* Estimates the FLOPs of items with 1, 2, 4, … rows, up to the first size beyond the longest item. For a module, the
+ * rows of an item are those of its longest axis. */
 static void count_flops(struct model *model)
 {
     const struct plan *plan = model->plan;
@@ -292,8 +292,8 @@ static void count_flops(struct model *model)
             model->wanted_flops += (double)plan_step_flops(plan, &plan->steps[i], PLAN_ROW_BLOCK) / PLAN_ROW_BLOCK;
 }
 
-/* A graph in config.json may ask for any sizes. The pages of an arena become resident only as batches reach them, so
- * its allocation alone would not fail. */
+/* Refuses a plan that needs more memory than the machine has. A graph in config.json may request any sizes. Allocating
+ * the arena would succeed even then, because its pages become resident only when batches use them. */
 static int check_memory(const struct plan *plan, struct error *error)
 {
     size_t bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -388,7 +388,8 @@ static int check_ids(const char *name, int64_t vocabulary, const int32_t *ids, i
     return 0;
 }
 
-/* A call's sequences: all inputs have as many, and none has more rows than the arena. */
+/* Checks the number of sequences of a call. All inputs must have the same number, and none may have more rows than the
+ * arena. */
 static int check_width(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const char *name = model->inputs[index].name;
@@ -407,7 +408,7 @@ static int check_width(const struct model *model, const struct engine_item *item
     return 0;
 }
 
-/* An attention mask: one for the whole item, or one for each head of each of its sequences. */
+/* Checks an attention mask. There may be one mask for the whole item, or one for each head of each of its sequences. */
 static int check_attention_mask(const struct model *model, const struct engine_item *item, int index,
                                 struct error *error)
 {
@@ -494,8 +495,8 @@ static int check_convolutions(const struct model *model, const struct engine_ite
     return 0;
 }
 
-/* Sets the error that an input is longer than the class allows, or than the arena. The input is the item's own, or the
- * one that it defaults to. */
+/* Writes the message that an input is too long for the class, or for the arena. The item contains this input, or the
+ * fallback that replaces it. */
 static int refuse_long(const struct model *model, const struct engine_item *item, int index, long long length,
                        struct error *error)
 {
@@ -541,7 +542,8 @@ static int check_length(const struct model *model, const struct engine_item *ite
     return 0;
 }
 
-/* An absent input copies its fallback's rows, so these ids must fit this input's vocabulary, too. */
+/* If an input is absent, the rows of its fallback replace it. So these ids must fit the vocabulary of the absent input,
+ * too. */
 static int check_input(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const struct model_input *input = &model->inputs[index];
@@ -561,7 +563,7 @@ static int check_input(const struct model *model, const struct engine_item *item
                : 0;
 }
 
-/* A module with tensors, and an image, give whole outputs. */
+/* Checks that the item requests the whole output, if the output is an image or the model returns tensors. */
 static int check_whole_output(const struct engine_item *item, const char *gives, struct error *error)
 {
     if (item->hidden || item->pooled || item->rows || item->softmax || item->top_k != 0)
@@ -626,7 +628,8 @@ int64_t model_hidden_rows(const struct model *model, const struct engine_item *i
     return rows > 0 ? rows : 0;
 }
 
-/* (length, columns), (length, sizes…), of a call (length, width, columns), or an image (columns, height, width). */
+/* The shape of the class's own output. It is (length, columns) or (length, sizes…). For a call it is (length, width,
+ * columns), and for an image (columns, height, width). */
 static int own_output_shape(const struct model *model, const struct engine_item *item, int64_t *shape)
 {
     const struct plan *plan = model->plan;

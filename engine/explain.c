@@ -1,4 +1,4 @@
-/* --explain: the plan as a table. */
+/* explain: prints the plan as a table, for --explain. */
 #include "engine/backend.h"
 #include "engine/cpu/elements.h"
 #include "engine/engine.h"
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* The explained plan, for one item of `rows` rows. */
+/* The plan to explain, for one item of `rows` rows. */
 struct explanation {
     const struct plan *plan;
     int64_t rows;
@@ -53,7 +53,8 @@ static void print_weight(const struct explanation *e, const struct plan_step *st
                 cpu_weight_element(step, e->bf16, weight) == ELEMENT_BF16 ? " bf16" : "");
 }
 
-/* The pixels of the largest square image; of a module its free sizes; else the tokens. */
+/* The rows of the item. For an image they are the pixels of the largest square image. For a module the function returns
+ * the value of its free sizes. Otherwise they are the tokens. */
 static int64_t explained_rows(const struct plan *plan, int64_t tokens)
 {
     if (plan_counts_axes(plan))
@@ -89,7 +90,7 @@ static void print_step(const struct explanation *e, int index)
     fputc('\n', out);
 }
 
-/* Prints the changes by passes, with the FLOPs before and after. Returns the FLOPs that they save. */
+/* Prints the changes that the passes made, with the FLOPs before and after. Returns the FLOPs saved. */
 static int64_t print_decisions(const struct explanation *e)
 {
     const struct plan *plan = e->plan;
@@ -104,7 +105,7 @@ static int64_t print_decisions(const struct explanation *e)
                 taken ? "" : ", left as it was");
         int64_t spared = 0;
         for (int v = 0; v < decision->n_spared; v++)
-            spared += 2 * value_bytes(e, decision->spared[v]); /* written, and read */
+            spared += 2 * value_bytes(e, decision->spared[v]); /* the value would be written once and read once */
         if (spared > 0)
             fprintf(out, ", %" PRId64 " bytes less to write and read", spared);
         if (decision->least_rows == INT64_MAX)
@@ -118,7 +119,7 @@ static int64_t print_decisions(const struct explanation *e)
     return saved;
 }
 
-/* The value that the first output is made of. */
+/* The value from which the first output is computed. */
 static int output_value(const struct plan *plan)
 {
     int step = plan->n_steps - 1;
@@ -127,7 +128,7 @@ static int output_value(const struct plan *plan)
     return plan->steps[step].x;
 }
 
-/* Bytes of an item of `rows` rows in binary: the required inputs, and the class's output. */
+/* Bytes of an item of `rows` rows in binary: those of the required inputs, and of the class's output. */
 static int64_t request_bytes(const struct model *model, int64_t rows)
 {
     const struct plan *plan = model_plan(model);
@@ -141,7 +142,7 @@ static int64_t request_bytes(const struct model *model, int64_t rows)
     return elements * (int64_t)sizeof(float);
 }
 
-/* A shape of sizes, the batch first. */
+/* Prints a shape of sizes, with the batch first. */
 static void print_sizes(const struct explanation *e, int rank, const int *sizes)
 {
     char text[120];

@@ -1,5 +1,6 @@
-/* The CUDA backend's plugin: where it is, and whether to load it at all. cuBLASLt, which it brings, is half a gigabyte
- * and takes seconds from a cold disk, so a machine without a driver must not get that far. */
+/* plugin: finds the plugin with the CUDA backend, and loads it if there is a driver. The plugin loads cuBLASLt, which
+ * has half a gigabyte, and takes seconds to load from a disk without cache. So without a driver the plugin is not
+ * loaded. */
 #include "engine/backend.h"
 
 #include <dlfcn.h>
@@ -11,10 +12,10 @@
 
 #define DRIVER "libcuda.so.1"
 
-/* Relative to the program's folder: as it is built, and as it is installed. */
+/* Places of the plugin relative to the folder of the program: after building, and after installation. */
 static const char *const places[] = {"libengine_cuda.so", "../lib/linformerd/libengine_cuda.so"};
 
-/* The folder of the program that runs, with a slash at its end. */
+/* The folder of the running program, with a slash at the end. */
 static int find_program_folder(char folder[PATH_MAX], struct error *error)
 {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);

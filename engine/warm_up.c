@@ -1,4 +1,4 @@
-/* A model's first batch, before a request comes: one short item of zeros. */
+/* warm_up: the first batch of a model, which runs before any request. It consists of one short item of zeros. */
 #include "engine/engine.h"
 #include "engine/model.h"
 #include "engine/plan/arithmetic.h"
@@ -6,13 +6,13 @@
 
 #include <stdlib.h>
 
-/* Numbers of sizes to try, because a class may refuse the shortest. Images are tried with EDGES heights and widths:
- * with different strides and paddings along the two, a class may accept few sizes. */
+/* Numbers of sizes to try, because a class may refuse the shortest ones. For images, EDGES heights and EDGES widths are
+ * tried. If strides and paddings differ between height and width, a class may accept few sizes. */
 #define LENGTHS 64
 #define EDGES 32
-#define DOUBLINGS 16 /* of a module's free sizes, beyond LENGTHS */
+#define DOUBLINGS 16 /* number of powers of two that are tried for a module's free sizes, after LENGTHS */
 
-/* The item with the memory that it points to. */
+/* An item, and the memory to which it points. */
 struct warm_up {
     struct engine_item item;
     void *inputs[ENGINE_MAX_INPUTS];
@@ -33,21 +33,21 @@ static int64_t length_of(const struct model_input *input, int64_t size)
     return least + size * input->multiple;
 }
 
-/* Sizes of a tensor, where all free sizes of the item are `side`. */
+/* Sets the sizes of a tensor, if all free sizes of the item are `side`. */
 static void set_sizes(const struct plan *plan, int input, int64_t side, struct engine_item *item)
 {
     for (int d = 0; d < plan->inputs[input].input.rank; d++)
         if (!plan_size_at(plan, plan->inputs[input].sizes[d], side, &item->inputs[input].sizes[d]))
-            item->inputs[input].sizes[d] = 0; /* model_check refuses it */
+            item->inputs[input].sizes[d] = 0; /* model_check refuses this size */
 }
 
-/* The free sizes of a module's item number `size`: all small ones, then powers of two. */
+/* The value of the free sizes for attempt number `size` with a module: first all small numbers, then powers of two. */
 static int64_t side_of(int64_t size)
 {
     return size < LENGTHS ? 1 + size : LENGTHS << (size - LENGTHS + 1);
 }
 
-/* Lengths of the inputs that must be given; their data comes later. */
+/* Sets the lengths of the required inputs. Their data is set later. */
 static void set_lengths(const struct model *model, int64_t size, struct engine_item *item)
 {
     const struct model_info *info = model_info(model);
@@ -86,7 +86,7 @@ static int allocate_inputs(const struct model *model, struct warm_up *warm_up, s
         warm_up->item.inputs[i].data = NULL;
         if (rows > (size_t)plan->max_rows) /* model_check refuses an item without this input */
             continue;
-        warm_up->inputs[i] = calloc(rows * columns, sizeof(float)); /* of bytes, ids or floats */
+        warm_up->inputs[i] = calloc(rows * columns, sizeof(float)); /* for bytes, ids or floats */
         if (!warm_up->inputs[i])
             return error_set(error, "out of memory for a first batch of %zu rows", rows);
         warm_up->item.inputs[i].data = warm_up->inputs[i];
@@ -94,7 +94,7 @@ static int allocate_inputs(const struct model *model, struct warm_up *warm_up, s
     return 0;
 }
 
-/* A module's first tensor in full. */
+/* Requests the whole first tensor of a module. */
 static int allocate_tensor(const struct model *model, struct warm_up *warm_up, struct error *error)
 {
     int64_t shape[ENGINE_MAX_RANK], elements = 1;
@@ -127,7 +127,7 @@ static int allocate_output(const struct model *model, struct warm_up *warm_up, s
     return item->output ? 0 : error_set(error, "out of memory for a first batch");
 }
 
-/* Finds the shortest item that the model accepts. 1: it accepts none of the sizes. */
+/* Finds the shortest item that the model accepts. Returns 1 if it accepts none of the sizes. */
 static int find_item(const struct model *model, struct warm_up *warm_up, struct error *error)
 {
     int64_t sizes = model_info(model)->inputs[0].layout == LAYOUT_IMAGE ? EDGES * EDGES : LENGTHS;

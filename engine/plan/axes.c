@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#define MOST_ROWS INT32_MAX    /* of an item: positions are int32_t */
-#define MOST_COLUMNS INT32_MAX /* so that the elements of a value can be counted */
+#define MOST_ROWS INT32_MAX    /* rows of an item, because positions are int32_t */
+#define MOST_COLUMNS INT32_MAX /* so that the number of elements of a value does not overflow */
 
-/* Appends an axis; PLAN_NONE: failed. */
+/* Appends an axis. Returns PLAN_NONE after a failure. */
 static int append(struct plan_builder *builder, struct plan_axis axis)
 {
     struct plan_axis *place = plan_grow(builder, &builder->plan->axes, &builder->plan->n_axes, sizeof *place);
@@ -42,7 +42,7 @@ static bool equals(const struct plan_axis *a, const struct plan_axis *b)
     return false;
 }
 
-/* The axis that is equal, or else a new one: values with the same rows are on one axis. */
+/* Returns an equal axis of the plan, or else a new one. So values with the same rows are on the same axis. */
 static int find_or_append(struct plan_builder *builder, struct plan_axis axis)
 {
     for (int i = 0; i < builder->plan->n_axes; i++)
@@ -89,7 +89,7 @@ int plan_joined_axis(struct plan_builder *builder, int first, int second)
     return find_or_append(builder, (struct plan_axis){.kind = AXIS_JOINED, .input = input, .joined = {first, second}});
 }
 
-/* The input whose length the size is; PLAN_NONE: it is another one. */
+/* The input whose length equals the size. PLAN_NONE if there is none. */
 static int input_of_size(const struct plan *plan, int size)
 {
     const struct plan_size *of = &plan->sizes[size];

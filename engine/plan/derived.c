@@ -1,4 +1,4 @@
-/* Weights that are made of other weights, or of numbers. */
+/* derived: weights that are made of other weights, or of numbers. */
 #include "engine/plan/builder.h"
 
 #include <assert.h>
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A weight that is not a tensor of the file. Its data is to be filled, and NULL while the builder goes without data.
- * NULL: failed. */
+/* Appends a weight that is not a tensor of the file. The caller fills its data, which is NULL if the builder works
+ * without data. Returns NULL after a failure. */
 static struct plan_weight *made_weight(struct plan_builder *builder, const char *name, int64_t rows, int64_t columns)
 {
     char *copy = strdup(name);
@@ -28,7 +28,7 @@ static struct plan_weight *made_weight(struct plan_builder *builder, const char 
     return NULL;
 }
 
-/* The same, named after another weight that it is made of. */
+/* Likewise, for a weight made of another weight and named after it. */
 static struct plan_weight *derived_weight(struct plan_builder *builder, int from, int64_t rows, int64_t columns)
 {
     return made_weight(builder, plan_weight_at(builder, from)->name, rows, columns);
@@ -71,7 +71,7 @@ int plan_part(struct plan_builder *builder, int weight, int64_t first, int64_t r
     return builder->plan->n_weights - 1;
 }
 
-/* From (out, in, pixels) to (out, pixels, in). */
+/* Reorders (out, in, pixels) to (out, pixels, in). */
 static void fill_kernel(float *to, const float *from, int64_t out, int64_t in, int64_t pixels)
 {
     for (int64_t o = 0; o < out; o++)
@@ -85,7 +85,7 @@ int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t i
     if (builder->failed)
         return PLAN_NONE;
     int64_t columns = plan_weight_at(builder, weight)->rows * plan_weight_at(builder, weight)->columns / out;
-    if (columns > INT32_MAX) /* products count in int */
+    if (columns > INT32_MAX) /* libraries for products count in int */
         return plan_fail(builder, "tensor \"%s\": %lld weights of one channel are too many",
                          plan_weight_at(builder, weight)->name, (long long)columns);
     struct plan_weight *kernel = derived_weight(builder, weight, out, columns);
@@ -96,7 +96,7 @@ int plan_kernel(struct plan_builder *builder, int weight, int64_t out, int64_t i
     return builder->plan->n_weights - 1;
 }
 
-/* The columns of `from`, and behind them `count` others. */
+/* Copies the columns of `from`, and after them `count` other columns. */
 static void fill_wide(const struct plan_builder *builder, struct plan_weight *wide, const float *from,
                       const int *columns, int count)
 {
@@ -122,7 +122,7 @@ int plan_widen(struct plan_builder *builder, int weight, const int *columns, int
     return builder->plan->n_weights - 1;
 }
 
-/* Whether a view is a weight as it is. */
+/* Whether a view consists of all elements of a weight in order. */
 static bool is_whole(const struct plan_weight *weight, int rank, const int64_t *counts, const int64_t *strides,
                      int64_t first, int64_t rows, int64_t columns)
 {

@@ -1,4 +1,4 @@
-/* The end of building: what is left over is refused, passes rewrite the steps, values get their places. */
+/* finish: the end of building. Surplus tensors are refused, passes rewrite the steps, and values get their places. */
 #include "engine/plan/builder.h"
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
@@ -6,7 +6,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Every tensor of the file must have been taken: what is left over means another class or other arguments. */
+/* Checks that the plan uses every tensor of the file. An unused tensor means that the file belongs to another class, or
+ * to other arguments. */
 static void refuse_surplus(struct plan_builder *builder)
 {
     for (size_t i = 0; i < weights_count(builder->weights); i++) {
@@ -35,7 +36,7 @@ static void drop_unread_weights(struct plan *plan)
     }
 }
 
-/* Tells the author of a new operation what its row lacks. */
+/* Tells the author of a new operation what its row of the table lacks. */
 static void refuse_incomplete_operations(struct plan_builder *builder)
 {
     for (int i = 0; i < builder->plan->n_steps; i++) {

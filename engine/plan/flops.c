@@ -1,19 +1,19 @@
 #include "engine/plan/flops.h"
 
-#define FUNCTION_FLOPS 30 /* about what erf takes, or an exponential and a quotient */
+#define FUNCTION_FLOPS 30 /* about the cost of erf, or of an exponential and a division */
 
 static int64_t rows_of(const struct plan *plan, int value, int64_t rows)
 {
     return plan_value_rows(plan, value, rows);
 }
 
-/* Of one sequence: a row sees the keys of its own. */
+/* The keys of one sequence. A row reads the keys of its own sequence. */
 static int64_t sequence_rows_of(const struct plan *plan, int value, int64_t rows)
 {
     return plan_value_sequence_rows(plan, value, rows);
 }
 
-/* Elements of x. */
+/* The number of elements of x. */
 static int64_t elements(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     return rows_of(plan, step->x, rows) * plan->values[step->x].columns;
@@ -24,7 +24,7 @@ static int64_t size_of(const struct plan_weight *weight)
     return weight->rows * weight->columns;
 }
 
-/* Of one element. */
+/* FLOPs for one element. */
 static int64_t flops_of_function(struct plan_activation activation)
 {
     switch (activation.kind) {
@@ -51,7 +51,7 @@ static int64_t flops_of_function(struct plan_activation activation)
     }
 }
 
-/* Of one element that a gate multiplies with an activated one. */
+/* FLOPs for one element that a gate multiplies by an activated element. */
 static int64_t flops_of_gated(struct plan_activation activation)
 {
     return flops_of_function(activation) + 1;
@@ -138,13 +138,13 @@ int64_t flops_of_attention(const struct plan *plan, const struct plan_step *step
     return 2 * (elements(plan, step, rows) + outputs) * sequence_rows_of(plan, step->keys, rows);
 }
 
-/* A position sees the keys of its own sequence. */
+/* A position reads the keys of its own sequence. */
 int64_t flops_of_call_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     return 4 * elements(plan, step, rows) * plan_most_sequence_rows(plan, step->keys);
 }
 
-/* A product with V and one with the queries. */
+/* Counts a product with V, and a product with the queries. */
 int64_t flops_of_linear_attention(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     int64_t both = rows_of(plan, step->x, rows) + rows_of(plan, step->keys, rows);
@@ -158,7 +158,7 @@ int64_t flops_of_local_attention(const struct plan *plan, const struct plan_step
     return 4 * rows_of(plan, step->x, rows) * columns * keys;
 }
 
-/* Scores of all keys, then the best values of each head. */
+/* Counts the scores of all keys, and the sums of the best values of each head. */
 int64_t flops_of_retrieval(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     int64_t values = step->retrieve.heads * PLAN_BEST_KEYS * plan->weights[step->value_table].columns;
@@ -175,7 +175,7 @@ int64_t flops_of_softmax(const struct plan *plan, const struct plan_step *step, 
     return 10 * flops_of_result(plan, step, rows);
 }
 
-/* The space's elements, in an item whose free sizes are all `rows`, within their bounds. */
+/* Counts the elements of the space, for an item whose free sizes are all `rows`, moved into their bounds. */
 int64_t flops_of_multiplication(const struct plan *plan, const struct plan_step *step, int64_t rows)
 {
     const struct plan_space *space = &plan->spaces[step->space];

@@ -1,4 +1,4 @@
-/* The inputs of a plan, and how their items are padded. */
+/* inputs: the inputs of a plan, and the padding of their items. */
 #include "engine/plan/axes.h"
 #include "engine/plan/scope.h"
 #include "engine/plan/sizes.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the input's index. The plan keeps a copy of the name. */
+/* Appends an input, and returns its index. The plan keeps a copy of the name. */
 static int add_input(struct plan_builder *builder, struct plan_input input)
 {
     struct plan *plan = builder->plan;
@@ -21,7 +21,7 @@ static int add_input(struct plan_builder *builder, struct plan_input input)
     return plan->n_inputs++;
 }
 
-/* The input's value is on the axis. */
+/* Appends an input whose value is on the axis. */
 static int place_input(struct plan_builder *builder, struct plan_input input, int axis)
 {
     input.value = plan_new_value(builder, axis, input.input.columns);
@@ -34,7 +34,7 @@ static int place_input(struct plan_builder *builder, struct plan_input input, in
     return add_input(builder, input) == PLAN_NONE ? PLAN_NONE : input.value;
 }
 
-/* `like`: a value whose rows the input has; PLAN_NONE: rows of its own. */
+/* `like` is a value with the same rows. PLAN_NONE if the input has its own number of rows. */
 static int new_input(struct plan_builder *builder, struct plan_input input, int like)
 {
     if (builder->failed)
@@ -160,7 +160,7 @@ void plan_call_layout(struct plan_builder *builder, int input_value)
         builder->plan->inputs[axis->input].input.layout = LAYOUT_CALL;
 }
 
-/* A padded copy in a scope. There other steps may read the value itself. */
+/* Makes a padded copy, in a scope. A copy is necessary because other steps may read the value itself. */
 static int pad(struct plan_builder *builder, int value, struct plan_padding padding)
 {
     if (builder->failed)

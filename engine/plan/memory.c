@@ -1,10 +1,11 @@
-/* Memory is planned once: values whose lifetimes do not overlap share bytes of one arena. */
+/* memory: plans the arena, which is the memory of all values. Values whose lifetimes do not overlap share the same
+ * bytes. */
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
 
 #include <stdlib.h>
 
-#define MOST_PIXELS (INT64_C(512) * 512) /* of an image, if the class states no limit */
+#define MOST_PIXELS (INT64_C(512) * 512) /* most pixels of an image, if the class states no limit */
 
 #define ALIGNMENT 64 /* bytes: a cache line, and the widest vector */
 
@@ -22,7 +23,7 @@ static void find_lifetimes(struct plan *plan)
     for (int i = 0; i < plan->n_values; i++)
         plan->values[i].first_step = plan->values[i].last_step = -1;
     for (int i = 0; i < plan->n_inputs; i++)
-        extend_lifetime(plan, plan->inputs[i].value, 0); /* filled before the first step */
+        extend_lifetime(plan, plan->inputs[i].value, 0); /* inputs are filled before the first step */
     for (int i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = &plan->steps[i];
         for (int r = 0; r < PLAN_READS; r++)
@@ -31,7 +32,7 @@ static void find_lifetimes(struct plan *plan)
     }
 }
 
-/* If an in-place operation is x's last reader, y reuses x's memory. The arena then treats both as one value, x, with
+/* If an in-place operation is the last reader of x, y reuses the memory of x. Then x and y count as one value, x, with
  * the lifetime of both. in_place[y] is x, or PLAN_NONE. */
 static void find_in_place(struct plan *plan, int *in_place)
 {
@@ -42,14 +43,17 @@ static void find_in_place(struct plan *plan, int *in_place)
         if (!plan_operations[step->operation].in_place || plan->values[step->x].last_step != i)
             continue;
         in_place[step->y] = step->x;
-        if (plan->values[step->x].bytes < plan->values[step->y].bytes) /* rows are rounded up by their own columns */
+        /* x and y may have different numbers of columns, so y may have more bytes after rounding up the rows. */
+        if (plan->values[step->x].bytes < plan->values[step->y].bytes)
             plan->values[step->x].bytes = plan->values[step->y].bytes;
         plan->values[step->x].last_step = plan->values[step->y].last_step;
-        plan->values[step->y].first_step = plan->values[step->y].last_step = -1; /* needs no memory of its own */
+        /* The value needs no separate memory. */
+        plan->values[step->y].first_step = plan->values[step->y].last_step = -1;
     }
 }
 
-/* Sets the value's bytes in the largest batch; false: they overflow, or the bytes of all values might. */
+/* Sets the bytes of the value in the largest batch. Returns false if they overflow, or if the bytes of all values
+ * might. */
 static bool size_value(const struct plan *plan, struct plan_value *value)
 {
     int64_t rows = plan_most_rows(plan, value->axis, plan->max_items), elements, bytes;
@@ -68,7 +72,7 @@ static bool lifetimes_meet(const struct plan_value *a, const struct plan_value *
     return a->first_step <= b->last_step && b->first_step <= a->last_step;
 }
 
-/* The lowest offset where `value` overlaps no placed value of an overlapping lifetime. */
+/* The lowest offset where `value` overlaps no placed value with an overlapping lifetime. */
 static size_t lowest_offset(const struct plan *plan, const struct plan_value *value, const bool *placed)
 {
     size_t offset = 0;
@@ -87,8 +91,8 @@ static size_t lowest_offset(const struct plan *plan, const struct plan_value *va
     return offset;
 }
 
-/* The largest value that needs memory and has no place yet; PLAN_NONE: none is left. Placing large values first wastes
- * least memory. */
+/* The largest value that needs memory and has no place yet. PLAN_NONE if none is left. Placing large values first
+ * wastes less memory. */
 static int largest_unplaced(const struct plan *plan, const bool *placed)
 {
     int largest = PLAN_NONE;
@@ -101,8 +105,8 @@ static int largest_unplaced(const struct plan *plan, const bool *placed)
     return largest;
 }
 
-/* Sets the limits of inputs without their own. They accept up to max_rows, rounded down to the padding multiple.
- * max_rows is first raised to one padding multiple, so that an item of one row fits. */
+/* Sets the limits of inputs for which the model has none. They accept up to max_rows rows, rounded down to a multiple
+ * of the padding. If max_rows is less than one multiple, it is raised to it first, so that an item of one row fits. */
 static void limit_lengths(struct plan *plan)
 {
     for (int i = 0; i < plan->n_axes; i++)
@@ -127,7 +131,8 @@ static void make_room_for_padding(struct plan *plan)
     }
 }
 
-/* Raises max_rows so that an item of constant sizes, or else one of the smallest, fits. */
+/* Raises max_rows so that an item fits whose sizes are all constant. If sizes differ between items, the smallest item
+ * must fit. */
 static void fit_smallest_item(struct plan *plan)
 {
     for (int i = 0; plan_counts_axes(plan) && i < plan->n_axes; i++) {

@@ -1,4 +1,5 @@
-/* The names of the class's tensors in a file: the class's own, after a wrapper's prefix, or those of an older library.
+/* names: finds the tensors of a class in a file. The file may have a wrapper's prefix before the class's names, or the
+ * names of an older version of the library.
  */
 #include "engine/plan/scope.h"
 
@@ -7,11 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* DataParallel and DistributedDataParallel, torch.compile, a wrapper of the libraries, a trainer's module. */
+/* The prefixes of DataParallel and DistributedDataParallel, of torch.compile, of a wrapper in the libraries, and of
+ * modules for training. */
 static const char *const prefixes[] = {"module.", "_orig_mod.", "net.", "model."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 
-/* `*` stands for any characters, also none; all others for themselves. */
+/* Whether the name matches the pattern. `*` matches any number of characters. Other characters match themselves. */
 static bool matches(const char *pattern, const char *name)
 {
     const char *star = NULL, *behind = NULL; /* the last star, and what of the name it covers so far */
@@ -53,7 +55,7 @@ static bool all_begin_with(const struct plan_builder *builder, const char *prefi
     return true;
 }
 
-/* Makes the builder's prefix longer by one wrapper that all names have. */
+/* Appends to the builder's prefix the prefix of one wrapper, if all names have it. */
 static bool lengthen_prefix(struct plan_builder *builder)
 {
     for (size_t i = 0; i < N_PREFIXES; i++) {
@@ -88,7 +90,8 @@ static const struct weights_tensor *find_behind_prefix(const struct plan_builder
     return tensor ? tensor : find_older(builder->weights, full);
 }
 
-/* The first tensor that is found decides on the prefix: classes have names of their own that begin with "net.". */
+/* The first tensor that is found determines the prefix. Later tensors do not, because some classes have names that
+ * begin with "net.". */
 const struct weights_tensor *plan_find_tensor(struct plan_builder *builder, const char *name)
 {
     char in_file[PLAN_NAME_BYTES];

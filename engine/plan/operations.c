@@ -50,11 +50,11 @@ const struct plan_operation plan_operations[] = {
                    .flops = flops_of_linear,
                    .print = print_linear},
 
-    /* W (hidden, in), U (out, hidden); z (r, out) or none
-     * gated: W (2*hidden, in), g[r] = x[r] Wᵀ + b, h[r, i] = activation(g[r, i]) * g[r, hidden + i] */
+    /* W (hidden, in), U (out, hidden); z (r, out) or none. Gated: W (2*hidden, in), g[r] = x[r] Wᵀ + b, h[r, i] =
+       activation(g[r, i]) * g[r, hidden + i] */
     [OP_FEED_FORWARD] = {.name = "feed_forward",
                          .formula = "y[r] = h[r] Uᵀ + c + z[r], h[r] = activation(x[r] Wᵀ + b)",
-                         .rows = ROWS_TOGETHER, /* made after the pass that narrows */
+                         .rows = ROWS_TOGETHER, /* plan_block makes this operation, after plan_narrow */
                          .adds_residual = true,
                          .flops = flops_of_feed_forward,
                          .print = print_feed_forward},
@@ -72,7 +72,7 @@ const struct plan_operation plan_operations[] = {
                 .flops = flops_of_addition,
                 .print = print_nothing},
 
-    /* m, which is z: ids (r, 1), 0 or not */
+    /* m is the operand z: ids (r, 1), 0 or not. */
     [OP_MASK_ROWS] = {.name = "mask_rows",
                       .formula = "y[r] = x[r] where m[r], else 0",
                       .rows = ROWS_ALONE,
@@ -212,7 +212,7 @@ const struct plan_operation plan_operations[] = {
 
     [OP_GATHER_ROWS] = {.name = "gather_rows",
                         .formula = "y = the rows of x that y's axis has",
-                        .rows = ROWS_TOGETHER, /* made by the pass that narrows */
+                        .rows = ROWS_TOGETHER, /* plan_narrow makes this operation */
                         .in_place = true,
                         .flops = flops_of_nothing,
                         .print = print_nothing},

@@ -53,7 +53,7 @@ void padder_free(const struct plan *plan, struct batch *batch)
     memset(batch, 0, sizeof *batch);
 }
 
-/* The input whose rows stand for this one: itself where the item gives it. */
+/* The input whose rows are used for this input. It is the input itself if the item contains it. */
 static int source_input(const struct plan *plan, const struct engine_item *item, int index)
 {
     while (!item->inputs[index].data && plan->inputs[index].fallback != PLAN_NONE)
@@ -124,7 +124,7 @@ static struct plan_given give_item(const struct plan *plan, const struct plan_ax
     return given;
 }
 
-/* `context` is an item. A sequence has one free size, its length. The batch of one item is 1. */
+/* `context` is an item. The only free size of a sequence is its length. The batch dimension is 1. */
 static int64_t give_dimension(const struct plan *plan, int input, int dimension, const void *context)
 {
     if (input == PLAN_NONE)
@@ -183,7 +183,7 @@ struct padder_sequence padder_sequence(const struct plan *plan, const struct bat
     int64_t first = layout->starts[index], rows = layout->starts[index + 1] - first, item = 0, behind = batch->n_items;
     if (plan_sequences(plan, axis) == PLAN_NONE)
         return (struct padder_sequence){.item = index, .first = first, .rows = rows};
-    while (behind - item > 1) { /* the last item that begins at `first` or before */
+    while (behind - item > 1) { /* binary search for the last item that begins at `first` or before */
         int64_t middle = (item + behind) / 2;
         if (layout->item_starts[middle] <= first)
             item = middle;
@@ -239,7 +239,7 @@ static bool wants_all_rows(const struct engine_item *item)
     return item->hidden || pools_all || item->n_extras > 0 || ((item->output || item->top_k > 0) && !item->rows);
 }
 
-/* Marks the wanted rows, and `reach` on either side of each, among an item's `rows`. */
+/* Marks the requested rows among the item's `rows` rows, and `reach` rows on either side of each. */
 static void mark_wanted(struct batch *batch, const struct engine_item *item, int64_t own, int64_t reach, int64_t rows)
 {
     memset(batch->marks, 0, (size_t)rows);
@@ -304,14 +304,14 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
         lay_out_wanted(batch, &batch->layouts[plan->hidden_axis], i);
 }
 
-/* From bytes that are 0 or not; ones where no mask is given, and `beyond` for the rows that padding adds. */
+/* Converts a mask of bytes to 0 and 1. Without a mask it is 1. Rows that padding adds are set to `beyond`. */
 static void gather_mask(const uint8_t *mask, int64_t length, int64_t rows, int32_t beyond, int32_t *out)
 {
     for (int64_t r = 0; r < rows; r++)
         out[r] = r >= length ? beyond : mask ? mask[r] != 0 : 1;
 }
 
-/* out (rows, columns) from (columns, rows), in squares whose lines stay in the cache. */
+/* Transposes (columns, rows) to out (rows, columns). Works on squares, so that their cache lines stay in the cache. */
 static void gather_channels(const float *data, int64_t columns, int64_t rows, float *out)
 {
     for (int64_t row = 0; row < rows; row += SQUARE)

@@ -1,6 +1,7 @@
-/* Feed-forward in blocks of rows: where a linear step's rows are read by another linear step alone, perhaps through a
- * gate, one step takes a block of rows through both. What lies between, the widest value of a layer, then needs no
- * place in the arena, and is still in a core's cache when it is read. */
+/* pass_block: joins two linear steps to one step OP_FEED_FORWARD, if only the second one reads the result of the first.
+ * A gate may be between them. The new step computes both products for one block of rows at a time. The value between
+ * them is the widest of a layer. It then needs no place in the arena, and is still in a core's cache when it is read.
+ */
 #include "engine/plan/builder.h"
 #include "engine/plan/passes.h"
 
@@ -9,7 +10,7 @@ static bool is_linear(const struct plan_step *step)
     return step->operation == OP_LINEAR && step->only.axis == PLAN_NONE;
 }
 
-/* The linear step whose product step `reader` alone reads; PLAN_NONE: there is none. */
+/* The linear step whose product is read only by step `reader`. PLAN_NONE if there is none. */
 static int first_linear(const struct plan *plan, int reader)
 {
     int value = plan->steps[reader].x;
@@ -18,7 +19,7 @@ static int first_linear(const struct plan *plan, int reader)
                                                                                                         : PLAN_NONE;
 }
 
-/* The gate whose rows step `reader` alone reads; PLAN_NONE: there is none. */
+/* The gate whose result is read only by step `reader`. PLAN_NONE if there is none. */
 static int gate_before(const struct plan *plan, int reader)
 {
     int value = plan->steps[reader].x;
@@ -26,7 +27,7 @@ static int gate_before(const struct plan *plan, int reader)
     return gate != PLAN_NONE && plan->steps[gate].operation == OP_GATE ? gate : PLAN_NONE;
 }
 
-/* Makes step `second` one with the linear step before it. False: there is none such. */
+/* Joins step `second` with a linear step before it. Returns false if there is no such step. */
 static bool join(struct plan_builder *builder, int second)
 {
     struct plan *plan = builder->plan;
@@ -46,7 +47,8 @@ static bool join(struct plan_builder *builder, int second)
     joined.feed_forward.activation = gate == PLAN_NONE ? inner->linear.activation : plan->steps[gate].gate.activation;
     plan->steps[second] = joined;
     struct plan_flops flops = {.row = plan_step_flops(plan, &joined, 2) - plan_step_flops(plan, &joined, 1)};
-    flops.item = plan_step_flops(plan, &joined, 1) - flops.row; /* all of them, if each item has as many rows */
+    /* Counts all rows if each item has the same number of rows. */
+    flops.item = plan_step_flops(plan, &joined, 1) - flops.row;
     struct plan_decision decision = {.before = flops, .after = flops, .least_rows = 1};
     decision.spared[decision.n_spared++] = inner->y;
     if (gate != PLAN_NONE)
@@ -63,5 +65,5 @@ void plan_block(struct plan_builder *builder)
 {
     for (int i = 0; i < builder->plan->n_steps && !builder->failed; i++)
         if (is_linear(&builder->plan->steps[i]) && join(builder, i))
-            i -= 1; /* at least one step before it went away */
+            i -= 1; /* at least one earlier step was removed */
 }

@@ -1,7 +1,7 @@
 #include "engine/plan/builder.h"
 #include "engine/plan/passes.h"
 
-/* The linear step right before `i`, if no other step reads its product and it has no residual yet. */
+/* The linear step directly before step `i`, if no other step reads its product, and if it has no residual yet. */
 static struct plan_step *linear_before(struct plan *plan, int i, int value)
 {
     struct plan_step *linear = i > 0 ? &plan->steps[i - 1] : NULL;
@@ -10,7 +10,8 @@ static struct plan_step *linear_before(struct plan *plan, int i, int value)
     return plan_count_readers(plan, value) == 1 ? linear : NULL;
 }
 
-/* `linear` computes what `step` does with its product, `spared`: as many operations, and no value between them. */
+/* Merges `step` into `linear`, whose product is `spared`. The number of FLOPs stays the same, but the value `spared` is
+ * no longer needed. */
 static void decide(struct plan_builder *builder, const struct plan_step *linear, const char *step, int spared)
 {
     const struct plan *plan = builder->plan;

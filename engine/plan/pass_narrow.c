@@ -1,13 +1,14 @@
-/* Compute the last layers only for the requested rows. The pass selects steps at the end that compute a row from
- * that row alone, or from it and the keys of the whole sequence. It moves them after the other steps, onto a narrow
- * axis that has only the requested rows.
+/* pass_narrow: computes the last layers only for the requested rows. The pass selects steps at the end of the plan that
+ * compute a row from the same row, and perhaps from the keys of the whole sequence. It moves them after the other
+ * steps. Their values get a narrow axis, which has only the requested rows.
  *
- * A step that reads neighbours needs these rows, too. So there is one narrow axis for each reach, with that many more
- * rows on either side. Steps read values of a longer axis through OP_GATHER_ROWS, except
- * keys, values, and the x of a step that reads neighbours.
+ * Some steps also read neighbours of a row. The reach is the distance to the furthest neighbour that is needed. There
+ * is one narrow axis for each reach, which has this many more rows on either side of a requested row. A step reads
+ * values of a longer axis through OP_GATHER_ROWS. Exceptions are keys, values, and the x of a step that reads
+ * neighbours.
  *
- * The number of rows on a narrow axis depends on the batch: an item that requests its hidden state or a mean has all of
- * its rows there. */
+ * The number of rows on a narrow axis depends on the batch. If an item requests its hidden state or a mean, the axis
+ * has all rows of this item. */
 #include "engine/plan/axes.h"
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
@@ -19,7 +20,8 @@
 #define ALL INT_MAX
 #define UNREAD (-1)
 
-/* A value's reach says which of its rows are needed: the requested rows and `reach` rows on either side, or ALL. */
+/* Each value has a reach. The requested rows of the value are needed, and `reach` rows on either side of them, or ALL
+ * rows. */
 struct narrowing {
     struct plan_builder *builder;
     int *reach;              /* by value */
@@ -48,11 +50,11 @@ static void need(struct narrowing *n, int value, int reach)
         n->reach[value] = reach;
 }
 
-/* Finds the reach of every value. It goes from the last step to the first, so a value's readers come before its writer:
- * when a step is looked at, the reach of its y is final.
+/* Finds the reach of every value. The loop goes from the last step to the first, so it visits the readers of a value
+ * before its writer. When it visits a step, the reach of the step's y is final.
  *
- * z is added to the same row of y, so it needs the reach of y. Only x has neighbours that the step reads. So `reach`
- * grows after z and before x. */
+ * z is added to the same row of y, so z needs the reach of y. The step reads neighbours only of x. So `reach` is
+ * increased after handling z, and before handling x. */
 static void find_reaches(struct narrowing *n)
 {
     const struct plan *plan = n->builder->plan;
@@ -89,8 +91,8 @@ static void append(struct narrowing *n, struct plan_step step)
     plan_insert_step(n->builder, n->builder->plan->n_steps, step);
 }
 
-/* Returns the value's rows on `axis`, the narrow axis of `reach`. A value on another axis is gathered, once for each
- * axis. */
+/* Returns the rows of the value on `axis`, which is the narrow axis of `reach`. If the value is on another axis, a step
+ * that gathers its rows is appended, once for each axis. */
 static int gather(struct narrowing *n, int value, int reach, int axis)
 {
     struct plan_builder *builder = n->builder;
@@ -109,8 +111,8 @@ static int gather(struct narrowing *n, int value, int reach, int axis)
     return step.y;
 }
 
-/* Appends a narrow step, with its operands and y on `axis`. A step that reads neighbours keeps its own x: that value is
- * on the longer axis, where the neighbours are. */
+/* Appends a narrow step, with its operands and y on `axis`. A step that reads neighbours keeps its x, which is on the
+ * longer axis that contains the neighbours. */
 static void append_narrow(struct narrowing *n, int index, int reach, int axis)
 {
     struct plan_step step = n->steps[index];
@@ -152,8 +154,8 @@ static void decide(struct narrowing *n)
     plan_decide(n->builder, decision, "the last steps on the wanted rows alone, for one of them");
 }
 
-/* Rebuilds the list of steps: the other steps first, then the narrow ones. A step reads values of its own reach or a
- * larger one, so the largest reach comes first. */
+/* Rebuilds the list of steps: first the other steps, then the narrow steps. A step reads values of the same reach or a
+ * larger one, so the steps with the largest reach come first. */
 static void narrow(struct narrowing *n)
 {
     struct plan *plan = n->builder->plan;
@@ -175,7 +177,7 @@ static bool narrows_any(const struct narrowing *n)
     return false;
 }
 
-/* Calls and images have no requested rows: their results are whole. */
+/* Calls and images are left unchanged, because items request their results as a whole. */
 static bool has_wanted_rows(const struct plan *plan, const struct plan_axis *axis)
 {
     for (int i = 0; i < plan->n_steps; i++)

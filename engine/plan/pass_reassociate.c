@@ -1,20 +1,21 @@
-/* Re-association: a sequence that is projected after a linear step, Eᵀ(x Wᵀ), may as well be projected before it,
- * (Eᵀx) Wᵀ. The rows of an item decide which order takes fewer operations. If items of a model may have either order,
- * both stay in the plan, and each step has the selection of items that it computes. The rows of the batch do not
- * matter: otherwise an item's results would depend on the rest of the batch.
+/* pass_reassociate: a sequence that is projected after a linear step, Eᵀ(x Wᵀ), can be projected before it instead,
+ * (Eᵀx) Wᵀ. The result is the same. The number of rows of an item decides which order needs fewer operations. If this
+ * differs between items, both orders stay in the plan, and each step has a plan_selection of the items that it
+ * computes. The number of rows of the batch has no influence, because otherwise an item's results would depend on the
+ * other items of the batch.
  *
  *     K = Eᵀ(x Wᵀ + 1 bᵀ) + e 1ᵀ = (Eᵀx | Eᵀ1 | e) (W | b | 1)ᵀ        biases become extra columns of both factors
  *     Eᵀ M (x Wᵀ) = Eᵀ((M x) Wᵀ)                                      a mask M of rows can mask x instead
  *
- * Keys and values that project the same x through the same E share Eᵀx. With two weights E and F, the steps for Eᵀx and
- * Fᵀx follow one another. A backend may fuse the two projections, except with masks, because each chain has its own
- * masked x. */
+ * If keys and values project the same x by the same E, they share Eᵀx. With two weights E and F, the step for Fᵀx
+ * directly follows the step for Eᵀx. A backend may fuse these two projections. With masks it cannot, because each chain
+ * has its own masked x. */
 #include "engine/plan/axes.h"
 #include "engine/plan/passes.h"
 
 #include <stdint.h>
 
-/* A linear step, perhaps a step that masks rows, and the projection of the result. */
+/* A chain: a linear step, perhaps a step that masks rows, and the projection of their result. */
 struct chain {
     int linear, mask, project; /* steps; mask PLAN_NONE: no rows are masked */
 };
@@ -25,14 +26,14 @@ static bool is_plain_linear(const struct plan_step *step)
            step->only.axis == PLAN_NONE;
 }
 
-/* The step that writes the value, if exactly one step reads it; else PLAN_NONE. */
+/* The step that writes the value, if exactly one step reads the value. Otherwise PLAN_NONE. */
 static int writer_for_one(const struct plan *plan, int value)
 {
     return plan_count_readers(plan, value) == 1 ? plan_writer(plan, value) : PLAN_NONE;
 }
 
-/* Whether step `project` is the end of a chain. A projection with extra columns is not: this pass wrote it, and no
- * second rewrite could keep these columns. */
+/* Whether step `project` is the end of a chain. A projection with extra columns is not, because this pass wrote it. A
+ * second rewrite could not keep these columns. */
 static bool find_chain(const struct plan *plan, int project, struct chain *chain)
 {
     const struct plan_step *last = &plan->steps[project];
@@ -47,12 +48,13 @@ static bool find_chain(const struct plan *plan, int project, struct chain *chain
     }
     if (chain->linear == PLAN_NONE || !is_plain_linear(&plan->steps[chain->linear]))
         return false;
-    /* With a bias, masked rows of x would still become b. And the mask must be computed before the linear step. */
+    /* Masking x instead is impossible with a bias, because masked rows of x would become b. Also, the mask must be
+     * computed before the linear step. */
     return chain->mask == PLAN_NONE || (plan->steps[chain->linear].bias == PLAN_NONE &&
                                         plan_last_writer(plan, plan->steps[chain->mask].z) < chain->linear);
 }
 
-/* Chains with equal members share Eᵀx. */
+/* The source of chains: chains with equal members here share Eᵀx. */
 struct projected_source {
     int x, mask;      /* values */
     int weight, bias; /* of the projection */
@@ -89,8 +91,8 @@ static bool next_chain(const struct plan *plan, int from, const struct projected
 
 /* ---- Counting ---- */
 
-/* Bounds of a sequence's rows on the axis: if padding or the model fixes them, both are that number; else 1 to
- * INT64_MAX. */
+/* Bounds of the rows of a sequence on the axis. If padding or the model fixes the number of rows, both bounds are this
+ * number. Otherwise they are 1 and INT64_MAX. */
 static struct plan_selection rows_of_items(const struct plan *plan, int axis)
 {
     const struct plan_axis *rows = &plan->axes[axis];
@@ -105,7 +107,7 @@ static struct plan_selection rows_of_items(const struct plan *plan, int axis)
     return exactly ? (struct plan_selection){axis, exactly, exactly} : (struct plan_selection){axis, 1, INT64_MAX};
 }
 
-/* The least rows for which `after` is fewer operations than `before`; INT64_MAX: it never is. */
+/* The least number of rows for which `after` needs fewer operations than `before`. INT64_MAX if there is none. */
 static int64_t least_rows(struct plan_flops before, struct plan_flops after)
 {
     return after.row < before.row ? after.item / (before.row - after.row) + 1 : INT64_MAX;
@@ -128,7 +130,8 @@ static struct plan_decision count_flops(const struct plan *plan, struct chain fi
     return decision;
 }
 
-/* An item has that many rows of the source, whatever the rows of its inputs: its FLOPs are a constant. */
+/* Every item has this number of rows of the source, whatever the length of its inputs. So the FLOPs per item are
+ * constant. */
 static void fix_rows(struct plan_decision *decision, int64_t rows)
 {
     decision->before.item += decision->before.row * rows;
@@ -156,14 +159,14 @@ static void mask_early(struct plan_builder *builder, struct chain *chain, struct
     mask.x = rewrite->x;
     mask.y = rewrite->x = plan_new_value(builder, x->axis, x->columns);
     plan_insert_step(builder, (ready > mask_ready ? ready : mask_ready) + 1, mask);
-    chain->linear++; /* the new step comes before the chain's */
+    chain->linear++; /* the new step comes before the steps of the chain */
     chain->mask++;
     chain->project++;
 }
 
-/* The index for the step Eᵀx. It follows another projection of the same x for the same attention and the same items, so
- * that a backend can fuse the two. Else it comes right before the chain's projection. A later layer's projection stays
- * near its use, to keep its lifetime short. */
+/* The index at which to insert the step Eᵀx. If there is another projection of the same x for the same attention and
+ * the same items, the step follows this projection, so that a backend can fuse both. Otherwise it comes directly before
+ * the chain's projection. The projection for a later layer stays near its use, so that its lifetime is short. */
 static int early_place(const struct plan *plan, const struct chain *chain, const struct rewrite *rewrite)
 {
     for (int i = chain->project - 1; i >= 0; i--) {
@@ -198,11 +201,11 @@ static void project_early(struct plan_builder *builder, struct chain *chain, str
         chain->linear++;
     if (chain->mask != PLAN_NONE && chain->mask >= place)
         chain->mask++;
-    chain->project++; /* place is at most its index */
+    chain->project++; /* `place` is not after the projection */
 }
 
-/* Inserts the step (Eᵀx) Wᵀ. It writes the same y as the chain's projection. It must precede the projection: the linear
- * step may overwrite other items' rows, the projection does not. */
+/* Inserts the step (Eᵀx) Wᵀ. It writes the same y as the chain's projection. It must precede the projection, because
+ * the linear step may overwrite the rows of other items. The projection does not. */
 static void apply_late(struct plan_builder *builder, struct chain *chain, const struct rewrite *rewrite)
 {
     if (builder->failed)
@@ -223,8 +226,8 @@ static void apply_late(struct plan_builder *builder, struct chain *chain, const 
     chain->project++;
 }
 
-/* Keeps the original steps for items that are projected late. Without such items it removes them. The chain's mask goes
- * in any case, because the linear step reads the masked x. */
+/* Keeps the original steps for the items that are projected after the linear step. Removes these steps if there are no
+ * such items. Removes the step that masks rows in any case, because the linear step now reads the masked x. */
 static void keep_for_others(struct plan *plan, struct chain chain, const struct rewrite *rewrite)
 {
     struct plan_step *linear = &plan->steps[chain.linear], *project = &plan->steps[chain.project];
@@ -248,8 +251,8 @@ static void rewrite_chains(struct plan_builder *builder, struct chain chain, str
         apply_late(builder, &chain, rewrite);
         if (!builder->failed)
             keep_for_others(builder->plan, chain, rewrite);
-        /* From step 0 on: removed steps move later chains forward, perhaps before the first chain's place. A rewritten
-         * chain reads no source like this any more. */
+        /* The search starts at step 0, because removing steps moves later chains to lower indices, perhaps before the
+         * first chain. A rewritten chain is not found again, because it does not read this source any more. */
     } while (!builder->failed && next_chain(builder->plan, 0, &rewrite->source, &chain));
 }
 
@@ -259,7 +262,7 @@ static void consider(struct plan_builder *builder, struct chain chain)
     struct rewrite rewrite = {.source = source_of(plan, &chain)};
     struct chain earlier;
     if (next_chain(plan, 0, &rewrite.source, &earlier) && earlier.project < chain.project)
-        return; /* the source was considered at that chain, and left unchanged */
+        return; /* an earlier chain with this source was left unchanged, so the source was considered before */
     struct plan_decision decision = count_flops(plan, chain, &rewrite.source);
     struct plan_selection rows = rows_of_items(plan, plan->values[rewrite.source.x].axis);
     if (plan->axes[rows.axis].kind != AXIS_INPUT && rows.least == rows.most)

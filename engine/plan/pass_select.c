@@ -1,9 +1,9 @@
-/* Compute steps for one row of each item, where a later step selects that row alone. A classifier that reads the row of
- * its class token needs one row of the last layer.
+/* pass_select: computes steps for one row of each item, if a later step selects only this row. For example, a
+ * classifier that reads the row of its class token needs one row of the last layer.
  *
- *     y = (f(x))[row]  becomes  y = f(x[row])        for steps f whose row depends on the same row of x alone
+ *     y = (f(x))[row]  becomes  y = f(x[row])        for steps f whose row depends only on the same row of x
  *
- * An attend is not moved: items may request its softmax, with all rows. */
+ * Attention steps are not moved, because items may request their softmax for all rows. */
 #include "engine/plan/axes.h"
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
@@ -18,7 +18,7 @@ struct selected_row {
     int first; /* a size: the row's index among the item's rows of x */
 };
 
-/* What a value is needed for: only for the selected row, or for all rows. */
+/* Which rows of a value are needed: none, only the selected row, or all rows. */
 enum need { UNREAD, ONE_ROW, ALL_ROWS };
 
 struct selecting {
@@ -35,7 +35,7 @@ static bool is_constant(const struct plan *plan, int size, int64_t expected)
     return plan_size_is_constant(plan, size, &value) && value == expected;
 }
 
-/* Whether the space's elements are the columns of one row, one after another. */
+/* Whether the elements of the space are the columns of one row, in order. */
 static bool visits_one_row(const struct plan *plan, const struct plan_space *space, int64_t columns)
 {
     bool whole = columns == 1;
@@ -51,7 +51,7 @@ static bool visits_one_row(const struct plan *plan, const struct plan_space *spa
     return whole && is_constant(plan, space->y_first, 0);
 }
 
-/* The value is written once, by the step that is returned; PLAN_NONE: by another number of steps. */
+/* Returns the step that writes the value, if there is exactly one. Otherwise PLAN_NONE. */
 static int only_writer(const struct plan *plan, int value)
 {
     int writer = plan_writer(plan, value);
@@ -73,7 +73,7 @@ static bool find_row(struct plan_builder *builder, int index, struct selected_ro
                              &row->first);
 }
 
-/* Whether the step can compute the selected row alone. All its operands are on the axis of its result. */
+/* Whether the step can compute only the selected row. All its operands are on the axis of its result. */
 static bool can_move(const struct selecting *s, int index)
 {
     const struct plan *plan = s->builder->plan;
@@ -94,15 +94,15 @@ static void need(struct selecting *s, int value, enum need need)
         s->needs[value] = need;
 }
 
-/* After find_needs. */
+/* Call it after find_needs. */
 static bool moves(const struct selecting *s, int index)
 {
     int y = s->builder->plan->steps[index].y;
     return y != PLAN_NONE && y < s->n_values && s->needs[y] == ONE_ROW;
 }
 
-/* From the last step to the first, so that a value's readers come before its writer. Afterwards the values of ONE_ROW
- * are those that moved steps write. */
+/* Visits the steps from the last to the first, so that the readers of a value come before its writer. Afterwards the
+ * values with ONE_ROW are those that moved steps write. */
 static void find_needs(struct selecting *s)
 {
     const struct plan *plan = s->builder->plan;
@@ -117,7 +117,7 @@ static void find_needs(struct selecting *s)
     }
 }
 
-/* A space that visits the selected row of `columns` columns. */
+/* A space that visits the `columns` columns of the selected row. */
 static int row_space(struct selecting *s, int64_t columns)
 {
     struct plan_builder *builder = s->builder;
@@ -134,8 +134,8 @@ static int row_space(struct selecting *s, int64_t columns)
     return plan_add_space(builder, &space);
 }
 
-/* The value that has the selected row of an operand of step `*index`. A step that selects the row is inserted before
- * that step, once for each value. */
+/* Returns a value that contains only the selected row of an operand of step `*index`. Inserts a step that selects the
+ * row before that step, once for each value. */
 static int select_row(struct selecting *s, int value, int *index)
 {
     struct plan_builder *builder = s->builder;
@@ -154,7 +154,7 @@ static int select_row(struct selecting *s, int value, int *index)
     return s->selected[value] = step.y;
 }
 
-/* Insertions move the step, so it is looked up again. */
+/* Insertions change the index of the step, so it is searched again. */
 static void move(struct selecting *s, int *index)
 {
     struct plan *plan = s->builder->plan;
@@ -189,7 +189,8 @@ static void decide(const struct selecting *s)
     plan_decide(s->builder, decision, "the last steps on the one row that is selected");
 }
 
-/* Moves all steps before the selection that only it needs, and lets its readers read the last of them. */
+/* Replaces the steps that only the selection needs by steps for one row. The readers of the selection then read the
+ * result of the last of these steps. */
 static void rewrite(struct selecting *s)
 {
     struct plan *plan = s->builder->plan;

@@ -1,4 +1,4 @@
-/* Finding, inserting and removing steps. */
+/* passes: functions that find, insert and remove steps. */
 #include "engine/plan/passes.h"
 #include "engine/plan/builder.h"
 

@@ -1,4 +1,4 @@
-/* What a finished plan tells of itself. */
+/* plan: functions that return properties of a finished plan. */
 #include "engine/plan/plan.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ void plan_free(struct plan *plan)
     free(plan);
 }
 
-/* Pixels from the window's first to its last, both counted. [0] is along the height. */
+/* The number of pixels from the first to the last of the window. [0] is along the height. */
 static int64_t window_extent(const struct plan_window *window, int dimension)
 {
     return (window->size[dimension] - 1) * window->dilation[dimension] + 1;
@@ -48,7 +48,7 @@ struct plan_image plan_convolved(const struct plan_window *window, struct plan_i
     return (struct plan_image){height / window->stride[0] + 1, width / window->stride[1] + 1};
 }
 
-/* 0 where the window does not fit. */
+/* The number of pixels of a convolution's result. 0 if the window does not fit in the image. */
 static int64_t convolved_rows(const struct plan_window *window, struct plan_image image)
 {
     if (!plan_window_fits(window, image))
@@ -147,7 +147,7 @@ static struct plan_given give_rows(const struct plan *plan, const struct plan_ax
     return given;
 }
 
-/* Every free size is the number of rows, within its bounds. */
+/* Every free size is the number of rows, moved into the size's bounds. */
 static int64_t give_dimension(const struct plan *plan, int input, int dimension, const void *context)
 {
     if (input == PLAN_NONE) /* the batch of one item */
@@ -194,7 +194,7 @@ int64_t plan_item_rows(const struct plan *plan, const struct plan_lengths *lengt
     int64_t most = 1;
     *axis = 0;
     for (int i = 0; i < plan->n_axes; i++) {
-        if (plan->axes[i].kind == AXIS_WANTED) /* it has some rows of another axis */
+        if (plan->axes[i].kind == AXIS_WANTED) /* its rows are some of the rows of another axis */
             continue;
         int64_t rows = plan_axis_rows(plan, i, lengths, context);
         if (rows < 1 || rows > most)
@@ -206,8 +206,8 @@ int64_t plan_item_rows(const struct plan *plan, const struct plan_lengths *lengt
     return most;
 }
 
-/* Whether items whose free sizes are all `side` have at most `rows` rows on each axis. A size that is 0 or less for so
- * small items counts as few rows. */
+/* Whether items whose free sizes are all `side` have at most `rows` rows on each axis. A size that is 0 or negative,
+ * because `side` is too small, is accepted. */
 static bool side_fits(const struct plan *plan, int64_t side, int64_t rows)
 {
     for (int i = 0; i < plan->n_axes; i++) {
@@ -254,7 +254,7 @@ int64_t plan_constant_rows(const struct plan *plan, int axis)
     return rows->extended.by.rows ? rows->extended.by.rows : plan_padded_rows(rows->extended.by, own);
 }
 
-/* The sequences of an item on the axis; false: they depend on the item. */
+/* Sets the number of sequences of an item on the axis. Returns false if it depends on the item. */
 static bool constant_sequences(const struct plan *plan, int axis, int64_t *sequences)
 {
     const struct plan_axis *of = &plan->axes[axis];
@@ -262,7 +262,7 @@ static bool constant_sequences(const struct plan *plan, int axis, int64_t *seque
     return of->kind != AXIS_SIZED || plan_size_is_constant(plan, of->sized.sequences, sequences);
 }
 
-/* Of an AXIS_PADDED. */
+/* The rows of an AXIS_PADDED. */
 static bool padded_rows_are_constant(const struct plan *plan, const struct plan_axis *padded, int64_t *rows)
 {
     int64_t own = 1, sequences;
@@ -305,7 +305,7 @@ int64_t plan_least_rows(const struct plan *plan, int axis)
     return __builtin_mul_overflow(rows, sequences, &rows) ? INT64_MAX : rows;
 }
 
-/* An item longer than a batch is one of its own and no longer than max_rows. */
+/* A longer item than a usual batch allows is a batch by itself, and not longer than max_rows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items)
 {
     const struct plan_axis *of = &plan->axes[axis];

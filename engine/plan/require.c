@@ -1,9 +1,9 @@
-/* Limits of rows and of ids that a part of the plan has. */
+/* require: limits on rows and ids that parts of a plan require. */
 #include "engine/plan/passes.h"
 #include "engine/plan/scope.h"
 #include "engine/plan/sizes.h"
 
-/* 0: it does not fit into int64_t. */
+/* Returns 0 if the result does not fit in int64_t. */
 static int64_t least_common_multiple(int64_t a, int64_t b)
 {
     int64_t x = a, y = b, multiple;
@@ -15,7 +15,7 @@ static int64_t least_common_multiple(int64_t a, int64_t b)
     return __builtin_mul_overflow(a / x, b, &multiple) ? 0 : multiple;
 }
 
-/* An input's own limits are checked before anything else, and clients can ask for them. */
+/* Narrows the limits of an input. They are checked before all other limits, and clients can query them. */
 static void narrow_input(struct plan_builder *builder, struct model_input *input, const struct plan_size_limit *limit)
 {
     if (limit->most != INT64_MAX) {
@@ -34,7 +34,8 @@ static void narrow_input(struct plan_builder *builder, struct model_input *input
                   input->name);
 }
 
-/* The rows of one sequence on the axis: a size. PLAN_NONE: the plan has no size for them. */
+/* The index of the size that is the number of rows of one sequence on the axis. PLAN_NONE if the plan has no such size.
+ */
 static int size_of_rows(struct plan_builder *builder, int axis)
 {
     const struct plan_axis rows = builder->plan->axes[axis];
@@ -65,7 +66,8 @@ int64_t plan_fixed_rows(struct plan_builder *builder, int axis)
     return size != PLAN_NONE && plan_size_is_constant(builder->plan, size, &rows) ? rows : 0;
 }
 
-/* Whether the input's own limits are those of the axis. The length of an image is its height. */
+/* Whether the limits of the input are also those of the axis. For an image they are not, because its length is its
+ * height. */
 static bool is_sequence(const struct plan *plan, const struct plan_axis *axis)
 {
     enum input_layout layout = axis->kind == AXIS_INPUT ? plan->inputs[axis->input].input.layout : LAYOUT_TENSOR;
@@ -89,7 +91,7 @@ void plan_limit_rows(struct plan_builder *builder, int axis, struct plan_size_li
     plan_limit_size(builder, limit);
 }
 
-/* The input whose ids the value holds, perhaps in other rows; NULL: the value is not an input's. */
+/* The input whose ids the value contains, perhaps in other rows. NULL if the value contains no ids of an input. */
 static struct model_input *input_of_ids(struct plan *plan, int value)
 {
     for (int i = 0; i < plan->n_inputs; i++)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_PATH_BYTES 255 /* a class's own names are at most that long, too */
+#define MOST_PATH_BYTES 255 /* so that a path and a name of the class fit in PLAN_NAME_BYTES */
 
 /* ---- Begin and end ---- */
 
@@ -62,7 +62,8 @@ void plan_give_bound(struct plan_builder *builder, int x, int weight, int bias)
 
 /* ---- Inputs ---- */
 
-/* The value that is bound to the name; PLAN_NONE: none is. The class's inputs are counted here. */
+/* Returns the value that is bound to the name, or PLAN_NONE. Also appends the input to the list of the class's inputs.
+ */
 static int take_binding(struct plan_builder *builder, const char *name)
 {
     struct plan_scope *scope = &builder->scope;
@@ -83,7 +84,7 @@ static int take_binding(struct plan_builder *builder, const char *name)
     return value;
 }
 
-/* What a value of the plan must be to stand for the input. */
+/* Checks that the value bound to an input has the right type, columns and axis. */
 static void check_elements(struct plan_builder *builder, const struct model_input *input, int value)
 {
     static const char *const kinds[] = {[INPUT_IDS] = "ids", [INPUT_ROWS] = "floats", [INPUT_MASK] = "a mask"};
@@ -101,7 +102,7 @@ static void check_elements(struct plan_builder *builder, const struct model_inpu
     }
 }
 
-/* Pixels are rows in any case; an image has a height and a width, too. */
+/* Pixels are always rows. An image also has a height and a width. */
 static void check_layout(struct plan_builder *builder, const struct model_input *input, int value)
 {
     if (builder->failed)
@@ -130,7 +131,7 @@ static void limit_rows(struct plan_builder *builder, const struct model_input *i
     plan_limit_rows(builder, plan_value_at(builder, value)->axis, limit);
 }
 
-/* The value with the padding that `like` has. PLAN_NONE: ones. */
+/* Returns the value with the same padding as `like`. PLAN_NONE stands for a mask of ones. */
 static int pad_like(struct plan_builder *builder, const struct model_input *input, int value, int like)
 {
     if (builder->failed || like == PLAN_NONE)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DEPTH 4 /* of quotients within quotients: bounds and texts are found by recursion */
+#define MOST_DEPTH 4 /* most nested quotients. It limits the recursion that computes bounds and texts */
 
 static const struct plan_size *at(const struct plan *plan, int size)
 {
@@ -22,7 +22,7 @@ static int overflows(struct plan_builder *builder)
     return plan_fail(builder, "a coefficient of a size is more than 64 bits hold");
 }
 
-/* ---- Polynomials: terms are sorted by their factors, and factors are sorted within a term ---- */
+/* ---- Polynomials. Terms are sorted by their factors, and factors are sorted within a term ---- */
 
 static int compare_factors(const struct plan_term *a, const struct plan_term *b)
 {
@@ -40,7 +40,7 @@ static bool equal(const struct plan_size *a, const struct plan_size *b)
     return same;
 }
 
-/* Adds a term to a polynomial. false: the builder has failed. */
+/* Adds a term to a polynomial. Returns false if the builder has failed. */
 static bool add_term(struct plan_builder *builder, struct plan_size *sum, const struct plan_term *term)
 {
     int place = 0;
@@ -81,7 +81,8 @@ static bool multiply_terms(struct plan_builder *builder, const struct plan_term 
     return true;
 }
 
-/* Whether each factor of b is one of a's, and its coefficient divides a's. Then the quotient. */
+/* Whether the term a is a multiple of b: each factor of b is a factor of a, and the coefficient of b divides that of a.
+ * If so, sets *quotient. */
 static bool divide_terms(const struct plan_term *a, const struct plan_term *b, struct plan_term *quotient)
 {
     if (b->coefficient == 0 || b->coefficient == -1 || a->coefficient % b->coefficient != 0)
@@ -219,7 +220,7 @@ bool plan_size_divides(struct plan_builder *builder, int a, int b, int *quotient
     return *quotient != PLAN_NONE;
 }
 
-/* The deepest quotient or remainder within two sizes; 0: there is none. */
+/* The largest depth of quotients and remainders in two sizes. 0 if there is none. */
 static int deepest(const struct plan *plan, int a, int b)
 {
     const struct plan_size *sizes[] = {at(plan, a), at(plan, b)};
@@ -253,7 +254,8 @@ static int divide(struct plan_builder *builder, enum plan_factor_kind kind, int 
     return size_of_factor(builder, &factor);
 }
 
-/* (q b + r) / b = q + r / b: splits what is a multiple of b off the dividend, so that equal quotients have one form. */
+/* (q b + r) / b = q + r / b: separates the terms of the dividend that are multiples of b. So equal quotients have the
+ * same form. */
 static bool split_multiple(struct plan_builder *builder, int a, int b, struct plan_size *multiple,
                            struct plan_size *rest)
 {
@@ -304,7 +306,7 @@ bool plan_size_is_constant(const struct plan *plan, int size, int64_t *value)
     return of->n_terms == 0 || (of->n_terms == 1 && of->terms[0].n_factors == 0);
 }
 
-/* ---- Bounds: sums and products of intervals, that saturate ---- */
+/* ---- Bounds: sums and products of intervals. They saturate instead of overflowing ---- */
 
 struct interval {
     int64_t least, most;
@@ -400,7 +402,7 @@ bool plan_size_value(const struct plan *plan, int size, const struct plan_length
     return true;
 }
 
-/* ---- What uses sizes ---- */
+/* ---- Steps and limits that use sizes ---- */
 
 int plan_add_space(struct plan_builder *builder, const struct plan_space *space)
 {

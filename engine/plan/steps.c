@@ -1,4 +1,4 @@
-/* The operations: each appends a step and gives its new value. */
+/* steps: the operations. Each function appends a step and returns its new value. */
 #include "engine/plan/axes.h"
 #include "engine/plan/passes.h"
 #include "engine/plan/scope.h"
@@ -31,7 +31,8 @@ static int new_step(struct plan_builder *builder, struct plan_step step, int axi
     return plan_append_step(builder, step, (struct plan_target){axis, columns, false, PLAN_NONE});
 }
 
-/* Every value and weight that a step names is in these arrays: else it would not be PLAN_NONE below. */
+/* All indices of values and weights in a step must be in these arrays. Otherwise they would not be set to PLAN_NONE
+ * below. */
 _Static_assert(offsetof(struct plan_step, reads) + PLAN_READS * sizeof(int) == offsetof(struct plan_step, weights) &&
                    (offsetof(struct plan_step, weights) + PLAN_WEIGHTS * sizeof(int) + 7) / 8 * 8 ==
                        offsetof(struct plan_step, add_positions),
@@ -51,7 +52,7 @@ struct plan_step plan_step_of(enum operation operation, int x)
     return step;
 }
 
-/* The step with a y of x's axis and columns. */
+/* Appends the step, with a y that has the axis and columns of x. */
 static int same_shape(struct plan_builder *builder, struct plan_step step)
 {
     if (builder->failed)
@@ -152,7 +153,7 @@ int plan_add(struct plan_builder *builder, int x, int z, float scale)
     return same_shape(builder, step);
 }
 
-/* The axis on which each sequence of x becomes one of `rows` rows. */
+/* The axis on which each sequence of x has `rows` rows instead. */
 static int made_axis(struct plan_builder *builder, int x, int64_t rows)
 {
     int sequences = plan_sequences(builder->plan, plan_value_at(builder, x)->axis);
@@ -161,7 +162,7 @@ static int made_axis(struct plan_builder *builder, int x, int64_t rows)
     return plan_sized_axis(builder, plan_size_constant(builder, rows), sequences);
 }
 
-/* Whether items have as many sequences in both values. PLAN_NONE: there is no such value. */
+/* Whether items have the same number of sequences in both values. A value of PLAN_NONE always agrees. */
 static bool same_sequences(const struct plan_builder *builder, int a, int b)
 {
     return a == PLAN_NONE || b == PLAN_NONE ||
@@ -218,7 +219,7 @@ static struct plan_step attention_step(struct plan_builder *builder, enum operat
     step.values = values;
     bool one = plan_sequences(builder->plan, plan_value_at(builder, queries)->axis) == PLAN_NONE;
     assert(same_sequences(builder, queries, keys) && same_sequences(builder, queries, values));
-    assert(one || !attention.masked); /* a mask is an item's */
+    assert(one || !attention.masked); /* a mask belongs to an item, not to a sequence */
     step.attend.index = one ? builder->plan->n_attentions++ : PLAN_NONE;
     step.attend.heads = attention.heads;
     step.attend.kv_heads = attention.kv_heads;
@@ -266,7 +267,7 @@ int plan_rotate(struct plan_builder *builder, int x, int table)
     return same_shape(builder, step);
 }
 
-/* A step of OP_LINEAR_ATTEND, for its caller to complete. */
+/* Returns a step with OP_LINEAR_ATTEND, which the caller completes. */
 static struct plan_step linear_attend(int queries, int keys, int values, int mask, struct plan_head_range heads,
                                       int64_t fold)
 {
@@ -350,7 +351,7 @@ int plan_concatenate(struct plan_builder *builder, int x, int z)
     return new_step(builder, step, plan_value_at(builder, x)->axis, columns);
 }
 
-/* The axis with the rows of both in each sequence. */
+/* The axis on which each sequence has the rows of both values. */
 static int appended_axis(struct plan_builder *builder, int first, int second)
 {
     const struct plan_axis a = builder->plan->axes[first], b = builder->plan->axes[second];
@@ -386,7 +387,7 @@ static int convolved_axis(struct plan_builder *builder, int axis, const struct p
     return plan_sized_axis(builder, rows, sequences);
 }
 
-/* Whether each pixel of y is made of the pixel of x at the same place, by one product. */
+/* Whether each pixel of y depends only on the pixel of x at the same place, so that the convolution is a product. */
 static bool is_pointwise(const struct plan_convolution *convolution)
 {
     const struct plan_window *window = &convolution->window;
@@ -446,7 +447,7 @@ int plan_retrieve(struct plan_builder *builder, int x, int keys, int values, int
     return new_step(builder, step, plan_value_at(builder, x)->axis, plan_weight_at(builder, values)->columns);
 }
 
-/* A step that copies rows of x, be they floats or ids, onto another axis. */
+/* Appends a step that copies rows of x, which may be floats or ids, to another axis. */
 static int new_rows(struct plan_builder *builder, struct plan_step step, int axis)
 {
     struct plan_value x = *plan_value_at(builder, step.x);
@@ -508,7 +509,7 @@ int plan_pad_mask(struct plan_builder *builder, int mask, int padded)
     return y;
 }
 
-/* Returns the step, for its caller to complete; NULL: the builder has failed. */
+/* Returns the step, which the caller completes. NULL if the builder has failed. */
 static struct plan_step *give(struct plan_builder *builder, enum operation operation, int x)
 {
     struct plan_step *step = NULL;
@@ -565,11 +566,11 @@ void plan_add_output(struct plan_builder *builder, const char *name, int rank, c
     }
     output->name = copy;
     output->rank = rank;
-    for (int i = 0; i < rank; i++) /* rank 0 has no sizes, and memcpy wants some */
+    for (int i = 0; i < rank; i++) /* memcpy must not be called with NULL, which `sizes` may be if the rank is 0 */
         output->sizes[i] = sizes[i];
 }
 
-/* The elements of an item's tensor: a size. */
+/* The index of the size that is the number of elements of an item's tensor. */
 static int elements_of_output(struct plan_builder *builder, const struct plan_output *output)
 {
     int elements = plan_size_constant(builder, 1);
@@ -578,7 +579,7 @@ static int elements_of_output(struct plan_builder *builder, const struct plan_ou
     return elements;
 }
 
-/* The elements of an item's rows of x: a size. PLAN_NONE: it is unknown. */
+/* The index of the size that is the number of elements in an item's rows of x. PLAN_NONE if it is unknown. */
 static int elements_of_value(struct plan_builder *builder, const struct plan_value *x)
 {
     const struct plan_axis axis = builder->plan->axes[x->axis];

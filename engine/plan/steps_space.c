@@ -1,4 +1,4 @@
-/* Operations over a space: each appends a step and gives its value. */
+/* steps_space: operations over a space. Each function appends a step and returns its value. */
 #include "engine/plan/builder.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* Weights of a plan: tensors by name, with the shapes that the class has, in float32. */
+/* weights: the weights of a plan. They are tensors of the file, found by name, with the shapes that the class
+ * prescribes, and converted to float32. */
 #include "engine/plan/scope.h"
 
 #include <assert.h>
@@ -25,7 +26,7 @@ int plan_fail_missing(struct plan_builder *builder, const char *name, const char
     return plan_fail(builder, "%s: tensor \"%s\" %s is missing", origin, name, shape);
 }
 
-/* The tensor of that name, once its shape and dtype are what the class has. */
+/* Finds the tensor by its name, and checks that its shape and dtype are those of the class. */
 static const struct weights_tensor *take_tensor(struct plan_builder *builder, const char *name, int rank,
                                                 const int64_t *shape)
 {
@@ -47,7 +48,7 @@ static const struct weights_tensor *take_tensor(struct plan_builder *builder, co
     return tensor;
 }
 
-/* The weight that was made of the tensor: a shared one is held once. */
+/* The weight that was made of the tensor before. So a shared tensor is stored once. */
 static int find_taken(const struct plan_builder *builder, const struct weights_tensor *tensor)
 {
     int64_t index = (int64_t)weights_index(builder->weights, tensor);
@@ -70,7 +71,7 @@ static void convert(struct plan_builder *builder, const struct weights_tensor *t
         builder->progress(builder->progress_context, (double)builder->taken_elements / (double)builder->all_elements);
 }
 
-/* The weight of a tensor that was taken. `any` takes integers and booleans, too. */
+/* Makes the weight of a tensor. If `any`, integers and booleans are accepted, too. */
 static int weight_of_tensor(struct plan_builder *builder, const struct weights_tensor *tensor, const char *name,
                             int rank, const int64_t *shape, bool any)
 {
@@ -80,7 +81,7 @@ static int weight_of_tensor(struct plan_builder *builder, const struct weights_t
     struct plan_weight *weight = plan_grow(builder, &builder->plan->weights, &builder->plan->n_weights, sizeof *weight);
     if (!weight)
         return PLAN_NONE;
-    for (int i = 0; i < rank; i++) /* products count in int */
+    for (int i = 0; i < rank; i++) /* libraries for products count in int */
         if (shape[i] > INT32_MAX)
             return plan_fail(builder, "tensor \"%s\": a size of %lld is too large", name, (long long)shape[i]);
     weight->columns = shape[rank - 1];
