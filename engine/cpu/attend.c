@@ -3,11 +3,12 @@
  *     scores (n, k) = scale * queries (n, d) keys (k, d)ᵀ + mask (n, k)
  *     y (n, e)      = softmax of each row of scores, times values (k, e)
  *
- * A task first packs the head's keys and values: it brings them into the order in which products read them. Then
- * vector_attend.c computes the block, and writes the softmax too if the item wants it. */
+ * A task first packs the keys and values of the head. This means that it copies them in the order in which products
+ * read them. Then vector_attend.c computes the block. It also writes the softmax, if the item requests it. */
 #include "engine/cpu/attend.h"
 
-/* The item's memory for this attention's softmax, (h, n, keys) as in model_output_shape. NULL: not requested. */
+/* The item's memory for the softmax of this attention, (h, n, keys) as in model_output_shape. NULL if it is not
+ * requested. */
 static float *wanted_softmax(const struct plan *plan, const struct engine_item *item, const struct plan_step *step)
 {
     if (step->attend.index == PLAN_NONE)
@@ -18,8 +19,8 @@ static float *wanted_softmax(const struct plan *plan, const struct engine_item *
     return NULL;
 }
 
-/* The part of the item's mask (masks, n, k) for queries from `position` on. `number` selects the mask if the item gives
- * several (calls only). A mask of one row is for all positions. */
+/* The part of the item's mask (masks, n, k) for queries from `position` on. If the item has several masks, which only
+ * calls have, `number` selects one. A mask of one row is used for all positions. */
 static struct vector_mask mask_of(const struct engine_item *item, const struct plan_step *step, int64_t k,
                                   int64_t number, int64_t position)
 {
@@ -39,14 +40,14 @@ static struct vector_mask mask_of(const struct engine_item *item, const struct p
 
 /* ---- OP_ATTEND: a sequence has k rows of keys ---- */
 
-/* A thread keeps this between its tasks. */
+/* What a thread keeps from one task to the next. */
 struct packed_head {
-    int64_t sequence, kv_head; /* the packed keys and values belong to them; sequence -1: none are packed */
+    int64_t sequence, kv_head; /* those of the packed keys and values. `sequence` is -1 if nothing is packed */
     float *packed;             /* vector_packed_keys floats */
-    float *scratch;            /* vector_attend_scratch floats; they follow `packed` */
+    float *scratch;            /* vector_attend_scratch floats, directly after `packed` */
 };
 
-/* Packs the keys and values of one head, unless the thread's last task has done so. */
+/* Packs the keys and values of one head, unless the thread's previous task has packed the same ones. */
 static void pack_head(const struct cpu_run *run, const struct plan_step *step, int64_t sequence, int64_t kv_head,
                       struct packed_head *head)
 {
@@ -75,8 +76,8 @@ static void pack_head(const struct cpu_run *run, const struct plan_step *step, i
 }
 
 /* The number of rows from `row` on, before `end`, that one call can compute. The kernel needs the position of a row for
- * causal or masked scores and for a requested softmax. It counts positions up from the first row, so the rows of a call
- * must have consecutive positions. */
+ * causal or masked scores and for a requested softmax. It computes positions by counting from the first row, so the
+ * rows of one call of the kernel must have consecutive positions. */
 static int64_t rows_at_once(const struct cpu_run *run, const struct plan_step *step, bool softmax, int64_t row,
                             int64_t end)
 {
@@ -136,7 +137,7 @@ static const struct row_block *block_of_task(const struct layout *layout, int64_
 {
     const struct row_block *block = &layout->blocks[task / heads]; /* some block of the same item */
     int64_t start = layout->starts[block->sequence], rows = layout->starts[block->sequence + 1] - start;
-    int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* blocks of the item */
+    int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* earlier blocks of the item */
     int64_t first = task / heads - before, blocks = parts_of(rows, PADDER_BLOCK_ROWS);
     int64_t in_item = task - first * heads;
     *head = in_item / blocks;
@@ -167,13 +168,14 @@ int64_t cpu_attend_scratch(const struct cpu_run *run, const struct plan_step *st
     return vector_packed_keys(plan_most_sequence_rows(plan, step->keys), d, e) + vector_attend_scratch(d, e);
 }
 
-/* ---- OP_ATTEND_CALL: an item is w sequences side by side ----
- * Row p * w + s of a value is position p of sequence s: the rows of a sequence are every w-th. Each sequence has k keys
- * of its own. Tasks depend on the item alone, so that results do not depend on the rest of the batch. */
+/* ---- OP_ATTEND_CALL: an item is w sequences ---- Row p * w + s of a value is position p of sequence s, so the rows of
+ * a sequence are w rows apart. Each sequence has its own k keys. The division into tasks depends only on the item, so
+ * the results do not depend on the other items of the batch. */
 
 #define BLOCK_POSITIONS 64 /* of a task */
 
-/* Adds one head's softmax (count) to the sum over heads; after the last head this becomes their mean. */
+/* Adds the softmax (count) of one head to the sum over the heads. After the last head, divides the sum to get the mean.
+ */
 static void add_softmax(int64_t head, int64_t heads, int64_t count, const float *softmax, float *mean)
 {
     for (int64_t i = 0; i < count; i++)
@@ -182,31 +184,31 @@ static void add_softmax(int64_t head, int64_t heads, int64_t count, const float 
         mean[i] /= (float)heads;
 }
 
-/* The first element of the item's rows of a value. */
+/* A pointer to the first element of the item's rows of a value. */
 static float *item_floats(const struct cpu_run *run, int value, int64_t item)
 {
     return floats_of(run, value) + layout_of(run, value)->starts[item] * columns_of(run, value);
 }
 
-/* Positions that each of the item's sequences has on the value's axis. */
+/* The number of positions of each sequence of the item on the value's axis. */
 static int64_t positions_of(const struct cpu_run *run, int value, int64_t item)
 {
     const int64_t *starts = layout_of(run, value)->starts + item;
     return (starts[1] - starts[0]) / width_of(run, value, item);
 }
 
-/* Computes positions [first, first + BLOCK_POSITIONS) of one sequence, head after head. So the softmaxes of the heads
- * are summed in a fixed order. */
+/* Computes positions [first, first + BLOCK_POSITIONS) of one sequence, one head after another. So the softmaxes of the
+ * heads are added in a fixed order. */
 static void attend_sequence(const struct cpu_run *run, const struct plan_step *step, int64_t b, int64_t sequence,
                             int64_t first)
 {
     const struct engine_item *item = &run->batch->items[b];
     int64_t columns = columns_of(run, step->x), d = columns / step->attend.heads;
-    int64_t stride = width_of(run, step->x, b) * columns; /* of the rows of one sequence */
+    int64_t stride = width_of(run, step->x, b) * columns; /* distance between the rows of one sequence */
     int64_t n = positions_of(run, step->x, b), k = positions_of(run, step->keys, b);
     int64_t rows = least(BLOCK_POSITIONS, n - first), zero_keys = most(step->attend.key_room - k, 0),
             keys = k + zero_keys;
-    float *mean = wanted_softmax(run->plan, item, step); /* (w, n, keys): over the heads */
+    float *mean = wanted_softmax(run->plan, item, step); /* (w, n, keys): mean over the heads */
     float *softmax = scratch_of(run);                    /* (BLOCK_POSITIONS, keys): of one head */
     float *packed = softmax + BLOCK_POSITIONS * keys;    /* vector_packed_keys floats */
     for (int64_t head = 0; head < step->attend.heads; head++) {
@@ -255,7 +257,7 @@ void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* The projection leaves each call k keys for every n rows of the input, so their number follows from the axis. */
+/* The projection makes k keys of every n rows of the input, so the largest number of keys follows from the axis. */
 int64_t cpu_attend_call_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;

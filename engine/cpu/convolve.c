@@ -1,10 +1,10 @@
 /* A convolution along the sequence is a product: each window is gathered into a row, and these rows are multiplied by
- * W. Row j of y is made of rows [j * stride, (j + 1) * stride) of x: windows do not overlap. */
+ * W. Row j of y is computed from rows [j * stride, (j + 1) * stride) of x, so windows do not overlap. */
 #include "engine/cpu/convolve.h"
 
 #include <string.h>
 
-#define WINDOWS_PER_TILE 16 /* of one group of columns: a task */
+#define WINDOWS_PER_TILE 16 /* windows of a task, which computes one group of columns */
 
 struct sequence_convolution {
     const struct cpu_run *run;
@@ -14,11 +14,11 @@ struct sequence_convolution {
     const float *bias;   /* (weights, d) */
     float *y;            /* (items * k, columns) */
     int64_t columns, d, stride, k;
-    int64_t weights; /* 1: all groups share it; else one for each group */
+    int64_t weights; /* number of weights: 1 if all groups share one, else the number of groups */
 };
 
-/* out[i, t] = x[window * stride + t, i], (d, stride), for an item of `rows` rows. After its last row
- * there are zeros. */
+/* out[i, t] = x[window * stride + t, i], (d, stride), for an item of `rows` rows. Rows after the last row of the item
+ * count as 0. */
 static void gather_rows(const struct sequence_convolution *c, const float *x, int64_t rows, int64_t window, float *out)
 {
     int64_t first = window * c->stride;

@@ -1,6 +1,6 @@
-/* Rows are pixels. Each pixel of y has a window of x, (height, width, channels) of the kernel's size. A window is
- * gathered into a row, and these rows are multiplied by W. Windows of one channel are no products: their sums run along
- * the channels. */
+/* Rows of x and y are pixels. Each pixel of y depends on a window of x, (height, width, channels), with the size of the
+ * kernel. A window is gathered into a row, and these rows are multiplied by W. If windows have one channel, there is no
+ * matrix product. Then the window is summed up for many channels at once. */
 #include "engine/cpu/convolve_image.h"
 #include "engine/cpu/linear.h"
 
@@ -14,11 +14,12 @@ struct image_convolution {
     const float *x;                 /* (pixels, channels) */
     float *y;                       /* (rows, columns) */
     int64_t channels, columns, rows;
-    int64_t pixels;                    /* of a window */
-    int64_t first_channel, n_channels; /* that a window has */
+    int64_t pixels;                    /* number of pixels of a window */
+    int64_t first_channel, n_channels; /* the channels of a window */
 };
 
-/* The image of a row of y. `pixels` are those of x. The window's first pixel is (top, left), perhaps outside. */
+/* The image of a row of y. `pixels` points to the pixels of x. The first pixel of the window is (top, left), which may
+ * be outside of the image. */
 struct window_place {
     int64_t item;
     struct plan_image image, made;
@@ -45,7 +46,7 @@ static struct image_convolution image_convolution_of(const struct cpu_run *run, 
     };
 }
 
-/* Moves on to row r of y. `place` has an earlier row, or zeros. */
+/* Moves `place` forward to row r of y. `place` describes an earlier row, or is zeroed. */
 static void find_window(const struct image_convolution *c, int64_t r, struct window_place *place)
 {
     bool found = place->pixels;
@@ -65,7 +66,7 @@ static void find_window(const struct image_convolution *c, int64_t r, struct win
     place->left = pixel % place->made.width * c->window->stride[1] - c->window->before[1];
 }
 
-/* The pixel of x at (u, v) of the window; NULL: it is outside of the image. */
+/* The pixel of x at (u, v) of the window. NULL if it is outside of the image. */
 static const float *window_pixel(const struct image_convolution *c, const struct window_place *place, int64_t u,
                                  int64_t v)
 {
@@ -75,7 +76,7 @@ static const float *window_pixel(const struct image_convolution *c, const struct
     return place->pixels + (i * place->image.width + j) * c->channels;
 }
 
-/* Gathers the window's channels, pixel by pixel. What lies outside of the image is 0. */
+/* Gathers the channels of the window, pixel by pixel. Pixels outside of the image are 0. */
 static void gather_pixels(const struct image_convolution *c, const struct window_place *place, float *out)
 {
     size_t bytes = (size_t)c->n_channels * sizeof *out;
@@ -89,7 +90,8 @@ static void gather_pixels(const struct image_convolution *c, const struct window
         }
 }
 
-/* The same for all channels of neighbouring pixels: a line of the window at a time. */
+/* Does the same if the window has all channels of neighbouring pixels. Then a line of the window is copied at a time.
+ */
 static void gather_lines(const struct image_convolution *c, const struct window_place *place, float *out)
 {
     int64_t width = c->window->size[1], left = place->left;
@@ -148,7 +150,7 @@ int64_t cpu_convolve_image_scratch(const struct cpu_run *run, const struct plan_
     return PLAN_ROW_BLOCK * run->plan->weights[step->weight].columns + cpu_linear_block_scratch(run, step->weight);
 }
 
-/* ---- OP_CONVOLVE_GROUPS: a task is one group of one image. So the products have the same shapes in every batch ----
+/* ---- OP_CONVOLVE_GROUPS: a task is one group of one image, so the products have the same shapes in every batch ----
  */
 
 /* Some pixels of one group: y = scale * (windows Wᵀ + e). */
@@ -214,7 +216,7 @@ static void convolve_copies(const struct image_convolution *c, int64_t taps, con
     }
 }
 
-/* One pixel of y. `x` and `w` have room for a window's pixels. */
+/* One pixel of y. `x` and `w` are arrays for one pointer per pixel of a window. */
 static void convolve_pixel(const struct image_convolution *c, const struct window_place *place, const float **x,
                            const float **w, float *y)
 {
@@ -251,7 +253,7 @@ void cpu_convolve_channels(const struct cpu_run *run, const struct plan_step *st
         convolve_channels(&c, t * PLAN_ROW_BLOCK);
 }
 
-/* Two pointers for each pixel of a window. A pointer takes the room of two floats. */
+/* Room for two pointers for each pixel of a window. A pointer is as large as two floats. */
 int64_t cpu_convolve_channels_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     (void)run;

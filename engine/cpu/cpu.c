@@ -1,4 +1,5 @@
-/* The CPU backend: runs a plan's steps in order on OpenMP threads. A model has one arena and one piece of scratch. */
+/* cpu: the CPU backend, which runs the steps of a plan in order on OpenMP threads. Each model has one arena and one
+ * block of scratch. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "engine/backend.h"
 #include "engine/cpu/elements.h"
@@ -12,14 +13,14 @@
 
 #define ALIGNMENT 64 /* bytes */
 
-/* A batch of fewer operations, which take about a millisecond, is run by one thread. Several threads would have to be
- * woken and awaited at each step, and would hold cores between steps that the server could use. */
+/* A batch with fewer FLOPs takes less than about a millisecond. One thread runs it. Several threads would have to be
+ * woken and awaited at each step. Between steps they would occupy cores that the server could use. */
 #define FLOPS_ALONE 1e8
 
 struct backend {
     struct products products;
     int threads;
-    double flops_alone; /* FLOPS_ALONE, or 0: every batch gets all threads */
+    double flops_alone; /* FLOPS_ALONE, or 0 if every batch uses all threads */
     char description[208];
 };
 
@@ -30,14 +31,14 @@ struct backend_model {
     struct product_weight **projections; /* by weight; NULL: no projection in bf16 reads it */
     enum element *elements;              /* by value */
     atomic_bool failed;
-    double row_flops;    /* approximate; of one row, in the steps that compute all rows */
-    double wanted_flops; /* of one wanted row of the output */
+    double row_flops;    /* approximate FLOPs for one row, in the steps that compute all rows */
+    double wanted_flops; /* FLOPs for one requested row of the output */
     void *memory;        /* arena, then the threads' scratch, then the shared scratch */
     size_t memory_bytes, scratch_bytes;
 };
 
-/* Processors' worth of time that the container may use (cgroup v2's cpu.max: "quota period" or "max period"), rounded
- * up; `most` where nothing limits it. */
+/* How many processors the container may use, by its limit of CPU time, rounded up. The limit is in cpu.max of cgroup
+ * v2, as "quota period" or "max period". Returns `most` if there is no limit. */
 static int quota_cores(int most)
 {
     FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
@@ -50,7 +51,8 @@ static int quota_cores(int most)
     return cores;
 }
 
-/* Cores that this process may use: less than the machine's under taskset or in a container. */
+/* The number of cores that this process may use. It is less than that of the machine under taskset or in a container.
+ */
 static int usable_cores(void)
 {
     cpu_set_t set;
@@ -124,8 +126,8 @@ static void unprepare(struct backend_model *model)
     free(model);
 }
 
-/* Maps arena and scratch. The pages are zero, so that surplus rows of the first batch hold numbers. They become
- * resident only as far as batches reach. */
+/* Maps memory for arena and scratch. The pages are zeroed, so that even surplus rows of the first batch contain finite
+ * numbers. Pages become resident only when batches use them. */
 static int map_memory(struct backend_model *model, size_t arena_bytes, size_t thread_bytes)
 {
     if (__builtin_add_overflow(arena_bytes, model->scratch_bytes, &model->memory_bytes))
@@ -142,7 +144,7 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     return 0;
 }
 
-/* Whether the step reads the weight as floats. Sums of E's columns are made of its floats. */
+/* Whether the step reads the weight as floats. The sums of the columns of E are computed from its floats. */
 static bool is_read_otherwise(const struct products *products, const struct plan_step *step, int weight)
 {
     bool packed = cpu_tiles_weight(step, weight) ||
@@ -164,8 +166,8 @@ static int take_projection(struct backend_model *model, const struct plan *plan,
                                     error);
 }
 
-/* Packs a weight that linear tiles or projections in bf16 read. Its floats stay in the plan if other devices share the
- * plan, or if a step reads them. */
+/* Packs a weight for products_linear_tile, or for projections in bf16. The floats of the weight stay in the plan if
+ * other devices share the plan, or if a step reads them. */
 static int take_weight(struct backend_model *model, struct plan *plan, int w, bool shared, struct error *error)
 {
     const struct products *products = &model->backend->products;
@@ -190,7 +192,7 @@ static int take_weight(struct backend_model *model, struct plan *plan, int w, bo
     return 0;
 }
 
-/* If a weight is multiplied without oneDNN, `notice` has the reason on success. */
+/* If a weight is multiplied without oneDNN, `notice` contains the reason after success. */
 static int take_weights(struct backend_model *model, struct plan *plan, bool shared, struct error *notice,
                         struct error *error)
 {
@@ -220,7 +222,8 @@ static int choose_elements(struct backend_model *model, const struct plan *plan,
     return 0;
 }
 
-/* Floats of scratch that the step with the largest need has: of each thread, and shared. Whole cache lines. */
+/* The floats of scratch that the steps need at most: for each thread, and shared. Both are rounded up to whole cache
+ * lines. */
 static void size_scratch(const struct cpu_run *run, int64_t *thread, int64_t *shared)
 {
     *thread = *shared = 0;
@@ -324,7 +327,7 @@ static int enter(struct backend *backend, struct error *error)
     return team_start(backend->threads, error);
 }
 
-/* `run` has the batch. A step gets only the kinds of scratch that its row in operations.c asks for. */
+/* Runs the steps for run->batch. A step gets only the kinds of scratch that its row in operations.c declares. */
 static void run_step(struct cpu_run run, const struct plan_step *step)
 {
     const struct cpu_operation *operation = &cpu_operations[step->operation];
@@ -336,7 +339,7 @@ static void run_step(struct cpu_run run, const struct plan_step *step)
     operation->run(&run, step);
 }
 
-/* The thread of a failed device did not call `enter`. If it gets no other threads, it computes alone. */
+/* The thread that serves a failed device has not called `enter`. If it cannot start a team, it computes alone. */
 static int team_for(const struct backend_model *model, const struct batch *batch)
 {
     struct error error;
@@ -350,7 +353,7 @@ static int run_batch(struct backend_model *model, int lane, const struct batch *
     struct cpu_run run = model->run;
     run.batch = batch;
     atomic_store(&model->failed, false);
-    omp_set_num_threads(1); /* libraries compute a product on the calling thread */
+    omp_set_num_threads(1); /* a library must compute a product on the calling thread only */
     run.threads = team_for(model, batch);
     for (int i = 0; i < run.plan->n_inputs; i++)
         if (run.plan->inputs[i].value != PLAN_NONE)

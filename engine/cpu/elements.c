@@ -1,5 +1,5 @@
-/* Where products are in bf16, each product rounds its operands. If products alone read a value, the step that writes it
- * rounds it once instead. The numbers are the same, and half as many bytes are written and read. */
+/* If products are in bf16, each product rounds its operands. If only products read a value, the step that writes the
+ * value rounds it once instead. The results are the same, and only half as many bytes are written and read. */
 #include "engine/cpu/elements.h"
 #include "engine/cpu/operations.h"
 

@@ -1,18 +1,19 @@
-/* A task takes a block of rows through both products, so that the hidden part stays in a core's cache. The last blocks
- * may be fewer than the threads; a short batch has only such blocks. All threads share these blocks: they first compute
- * panels of the hidden part, then panels of the result. Both ways compute the same tiles, so they give the same bits.
+/* A task computes both products for a block of rows, so that the rows between the products stay in a core's cache.
+ * These rows are called the hidden part. At the end, fewer blocks than threads may be left. A short batch has only such
+ * blocks. All threads share these blocks: they first compute panels of the hidden part, then panels of the result. In
+ * both cases the same tiles are computed, so the bits are the same.
  */
 #include "engine/cpu/feed_forward.h"
 #include "engine/cpu/linear.h"
 
-/* A feed-forward step with its pointers. */
+/* The parameters of a feed-forward step, with pointers. */
 struct feed_forward {
     const struct cpu_run *run;
     const struct plan_step *step;
     const float *residual; /* (rows, out), or NULL */
     float *y;              /* (rows, out) */
     enum element hidden_element;
-    int64_t rows, in, hidden, out; /* hidden: columns of the hidden part, after the gate */
+    int64_t rows, in, hidden, out; /* `hidden` is the number of columns of the hidden part after the gate */
     int64_t panels, second_panels; /* of the two weights */
 };
 
@@ -33,14 +34,14 @@ static struct feed_forward feed_forward_of(const struct cpu_run *run, const stru
     };
 }
 
-/* A thread's scratch: first the products' own, in whole cache lines of 16 floats. */
+/* The scratch of a thread begins with the scratch of the products, rounded up to cache lines of 16 floats. */
 static int64_t product_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     return round_up(
         most(cpu_linear_block_scratch(run, step->weight), cpu_linear_block_scratch(run, step->second_weight)), 16);
 }
 
-/* Then follows the hidden part of a block, (PLAN_ROW_BLOCK, hidden); before the gate it is twice as wide. */
+/* After it comes the hidden part of a block, (PLAN_ROW_BLOCK, hidden). Before the gate it is twice as wide. */
 int64_t cpu_feed_forward_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     return product_scratch(run, step) + PLAN_ROW_BLOCK * run->plan->weights[step->weight].rows;
@@ -56,7 +57,7 @@ static int64_t rows_of_block(const struct feed_forward *f, int64_t block)
     return least(PLAN_ROW_BLOCK, f->rows - block * PLAN_ROW_BLOCK);
 }
 
-/* Panels first … end - 1 of a block's hidden part. */
+/* Computes panels first … end - 1 of the hidden part of a block. */
 static void compute_hidden(const struct feed_forward *f, int64_t block, int64_t first, int64_t end, float *hidden)
 {
     const struct linear_block linear = {
@@ -73,8 +74,8 @@ static void compute_hidden(const struct feed_forward *f, int64_t block, int64_t 
     cpu_linear_block(f->run, &linear, first, end, scratch_of(f->run));
 }
 
-/* (rows, 2 * hidden) -> (rows, hidden), in place. A row of the result never lies after the row from which it is
- * computed. */
+/* Applies the gate in place, from (rows, 2 * hidden) to (rows, hidden). A row of the result never lies after the row
+ * from which it is computed. */
 static void gate_hidden(const struct feed_forward *f, int64_t block, float *hidden)
 {
     int64_t rows = rows_of_block(f, block);
@@ -87,7 +88,7 @@ static void gate_hidden(const struct feed_forward *f, int64_t block, float *hidd
     }
 }
 
-/* Panels first … end - 1 of a block's rows of y. */
+/* Computes panels first … end - 1 of y for the rows of a block. */
 static void compute_result(const struct feed_forward *f, int64_t block, int64_t first, int64_t end, const float *hidden)
 {
     int64_t row = block * PLAN_ROW_BLOCK;
@@ -103,7 +104,7 @@ static void compute_result(const struct feed_forward *f, int64_t block, int64_t 
     cpu_linear_block(f->run, &linear, first, end, scratch_of(f->run));
 }
 
-/* Blocks 0 … blocks - 1, each by one thread. */
+/* Computes blocks 0 … blocks - 1, each on one thread. */
 static void compute_alone(const struct feed_forward *f, int64_t blocks)
 {
 #pragma omp parallel for num_threads(threads_for(f->run, blocks)) schedule(dynamic)
@@ -115,8 +116,8 @@ static void compute_alone(const struct feed_forward *f, int64_t blocks)
     }
 }
 
-/* The `count` blocks from `first` on, by all threads together; count < threads. The hidden part of block first + i is
- * in thread i's scratch. */
+/* Computes the `count` blocks from `first` on, all threads together. count < threads. The hidden part of block first +
+ * i is in the scratch of thread i. */
 static void compute_shared(const struct feed_forward *f, int64_t first, int64_t count)
 {
     int64_t tasks = count * f->panels, second_tasks = count * f->second_panels;

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#define ROWS_A_BLOCK 128   /* of mean pooling */
-#define CHANNELS_A_TASK 16 /* of an image: 64 bytes of each pixel */
+#define ROWS_A_BLOCK 128   /* rows that mean pooling sums up at a time */
+#define CHANNELS_A_TASK 16 /* channels of an image, which are 64 bytes of each pixel */
 
 /* The item's rows of the last hidden state, without padding. */
 static int64_t own_rows(const struct cpu_run *run, int64_t item)
@@ -25,8 +25,8 @@ void cpu_give_hidden(const struct cpu_run *run, const struct plan_step *step)
                    (size_t)(own_rows(run, b) * columns) * sizeof *x);
 }
 
-/* pooled (columns) = mean of x (rows, columns). Blocks are summed, then their sums: one chain of additions over
- * thousands of rows would lose digits. `block` has room for a row. */
+/* pooled (columns) = mean of x (rows, columns). First each block of rows is summed up, then the sums of the blocks. One
+ * chain of additions over thousands of rows would lose digits. `block` has room for a row. */
 static void pool_mean(int64_t rows, int64_t columns, const float *x, float *block, float *pooled)
 {
     memset(pooled, 0, (size_t)columns * sizeof *pooled);
@@ -42,7 +42,7 @@ static void pool_mean(int64_t rows, int64_t columns, const float *x, float *bloc
         pooled[i] /= (float)rows;
 }
 
-/* pooled (columns) = maximum of x (rows, columns). A NaN stays one, as in torch.max. */
+/* pooled (columns) = maximum of x (rows, columns). If a column contains a NaN, its maximum is NaN, as in torch.max. */
 static void pool_max(int64_t rows, int64_t columns, const float *x, float *pooled)
 {
     memcpy(pooled, x, (size_t)columns * sizeof *pooled);
@@ -76,10 +76,10 @@ void cpu_give_pooled(const struct cpu_run *run, const struct plan_step *step)
 
 int64_t cpu_give_pooled_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    return run->plan->values[step->x].columns; /* a block's sums */
+    return run->plan->values[step->x].columns; /* the sums of a block */
 }
 
-/* ---- The output of the model's class: the wanted rows alone, PLAN_ROW_BLOCK at a time ---- */
+/* ---- The output of the model's class: only the requested rows, PLAN_ROW_BLOCK at a time ---- */
 
 int64_t cpu_give_output_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
@@ -89,7 +89,8 @@ int64_t cpu_give_output_scratch(const struct cpu_run *run, const struct plan_ste
     return PLAN_ROW_BLOCK * (plan->weights[step->weight].columns + plan->weights[step->weight].rows);
 }
 
-/* Brings a row (columns) of the output to its item, as the item wants it. The softmax is taken in place. */
+/* Writes a row (columns) of the output to its item, in the form that the item requests. Computes the softmax in place.
+ */
 static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, int64_t columns, float *row)
 {
     const struct engine_item *item = &run->batch->items[wanted->item];
@@ -119,7 +120,7 @@ static void output_layer(const struct cpu_run *run, const struct plan_step *step
         cpu_linear_block(run, &block, p, p + 1, scratch_of(run));
 }
 
-/* Whether all items want the rows as they are. */
+/* Whether all items request plain rows, without softmax and top_k. */
 static bool wants_plain_rows(const struct batch *batch)
 {
     for (int64_t b = 0; b < batch->n_items; b++)
@@ -128,7 +129,7 @@ static bool wants_plain_rows(const struct batch *batch)
     return true;
 }
 
-/* Without an output layer results are rows of x (rows, columns). One loop copies them all: a loop for each block would
+/* Without an output layer results are rows of x (rows, columns). One loop copies them all. A loop for each block would
  * wake the threads 16 384 times for a million rows. */
 static void copy_rows(const struct cpu_run *run, const float *x, int64_t columns)
 {
@@ -166,7 +167,7 @@ void cpu_give_output(const struct cpu_run *run, const struct plan_step *step)
 
 /* ---- An image, channels first: (columns, pixels) ---- */
 
-/* x (pixels, columns) -> out (columns, pixels), for channels [channel, channel + CHANNELS_A_TASK). */
+/* Transposes x (pixels, columns) to out (columns, pixels), for channels [channel, channel + CHANNELS_A_TASK). */
 static void turn_channels(const float *x, int64_t pixels, int64_t columns, int64_t channel, float *out)
 {
     int64_t end = least(channel + CHANNELS_A_TASK, columns);

@@ -1,26 +1,26 @@
-/* A task is some columns of one sequence: whole groups. It reads its rows three times: for the mean, for the variance
- * and for the result. */
+/* A task is some columns of one sequence, in whole groups. It reads its rows three times: for the mean, for the
+ * variance and for the result. */
 #include "engine/cpu/group_norm.h"
 
 #include <math.h>
 #include <string.h>
 
-#define TASK_COLUMNS 64 /* at least, if there are as many */
+#define TASK_COLUMNS 64 /* least columns of a task, if there are so many */
 
 struct group_norm_step {
     const struct cpu_run *run;
     const struct plan_step *step;
-    int64_t columns, size; /* size: columns of a group */
+    int64_t columns, size; /* `size` is the number of columns of a group */
     int64_t task_columns;  /* whole groups */
 };
 
-/* Of a task: for each of its columns. */
+/* Scratch of a task, with an element for each of its columns. */
 struct statistics {
     double *sums;
     float *mean, *factor;
 };
 
-/* The mean of `count` elements whose sums, one for each column of a group, these are. */
+/* The mean of `count` elements of a group. `sums` contains the sum of each column of the group. */
 static double mean_of_group(int64_t size, const double *sums, double count)
 {
     double sum = 0;

@@ -1,6 +1,6 @@
 #include "engine/cpu/linear.h"
 
-#define TASKS_A_THREAD 4 /* at least, if there are enough tiles */
+#define TASKS_A_THREAD 4 /* least tasks for each thread, if there are enough tiles */
 
 int64_t cpu_linear_panels(const struct cpu_run *run, int weight)
 {
@@ -52,7 +52,7 @@ void cpu_linear(const struct cpu_run *run, const struct plan_step *step)
     int64_t panels = cpu_linear_panels(run, step->weight), blocks = parts_of(rows, PLAN_ROW_BLOCK);
     if (rows == 0 || !cpu_selects_rows(run, step, 0, rows))
         return;
-    int64_t parts = least(panels, parts_of(run->threads * TASKS_A_THREAD, blocks)); /* of the panels */
+    int64_t parts = least(panels, parts_of(run->threads * TASKS_A_THREAD, blocks)); /* number of parts of the panels */
     int64_t each = parts_of(panels, parts), tasks = blocks * parts_of(panels, each);
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {

@@ -3,19 +3,20 @@
  *     context (d, e) = softmax over the rows of K, transposed, times V
  *     y (n, e)       = scale * softmax of each row of Q, times context
  *
- * The softmax over rows is taken apart: the context is summed up from exp(K - maximum), and divided at the end by the
- * sums of these powers. The causal form sums up the context bucket by bucket. A row of y reads the context of earlier
- * buckets, and is divided by its own denominator. */
+ * The softmax over rows is computed in parts. The context is summed up from the powers exp(K - maximum). At the end it
+ * is divided by the sums of these powers. The causal form sums up the context bucket by bucket, where a bucket is a
+ * number of rows. A row of y reads the context of earlier buckets only, and has its own denominator. */
 #include "engine/cpu/linear_attend.h"
 
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_ROWS 128  /* that are computed at a time */
-#define INNER_BUCKET 64 /* rows; smaller buckets are computed several at a time, with scores between their rows */
+#define BLOCK_ROWS 128 /* rows that are computed at a time */
+/* In rows. Of smaller buckets, several are computed at a time, with scores between their rows. */
+#define INNER_BUCKET 64
 
-/* One head of one sequence, and the calling thread's scratch. Row j of a folded sequence stands j * fold rows below its
- * first: the strides say so. */
+/* One head of one sequence, and the calling thread's scratch. In a folded sequence, row j is j * fold rows after the
+ * first row. The strides include the fold. */
 struct head_sequence {
     const struct cpu_run *run;
     const struct plan_step *step;
@@ -26,14 +27,14 @@ struct head_sequence {
     float *out;           /* (query_rows, e) */
     int64_t query_stride, key_stride, value_stride, out_stride, mask_stride;
     int64_t query_rows, key_rows, d, e;
-    float *rows;       /* (BLOCK_ROWS, d): a block of queries, as they are multiplied */
+    float *rows;       /* (BLOCK_ROWS, d): a block of queries, prepared for the product */
     float *powers;     /* (BLOCK_ROWS, d): a block of exp(keys - maxima) */
     float *scores;     /* (BLOCK_ROWS, BLOCK_ROWS) */
     float *product;    /* (BLOCK_ROWS, e) */
     float *context;    /* (d, e): sum over the keys so far of powersᵀ values */
-    float *partial;    /* (d, e): the same of one block */
-    float *sums;       /* (d): of the powers so far */
-    float *block_sums; /* (d): of one block's powers */
+    float *partial;    /* (d, e): likewise, for one block */
+    float *sums;       /* (d): sums of the powers so far */
+    float *block_sums; /* (d): sums of the powers of one block */
     float *maxima;     /* (d): of each column of the keys */
 };
 
@@ -51,7 +52,8 @@ static void load_powers(const struct head_sequence *s, int64_t first, int64_t ro
             memset(s->powers + j * s->d, 0, (size_t)s->d * sizeof *s->powers);
 }
 
-/* Adds a block to context and sums. The block is summed up alone first: one long chain of additions would lose digits.
+/* Adds a block to context and sums. The block is summed up separately first, because one long chain of additions would
+ * lose digits.
  */
 static void add_block(const struct head_sequence *s, int64_t first, int64_t rows)
 {
@@ -103,7 +105,8 @@ static void read_context(const struct head_sequence *s, int64_t first, int64_t r
                                         });
 }
 
-/* maxima = the largest of each column of the keys that are not masked. Rows between two masked ones are taken at once.
+/* maxima = the maximum of each column over the keys that are not masked. Rows between two masked rows are processed
+ * together.
  */
 static void raise_maxima(const struct head_sequence *s)
 {
@@ -114,7 +117,7 @@ static void raise_maxima(const struct head_sequence *s)
     }
 }
 
-/* Every query reads the context of all keys. Where all rows are masked the sums are 0, and so is the result. */
+/* Every query reads the context of all keys. If all rows are masked, the sums are 0, and so is the result. */
 static void attend_all(const struct head_sequence *s)
 {
     for (int64_t i = 0; i < s->d; i++)
@@ -135,8 +138,9 @@ static void attend_all(const struct head_sequence *s)
     }
 }
 
-/* For rows of one chunk: adds to out what they read of earlier buckets of the same chunk. With bucket 1 a row reads
- * itself, too. inner[r] becomes the sum of row r's scores, which belongs to its denominator. */
+/* For the rows of one chunk, adds to `out` the part that comes from earlier buckets of the same chunk. If buckets have
+ * 1 row, a row also reads itself. inner[r] becomes the sum of the scores of row r, which is a part of its denominator.
+ */
 static void attend_chunk(const struct head_sequence *s, int64_t first, int64_t rows, float *inner)
 {
     int64_t bucket = s->step->linear_attend.bucket;
@@ -177,7 +181,7 @@ static void attend_chunk(const struct head_sequence *s, int64_t first, int64_t r
     }
 }
 
-/* out /= max(row · sums + inner, epsilon). A NaN stays one. */
+/* out /= max(row · sums + inner, epsilon). A NaN stays a NaN. */
 static void divide(const struct head_sequence *s, int64_t first, int64_t rows, const float *inner)
 {
     for (int64_t r = 0; r < rows; r++) {
@@ -190,8 +194,8 @@ static void divide(const struct head_sequence *s, int64_t first, int64_t rows, c
     }
 }
 
-/* Chunk after chunk: rows read the context, then the chunk is added to it. A chunk is one large bucket, whose rows read
- * nothing of it, or several small ones that fit a block together. */
+/* Processes one chunk after another. First its rows read the context, then the chunk is added to the context. A chunk
+ * is one large bucket, whose rows do not read each other, or several small buckets that fit in a block. */
 static void attend_causal(const struct head_sequence *s)
 {
     int64_t bucket = s->step->linear_attend.bucket, chunk = bucket;
@@ -220,7 +224,7 @@ static void attend_causal(const struct head_sequence *s)
     }
 }
 
-/* Gives the sequence its pieces of the scratch, with context and sums set to 0. */
+/* Divides the scratch for the sequence, and sets context and sums to 0. */
 static void place_scratch(struct head_sequence *s, float *scratch)
 {
     int64_t d = s->d, e = s->e;

@@ -1,12 +1,12 @@
-/* Sequences are cut into windows. A row sees the keys of its own window and of the two windows beside it. If attention
- * is causal, it sees those of its own window and of the one before it. Rows of one window and one head are computed
- * together. */
+/* Sequences are cut into windows. A row reads the keys of its own window and of the two windows beside it. If attention
+ * is causal, it reads the keys up to its own position, in its own window and the window before it. Rows of one window
+ * and one head are computed together. */
 #include "engine/cpu/local_attend.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Rows of one window and one head, with the keys that they see. */
+/* The rows of one window and one head, with the keys that they read. */
 struct window_rows {
     const struct cpu_run *run;
     const struct plan_step *step;
@@ -17,12 +17,13 @@ struct window_rows {
     float *scratch;
     int64_t query_stride, key_stride, out_stride;
     int64_t rows, k;
-    int64_t first_seen; /* number of keys up to the first row's own, which counts, too */
-    int64_t slots;      /* keys that the windows have room for; slots - k lie outside the item */
+    int64_t first_seen; /* number of keys up to the key of the first row, which is included */
+    int64_t slots;      /* number of rows in these windows. (slots - k) of them lie outside the item */
 };
 
-/* For a row that sees no key: out (d) is the mean of all values of its windows. Values outside the item are -1. The
- * reason is that the library fills hidden scores with one number. If all scores are hidden, all slots have one weight.
+/* For a row that reads no key, sets out (d) to the mean of all values of its windows. Values outside the item count as
+ * -1. The library behaves like this, because it sets the scores of hidden keys to one number. If all keys are hidden,
+ * all slots have the same weight.
  */
 static void mean_of_slots(const struct window_rows *p, float *out)
 {
@@ -33,7 +34,7 @@ static void mean_of_slots(const struct window_rows *p, float *out)
         out[i] = (out[i] - (float)(p->slots - p->k)) / (float)p->slots;
 }
 
-/* The mask as bytes. Returns the first key that is not masked, or k if all are masked. */
+/* Converts the mask to bytes. Returns the first key that is not masked, or k if all are masked. */
 static int64_t load_mask(const struct window_rows *p, uint8_t *bytes)
 {
     int64_t first = p->k;

@@ -1,12 +1,12 @@
-/* A task is some rows of one product. Its shape depends on the item alone. Matrices whose rows or columns are dense are
- * multiplied where they are. Others are copied tile by tile. */
+/* A task is some rows of one product. Its shape depends only on the item. Matrices whose rows or columns are contiguous
+ * are multiplied in place. Others are copied tile by tile. */
 #include "engine/cpu/multiply.h"
 #include "engine/plan/space.h"
 
 #include <string.h>
 
 #define TASK_ROWS 256
-#define PRODUCTS_ALONE 65536 /* multiplications: a step with fewer is computed by one thread */
+#define PRODUCTS_ALONE 65536 /* one thread computes a step with fewer multiplications */
 #define TASKS_A_THREAD 4
 
 #define TILE_ROWS 64
@@ -58,15 +58,15 @@ static struct multiplication multiplication_of(const struct cpu_run *run, const 
     return p;
 }
 
-/* ---- Where the matrices are ---- */
+/* ---- Matrices in place ---- */
 
-/* Whether the provider of products can read rows of a matrix (rows, columns) at this stride. It counts in int. */
+/* Whether OpenBLAS can read the rows of a matrix (rows, columns) at this stride. It counts in int. */
 static bool is_stride(int64_t stride, int64_t rows, int64_t columns)
 {
     return rows <= 1 || (stride >= columns && stride <= INT32_MAX);
 }
 
-/* Whether the matrix (rows, columns) can be multiplied where it is, perhaps as its transpose, and the stride. */
+/* Whether the matrix (rows, columns) can be multiplied in place, perhaps as its transpose. If so, sets *stride. */
 static bool is_dense(const struct strided_matrix *matrix, int64_t rows, int64_t columns, bool *transpose,
                      int64_t *stride)
 {
@@ -77,7 +77,7 @@ static bool is_dense(const struct strided_matrix *matrix, int64_t rows, int64_t 
     return by_rows || by_columns;
 }
 
-/* c (m, n) = a (m, k) b (k, n), if all can be multiplied where they are. c's columns are dense. */
+/* Computes c (m, n) = a (m, k) b (k, n), if all matrices can be used in place. The rows of c are contiguous. */
 static bool multiply_dense(const struct cpu_run *run, struct strided_matrix a, struct strided_matrix b,
                            struct strided_matrix c, int64_t m, int64_t n, int64_t k)
 {
@@ -96,7 +96,7 @@ static struct strided_matrix transpose(struct strided_matrix matrix)
     return (struct strided_matrix){matrix.at, matrix.column, matrix.row};
 }
 
-/* ---- Where they are not ---- */
+/* ---- Matrices that are copied ---- */
 
 static void copy_tile(struct strided_matrix from, int64_t rows, int64_t columns, float *to)
 {
@@ -111,7 +111,7 @@ static struct strided_matrix part_of(struct strided_matrix matrix, int64_t row, 
     return matrix;
 }
 
-/* y (m, n) += x z, for at most a tile of each; `first`: y = x z. */
+/* y (m, n) += x z, for at most a tile of each matrix. If `first`, y = x z. */
 static void multiply_tile(const struct cpu_run *run, struct strided_matrix x, struct strided_matrix z,
                           struct strided_matrix y, int64_t m, int64_t n, int64_t k, bool first)
 {
@@ -147,7 +147,7 @@ static void scale_rows(struct strided_matrix y, int64_t m, int64_t n, float scal
             out[i * y.row + j * y.column] *= scale;
 }
 
-/* Rows [row, row + m) of the product at `at`. */
+/* Computes rows [row, row + m) of the product at `at`. */
 static void multiply_rows(const struct multiplication *p, const struct space_offsets *at, int64_t row, int64_t m)
 {
     struct strided_matrix x = part_of((struct strided_matrix){p->x.at + at->x, p->x.row, p->x.column}, row, 0);
@@ -164,7 +164,7 @@ static void multiply_rows(const struct multiplication *p, const struct space_off
         scale_rows(y, m, p->n, p->scale);
 }
 
-/* One of `parts` parts of an item's products. */
+/* Computes one of `parts` parts of the products of an item. */
 static void multiply_part(const struct multiplication *p, int64_t part, int64_t parts)
 {
     int64_t blocks = parts_of(p->m, TASK_ROWS), all = space_count(p->outer, p->n_outer) * blocks;

@@ -1,5 +1,6 @@
-/* A query has two halves. Each half has n keys in a head, and the BEST of these are kept. A pair of kept keys (i, j)
- * has the sum of their scores, and stands for value i * n + j of the memory. The BEST pairs are weighed by a softmax.
+/* A query has two halves. In each head, each half has n keys. The BEST keys with the largest scores are kept. A pair
+ * (i, j) of kept keys selects value i * n + j of the memory. Its score is the sum of the two scores. The values of the
+ * BEST pairs are summed up, weighted by the softmax of the pairs' scores.
  */
 #include "engine/cpu/product_keys.h"
 #include "engine/cpu/top_k.h"
@@ -8,8 +9,8 @@
 
 #define BEST PLAN_BEST_KEYS
 
-/* scores (rows, n) of one half and head for a block of rows: x (rows, d) K (n, d)ᵀ, where x (rows, 2, h, d) has the
- * halves outside and K (h, n, 2, d) inside. */
+/* scores (rows, n) of one half and head for a block of rows: x (rows, d) K (n, d)ᵀ, In x (rows, 2, h, d) the half is an
+ * outer dimension. In K (h, n, 2, d) it is an inner one. */
 static void score(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block, int64_t head,
                   int64_t half, float *scores)
 {
@@ -30,8 +31,8 @@ static void score(const struct cpu_run *run, const struct plan_step *step, const
                                      });
 }
 
-/* For one row and head: y (columns) += softmax of the best sums, times their values. first, second (n): the halves'
- * scores. */
+/* For one row and head: y (columns) += softmax of the best sums, times their values. first and second (n) are the
+ * scores of the two halves. */
 static void add_best(const struct cpu_run *run, const struct plan_weight *values, int64_t n, const float *first,
                      const float *second, float *y)
 {

@@ -13,14 +13,14 @@
 
 #define ALIGNMENT 64 /* bytes */
 
-/* cblas.h's values; the header itself is not needed to build. */
+/* The values in cblas.h, which is not needed for building. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
 
-/* Names for OPENBLAS_CORETYPE. OpenBLAS 0.3.21 does not know Zen 4 and 5, and takes them for Haswell; as SkylakeX it is
- * 1.8 times faster there. Without a name OpenBLAS chooses. */
+/* Names for OPENBLAS_CORETYPE. OpenBLAS 0.3.21 does not know Zen 4 and 5, and uses its Haswell kernels there. Its
+ * SkylakeX kernels are 1.8 times faster on them. Without a name OpenBLAS chooses. */
 static const char *const core_types[SET_COUNT] = {[SET_AVX2] = "Haswell", [SET_AVX512] = "SkylakeX"};
 
-/* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH …" and "SkylakeX" -> "OpenBLAS 0.3.21 SkylakeX" */
+/* Shortens "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH …" and "SkylakeX" to "OpenBLAS 0.3.21 SkylakeX". */
 static void describe(struct products *products, const char *config, const char *core)
 {
     int name_and_version = 0;
@@ -54,19 +54,21 @@ static bool cpu_has_amx(void)
 #endif
 }
 
-/* Measured over numbers of rows, positions and threads, at the same shape. OpenBLAS' SkylakeX kernels give the same
- * bits, its Haswell kernels do not. oneDNN's kernels for AVX-512 do. Those that use AMX were never measured. */
+/* Whether a row has the same bits in every batch. This was measured for many numbers of rows, positions and threads. It
+ * holds for OpenBLAS' SkylakeX kernels, and not for its Haswell kernels. It holds for oneDNN's kernels for AVX-512.
+ * Kernels that use AMX were never measured. */
 static bool are_batch_invariant(const struct products *products, const char *core_name)
 {
     bool amx = products->bf16 && products->onednn && cpu_has_amx();
     return strcmp(core_name, "SkylakeX") == 0 && !amx;
 }
 
-/* Address space that OpenBLAS 0.3.21 maps when it is loaded, and for each thread that multiplies: measured. Most of it
- * is never touched. If there is less, OpenBLAS tries again for ever, in its constructor or in a product. */
+/* Bytes of address space that OpenBLAS 0.3.21 maps when it is loaded, and for each thread that multiplies. Both were
+ * measured. Most of these bytes are never used. If there is less address space, OpenBLAS retries forever, in its
+ * constructor or in a product. */
 #define OPENBLAS_LOAD_BYTES (INT64_C(304) << 20)
 #define OPENBLAS_BUFFER_BYTES (INT64_C(128) << 20)
-#define OPENBLAS_MOST_BUFFERS 128 /* Debian's has room for 256 */
+#define OPENBLAS_MOST_BUFFERS 128 /* OpenBLAS in Debian has room for 256 */
 
 static int refuse_address_space(int64_t bytes, int threads, struct error *error)
 {
@@ -83,7 +85,7 @@ static int refuse_address_space(int64_t bytes, int threads, struct error *error)
                      needed, threads, (long long)(limit.rlim_cur >> 20));
 }
 
-/* Maps as much as OpenBLAS will map, and unmaps it. */
+/* Checks that there is enough address space, by mapping as much as OpenBLAS will map, and unmapping it. */
 static int check_address_space(int threads, struct error *error)
 {
     void *loaded = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD);
@@ -121,7 +123,8 @@ static int open_openblas(enum instruction_set set, struct products *products, st
         setenv("OPENBLAS_CORETYPE", core_types[set], 1);
     else
         unsetenv("OPENBLAS_CORETYPE");
-    setenv("OPENBLAS_NUM_THREADS", "1", 1); /* the tiles are the threads' work */
+    /* Our threads compute different tiles, so OpenBLAS must not start its own. */
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
     products->library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     if (!products->library)
         return error_set(error, "OpenBLAS cannot be loaded: %s", dlerror());
@@ -186,7 +189,7 @@ int products_open(enum instruction_set set, enum product_library library, bool b
     return -1;
 }
 
-/* The libraries stay loaded: threads still have their thread-local storage. */
+/* The libraries stay loaded, because threads still have thread-local storage of them. */
 void products_close(struct products *products)
 {
     onednn_close(products->onednn);
@@ -200,12 +203,12 @@ void products_close(struct products *products)
 struct product_weight {
     int64_t columns, depth;
     const float *data;            /* OpenBLAS: (columns, depth); vector.h: words */
-    float *owned;                 /* the same, to be freed; NULL: it is the caller's */
+    float *owned;                 /* equals `data` if it must be freed. NULL if the caller keeps it */
     size_t bytes;                 /* of owned */
     struct onednn_weight *packed; /* oneDNN */
 };
 
-/* Whether vector.h computes the weight's tiles. */
+/* Whether the functions of vector.h compute the tiles of the weight. */
 static bool has_own_tiles(const struct products *products, const struct product_weight *weight)
 {
     return products->bf16 && !weight->packed;
@@ -216,7 +219,7 @@ static int64_t words_of(int64_t elements)
     return (elements + 1) / 2;
 }
 
-/* Allocates the weight's words. NULL: out of memory. */
+/* Allocates the words of the weight. NULL if memory is lacking. */
 static float *allocate_words(struct product_weight *weight, int64_t floats)
 {
     weight->bytes = ((size_t)floats * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -224,7 +227,7 @@ static float *allocate_words(struct product_weight *weight, int64_t floats)
     return weight->owned;
 }
 
-/* -1: there is no oneDNN, or it cannot pack the weight; then `error` says why. */
+/* Returns -1 if oneDNN is not used, or if it cannot pack the weight. In the second case `error` contains the reason. */
 static int pack_by_onednn(const struct products *products, struct product_weight *weight, const float *w,
                           struct error *error)
 {
@@ -276,10 +279,10 @@ int products_take_weight(const struct products *products, int64_t columns, int64
     return 0;
 }
 
-/* Positions of e that are transposed at a time; even. */
+/* The number of positions of e that are transposed at a time. It is even. */
 #define TURNED 256
 
-/* part (count): positions [first, first + count) of column j of E; j counts the columns of all groups. */
+/* Copies positions [first, first + count) of column j of E to part (count). j counts the columns of all groups. */
 static void projection_part(int64_t n, int64_t k, bool transposed, const float *e, int64_t j, int64_t first,
                             int64_t count, float *part)
 {
@@ -288,7 +291,7 @@ static void projection_part(int64_t n, int64_t k, bool transposed, const float *
         part[i] = from[transposed ? i : i * k];
 }
 
-/* Packs Eᵀ (groups * k, n) as words. The rows after it that kernels may read are 0. */
+/* Packs Eᵀ (groups * k, n) as words. Kernels may read some rows after it, which are set to 0. */
 int products_take_projection(const struct products *products, int64_t groups, int64_t n, int64_t k, bool transposed,
                              const float *e, struct product_weight **taken, struct error *error)
 {
@@ -328,8 +331,8 @@ size_t products_weight_bytes(const struct product_weight *weight)
     return weight->packed ? onednn_weight_bytes(weight->packed) : weight->bytes;
 }
 
-/* ---- Linear tiles ----
- * Scratch: the tile, oneDNN's scratchpad, the rows as bf16. */
+/* ---- Tiles of products with a weight ---- The scratch contains the tile, oneDNN's scratchpad, and the rows as bf16.
+ */
 
 #define TILE_FLOATS (PLAN_ROW_BLOCK * PRODUCTS_PANEL)
 #define SCRATCHPAD_FLOATS (ONEDNN_SCRATCHPAD_BYTES / (int64_t)sizeof(float))
@@ -346,7 +349,8 @@ int64_t products_linear_scratch(const struct products *products, int64_t depth)
     return floats;
 }
 
-/* bf16 rows of an odd depth are copied for vector.h: they would begin within a word. */
+/* bf16 rows with an odd depth are copied for the functions of vector.h. Otherwise some rows would begin within a word.
+ */
 const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                  enum element element, const void *x, float *scratch)
 {
@@ -399,8 +403,7 @@ int products_linear_tile(const struct products *products, const struct product_t
     return 0;
 }
 
-/* ---- Projections ----
- * Scratch: the result, then that of vector.h's project. */
+/* ---- Projections ---- The scratch contains the result, then the scratch of `project` in vector.h. */
 
 static int64_t projected_floats(int64_t k)
 {

@@ -11,14 +11,14 @@
 #include <string.h>
 
 #define ALIGNMENT 64 /* bytes */
-#define TRIED 16     /* rows and columns of the weight that is packed when the library is opened */
+#define TRIED 16     /* rows and columns of the small weight that is packed when the library is opened */
 
-/* The numbers of rows that primitives are made for. Their kernels give a row the same bits in each of them: measured,
- * and tested by tests/unit/test_products.c. */
+/* The numbers of rows for which primitives are made. The kernels compute a row with the same bits for all of these
+ * numbers. This was measured, and tests/unit/test_products.c tests it. */
 static const int64_t row_counts[] = {16, 32, PLAN_ROW_BLOCK};
 enum { ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
-/* The operands of one thread. Each thread has its own memory objects, for their addresses change from call to call. */
+/* The operands of one thread. Each thread has its own memory objects, because their addresses change with each call. */
 struct thread_memory {
     dnnl_memory_t x, y, scratchpad;
 };
@@ -41,7 +41,8 @@ struct onednn {
     void *library;
     struct onednn_functions call;
     dnnl_engine_t engine;
-    dnnl_stream_t *streams; /* one for each thread, then one for packing, which goes on while batches run */
+    /* One for each thread, then one for packing, because weights may be packed while batches run. */
+    dnnl_stream_t *streams;
     int threads;
     bool bf16;
     struct shape *shapes; /* changed by one pack or free at a time */
@@ -53,7 +54,7 @@ struct onednn_weight {
     size_t bytes;
     char *data;                 /* all panels, one after another */
     struct shape *whole, *last; /* of the panels, and of the last one; NULL until found */
-    dnnl_memory_t memories[];   /* one a panel */
+    dnnl_memory_t memories[];   /* one for each panel */
 };
 
 static const char *const failure = "oneDNN: %s failed with status %d";
@@ -96,7 +97,7 @@ static int create_streams(struct onednn *onednn, struct error *error)
     return status ? error_set(error, failure, "an engine", status) : 0;
 }
 
-/* Packs a small weight, to see whether oneDNN can generate code: some systems forbid it. */
+/* Packs a small weight, to test whether oneDNN can generate code. Some systems forbid this. */
 static int try_to_pack(struct onednn *onednn, struct error *error)
 {
     const float w[TRIED * TRIED] = {0};
@@ -193,7 +194,7 @@ static int create_memories(const struct onednn *onednn, struct primitive *primit
     return status;
 }
 
-/* On success *description is the caller's to destroy. */
+/* After success the caller must destroy *description. */
 static int describe_product(const struct onednn *onednn, const struct matrix *x, const struct matrix *w,
                             const struct matrix *y, dnnl_primitive_desc_t *description)
 {
@@ -209,7 +210,7 @@ static int describe_product(const struct onednn *onednn, const struct matrix *x,
     return status;
 }
 
-/* How the operands of a primitive lie. */
+/* How the operands of a primitive lie in memory. */
 struct operands {
     struct matrix x, y, scratchpad;
 };
@@ -230,8 +231,8 @@ static int create_described(const struct onednn *onednn, dnnl_primitive_desc_t d
     return status;
 }
 
-/* Makes the primitive y (rows, width) = x (rows, depth) w (depth, width). shape->packed says how w lies. If its format
- * kind is "any", the library chooses. */
+/* Makes the primitive y (rows, width) = x (rows, depth) w (depth, width). shape->packed describes how w lies in memory.
+ * If its format kind is "any", the library chooses. */
 static int create_primitive(const struct onednn *onednn, int64_t rows, struct shape *shape, struct primitive *primitive)
 {
     const struct onednn_functions *call = &onednn->call;
@@ -253,7 +254,7 @@ static int create_primitive(const struct onednn *onednn, int64_t rows, struct sh
     return status;
 }
 
-/* drop_shape is owed. NULL: `status` says why. */
+/* After success the caller must call drop_shape. Returns NULL after a failure, and sets `status` to the reason. */
 static struct shape *use_shape(struct onednn *onednn, int64_t depth, int64_t width, int *status)
 {
     for (struct shape *shape = onednn->shapes; shape; shape = shape->next) {
@@ -273,7 +274,7 @@ static struct shape *use_shape(struct onednn *onednn, int64_t depth, int64_t wid
     *status =
         describe_matrix(&onednn->call, &shape->packed, sizes, onednn->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_format_tag_any);
     for (int i = ROW_COUNTS - 1; i >= 0 && *status == 0;
-         i--) /* the largest number of rows decides how the weight lies */
+         i--) /* the primitive for the largest number of rows determines how the weight lies */
         *status = create_primitive(onednn, row_counts[i], shape, &shape->primitives[i]);
     if (*status != 0) {
         free_shape(onednn, shape);
@@ -331,7 +332,7 @@ static int pack_panel(const struct onednn *onednn, const struct shape *shape, co
     struct matrix from = {0};
     dnnl_memory_t memory;
     void *address;
-    memcpy(&address, &w, sizeof address); /* it is only read */
+    memcpy(&address, &w, sizeof address); /* oneDNN only reads it */
     int status = describe_strides(call, &from, sizes, dnnl_f32, strides);
     if (status != 0)
         return status;
@@ -370,7 +371,7 @@ int onednn_pack(struct onednn *onednn, int64_t columns, int64_t depth, const flo
     if (!weight)
         return error_set(error, "out of memory while packing a weight");
     int status = 0;
-    omp_set_num_threads(1); /* primitives are made for one thread, as they run */
+    omp_set_num_threads(1); /* primitives run on one thread, so they must be made for one thread */
     weight->panels = panels;
     weight->last = use_shape(onednn, depth, columns - (panels - 1) * PRODUCTS_PANEL, &status);
     if (status == 0)
@@ -417,7 +418,7 @@ int onednn_tile(const struct onednn *onednn, const struct onednn_weight *weight,
     const struct thread_memory *own = &primitive->of_threads[thread];
     dnnl_stream_t stream = onednn->streams[thread];
     void *source;
-    memcpy(&source, &x, sizeof source); /* it is only read */
+    memcpy(&source, &x, sizeof source); /* oneDNN only reads it */
     place_memory(call, own->x, source, stream);
     place_memory(call, own->y, y, stream);
     place_memory(call, own->scratchpad, scratchpad, stream);

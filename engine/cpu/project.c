@@ -1,18 +1,19 @@
-/* y (k, columns) = Eᵀ x + e for each sequence, with x (n, columns). Of E the first n rows are used.
+/* Computes y (k, columns) = Eᵀ x + e for each sequence x (n, columns). Only the first n rows of E are used.
  *
- * A task is a sequence and a tile of columns. In bf16 a task may compute only a part of the k rows of y.
- * A sequence longer than CHUNK_ROWS is projected in chunks of rows, whose results are added in their order. So the way
- * to compute a sequence depends on its own length alone. */
+ * A task is a sequence and a tile of columns. In bf16 a task may compute only a part of the k rows of y. A sequence
+ * longer than CHUNK_ROWS is projected in chunks of rows, whose results are added in a fixed order. So the order of
+ * additions depends only on the length of the sequence. */
 #include "engine/cpu/project.h"
 
 #define TILE_COLUMNS 64 /* columns of x in a task */
 #define TASK_ROWS 256   /* rows of y that a task in bf16 computes at most */
 #define CHUNK_ROWS 8192 /* rows of x in a chunk */
-#define SUMS_AT_ONCE 64 /* columns of E that are summed side by side */
+#define SUMS_AT_ONCE 64 /* columns of E that are summed up at the same time */
 
 _Static_assert(TILE_COLUMNS <= VECTOR_PANEL, "a tile is a panel");
 
-/* A step with its pointers. A group of columns has an E and a bias of its own. Tiles are cut within groups. */
+/* The parameters of a step, with pointers. Each group of columns has its own E and bias. A tile belongs to one group.
+ */
 struct sequence_projection {
     const struct cpu_run *run;
     const struct plan_step *step;
@@ -25,7 +26,7 @@ struct sequence_projection {
     const float *bias;                   /* e: (groups, k), or NULL */
     int64_t columns, y_columns, k;
     int64_t groups, group_columns, tiles;
-    int64_t weight_columns, weight_rows; /* of a group's E, as it lies */
+    int64_t weight_columns, weight_rows; /* shape of the E of a group, as stored */
     bool transposed;
     bool sums_column, bias_column; /* after x's columns, y has one of E's sums, then one of biases */
 };
@@ -61,14 +62,14 @@ static struct sequence_projection projection_of(const struct cpu_run *run, const
     };
 }
 
-/* Where the result of a sequence or of a chunk goes: (k, y_columns). */
+/* Where to write the result (k, y_columns) of a sequence or of a chunk. */
 struct target {
     char *out;
     enum element element;
     bool with_bias; /* false for every chunk but the first: the bias is added once */
 };
 
-/* Writes columns [column, column + width) of the target's row j. */
+/* Writes columns [column, column + width) of row j of the target. */
 static void write_row(const struct sequence_projection *p, const struct target *target, int64_t j, int64_t column,
                       int64_t width, const float *row)
 {
@@ -81,14 +82,13 @@ static void write_row(const struct sequence_projection *p, const struct target *
     });
 }
 
-/* Writes the columns of y that follow those of x. For each row j of y: the sum of E[p, j] over `rows` positions p, then
- * e[j].
- * `weight` points to E at the first of these positions. */
+/* Writes the columns of y that follow those of x. For each row j of y they are the sum of E[p, j] over `rows` positions
+ * p, and e[j]. `weight` points to E at the first of these positions. */
 static void add_columns(const struct sequence_projection *p, const float *weight, int64_t rows,
                         const struct target *target)
 {
-    int64_t along = p->transposed ? 1 : p->weight_columns;  /* floats from a position to the next */
-    int64_t across = p->transposed ? p->weight_columns : 1; /* … from j to the next */
+    int64_t along = p->transposed ? 1 : p->weight_columns;  /* floats from one position to the next */
+    int64_t across = p->transposed ? p->weight_columns : 1; /* floats from one j to the next */
     for (int64_t j = 0; p->sums_column && j < p->k; j += SUMS_AT_ONCE) {
         int64_t count = least(SUMS_AT_ONCE, p->k - j);
         double sums[SUMS_AT_ONCE] = {0};
@@ -102,7 +102,7 @@ static void add_columns(const struct sequence_projection *p, const float *weight
         write_row(p, target, j, p->columns + p->sums_column, 1, &(float){target->with_bias ? p->bias[j] : 0});
 }
 
-/* A task: rows [first, first + rows) of a sequence, one tile of columns, and rows [k, k_end) of y. */
+/* A task: rows [first, first + rows) of a sequence as the input, one tile of columns, and rows [k, k_end) of y. */
 struct project_task {
     int64_t sequence, first, rows, tile, k, k_end;
 };
@@ -117,7 +117,7 @@ static const void *task_rows(const struct sequence_projection *p, const struct p
     return p->x + ((p->from->starts[task->sequence] + task->first) * p->columns + column) * element_bytes(p->x_element);
 }
 
-/* For products in bf16. The result is computed in scratch, in float. */
+/* Computes a task if products are in bf16. The result is computed in scratch, in float. */
 static void project_packed(const struct sequence_projection *p, const struct project_task *task, int64_t column,
                            int64_t width, const struct target *target)
 {
@@ -142,7 +142,7 @@ static void project_packed(const struct sequence_projection *p, const struct pro
     }
 }
 
-/* For products in float. `weight` points to E at the task's first position. */
+/* Computes a task if products are in float. `weight` points to E at the first position of the task. */
 static void project_floats(const struct sequence_projection *p, const struct project_task *task, int64_t column,
                            int64_t width, const float *weight, const struct target *target)
 {
@@ -193,8 +193,9 @@ static char *result_of(const struct sequence_projection *p, int64_t sequence)
     return p->y + p->to->starts[sequence] * p->y_columns * element_bytes(p->y_element);
 }
 
-/* Rows of y that a task computes. In bf16 at most TASK_ROWS, and fewer if threads would be idle. Parts stay large,
- * because each task packs its columns of x again. The bits do not depend on it. */
+/* The number of rows of y that a task computes. In bf16 it is at most TASK_ROWS, and less if threads would be idle
+ * otherwise. It must not be small, because each task packs its columns of x again. It does not affect the bits of the
+ * results. */
 static int64_t rows_a_task(const struct sequence_projection *p, int64_t tasks)
 {
     int64_t parts = parts_of(p->run->threads, tasks > 0 ? tasks : 1);
@@ -203,7 +204,7 @@ static int64_t rows_a_task(const struct sequence_projection *p, int64_t tasks)
     return least(TASK_ROWS, parts_of(p->k, parts));
 }
 
-/* All items of at most CHUNK_ROWS rows. */
+/* Computes all items with at most CHUNK_ROWS rows. */
 static void project_short(const struct sequence_projection *p)
 {
     int64_t each = rows_a_task(p, p->from->n_sequences * p->tiles), parts = parts_of(p->k, each);
@@ -224,7 +225,8 @@ static void project_short(const struct sequence_projection *p)
     }
 }
 
-/* One item of several chunks. Each chunk goes to shared scratch, as (k, y_columns); then their sum goes to y. */
+/* Computes one item with several chunks. The result of each chunk (k, y_columns) is written to shared scratch. Their
+ * sum is written to y. */
 static void project_long(const struct sequence_projection *p, int64_t sequence)
 {
     int64_t rows = sequence_rows(p, sequence), chunks = parts_of(rows, CHUNK_ROWS), size = p->k * p->y_columns;
@@ -265,7 +267,7 @@ int64_t cpu_project_sequence_scratch(const struct cpu_run *run, const struct pla
     return products_project_scratch(run->products, least(rows_per_sequence_of(run->plan, step->y), TASK_ROWS));
 }
 
-/* A result for each chunk of the longest sequence: (chunks, k, y_columns). */
+/* Room for the result of each chunk of the longest sequence: (chunks, k, y_columns). */
 int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct plan *plan = run->plan;
@@ -274,11 +276,11 @@ int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const str
     return parts_of(plan->max_rows, CHUNK_ROWS) * rows_per_sequence_of(plan, step->y) * plan->values[step->y].columns;
 }
 
-/* ---- OP_PROJECT_CALL: an item is w sequences side by side ----
- * Row p * w + s of x is position p of sequence s. So x is also (n, w * d). Each column of x gives one row of k
- * results, and y is (w * d, k). */
+/* ---- OP_PROJECT_CALL: an item is w sequences ---- Row p * w + s of x is position p of sequence s. So x can be read as
+ * (n, w * d). Each column of this matrix yields one row of k results, and y is (w * d, k). */
 
-/* Columns [column, column + TILE_COLUMNS) of the item's w * d. A tile may hold columns of two sequences. */
+/* Computes columns [column, column + TILE_COLUMNS) of the item's w * d columns. A tile may contain columns of two
+ * sequences. */
 static void project_call_tile(const struct cpu_run *run, const struct plan_step *step, int64_t b, int64_t column)
 {
     const struct plan_weight *e = &run->plan->weights[step->weight];

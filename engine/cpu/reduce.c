@@ -1,10 +1,11 @@
-/* The space's outer dimensions have results, its inner ones are reduced. Neighbouring results are one strip, along the
- * last outer dimension. A strip is computed in one of two ways, which the item's strides decide:
+/* The outer dimensions of the space index the results, and its inner dimensions are reduced. A strip is a number of
+ * neighbouring results along the last outer dimension. It is computed in one of two ways, depending on the item's
+ * strides:
  *
- *     side by side: all results take their next element at a time. Good if the elements of neighbours lie together.
- *     one by one: a result takes STRIP elements at a time, into as many parts. Then the parts become one.
+ *     side by side: each result reads its next element in turn. Good if elements of neighbouring results are adjacent.
+ *     one by one: a result reads STRIP elements at a time, into STRIP partial results, which are combined at the end.
  *
- * Results are doubles, so that many floats may be added up in order. */
+ * Results are doubles, so that many floats can be added in order without losing digits. */
 #include "engine/cpu/reduce.h"
 #include "engine/plan/space.h"
 
@@ -13,17 +14,17 @@
 #include <string.h>
 
 #define STRIP 128
-#define ELEMENTS_ALONE 16384 /* of x: a step with fewer is computed by one thread */
+#define ELEMENTS_ALONE 16384 /* one thread computes a step whose x has fewer elements */
 #define TASKS_A_THREAD 4
 
-/* An item's step. */
+/* A step for one item. */
 struct reducer {
     const struct cpu_run *run;
     const struct plan_step *step;
     int n_outer, n_inner; /* n_outer >= 1 */
     struct space_dimension outer[PLAN_SPACE_RANK], inner[PLAN_SPACE_RANK];
     struct space_offsets first;
-    int64_t count;  /* elements of a result */
+    int64_t count;  /* elements for one result */
     const float *x; /* the item's elements */
     bool x_ids;     /* they are int32_t */
     float *y;
@@ -45,7 +46,7 @@ static void add_dimension(int *rank, struct space_dimension *dimensions)
         dimensions[(*rank)++] = (struct space_dimension){.count = 1};
 }
 
-/* `reduced` dimensions of the item's space are inner ones. */
+/* Evaluates the space for an item. Its last `reduced` dimensions are the inner ones. */
 static struct reducer reducer_of(const struct cpu_run *run, const struct plan_step *step, int64_t item, int reduced,
                                  bool writes_inner)
 {
@@ -71,7 +72,7 @@ static struct reducer reducer_of(const struct cpu_run *run, const struct plan_st
     return r;
 }
 
-/* Calls `compute` for each strip of part `part` of `parts`. */
+/* Calls `compute` for each strip in part number `part` of `parts` parts. */
 static void for_strips(const struct reducer *r, int64_t part, int64_t parts,
                        void (*compute)(const struct reducer *r, const struct strip *strip))
 {
@@ -87,7 +88,7 @@ static void for_strips(const struct reducer *r, int64_t part, int64_t parts,
     }
 }
 
-/* Divides the items into parts, whose strips are the same for any number of parts. */
+/* Divides the items into parts. The strips are the same for any number of parts. */
 static void for_items(const struct cpu_run *run, const struct plan_step *step, int reduced, bool writes_inner,
                       void (*compute)(const struct reducer *r, const struct strip *strip))
 {
@@ -101,7 +102,7 @@ static void for_items(const struct cpu_run *run, const struct plan_step *step, i
     }
 }
 
-/* `count` elements of x, dense and as floats: in `room` if they are not. */
+/* Returns `count` elements of x as contiguous floats. If they are not, copies them to `room`. */
 static const float *bring(const struct reducer *r, int64_t from, int64_t stride, int64_t count, float *room)
 {
     const float *x = r->x + from;
@@ -123,7 +124,7 @@ static void fill(int64_t n, double value, double *y)
         y[i] = value;
 }
 
-/* The number that changes no result. */
+/* The number with which a result starts, which does not change it. */
 static double start_of(enum plan_reduction reduction)
 {
     if (reduction == REDUCTION_MAXIMUM || reduction == REDUCTION_ARGMAX)
@@ -133,7 +134,7 @@ static double start_of(enum plan_reduction reduction)
     return reduction == REDUCTION_PRODUCT ? 1 : 0;
 }
 
-/* All results of a strip take their elements: y (strip->count). */
+/* Computes all results y (strip->count) of a strip from their elements. */
 static void reduce_side_by_side(const struct reducer *r, const struct strip *strip, struct vector_reduction reduction,
                                 double *y)
 {
@@ -147,7 +148,7 @@ static void reduce_side_by_side(const struct reducer *r, const struct strip *str
     }
 }
 
-/* a and b are parts of one result. */
+/* Combines two partial results a and b. */
 static double join(const struct vector_reduction *reduction, double a, double b)
 {
     bool largest = reduction->reduction == REDUCTION_MAXIMUM ||
@@ -159,7 +160,8 @@ static double join(const struct vector_reduction *reduction, double a, double b)
     return reduction->reduction == REDUCTION_PRODUCT ? a * b : a + b;
 }
 
-/* The best of `count` parts, and its place. A NaN is best, then the largest; the first of several. */
+/* The largest of `count` partial results, and its place. A NaN counts as the largest. Of equal ones the first is
+ * chosen. */
 static double join_argmax(int64_t count, const double *parts, const double *places, double *place)
 {
     int64_t best = 0;
@@ -173,7 +175,7 @@ static double join_argmax(int64_t count, const double *parts, const double *plac
     return parts[best];
 }
 
-/* One result, whose first element is at x[from]. `place` is set with REDUCTION_ARGMAX. */
+/* Computes one result, whose first element is at x[from]. Sets *place with REDUCTION_ARGMAX. */
 static double reduce_one(const struct reducer *r, struct space_offsets from, struct vector_reduction reduction,
                          double *place)
 {
@@ -218,7 +220,7 @@ static void reduce_one_by_one(const struct reducer *r, const struct strip *strip
     }
 }
 
-/* y (strip->count). `mean` (strip->count) for deviations, else NULL. `places` (strip->count). */
+/* Computes y (strip->count). `mean` is (strip->count) for deviations, else NULL. `places` is (strip->count). */
 static void reduce_strip(const struct reducer *r, const struct strip *strip, enum plan_reduction kind,
                          const double *mean, double *places, double *y)
 {
@@ -231,11 +233,11 @@ static void reduce_strip(const struct reducer *r, const struct strip *strip, enu
 
 /* ---- OP_REDUCE ---- */
 
-/* What follows the last element. */
+/* Finishes a result after its last element. */
 static double finish(const struct plan_step *step, double y, double place, double count)
 {
     double parameter = (double)step->reduce.parameter;
-    double variance = y / fmax(count - parameter, 0); /* as torch: infinite or NaN if the divisor is 0 */
+    double variance = y / fmax(count - parameter, 0); /* infinite or NaN if the divisor is 0, as in torch */
     switch (step->reduce.reduction) {
     case REDUCTION_MEAN:
         return y / count;
@@ -273,7 +275,7 @@ static void reduce(const struct reducer *r, const struct strip *strip)
         r->y[strip->at.y + i * strip->stride.y] = (float)finish(r->step, y[i], places[i], (double)r->count);
 }
 
-/* Each result writes its sum after each element. */
+/* Running sums: writes the sum so far after each element. */
 static void cumulate(const struct reducer *r, const struct strip *strip)
 {
     const struct vector_reduction reduction = {.reduction = REDUCTION_CUMULATE};
@@ -296,9 +298,9 @@ void cpu_reduce(const struct cpu_run *run, const struct plan_step *step)
     for_items(run, step, step->reduce.reduced, cumulates, cumulates ? cumulate : reduce);
 }
 
-/* ---- OP_SOFTMAX: y holds exponentials until their sum is known ---- */
+/* ---- OP_SOFTMAX: y contains the exponentials until their sum is known ---- */
 
-/* y[i] = exp(x[i] - maximum[i]) for element `place` of each result; `as_it_is`: x[i] - maximum[i] itself. */
+/* y[i] = exp(x[i] - maximum[i]) for element `place` of each result. If `as_it_is`, y[i] = x[i] - maximum[i]. */
 static void exponentials(const struct reducer *r, const struct strip *strip, struct space_offsets place,
                          const float *maximum, bool as_it_is, float *y)
 {
@@ -321,7 +323,7 @@ static void softmax_side_by_side(const struct reducer *r, const struct strip *st
         maximum[i] = (float)largest[i];
     fill(strip->count, 0, sums);
     struct space_place place = space_at(r->inner, r->n_inner, strip->at, 0);
-    for (int64_t e = 0; e < r->count; e++) { /* the place is then the first again */
+    for (int64_t e = 0; e < r->count; e++) { /* afterwards the place is the first one again */
         exponentials(r, strip, place.at, maximum, false, y);
         r->run->vector->reduce(&sum, strip->count, y, sums);
         space_next(r->inner, r->n_inner, &place);
@@ -336,7 +338,7 @@ static void softmax_side_by_side(const struct reducer *r, const struct strip *st
     }
 }
 
-/* The sum of exp(x - maximum) over n dense elements. */
+/* The sum of exp(x - maximum) over n contiguous elements. */
 static double sum_of_exponentials(const struct vector_functions *vector, int64_t n, const float *x, float maximum)
 {
     const struct vector_reduction sum = {.reduction = REDUCTION_SUM};
@@ -355,7 +357,7 @@ static double sum_of_exponentials(const struct vector_functions *vector, int64_t
     return result;
 }
 
-/* One result, of which y's elements are dense: they become x, then its softmax. */
+/* Computes one softmax whose elements of y are contiguous. Copies x to y, then computes the softmax in place. */
 static void softmax_dense(const struct reducer *r, struct space_offsets at)
 {
     const struct vector_reduction largest = {.reduction = REDUCTION_MAXIMUM};

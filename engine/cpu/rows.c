@@ -9,7 +9,7 @@
 
 /* ---- On single rows ---- */
 
-/* y[r] = table[ids[r]]. Ids may be computed of a request's floats, so each is looked at. */
+/* y[r] = table[ids[r]]. Checks each id, because ids may be computed from floats of a request. */
 void cpu_embed(const struct cpu_run *run, const struct plan_step *step)
 {
     const int32_t *ids = ids_of(run, step->x);        /* (rows, 1) */
@@ -27,7 +27,7 @@ void cpu_embed(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* y = x + (major + minor). The library adds the two tables first, so this does too. `minor` is NULL or a row. */
+/* y = x + (major + minor). The library adds the two tables first, so the kernel does, too. `minor` is NULL or a row. */
 static void add_position_row(int64_t columns, const float *x, const float *major, const float *minor, float *y)
 {
     for (int64_t i = 0; i < columns; i++)
@@ -53,7 +53,7 @@ void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* Each group of `columns` columns is normalised alone, so it counts as a row here. */
+/* Each group of `columns` columns is normalised separately, so it counts as a row here. */
 void cpu_layer_norm(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);
@@ -69,7 +69,7 @@ void cpu_layer_norm(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* Elements [first, first + count) of a value. Ids become floats in `room`. */
+/* Returns elements [first, first + count) of a value. Ids are converted to floats in `room`. */
 static const float *read_floats(const struct cpu_run *run, int value, int64_t first, int64_t count, float *room)
 {
     if (!run->plan->values[value].ids)
@@ -80,14 +80,14 @@ static const float *read_floats(const struct cpu_run *run, int value, int64_t fi
     return room;
 }
 
-/* The whole part. INT32_MIN for a NaN, and for a number that int32_t does not hold: 2^31 is the first. */
+/* The integer part. INT32_MIN for a NaN, and for a number outside of int32_t, such as 2^31. */
 static void ids_of_floats(int64_t count, const float *x, int32_t *ids)
 {
     for (int64_t i = 0; i < count; i++)
         ids[i] = fabsf(x[i]) < 2147483648.0f ? (int32_t)x[i] : INT32_MIN;
 }
 
-/* Elements [first, first + count), at most CHUNK if x or y has ids. */
+/* Computes elements [first, first + count). There are at most CHUNK if x or y contains ids. */
 static void activate_elements(const struct cpu_run *run, const struct plan_step *step, int64_t first, int64_t count)
 {
     float x_room[CHUNK], y_room[CHUNK];
@@ -121,7 +121,7 @@ void cpu_add(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* The plan may give x and y one place; then rows that the mask keeps cost nothing. */
+/* The plan may place x and y in the same memory. Then rows that the mask keeps need no work. */
 void cpu_mask_rows(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);   /* (rows, columns), like y */
@@ -139,8 +139,8 @@ void cpu_mask_rows(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* Angles are products in float, as in the library. An exact product would give other sines: a position of a million
- * times a frequency near 1 leaves a float 4 bits of fraction. */
+/* Angles are products in float, as in the library. With exact products the sines would differ. For example, if the
+ * position is a million and the frequency near 1, a float has only 4 bits after the point. */
 void cpu_add_sinusoids(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x);
@@ -189,8 +189,8 @@ void cpu_gate(const struct cpu_run *run, const struct plan_step *step)
 
 /* ---- On rows and their neighbours ---- */
 
-/* y = the row at `position` of an item of `length` rows, with each segment taken from a neighbour. The neighbours of x
- * lie around it. */
+/* Computes y, the row at `position` of an item with `length` rows. Each segment is copied from a neighbour of the row
+ * x. The neighbours are the rows before and after x in memory. */
 static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
                       float *y)
 {
@@ -205,7 +205,7 @@ static void shift_row(const struct plan_step *step, int64_t columns, int64_t pos
     }
 }
 
-/* y's axis may have only the rows that the item requests, fewer than x's. */
+/* The axis of y may contain fewer rows than that of x: only the rows that the item requests. */
 void cpu_shift_tokens(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
@@ -217,7 +217,7 @@ void cpu_shift_tokens(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < to->n_blocks; t++) {
         const struct row_block *block = &to->blocks[t];
         int64_t length = from->starts[block->sequence + 1] - from->starts[block->sequence];
-        if (from->positions) /* an item is one sequence, and x has some of its rows */
+        if (from->positions) /* here an item is one sequence, and x contains some of its rows */
             length = padder_axis_rows(run->plan, &run->batch->items[block->sequence], axis);
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
             int64_t p = padder_position(to, block->sequence, r);
@@ -253,7 +253,7 @@ void cpu_rotate(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* The value may hold ids or masks: these, too, have 4 bytes an element. */
+/* The value may also contain ids or masks. They also have 4 bytes per element. */
 void cpu_cut_padding(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
@@ -265,8 +265,8 @@ void cpu_cut_padding(const struct cpu_run *run, const struct plan_step *step)
                (size_t)((to->starts[b + 1] - to->starts[b]) * columns) * sizeof *y);
 }
 
-/* Items follow one another without gaps in both x and y, so the elements of a batch keep their places. As above, 4
- * bytes an element. The plan may give x and y one place. */
+/* Items follow one another without gaps in both x and y, so the elements of a batch keep their places. As above,
+ * elements have 4 bytes. The plan may place x and y in the same memory. */
 void cpu_reshape(const struct cpu_run *run, const struct plan_step *step)
 {
     const float *x = floats_of(run, step->x);
@@ -287,7 +287,7 @@ static void fill_words(int32_t *words, int64_t count, int32_t fill)
         words[i] = fill;
 }
 
-/* As in cpu_cut_padding, 4 bytes an element. A fill other than 0 is a mask's. */
+/* As in cpu_cut_padding, elements have 4 bytes. A fill other than 0 is used only for masks. */
 void cpu_pad_rows(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);
@@ -321,8 +321,8 @@ void cpu_append_rows(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* As in cpu_cut_padding, 4 bytes an element. The plan may give x and y one place. Rows only move down, so the lowest is
- * copied first, by one thread; rows that follow one another are copied together. */
+/* As in cpu_cut_padding, elements have 4 bytes. The plan may place x and y in the same memory. Rows move only to lower
+ * addresses. So one thread copies them in ascending order. Consecutive rows are copied together. */
 void cpu_gather_rows(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *from = layout_of(run, step->x), *to = layout_of(run, step->y);

@@ -31,7 +31,7 @@ bool cpu_selects_rows(const struct cpu_run *run, const struct plan_step *step, i
         return true;
     const struct layout *layout = layout_of(run, step->x);
     int64_t sequence = 0, behind = layout->n_sequences;
-    while (behind - sequence > 1) { /* the last one that begins at `first` or before */
+    while (behind - sequence > 1) { /* binary search for the last sequence that begins at `first` or before */
         int64_t middle = (sequence + behind) / 2;
         if (layout->starts[middle] <= first)
             sequence = middle;

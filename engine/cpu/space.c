@@ -1,31 +1,31 @@
-/* Each element of y depends on one element of each operand. So the dimensions may be visited in any order, and an
- * item's space may be divided anywhere. */
+/* Each element of y depends on one element of each operand. So the dimensions of the space can be visited in any order,
+ * and the space of an item can be divided anywhere. */
 #include "engine/cpu/space.h"
 #include "engine/plan/space.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ELEMENTS_ALONE 16384 /* a step with fewer is computed by one thread */
+#define ELEMENTS_ALONE 16384 /* one thread computes a step with fewer elements */
 #define TASKS_A_THREAD 4
-#define SHORT_RUN 16 /* a dimension of fewer elements is no good inner loop */
-#define SQUARE 16    /* rows and columns: a square's lines stay in the cache */
-#define CHUNK 256    /* elements that are brought together for a vector function */
+#define SHORT_RUN 16 /* a dimension with fewer elements is too short for the inner loop */
+#define SQUARE 16    /* rows and columns of a square, whose cache lines stay in the cache */
+#define CHUNK 256    /* elements that are gathered for each call of a vector function */
 
-/* An operand's elements for one item. Each has 4 bytes. */
+/* The elements of an operand for one item. Each has 4 bytes. */
 struct item_operand {
     const float *elements;
     bool ids; /* they are int32_t */
 };
 
-/* What a thread computes of an item's step. */
+/* The part of a step for one item that a thread computes. */
 struct space_task {
     const struct cpu_run *run;
     const struct plan_step *step;
     struct evaluated_space space; /* a part of the item's */
     struct item_operand x, z, condition;
     float *y;
-    float x_number, z_number; /* what an operand points to that is one number */
+    float x_number, z_number; /* memory for operands that are one number */
 };
 
 /* ---- The order of the dimensions ---- */
@@ -37,7 +37,8 @@ static void bring_last(struct space_dimension *dimensions, int rank, int from)
     dimensions[rank - 1] = moved;
 }
 
-/* The dimension for the inner loop: dense in y if that is not too short; else the longest. */
+/* Chooses the dimension for the inner loop: the one that is contiguous in y if it is not too short, else the longest.
+ */
 static int inner_of(const struct evaluated_space *space)
 {
     int longest = 0;
@@ -50,7 +51,7 @@ static int inner_of(const struct evaluated_space *space)
     return longest;
 }
 
-/* Gives the space at least `rank` dimensions. */
+/* Adds dimensions of one element until the space has `rank` dimensions. */
 static void add_dimensions(struct evaluated_space *space, int rank)
 {
     while (space->rank < rank) {
@@ -62,7 +63,7 @@ static void add_dimensions(struct evaluated_space *space, int rank)
 
 /* ---- Tasks ---- */
 
-/* Keeps one of `count` parts of the space's longest dimension. */
+/* Divides the longest dimension of the space into `count` parts, and keeps one of them. */
 static void take_part(struct evaluated_space *space, int64_t part, int64_t count)
 {
     struct space_dimension *longest = &space->dimensions[0];
@@ -79,7 +80,7 @@ static int64_t first_element(const struct cpu_run *run, int value, int64_t item)
     return layout_of(run, value)->item_starts[item] * columns_of(run, value);
 }
 
-/* `number` stands for a missing value and weight. Its strides are 0. */
+/* `number` is used if the operand is neither a value nor a weight. Its strides are 0. */
 static struct item_operand operand_of(const struct cpu_run *run, int value, int weight, const float *number,
                                       int64_t item)
 {
@@ -90,7 +91,7 @@ static struct item_operand operand_of(const struct cpu_run *run, int value, int 
     return (struct item_operand){elements + first_element(run, value, item), ids};
 }
 
-/* A number as y has it. */
+/* A number with the element type of y. */
 static float number_for(bool ids, float number)
 {
     int32_t id = (int32_t)number;
@@ -132,7 +133,7 @@ static void set_task(struct space_task *task, int64_t item, int64_t part, int64_
               first_element(run, step->y, item);
 }
 
-/* Divides the step into tasks, and computes each that has elements. */
+/* Divides the step into tasks, and computes each task that has elements. */
 static void compute(const struct cpu_run *run, const struct plan_step *step,
                     void (*compute_task)(struct space_task *task))
 {
@@ -150,7 +151,7 @@ static void compute(const struct cpu_run *run, const struct plan_step *step,
 
 /* ---- Copies ---- */
 
-/* y (rows, columns) = x, whose strides are those of the two dimensions, in squares. */
+/* y (rows, columns) = x, copied in squares. The strides of x are those of the two dimensions. */
 static void copy_squares(const struct space_dimension *rows, const struct space_dimension *columns, const float *x,
                          float *y)
 {
@@ -171,7 +172,7 @@ static void copy(const struct space_dimension *rows, const struct space_dimensio
         memcpy(y + r * rows->stride.y, x + r * rows->stride.x, (size_t)columns->count * sizeof *y);
 }
 
-/* Brings the dimension that is dense in x next to the inner one, unless it is that. */
+/* Moves the dimension that is contiguous in x next to the inner one, unless it is the inner one. */
 static void order_for_squares(struct evaluated_space *space)
 {
     int outer = space->rank - 1;
@@ -182,7 +183,7 @@ static void order_for_squares(struct evaluated_space *space)
         }
 }
 
-/* Orders dimensions for reading x from its begin to its end, as far as they allow. */
+/* Orders the dimensions so that x is read from its start to its end, as far as possible. */
 static void order_for_reading(struct space_dimension *dimensions, int rank)
 {
     for (int d = 1; d < rank; d++)
@@ -215,8 +216,8 @@ void cpu_arrange(const struct cpu_run *run, const struct plan_step *step)
 
 /* ---- Functions of several operands ---- */
 
-/* The `count` elements from `from` on, dense and as floats; where they are not, they are brought into `room`. With
- * `as_ids` ids stay ids. */
+/* Returns the `count` elements from `from` on as contiguous floats. If necessary they are copied to `room`. If
+ * `as_ids`, ids are not converted. */
 static const float *bring(struct item_operand operand, const float *from, int64_t stride, int64_t count, bool as_ids,
                           float *room)
 {
@@ -231,11 +232,11 @@ static const float *bring(struct item_operand operand, const float *from, int64_
     return room;
 }
 
-/* The function of dense operands: z, condition and y, as the step has them. */
+/* A function of contiguous operands. It uses z, condition and y only if the step has them. */
 typedef void dense_function(const struct space_task *task, int64_t count, const float *x, const float *z,
                             const float *condition, float *y);
 
-/* One run along the inner dimension, in chunks. */
+/* Computes one run along the inner dimension, in chunks. */
 static void compute_run(const struct space_task *task, struct space_offsets at, dense_function *function)
 {
     const struct space_dimension *inner = &task->space.dimensions[task->space.rank - 1];

@@ -11,15 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A thread that is started only to see whether it can be. */
+/* A thread that is started only to test whether the system allows it. */
 struct trial {
     pthread_t thread;
-    pthread_mutex_t *gate; /* held until all are started */
+    pthread_mutex_t *gate; /* held until all threads are started */
     pid_t id;
 };
 
-/* Bytes that OMP_STACKSIZE or GOMP_STACKSIZE asks for: a number with a unit of b, k, m or g; without one, of KiB. 0: it
- * is not set, or no such number. */
+/* The bytes that OMP_STACKSIZE or GOMP_STACKSIZE requests. The value is a number with the unit b, k, m or g. Without a
+ * unit it counts KiB. Returns 0 if the variable is not set or not valid. */
 static size_t stack_bytes(const char *text)
 {
     static const char units[] = "bkmg";
@@ -43,7 +43,7 @@ static void *wait_at_gate(void *argument)
     return NULL;
 }
 
-/* Waits until the kernel no longer counts the thread, which is a little after it can be joined. */
+/* Waits until the kernel no longer counts the thread. This happens a little after pthread_join returns. */
 static void end_trial(const struct trial *trial)
 {
     pthread_join(trial->thread, NULL);
@@ -64,7 +64,7 @@ static int try_threads(int count)
     size_t stack = stack_bytes(size ? size : getenv("GOMP_STACKSIZE"));
     pthread_attr_init(&attributes);
     if (stack > 0)
-        pthread_attr_setstacksize(&attributes, stack); /* libgomp ignores a size that is refused, too */
+        pthread_attr_setstacksize(&attributes, stack); /* like libgomp, ignore a size that is refused */
     int started = 0, failure = 0;
     pthread_mutex_lock(&gate);
     for (; started < count && failure == 0; started += failure == 0) {
@@ -90,10 +90,10 @@ int team_start(int threads, struct error *error)
                          "%d threads that compute (--threads) cannot be started: %s; is the number of threads limited "
                          "(ulimit -u, a container's pids.max), or memory (ulimit -v)?",
                          threads, strerror(failure));
-    omp_set_dynamic(
-        0); /* teams keep their size: a smaller team would end threads, and the next would start them again */
+    omp_set_dynamic(0); /* teams keep their size, because a smaller team would end threads, and the next team would
+                           start them again */
 #pragma omp parallel num_threads(threads)
-    (void)omp_get_thread_num(); /* the compiler may leave out an empty region */
+    (void)omp_get_thread_num(); /* the compiler may remove an empty region */
     most = threads;
     return 0;
 }

@@ -1,5 +1,5 @@
-/* The caller's arrays hold a heap of the best values so far, with the worst of them at its root. At the end it is
- * sorted. */
+/* The caller's arrays contain a heap of the largest values so far, with the smallest of them at the root. At the end
+ * the heap is sorted. */
 #include "engine/cpu/top_k.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static void swap(struct heap *heap, int64_t a, int64_t b)
     heap->columns[b] = column;
 }
 
-/* Moves the value at `place` down until both values below it are better. */
+/* Moves the value at `place` down until both values below it are larger. */
 static void sink(struct heap *heap, int64_t place)
 {
     for (;;) {
@@ -64,7 +64,7 @@ void top_k(int64_t columns, const float *values, int64_t count, int32_t *top_col
         top_columns[0] = (int32_t)c;
         sink(&heap, 0);
     }
-    while (heap.count > 1) { /* the worst that is left goes to the end */
+    while (heap.count > 1) { /* the smallest remaining value moves to the end */
         swap(&heap, 0, --heap.count);
         sink(&heap, 0);
     }

@@ -1,7 +1,7 @@
 /* Attention of one head: out = softmax(scale * queries keysᵀ + mask) values, as struct vector_attend describes it.
  *
- * A group of at most GROUP_ROWS query rows goes over the keys in tiles of TILE_KEYS. Its scores and a panel of keys
- * then stay in the first-level cache, however many keys there are. For each tile:
+ * A group of at most GROUP_ROWS query rows processes the keys in tiles of TILE_KEYS. So its scores and a panel of keys
+ * fit in the first-level cache, whatever the number of keys. For each tile:
  *     1. multiply:       scores (rows, keys) = queries (rows, d) keys (keys, d)ᵀ
  *     2. raise_maximum:  scale and mask; a row with a new maximum scales down its sum and its output so far
  *     3. weigh:          scores become exp(score - maximum), and are added to the row's sum
@@ -10,7 +10,7 @@
 #include "engine/cpu/vector_tile.h"
 
 #define GROUP_ROWS VECTOR_GROUP_ROWS
-#define TILE_KEYS (VECTOR_TILE_KEYS / 2 * WORD_ELEMENTS) /* the same number of bytes in each variant */
+#define TILE_KEYS (VECTOR_TILE_KEYS / 2 * WORD_ELEMENTS) /* a tile has the same number of bytes in each variant */
 
 _Static_assert(GROUP_ROWS % TILE_ROWS == 0 && TILE_KEYS % PANEL == 0 && WIDTH <= VECTOR_WIDTH, "tiles fit");
 
@@ -28,9 +28,9 @@ static __attribute__((noinline)) void multiply_row(const float *a, int64_t depth
     multiply_rows(a, 0, depth, b, c, 0, add, 1, wide);
 }
 
-/* c (rows, wide vectors) = a b, or += when `add`, for at most GROUP_ROWS rows and one panel. Up to TILE_ROWS / 2 rows
- * that are left over are computed one by one. More of them are computed as a whole tile, and the tile's further
- * rows are not used. */
+/* c (rows, wide vectors) = a b, or += when `add`, for at most GROUP_ROWS rows and one panel. If at most TILE_ROWS / 2
+ * rows remain at the end, they are computed one by one. If more remain, they are computed as a whole tile, whose
+ * further rows are not used. */
 static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t depth, const float *b, int64_t wide,
                      float *c, int64_t c_stride, bool add)
 {
@@ -41,8 +41,8 @@ static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t dep
         multiply_row(a + r * a_stride, depth, b, c + r * c_stride, add, wide);
 }
 
-/* ---- Keys and values as the product reads them ----
- * Panels of keys (d, PANEL keys), then panels of values (k, PANEL columns), all in words. */
+/* ---- Packing of keys and values ---- The packed form is panels of keys (d, PANEL keys), then panels of values (k,
+ * PANEL columns), all in words. */
 
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed)
 {
@@ -63,15 +63,15 @@ void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed)
 /* A group of rows, and its state between two tiles. */
 struct group {
     const struct vector_attend *attend;
-    int64_t first, rows; /* of the block */
-    int64_t room;        /* rows rounded up to whole tiles of the product */
-    int64_t seen;        /* keys that at least one of the rows sees */
+    int64_t first, rows; /* rows of the block */
+    int64_t room;        /* number of rows, rounded up to whole tiles of the product */
+    int64_t seen;        /* number of keys that at least one of the rows reads */
     float *scores;       /* (GROUP_ROWS, TILE_KEYS); then their exponentials, as words */
     float *out;          /* (GROUP_ROWS, dim_room) */
     float *queries;      /* words (GROUP_ROWS, dim_head) */
     int64_t dim_room;    /* dim_value rounded up to whole vectors */
     float maxima[GROUP_ROWS];
-    vector sums[GROUP_ROWS]; /* of the exponentials; a row's sum is that of its vector */
+    vector sums[GROUP_ROWS]; /* of the exponentials. The sum of a row is the sum of the elements of its vector */
 };
 
 /* scores (count) = scale * scores + mask, for the keys from `key` on */
@@ -85,7 +85,7 @@ static void add_mask(const struct vector_attend *attend, int64_t row, int64_t ke
         scores[j] = attend->scale * scores[j] + ((mask->bytes[first + j] != 0) == mask->byte ? mask->score : 0);
 }
 
-/* Multiplies by `factor` what row r has summed up with its old maximum: sum, output and written weights. */
+/* Multiplies by `factor` the sums of row r that were computed with its old maximum: sum, output and written weights. */
 static void scale_down(struct group *g, int64_t r, int64_t keys_before, float factor)
 {
     const struct vector_attend *attend = g->attend;
@@ -100,14 +100,14 @@ static void scale_down(struct group *g, int64_t r, int64_t keys_before, float fa
         weights[j] *= factor;
 }
 
-/* The factor of scores that weigh applies. With a mask add_mask has scaled them already. */
+/* The factor for scores in weigh. With a mask it is 1, because add_mask has already scaled them. */
 static float scale_of(const struct vector_attend *attend)
 {
     return attend->mask.floats || attend->mask.bytes ? 1.0f : attend->scale;
 }
 
-/* Raises the row's maximum to its scores of the keys [key, key + count). Scores of keys that it does not see become
- * -infinity. A NaN does not count as a maximum; its exponential is a NaN again. */
+/* Raises the row's maximum to its scores of the keys [key, key + count). Scores of keys that the row does not read
+ * become -infinity. A NaN does not count as a maximum. Its exponential is a NaN. */
 static void raise_maximum(struct group *g, int64_t r, int64_t key, int64_t count)
 {
     const struct vector_attend *attend = g->attend;
@@ -135,8 +135,8 @@ INLINE vector weight_of(vector x)
 {
 #ifdef __AVX512BF16__
     /* 2^n 2^f with |f| <= 1/2. A minimax polynomial of degree 4 gives 2^f within a relative error of 3.6e-6, which is
-     * enough for a weight that is rounded to 8 bits. The rounding of x log2(e) adds to it: the error is at most 6.5e-6
-     * if the result is no subnormal, and 4e-6 from x = -20 on. 2^-150 is 0. */
+     * enough for a weight that is rounded to 8 bits. The rounding of x log2(e) adds another error. In total the error
+     * is at most 6.5e-6 if the result is not subnormal, and at most 4e-6 if x >= -20. 2^-150 is 0 as a float. */
     vector t = larger(all(-150), x * 1.44269504088896341f);
     vector n = (vector)_mm512_roundscale_ps((__m512)t, _MM_FROUND_TO_NEAREST_INT), f = t - n;
     vector p = all(0.009570090100169182f);
@@ -159,8 +159,9 @@ void VARIANT(vector_weigh)(int64_t n, const float *x, float *y)
         store_part(y + i, weight_of(load_part(x + i, n - i, 0)), n - i);
 }
 
-/* The row's scores become exp(scale * (score - maximum)), in words. These need no more room than the scores, so they
- * overwrite them. A row that has seen no key yet has the maximum -infinity; it counts as 0, so that exp gives 0. */
+/* The row's scores become exp(scale * (score - maximum)), in words. They need no more memory than the scores, so they
+ * overwrite the scores. If a row has read no key yet, its maximum is -infinity. It is replaced by 0, so that exp
+ * returns 0. */
 static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
 {
     const struct vector_attend *attend = g->attend;
@@ -181,12 +182,13 @@ static void weigh(struct group *g, int64_t r, int64_t key, int64_t count)
     g->sums[r] = sums;
 }
 
-/* Writes the row's output, and its weights, divided by the sum. A row that sees no key is NaN, like its softmax. */
+/* Writes the row's output, and its weights, divided by the sum. If a row reads no key, its output is NaN, and so is its
+ * softmax. */
 static void finish_row(const struct group *g, int64_t r)
 {
     const struct vector_attend *attend = g->attend;
     int64_t row = g->first + r, zeros = attend->causal ? 0 : attend->zero_keys;
-    vector zero = exp_bounded(all(-g->maxima[r] * scale_of(attend))); /* the weight of a key with score 0 */
+    vector zero = exp_bounded(all(-g->maxima[r] * scale_of(attend))); /* the exponential for a key with score 0 */
     float sum = sum_across(g->sums[r]);
     float inverse = 1.0f / (zeros > 0 ? sum + (float)zeros * zero[0] : sum), *from = g->out + r * g->dim_room;
     void *out = element_room(attend->out_element, attend->out, row * attend->out_stride);
@@ -225,7 +227,7 @@ static void attend_group(struct group *g)
     }
 }
 
-/* Starts with the block's rows from `first` on, at most GROUP_ROWS of them. */
+/* Starts a group with the rows of the block from `first` on, at most GROUP_ROWS rows. */
 static void begin_group(struct group *g, int64_t first)
 {
     const struct vector_attend *attend = g->attend;

@@ -1,7 +1,7 @@
 #include "engine/cpu/vector.h"
 #include "engine/plan/arithmetic.h"
 
-/* Two elements of a column are a word. */
+/* A word consists of two elements of a column. */
 int64_t vector_packed_weight(int64_t columns, int64_t depth)
 {
     return (depth + 1) / 2 * round_up(columns, VECTOR_WIDTH);
@@ -13,7 +13,7 @@ int64_t vector_packed_keys(int64_t k, int64_t dim_head, int64_t dim_value)
     return dim_head * round_up(k, VECTOR_WIDTH) + k * round_up(dim_value, VECTOR_WIDTH);
 }
 
-/* Scores, queries and output of a group. */
+/* Room for scores, queries and output of a group. */
 int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value)
 {
     return VECTOR_GROUP_ROWS * (VECTOR_TILE_KEYS + dim_head + round_up(dim_value, VECTOR_WIDTH));
@@ -22,8 +22,8 @@ int64_t vector_attend_scratch(int64_t dim_head, int64_t dim_value)
 static enum instruction_set best_set(void)
 {
 #ifndef VECTOR_BASELINE_ONLY
-    /* Feature by feature: clang 14 does not know the levels x86-64-v3 and -v4 here. Processors with these have the
-     * smaller features of the level too. */
+    /* Tests single features, because clang 14 does not know the levels x86-64-v3 and x86-64-v4 here. Processors with
+     * the tested features also have the other features of the level. */
     __builtin_cpu_init();
     bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -1,5 +1,5 @@
-/* Arithmetic down the columns of a matrix. Sums are in double precision, so that many rows may be added up in order.
- * The compiler makes vectors of the inner loops, which run along a row. */
+/* Arithmetic down the columns of a matrix. Sums are in double precision, so that many rows can be added in order
+ * without losing digits. The inner loops run along a row, and the compiler vectorises them. */
 #include "engine/cpu/vector_type.h"
 
 void VARIANT(vector_sum_columns)(int64_t rows, int64_t columns, const float *x, int64_t x_stride, const float *mean,
@@ -26,7 +26,7 @@ void VARIANT(vector_normalise_rows)(int64_t rows, int64_t columns, const float *
     }
 }
 
-/* Columns [c, c + N * WIDTH) for all taps, in N registers. */
+/* Computes columns [c, c + N * WIDTH) for all taps, in N registers. */
 #define CONVOLVE_VECTORS(N)                                                         \
     for (; c + (N)*WIDTH <= columns; c += (N)*WIDTH) {                              \
         vector sums[N];                                                             \

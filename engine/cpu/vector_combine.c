@@ -1,4 +1,4 @@
-/* Functions of two numbers, and the choice between two. Plain loops, that the compiler makes vectors of. */
+/* Functions of two numbers, and the choice between two. They are plain loops, which the compiler vectorises. */
 #include "engine/cpu/vector_type.h"
 
 /* The remainder has the sign of z, as in torch and Python. */
@@ -8,8 +8,8 @@ INLINE float remainder_of(float x, float z)
     return rest != 0 && (z < 0) != (rest < 0) ? rest + z : rest;
 }
 
-/* As torch has it. The quotient of x without its remainder is nearly whole, so rounding it gives the exact floor. The
- * floor of x / z itself would be one more where that quotient is rounded up to a whole number. */
+/* The floor of x / z, as torch computes it. (x - remainder) / z is nearly an integer, so rounding it yields the exact
+ * floor. The floor of the quotient x / z would be too large by one if the quotient is rounded up to an integer. */
 INLINE float floor_divide(float x, float z)
 {
     float rest = fmodf(x, z), quotient = (x - rest) / z;
@@ -17,7 +17,7 @@ INLINE float floor_divide(float x, float z)
     return z == 0 ? x / z : rintf(down ? quotient - 1 : quotient);
 }
 
-/* A NaN is larger than every number, and smaller. */
+/* If x or z is a NaN, so is the result. */
 INLINE float maximum_of(float x, float z)
 {
     return x > z || x != x ? x : z;

@@ -1,5 +1,6 @@
-/* Products with weights in bf16, for the variant of AVX512_BF16 alone: blocks of rows through a weight, and projections
- * along the sequence. Bias, activation and residual follow while the result is in the first-level cache. */
+/* Products with weights in bf16, only for the variant of AVX512_BF16: products of blocks of rows and a weight, and
+ * projections along the sequence. Bias, activation and residual are applied while the result is in the first-level
+ * cache. */
 #include "engine/cpu/vector_tile.h"
 
 #define SHORT_ROWS 4 /* rows of a smaller tile, for the last rows of a block */
@@ -42,8 +43,8 @@ void VARIANT(vector_pack_weight)(int64_t columns, int64_t depth, const float *w,
     }
 }
 
-/* Fetches residual and y of these rows into the cache while their product is computed. Always inlined: GCC 12 takes a
- * function that only prefetches for one without effect, and drops its calls. */
+/* Fetches residual and y of these rows into the cache while their product is computed. Always inlined, because GCC 12
+ * assumes that a function that only prefetches has no effect, and removes its calls. */
 INLINE void prefetch_rows(const struct vector_finish *finish)
 {
     const int64_t line = 64;
@@ -57,7 +58,7 @@ INLINE void prefetch_rows(const struct vector_finish *finish)
     }
 }
 
-/* Rows [first, first + rows) of a block times one panel of the weight. */
+/* Computes rows [first, first + rows) of a block times one panel of the weight. */
 static void linear_rows(const struct vector_linear *linear, const struct vector_finish *panel, const float *weight,
                         int64_t first, int64_t rows)
 {
@@ -93,8 +94,8 @@ void VARIANT(vector_linear)(const struct vector_linear *linear)
 
 _Static_assert(PLAN_ROW_BLOCK % TILE_ROWS <= SHORT_ROWS, "a block's last rows are a short tile");
 
-/* The last row of x, if their number is odd. A word of E holds two positions; the second of its last word does not
- * belong to x, so it is set to 0. */
+/* Adds the last row of x, if the number of rows is odd. A word of E contains two positions. The second position of the
+ * last word does not belong to x, so it is set to 0. */
 static void project_last_row(const struct vector_project *p, const float *packed, int64_t wide, float *alone)
 {
     int64_t word = p->rows / WORD_ELEMENTS;

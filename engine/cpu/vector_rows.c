@@ -1,11 +1,12 @@
-/* Arithmetic on rows: norms, activations, softmax. vector_type.h says how this is compiled; vector.h states errors. */
+/* Arithmetic on rows: norms, activations, softmax. vector_type.h describes how this file is compiled. vector.h states
+ * the rounding errors. */
 #include "engine/cpu/vector_activate.h"
 #include "engine/cpu/vector_words.h"
 
-/* ---- Sines ----
- * Angles are reduced in double precision: in long sequences they have few digits after the point. */
+/* ---- Sines ---- Angles are reduced in double precision, because in long sequences they have few digits after the
+ * point. */
 
-#define LARGEST_ANGLE 4194304.0f /* radians; the C library computes sines of larger angles */
+#define LARGEST_ANGLE 4194304.0f /* in radians. The C library computes sines of larger angles */
 
 typedef double doubles __attribute__((vector_size(8 * WIDTH)));
 typedef int64_t long_integers __attribute__((vector_size(8 * WIDTH)));
@@ -114,7 +115,8 @@ static void to_bf16(int64_t n, const float *x, uint16_t *y)
         store_elements(ELEMENT_BF16, y + i, load_part(x + i, n - i, 0), n - i);
 }
 
-/* Four sums at a time, so that an addition does not wait for the last one. The order is always the same. */
+/* Computes four sums at a time, so that an addition need not wait for the previous one. The order is always the same.
+ */
 INLINE float row_sum(int64_t n, const float *x)
 {
     vector sums[4] = {{0}};
@@ -180,7 +182,7 @@ static void layer_norm(int64_t rows, int64_t columns, const float *x, const floa
         layer_norm_as(rows, columns, x, gain, bias, epsilon, ELEMENT_BF16, y);
 }
 
-/* Skips NaNs: their exponentials in softmax are NaN again. */
+/* Skips NaNs. In the softmax their exponentials are NaN anyway. */
 INLINE float row_maximum(int64_t n, const float *x)
 {
     vector largest = all(-INFINITY);

@@ -1,6 +1,7 @@
 /* ImageLinearAttention of lucidrains' `linear-attention-transformer` 0.19.1 (linear_attention_transformer/images.py).
- * q, k and v are convolutions of the image, read as so many features for each of its H * W pixels: the class fails
- * where stride and padding make another number of them. The last convolution has the padding, but not the stride. */
+ * q, k and v are convolutions of the image. The class reads their results as features for each of the image's H * W
+ * pixels. So it fails if stride and padding change the number of pixels. The last convolution has the padding, but not
+ * the stride. */
 #include "engine/families/family.h"
 #include "engine/plan/sizes.h"
 
@@ -9,7 +10,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Images that are tried when a model is loaded. Beyond it none is the first that fits, unless padding is as large. */
+/* Limit on the pixels of the images that are tried when a model is loaded. If no image up to this size fits, larger
+ * ones do not fit either, unless the padding is as large. */
 #define MOST_PIXELS 65536
 
 struct image_arguments {
@@ -37,7 +39,8 @@ static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
 
 /* ---- Arguments of nn.Conv2d ---- */
 
-/* An integer for both directions, or a list with one for each; where torch spreads it, of one for both. */
+/* An integer for both directions, or a list with one for each direction. Where torch allows it, a list of one integer
+ * counts for both. */
 struct direction_pair {
     const char *name, *expected;
     int64_t least, fallback;
@@ -67,7 +70,8 @@ static void read_pair(struct plan_builder *builder, const char *name, const stru
         plan_fail(builder, "%s: argument %s: expected %s", name, pair->name, pair->expected);
 }
 
-/* padding "same" leaves the size as it is; of an odd number of rows the one more is below. */
+/* The padding "same" keeps the size of the image. If the number of added rows is odd, there is one more below than
+ * above. */
 static void read_padding(struct plan_builder *builder, const char *name, const struct image_arguments *arguments,
                          struct plan_window *window)
 {
@@ -87,10 +91,10 @@ static void read_padding(struct plan_builder *builder, const char *name, const s
     }
 }
 
-/* ---- What the class can run at all ---- */
+/* ---- What the class can run ---- */
 
-/* Whether an image passes through all the convolutions, and the first ones make as many pixels of it. What the last one
- * makes can be counted. */
+/* Whether the class can run an image: it passes through all convolutions, and the first ones keep its number of pixels.
+ * Also checks that the number of pixels of the last convolution's result does not overflow. */
 static bool image_fits(const struct plan_window *window, const struct plan_window *last, struct plan_image image)
 {
     if (!plan_window_fits(window, image) || !plan_window_fits(last, image))
@@ -130,7 +134,7 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     return !builder->failed;
 }
 
-/* The last convolution's. */
+/* The window of the last convolution. */
 static struct plan_window without_stride(struct plan_window window)
 {
     window.stride[0] = window.stride[1] = 1;
@@ -149,8 +153,8 @@ static void refuse_what_no_image_fits(struct plan_builder *builder, const char *
             (long long)window->before[1], (long long)window->stride[0], (long long)window->stride[1]);
 }
 
-/* Why the class fails on a context, which it reads as an image of height 1 whose values have key_dim features; NULL: it
- * does not. */
+/* The reason why the class fails with a context, or NULL if it does not fail. The class reads a context as an image of
+ * height 1 whose values have key_dim features. */
 static const char *context_refused(const struct image_arguments *arguments, const struct plan_window *window)
 {
     if (arguments->key_dim != arguments->value_dim)
@@ -173,7 +177,7 @@ static struct plan_convolution convolution(struct plan_builder *builder, int64_t
         .weight = weight, .bias = bias, .window = *window, .groups = 1, .height = PLAN_NONE, .scale = 1.0f};
 }
 
-/* The sizes of an image that is a leaf's input, and of the convolution's result. */
+/* Sets the sizes of the image and of the convolution's result, if the image is the input of a leaf. */
 static void take_sizes(struct plan_builder *builder, struct plan_convolution *convolution)
 {
     const struct plan_window *window = &convolution->window;
@@ -228,7 +232,7 @@ void build_image_linear_attention(struct plan_builder *builder, const char *name
     int queries = convolve_scaled(builder, x, to_q, scale);
     int keys = convolve_scaled(builder, x, to_k, scale);
     int values = convolve_scaled(builder, x, to_v, 1.0f);
-    if (!refused && context != PLAN_NONE) { /* the context's keys are not scaled */
+    if (!refused && context != PLAN_NONE) { /* the keys of the context are not scaled */
         keys = plan_append_rows(builder, keys, plan_convolve_image(builder, context, to_k));
         values = plan_append_rows(builder, values, plan_convolve_image(builder, context, to_v));
     }

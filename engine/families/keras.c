@@ -1,6 +1,7 @@
-/* dholland42's `linformer` for Keras (linformer/attention.py, linformer/entrypoint.py): MultiHeadAttention whose keys
- * and values are projected along the sequence after their heads are made. Dense kernels are (in, heads, size); the two
- * transforms have no bias; without projection_dim the keys are as many as the item has. */
+/* dholland42's `linformer` for Keras (linformer/attention.py, linformer/entrypoint.py): a MultiHeadAttention that
+ * projects keys and values along the sequence, after computing their heads. Dense kernels are (in, heads, size). The
+ * two projections, called transforms, have no bias. Without projection_dim there is no projection, so the number of
+ * keys is the length of the item. */
 #include "engine/families/family.h"
 
 #include <jansson.h>
@@ -45,7 +46,7 @@ static const struct argument class_arguments[] = {
 
 static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
 
-/* An integer or a list of them. */
+/* Reads an integer or a list of integers. */
 static void read_output_shape(struct plan_builder *builder, const char *name, struct keras_arguments *arguments)
 {
     const json_t *shape = arguments->output_shape;
@@ -66,7 +67,7 @@ static void read_output_shape(struct plan_builder *builder, const char *name, st
     arguments->n_output_sizes = (int)count;
 }
 
-/* Items are (length, features), so the one axis of attention is 1, and None stands for it. */
+/* Items are (length, features), so the only axis that attention can have is 1. None means the same. */
 static void check_axes(struct plan_builder *builder, const char *name, const json_t *axes)
 {
     const json_t *axis = json_is_array(axes) && json_array_size(axes) == 1 ? json_array_get(axes, 0) : axes;
@@ -96,7 +97,7 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     return !builder->failed;
 }
 
-/* A size that no argument tells: the first of a tensor's `rank`. 1 after a failure. */
+/* A size that no argument contains: the first size of a tensor with `rank` dimensions. 1 after a failure. */
 static int64_t first_size(struct plan_builder *builder, const char *name, int rank, const char *shape)
 {
     if (builder->failed)
@@ -122,7 +123,7 @@ struct inputs {
     int64_t query_columns, key_columns, value_columns, key_length, value_length;
 };
 
-/* The entrypoint's model: an Embedding in front, whose rows are query, key and value. */
+/* The model of entrypoint.py. It begins with an Embedding, whose rows are query, key and value. */
 static void take_embedded(struct plan_builder *builder, int64_t vocabulary, struct inputs *inputs)
 {
     int ids = plan_input_ids(builder, "query", vocabulary, inputs->key_length, PLAN_NONE);
@@ -133,7 +134,8 @@ static void take_embedded(struct plan_builder *builder, int64_t vocabulary, stru
     inputs->mask = PLAN_NONE;
 }
 
-/* call(query, value, key=None, attention_mask=None). Keys and values are equally many unless each has a transform. */
+/* call(query, value, key=None, attention_mask=None). There must be as many keys as values, unless both have a
+ * transform. */
 static void take_layer_inputs(struct plan_builder *builder, const struct keras_arguments *arguments,
                               struct inputs *inputs)
 {
@@ -150,7 +152,7 @@ static void take_layer_inputs(struct plan_builder *builder, const struct keras_a
                                .kind = INPUT_ATTENTION_MASK,
                                .columns = arguments->projection_dim,
                                .columns_like = KEY,
-                               .takes_one_row = true}; /* as a mask of padding has it */
+                               .takes_one_row = true}; /* as in a mask of padding */
     inputs->mask = plan_input_beside(builder, mask, inputs->query);
 }
 
@@ -222,7 +224,7 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
     int values = dense(builder, &arguments, inputs.value, inputs.value_columns, arguments.value_dim, "value");
     keys = transform(builder, &arguments, keys, inputs.key_length, "key_transform");
     values = transform(builder, &arguments, values, inputs.value_length, "value_transform");
-    /* keras.layers.Softmax adds -1e9 where the mask is false: a row that is false throughout is uniform. */
+    /* keras.layers.Softmax adds -1e9 where the mask is false. If a whole row is false, the softmax is uniform. */
     int x = plan_attend(builder, queries, keys, values,
                         (struct plan_attention){.heads = arguments.num_heads,
                                                 .kv_heads = arguments.num_heads,

@@ -1,4 +1,4 @@
-/* A class as a part of a larger plan. */
+/* leaf: builds a class as a part of a larger plan. */
 #include "engine/families/family.h"
 
 #include <jansson.h>

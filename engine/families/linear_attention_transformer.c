@@ -1,7 +1,8 @@
 /* lucidrains' `linear-attention-transformer` 0.19.1 (linear_attention_transformer/linear_attention_transformer.py,
- * reversible.py, autopadder.py) with `local-attention` 1.11.2 and `product-key-memory` 0.3.0. A layer attends linearly
- * with its last heads and within windows with its first n_local_attn_heads; or by Linformer attention
- * (linformer_settings). Axial layers and layers that read a context follow it. */
+ * reversible.py, autopadder.py) with `local-attention` 1.11.2 and `product-key-memory` 0.3.0. The first
+ * n_local_attn_heads heads of a layer attend within windows, and the other heads use linear attention. With
+ * linformer_settings, a layer uses Linformer attention instead. At each depth, axial layers and layers that read a
+ * context follow. */
 #include "engine/families/family.h"
 
 #include <jansson.h>
@@ -14,9 +15,9 @@ struct transformer_arguments {
     int64_t num_tokens, dim, depth, max_seq_len, heads, dim_head, emb_dim, blindspot_size, local_attn_window_size;
     bool causal, reversible, return_embeddings, receives_context, attend_axially;
     bool use_axial_pos_emb, use_rotary_emb, shift_tokens, ff_glu;
-    int64_t ff_chunks; /* changes nothing */
+    int64_t ff_chunks; /* has no effect on results */
     json_t *linformer_settings, *context_linformer_settings, *n_local_attn_heads, *pkm_layers;
-    int64_t k; /* of linformer_settings */
+    int64_t k; /* set in linformer_settings */
     int64_t context_seq_len, context_k;
 };
 
@@ -68,7 +69,7 @@ static const struct argument context_settings_arguments[] = {
 
 /* ---- Arguments ---- */
 
-/* A layer's: of an int for all layers, or of a tuple with one for each. */
+/* The value for one layer. The argument is an int for all layers, or a tuple with an int for each layer. */
 static int64_t local_heads(const struct transformer_arguments *arguments, int64_t layer)
 {
     json_t *heads = arguments->n_local_attn_heads;
@@ -100,7 +101,7 @@ static void check_local_heads(struct plan_builder *builder, const char *name,
     }
 }
 
-/* Of the language model alone, and of a tuple of zeros too. */
+/* Only the language model checks this. As in the library, a tuple of zeros is checked, too. */
 static void check_whole_windows(struct plan_builder *builder, const char *name,
                                 const struct transformer_arguments *arguments)
 {
@@ -111,7 +112,7 @@ static void check_whole_windows(struct plan_builder *builder, const char *name,
                   (long long)arguments->max_seq_len, (long long)arguments->local_attn_window_size);
 }
 
-/* A layer number or a tuple of them, from 1; those beyond depth change nothing. */
+/* A layer number or a tuple of layer numbers, counted from 1. Numbers beyond depth have no effect. */
 static void check_memory_layers(struct plan_builder *builder, const char *name,
                                 const struct transformer_arguments *arguments)
 {
@@ -125,7 +126,7 @@ static void check_memory_layers(struct plan_builder *builder, const char *name,
     }
 }
 
-/* Whether the layer at that depth, from 0, has a product-key memory in place of its feed-forward. */
+/* Whether the layer at this depth, counted from 0, has a product-key memory in place of its feed-forward part. */
 static bool has_memory(const struct transformer_arguments *arguments, int64_t depth)
 {
     json_t *layers = arguments->pkm_layers;
@@ -137,7 +138,7 @@ static bool has_memory(const struct transformer_arguments *arguments, int64_t de
     return false;
 }
 
-/* Rotary positions reach axial layers too, whose sequences are shorter than the table unless the fold is 1. */
+/* Rotary positions also apply to axial layers. Their sequences are shorter than the table, unless the fold is 1. */
 static void check_rotary(struct plan_builder *builder, const char *name, const struct transformer_arguments *arguments)
 {
     if (!arguments->use_rotary_emb)
@@ -154,7 +155,7 @@ static void check_rotary(struct plan_builder *builder, const char *name, const s
                   name);
 }
 
-/* The library's own assertions, and what fails there for its shapes. */
+/* Checks the assertions of the library, and other conditions under which it fails because of wrong shapes. */
 static bool refuse_combinations(struct plan_builder *builder, const char *name,
                                 const struct transformer_arguments *arguments)
 {
@@ -173,7 +174,7 @@ static bool refuse_combinations(struct plan_builder *builder, const char *name,
     return !builder->failed;
 }
 
-/* A named tuple, or NULL. */
+/* Reads the arguments of a named tuple, which may be NULL. */
 static void read_settings(struct plan_builder *builder, const char *name, const char *argument,
                           const struct argument *table, size_t count, const json_t *settings,
                           struct transformer_arguments *arguments)
@@ -231,15 +232,15 @@ static int64_t least_common_multiple(int64_t a, int64_t b)
     return a / x * b;
 }
 
-/* LinearAttentionTransformer.pad_to_multiple: Linformer layers count as if they were not. 0, of a blindspot_size of 0,
- * pads as little as 1 does. */
+/* LinearAttentionTransformer.pad_to_multiple. It ignores that layers may be Linformer layers. It is 0 if blindspot_size
+ * is 0, which adds no padding, like 1. */
 static int64_t pad_to_multiple(const struct transformer_arguments *arguments)
 {
     return least_common_multiple(any_local_heads(arguments) ? arguments->local_attn_window_size : 1,
                                  arguments->causal ? arguments->blindspot_size : 1);
 }
 
-/* What the layers assert of the rows that reach them. */
+/* Requires what the layers assert about the number of rows. */
 static int64_t needed_multiple(const struct transformer_arguments *arguments)
 {
     int64_t window = arguments->local_attn_window_size, needed = 1;
@@ -251,7 +252,7 @@ static int64_t needed_multiple(const struct transformer_arguments *arguments)
     return arguments->depth > 0 && arguments->attend_axially ? least_common_multiple(needed, window) : needed;
 }
 
-/* The most rows that the positions and the layers take; 0: any. */
+/* The largest number of rows that the positions and the layers allow. 0 if there is no limit. */
 static int64_t longest(const struct transformer_arguments *arguments, bool has_positions)
 {
     int64_t length = arguments->max_seq_len, width = arguments->local_attn_window_size;
@@ -263,7 +264,7 @@ static int64_t longest(const struct transformer_arguments *arguments, bool has_p
     return axial ? (length + width - 1) / width * width : length;
 }
 
-/* Pads the input as Autopadder does, where the padding is autopad. Returns the value to go on with. */
+/* If the padding is "autopad", pads the input like Autopadder. Returns the value to use from then on. */
 static int pad(struct plan_builder *builder, const struct transformer_arguments *arguments, int input)
 {
     int64_t multiple = pad_to_multiple(arguments);
@@ -273,7 +274,7 @@ static int pad(struct plan_builder *builder, const struct transformer_arguments 
     return input;
 }
 
-/* The longest input whose padded rows still fit; with padding "exact" the one length there is. 0: any. */
+/* The longest input whose padded rows fit. With padding "exact", the only length. 0 if there is no limit. */
 static int64_t max_length(struct plan_builder *builder, const char *name, const struct transformer_arguments *arguments,
                           bool has_positions)
 {
@@ -300,7 +301,7 @@ static void choose_padding(struct plan_builder *builder, const char *name, const
 
 /* ---- Layers ---- */
 
-/* What forward() routes to the layers. */
+/* The inputs that forward() passes to the layers. */
 struct routed {
     int input_mask, context, context_mask;
     int rotary; /* weight of layer_pos_emb; PLAN_NONE: none */
@@ -322,13 +323,14 @@ static int add_positions(struct plan_builder *builder, const struct transformer_
     return plan_add_positions(builder, x, rows, columns, width);
 }
 
-/* SelfAttention's arguments, and the fold that FoldAxially puts around it. */
+/* The arguments of SelfAttention, and the fold of FoldAxially around it. */
 struct attention_arguments {
     int64_t dim_head, local_heads, blindspot_size, fold;
     bool causal;
 };
 
-/* SelfAttention.forward: `source` is what keys and values are made of, `mask` its rows', `rotary` a table or none. */
+/* SelfAttention.forward: `source` is the value from which keys and values are computed, and `mask` selects its rows.
+ * `rotary` is a table or PLAN_NONE. */
 static int self_attention(struct plan_builder *builder, const struct transformer_arguments *arguments,
                           const struct attention_arguments *attention, int x, int source, int mask, int rotary,
                           const char *prefix)
@@ -359,7 +361,7 @@ static int self_attention(struct plan_builder *builder, const struct transformer
                        plan_vector(builder, dim, "%sto_out.bias", prefix));
 }
 
-/* FeedForward.forward with glu: w2(gelu(x) * v), x and v the halves of w1's output. */
+/* FeedForward.forward with glu: w2(gelu(x) * v), where x and v are the halves of w1's output. */
 static int gated_feed_forward(struct plan_builder *builder, int64_t dim, int x, const char *prefix)
 {
     int64_t hidden = 4 * dim;
@@ -370,7 +372,7 @@ static int gated_feed_forward(struct plan_builder *builder, int64_t dim, int x, 
                        plan_vector(builder, dim, "%sw2.bias", prefix));
 }
 
-/* PKM.forward with the arguments that the class leaves at their defaults. */
+/* PKM.forward with those default arguments that the class does not change. */
 static int product_key_memory(struct plan_builder *builder, int64_t dim, int x, const char *prefix)
 {
     const int64_t heads = 4, keys = 128, dim_head = 128;
@@ -378,13 +380,13 @@ static int product_key_memory(struct plan_builder *builder, int64_t dim, int x, 
     snprintf(norm, sizeof norm, "%snorm.", prefix);
     x = plan_linear(builder, x, plan_matrix(builder, 2 * heads * dim_head, dim, "%sto_queries.weight", prefix),
                     PLAN_NONE);
-    x = lucidrains_layer_norm(builder, dim_head, x, norm); /* of each head's queries */
+    x = lucidrains_layer_norm(builder, dim_head, x, norm); /* normalises the queries of each head */
     return plan_retrieve(builder, x, plan_tensor(builder, 4, (int64_t[]){heads, keys, 2, dim_head}, "%skeys", prefix),
                          plan_matrix(builder, keys * keys, dim, "%svalues.weight", prefix), heads);
 }
 
-/* PreNorm's layer norm, then PreShiftTokens if `shift`. `fn` receives the prefix of the wrapped module. The shift
- * looks for an argument `mask` that is never passed, so it has no masks. */
+/* PreNorm's layer norm, then PreShiftTokens if `shift`. Writes the prefix of the wrapped module to `fn`. The shift
+ * ignores masks, because it expects an argument `mask` that the library never passes. */
 static int pre_norm(struct plan_builder *builder, const struct transformer_arguments *arguments, bool shift, int x,
                     const char *prefix, char *fn)
 {
@@ -443,7 +445,8 @@ static int attention_block(struct plan_builder *builder, const struct transforme
     return self_attention(builder, arguments, &attention, x, x, routed->input_mask, routed->rotary, fn);
 }
 
-/* The feed-forward of a self attention has no GLU whatever ff_glu says; Chunk adds one more "fn." to the names. */
+/* The feed-forward part after a self attention has no GLU, whatever ff_glu is. Chunk adds one more "fn." to the names.
+ */
 static int feed_forward_block(struct plan_builder *builder, const struct transformer_arguments *arguments,
                               enum layer layer, int64_t depth, int x, const char *prefix)
 {
@@ -456,7 +459,7 @@ static int feed_forward_block(struct plan_builder *builder, const struct transfo
                                                     : lucidrains_feed_forward(builder, arguments->dim, x, chunk);
 }
 
-/* SequentialSequence's x, or ReversibleSequence's two streams. */
+/* The x of SequentialSequence, or the two streams of ReversibleSequence. */
 struct streams {
     int x1, x2;
 };
@@ -481,7 +484,7 @@ static void run_layer(struct plan_builder *builder, const struct transformer_arg
         streams->x1 = streams->x2;
 }
 
-/* LinearAttentionTransformer.forward. A reversible one gives the mean of its two streams. */
+/* LinearAttentionTransformer.forward. If it is reversible, the result is the mean of the two streams. */
 static int transformer(struct plan_builder *builder, const struct transformer_arguments *arguments,
                        const struct routed *routed, int x, const char *prefix)
 {
@@ -503,7 +506,7 @@ static int language_model(struct plan_builder *builder, const struct transformer
     int x =
         plan_embed(builder, ids, plan_matrix(builder, arguments->num_tokens, emb_dim, "%stoken_emb.weight", prefix));
     x = add_positions(builder, arguments, x, prefix);
-    if (arguments->use_rotary_emb) /* Linformer layers don't rotate, but the class has the table */
+    if (arguments->use_rotary_emb) /* Linformer layers do not use the table, but the file contains it */
         routed.rotary = plan_matrix(builder, arguments->max_seq_len, (arguments->dim_head + 1) / 2 * 2,
                                     "%slayer_pos_emb.emb", prefix);
     snprintf(inner, sizeof inner, "%stransformer.%s", prefix, emb_dim == dim ? "" : "fn.");
@@ -531,7 +534,7 @@ static void give(struct plan_builder *builder, const struct transformer_argument
 
 /* ---- The classes ---- */
 
-/* The inputs after x, in forward()'s order. */
+/* Declares the inputs after x, in the order of forward(). */
 static struct routed more_inputs(struct plan_builder *builder, const struct transformer_arguments *arguments, int x)
 {
     struct routed routed = {PLAN_NONE, PLAN_NONE, PLAN_NONE, PLAN_NONE};
@@ -568,8 +571,8 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
     give(builder, &arguments, language_model(builder, &arguments, routed, x, ""), "");
 }
 
-/* EncoderDecoder: no class of the library but its README's pair. The decoder reads what Autopadder gives back of the
- * encoder: the rows of src alone. */
+/* EncoderDecoder is not a class of the library, but the pair of models in its README. The decoder reads the encoder's
+ * result after Autopadder has removed the padding, which are only the rows of src. */
 struct encoder_decoder {
     json_t *enc, *dec;
 };
@@ -606,7 +609,7 @@ static bool read_pair(struct plan_builder *builder, const char *name, const json
     return !builder->failed;
 }
 
-/* As many rows as the encoder takes, and the decoder's attention to them. */
+/* The limit on rows that follows from the encoder, and from the decoder's attention to its result. */
 static int64_t max_source_length(struct plan_builder *builder, const char *name,
                                  const struct transformer_arguments *encoder,
                                  const struct transformer_arguments *decoder)
@@ -621,7 +624,8 @@ static void build_pair(struct plan_builder *builder, const char *name, const str
     struct transformer_arguments encoder, decoder;
     if (!read_pair(builder, name, config->kwargs, &encoder, &decoder))
         return;
-    choose_padding(builder, name, config, encoder.linformer_settings ? &decoder : &encoder); /* slice: if both can */
+    /* "slice" only if both models allow it. */
+    choose_padding(builder, name, config, encoder.linformer_settings ? &decoder : &encoder);
     int src = plan_input_ids(builder, "src", encoder.num_tokens, max_source_length(builder, name, &encoder, &decoder),
                              PLAN_NONE);
     int tgt = plan_input_ids(builder, "tgt", decoder.num_tokens, max_length(builder, name, &decoder, true), PLAN_NONE);

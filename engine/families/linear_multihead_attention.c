@@ -1,6 +1,7 @@
-/* kuixu's LinearMultiheadAttention (linear_multihead_attention.py). Inputs are (length, batch, features). E and F act
- * on the keys' and values' positions and give K', V' as (batch, embed_dim, k), which the class reads as (k, batch *
- * heads, head_dim) without a transpose: features, heads and the sequences of one call mix, so a call is one item. */
+/* kuixu's LinearMultiheadAttention (linear_multihead_attention.py). Inputs are (length, batch, features). E and F
+ * project the positions of keys and values. The results K', V' are (batch, embed_dim, k). The class reads their
+ * elements as (k, batch * heads, head_dim) without a transpose. This mixes features, heads and the sequences of one
+ * call, so a whole call must be one item. */
 #include "engine/families/family.h"
 
 #include <jansson.h>
@@ -55,8 +56,8 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     return !builder->failed;
 }
 
-/* q, k or v (`which` 0, 1, 2): nn.functional.linear with a weight of its own where kdim or vdim differ, else with a
- * third of in_proj_weight. */
+/* Computes q, k or v (`which` is 0, 1 or 2) by nn.functional.linear. If kdim or vdim differ, each has its own weight.
+ * Otherwise each uses a third of in_proj_weight. */
 static int in_projection(struct plan_builder *builder, const struct multihead_arguments *arguments, int which,
                          int64_t columns, int x)
 {
@@ -72,7 +73,7 @@ static int in_projection(struct plan_builder *builder, const struct multihead_ar
     return plan_linear(builder, x, weight, bias);
 }
 
-/* linear(k, e_proj_weight, bias_e) over the positions, bias_k behind them with add_bias_kv. */
+/* linear(k, e_proj_weight, bias_e) over the positions. With add_bias_kv, bias_k is an additional last position. */
 static int project(struct plan_builder *builder, const struct multihead_arguments *arguments, int x, int weight,
                    const char *bias, const char *tail)
 {
@@ -82,7 +83,8 @@ static int project(struct plan_builder *builder, const struct multihead_argument
     return plan_project_call(builder, x, weight, e, t);
 }
 
-/* Why the class fails when it is given a mask; NULL: it does not. It calls a function that it did not import. */
+/* The reason why the class fails with a mask, or NULL if it does not fail. It calls a function that it does not import.
+ */
 static const char *padding_mask_refused(const struct multihead_arguments *arguments)
 {
     if (arguments->add_bias_kv)
@@ -90,7 +92,7 @@ static const char *padding_mask_refused(const struct multihead_arguments *argume
     return arguments->add_zero_attn ? "the class fails on masks with add_zero_attn" : NULL;
 }
 
-/* The class checks the mask against the keys' length, then adds it to scores over proj_k. */
+/* The class compares the mask with the number of keys, but then adds it to scores of proj_k keys. */
 static const char *attention_mask_refused(const struct multihead_arguments *arguments)
 {
     if (padding_mask_refused(arguments))
@@ -113,8 +115,8 @@ static int take_inputs(struct plan_builder *builder, const struct multihead_argu
     return query;
 }
 
-/* forward(). Where kdim and vdim are embed_dim it compares the tensors' values to choose among three ways to the same
- * numbers. */
+/* forward(). If kdim and vdim equal embed_dim, the class compares the values of the tensors to choose one of three
+ * computations. All three have the same results. */
 static void build_attention(struct plan_builder *builder, const char *name, const struct model_config *config)
 {
     struct multihead_arguments arguments;

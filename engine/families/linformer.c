@@ -1,6 +1,6 @@
-/* lucidrains' `linformer` 0.2.3 (linformer/linformer.py, linformer/reversible.py). Wang et al. 2020, equation 7:
- * head = softmax(Q (E K)ᵀ / sqrt(d)) F V. Here E and F are parameters proj_k, proj_v of shape (seq_len, k), cut to the
- * rows that there are (padding "slice"). */
+/* lucidrains' `linformer` 0.2.3 (linformer/linformer.py, linformer/reversible.py). Wang et al. 2020, equation 7: head =
+ * softmax(Q (E K)ᵀ / sqrt(d)) F V. Here E and F are the parameters proj_k and proj_v of shape (seq_len, k). Only their
+ * first n rows are used, if the item has n rows (padding "slice"). */
 #include "engine/families/family.h"
 
 #include <assert.h>
@@ -59,7 +59,7 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
     return !builder->failed;
 }
 
-/* E cut to the rows there are: the plan's own way. */
+/* The projection uses the first rows of E, as OP_PROJECT_SEQUENCE does by itself. */
 static int project(struct plan_builder *builder, int x, int weight)
 {
     return plan_project_sequence(builder, x,
@@ -111,7 +111,7 @@ int lucidrains_layer_norm(struct plan_builder *builder, int64_t dim, int x, cons
                            plan_vector(builder, dim, "%sbias", prefix), LAYER_NORM_EPSILON);
 }
 
-/* PreNorm(dim, attention) and PreNorm(dim, ff); `prefix` is the PreNorm's. */
+/* PreNorm(dim, attention) and PreNorm(dim, ff); `prefix` is that of the PreNorm. */
 static int attention_block(struct plan_builder *builder, const struct linformer_arguments *arguments, int x,
                            const char *prefix)
 {
@@ -146,7 +146,7 @@ static int sequential(struct plan_builder *builder, const struct linformer_argum
     return x;
 }
 
-/* ReversibleSequence.forward: two streams that begin alike; this library gives their sum. */
+/* ReversibleSequence.forward: two streams that begin with the same x. This library returns their sum. */
 static int reversible(struct plan_builder *builder, const struct linformer_arguments *arguments, int x,
                       const char *prefix)
 {

@@ -1,6 +1,7 @@
 /* tatp22's `linformer-pytorch` (linformer_pytorch/linformer_pytorch.py). Post-norm. E and F are nn.Linear over the
- * sequence, with a bias, or nn.Conv1d, or plain matrices. Sharing of E and F: "none"; "headwise" among the heads; "kv"
- * also among K and V; "layerwise" also among the layers, so it ignores k_reduce_by_layer. */
+ * sequence, with a bias, or nn.Conv1d, or plain matrices. E and F may be shared. "none" shares nothing. "headwise"
+ * shares them between the heads. "kv" also shares them between K and V. "layerwise" also shares them between the
+ * layers, so it ignores k_reduce_by_layer. */
 #include "engine/families/family.h"
 
 #include <jansson.h>
@@ -24,7 +25,8 @@ static const enum activation activations[] = {ACTIVATION_GELU, ACTIVATION_RELU};
 
 static const char *const checkpoint_names[] = {"C0", "C1", "C2", NULL};
 
-/* The arguments of Linformer and LinformerLM. MHAttention uses some of them. `dim` is MHAttention's width of a head. */
+/* The arguments of Linformer and LinformerLM. MHAttention uses some of them. `dim` is the width of a head in
+ * MHAttention. */
 struct linformer_pytorch_arguments {
     int64_t num_tokens, input_size, channels, dim_k, dim_ff, dim_d, nhead, depth, k_reduce_by_layer;
     int64_t w_o_intermediate_dim, ff_intermediate, emb_dim, dim;
@@ -40,7 +42,7 @@ struct linformer_pytorch_arguments {
 #define FIELD(field) offsetof(struct linformer_pytorch_arguments, field)
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
-/* Of each LinformerLM, LinformerEncDec's two as well. */
+/* The arguments of each LinformerLM, including the two in a LinformerEncDec. */
 #define LAYER_ARGUMENTS                                                                                               \
     {"input_size", ARGUMENT_SIZE, true, 0, FIELD(input_size)}, {"channels", ARGUMENT_SIZE, true, 0, FIELD(channels)}, \
         {"dim_d", ARGUMENT_OPTIONAL_SIZE, false, 0, FIELD(dim_d)}, {"dropout_ff", ARGUMENT_DROPOUT, false, 0, 0},     \
@@ -87,10 +89,10 @@ static const struct argument lm_arguments[] = {
     {"dropout_tokens", ARGUMENT_DROPOUT, false, 0, 0},
     {"return_emb", ARGUMENT_BOOL, false, 0, FIELD(return_emb)},
 };
-/* LinformerEncDec's: of a side, with a prefix, and of both. */
+/* The arguments of LinformerEncDec: those of each side, which have a prefix, and those of both sides. */
 static const struct argument side_arguments[] = {LAYER_ARGUMENTS, LM_ARGUMENTS};
 static const struct argument both_arguments[] = {BOTH_ARGUMENTS};
-/* E_proj and F_proj are modules, not values: their tensors are in the state_dict. */
+/* The arguments E_proj and F_proj are modules. Their tensors are in the state_dict. */
 static const struct argument attention_arguments[] = {
     {"input_size", ARGUMENT_SIZE, true, 0, FIELD(input_size)},
     {"dim", ARGUMENT_SIZE, true, 0, FIELD(dim)},
@@ -107,7 +109,7 @@ static const struct argument attention_arguments[] = {
     {"method", ARGUMENT_JSON, false, 0, FIELD(method_name)},
 };
 
-/* The place of a string argument in a list of names; the fallback when it is absent. */
+/* The index of a string argument in a list of names. The fallback if the argument is absent. */
 static int read_name(struct plan_builder *builder, const char *class_name, const char *argument, const json_t *value,
                      const char *const *names, int fallback)
 {
@@ -136,7 +138,7 @@ static void read_names(struct plan_builder *builder, const char *name, struct li
         read_name(builder, name, "checkpoint_level", arguments->checkpoint_name, checkpoint_names, 0);
 }
 
-/* What the class itself asserts, or cannot run. */
+/* Checks what the class itself asserts, and refuses what it cannot run. */
 static void refuse_combinations(struct plan_builder *builder, const char *name,
                                 const struct linformer_pytorch_arguments *arguments)
 {
@@ -169,8 +171,8 @@ static bool read_arguments(struct plan_builder *builder, const char *name, const
 
 /* ---- E and F ---- */
 
-/* Rows of k of layer `layer`: get_attn's max(1, dim_k - index * k_reduce_by_layer), but for "layerwise", where all
- * layers have Linformer's own E. */
+/* The number k of projected rows of layer `layer`. As in get_attn it is max(1, dim_k - index * k_reduce_by_layer). With
+ * "layerwise" it is dim_k, because all layers use the E of Linformer. */
 static int64_t layer_dim_k(const struct linformer_pytorch_arguments *arguments, int64_t layer)
 {
     if (arguments->sharing == SHARING_LAYERWISE)
@@ -179,7 +181,7 @@ static int64_t layer_dim_k(const struct linformer_pytorch_arguments *arguments, 
     return k < 1 ? 1 : k;
 }
 
-/* One of a head's matrices, "E" or "F": its weight, and its bias or PLAN_NONE. */
+/* One matrix of a head, "E" or "F": its weight, and its bias or PLAN_NONE. */
 struct head_matrix {
     int weight, bias;
 };
@@ -207,7 +209,7 @@ static struct head_matrix take_matrix(struct plan_builder *builder, const struct
     return matrix;
 }
 
-/* The names under which the class holds the same matrix again. */
+/* Other names under which the class stores the same matrix. */
 static void take_shared(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                         struct head_matrix matrix, const char *prefix, int64_t head, const char *which)
 {
@@ -220,7 +222,7 @@ static void take_shared(struct plan_builder *builder, const struct linformer_pyt
     plan_shared(builder, matrix.bias, "%sheads.%lld.%s.bias", prefix, h, which);
 }
 
-/* The heads' own matrices below one another. */
+/* Stacks the matrices of the heads by rows. */
 static struct head_matrix stack_heads(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                                       int64_t dim_k, const char *prefix, const char *which)
 {
@@ -243,7 +245,7 @@ static struct head_matrix stack_heads(struct plan_builder *builder, const struct
     return stacked;
 }
 
-/* E and F of an attention; `of_all` is Linformer's own E where the class shares it layerwise, else NULL. */
+/* E and F of an attention. `of_all` is the E of Linformer if it is shared layerwise, else NULL. */
 static void take_projections(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                              int64_t dim_k, const char *prefix, struct head_matrix *e, struct head_matrix *f)
 {
@@ -283,7 +285,7 @@ struct masks {
     int input, embeddings; /* PLAN_NONE: the class is never given one */
 };
 
-/* "to_q", "to_k" or "to_v": one nn.Linear a head, as one matrix. */
+/* "to_q", "to_k" or "to_v": one nn.Linear per head, joined to one matrix. */
 static int heads_linear(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                         int64_t channels, int x, const char *prefix, const char *which)
 {
@@ -297,7 +299,8 @@ static int heads_linear(struct plan_builder *builder, const struct linformer_pyt
     return plan_linear(builder, x, stacked, PLAN_NONE);
 }
 
-/* LinearAttentionHead.forward of all heads. dim_k is the layer's; `causal` whether it has the causal mask. */
+/* LinearAttentionHead.forward of all heads. dim_k is that of the layer. `causal` tells whether the layer has the causal
+ * mask. */
 static int attention_heads(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                            int64_t dim_k, int queries, int keys, int values, struct masks masks, bool causal,
                            const char *prefix)
@@ -361,7 +364,7 @@ static int layer_norm(struct plan_builder *builder, int64_t channels, int x, con
                            plan_vector(builder, channels, "%snorm.bias", prefix), LAYER_NORM_EPSILON);
 }
 
-/* Residual(FeedForward): norm(resample(x) + w_2(act(w_1 x))), resample where the width changes. */
+/* Residual(FeedForward): norm(resample(x) + w_2(act(w_1 x))), with resample only if the width changes. */
 static int feed_forward(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int64_t in,
                         int64_t out, int x, const char *prefix)
 {
@@ -395,7 +398,7 @@ static const char *next_layer(char *buffer, const char *prefix, int64_t *positio
     return buffer;
 }
 
-/* In decoder_mode each layer attends to `embeddings` as well, and only there the mask is causal. */
+/* In decoder_mode each layer also attends to `embeddings`, and only this attention has a causal mask. */
 static int linformer(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments, int x,
                      int embeddings, struct masks masks, const char *prefix)
 {
@@ -463,7 +466,7 @@ static void give_logits(struct plan_builder *builder, const struct linformer_pyt
 static const enum padding all_paddings[] = {PADDING_ZERO, PADDING_MASKED, PADDING_EXACT, PADDING_DEFAULT};
 static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
 
-/* What Linformer and LinformerLM do alike before their layers. */
+/* The common part of Linformer and LinformerLM before their layers. */
 static bool prepare(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
                     const struct model_config *config, struct linformer_pytorch_arguments *arguments)
 {
@@ -477,7 +480,8 @@ static bool prepare(struct plan_builder *builder, const char *name, const struct
     return !builder->failed;
 }
 
-/* The inputs after the first, in forward()'s order; checkpointing takes none. `tensor` is the first's value. */
+/* Declares the inputs after the first one, in the order of forward(). With checkpointing there are none. `tensor` is
+ * the value of the first input. */
 static struct masks mask_inputs(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                                 int64_t channels, int tensor, int *embeddings)
 {
@@ -526,7 +530,7 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
         give_logits(builder, &arguments, x, "");
 }
 
-/* MHAttention's. At checkpoint_level C2 it takes masks and does not pass them on. */
+/* The inputs of MHAttention. At checkpoint_level C2 the class accepts masks, but ignores them. */
 static struct masks attention_masks(struct plan_builder *builder, const struct linformer_pytorch_arguments *arguments,
                                     int tensor)
 {
@@ -551,11 +555,12 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
         return;
     }
     plan_choose_padding(builder, name, config->padding, exact_only);
-    if (arguments.sharing == SHARING_LAYERWISE) /* E_proj and F_proj come from outside, and may be two */
+    if (arguments.sharing == SHARING_LAYERWISE) /* E_proj and F_proj are arguments, and may differ */
         arguments.sharing = SHARING_HEADWISE;
     int tensor = plan_input_rows(builder, "tensor", arguments.channels, arguments.input_size, PLAN_NONE);
-    int embeddings = plan_input_rows_like(builder, "embeddings", arguments.channels, tensor,
-                                          arguments.decoder_mode ? PLAN_NONE : 0); /* else checked, and not read */
+    /* Without decoder_mode the input is checked, but not read. */
+    int embeddings =
+        plan_input_rows_like(builder, "embeddings", arguments.channels, tensor, arguments.decoder_mode ? PLAN_NONE : 0);
     struct masks masks = attention_masks(builder, &arguments, tensor);
     int x = attention(builder, &arguments, arguments.dim_k, arguments.channels, tensor,
                       arguments.decoder_mode ? embeddings : tensor, masks, json_is_true(arguments.causal_mask), "");
@@ -564,7 +569,8 @@ static void build_attention(struct plan_builder *builder, const char *name, cons
 
 /* ---- LinformerEncDec: two LinformerLMs, whose arguments have prefixes ---- */
 
-/* kwargs whose names begin with the prefix, without it: "enc_dim_k" as "dim_k". "": those of neither side. */
+/* Returns the kwargs whose names begin with the prefix, with names without the prefix: "enc_dim_k" becomes "dim_k". For
+ * the prefix "", returns the kwargs that belong to neither side. */
 static json_t *side_kwargs(const json_t *kwargs, const char *prefix)
 {
     json_t *side = json_object();
@@ -588,11 +594,11 @@ static bool read_part(struct plan_builder *builder, const char *name, const stru
         plan_fail(builder, "%s: out of memory", name);
     else if (arguments_read(side_name, table, count, side, arguments, builder->error) != 0)
         builder->failed = true;
-    json_decref(side); /* the values stay the config's */
+    json_decref(side); /* the config keeps the values */
     return !builder->failed;
 }
 
-/* One of the two LinformerLMs; messages say "enc_*" or "dec_*". */
+/* Builds one of the two LinformerLMs. Messages call its arguments "enc_*" or "dec_*". */
 static bool read_side(struct plan_builder *builder, const char *name, const struct model_config *config,
                       const char *prefix, struct linformer_pytorch_arguments *arguments)
 {

@@ -1,4 +1,4 @@
-/* Operations on single elements. */
+/* elements: operations on single elements. */
 #include "engine/families/module/tensor.h"
 #include "engine/plan/axes.h"
 
@@ -7,7 +7,7 @@
 
 /* ---- One operand ---- */
 
-/* A tensor of a new value with as many elements in the same places. */
+/* A tensor of a new value with the same number of elements in the same order. */
 static struct tensor like(struct tensor t, int value)
 {
     t.value = value;
@@ -122,7 +122,8 @@ static void build_negative(struct node *node, int variant)
     give_activated(node, ACTIVATION_AFFINE, -1, 0);
 }
 
-/* A conversion. Integers are floats without a fraction here; to bool: whether it is 0. */
+/* A conversion to another type. Integers are stored as floats without a fraction. As a bool, every number but 0 is
+ * true. */
 static void build_to(struct node *node, int variant)
 {
     (void)variant;
@@ -149,7 +150,7 @@ static void build_to(struct node *node, int variant)
 
 /* ---- Two operands ---- */
 
-/* The common shape of two tensors: dimensions of size 1 are repeated. */
+/* The common shape of two tensors. Dimensions of size 1 are repeated. */
 static bool broadcast(struct module *module, struct tensor *x, struct tensor *z)
 {
     while (x->rank < z->rank && !module_failed(module))
@@ -187,21 +188,22 @@ static bool same_places(const struct module *module, const struct tensor *x, con
     return same;
 }
 
-/* x + z of two whole values of one axis and columns. PLAN_NONE: they are not. */
+/* x + z, if both are whole values with the same axis and columns. Otherwise PLAN_NONE. */
 static int add_values(struct module *module, const struct tensor *x, const struct tensor *z)
 {
     const struct plan *plan = module->builder->plan;
     if (z->value == PLAN_NONE || !same_places(module, x, z) || plan->values[z->value].ids)
         return PLAN_NONE;
     const struct plan_value *a = &plan->values[x->value], *b = &plan->values[z->value];
-    if (a->axis != b->axis && a->columns == b->columns) { /* the same rows under another name */
+    if (a->axis != b->axis && a->columns == b->columns) { /* a different axis with the same rows */
         int value = plan_reshape(module->builder, z->value, a->axis, a->columns);
         return plan_add(module->builder, x->value, value, 1.0f);
     }
     return a->columns == b->columns ? plan_add(module->builder, x->value, z->value, 1.0f) : PLAN_NONE;
 }
 
-/* x (…, n, d) + T[:n], where each sequence has n rows: a table of positions. PLAN_NONE: z is none. */
+/* x (…, n, d) + T[:n], where T is a table of positions and each sequence has n rows. PLAN_NONE if z is not such a
+ * table. */
 static int add_positions(struct module *module, struct tensor x, const struct tensor *z, struct tensor *y)
 {
     const struct plan *plan = module->builder->plan;
@@ -224,7 +226,8 @@ static int add_positions(struct module *module, struct tensor x, const struct te
     return y->value = plan_add_positions(module->builder, value, z->weight, PLAN_NONE, 1);
 }
 
-/* The result of a function of two tensors of one shape: in x's order in memory if x is a whole value. */
+/* The tensor for the result of a function of two tensors with the same shape. If x is a whole value, the result has the
+ * same order in memory as x. */
 static struct tensor combine(struct module *module, enum plan_function function, struct tensor x, struct tensor z,
                              struct plan_source source, bool z_first)
 {
@@ -251,7 +254,8 @@ static struct tensor combine(struct module *module, enum plan_function function,
     return y;
 }
 
-/* Whether a tensor has one element only where the other one has several. */
+/* Whether the tensor has fewer dimensions than the other one, or a dimension of one element where the other one has
+ * several. For equal shapes, whether the tensor is a weight. */
 static bool is_smaller(const struct module *module, const struct tensor *t, const struct tensor *other)
 {
     if (t->rank != other->rank)
@@ -305,7 +309,7 @@ static void swap(struct tensor *x, struct tensor *z)
     *z = kept;
 }
 
-/* add, sub, rsub: x + alpha * other; variants 0, 1, 2. */
+/* add, sub and rsub, which are variants 0, 1 and 2. add is x + alpha * other. */
 static void build_add(struct node *node, int variant)
 {
     struct module *module = node->module;
@@ -362,7 +366,7 @@ static void build_divide(struct node *node, int variant)
         node_give(node, tensor_combine_number(module, function, x, number, false));
 }
 
-/* Exponents that a simpler function computes. */
+/* Exponents for which there is a simpler function. */
 static bool simple_power(double exponent, struct plan_activation *activation)
 {
     *activation = (struct plan_activation){.kind = exponent == 2      ? ACTIVATION_SQUARE
@@ -395,7 +399,7 @@ static void build_power(struct node *node, int variant)
         module_fail(module, "neither operand is a tensor");
 }
 
-/* Comparisons and logic; greater is less with its operands exchanged. */
+/* Comparisons and logical functions. "greater" is "less" with exchanged operands. */
 #define EXCHANGED 1000
 
 static void build_compare(struct node *node, int variant)
@@ -420,7 +424,7 @@ static struct plan_source source_of(const struct tensor *t)
     return (struct plan_source){.value = t->value, .weight = t->value == PLAN_NONE ? t->weight : PLAN_NONE};
 }
 
-/* condition ? x : z, all of one shape. */
+/* condition ? x : z. All operands have the same shape. */
 static struct tensor selected(struct module *module, struct tensor condition, struct tensor x, struct tensor z)
 {
     condition = tensor_as_value(module, condition);

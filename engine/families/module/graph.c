@@ -32,7 +32,7 @@ static bool is_size(const struct module *module, const char *name)
     return strcmp(name, "batch") == 0;
 }
 
-/* No result is empty, and a size that an item decides is at least 1. */
+/* Refuses empty results. A size that depends on the item must be at least 1. */
 static void expect_elements(struct module *module, const struct tensor *t, int dim)
 {
     int64_t least, most;

@@ -1,4 +1,4 @@
-/* Layers: operations with weights, softmax and attention. */
+/* layers: operations with weights, softmax and attention. */
 #include "engine/families/module/tensor.h"
 #include "engine/plan/axes.h"
 
@@ -17,13 +17,13 @@ static bool is_there(const struct tensor *t)
     return t->value != PLAN_NONE || t->weight != PLAN_NONE;
 }
 
-/* The weight's elements as a vector; PLAN_NONE: there is none. */
+/* The elements of a weight as a vector. PLAN_NONE if there is no weight. */
 static int optional_vector(struct module *module, const struct tensor *t, int64_t count)
 {
     return is_there(t) ? tensor_vector(module, *t, count) : PLAN_NONE;
 }
 
-/* A vector of `count` equal elements, if the tensor is not there. */
+/* The tensor as a vector, or a vector of `count` equal elements if there is no tensor. */
 static int vector_or(struct module *module, const struct tensor *t, int64_t count, float number)
 {
     return is_there(t) ? tensor_vector(module, *t, count) : plan_number_weight(module->builder, 1, count, number, 0);
@@ -31,7 +31,7 @@ static int vector_or(struct module *module, const struct tensor *t, int64_t coun
 
 /* ---- Embeddings ---- */
 
-/* Rows 0, 1, 2 … of a table are a view of it. */
+/* If the ids are 0, 1, 2 …, the rows of the table are a view of it. */
 static struct tensor first_rows(struct module *module, struct tensor indices, struct tensor table)
 {
     struct tensor made = {.value = PLAN_NONE, .weight = table.weight, .first = table.first, .rank = indices.rank + 1};
@@ -169,7 +169,7 @@ static void build_rms_norm(struct node *node, int variant)
     node_give(node, is_there(&gain) ? tensor_combine(module, FUNCTION_MULTIPLY, x, gain) : x);
 }
 
-/* A vector as a tensor beside the channels, which are dimension 1. */
+/* A vector as a tensor with a shape that fits the channels of x, which are dimension 1. */
 static struct tensor beside_channels(struct module *module, int vector, const struct tensor *x, int64_t channels)
 {
     struct tensor t = {.value = PLAN_NONE, .weight = vector, .first = module->zero, .rank = x->rank};
@@ -228,7 +228,7 @@ static struct tensor channels_second(struct module *module, struct tensor t)
     return tensor_permute(module, t, order);
 }
 
-/* group_norm, and instance_norm (variant 1): a group for each channel. */
+/* group_norm, and instance_norm (variant 1), which has a group for each channel. */
 static void build_group_norm(struct node *node, int variant)
 {
     struct module *module = node->module;
@@ -255,14 +255,14 @@ static void build_group_norm(struct node *node, int variant)
         node_give(node, channels_second(module, tensor_of_rows(module, value, last, 1, channels)));
 }
 
-/* ---- Convolutions: of images (batch, channels, height, width), or of height 1 ---- */
+/* ---- Convolutions of images (batch, channels, height, width), and of sequences, which are images of height 1 ---- */
 
 struct convolution_arguments {
     int dimensions; /* 1 or 2 */
     int64_t size[2], stride[2], dilation[2], before[2], after[2], groups, out, in;
 };
 
-/* One number for both directions, or one for each. [0] is along the height: 1 of a sequence. */
+/* One number for both directions, or one for each. [0] is along the height. For a sequence it is 1. */
 static void read_pair(struct node *node, const char *name, int dimensions, int64_t fallback, int64_t *pair, bool zero)
 {
     int64_t numbers[2];
@@ -290,7 +290,7 @@ static void read_padding(struct node *node, struct convolution_arguments *c)
         return;
     }
     bool same = strcmp(node_string(node, "padding", "valid"), "same") == 0;
-    for (int i = 0; i < 2; i++) { /* of an odd number the one more is after */
+    for (int i = 0; i < 2; i++) { /* if the number is odd, one more is added after than before */
         int64_t all = same ? c->dilation[i] * (c->size[i] - 1) : 0;
         c->before[i] = all / 2;
         c->after[i] = all - all / 2;
@@ -309,7 +309,7 @@ static bool read_kernel(struct module *module, const struct tensor *weight, stru
     return !module_failed(module);
 }
 
-/* An image's size along one direction after the convolution. */
+/* The size of the result of a convolution along one direction. */
 static int made_size(struct module *module, const struct convolution_arguments *c, int size, int i)
 {
     int64_t reach = c->dilation[i] * (c->size[i] - 1);
@@ -323,7 +323,7 @@ static int made_size(struct module *module, const struct convolution_arguments *
     return size;
 }
 
-/* `last` is (batch, height, width, channels) or (batch, width, channels); kernel (out, size * in / groups). */
+/* `last` is (batch, height, width, channels) or (batch, width, channels). The kernel is (out, size * in / groups). */
 static struct tensor convolve(struct module *module, const struct convolution_arguments *c, struct tensor last,
                               int kernel, int bias)
 {
@@ -374,13 +374,13 @@ static void build_convolution(struct node *node, int dimensions)
     node_give(node, channels_second(module, convolve(module, &c, last, kernel, optional_vector(module, &bias, c.out))));
 }
 
-/* Zeros between the elements of a dimension: (n - 1) * stride + 1 of them. */
+/* Inserts zeros between the elements of a dimension, which then has (n - 1) * stride + 1 elements. */
 static struct tensor spread(struct module *module, struct tensor x, int dim, int64_t stride)
 {
     struct plan_builder *builder = module->builder;
     if (stride == 1 || module_failed(module))
         return x;
-    /* (n, 1) padded to (n, stride), and cut after the last element */
+    /* Pads (n, 1) to (n, stride), and cuts off the zeros after the last element. */
     struct tensor apart = tensor_unsqueeze(module, x, dim + 1);
     apart = tensor_padded(module, apart, dim + 1, 0, stride - 1, "constant", 0);
     int sizes[MODULE_RANK], all = module_product(module, x.dims[dim].size, module_size(module, stride));
@@ -393,7 +393,7 @@ static struct tensor spread(struct module *module, struct tensor x, int dim, int
     return tensor_slice(module, y, dim, module->zero, length, 1);
 }
 
-/* A transposed convolution is one of the spread input with the mirrored kernel. */
+/* A transposed convolution is a convolution of the spread input with the mirrored kernel. */
 static void build_transposed(struct node *node, int dimensions)
 {
     struct module *module = node->module;
@@ -482,7 +482,8 @@ struct tensor tensor_softmax(struct module *module, struct tensor x, int dim, bo
     return y;
 }
 
-/* (batch, heads, n, d) -> a value with rows n and the heads' features beside one another. */
+/* Turns (batch, heads, n, d) into a value with n rows. The columns are the features of the heads, one head after
+ * another. */
 static int heads_beside(struct module *module, struct tensor t)
 {
     const int order[] = {0, 2, 1, 3};
@@ -545,7 +546,7 @@ static void build_attention(struct node *node, int variant)
     for (int i = 0; i < k.rank; i++)
         order[i] = i == k.rank - 1 ? k.rank - 2 : i == k.rank - 2 ? k.rank - 1 : i;
     struct tensor scores = tensor_multiply(module, q, tensor_permute(module, k, order), scale);
-    if (is_there(&mask) && mask.boolean) { /* true: it takes part */
+    if (is_there(&mask) && mask.boolean) { /* true means that the key is read */
         struct tensor zeros = tensor_combine_number(module, FUNCTION_EQUAL, mask, 0, false);
         mask = tensor_activate(module, zeros, (struct plan_activation){.kind = ACTIVATION_AFFINE, .a = -3e38f});
     }

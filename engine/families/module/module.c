@@ -1,4 +1,4 @@
-/* The family of whole modules: reads the graph of config.json from its inputs to its outputs. */
+/* module: the family of whole modules. It reads the graph of config.json from its inputs to its outputs. */
 #include "engine/families/module/tensor.h"
 #include "engine/plan/axes.h"
 
@@ -41,7 +41,8 @@ static void read_sizes(struct module *module, const json_t *sizes)
     }
 }
 
-/* One dimension of an input: an integer, or a free size, which the first input with it defines. */
+/* Reads one dimension of an input: an integer, or the name of a free size. The first input with this name defines the
+ * size. */
 static int input_size(struct module *module, const json_t *json, int input, int dimension, int64_t *least,
                       int64_t *most)
 {
@@ -78,7 +79,7 @@ static bool read_kind(struct module *module, const json_t *dtype, int index, enu
     return module_fail(module, "inputs[%d].dtype: expected int64, int32, bool or float32", index), false;
 }
 
-/* A sequence of ids, or of rows. The routes /embed, /logits and /predict take such inputs. */
+/* Declares a sequence of ids, or of rows. The routes /embed, /logits and /predict accept such inputs. */
 static int sequence_input(struct module *module, const char *name, enum input_kind kind, struct tensor *t,
                           int64_t least, int64_t most)
 {
@@ -91,7 +92,7 @@ static int sequence_input(struct module *module, const char *name, enum input_ki
     if (builder->failed)
         return PLAN_NONE;
     builder->plan->inputs[input].input.min_length = least;
-    if (least == most) /* its rows are a fixed number, which the axis of an input does not say */
+    if (least == most) /* the number of rows is fixed, which the axis of an input cannot express */
         value = plan_reshape(builder, value, plan_sized_axis(builder, t->dims[1].size, module->one), columns);
     return value;
 }
@@ -162,7 +163,8 @@ static const struct module_operation *find_operation(const char *name)
     return NULL;
 }
 
-/* An input of a leaf is a value. Each index of the batched dimension is a sequence of its axis. */
+/* Converts a tensor to a value for an input of a leaf. Each index of the batched dimension is a sequence of the value's
+ * axis. */
 static void bind_input(struct module *module, struct plan_leaf *leaf, const char *name, const json_t *json)
 {
     const struct tensor *found = json_is_string(json) ? module_find(module, json_string_value(json)) : NULL;
@@ -199,7 +201,7 @@ static struct tensor image_output(struct module *module, int value, struct tenso
     return tensor_permute(module, y, (const int[]){0, 3, 1, 2});
 }
 
-/* Rows of the leaf's sequences, with the dimensions of its first input. */
+/* The leaf's result as a tensor with the dimensions of the leaf's first input. */
 static struct tensor leaf_output(struct module *module, int value, struct tensor x)
 {
     const struct plan_value *made = plan_value_at(module->builder, value);
@@ -257,7 +259,7 @@ static const char *result_name(const json_t *to)
     return json_is_string(name) ? json_string_value(name) : "";
 }
 
-/* A failure that a function of the plan reports gets the node's name, too. */
+/* Adds the name of the node to the message of a failure in a function of the plan. */
 static void name_failure(const struct module *module)
 {
     struct error *error = module->builder->error;
@@ -305,7 +307,8 @@ static void build_nodes(struct module *module, const json_t *nodes)
 
 /* ---- Outputs ---- */
 
-/* The output layer: the last step, if it is a plain linear step that wrote the value. NULL: it is not. */
+/* The output layer, which is the last step, if it is a linear step without activation that wrote the value. Otherwise
+ * NULL. */
 static const struct plan_step *output_layer(const struct plan *plan, int value)
 {
     const struct plan_step *last = plan->n_steps > 0 ? &plan->steps[plan->n_steps - 1] : NULL;
@@ -314,8 +317,8 @@ static const struct plan_step *output_layer(const struct plan *plan, int value)
     return linear ? last : NULL;
 }
 
-/* What /embed, /logits and /predict answer with. (batch, d) is a vector. (batch, n, d) are rows, if n is the length of
- * the first input. After a linear step, rows of a model of ids are logits. */
+/* States the results for /embed, /logits and /predict. An output (batch, d) is a vector. An output (batch, n, d) is
+ * rows, if n is the length of the first input. If the model reads ids, rows that a linear step computes are logits. */
 static bool give_native(struct module *module, struct tensor t)
 {
     struct plan_builder *builder = module->builder;
@@ -334,7 +337,7 @@ static bool give_native(struct module *module, struct tensor t)
         t.rank == 3 && plan->inputs[0].input.kind == INPUT_IDS ? output_layer(plan, value) : NULL;
     if (layer) {
         int hidden = layer->x, weight = layer->weight, bias = layer->bias;
-        plan->n_steps--; /* computed by the step that gives the output, for the wanted rows alone */
+        plan->n_steps--; /* plan_give computes this product instead, only for the requested rows */
         plan_give(builder, hidden, weight, bias, true);
     } else {
         plan_give(builder, value, PLAN_NONE, PLAN_NONE, false);

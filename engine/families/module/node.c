@@ -1,4 +1,4 @@
-/* The arguments of a node: members of a JSON object, read by name and checked. */
+/* node: reads the arguments of a node, which are members of a JSON object, by name, and checks them. */
 #include "engine/families/module/graph.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 static const struct tensor no_tensor = {.value = PLAN_NONE, .weight = PLAN_NONE};
 
-/* The member with that name, which counts as read; NULL: there is none, or it is null. */
+/* The member with this name, which is recorded as read. NULL if it is missing or null. */
 static const json_t *member(struct node *node, const char *name)
 {
     const json_t *json = json_object_get(node->json, name);
@@ -54,7 +54,7 @@ struct tensor node_tensor(struct node *node, const char *name)
     return resolve(node, name, json);
 }
 
-/* A number, or one that JSON cannot write. */
+/* A number, or a string for a number that JSON cannot express. */
 static bool read_number(const json_t *json, double *number)
 {
     static const struct {
@@ -73,9 +73,9 @@ static bool read_number(const json_t *json, double *number)
     return false;
 }
 
-#define MOST_NUMBER (1 << 24) /* beyond it floats do not tell neighbours apart */
+#define MOST_NUMBER (1 << 24) /* beyond this number, floats cannot represent every integer */
 
-/* A size as a number. A free size n is element n of a weight 0, 1, 2 …: a tensor without dimensions. */
+/* A size as a tensor without dimensions. A size n that depends on the item is element n of a weight 0, 1, 2 … */
 static bool size_operand(struct module *module, int size, struct tensor *tensor, double *number)
 {
     int64_t least, most;

@@ -1,14 +1,14 @@
-/* Products of two tensors, and tensors that a graph makes of nothing. */
+/* products: products of two tensors, and tensors of constants. */
 #include "engine/families/module/tensor.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
 
-/* ---- Contractions: every product here is one ---- */
+/* ---- Contractions. Every product in this file is a contraction ---- */
 
-/* Dimensions of x and z that belong together; -1: the operand lacks it. Outer dimensions come before m and n in the
- * result. */
+/* A dimension of x and the corresponding dimension of z. -1 if the operand lacks it. Outer dimensions come before m and
+ * n in the result. */
 struct contraction {
     int n_outer, x_outer[MODULE_RANK], z_outer[MODULE_RANK];
     int x_m, z_n, x_k, z_k;
@@ -24,7 +24,7 @@ static int stride_of(const struct module *module, const struct tensor *t, int d)
     return d < 0 ? module->zero : tensor_stride(module, t, d);
 }
 
-/* One dimension of both operands: equal sizes, or one of them is 1. */
+/* One dimension of both operands. The sizes must be equal, or one of them must be 1. */
 static bool common(struct module *module, struct tensor_dimension a, struct tensor_dimension b,
                    struct tensor_dimension *both)
 {
@@ -35,7 +35,7 @@ static bool common(struct module *module, struct tensor_dimension a, struct tens
     return true;
 }
 
-/* y (outer…, m, n) */
+/* Computes y (outer…, m, n). */
 static struct tensor contract(struct module *module, struct tensor x, struct tensor z, const struct contraction *c,
                               double scale)
 {
@@ -71,7 +71,7 @@ static struct tensor contract(struct module *module, struct tensor x, struct ten
     return y;
 }
 
-/* x times a matrix of the file is a linear step. */
+/* Computes x times a matrix of the file by a linear step. */
 static bool multiply_by_weight(struct module *module, const struct tensor *x, const struct tensor *z, struct tensor *y)
 {
     int64_t in, out;
@@ -160,7 +160,7 @@ struct equation {
     char x[MODULE_RANK + 1], z[MODULE_RANK + 1], y[MODULE_RANK + 1];
 };
 
-/* Copies letters up to one of the ends. false: too many of them, or something else. */
+/* Copies letters up to one of the end characters. Returns false if there are too many letters, or other characters. */
 static bool read_letters(const char **text, char *letters)
 {
     int count = 0;
@@ -194,7 +194,7 @@ static int place(const char *letters, char letter)
     return found ? (int)(found - letters) : -1;
 }
 
-/* Sums over letters that one operand alone has, and that the result lacks. */
+/* Sums over letters that only one operand has, and that the result lacks. */
 static struct tensor sum_alone(struct module *module, struct tensor t, char *letters, const char *other, const char *y)
 {
     for (int d = (int)strlen(letters) - 1; d >= 0 && !module_failed(module); d--)
@@ -205,7 +205,7 @@ static struct tensor sum_alone(struct module *module, struct tensor t, char *let
     return t;
 }
 
-/* Brings dimensions with the letters `last` to the end, merged into one. */
+/* Moves the dimensions with the letters `last` to the end, and merges them into one. */
 static struct tensor merge_last(struct module *module, struct tensor t, char *letters, const char *last)
 {
     int order[MODULE_RANK], sizes[MODULE_RANK], count = 0, kept = 0, merged = module->one;
@@ -292,7 +292,8 @@ static struct tensor contract_equation(struct module *module, struct tensor x, s
         return x;
     c.x_k = x.rank - 1;
     c.z_k = z.rank - 1;
-    for (int d = 0; d < z.rank - 1; d++) /* the last letter that z alone has is n, and so is m of x */
+    /* The last letter that only z has is n, and the last letter that only x has is m. */
+    for (int d = 0; d < z.rank - 1; d++)
         c.z_n = place(e.x, e.z[d]) < 0 ? d : c.z_n;
     for (int d = 0; d < x.rank - 1; d++)
         c.x_m = place(e.z, e.x[d]) < 0 ? d : c.x_m;
@@ -359,12 +360,12 @@ static void build_einsum(struct node *node, int variant)
     node_give(node, contract_equation(module, x, z, e));
 }
 
-/* ---- Tensors of nothing ---- */
+/* ---- Tensors of constants ---- */
 
-#define MOST_COUNTED (1 << 24)   /* beyond it floats do not tell neighbours apart */
-#define MOST_UNLIMITED (1 << 20) /* elements where the graph has no limit */
+#define MOST_COUNTED (1 << 24)   /* beyond this number, floats cannot represent every integer */
+#define MOST_UNLIMITED (1 << 20) /* elements of a dimension for which the graph states no limit */
 
-/* start, start + step … as a weight of the largest number of elements. */
+/* start, start + step … as a weight. It has as many elements as the largest item needs. */
 static void build_arange(struct node *node, int variant)
 {
     (void)variant;
@@ -406,7 +407,7 @@ static struct tensor filled(struct module *module, double number, int rank, cons
     return tensor_expand(module, t, rank, sizes);
 }
 
-/* zeros, ones and full; variants 0, 1, 2. */
+/* zeros, ones and full, which are variants 0, 1 and 2. */
 static void build_full(struct node *node, int variant)
 {
     struct module *module = node->module;

@@ -1,10 +1,11 @@
-/* Operations that reduce dimensions, and pooling over windows. */
+/* reductions: operations that reduce dimensions, and pooling over windows. */
 #include "engine/families/module/tensor.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The space that visits x once: the dimensions that stay come first. y has strides of 0 along the others. */
+/* The space that visits each element of x once. The dimensions that stay come first. Along the others, y has strides of
+ * 0. */
 static struct plan_space reduction_space(struct module *module, const struct tensor *x, const bool *reduced,
                                          const struct tensor *y, bool keeps_stride)
 {
@@ -45,7 +46,8 @@ struct tensor tensor_reduced(struct module *module, enum plan_reduction reductio
     return y;
 }
 
-/* The dimensions that a node names under "dim"; none: all but the batch, which then must be of one element. */
+/* Reads the dimensions under "dim". If the node has no "dim", it means all dimensions but the batch, which then must
+ * have one element. */
 static int read_dims(struct node *node, const char *name, const struct tensor *t, int *dims)
 {
     int64_t numbers[MODULE_RANK];
@@ -74,7 +76,7 @@ static void build_reduction(struct node *node, int reduction)
         node_give(node, tensor_reduced(module, (enum plan_reduction)reduction, t, dims, count, keep, 0));
 }
 
-/* any and all: whether the largest, or the smallest, is not 0. */
+/* any and all: whether the largest element, or the smallest element, is not 0. */
 static void build_test(struct node *node, int reduction)
 {
     struct module *module = node->module;
@@ -89,7 +91,7 @@ static void build_test(struct node *node, int reduction)
     node_give(node, t);
 }
 
-/* max and min of a dimension: values alone. The indices, if asked for, would be a second result. */
+/* max and min of a dimension. Only the values are computed. In PyTorch the indices are a second result. */
 static void build_extreme(struct node *node, int reduction)
 {
     struct module *module = node->module;
@@ -189,7 +191,7 @@ struct tensor tensor_windows(struct module *module, struct tensor x, int dim, in
     return x;
 }
 
-/* A number for each of the last dimensions: one for all, or a list. */
+/* Reads a number for each of the last dimensions. It is one number for all of them, or a list. */
 static void read_each(struct node *node, const char *name, int dimensions, int64_t fallback, int64_t *numbers)
 {
     int count = node_integers(node, name, numbers, 2);
@@ -219,7 +221,7 @@ static void pool(struct node *node, enum plan_reduction reduction, struct tensor
         node_give(node, tensor_reduced(module, reduction, x, dims, dimensions, false, 0));
 }
 
-/* max_pool and avg_pool; variants: 1 and 2 dimensions of max, 11 and 12 of avg. */
+/* max_pool and avg_pool. The variants are 1 and 2 for max over 1 and 2 dimensions, and 11 and 12 for avg. */
 #define AVERAGE 10
 
 static void build_pool(struct node *node, int variant)
@@ -252,7 +254,7 @@ static void build_pool(struct node *node, int variant)
     pool(node, average ? REDUCTION_MEAN : REDUCTION_MAXIMUM, x, dimensions, size, stride, dilation);
 }
 
-/* Windows of one size, which must divide the input's. */
+/* Adaptive pooling with windows of one size. The size of the input must be a multiple of the size of the output. */
 static void build_adaptive_pool(struct node *node, int dimensions)
 {
     struct module *module = node->module;
@@ -286,7 +288,7 @@ static void build_adaptive_pool(struct node *node, int dimensions)
 
 /* ---- The short-time Fourier transform: frames times a matrix of cosines and sines ---- */
 
-#define MOST_TRANSFORM 8192 /* samples of a frame: the matrix has its square */
+#define MOST_TRANSFORM 8192 /* most samples of a frame. The matrix has as many elements as the square */
 
 static void build_stft(struct node *node, int variant)
 {

@@ -1,8 +1,8 @@
-/* Operations that change the resolution of images. */
+/* resolution: operations that change the resolution of images. */
 #include "engine/families/module/tensor.h"
 #include "engine/plan/sizes.h"
 
-/* Channels r * r * c become images r times as high and wide. */
+/* Turns r * r * c channels into c channels of an image that is r times as high and wide. */
 static void build_pixel_shuffle(struct node *node, int variant)
 {
     (void)variant;
@@ -23,7 +23,7 @@ static void build_pixel_shuffle(struct node *node, int variant)
     node_give(node, tensor_reshape(module, t, 4, together));
 }
 
-/* Each pixel is repeated; the scale must be an integer. */
+/* Repeats each pixel. The scale must be an integer. */
 static void build_upsample_nearest(struct node *node, int dimensions)
 {
     struct module *module = node->module;
@@ -62,7 +62,7 @@ static void build_upsample_nearest(struct node *node, int dimensions)
     node_give(node, tensor_reshape(module, tensor_arranged(module, t), t.rank - dimensions, target));
 }
 
-#define MOST_SIDE 16384 /* the matrix of an interpolation has both sizes */
+#define MOST_SIDE 16384 /* most samples. The matrix of an interpolation is (out, in) */
 
 /* Interpolates one dimension between `in` and `out` samples: a product with a matrix. */
 static struct tensor interpolated(struct module *module, struct tensor t, int dim, int64_t out, double factor,

@@ -1,4 +1,4 @@
-/* Operations that change a tensor's shape, or bring its elements into another order. */
+/* shapes: operations that change the shape of a tensor, or the order of its elements. */
 #include "engine/families/module/tensor.h"
 
 #include <stdlib.h>
@@ -200,8 +200,8 @@ static void build_expand_as(struct node *node, int variant)
 
 /* ---- Parts ---- */
 
-/* Bounds as in Python: negative ones count from the end, and those beyond it stand for it. A free bound must be known
- * to lie within. */
+/* Reads a bound as in Python. A negative bound counts from the end. A bound beyond the end means the end. If a bound
+ * depends on the item, the plan must prove that it lies within the dimension. */
 static int bound(struct node *node, const char *name, int size, int fallback)
 {
     struct module *module = node->module;
@@ -221,7 +221,7 @@ static int bound(struct node *node, const char *name, int size, int fallback)
         plan_size_is_constant(builder->plan, asked, &value) && plan_size_is_constant(builder->plan, size, &all);
     if (fixed && least < 0)
         return size;
-    if (fixed && most > all && fallback != PLAN_NONE) /* before the first element; only a slice may begin there */
+    if (fixed && most > all && fallback != PLAN_NONE) /* before the first element, where only a slice may begin */
         return module->zero;
     if (plan_size_is_constant(builder->plan, asked, &value) && value >= INT32_MAX)
         return size;
@@ -300,7 +300,7 @@ static void build_select(struct node *node, int variant)
         node_give(node, tensor_squeeze(module, t, dim));
 }
 
-/* Parts of a dimension, one after another: `count` parts of given lengths. */
+/* Splits a dimension into `count` parts of the given lengths, one after another. */
 static void give_parts(struct node *node, struct tensor t, int dim, const int *lengths, int count)
 {
     struct module *module = node->module;
@@ -315,7 +315,7 @@ static void give_parts(struct node *node, struct tensor t, int dim, const int *l
 
 #define MOST_PARTS 256
 
-/* The size of all parts of a chunk or split but the last one. */
+/* The size of every part of a chunk or split, except for the last part. */
 static int part_size(struct node *node, int size, bool split)
 {
     struct module *module = node->module;
@@ -330,8 +330,8 @@ static int part_size(struct node *node, int size, bool split)
                             module_size(module, parts));
 }
 
-/* chunk: as many parts; split: parts of a size. Both leave the last part smaller. The names of the results are as many
- * as the parts. */
+/* chunk makes a given number of parts, and split makes parts of a given size. With both, the last part may be smaller.
+ * There must be as many names of results as parts. */
 static void build_chunk(struct node *node, int variant)
 {
     struct module *module = node->module;
@@ -409,7 +409,8 @@ static void copy_into(struct module *module, struct tensor x, int dim, int start
     target->value = y->value;
 }
 
-/* The sizes of a concatenation: all but the one dimension agree, and one part says where the batch is. */
+/* The sizes of a concatenation. All sizes except for one dimension must agree. One of the parts determines the batched
+ * dimension. */
 static bool join_sizes(struct module *module, const struct tensor *first, const struct tensor *t, int dim,
                        struct tensor_dimension *dims)
 {
@@ -432,7 +433,7 @@ static struct tensor part_of(struct node *node, int index, int new_dim)
     return new_dim < 0 || module_failed(node->module) ? t : tensor_unsqueeze(node->module, t, new_dim);
 }
 
-/* cat, or with variant 1 stack: each tensor gets a new dimension first. */
+/* cat, or with variant 1 stack, where each tensor first gets a new dimension. */
 static void build_cat(struct node *node, int variant)
 {
     struct module *module = node->module;
@@ -468,9 +469,9 @@ static void build_cat(struct node *node, int variant)
     node_give(node, y);
 }
 
-#define MOST_RUNS 4096 /* of indices with one step between them: each is a copy */
+#define MOST_RUNS 4096 /* most runs of indices with a constant step. Each run is a copy */
 
-/* The indices of a weight from `first` on with one step between them. */
+/* The length of the run of indices from `first` on, which have a constant step between them. */
 static int64_t run_length(const float *indices, int64_t count, int64_t first)
 {
     int64_t length = count - first < 2 ? 1 : 2;
@@ -480,7 +481,7 @@ static int64_t run_length(const float *indices, int64_t count, int64_t first)
     return length;
 }
 
-/* The elements of x at indices[first …], which have one step between them. */
+/* The elements of x at indices[first …], which have a constant step between them. */
 static struct tensor indexed_run(struct module *module, struct tensor x, int dim, const float *indices, int64_t length)
 {
     int64_t start = (int64_t)indices[0], step = length > 1 ? (int64_t)indices[1] - start : 1;
@@ -491,7 +492,7 @@ static struct tensor indexed_run(struct module *module, struct tensor x, int dim
     return x;
 }
 
-/* Rows of a dimension at indices of the file. */
+/* Selects rows of a dimension, at indices that are in the file. */
 static void build_index_select(struct node *node, int variant)
 {
     (void)variant;
@@ -522,7 +523,8 @@ static void build_index_select(struct node *node, int variant)
     struct tensor y = tensor_new(module, t.rank, dims);
     struct plan_target target = tensor_target(module, &y);
     target.ids = tensor_is_ids(module, &t);
-    float *copy = indices ? malloc((size_t)count * sizeof *copy) : NULL; /* the plan's weights may move */
+    /* A copy, because the array of the plan's weights may move. */
+    float *copy = indices ? malloc((size_t)count * sizeof *copy) : NULL;
     if (indices && !copy)
         module_fail(module, "out of memory");
     if (copy)
@@ -539,7 +541,7 @@ static void build_index_select(struct node *node, int variant)
     node_give(node, y);
 }
 
-/* Each dimension is written as (times, size), with a stride of 0 for the times. */
+/* repeat: visits each dimension as (times, size), with a stride of 0 for `times`. */
 static void build_repeat(struct node *node, int variant)
 {
     (void)variant;
@@ -587,7 +589,7 @@ static void build_repeat(struct node *node, int variant)
     node_give(node, tensor_reshape(module, copied, merged, whole));
 }
 
-/* Windows of a dimension, as a last dimension of their own. */
+/* Windows of a dimension, which become a new last dimension. */
 static void build_unfold(struct node *node, int variant)
 {
     (void)variant;
@@ -609,7 +611,7 @@ static void build_unfold(struct node *node, int variant)
     node_give(node, tensor_permute(module, t, order));
 }
 
-/* Elements in the reverse order along some dimensions. */
+/* Reverses the order of elements along some dimensions. */
 static void build_flip(struct node *node, int variant)
 {
     (void)variant;
@@ -632,8 +634,9 @@ static void build_flip(struct node *node, int variant)
     node_give(node, t);
 }
 
-/* Elements move by `shifts` places along a dimension, and those beyond the end come in at the start. */
-/* The elements of a rolled dimension that move to its front. The shift of a free dimension is less than its size. */
+/* Moves elements by `shifts` places along a dimension. Elements that move beyond the end reappear at the start. */
+/* The number of elements of a rolled dimension that move to its start. If the size of the dimension depends on the
+ * item, the shift must be less than the size. */
 static int rolled_length(struct module *module, int size, int64_t shift)
 {
     int64_t all;
@@ -676,9 +679,9 @@ static void build_roll(struct node *node, int variant)
     node_give(node, t);
 }
 
-/* ---- Padding: counts for the last dimension, then for the one before it … ---- */
+/* ---- Padding. The counts are those of the last dimension, then those of the dimension before it, and so on ---- */
 
-/* The elements that one side of a dimension gets: a number, or mirrored or repeated ones. */
+/* Writes the elements added at one side of a dimension: a number, or mirrored or repeated elements. */
 static void pad_side(struct module *module, const struct tensor *x, int dim, int64_t count, bool after,
                      const char *mode, double number, struct tensor *y, struct plan_target *target)
 {
@@ -721,7 +724,7 @@ struct tensor tensor_padded(struct module *module, struct tensor x, int dim, int
         module_fail(module, "the batch is padded");
         return x;
     }
-    if (before < 0 || after < 0) { /* negative padding cuts */
+    if (before < 0 || after < 0) { /* negative padding removes elements */
         int64_t cut_before = before < 0 ? -before : 0, cut_after = after < 0 ? -after : 0;
         int length = plan_size_subtract(builder, x.dims[dim].size, module_size(module, cut_before + cut_after));
         x = tensor_slice(module, x, dim, module_size(module, cut_before), length, 1);

@@ -1,4 +1,4 @@
-/* Sizes in the graph: integers, or expressions such as "batch*n", "h//16 + 1". */
+/* sizes: reads the sizes in the graph. They are integers, or expressions such as "batch*n" and "h//16 + 1". */
 #include "engine/families/module/graph.h"
 
 #include <ctype.h>
@@ -172,7 +172,7 @@ int module_read_size(struct module *module, const json_t *json)
         return PLAN_NONE;
     if (json_is_integer(json)) {
         json_int_t value = json_integer_value(json);
-        if (value > INT32_MAX && value < INT64_MAX) /* the largest number stands for "to the end" */
+        if (value > INT32_MAX && value < INT64_MAX) /* INT64_MAX means "to the end" */
             return module_fail(module, "a size of %lld is too large", (long long)value);
         return module_size(module, value);
     }

@@ -27,7 +27,7 @@ bool tensor_is_ids(const struct module *module, const struct tensor *t)
     return t->value != PLAN_NONE && module->builder->plan->values[t->value].ids;
 }
 
-/* Rows of an item on an axis; PLAN_NONE: the axis has no size. */
+/* The index of the size that is the number of rows of an item on an axis. PLAN_NONE if there is no such size. */
 static int rows_of_axis(struct module *module, int axis)
 {
     const struct plan_axis *of = &module->builder->plan->axes[axis];
@@ -48,7 +48,7 @@ static int rows_of_axis(struct module *module, int axis)
     }
 }
 
-/* All elements that an item has of the tensor's value or weight. */
+/* The number of all elements that an item has in the tensor's value or weight. */
 static int stored_elements(struct module *module, const struct tensor *t)
 {
     const struct plan *plan = module->builder->plan;
@@ -66,7 +66,7 @@ bool tensor_is_whole(struct module *module, const struct tensor *t, int *order)
     if (module_failed(module) || t->first != module->zero || t->value == PLAN_NONE)
         return false;
     for (int d = 0; d < t->rank; d++)
-        if (t->dims[d].size == module->one) { /* wherever it stands, it changes nothing */
+        if (t->dims[d].size == module->one) { /* its position has no effect */
             placed[d] = true;
             order[--left] = d;
         }
@@ -84,8 +84,7 @@ bool tensor_is_whole(struct module *module, const struct tensor *t, int *order)
     return !module_failed(module) && expected == stored_elements(module, t);
 }
 
-/* Whether the elements lie in the order of the dimensions, one after another from the value's first one on, and are all
- * that it has. */
+/* Whether the tensor consists of all elements of its value, in the same order as in memory. */
 static bool is_in_order(struct module *module, const struct tensor *t)
 {
     int expected = module->one;
@@ -106,7 +105,7 @@ int tensor_stride(const struct module *module, const struct tensor *t, int dim)
 
 /* ---- New values ---- */
 
-/* Sizes and strides of elements that lie in order. */
+/* Sets sizes and strides for elements that are in order in memory. */
 static void lay_in_order(struct module *module, struct tensor *t)
 {
     int stride = module->one;
@@ -125,7 +124,8 @@ struct tensor tensor_new(struct module *module, int rank, const struct tensor_di
     return t;
 }
 
-/* The axis whose rows are the tensor's leading dimensions, up to `end`: a sequence for each batched element. */
+/* The axis whose rows are the leading dimensions of the tensor, up to `end`. It has a sequence for each index of the
+ * batched dimension. */
 static int axis_of(struct module *module, const struct tensor *t, int end)
 {
     int rows = module->one, sequences = module->one;
@@ -138,7 +138,7 @@ static int axis_of(struct module *module, const struct tensor *t, int end)
     return plan_sized_axis(module->builder, rows, sequences);
 }
 
-/* The elements of the dimensions from `from` on, if they are a constant number. */
+/* The number of elements in the dimensions from `from` on, if it is the same for every item. */
 static bool constant_columns(struct module *module, const struct tensor *t, int from, int64_t *columns)
 {
     *columns = 1;
@@ -249,7 +249,7 @@ struct tensor tensor_squeeze(struct module *module, struct tensor t, int dim)
     return t;
 }
 
-/* The product that wrote the value, if it is nothing but a product. */
+/* The step that wrote the value, if it is a linear step without a residual. */
 static const struct plan_step *product_of(const struct module *module, int value)
 {
     const struct plan *plan = module->builder->plan;
@@ -259,8 +259,8 @@ static const struct plan_step *product_of(const struct module *module, int value
     return NULL;
 }
 
-/* A slice of the columns of x Wᵀ + b is a product with a part of W. The whole product remains only if something else
- * reads it. PLAN_NONE: the tensor is no product. */
+/* Computes a slice of the columns of x Wᵀ + b as a product with a part of W. The whole product remains only if another
+ * step reads it. PLAN_NONE if the tensor is not a product. */
 static int slice_product(struct module *module, const struct tensor *t, int64_t start, int64_t length)
 {
     struct plan_builder *builder = module->builder;
@@ -325,8 +325,8 @@ struct tensor tensor_expand(struct module *module, struct tensor t, int rank, co
 
 /* ---- Other shapes ---- */
 
-/* Regroups `count` dimensions into `n_sizes` new ones, from the innermost on. false: the elements of a new dimension
- * have no common stride. */
+/* Regroups `count` dimensions into `n_sizes` new dimensions, beginning with the innermost. Returns false if the
+ * elements of a new dimension have no common stride. */
 static bool regroup(struct module *module, const struct tensor_dimension *dims, int count, const int *sizes,
                     int n_sizes, struct tensor_dimension *made)
 {
@@ -366,7 +366,8 @@ static bool regroup(struct module *module, const struct tensor_dimension *dims, 
     return old < 0 && size == module->one && !module_failed(module);
 }
 
-/* The shape that is asked for: sizes without the batch, and where the batch is. -1 stands for what is left. */
+/* Computes the requested shape: sizes without the batch, and the batched dimension. A size of -1 is computed from the
+ * others. */
 static bool read_shape(struct module *module, const struct tensor *t, int rank, const int *sizes,
                        struct tensor_dimension *made)
 {
@@ -397,7 +398,7 @@ static bool read_shape(struct module *module, const struct tensor *t, int rank, 
     return !module_failed(module);
 }
 
-/* The product of the sizes up to the batch, which is in dimension `batched`. */
+/* The product of the sizes before dimension `batched`. If `inner`, the size of this dimension is included. */
 static int before_batch(struct module *module, const struct tensor_dimension *dims, int batched, bool inner)
 {
     int product = module->one;
@@ -406,7 +407,8 @@ static int before_batch(struct module *module, const struct tensor_dimension *di
     return product;
 }
 
-/* Dimensions before the batch and after it are regrouped separately. A dimension s * B belongs to those before. */
+/* Regroups the dimensions before and after the batch separately. A dimension s * B belongs to those before the batch.
+ */
 static bool view(struct module *module, const struct tensor *t, int rank, struct tensor_dimension *made)
 {
     int sizes[MODULE_RANK], batched = tensor_batched_dim(t), place = 0;
