@@ -1,21 +1,22 @@
-/* Attention in float, for elements of every type. A block takes ROWS query rows of one head, and goes over the keys in
- * tiles of TILE, so that no matrix of scores is in memory:
+/* Attention in float, for elements of every type. A block computes ROWS query rows of one head. It processes the keys
+ * in tiles of TILE keys, so that the matrix of all scores is never in memory:
  *     1. score_tile:  scores (ROWS, TILE) = scale * queries keysᵀ + mask
  *     2. add_tile:    scores become exp(score - maximum), and out += these weights times the tile's values
- * A row keeps its maximum and sum. When the maximum grows, what it has so far is scaled down. attend_rows divides by
- * the sum at the end. A thread computes 4 x 4 of a tile's scores, and 4 x 4 of the results.
+ * For each row the block keeps the maximum and the sum so far. When the maximum grows, sum and output of the row are
+ * scaled down. attend_rows divides by the sum at the end. A thread computes 4 x 4 scores of a tile, and 4 x 4 results.
  *
- * The softmax itself is written by kernels of its own, for items that want it (give_weights). */
+ * For items that request the softmax itself, separate kernels write it (give_weights). */
 #include "engine/cuda/attend.h"
 #include "engine/cuda/attention.h"
 #include "engine/cuda/results.h"
 
 #define ROWS 64
-#define TILE 64     /* keys */
-#define FEATURES 64 /* of queries and keys in shared memory at a time, and of values that a block computes */
+#define TILE 64 /* keys */
+/* Features of queries and keys in shared memory at a time, and features of values that a block computes. */
+#define FEATURES 64
 #define EACH 4
 #define SIDE \
-    16 /* a block has SIDE x SIDE threads. A thread has EACH rows that follow one another, and keys SIDE apart */
+    16 /* a block has SIDE x SIDE threads. A thread computes EACH consecutive rows, and keys that are SIDE apart */
 #define THREADS (SIDE * SIDE)
 #define PAD 4 /* unused floats after each row, so that float4 of neighbouring rows are in different banks */
 #define PARTS (PADDER_BLOCK_ROWS / ROWS)
@@ -57,7 +58,7 @@ struct tile {
     float weights[ROWS][TILE + PAD];
 };
 
-/* The softmax of a thread's rows so far, and the thread's columns of their results. */
+/* The state of the softmax for the rows of a thread, and the thread's columns of the results. */
 struct state {
     float maximum[EACH], sum[EACH], out[EACH][EACH];
 };
@@ -65,12 +66,12 @@ struct state {
 /* The rows of one head that a block computes. */
 struct head_rows {
     struct sequence s;
-    int64_t index, rows; /* index: of the first row, in the sequence; rows <= ROWS */
+    int64_t index, rows; /* `index` is that of the first row in the sequence. rows <= ROWS */
     int64_t head, kv_head, first_value;
 };
 
-/* Copies `count` rows of FEATURES elements as floats. x is (there, columns); the rest is zeros. All threads of the
- * block take part. */
+/* Copies `count` rows of FEATURES elements as floats. x is (there, columns). Further elements become 0. All threads of
+ * the block must call it. */
 template <int N, typename T>
 static __device__ void copy_rows(float (*to)[FEATURES + PAD], const T *x, int64_t stride, int64_t there,
                                  int64_t columns, int count)
@@ -116,8 +117,8 @@ static __device__ __forceinline__ void add_scores(const struct tile *tile, int r
     }
 }
 
-/* Scores of the thread's rows with its keys of the tile; minus infinity for keys that a row does not see. All threads
- * of the block take part. */
+/* Computes the scores of the thread's rows and keys of the tile. They are minus infinity for keys that a row does not
+ * read. All threads of the block must call it. */
 template <typename T>
 static __device__ void score_tile(const struct attention<T> *a, const struct head_rows *p, struct tile *tile,
                                   int64_t first, float (&scores)[EACH][EACH])
@@ -146,7 +147,7 @@ static __device__ void score_tile(const struct attention<T> *a, const struct hea
     }
 }
 
-/* Raises the maximum of row i to at least `maximum`, and scales down what it has summed up. */
+/* Raises the maximum of row i to at least `maximum`, and scales down the sum and output of the row. */
 static __device__ __forceinline__ void raise(struct state *state, int i, float maximum)
 {
     float raised = fmaxf(state->maximum[i], maximum), factor = power_of(state->maximum[i], raised);
@@ -171,7 +172,8 @@ static __device__ __forceinline__ float side_sum(float x)
     return x;
 }
 
-/* Turns scores into weights, and adds the tile's values times these. All threads of the block take part. */
+/* Replaces scores by weights, and adds the values of the tile times these weights. All threads of the block must call
+ * it. */
 template <typename T>
 static __device__ void add_tile(const struct attention<T> *a, const struct head_rows *p, struct tile *tile,
                                 int64_t first, const float (&scores)[EACH][EACH], struct state *state)
@@ -250,7 +252,7 @@ static __device__ struct head_rows part_of(const struct attention<T> *a, const s
     return p;
 }
 
-/* Grid: x, one of the PARTS of a row block; y, the head; z, which of the values' features. */
+/* Grid: x is one of the PARTS of a row block, y is the head, z is the group of features of the values. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) attend(struct attention<T> a, const struct row_block *blocks)
 {
@@ -263,7 +265,7 @@ static __global__ void __launch_bounds__(THREADS) attend(struct attention<T> a, 
     attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }
 
-/* Grid: x, ROWS positions of one of the call's sequences; y and z as above. */
+/* Grid: x is a group of ROWS positions of one sequence of the call. y and z are as above. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     attend_call(struct attention<T> a, int64_t item, int64_t width, int64_t positions)
@@ -274,23 +276,23 @@ static __global__ void __launch_bounds__(THREADS)
     attend_rows(&a, &p, (struct tile *)dynamic_shared_memory);
 }
 
-/* ---- The softmax itself, for items that want it ---- */
+/* ---- The softmax itself, for items that request it ---- */
 
 #define WARPS 4
-#define WEIGHTS_AT_ONCE 64 /* rows that scratch has room for, at least */
+#define WEIGHTS_AT_ONCE 64 /* least number of rows for which scratch has room */
 
 static int64_t keys_in_all(const struct plan *plan, const struct plan_step *step)
 {
     return most(plan_most_sequence_rows(plan, step->keys), step->attend.key_room);
 }
 
-/* WEIGHTS_AT_ONCE rows of weights, and as many for the single heads of weigh_call. */
+/* Room for WEIGHTS_AT_ONCE rows of weights, and for as many rows of the single heads in weigh_call. */
 int64_t cuda_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
     return 2 * WEIGHTS_AT_ONCE * keys_in_all(plan, step);
 }
 
-/* Writes the head's weights for one position to row (all). The whole warp takes part. */
+/* Writes the weights of the head for one position to row (all). All threads of the warp must call it. */
 template <typename T>
 static __device__ void weigh_row(const struct attention<T> *a, const struct sequence *s, int64_t position, int64_t head,
                                  int64_t all, float *row)
@@ -316,7 +318,7 @@ static __device__ void weigh_row(const struct attention<T> *a, const struct sequ
         row[j] /= sum;
 }
 
-/* Rows [first, first + rows) of (heads, positions, all). */
+/* Computes rows [first, first + rows) of (heads, positions, all). */
 template <typename T>
 static __global__ void weigh(struct attention<T> a, int64_t item, int64_t positions, int64_t first, int64_t rows,
                              int64_t all, float *weights)
@@ -328,7 +330,7 @@ static __global__ void weigh(struct attention<T> a, int64_t item, int64_t positi
     weigh_row(&a, &s, (first + row) % positions, (first + row) / positions, all, weights + row * all);
 }
 
-/* Rows [first, first + rows) of (sequences, positions, all): means over the heads. */
+/* Computes rows [first, first + rows) of (sequences, positions, all), which are means over the heads. */
 template <typename T>
 static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t width, int64_t positions, int64_t first,
                                   int64_t rows, int64_t all, float *of_head, float *weights)
@@ -341,14 +343,14 @@ static __global__ void weigh_call(struct attention<T> a, int64_t item, int64_t w
     weights += row * all;
     for (int64_t head = 0; head < a.heads; head++) {
         weigh_row(&a, &s, (first + row) % positions, head, all, of_head);
-        for (int64_t j = warp_thread(); j < all; j += WARP) /* the thread's own elements */
+        for (int64_t j = warp_thread(); j < all; j += WARP) /* each thread reads only elements that it has written */
             weights[j] = (head == 0 ? 0 : weights[j]) + of_head[j];
     }
     for (int64_t j = warp_thread(); j < all; j += WARP)
         weights[j] /= (float)a.heads;
 }
 
-/* Where this attention's softmax goes; NULL: the item does not want it. */
+/* The item's memory for the softmax of this attention. NULL if the item does not request it. */
 static float *wanted_softmax(const struct plan *plan, const struct engine_item *item, const struct plan_step *step)
 {
     if (step->attend.index == PLAN_NONE)
@@ -359,7 +361,7 @@ static float *wanted_softmax(const struct plan *plan, const struct engine_item *
     return NULL;
 }
 
-/* For each item that wants the softmax: as many rows at a time as scratch has room for. */
+/* Writes the softmax of each item that requests it, as many rows at a time as fit in scratch. */
 template <typename T>
 static void give_weights(struct cuda_run *run, const struct plan_step *step, const struct attention<T> *a)
 {

@@ -1,16 +1,16 @@
-/* Attention on tensor cores, for elements of 16 bits. A warp has 16 * TALL query rows of a head in registers. It goes
- * over the keys in tiles of TILE:
+/* Attention on tensor cores, for elements of 16 bits. A warp keeps 16 * TALL query rows of a head in registers. It
+ * processes the keys in tiles of TILE keys:
  *     1. multiply_keys:  scores = queries keysᵀ
- *     2. mask_scores:    scale, mask, and minus infinity for keys that a row does not see
- *     3. weigh:          scores become exp(score - maximum); a row with a new maximum scales down what it has so far
+ *     2. mask_scores:    scale, mask, and minus infinity for keys that a row does not read
+ *     3. weigh:          scores become exp(score - maximum). For a new maximum, sum and output so far are scaled down
  *     4. add_values:     out += weights values
- * At the end end_rows divides by the sums. All is in float but the weights, which are rounded to 16 bits. Features are
- * padded with zeros to WIDE.
+ * At the end end_rows divides by the sums. All numbers are floats, except for the weights, which are rounded to 16
+ * bits. Features are padded with zeros to WIDE.
  *
- * A unit of work is one head and one block of rows, whose rows the warps of a thread block share. Keys and values of a
- * head may fit into shared memory twice, for two thread blocks on a multiprocessor. Then they stay there for all units
- * that read them, which the block computes one after the other. Else shared memory has two tiles, and one of them is
- * copied while the other is read.
+ * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. If keys and values
+ * of a head fit in shared memory twice, for two thread blocks on a multiprocessor, they stay there for all units that
+ * read them. The thread block computes these units one after another. Otherwise shared memory has room for two tiles,
+ * and one of them is copied while the other is read.
  *
  * Fragments (tensor.h): of 16 rows and 8 columns of scores or results, the thread with g = warp_thread() / 4 and
  * t = warp_thread() % 4 has x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
@@ -20,11 +20,12 @@
 #include <float.h>
 
 #define LOG2_E 1.44269504f
-#define TILE 64  /* keys */
-#define BLOCKS 4 /* thread blocks that keep a multiprocessor busy; if there were more, each computes several units */
+#define TILE 64 /* keys */
+/* Thread blocks that keep a multiprocessor busy. If there are more units, each block computes several. */
+#define BLOCKS 4
 #define MOST_UNITS 8
 
-/* The order of units: for each row block of the table, the heads that share keys and values. */
+/* The order of units: for each row block of the table, all heads that share keys and values. */
 struct units {
     const struct row_block *blocks;
     int64_t n_blocks, heads;
@@ -42,7 +43,7 @@ template <typename T, int WIDE> struct shared_part {
     struct key_tile<T, WIDE> tiles[];
 };
 
-/* Starts the copies of keys and values of a tile, as one group. All threads of the block take part. */
+/* Starts the copies of keys and values of a tile, as one group. All threads of the block must call it. */
 template <typename T, int WIDE>
 static __device__ void copy_tile(const struct attention<T> *a, const struct sequence *s, int64_t kv_head, int64_t tile,
                                  struct key_tile<T, WIDE> *to)
@@ -56,8 +57,8 @@ static __device__ void copy_tile(const struct attention<T> *a, const struct sequ
     copies_commit();
 }
 
-/* A warp's rows: queries, and the softmax so far. Of the 16 * TALL rows a thread has row 16 i + 8 half + g as
- * [i][half]. `sum` is the sum over the thread's own columns. */
+/* The rows of a warp: queries, and the state of the softmax. A thread has some of the 16 * TALL rows: row 16 i + 8 half
+ * + g is [i][half]. `sum` is the sum over the thread's own columns only. */
 template <int WIDE, int TALL> struct rows_state {
     uint32_t queries[TALL][WIDE / 16][4];
     float out[TALL][WIDE / 8][4];
@@ -67,8 +68,8 @@ template <int WIDE, int TALL> struct rows_state {
 /* One head of one block of rows. */
 struct unit {
     struct sequence s;
-    int64_t head, index; /* index: of the first row, in the sequence */
-    int64_t rows, tiles; /* tiles: of keys that some row sees */
+    int64_t head, index; /* `index` is that of the first row in the sequence */
+    int64_t rows, tiles; /* `tiles` counts the tiles of keys that at least one row reads */
     bool masked;         /* the item gives a mask */
 };
 
@@ -79,7 +80,7 @@ static __device__ void begin_rows(const struct attention<T> *a, const struct uni
                                   struct rows_state<WIDE, TALL> *state)
 {
     int first = (int)(threadIdx.x / WARP) * 16 * TALL;
-    __syncwarp(); /* the last unit's results were read */
+    __syncwarp(); /* the results of the previous unit were read */
     copy_rows<T, WIDE>(
         rows + first,
         a->queries + (u->s.query + (u->index + first) * u->s.width) * a->query_columns + u->head * a->dim_head,
@@ -103,7 +104,7 @@ static __device__ void begin_rows(const struct attention<T> *a, const struct uni
 }
 
 /* scores = queries keysᵀ for the warp's rows and the tile's keys. A fragment of the keys is loaded once for all rows,
- * and so are the values below: shared memory is slower than tensor cores. */
+ * because shared memory is slower than tensor cores. The same holds for the values below. */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[TALL][WIDE / 16][4],
                                                      const T (*keys)[WIDE + PAD], float (&scores)[TALL][TILE / 8][4])
@@ -130,8 +131,8 @@ static __device__ __forceinline__ void multiply_keys(const uint32_t (&queries)[T
         }
 }
 
-/* For the unit's 16 rows from `row` on: adds the mask, and sets scores of keys that a row does not see to minus
- * infinity. Returns the factor that makes the scores logarithms to the base 2. Scales are positive. */
+/* For the unit's 16 rows from `row` on, adds the mask, and sets scores of keys that a row does not read to minus
+ * infinity. Returns the factor that turns the scores into logarithms to the base 2. Scales are positive. */
 template <typename T>
 static __device__ __forceinline__ float mask_scores(const struct attention<T> *a, const struct unit *u, int64_t first,
                                                     int row, float (&scores)[TILE / 8][4])
@@ -139,7 +140,8 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
     if (!a->causal && !u->masked && first + TILE <= u->s.keys)
         return a->scale * LOG2_E;
     struct sequence s = u->s;
-    s.mask = a->masks ? a->masks[s.item] : score_mask(); /* loaded here: kept for all tiles it would take registers */
+    /* Loaded here, because keeping it for all tiles would need registers. */
+    s.mask = a->masks ? a->masks[s.item] : score_mask();
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int64_t own = row + half * 8 + warp_thread() / 4,
@@ -152,7 +154,7 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
                 bool seen = key < s.keys && (!a->causal || key <= position);
                 float score = scores[n][half * 2 + j] * a->scale;
                 score = seen ? score + mask_score(a, &s, u->head, position, key) : -INFINITY;
-                if (score >= -FLT_MAX) /* a mask of -FLT_MAX stays finite; minus infinity and NaN stay */
+                if (score >= -FLT_MAX) /* a sum with a mask of -FLT_MAX stays finite. Minus infinity and NaN are kept */
                     score = fmaxf(score * LOG2_E, -FLT_MAX);
                 scores[n][half * 2 + j] = score;
             }
@@ -160,13 +162,13 @@ static __device__ __forceinline__ float mask_scores(const struct attention<T> *a
     return 1;
 }
 
-/* The maximum that exponents are relative to. If all scores are minus infinity it is 0, so that powers are 0. */
+/* The maximum to subtract from scores. If all scores are minus infinity, it is 0, so that their powers are 0. */
 static __device__ __forceinline__ float base_of(float maximum)
 {
     return maximum == -INFINITY ? 0 : maximum;
 }
 
-/* Raises the maximum *at of the rows in `half` to at least `maximum`, and scales down what they have summed up. */
+/* Raises the maximum *at of the rows in `half` to at least `maximum`, and scales down their sums and output. */
 template <int WIDE>
 static __device__ __forceinline__ void raise(float (&out)[WIDE / 8][4], int half, float maximum, float *at, float *sum)
 {
@@ -180,7 +182,8 @@ static __device__ __forceinline__ void raise(float (&out)[WIDE / 8][4], int half
     }
 }
 
-/* Turns scores into weights; `scale` is what mask_scores returned. The four threads that share a row use one maximum.
+/* Replaces scores by weights. `scale` is the result of mask_scores. The four threads that share a row use the same
+ * maximum.
  */
 template <int WIDE>
 static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float scale, float (&out)[WIDE / 8][4],
@@ -206,7 +209,8 @@ static __device__ __forceinline__ void weigh(float (&scores)[TILE / 8][4], float
     }
 }
 
-/* out += weights times the tile's values. Two tiles of 8 keys, laid out as a product's D, are one tile of 16 as its A.
+/* out += weights times the values of the tile. The fragments of two results D with 8 keys each form one operand A with
+ * 16 keys.
  */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void add_values(const float (&weights)[TALL][TILE / 8][4],
@@ -233,7 +237,7 @@ static __device__ __forceinline__ void add_values(const float (&weights)[TALL][T
     }
 }
 
-/* One tile of keys. A warp that has none of the unit's rows does nothing. */
+/* Processes one tile of keys. A warp without rows of the unit does nothing. */
 template <typename T, int WIDE, int TALL>
 static __device__ __forceinline__ void attend_tile(const struct attention<T> *a, const struct unit *u, int64_t first,
                                                    const struct key_tile<T, WIDE> *tile,
@@ -266,7 +270,7 @@ static __device__ void end_rows(const struct attention<T> *a, const struct unit 
             float sum = state->sum[i][half];
             sum += __shfl_xor_sync(WHOLE_WARP, sum, 1);
             sum += __shfl_xor_sync(WHOLE_WARP, sum, 2);
-            if (a->key_room > u->s.keys && !a->causal) { /* further keys have score 0 and value 0 */
+            if (a->key_room > u->s.keys && !a->causal) { /* additional keys have score 0 and value 0 */
                 raise<WIDE>(state->out[i], half, 0, &state->maximum[i][half], &sum);
                 sum += (float)(a->key_room - u->s.keys) * power_of_two(-state->maximum[i][half]);
             }
@@ -293,20 +297,20 @@ static __device__ void end_rows(const struct attention<T> *a, const struct unit 
     }
 }
 
-/* Starts the copies that the unit begins with: all keys and values of the item if they stay, else the first tile. All
- * threads of the block take part, here and below. */
+/* Starts the first copies of the unit: all keys and values of the item if they stay in shared memory, else the first
+ * tile. All threads of the block must call this function and the functions below. */
 template <typename T, int WIDE>
 static __device__ void fetch_tiles(const struct attention<T> *a, const struct unit *u, int64_t kv_head, bool resident,
                                    struct key_tile<T, WIDE> *tiles)
 {
     int64_t last = resident ? u->s.keys : u->tiles > 0 ? 1 : 0;
     if (resident)
-        __syncthreads(); /* the last item's were read */
+        __syncthreads(); /* the data of the previous item were read */
     for (int64_t tile = 0; tile * TILE < last; tile++)
         copy_tile<T, WIDE>(a, &u->s, kv_head, tile, &tiles[tile]);
 }
 
-/* The unit, when tiles come and go: the next one is copied while one is computed. */
+/* Computes the unit if tiles do not stay. The next tile is copied while a tile is processed. */
 template <typename T, int WIDE, int TALL>
 static __device__ void attend_streamed(const struct attention<T> *a, const struct unit *u, int64_t kv_head,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
@@ -319,11 +323,11 @@ static __device__ void attend_streamed(const struct attention<T> *a, const struc
         copies_wait<1>();
         __syncthreads();
         attend_tile<T, WIDE, TALL>(a, u, tile * TILE, &tiles[tile % 2], state);
-        __syncthreads(); /* the next tile takes its place */
+        __syncthreads(); /* the next tile will overwrite this one */
     }
 }
 
-/* The unit, when tiles stay. `fetched`: they have just been copied. */
+/* Computes the unit if tiles stay. `fetched` tells that their copies were just started. */
 template <typename T, int WIDE, int TALL>
 static __device__ void attend_resident(const struct attention<T> *a, const struct unit *u, bool fetched,
                                        struct key_tile<T, WIDE> *tiles, struct rows_state<WIDE, TALL> *state)
@@ -355,7 +359,7 @@ static __device__ struct unit unit_of(const struct attention<T> *a, const struct
     return u;
 }
 
-/* Grid: x, `each` units; y, the head of keys and values. */
+/* Grid: x is a group of `each` units, y is the head of keys and values. */
 template <typename T, int WIDE, int TALL>
 static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP, WIDE <= 64 ? 2 : 1)
     attend_tensor(struct attention<T> a, struct units units)
@@ -366,7 +370,7 @@ static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP,
     for (int i = 0; i < units.each; i++) {
         struct unit u = unit_of(&a, &units, (int64_t)blockIdx.x * units.each + i, blockIdx.y);
         if (u.rows == 0)
-            continue; /* the whole block */
+            continue; /* for all threads of the block */
         bool fetch = !units.resident || u.s.item != item;
         if (fetch)
             fetch_tiles<T, WIDE>(&a, &u, blockIdx.y, units.resident, shared->tiles);
@@ -380,7 +384,7 @@ static __global__ void __launch_bounds__(PADDER_BLOCK_ROWS / (16 * TALL) * WARP,
     }
 }
 
-/* Keys of every item; 0: an item has one for each of its rows. */
+/* The number of keys of every item. 0 if an item has a key for each of its rows. */
 static int64_t fixed_keys(const struct cuda_run *run, const struct plan_step *step)
 {
     const struct plan_axis *axis = &run->plan->axes[run->plan->values[step->keys].axis];

@@ -2,10 +2,9 @@
 #include "engine/cuda/convolve.h"
 #include "engine/cuda/linear.h"
 
-/* ---- Along the sequence ----
- * Row j of y is made of rows [j * stride, (j + 1) * stride) of x: windows do not overlap. A window becomes a row
- * (columns, stride), which W multiplies as it lies. Only windows that begin within an item are gathered. The other rows
- * of y are the bias. */
+/* ---- Along the sequence ---- Row j of y is made of rows [j * stride, (j + 1) * stride) of x: windows do not overlap.
+ * A window becomes a row (columns, stride), in the order that the product with W needs. Only windows that begin within
+ * an item are gathered. The other rows of y are equal to the bias. */
 
 #ifndef WINDOW_ROWS
 #define WINDOW_ROWS 16384 /* rows of x whose windows are in scratch at a time */
@@ -21,8 +20,8 @@ template <typename T> struct convolution {
     T *y;        /* (items * k, columns) */
 };
 
-/* Windows of all items have a common numbering, which follows from where the items begin. A sequence of n rows has at
- * least n / stride numbers, rounded up; some numbers have no window. */
+/* The windows of all items share one numbering, which is computed from the first rows of the items. A sequence of n
+ * rows has at least n / stride numbers, rounded up. Some numbers have no window. */
 template <typename T> static __device__ int64_t first_window(const struct convolution<T> *c, int64_t sequence)
 {
     return c->starts[sequence] / c->stride + sequence;
@@ -41,8 +40,8 @@ template <typename T> static __device__ int64_t sequence_of_window(const struct 
     return sequence;
 }
 
-/* Gathers windows from `first` on: rows (windows, columns, stride). Behind the sequence's last row there are zeros.
- * Grid: x, the window and N of its rows. */
+/* Gathers windows from `first` on: rows (windows, columns, stride). Rows after the last row of the sequence count as 0.
+ * Grid: x is the window and N of its rows. */
 template <typename T, int N> static __global__ void gather_windows(struct convolution<T> c, int64_t first, T *rows)
 {
     unsigned parts = (unsigned)(c.stride / N);
@@ -58,7 +57,7 @@ template <typename T, int N> static __global__ void gather_windows(struct convol
     }
 }
 
-/* sums (windows, columns): each group of columns times its W. */
+/* Computes sums (windows, columns): each group of columns times its W. */
 template <typename T>
 static void multiply_windows(struct cuda_run *run, const struct convolution<T> *c, int64_t windows, const T *rows,
                              float *sums)
@@ -81,11 +80,12 @@ static void multiply_windows(struct cuda_run *run, const struct convolution<T> *
     }
 }
 
-/* Brings sums to their rows of y, and adds the bias. A warp writes one row of y. */
+/* Copies sums to their rows of y, and adds the bias. A warp writes one row of y. */
 template <typename T> static __global__ void place_windows(int64_t rows, struct convolution<T> c, const float *sums)
 {
     int64_t row = warp_of_grid(), sequence = row / c.k, window = row % c.k;
-    if (row >= rows || c.to[sequence] == c.to[sequence + 1]) /* no sequence: it rounds the batch up to its class */
+    /* Not a sequence of the batch, but one that rounds the batch up to its class. */
+    if (row >= rows || c.to[sequence] == c.to[sequence + 1])
         return;
     bool there = window * c.stride < c.starts[sequence + 1] - c.starts[sequence];
     const float *sum = sums + (first_window(&c, sequence) + window) * c.columns;
@@ -111,7 +111,7 @@ static int64_t windows_at_once(const struct plan *plan, const struct plan_step *
     return least(most(1, WINDOW_ROWS / step->convolve_sequence.stride), most_windows(plan, step));
 }
 
-/* Windows as rows, then the sums of all windows. */
+/* Room for windows as rows, then for the sums of all windows. */
 int64_t cuda_convolve_sequence_scratch(const struct plan *plan, const struct plan_step *step)
 {
     int64_t at_once = windows_at_once(plan, step);
@@ -162,16 +162,17 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
 #define IMAGE_ROWS 1024 /* pixels of y whose windows are in scratch at a time */
 #endif
 
-/* Pixels of an item's y, whose images follow one another. */
+/* Some pixels of y of an item. The images of an item follow one another. */
 struct image_windows {
     struct plan_window window;
     struct plan_image image, made;     /* of x, of y */
     int64_t channels;                  /* of x */
     int64_t first_channel, n_channels; /* of a window */
-    int64_t first;                     /* of the item's pixels of y */
+    int64_t first;                     /* number of the first one among the item's pixels of y */
 };
 
-/* The element of x at pixel (u, v) and a channel of the window that a pixel of y has; -1: it is outside of the image.
+/* The index of the element of x at pixel (u, v) and a channel of the window of a pixel of y. -1 if it is outside of the
+ * image.
  */
 static __device__ __forceinline__ int64_t window_element(const struct image_windows &w, int64_t pixel, int64_t u,
                                                          int64_t v, int64_t channel)
@@ -203,7 +204,7 @@ static __global__ void scale_rows(int64_t columns, int64_t stride, const float *
         y[blockIdx.x * stride + c] = of_float<T>((to_float(y[blockIdx.x * stride + c]) + (bias ? bias[c] : 0)) * scale);
 }
 
-/* The windows of an item. Its rows of y are counted in `rows`, and may be none. */
+/* Describes the windows of an item. Sets *rows to the number of its rows of y, which may be 0. */
 static struct image_windows windows_of_item(struct cuda_run *run, const struct plan_step *step, int64_t item,
                                             int64_t *rows)
 {
@@ -264,7 +265,7 @@ template <typename T> void cuda_convolve_image(struct cuda_run *run, const struc
     });
 }
 
-/* ---- Of images, in groups of columns: a product for each ---- */
+/* ---- Of images, in groups of columns, with a product for each group ---- */
 
 int64_t cuda_convolve_groups_scratch(const struct plan *plan, const struct plan_step *step)
 {
@@ -303,7 +304,7 @@ template <typename T> void cuda_convolve_groups(struct cuda_run *run, const stru
     });
 }
 
-/* ---- Of images, in groups of one column: sums along the channels ---- */
+/* ---- Of images, in groups of one column. A thread computes a column of y ---- */
 
 template <typename T>
 static __global__ void convolve_pixels(struct image_windows w, int64_t columns, const T *x, const float *weight,

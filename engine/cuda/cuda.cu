@@ -1,13 +1,14 @@
-/* The CUDA backend: opens a device, makes models resident, and has the table of the backend's functions.
+/* cuda: the CUDA backend. The file opens a device, makes models resident, and contains the table of the backend's
+ * functions.
  *
- * A model's weights are uploaded once. Its activations lie in one arena at the plan's offsets, which is allocated when
- * the model is loaded. The way of a batch:
+ * A model's weights are uploaded once. Its activations lie in one arena, at the offsets that the plan states. The arena
+ * is allocated when the model is loaded. A batch is processed as follows:
  *     1. It is laid out in the pinned memory of a lane, and copied to the device (upload.h).
- *     2. The plan's steps are launched. Launches follow from the batch's class (shape.h), and batches of one class
- * replay a graph (graphs.h).
- *     3. Results are copied back, and handed on to the items (results.h).
- * These run on three streams, so that one lane's batch is copied while another's is computed (lane.h). operations.cu
- * lists the operations, which are in the other .cu files. */
+ *     2. The plan's steps are launched. The launches depend on the class of the batch (shape.h), and batches of the
+ * same class replay a graph (graphs.h).
+ *     3. The results are copied to the host, and there to the items (results.h).
+ * These run on three streams, so that the batch of one lane is copied while that of another lane is computed (lane.h).
+ * The operations are in the other .cu files, and operations.cu lists them. */
 #include "engine/cuda/fusion.h"
 #include "engine/cuda/lane.h"
 #include "engine/cuda/weights.h"
@@ -28,7 +29,7 @@ struct backend_model {
 
 int cuda_fail(struct error *error, const char *what, cudaError_t status)
 {
-    cudaGetLastError(); /* clears the error: it would be reported again */
+    cudaGetLastError(); /* clears the error, which would be reported again otherwise */
     return error_set(error, "%s: %s", what, cudaGetErrorString(status));
 }
 
@@ -71,7 +72,8 @@ static __global__ void any_kernel()
 {
 }
 
-/* The engine has kernels for some devices alone (CUDA_ARCHS). On others it loads, but each launch would fail. */
+/* Checks that there are kernels for the device. The build chooses the kinds of devices (CUDA_ARCHS). On other devices
+ * each launch would fail. */
 static int check_kernels(const struct backend *backend, struct error *error)
 {
     cudaFuncAttributes attributes;
@@ -93,15 +95,16 @@ static int count_devices(struct error *error)
     return count >= 1 ? count : error_set(error, "no CUDA device");
 }
 
-/* Each function of the backend begins with it: a thread keeps its device until it chooses another. */
+/* Chooses the device for the calling thread. Each function of the backend calls it first, because a thread keeps its
+ * device until it chooses another. */
 static int choose_device(const struct backend *backend, struct error *error)
 {
     cudaError_t status = cudaSetDevice(backend->device);
     return status == cudaSuccess ? 0 : cuda_fail(error, "the CUDA device cannot be used", status);
 }
 
-/* The same for functions that cannot fail. On a broken device both calls may return the old error, and still do their
- * work. Returns false if the thread is on another device, which may be a healthy one. */
+/* Likewise, for functions that cannot fail. On a broken device both calls may return an old error, although they
+ * succeed. Returns false if the thread is still on another device, which may be a healthy one. */
 static bool return_to_device(const struct backend *backend)
 {
     int current = -1;
@@ -116,7 +119,8 @@ static void note_failure(struct backend *backend)
     __atomic_store_n(&backend->failed, true, __ATOMIC_RELAXED);
 }
 
-/* An error may stick to the process's context on the device, which this backend alone uses. Only a reset removes it. */
+/* Some errors stay in the context that the process has on the device. Only a reset removes them. Nothing but this
+ * backend uses the context. */
 static void close_cuda(struct backend *backend)
 {
     bool there = return_to_device(backend);
@@ -179,7 +183,7 @@ static enum dtype dtype(const struct backend *backend)
     return backend->dtype;
 }
 
-/* cuBLASLt chooses other algorithms for other counts of rows. */
+/* False, because cuBLASLt chooses different algorithms for different numbers of rows. */
 static bool batch_invariant(const struct backend *)
 {
     return false;
@@ -245,7 +249,7 @@ static int warm_products(struct backend_model *model, struct error *error)
     return cuda_products_warm(run, error);
 }
 
-extern const struct backend_functions backend_cuda; /* at the end of this file */
+extern const struct backend_functions backend_cuda; /* defined at the end of this file */
 
 static int prepare(struct backend *backend, struct plan *plan, bool shared, struct backend_model **model,
                    struct error *error)
@@ -335,7 +339,7 @@ const struct backend_functions backend_cuda = {
     .run = run_batch,
 };
 
-/* The symbol that the daemon looks up. Returns NULL to a daemon that was built from other sources. */
+/* The symbol that the daemon looks up. Returns NULL to a daemon whose interface differs (backend_abi). */
 extern "C" __attribute__((visibility("default"))) const struct backend_functions *linformerd_backend(uint64_t abi)
 {
     return abi == backend_abi() ? &backend_cuda : NULL;

@@ -2,12 +2,13 @@
 
 #include <time.h>
 
-#define LEAST_MILLISECONDS 0.4f    /* of a measurement: events are some microseconds late */
-#define MOST_REPETITIONS 128       /* in a measurement: more would wait for room in the stream's queue */
-#define MEASUREMENTS 3             /* the shortest counts: every disturbance makes one longer */
-#define HOPELESS 1.3f              /* an algorithm that takes this times the least is not measured again */
-#define CLEARLY_FASTER 0.97f       /* a faster one takes less than this times the other's time … */
-#define MILLISECONDS_FASTER 0.001f /* least difference that counts; a smaller one may be chance */
+#define LEAST_MILLISECONDS 0.4f /* least duration of a measurement, because events are some microseconds late */
+#define MOST_REPETITIONS 128    /* most launches in a measurement. More would wait for room in the stream's queue */
+/* Number of measurements. The shortest one counts, because disturbances can only prolong one. */
+#define MEASUREMENTS 3
+#define HOPELESS 1.3f              /* an algorithm slower than this factor times the fastest is not measured again */
+#define CLEARLY_FASTER 0.97f       /* a clearly faster algorithm takes less than this factor times the other time, */
+#define MILLISECONDS_FASTER 0.001f /* and at least this much less. A smaller difference may be chance */
 #define CYCLES_TO_LAUNCH 10000     /* 5 microseconds at 2 GHz */
 
 int stopwatch_open(struct stopwatch *watch, struct error *error)
@@ -41,8 +42,8 @@ static __global__ void let_time_pass(int64_t cycles)
         ;
 }
 
-/* A small product takes the device less time than its launch takes the host. In graphs this does not matter. Here the
- * stream is held up until all products are launched, so that it does not matter either. */
+/* Keeps the stream busy until all products are launched. The reason is that the device computes a small product faster
+ * than the host launches it. The time of launches must not be measured, because graphs avoid it. */
 static void hold_up(struct cuda_run *run, int launches)
 {
     struct cuda_run now = *run;
@@ -51,7 +52,8 @@ static void hold_up(struct cuda_run *run, int launches)
     note(run, now.status);
 }
 
-/* Milliseconds of a number of launches in a row. Negative: the algorithm does not run, or the device failed. */
+/* Returns the milliseconds of a number of consecutive launches. Negative if the algorithm cannot run, or if the device
+ * failed. */
 static float measure(struct cuda_run *run, struct stopwatch *watch, int repetitions, int number,
                      const launch_algorithm &launch)
 {
@@ -72,11 +74,12 @@ static float measure(struct cuda_run *run, struct stopwatch *watch, int repetiti
 }
 
 /* Milliseconds of one launch. The fastest algorithm so far takes `least`, or 0 if there is none. *repetitions is raised
- * until a measurement lasts long enough. Negative: as measure. */
+ * until a measurement lasts long enough. Negative in the same cases as `measure`. */
 static float time_of(struct cuda_run *run, struct stopwatch *watch, float least, int *repetitions, int number,
                      const launch_algorithm &launch)
 {
-    float shortest = measure(run, watch, 1, number, launch); /* CUDA may load its kernel first */
+    /* One launch first, because CUDA may have to load the kernel. */
+    float shortest = measure(run, watch, 1, number, launch);
     if (shortest < 0)
         return -1;
     while ((shortest = measure(run, watch, *repetitions, number, launch)) >= 0 && shortest < LEAST_MILLISECONDS &&
@@ -97,8 +100,8 @@ static bool is_clearly_faster(float milliseconds, float others)
     return milliseconds < others * CLEARLY_FASTER && milliseconds < others - MILLISECONDS_FASTER;
 }
 
-/* Whether the first algorithm is as fast as the fastest, when measured again. It was measured first, perhaps while the
- * device was still raising its clocks. */
+/* Measures the first algorithm again, and returns whether it is as fast as the fastest. Its earlier measurement was the
+ * first of all, perhaps while the device was still raising its clocks. */
 static bool is_as_fast(struct cuda_run *run, struct stopwatch *watch, float least, int *repetitions,
                        const launch_algorithm &launch)
 {

@@ -3,7 +3,8 @@
 #include "engine/cuda/rows.h"
 
 #ifndef FEED_FORWARD_ROWS
-#define FEED_FORWARD_ROWS 4096 /* rows whose hidden part is in scratch at a time; twice as many with 16 bits */
+/* Rows whose hidden part is in scratch at a time. With elements of 16 bits, twice as many. */
+#define FEED_FORWARD_ROWS 4096
 #endif
 
 int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_step *step)
@@ -11,7 +12,7 @@ int64_t cuda_feed_forward_scratch(const struct plan *plan, const struct plan_ste
     return least(FEED_FORWARD_ROWS, plan->max_rows) * plan->weights[step->weight].rows;
 }
 
-/* g (rows, 2 * columns): h[r, i] = activation(g[r, i]) * g[r, columns + i] takes the place of g[r, i]. */
+/* g (rows, 2 * columns): h[r, i] = activation(g[r, i]) * g[r, columns + i] overwrites g[r, i]. */
 template <typename T, int N>
 static __global__ void gate_in_place(int64_t rows, int64_t columns, struct plan_activation activation, T *g)
 {
@@ -42,7 +43,7 @@ static void feed_second(struct cuda_run *run, const struct plan_step *step, int6
     cuda_linear_rows(run, &linear);
 }
 
-/* Block after block of rows, so that the hidden part fits into scratch. */
+/* Computes one block of rows after another, so that the hidden part fits in scratch. */
 template <typename T> void cuda_feed_forward(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t rows = rows_of(run, step->x), depth = columns_of(run, step->x);

@@ -12,7 +12,7 @@ static struct norm norm_of(struct cuda_run *run, const struct plan_step *step)
     return norm;
 }
 
-/* Where the norm's operand is written, because other steps read it; NULL: nowhere. */
+/* Where to write the operand of the norm, if other steps read it. Otherwise NULL. */
 template <typename T>
 static T *row_to_keep(const struct cuda_run *run, const struct plan_step *first, const struct plan_step *last)
 {
@@ -29,7 +29,7 @@ template <typename T> struct embedding {
     int64_t period, columns, vocabulary;
 };
 
-/* values = the table's row of the id, from a column on; NaN if the table has no such row. */
+/* Sets `values` to the row of the table for the id, from a column on. Sets them to NaN if the table has no such row. */
 template <typename T, int N>
 static __device__ __forceinline__ void load_embedding(float (&values)[N], const struct embedding<T> &e, int32_t id,
                                                       int64_t column)
@@ -83,7 +83,7 @@ static __global__ void embed_with_sinusoids(int64_t rows, struct embedding<T> e,
     }
 }
 
-/* The uploaded ids. Those in the arena may lie where this kernel writes. */
+/* The uploaded ids. The copy of the ids in the arena is not read, because this kernel may overwrite it. */
 static const int32_t *uploaded_ids(const struct cuda_run *run, int value)
 {
     int input = 0;
@@ -139,7 +139,7 @@ template <typename T> static void run_embed_sinusoids(struct cuda_run *run, cons
 
 /* ---- A sum and its norm ---- */
 
-/* y may lie where x or z does. */
+/* y may overwrite x or z. */
 template <typename T, int N>
 static __global__ void add_and_norm(int64_t rows, int64_t columns, const T *x, const T *z, float scale,
                                     struct norm norm, T *sums, T *y)
@@ -173,8 +173,8 @@ template <typename T> static void run_add_norm(struct cuda_run *run, const struc
 
 /* ---- A norm whose rows are shifted ---- */
 
-/* Writes part of a row, which lies in one segment, to the row `shift` further on. If no row is shifted to its own
- * place, it writes zeros there. */
+/* Writes a part of a row, which belongs to one segment, to the row `shift` further on. If no row is shifted to the
+ * row's own place, writes zeros there. */
 template <typename T, int N>
 static __device__ __forceinline__ void shift_pack(const float (&values)[N], int64_t columns, int64_t shift,
                                                   int64_t position, int64_t length, T *y)
@@ -248,22 +248,22 @@ static bool overlap(const struct plan_value *a, const struct plan_value *b)
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
-/* Whether the step is that operation, with the result of the step before it as x. */
+/* Whether the step has this operation, and its x is the result of the step before it. */
 static bool follows(const struct plan *plan, int step, enum operation operation)
 {
     return step < plan->n_steps && plan->steps[step].operation == operation &&
            plan->steps[step].x == plan->steps[step - 1].y;
 }
 
-/* The same for a layer norm of whole rows. */
+/* Likewise, for a layer norm of whole rows. */
 static bool norm_follows(const struct plan *plan, int step)
 {
     return follows(plan, step, OP_LAYER_NORM) &&
            plan->weights[plan->steps[step].weight].columns == plan->values[plan->steps[step].x].columns;
 }
 
-/* Whether a fused kernel may write the one value while it reads the other. In the same place and with as many columns
- * it may: a warp has read its row before it writes it. */
+/* Whether a fused kernel may write one value while it reads the other. It may if both are at the same place and have
+ * the same number of columns, because a warp reads its row before it writes it. */
 static bool may_write_over(const struct plan *plan, int written, int read)
 {
     const struct plan_value *y = &plan->values[written], *x = &plan->values[read];
@@ -298,7 +298,7 @@ template <typename T> static struct cuda_launch fuse_add(const struct plan *plan
     return launch;
 }
 
-/* A row is written to other rows, so x and y may not overlap, and y must have all rows of the item. */
+/* A row of x is written to several rows of y. So x and y must not overlap, and y must have all rows of the item. */
 template <typename T> static struct cuda_launch fuse_norm(const struct plan *plan, int i)
 {
     struct cuda_launch launch = {};

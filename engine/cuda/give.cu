@@ -3,12 +3,13 @@
 #include "engine/cuda/results.h"
 #include "engine/cuda/top_k.h"
 
-#define POOL_WARPS 16   /* warps that share an item's rows */
-#define POOL_ROWS 128   /* rows of a partial sum: one chain of additions over thousands of rows would lose digits */
-#define POOL_AT_ONCE 16 /* rows that a thread loads at once: an item has few blocks, which would wait for each row */
+#define POOL_WARPS 16 /* warps that share an item's rows */
+#define POOL_ROWS 128 /* rows of a partial sum. One chain of additions over thousands of rows would lose digits */
+/* Rows that a thread loads at once. An item has few blocks, which would otherwise wait for each row. */
+#define POOL_AT_ONCE 16
 #define OUTPUT_ROWS 256 /* rows of the output in scratch at a time */
 
-/* x (rows, columns) -> y (columns, rows), channels first. Grid: x, a row of x, which is a pixel. */
+/* Transposes x (rows, columns) to y (columns, rows), channels first. Grid: x is a row of x, which is a pixel. */
 template <typename T> static __global__ void turn(int64_t rows, int64_t columns, const T *x, float *y)
 {
     int64_t row = blockIdx.x;
@@ -21,7 +22,7 @@ int64_t cuda_give_image_scratch(const struct plan *plan, const struct plan_step 
     return plan->max_rows * plan->values[step->x].columns;
 }
 
-/* An image has the place of as many wanted rows in the results. */
+/* In the results, an image has the place of as many requested rows. */
 template <typename T> void cuda_give_image(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x), given = 0;
@@ -74,7 +75,7 @@ static void leave_rows(struct cuda_run *run, const struct plan_step *step, int64
     });
 }
 
-/* Copies an item's rows to it, through the memory of the results. */
+/* Copies the rows of an item to the item, through the memory of the results. */
 template <typename T>
 static void give_rows(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t rows, float *to)
 {
@@ -121,7 +122,7 @@ template <typename T> void cuda_give_tensor(struct cuda_run *run, const struct p
     }
 }
 
-/* Calls take(element) for every POOL_WARPS-th row of a column from `first` on, in order. */
+/* Calls take(element) for a column, in every POOL_WARPS-th row from `first` on, in order. */
 template <typename T, typename Take>
 static __device__ __forceinline__ void each_row(int64_t columns, const T *x, int64_t first, int64_t behind, Take take)
 {
@@ -137,7 +138,7 @@ static __device__ __forceinline__ void each_row(int64_t columns, const T *x, int
     }
 }
 
-/* A warp's share of the sum over a column: every POOL_WARPS-th row, in partial sums. */
+/* The part of the sum over a column that a warp computes. It reads every POOL_WARPS-th row, and adds partial sums. */
 template <typename T> static __device__ float sum_rows(int64_t columns, const T *x, int64_t rows)
 {
     float sum = 0;
@@ -150,7 +151,7 @@ template <typename T> static __device__ float sum_rows(int64_t columns, const T 
     return sum;
 }
 
-/* The same of the maximum. A NaN stays one, as in torch.max. */
+/* Likewise, the part of the maximum. A NaN stays a NaN, as in torch.max. */
 static __device__ __forceinline__ float larger_of(float a, float b)
 {
     return b > a || isnan(b) ? b : a;
@@ -163,7 +164,7 @@ template <typename T> static __device__ float maximum_of_rows(int64_t columns, c
     return maximum;
 }
 
-/* Grid: x, the item; y, WARP columns, one for each thread of a warp. */
+/* Grid: x is the item, y is a group of WARP columns, one for each thread of a warp. */
 template <typename T>
 static __global__ void __launch_bounds__(POOL_WARPS *WARP)
     pool(int64_t columns, const T *x, const int64_t *starts, const struct device_item *items, float *pooled)
@@ -209,7 +210,7 @@ template <typename T> void cuda_give_pooled(struct cuda_run *run, const struct p
             results_copy(run, run->batch->items[b].pooled, pooled + b * columns, columns * (int64_t)sizeof(float));
 }
 
-/* ---- The output of the model's class: the wanted rows alone ---- */
+/* ---- The output of the model's class: only the requested rows ---- */
 
 /* Places in scratch for OUTPUT_ROWS rows: of x, of the output, and of the best values and their columns. */
 struct output_places {
@@ -258,8 +259,8 @@ static void multiply_output(struct cuda_run *run, const struct plan_step *step, 
     cuda_products_multiply(run, &product);
 }
 
-/* Chooses algorithms for the counts of rows of the class. Places in the results are aligned like those in scratch, so
- * the algorithms serve both. */
+/* Chooses algorithms for the numbers of rows in the class. Places in the results and in scratch have the same
+ * alignment, so the algorithms fit both. */
 template <typename T>
 static void choose_output(struct cuda_run *run, const struct plan_step *step, const struct output_places *places)
 {
@@ -272,7 +273,7 @@ static void choose_output(struct cuda_run *run, const struct plan_step *step, co
         multiply_output<T>(run, step, last, places);
 }
 
-/* Computes the wanted rows [first, first + count) of the output, count <= OUTPUT_ROWS. */
+/* Computes the requested rows [first, first + count) of the output, count <= OUTPUT_ROWS. */
 template <typename T>
 static void compute_output(struct cuda_run *run, const struct plan_step *step, int64_t first, int64_t count,
                            const struct output_places *places)
@@ -292,7 +293,7 @@ static void compute_output(struct cuda_run *run, const struct plan_step *step, i
         cuda_top_k(run, &output, run->shape->top_k, places->top_values, places->top_columns);
 }
 
-/* Copies the wanted rows [first, first + count) to their items, when they do not fit into the results. */
+/* Copies the requested rows [first, first + count) to their items. Used if they do not fit in the results. */
 static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t columns,
                     const struct output_places *places)
 {
@@ -312,7 +313,7 @@ static void deliver(struct cuda_run *run, int64_t first, int64_t count, int64_t 
     }
 }
 
-/* Places for the rows from `first` on: in the results, or in scratch for what no item wants. */
+/* Places for the rows from `first` on: in the results, or in scratch for arrays that no item requests. */
 static struct output_places places_in_results(const struct cuda_run *run, int64_t first, int64_t columns,
                                               struct output_places scratch)
 {

@@ -26,7 +26,7 @@ void graphs_free(struct graphs *graphs)
     free(graphs->places);
 }
 
-/* The class's place. A new class gets the place that was not used for the longest time. */
+/* The place of the class. A new class gets the place that has not been used for the longest time. */
 static struct graph *find(struct graphs *graphs, const struct plan *plan, const struct shape_class *shape)
 {
     struct graph *oldest = &graphs->places[0];
@@ -46,7 +46,8 @@ static struct graph *find(struct graphs *graphs, const struct plan *plan, const 
     return oldest;
 }
 
-/* On failure place->exec stays NULL, and the error is cleared: the launches that follow show whether the device works.
+/* After a failure place->exec stays NULL, and the error is cleared. If the device does not work, the launches that
+ * follow will fail, too.
  */
 static void capture(struct graph *place, struct cuda_run *run, cudaStream_t stream,
                     void (*launch_steps)(struct cuda_run *run))

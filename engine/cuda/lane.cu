@@ -25,7 +25,7 @@ void lane_free(struct cuda_lane *lane)
     shape_free(&lane->shape);
 }
 
-/* Whether an item wants the softmax of an attention: it is copied to the item step by step. */
+/* Whether an item requests the softmax of an attention, which is copied to the item while steps run. */
 static bool wants_attention(const struct plan *plan, const struct batch *batch)
 {
     for (int64_t i = 0; i < batch->n_items; i++)
@@ -35,7 +35,7 @@ static bool wants_attention(const struct plan *plan, const struct batch *batch)
     return false;
 }
 
-/* Whether all launches follow from the batch's class. */
+/* Whether all launches depend only on the class of the batch. */
 static bool is_repeatable(const struct plan *plan, enum dtype dtype, const struct batch *batch,
                           const struct cuda_lane *lane)
 {
@@ -78,7 +78,7 @@ static void send(struct cuda_lane *lane, const struct backend *backend, struct c
     note(run, cudaEventRecord(lane->is_up, backend->up));
 }
 
-/* Queues the batch after the running ones. Its results are fetched while the next batch is computed. */
+/* Queues the batch after the running batches. Its results are fetched while the next batch is computed. */
 static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_run *run)
 {
     pthread_mutex_lock(&backend->submitting);
@@ -91,7 +91,7 @@ static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_
     if (goes_on(run))
         note(run, cudaStreamWaitEvent(backend->down, lane->is_computed, 0));
     if (lane->results.fit)
-        results_hand_on(run); /* attention maps: results_fetch needs the memory that they lie in */
+        results_hand_on(run); /* copies attention maps to the items, because results_fetch needs their memory */
     if (goes_on(run))
         note(run, results_fetch(&lane->results, run->plan, run->batch, backend->down));
     if (goes_on(run))
@@ -99,8 +99,8 @@ static void submit(struct cuda_lane *lane, struct backend *backend, struct cuda_
     pthread_mutex_unlock(&backend->submitting);
 }
 
-/* After a failure or a refusal: waits until nothing uses the lane's memory any more. If the device fails meanwhile,
- * this may be why cuBLASLt refused, and it counts as the device's failure. */
+/* After a failure or a refusal: waits until nothing uses the lane's memory any more. If the device fails meanwhile, its
+ * failure may be the reason why cuBLASLt refused. Then it counts as a failure of the device. */
 static void drain(struct backend *backend, struct cuda_run *run)
 {
     pthread_mutex_lock(&backend->submitting);

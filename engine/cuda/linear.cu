@@ -1,7 +1,8 @@
 #include "engine/cuda/linear.h"
 #include "engine/cuda/rows.h"
 
-/* Bias, activation and residual after a product, in place. cuBLASLt would apply the activation after the residual. */
+/* Applies bias, activation and residual after a product, in place. cuBLASLt cannot do so, because it would add the
+ * residual before the activation. */
 template <typename T, int N>
 static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bias, struct plan_activation activation,
                                      const T *residual, T *y)
@@ -22,8 +23,8 @@ static __global__ void finish_linear(int64_t rows, int64_t columns, const T *bia
     }
 }
 
-/* cuBLASLt's GELU is the tanh approximation, which is up to 4.7e-4 off. Only bfloat16 rounds off more than that, so
- * only bfloat16 uses it. */
+/* cuBLASLt's GELU is the tanh approximation, with an error of up to 4.7e-4. Only the rounding error of bfloat16 is
+ * larger, so only bfloat16 uses it. */
 template <typename T> void cuda_linear_rows(struct cuda_run *run, const struct linear<T> *linear)
 {
     const struct plan_weight *weight = &run->plan->weights[linear->weight];
@@ -69,8 +70,8 @@ static void linear_part(struct cuda_run *run, const struct plan_step *step, int6
     cuda_linear_rows(run, &linear);
 }
 
-/* One product of all rows, if the step computes all sequences or leaves out few rows. Else one product for each run
- * of selected ones, with rows rounded up to a class. */
+/* Computes one product of all rows, if the step computes all sequences or leaves out few rows. Otherwise computes one
+ * product for each group of neighbouring selected sequences, with the rows rounded up to a class. */
 template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_step *step)
 {
     int number = (int)(step - run->plan->steps);
@@ -80,7 +81,7 @@ template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_s
         linear_part<T>(run, step, 0, rows_of(run, step->x));
         return;
     }
-    starts_of(run, step->x); /* refuses graphs */
+    starts_of(run, step->x); /* fails if the batch could be replayed by a graph */
     const struct layout *layout = &run->batch->layouts[run->plan->values[step->x].axis];
     for (int64_t sequence = 0, behind; sequence < layout->n_sequences; sequence = behind) {
         for (behind = sequence; behind < layout->n_sequences && shape_selects(run->batch, step, behind);)
@@ -88,7 +89,7 @@ template <typename T> void cuda_linear(struct cuda_run *run, const struct plan_s
         int64_t first = layout->starts[sequence];
         linear_part<T>(run, step, first,
                        shape_round_rows(layout->starts[behind] - first, rows_of(run, step->x) - first));
-        behind += behind == sequence; /* it is not selected */
+        behind += behind == sequence; /* this sequence is not selected */
     }
 }
 

@@ -1,33 +1,34 @@
-/* Linear attention. A sequence is every fold-th row of an item; its context (d, e) is a sum over its keys and values.
+/* Linear attention. A sequence is every fold-th row of an item. Its context (d, e) is a sum over its keys and values.
  *
  *     soften_queries   queries become scale * softmax, in scratch
  * and then, if attention is not causal,
- *     sum_context      blocks sum up parts of a sequence's context
- *     join_parts       the parts of one context are put together in their order
+ *     sum_context      each block sums up a part of the context of a sequence
+ *     join_parts       the parts of one context are combined in a fixed order
  *     read_context     y = queries context
  * or, if it is causal,
- *     walk_sequence    a block goes along a sequence chunk by chunk, with the context of the rows so far. Within a
- * chunk it multiplies queries and keys
+ *     walk_sequence    a block processes a sequence chunk by chunk, with the context of the rows so far. Within a chunk
+ * it multiplies queries and keys
  *
- * The rows that are added up together follow from the sequence alone. Products are of tiles (TILE, TILE) in shared
+ * Which rows are added up together depends only on the sequence. Products are products of tiles (TILE, TILE), in shared
  * memory and in float. A block computes TILE of the e columns. */
 #include "engine/cuda/linear_attend.h"
 
 #define TILE 32
-#define ROOM (TILE + 4) /* floats of a tile's row: rows lie in different banks, and at multiples of 16 bytes */
+/* Floats of a row of a tile in memory, so that rows lie in different banks and begin at multiples of 16 bytes. */
+#define ROOM (TILE + 4)
 #define EACH 4          /* columns of a product that a thread computes, in each of two rows */
-#define HALF (TILE / 2) /* the distance of these rows */
+#define HALF (TILE / 2) /* the distance between these rows */
 #define SIDE (TILE / EACH)
 #define THREADS (HALF * SIDE)
-#define SHARE (THREADS / TILE) /* threads that add up a row */
+#define SHARE (THREADS / TILE) /* threads that add up one row */
 #ifndef PART_KEYS
-#define PART_KEYS 256 /* rows of a part at least; part_rows_of */
+#define PART_KEYS 256 /* least rows of a part. See part_rows_of */
 #endif
 #ifndef SHARED_FEATURES
 #define SHARED_FEATURES 256 /* the largest d whose context walk_sequence has in shared memory */
 #endif
 #ifndef CONTEXTS_BYTES
-#define CONTEXTS_BYTES ((int64_t)64 << 20) /* of contexts in scratch at a time */
+#define CONTEXTS_BYTES ((int64_t)64 << 20) /* most bytes of contexts in scratch at a time */
 #endif
 
 typedef float tile_row[ROOM];
@@ -41,11 +42,12 @@ template <typename T> struct linear_attention {
     int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket;
     int64_t first_sequence, n_sequences; /* the sequences whose contexts are in scratch */
     int64_t part_rows;
-    int64_t walk_floats;  /* of one block's context: struct walk */
+    int64_t walk_floats;  /* floats of the context of one block. See struct walk */
     const float *queries; /* (rows, heads * d): scale * softmax */
-    float *contexts;      /* (sequences, heads, d, e); causal: (sequences, heads, column tiles) as struct walk says */
-    float *parts;         /* (places, heads): maxima (d), sums (d), context (d, e) of sequences with several parts */
-    T *out;               /* (rows, heads * e) */
+    /* (sequences, heads, d, e); If causal: (sequences, heads, column tiles), as struct walk describes. */
+    float *contexts;
+    float *parts; /* (places, heads): maxima (d), sums (d) and context (d, e), for sequences with several parts */
+    T *out;       /* (rows, heads * e) */
 };
 
 /* ---- Sequences and their pieces ---- */
@@ -62,11 +64,11 @@ static __device__ struct fold_rows fold_rows_of(const int64_t *starts, int64_t f
     return rows;
 }
 
-/* Rows [begin, end) of a sequence. Pieces of all sequences have a common numbering, which follows from where their
- * items begin. Some numbers have no piece. */
+/* A piece is rows [begin, end) of a sequence. The pieces of all sequences share one numbering, which is computed from
+ * the first rows of the items. Some numbers have no piece. */
 struct piece {
     int64_t sequence, number, begin, end;
-    int64_t count; /* of pieces that the sequence has, at least 1; 0: no piece has this number */
+    int64_t count; /* number of pieces of the sequence, at least 1. 0 if no piece has this number */
     struct fold_rows rows;
 };
 
@@ -153,7 +155,7 @@ static __device__ __forceinline__ float share_of_row(const tile_row *tile)
     return share;
 }
 
-/* The thread's share of that row of queries times the sums, which stand in column TILE of the context. */
+/* The thread's share of a row of queries times the sums, which are in column TILE of the context. */
 static __device__ __forceinline__ float share_of_sums(const tile_row *queries, const tile_row *context)
 {
     float share = 0;
@@ -162,7 +164,7 @@ static __device__ __forceinline__ float share_of_sums(const tile_row *queries, c
     return share;
 }
 
-/* The sum of the shares of a row; each thread that shares the row gets it. */
+/* The sum of the shares of a row. Each thread that shares the row gets it. */
 static __device__ __forceinline__ float sum_of_shares(float share)
 {
     for (int apart = SHARE / 2; apart > 0; apart /= 2)
@@ -170,7 +172,7 @@ static __device__ __forceinline__ float sum_of_shares(float share)
     return share;
 }
 
-/* Loads a tile of queries: rows [begin, end), features from `feature` on. The rest is zeros, here and below. */
+/* Loads a tile of queries: rows [begin, end), features from `feature` on. Further elements become 0, here and below. */
 template <typename T>
 static __device__ void load_queries(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                     int64_t begin, int64_t end, int64_t feature, tile_row *tile)
@@ -189,7 +191,7 @@ template <typename T> static __device__ __forceinline__ bool is_seen(const struc
     return !a->mask || a->mask[row];
 }
 
-/* Loads a tile of exp(K - maxima), or without maxima of exp(K), transposed: (features, rows). */
+/* Loads a tile of exp(K - maxima), transposed to (features, rows). Without maxima, loads exp(K). */
 template <typename T>
 static __device__ void load_powers(const struct linear_attention<T> *a, const struct fold_rows *rows, int64_t head,
                                    int64_t begin, int64_t end, int64_t feature, const float *maxima, tile_row *tile)
@@ -234,7 +236,7 @@ static __device__ void write_rows(const struct linear_attention<T> *a, const str
     }
 }
 
-/* queries -> scale * softmax, or scale * query if raw. A warp computes a row of one head. */
+/* Replaces queries by scale * softmax, or by scale * query if they are raw. A warp computes a row of one head. */
 template <typename T>
 static __global__ void soften_queries(int64_t rows, int64_t columns, const T *queries, int64_t heads,
                                       int64_t first_head, int64_t d, bool raw, float scale, float *out)
@@ -262,8 +264,8 @@ struct summation {
     float maxima[SHARE][TILE], sums[TILE];
 };
 
-/* The place in `parts` of the first part of a sequence that has several; the others follow. Such a sequence is so long
- * that the places of the next one begin after these. */
+/* The index in `parts` of the first part of a sequence with several parts. The others follow. Such a sequence is so
+ * long that its parts end before those of the next sequence begin. */
 template <typename T> static __device__ int64_t first_place(const struct linear_attention<T> *a, int64_t sequence)
 {
     int64_t count = fold_rows_of(a->key_starts, a->fold, sequence).count;
@@ -276,7 +278,7 @@ template <typename T> static __device__ float *part_of(const struct linear_atten
     return a->parts + (place * a->heads + head) * a->d * (a->e + 2);
 }
 
-/* Writes the largest key of each feature to maxima[0]. All threads of the block take part. */
+/* Writes the maximum of the keys in each feature to maxima[0]. All threads of the block must call it. */
 template <typename T>
 static __device__ void find_maxima(const struct linear_attention<T> *a, const struct piece *part, int64_t head,
                                    int64_t feature, struct summation *shared)
@@ -296,8 +298,8 @@ static __device__ void find_maxima(const struct linear_attention<T> *a, const st
     __syncthreads();
 }
 
-/* Writes a tile of the part, or of the context itself if the sequence has one part. If all rows are masked the sums are
- * 0. */
+/* Writes a tile of the part, or of the context itself if the sequence has one part. If all rows are masked, the sums
+ * are 0. */
 template <typename T>
 static __device__ void write_part(const struct linear_attention<T> *a, const struct piece *part, int64_t head,
                                   int64_t feature, int64_t column, const struct summation *shared,
@@ -320,7 +322,7 @@ static __device__ void write_part(const struct linear_attention<T> *a, const str
     to[a->d + feature + threadIdx.x] = shared->sums[threadIdx.x];
 }
 
-/* Grid: x, a part of a sequence's keys; y, the head; z, which features and columns of the context. */
+/* Grid: x is a part of the keys of a sequence, y is the head, z selects features and columns of the context. */
 template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_context(struct linear_attention<T> a)
 {
     struct summation *shared = (struct summation *)dynamic_shared_memory;
@@ -346,7 +348,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_c
     write_part(&a, &part, head, feature, column, shared, products);
 }
 
-/* Puts together the parts of one row of a context, for sequences with several parts. Grid: x, sequence and head; y, the
+/* Combines the parts of one row of a context, for sequences with several parts. Grid: x is sequence and head, y is the
  * row. */
 template <typename T> static __global__ void join_parts(struct linear_attention<T> a)
 {
@@ -361,7 +363,8 @@ template <typename T> static __global__ void join_parts(struct linear_attention<
     for (int64_t c = threadIdx.x; c < a.e; c += blockDim.x) {
         float sum = 0, product = 0;
         for (const float *part = parts; part < behind; part += next) {
-            float factor = part[0] == -INFINITY ? 0 : expf(part[0] - maximum); /* a part of masked rows alone */
+            /* 0 for a part whose rows are all masked. */
+            float factor = part[0] == -INFINITY ? 0 : expf(part[0] - maximum);
             sum += factor * part[a.d];
             product += factor * part[2 * a.d - i + i * a.e + c];
         }
@@ -373,7 +376,7 @@ struct context_tiles {
     float queries[TILE][ROOM], context[TILE][ROOM];
 };
 
-/* y[r, h] = queries[r, h] context. Grid: x, TILE rows of a sequence; y, the head; z, which columns. */
+/* y[r, h] = queries[r, h] context. Grid: x is a group of TILE rows of a sequence, y is the head, z selects columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS) read_context(struct linear_attention<T> a)
 {
     struct context_tiles *shared = (struct context_tiles *)dynamic_shared_memory;
@@ -399,21 +402,21 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) read_con
 
 /* ---- Causal ---- */
 
-/* A block's shared memory. The context, (d rounded up, ROOM), is in shared memory after it, or in a.contexts. Its
- * columns are sums of powers times values; column TILE has the sums of powers. */
+/* A block's shared memory. The context (d rounded up, ROOM) follows it in shared memory, or is in a.contexts. Its
+ * columns are sums of powers times values. Column TILE contains the sums of the powers. */
 struct walk {
     float queries[TILE][ROOM], powers[TILE][ROOM], values[TILE][ROOM], scores[TILE][ROOM];
     float divisors[TILE];
 };
 
-/* The sequence that a block goes along. */
+/* The sequence that a block processes. */
 struct path {
     struct fold_rows queries, keys;
     int64_t head, column;
     tile_row *context;
 };
 
-/* Keeps scores of keys that a row of the chunk sees. The others become 0. */
+/* Keeps the scores of keys that a row of the chunk reads. Other scores become 0. */
 static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t bucket, const float (&scores)[2][EACH])
 {
     for (int i = 0; i < 2; i++) {
@@ -424,7 +427,7 @@ static __device__ __forceinline__ void keep_scores(struct walk *shared, int64_t 
 }
 
 /* Computes rows [begin, end) of y, at most TILE, from the context so far. If the chunk has several buckets, a row also
- * reads those before its own in the chunk. All threads of the block take part. */
+ * reads the buckets before its own in the chunk. All threads of the block must call it. */
 template <typename T>
 static __device__ void read_chunk(const struct linear_attention<T> *a, const struct path *p, struct walk *shared,
                                   int64_t begin, int64_t end)
@@ -433,7 +436,7 @@ static __device__ void read_chunk(const struct linear_attention<T> *a, const str
     int64_t known = end < p->keys.count ? end : p->keys.count;
     float sums[2][EACH] = {}, scores[2][EACH] = {}, share = 0;
     for (int64_t feature = 0; feature < a->d; feature += TILE) {
-        __syncthreads(); /* the last tiles were read, and the context is written */
+        __syncthreads(); /* the previous tiles were read, and the context is written */
         load_queries(a, &p->queries, p->head, begin, end, feature, shared->queries);
         if (inner)
             load_powers(a, &p->keys, p->head, begin, known, feature, NULL, shared->powers);
@@ -451,7 +454,7 @@ static __device__ void read_chunk(const struct linear_attention<T> *a, const str
         share += share_of_row(shared->scores);
     }
     share = sum_of_shares(share);
-    if (threadIdx.x % SHARE == 0) /* a NaN stays one */
+    if (threadIdx.x % SHARE == 0) /* a NaN stays a NaN */
         shared->divisors[threadIdx.x / SHARE] = share < PLAN_CAUSAL_EPSILON ? PLAN_CAUSAL_EPSILON : share;
     __syncthreads();
     write_rows(a, &p->queries, p->head, begin, end, p->column, sums, shared->divisors);
@@ -480,8 +483,8 @@ static __device__ void add_chunk(const struct linear_attention<T> *a, const stru
     }
 }
 
-/* A row sees earlier buckets; if buckets are single rows, it sees itself too. A chunk is several whole buckets, or a
- * part of one. Grid: x, sequence and head; y, which columns. */
+/* A row reads earlier buckets. If buckets are single rows, it also reads itself. A chunk is several whole buckets, or a
+ * part of one bucket. Grid: x is sequence and head, y selects columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_sequence(struct linear_attention<T> a)
 {
     struct walk *shared = (struct walk *)dynamic_shared_memory;
@@ -510,7 +513,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_
 
 /* ---- On the host ---- */
 
-/* Whole packs, so that the contexts after them begin at multiples of 16 bytes. */
+/* Rounded up to whole packs, so that the contexts after them begin at multiples of 16 bytes. */
 static int64_t query_floats(const struct plan *plan, const struct plan_step *step)
 {
     return parts_of(plan->max_rows * step->linear_attend.heads * step->linear_attend.dim_head, PACK<float>) *
@@ -522,7 +525,7 @@ static int64_t walk_floats(int64_t d)
     return parts_of(d, TILE) * TILE * ROOM;
 }
 
-/* Floats of a sequence's contexts in scratch. */
+/* Floats of the contexts of one sequence in scratch. */
 static int64_t context_floats(const struct plan_step *step)
 {
     if (!step->linear_attend.causal)
@@ -533,7 +536,7 @@ static int64_t context_floats(const struct plan_step *step)
                : 0;
 }
 
-/* Sequences whose contexts are in scratch at a time; at least one. */
+/* The number of sequences whose contexts are in scratch at a time, at least one. */
 static int64_t sequences_at_once(const struct plan *plan, const struct plan_step *step)
 {
     int64_t all = plan_most_sequences(plan, plan->values[step->x].axis, plan->max_items) * step->linear_attend.fold,
@@ -586,7 +589,7 @@ static struct linear_attention<T> attention_of(struct cuda_run *run, const struc
     return a;
 }
 
-/* The sequences whose contexts `a` has. */
+/* The sequences whose contexts are in `a`. */
 template <typename T>
 static void attend_sequences(struct cuda_run *run, const struct plan_step *step, const struct linear_attention<T> &a)
 {

@@ -16,7 +16,8 @@ template <typename T> struct local_attention {
     T *out;
 };
 
-/* The keys of a row's windows: rows [first, behind). The windows have `slots` positions; some are outside the item. */
+/* The keys of the windows that a row reads: rows [first, behind). The windows have `slots` positions, of which some may
+ * be outside the item. */
 struct neighbours {
     int64_t first, behind, slots;
 };
@@ -35,8 +36,8 @@ template <typename T> static __device__ bool is_seen(const struct local_attentio
     return (!a->causal || key <= row) && (!a->mask || a->mask[key]);
 }
 
-/* For a row that sees no key: the mean of all values of its windows, where those outside the item are -1. The library
- * fills hidden scores with one number, so that all slots count alike when all are hidden. */
+/* The result of a row that reads no key: the mean of all values of its windows, where values outside the item count as
+ * -1. The library behaves like this, because it sets the scores of hidden keys to one number. */
 template <typename T>
 static __device__ float mean_value(const struct local_attention<T> *a, const struct neighbours *n, const T *values)
 {
@@ -60,7 +61,7 @@ template <typename T, int N> static __device__ float product_of(const T *query, 
     return sum;
 }
 
-/* Grid: x, WARPS rows; y, the head; z, which of the features. */
+/* Grid: x is a group of WARPS rows, y is the head, z selects features. */
 template <typename T, int N>
 static __global__ void local_attend(struct local_attention<T> a, int64_t rows, int64_t n_items)
 {
@@ -80,7 +81,7 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
             score = scale * product_of<T, N>(query, keys + key * a.key_columns, a.d);
         float raised = fmaxf(maximum, warp_maximum(score));
         if (raised == -INFINITY)
-            continue; /* the whole warp does: the row sees no key so far */
+            continue; /* for all threads of the warp: the row has read no key so far */
         float factor = expf(maximum - raised), weight = expf(score - raised);
         maximum = raised;
         sum = sum * factor + warp_sum(weight);

@@ -1,5 +1,5 @@
-/* The table of kernels: one for each operation of the plan and type of elements. A model whose plan has an operation
- * without a row runs on the CPU, or is refused by the operation's name. */
+/* The table of kernels, with one for each operation of the plan and each type of elements. If a plan has an operation
+ * without a row, the model runs on the CPU, or is refused with a message that names the operation. */
 #include "engine/cuda/attend.h"
 #include "engine/cuda/convolve.h"
 #include "engine/cuda/feed_forward.h"

@@ -1,11 +1,12 @@
 #include "engine/cuda/plain_product.h"
 #include "engine/cuda/rows.h"
 
-#define TILE 16 /* rows and columns of out in a block, and depth at a time. A thread has one element of out */
+/* Rows and columns of `out` for each block, and depth at a time. A thread computes one element of `out`. */
+#define TILE 16
 #define THREADS (TILE * TILE)
 
 struct product_tiles {
-    float a[TILE][TILE + 1], b[TILE][TILE + 1]; /* no two rows in one bank */
+    float a[TILE][TILE + 1], b[TILE][TILE + 1]; /* the additional column puts rows into different memory banks */
 };
 
 template <typename T>
@@ -15,7 +16,7 @@ static __device__ __forceinline__ float element_of(const void *matrix, int64_t s
     return to_float(((const T *)matrix)[transposed ? column * stride + row : row * stride + column]);
 }
 
-/* Bias and GELU; `add` follows in the kernel. */
+/* Applies bias and GELU. The kernel then adds `add`. */
 template <typename T>
 static __device__ __forceinline__ float finished(const struct cuda_product &p, int64_t column, float sum)
 {
@@ -24,7 +25,7 @@ static __device__ __forceinline__ float finished(const struct cuda_product &p, i
     return p.gelu ? gelu_of(sum) : sum;
 }
 
-/* A block takes a tile of out, whose elements are To. */
+/* A block computes a tile of `out`, whose elements have the type To. */
 template <typename T, typename To>
 static __global__ void __launch_bounds__(THREADS) multiply_tile(struct cuda_product p)
 {
@@ -41,7 +42,7 @@ static __global__ void __launch_bounds__(THREADS) multiply_tile(struct cuda_prod
         __syncthreads();
         for (int i = 0; i < TILE; i++)
             sum += tiles->a[y][i] * tiles->b[i][x];
-        __syncthreads(); /* the next tiles take their place */
+        __syncthreads(); /* the next tiles will overwrite these */
     }
     if (row >= p.rows || column >= p.columns)
         return;
@@ -60,7 +61,7 @@ template <typename To> static __global__ void finish_product(struct cuda_product
     *out = of_float<To>(finished<To>(p, column, to_float(*out)));
 }
 
-/* Calls call(element of the run's type, element of out's type). */
+/* Calls call(a, b), where a is an element of the run's type, and b an element of the type of `out`. */
 template <typename Call>
 static void with_types(const struct cuda_run *run, const struct cuda_product *product, Call call)
 {

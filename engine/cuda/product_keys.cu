@@ -1,5 +1,5 @@
-/* A block is one warp, and computes one row. For each head it finds the best keys of both halves, then the best sums of
- * two, and adds the values of these. */
+/* A block is one warp, and computes one row. For each head it finds the keys of both halves with the largest scores.
+ * Then it finds the pairs with the largest sums of scores, and adds their values. */
 #include "engine/cuda/choice.h"
 #include "engine/cuda/product_keys.h"
 
@@ -23,7 +23,7 @@ struct found {
 
 static_assert(BEST == WARP, "a thread has the weight of a pair");
 
-/* Computes the scores of the head's keys of both halves, and finds the best of each half. */
+/* Computes the scores of the head's keys in both halves, and finds the largest in each half. */
 template <typename T>
 static __device__ void find_keys(const struct retrieval<T> *t, const T *x, int64_t head, float *scores,
                                  struct found *found)
@@ -57,7 +57,7 @@ static __device__ __forceinline__ float pair_score(const struct found *found, in
     return found->scores[0][pair / BEST] + found->scores[1][pair % BEST];
 }
 
-/* Finds the best pairs, and their softmax. */
+/* Finds the pairs with the largest scores, and computes their softmax. */
 static __device__ void find_pairs(struct found *found)
 {
     unsigned long long rank = BEST_OF_ALL;
@@ -73,7 +73,7 @@ static __device__ void find_pairs(struct found *found)
     __syncthreads();
 }
 
-/* The weighed sum of a head's 32 values, for one column of y. */
+/* The weighted sum of the 32 values of a head, for one column of y. */
 template <typename T>
 static __device__ float weigh_values(const struct retrieval<T> *t, const struct found *found, int64_t column)
 {
@@ -96,7 +96,7 @@ template <typename T> static __global__ void __launch_bounds__(WARP) retrieve(st
         find_pairs(found);
         for (int64_t c = threadIdx.x; c < t.y_columns; c += blockDim.x)
             sums[c] = (head == 0 ? 0 : sums[c]) + weigh_values(&t, found, c);
-        __syncthreads(); /* the next head overwrites what was found */
+        __syncthreads(); /* the next head will overwrite the keys found */
     }
     for (int64_t c = threadIdx.x; c < t.y_columns; c += blockDim.x)
         t.y[row * t.y_columns + c] = of_float<T>(sums[c]);

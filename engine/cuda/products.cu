@@ -1,7 +1,7 @@
-/* Products of matrices by cuBLASLt, and the choice of an algorithm for each shape. cuBLASLt proposes algorithms, best
- * first. While a model is loaded they are timed, with whatever numbers the memory holds, and the fastest is remembered
- * (fastest.h). A shape that was not timed gets the first one. If cuBLASLt has no algorithm for a shape, the engine's
- * own product computes it (plain_product.h). */
+/* Products of matrices by cuBLASLt, and the choice of an algorithm for each shape. cuBLASLt proposes algorithms,
+ * beginning with the best by its own estimate. While a model is loaded, they are timed, with arbitrary content of
+ * memory, and the fastest is remembered (fastest.h). For a shape that was not timed, the first algorithm is used. If
+ * cuBLASLt has no algorithm for a shape, the kernels of plain_product.h compute the product. */
 #include "engine/cuda/fastest.h"
 #include "engine/cuda/plain_product.h"
 #include "engine/cuda/products.h"
@@ -13,30 +13,30 @@
 #ifndef WORKSPACE_BYTES
 #define WORKSPACE_BYTES ((size_t)32 << 20)
 #endif
-#define SETS 1024    /* of remembered shapes, as in a cache */
+#define SETS 1024    /* sets of remembered shapes, like the sets of a CPU cache */
 #define WAYS 8       /* shapes in a set */
-#define CANDIDATES 8 /* algorithms that are timed for a shape, at most */
+#define CANDIDATES 8 /* most algorithms that are timed for a shape */
 
-/* All that an algorithm is chosen by. */
+/* All properties on which the choice of an algorithm depends. */
 struct algorithm_shape {
     int64_t rows, columns, depth, a_stride, b_stride, out_stride;
     uint32_t a_alignment, b_alignment, add_alignment, out_alignment; /* bytes */
     int32_t transpose_a, transpose_b, bias, add, gelu, float_out, dtype;
 };
 
-/* How much of a product cuBLASLt computes. It is asked in this order, and the first that it has an algorithm for
- * counts.
+/* How much of a product cuBLASLt computes. The values are tried in this order. The first one for which cuBLASLt has an
+ * algorithm is used.
  */
 enum cublas_share {
     LT_WHOLE,   /* all of it */
-    LT_PRODUCT, /* all but bias and GELU, which plain_product_finish computes */
+    LT_PRODUCT, /* all except bias and GELU, which plain_product_finish computes */
     LT_NOTHING, /* nothing: plain_product computes it */
 };
 
 struct remembered {
     struct algorithm_shape shape;
     enum cublas_share part;
-    cublasLtMatmulAlgo_t algorithm; /* of LT_WHOLE and LT_PRODUCT */
+    cublasLtMatmulAlgo_t algorithm; /* used with LT_WHOLE and LT_PRODUCT */
 };
 
 struct cuda_products {
@@ -85,7 +85,8 @@ static uint32_t alignment_of(const void *pointer)
     return (uint32_t)(bits & -bits);
 }
 
-/* A product in cuBLASLt's terms. Its matrices lie column by column, so it computes outᵀ = Bᵀ Aᵀ, and B comes first. */
+/* The description of a product for cuBLASLt. cuBLASLt expects matrices in column-major order. So it computes outᵀ = Bᵀ
+ * Aᵀ, and B comes first. */
 struct description {
     cublasLtMatmulDescOpaque_t how;
     cublasLtMatrixLayoutOpaque_t first, second, out;
@@ -133,7 +134,7 @@ static void describe(const struct cuda_product *p, enum dtype dtype, enum cublas
 static struct algorithm_shape shape_of(const struct cuda_product *p, enum dtype dtype)
 {
     struct algorithm_shape shape;
-    memset(&shape, 0, sizeof shape); /* compared and hashed as bytes */
+    memset(&shape, 0, sizeof shape); /* because the struct is compared and hashed as bytes */
     shape.rows = p->rows;
     shape.columns = p->columns;
     shape.depth = p->depth;
@@ -162,15 +163,17 @@ static uint64_t hash_of(const struct algorithm_shape *shape)
     return hash ^ hash >> 32;
 }
 
-/* Asks cuBLASLt for algorithms, best first, and returns how many. It would assume that matrices are aligned to 256
- * bytes, but rows of an item can begin anywhere, so it is told. */
+/* Asks cuBLASLt for algorithms, and returns their number. The algorithm that cuBLASLt estimates to be best comes first.
+ * cuBLASLt would assume that matrices are aligned to 256 bytes. The actual alignment is passed, because the rows of an
+ * item can begin anywhere. */
 static int find_algorithms(struct cuda_products *products, struct description *d, const struct algorithm_shape *shape,
                            cublasLtMatmulAlgo_t algorithms[CANDIDATES])
 {
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
     const size_t workspace_bytes = WORKSPACE_BYTES;
-    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* parts of a sum are floats, added in a fixed order */
+    /* Parts of a sum are floats, and are added in a fixed order. */
+    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     int found = 0;
     cublasLtMatmulPreferenceInit(&preference);
     cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
@@ -204,7 +207,8 @@ static cublasStatus_t multiply(struct cuda_run *run, const struct cuda_product *
                           algorithm, run->products->workspace, WORKSPACE_BYTES, run->stream);
 }
 
-/* Whether cuBLASLt lacks this algorithm for the shape. Any other failure is the device's or its own. */
+/* Whether the status means that cuBLASLt does not support this algorithm for the shape. Any other status is a failure
+ * of the device or of cuBLASLt. */
 static bool is_refusal(cublasStatus_t status)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
@@ -218,7 +222,7 @@ static enum cublas_share part_after(enum cublas_share part, const struct cuda_pr
     return part == LT_WHOLE && (product->bias || product->gelu) ? LT_PRODUCT : LT_NOTHING;
 }
 
-/* Finds an algorithm for the shape, for `part` of the product or the next one that has any. */
+/* Finds an algorithm for the shape, for `part` of the product, or else for the next smaller part. */
 static void choose(struct cuda_run *run, const struct cuda_product *product, const struct algorithm_shape *shape,
                    enum cublas_share part, struct remembered *chosen)
 {
@@ -247,7 +251,7 @@ static bool is_of(const struct remembered *place, const struct algorithm_shape *
     return memcmp(&place->shape, shape, sizeof *shape) == 0;
 }
 
-/* The shape's place in its set. A new shape gets an empty place, or the place of another shape. */
+/* The place of the shape in its set. A new shape gets an empty place, or the place of another shape. */
 static struct remembered *place_of(struct cuda_products *products, const struct algorithm_shape *shape)
 {
     struct remembered *set = products->remembered[hash_of(shape) % SETS];
@@ -261,7 +265,7 @@ static struct remembered *place_of(struct cuda_products *products, const struct 
     return way < WAYS ? &set[way] : &set[products->replaced++ % WAYS];
 }
 
-/* Chooses an algorithm and remembers it. Batches use the remembered ones meanwhile, hence the lock. */
+/* Chooses an algorithm and remembers it. The lock is necessary because batches use remembered algorithms meanwhile. */
 static void prepare(struct cuda_run *run, const struct cuda_product *product)
 {
     struct algorithm_shape shape = shape_of(product, run->dtype);
@@ -315,8 +319,8 @@ void cuda_products_multiply(struct cuda_run *run, const struct cuda_product *pro
         choose(run, product, &shape, part_after(place->part, product), place);
         status = launch_as(run, product, place);
     }
-    if (is_refusal(status)) /* capturing: no algorithm is remembered, and none may be sought now. The next launch
-                               remembers one */
+    if (is_refusal(status)) /* during capturing there may be no remembered algorithm, and none may be chosen. The next
+                               launch chooses one */
         run->refusal = "a product of matrices cannot be captured";
     else if (status != CUBLAS_STATUS_SUCCESS)
         run->product_failed = true;
@@ -352,7 +356,8 @@ int cuda_products_warm(struct cuda_run run, struct error *error)
         return -1;
     run.shape = &shape;
     run.choosing = true;
-    for (int64_t items = plan->max_items; items > 1; items = count_below(items)) { /* each with the most rows */
+    /* For each, the largest number of rows is tried. */
+    for (int64_t items = plan->max_items; items > 1; items = count_below(items)) {
         shape_of_size(plan, plan->max_rows, items, &shape);
         choose_for(&run);
     }

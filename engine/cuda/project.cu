@@ -1,27 +1,27 @@
 /* y (k, columns) = Eᵀ x + e for all items of the batch at once, where E (n, k) is as long as the item. A block
- * multiplies one part of an item's rows: here for elements in float, in project_tensor.cu for those of 16 bits.
- * finish_projection then adds up the parts. */
+ * multiplies one part of the rows of an item. This file has the kernels for float elements, and project_tensor.cu those
+ * for elements of 16 bits. finish_projection then adds up the parts. */
 #include "engine/cuda/products.h"
 #include "engine/cuda/project.h"
 #include "engine/cuda/projection.h"
 
 #define TILE 64  /* rows and columns of y in a block */
-#define DEPTH 16 /* rows of x and E in shared memory at a time */
+#define DEPTH 16 /* rows of x and E that are in shared memory at a time */
 #define EACH 4   /* rows and columns of the tile that a thread computes */
-/* Rows of x in a part. There are so few that one item of thousands of rows keeps a large device busy. With elements of
- * 16 bits a part has twice as many: tensor cores sum them up faster than parts are written. If y is small a part has a
- * quarter, for it is then the work of few blocks. The number depends on nothing else, and not on the batch. So the sums
- * of an item are added in the same order alone and beside others. */
+/* The number of rows of x in a part. It is so small that one item with thousands of rows keeps a large device busy.
+ * With elements of 16 bits it is twice as large, because tensor cores sum up rows faster than parts can be written. If
+ * y is small, it is a quarter, because otherwise there would be few blocks. The number depends on nothing else. So the
+ * sums of an item are added in the same order in every batch. */
 #ifndef PART_ROWS
 #define PART_ROWS 512
 #endif
 #ifndef FEW_SUMS
-#define FEW_SUMS (256 * 64) /* elements of a small y */
+#define FEW_SUMS (256 * 64) /* most elements of a small y */
 #endif
 #define THREADS (TILE / EACH * (TILE / EACH))
 
-/* A block's shared memory. If E is transposed, a warp also stores columns of e. Four more elements at the end of each
- * row spread a column over the banks. */
+/* A block's shared memory. If E is transposed, a warp stores columns of e. Four unused elements at the end of each row
+ * put a column into different memory banks. */
 struct projection_tiles {
     float e[DEPTH][TILE + 4], x[DEPTH][TILE];
 };
@@ -47,7 +47,7 @@ static __device__ void load_tiles(const struct projection<T> *p, const struct se
     }
 }
 
-/* Grid: x, the part; y, rows of y (take_tile); z, the group and columns of it. */
+/* Grid: x is the part, y selects rows of y (take_tile), z selects the group and its columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS) project(struct projection<T> p)
 {
     struct projection_tiles *tiles = (struct projection_tiles *)dynamic_shared_memory;
@@ -116,7 +116,7 @@ template <typename T> static int64_t part_rows_of(int64_t k, int64_t columns)
     return k * columns > FEW_SUMS ? rows : rows / 4;
 }
 
-/* Floats for the parts of one projection, for every batch (first_place). */
+/* Floats for the parts of one projection, enough for every batch (first_place). */
 template <typename T> static int64_t places_for(const struct plan *plan, const struct plan_step *step)
 {
     int64_t k = plan_constant_rows(plan, plan->values[step->y].axis);
@@ -129,7 +129,7 @@ template <typename T> int64_t cuda_project_sequence_scratch(const struct plan *p
     return (cuda_projects_pair(plan, step) ? 2 : 1) * places_for<T>(plan, step);
 }
 
-/* Equal shapes of the weights mean equal k. The columns of y follow from those of x. */
+/* Checking the shapes of the weights suffices: they determine k, and the columns of x determine those of y. */
 bool cuda_projects_pair(const struct plan *plan, const struct plan_step *step)
 {
     const struct plan_step *other = step + 1;
@@ -207,7 +207,7 @@ void cuda_project_sequence(struct cuda_run *run, const struct plan_step *step)
         launch(run, finish_projection<T>, p.n_sequences * p.k, (unsigned)p.count, threads_for_columns(p.columns), p);
 }
 
-/* ---- OP_PROJECT_CALL: an item is w sequences side by side, and y is (w, d, k) ---- */
+/* ---- OP_PROJECT_CALL: an item is w sequences, and y is (w, d, k) ---- */
 
 /* y[s, c, j] += t[c] E[j, n] for the row t after each sequence. A block computes one (s, c). */
 template <typename T>

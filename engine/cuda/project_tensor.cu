@@ -1,21 +1,24 @@
 /* Projections along the sequence on tensor cores, for elements of 16 bits. A block multiplies `depth` rows of E and x
- * at a time, and STAGES of these are being copied meanwhile. The product is E (k, positions) times x (positions,
- * columns). If E lies in memory by positions, its fragments are loaded transposed, like those of x. */
+ * at a time, which are called a stage. Meanwhile it copies later stages. Shared memory has room for STAGES stages. The
+ * product is E (k, positions) times x (positions, columns). If memory holds E by positions, its fragments are loaded
+ * transposed, like those of x. */
 #include "engine/cuda/projection.h"
 #include "engine/cuda/tensor.h"
 
 #define STAGES 4
 #define WARPS 8 /* 2 along k, 4 along the columns */
 
-/* Blocks at a time on a multiprocessor, as far as registers go: of large tiles 128 a thread, of small ones 80. The
- * shared memory of a block is 70 and 74 KB: capability 8.0 has room for two of either, 9.0 and 10.0 for three. */
+/* Blocks at a time on a multiprocessor, as far as registers suffice. Threads have 128 registers with large tiles, and
+ * 80 with small ones. A block needs 70 KB of shared memory with large tiles, and 74 KB with small ones. Compute
+ * capability 8.0 has room for two blocks of either kind, 9.0 and 10.0 for three. */
 template <int TALL> constexpr int resident_blocks = TALL < 128 ? 3 : 2;
 
-/* Rows of x in a stage. Small tiles have more: they are multiplied so fast that warps would mostly wait for each other.
+/* Rows of x in a stage. Small tiles have more rows. They are multiplied so fast that warps would otherwise mostly wait
+ * for each other.
  */
 template <int TALL> constexpr int depth = TALL < 128 ? 64 : 32;
 
-/* A tile of E as E lies in memory: (positions, k), or if TURNED (k, positions). */
+/* A tile of E in the same order as E in memory: (positions, k), or if TURNED (k, positions). */
 template <typename T, int TALL, bool TURNED> struct e_tile {
     T of[depth<TALL>][TALL + PAD];
 };
@@ -28,13 +31,13 @@ template <typename T, int TALL, int WIDE, bool TURNED> struct tile_stage {
     T x[depth<TALL>][WIDE + PAD];
 };
 
-/* A block's tile of y: rows from `j` on, and columns of a group from `column` on. */
+/* The tile of y that a block computes: rows from `j` on, and columns of a group from `column` on. */
 struct output_tile {
     int64_t j, group, column;
     bool e_packed, x_packed; /* rows begin at multiples of 16 bytes */
 };
 
-/* Starts the copies of rows [row, row + depth) of the part, as one group. Behind the part there are zeros. */
+/* Starts the copies of rows [row, row + depth) of the part, as one group. Rows after the part become 0. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __device__ void copy_stage(const struct projection<T> *p, const struct sequence_part *part,
                                   const struct output_tile *place, int64_t row,
@@ -68,7 +71,7 @@ static __device__ __forceinline__ void load_e(uint32_t (&a)[4], const struct e_t
     load_matrices(a, &e->of[j + warp_thread() % 16][d + warp_thread() / 16 * 8]);
 }
 
-/* A warp computes TALL / 2 by WIDE / 4 of the tile, from `row` and `column` on. */
+/* Computes the elements of a warp: TALL / 2 by WIDE / 4 of the tile, from `row` and `column` on. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __device__ __forceinline__ void multiply_stage(const struct tile_stage<T, TALL, WIDE, TURNED> *stage, int row,
                                                       int column, float (&sums)[TALL / 32][WIDE / 32][4])
@@ -127,7 +130,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, resident_blocks<TALL>)
         copy_stage(&p, &part, &place, ahead * depth<TALL>, &stages[ahead]);
     for (int64_t step = 0; step < steps; step++) {
         copies_wait<STAGES - 2>();
-        __syncthreads(); /* all threads see this stage, and the last one was read */
+        __syncthreads(); /* all threads see this stage, and have read the previous one */
         int64_t next = step + STAGES - 1;
         copy_stage(&p, &part, &place, next * depth<TALL>, &stages[next % STAGES]);
         multiply_stage(&stages[step % STAGES], row, column, sums);
@@ -149,7 +152,8 @@ static void launch_projection(struct cuda_run *run, const struct plan_step *step
                   STAGES * sizeof(struct tile_stage<T, TALL, WIDE, TURNED>), *p, e_packed, x_packed);
 }
 
-/* Small tiles, if large ones would leave multiprocessors idle. An element of y is summed in the same order in both. */
+/* Chooses small tiles if large ones would leave multiprocessors idle. An element of y is summed up in the same order
+ * with both. */
 template <typename T, bool TURNED>
 static void choose_tile(struct cuda_run *run, const struct plan_step *step, const struct projection<T> *p)
 {

@@ -1,11 +1,11 @@
-/* The blocks of an item share its results: a warp computes one, or a block one group of a norm. The order of additions
- * depends on the item alone. */
+/* The blocks of an item divide its results. A warp computes one result, or a block computes one group of a norm. The
+ * order of additions depends only on the item. */
 #include "engine/cuda/reduce.h"
 #include "engine/cuda/space.h"
 
 #define THREADS 256
-#define RESULTS_A_BLOCK 32 /* about, of an item that has all rows of the batch */
-#define MOST_BLOCKS 4096   /* of a launch; they go on to further results */
+#define RESULTS_A_BLOCK 32 /* approximately, for an item that has all rows of the batch */
+#define MOST_BLOCKS 4096   /* most blocks of a launch. They continue with further results */
 
 /* Blocks for each item. */
 static int64_t blocks_of(const struct cuda_run *run, int64_t results)
@@ -98,9 +98,9 @@ template <typename T> void cuda_group_norm(struct cuda_run *run, const struct pl
                   THREADS / WARP * sizeof(float), blocks, norm);
 }
 
-/* ---- Over a space ---- */
+/* ---- Reductions over a space ---- */
 
-/* Elements of an operand: T, ids, or a weight's floats. */
+/* The elements of an operand: T, ids, or floats of a weight. */
 template <typename T> struct elements {
     const T *values;
     const int32_t *ids;
@@ -142,7 +142,7 @@ template <typename T> struct over_space {
     int64_t y_columns;
     T *y;
     enum plan_reduction reduction;
-    float parameter; /* of the reduction; of a product the scale */
+    float parameter; /* parameter of the reduction, or scale of a product */
     bool logarithm;
     bool multiplies; /* the inner dimension is k; n and m are before it */
 };
@@ -158,7 +158,7 @@ template <typename T> static struct over_space<T> space_of_step(struct cuda_run 
     return over;
 }
 
-/* What a warp knows of the result that it computes. */
+/* The result that a warp computes. */
 template <typename T>
 struct result {
     const struct over_space<T> *over;
@@ -174,7 +174,7 @@ template <typename T> static __device__ __forceinline__ float result_element(con
     return element_at(r.over->x, r.item, place.at.x);
 }
 
-/* Calls compute(result) with each result of the item, by a whole warp. The grid is (blocks, items). */
+/* Calls compute(result) for each result of the item, in all threads of a warp. The grid is (blocks, items). */
 template <typename T, typename Compute>
 static __device__ __forceinline__ void each_result(int64_t blocks, const struct over_space<T> &over, Compute compute)
 {
@@ -184,7 +184,7 @@ static __device__ __forceinline__ void each_result(int64_t blocks, const struct 
         return;
     if (threadIdx.x == 0) {
         *space = space_of_item(over.device, item);
-        if (over.multiplies) /* strides that the operation does not read */
+        if (over.multiplies) /* sets strides to 0 that the operation does not read */
             space->dimensions[space->rank - 2].stride.x = space->dimensions[space->rank - 3].stride.z = 0;
     }
     __syncthreads();
@@ -233,7 +233,7 @@ static __device__ __forceinline__ float join(enum plan_reduction reduction, floa
     return reduction == REDUCTION_PRODUCT ? a * b : a + b;
 }
 
-/* f(element) of all elements, joined by sum, product, maximum or minimum. Every thread of the warp gets it. */
+/* Combines f(element) of all elements by sum, product, maximum or minimum. Every thread of the warp gets the result. */
 template <typename T, typename Function>
 static __device__ __forceinline__ float join_all(const struct result<T> &r, enum plan_reduction reduction, Function f)
 {
@@ -265,7 +265,7 @@ template <typename T> static __device__ __forceinline__ float variance_of(const 
     return squares / fmaxf((float)r.count - r.over->parameter, 0);
 }
 
-/* The first of the largest elements, or of the NaNs. */
+/* The index of the first largest element, or of the first NaN. */
 template <typename T> static __device__ __forceinline__ float argmax_of(const struct result<T> &r)
 {
     float largest = join_all(r, REDUCTION_MAXIMUM, [](float x) { return x; }), place = INFINITY;

@@ -5,10 +5,10 @@
 
 #define ALIGNMENT 256 /* bytes */
 #ifndef RESULTS_BYTES
-#define RESULTS_BYTES ((size_t)64 << 20) /* at most; larger results go through its halves */
+#define RESULTS_BYTES ((size_t)64 << 20) /* most bytes for results. Larger results are copied through the halves */
 #endif
 #ifndef PIECES
-#define PIECES 4096 /* in a half */
+#define PIECES 4096 /* most pieces in a half */
 #endif
 
 struct results_piece {
@@ -24,7 +24,7 @@ static size_t place(size_t *used, int64_t rows, int64_t columns, bool wanted)
 }
 
 /* Sets the offsets, and returns the bytes of all results. */
-/* A tensor has the class's rows of its value. */
+/* A tensor has as many rows as its value has in the class. */
 static void lay_out_tensors(struct results *results, const struct plan *plan, const struct shape_class *shape,
                             size_t *used)
 {
@@ -131,7 +131,7 @@ static cudaError_t fetch(const struct results *results, size_t offset, int64_t f
                            cudaMemcpyDeviceToHost, stream);
 }
 
-/* Copies the hidden rows, in one copy for each run of items that want them. */
+/* Copies the hidden rows, with one copy for each group of neighbouring items that request them. */
 static cudaError_t fetch_hidden(const struct results *results, const struct plan *plan, const struct batch *batch,
                                 cudaStream_t stream)
 {
@@ -146,7 +146,7 @@ static cudaError_t fetch_hidden(const struct results *results, const struct plan
     return status;
 }
 
-/* Copies the rows of each tensor, in one copy for each run of items that want it. */
+/* Copies the rows of each tensor, with one copy for each group of neighbouring items that request it. */
 static cudaError_t fetch_tensors(const struct results *results, const struct plan *plan, const struct batch *batch,
                                  cudaStream_t stream)
 {
@@ -168,7 +168,8 @@ static cudaError_t fetch_tensors(const struct results *results, const struct pla
     return status;
 }
 
-/* Copies wanted rows or their best columns, in one copy for each run of items that want the same. */
+/* Copies requested rows or their best columns, with one copy for each group of neighbouring items with the same
+ * request. */
 static cudaError_t fetch_rows(const struct results *results, const struct batch *batch, cudaStream_t stream)
 {
     cudaError_t status = cudaSuccess;
@@ -270,7 +271,7 @@ void results_deliver(const struct results *results, const struct plan *plan, con
 
 /* ---- Through the halves ---- */
 
-/* Copies the half's pieces to the items, and empties it. If the batch failed nothing is copied. */
+/* Copies the pieces of the half to the items, and empties the half. If the batch failed, nothing is copied. */
 static void hand_on(struct cuda_run *run, struct results_half *half)
 {
     const char *from = half->host;
@@ -306,7 +307,7 @@ void results_copy(struct cuda_run *run, void *to, const void *from, int64_t byte
 void results_hand_on(struct cuda_run *run)
 {
     struct results *results = run->results;
-    if (!results) /* the batch failed before it had any */
+    if (!results) /* the batch failed before results were laid out */
         return;
     hand_on(run, &results->halves[1 - results->filling]);
     hand_on(run, &results->halves[results->filling]);

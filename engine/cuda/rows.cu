@@ -1,8 +1,9 @@
-/* Operations on rows. A warp computes a row. Its threads go over the columns, N columns at a time (element.h). */
+/* Operations on rows. A warp computes a row. Each of its threads processes N columns at a time, which is a pack
+ * (element.h) or 1. */
 #include "engine/cuda/norm.h"
 #include "engine/cuda/rows.h"
 
-/* Ids may be computed of a request's floats, so each is looked at. A row of an unknown id is NaN. */
+/* Each id is checked, because ids may be computed from floats of a request. The row of an unknown id is NaN. */
 template <typename T, int N>
 static __global__ void embed(int64_t rows, const int32_t *ids, struct places places, const T *table, int64_t vocabulary,
                              int64_t columns, T *y)
@@ -97,7 +98,7 @@ static __global__ void activate(int64_t rows, int64_t columns, const T *x, struc
     }
 }
 
-/* The whole part. INT32_MIN for a NaN, and for a number that int32_t does not hold: 2^31 is the first. */
+/* The integer part. INT32_MIN for a NaN, and for a number outside of int32_t, such as 2^31. */
 static __device__ __forceinline__ void set_converted(int32_t *y, float x)
 {
     *y = fabsf(x) < 2147483648.0f ? (int32_t)x : INT32_MIN;
@@ -165,7 +166,7 @@ template <typename T> void cuda_add(struct cuda_run *run, const struct plan_step
     });
 }
 
-/* y may lie where x does. */
+/* y may overwrite x. */
 template <typename T, int N>
 static __global__ void mask_rows(int64_t rows, int64_t columns, const T *x, const int32_t *mask, T *y)
 {
@@ -247,7 +248,7 @@ template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_ste
     });
 }
 
-/* The neighbours of a row of x lie around it. y may have fewer rows than x. */
+/* The neighbours of a row of x are the rows before and after it in memory. y may have fewer rows than x. */
 template <typename T, int N>
 static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,
                                     struct shifts shifts, T *y)
@@ -351,7 +352,7 @@ template <typename T> static void reshape_of(struct cuda_run *run, const struct 
                     places_of(run, step->y), elements_of<T>(run, step->y));
 }
 
-/* The elements of a batch keep their places, so there is nothing to do if the plan gives x and y one place. */
+/* The elements of a batch keep their order, so nothing is to be done if the plan places x and y in the same memory. */
 template <typename T> void cuda_reshape(struct cuda_run *run, const struct plan_step *step)
 {
     if (run->plan->values[step->x].ids)
@@ -453,7 +454,8 @@ int64_t cuda_gather_rows_scratch(const struct plan *plan, const struct plan_step
     return in_place ? plan->max_rows * plan->values[step->x].columns : 0;
 }
 
-/* If x and y are one place, warps would read what others have written. Then rows go through scratch. */
+/* If x and y are in the same memory, warps would read rows that other warps have overwritten. Then rows are copied
+ * through scratch. */
 template <typename T> static void gather_rows_of(struct cuda_run *run, const struct plan_step *step)
 {
     int64_t columns = columns_of(run, step->x), rows = rows_of(run, step->y);

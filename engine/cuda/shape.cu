@@ -7,9 +7,9 @@
 
 #define LEAST_STEP 16 /* rows */
 #ifndef SPOILED_ROWS
-#define SPOILED_ROWS 4096 /* a product of this many rows takes about as long as launching several products */
+#define SPOILED_ROWS 4096 /* computing this many rows takes about as long as launching several products */
 #endif
-#define FINE_FROM 1024 /* rows: below there are four sizes between two powers of two, from here on eight */
+#define FINE_FROM 1024 /* in rows. Below it there are four sizes between two powers of two, and above it eight */
 
 int shape_open(const struct plan *plan, struct shape_class *shape, struct error *error)
 {
@@ -31,7 +31,7 @@ void shape_free(struct shape_class *shape)
     shape->selected = NULL;
 }
 
-/* `most`: the arena has no room for more. */
+/* The arena has no room for more than `most` rows. */
 int64_t shape_round_rows(int64_t rows, int64_t most)
 {
     int64_t power = LEAST_STEP;

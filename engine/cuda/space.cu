@@ -1,12 +1,12 @@
 /* Each element of y depends on one element of each operand. A thread computes single elements. The blocks of an item
- * share its elements; each block evaluates the space for itself. */
+ * divide its elements. Each block evaluates the space itself. */
 #include "engine/cuda/space.h"
 
 #define THREADS 256
-#define ELEMENTS_A_BLOCK 1024 /* about, of an item that has all rows of the batch */
-#define MOST_BLOCKS 4096      /* of a launch; their threads go on to further elements */
+#define ELEMENTS_A_BLOCK 1024 /* approximately, for an item that has all rows of the batch */
+#define MOST_BLOCKS 4096      /* most blocks of a launch. Their threads continue with further elements */
 
-/* The elements of an operand, and what they are. */
+/* The elements of an operand, and their type. */
 enum holding { HOLDS_NUMBER, HOLDS_ELEMENTS, HOLDS_FLOATS, HOLDS_IDS };
 
 struct operand {
@@ -32,7 +32,7 @@ static struct operand operand_of(struct cuda_run *run, int value, int weight, fl
     return operand;
 }
 
-/* Element `index` of the item's, as a C: float or int32_t. */
+/* Element `index` of the item, converted to the type C, which is float or int32_t. */
 template <typename T, typename C>
 static __device__ __forceinline__ C element_at(const struct operand &operand, int64_t item, int64_t index)
 {
@@ -77,7 +77,7 @@ static __device__ __forceinline__ float remainder_of(float x, float z)
     return rest != 0 && (z < 0) != (rest < 0) ? rest + z : rest;
 }
 
-/* As torch has it; engine/cpu/vector_combine.c says why. */
+/* The floor of x / z, as torch computes it. engine/cpu/vector_combine.c explains the computation. */
 static __device__ __forceinline__ float floor_divide(float x, float z)
 {
     float rest = fmodf(x, z), quotient = (x - rest) / z;
@@ -128,7 +128,7 @@ static __device__ __forceinline__ float function_of(enum plan_function function,
     return NAN;
 }
 
-/* The three operations. C is the type that they compute in. */
+/* The three operations. They compute in the type C. */
 struct arrange_function {
     template <typename T, typename C>
     __device__ __forceinline__ C of(const struct step_operands &o, int64_t item, const struct space_offsets &at) const

@@ -1,10 +1,11 @@
-/* Two ways to the best `count` values of a row.
+/* Two algorithms for the largest `count` values of a row. choice.h explains ranks.
  *
- * Few, up to WARP: one pass. Each warp keeps the best that it has seen, one in each thread, and the block merges those
- * of its warps. Many: the rank of the last of them is found first, eight bits in each pass. Values that are at least as
- * good are then gathered and sorted. That takes four passes if values differ, and up to eight if many are equal.
+ * Few, up to WARP: one pass. Each warp keeps the largest values so far, one in each thread. At the end the block merges
+ * those of its warps. Many: first the rank of the smallest of these values is found, eight bits in each pass. Then
+ * values with at least this rank are gathered and sorted. This needs four passes if the values differ, and up to eight
+ * if many are equal.
  *
- * The bound between the two is a guess. It was never measured on a device. */
+ * The limit between both algorithms is a guess. It was never measured on a device. */
 #include "engine/cuda/choice.h"
 #include "engine/cuda/top_k.h"
 
@@ -24,7 +25,7 @@ struct softmax {
     float maximum, sum;
 };
 
-/* The sum or the maximum over the block; every thread gets it. `shares` has one float for each warp. */
+/* The sum or the maximum over the block. Every thread gets it. `shares` has one float for each warp. */
 static __device__ __forceinline__ float block_sum(float x, float *shares)
 {
     float sum = 0;
@@ -87,8 +88,8 @@ void cuda_softmax_output(struct cuda_run *run, const struct output_rows *output)
 
 /* ---- Few ---- */
 
-/* *kept are the warp's best ranks so far, best first, one in each thread; 0 if there are fewer. Each thread brings one
- * more `rank`, or 0. */
+/* Merges one more `rank` of each thread, or 0, into *kept. These are the highest ranks of the warp so far, in
+ * descending order, one in each thread. They are 0 if there are fewer. */
 static __device__ __forceinline__ void keep_best(unsigned long long *kept, unsigned long long rank, int count)
 {
     unsigned long long worst = __shfl_sync(WHOLE_WARP, *kept, count - 1);
@@ -119,7 +120,7 @@ template <typename Value> static __device__ unsigned long long best_of_share(int
     return kept;
 }
 
-/* A value's place is the number of better ones. */
+/* The place of a value is the number of larger values. */
 template <typename Value>
 static __device__ void choose_few(int64_t columns, Value value, int count, unsigned long long *ranks, float *top_values,
                                   int32_t *top_columns)
@@ -141,7 +142,7 @@ static __device__ void choose_few(int64_t columns, Value value, int count, unsig
 
 /* ---- Many ---- */
 
-/* A block's shared memory while it looks for the rank of the last of the best. */
+/* The shared memory of a block while it searches the rank of the smallest of the largest values. */
 struct selection {
     int counts[DIGITS]; /* of ranks that begin with the digits found so far, by their next digit */
     int digit, left;    /* the next digit, and how many of the ranks with it are wanted */
@@ -149,7 +150,7 @@ struct selection {
     int gathered;
 };
 
-/* Calls work(rank, value) for the thread's values of a row, of which it loads AT_ONCE at once. */
+/* Calls work(rank, value) for the thread's values of a row. Loads AT_ONCE values at once. */
 template <typename Work> static __device__ __forceinline__ void each_rank(int64_t columns, const float *x, Work work)
 {
     for (int64_t first = threadIdx.x; first < columns; first += AT_ONCE * THREADS) {
@@ -164,7 +165,7 @@ template <typename Work> static __device__ __forceinline__ void each_rank(int64_
     }
 }
 
-/* The first warp finds the digit of the last wanted rank among those counted. Thread 0 has the highest digits. */
+/* The first warp finds the next digit of the searched rank from the counts. Thread 0 has the highest digits. */
 static __device__ void find_digit(struct selection *s, int wanted)
 {
     const int each = DIGITS / WARP;
@@ -184,7 +185,7 @@ static __device__ void find_digit(struct selection *s, int wanted)
     s->all = s->left == s->counts[first];
 }
 
-/* The rank of the last of the best `count` of x, or a number between it and the next rank. */
+/* The rank of the smallest of the `count` largest values of x, or a number between it and the next lower rank. */
 static __device__ unsigned long long least_of_best(int64_t columns, const float *x, int count, struct selection *s)
 {
     unsigned long long found = 0; /* digits found so far */
@@ -202,7 +203,7 @@ static __device__ unsigned long long least_of_best(int64_t columns, const float 
         __syncthreads();
         found = found << DIGIT_BITS | (unsigned)s->digit;
         count = s->left;
-        if (s->all) /* this comes true at the last digit, for no two ranks are equal */
+        if (s->all) /* it is true at the last digit at the latest, because no two ranks are equal */
             return found << shift;
     }
 }
@@ -219,8 +220,8 @@ static __device__ __forceinline__ void put_in_order(float *values, int32_t *colu
     columns[j] = column;
 }
 
-/* A bitonic sort, best first. Every comparison puts the better value first. So values that fill up to a power of two
- * would stay at the end, and are left out. */
+/* A bitonic sort in descending order. Every comparison puts the larger value first. So values that fill the array up to
+ * a power of two would stay at the end, and are left out. */
 static __device__ void sort(int count, float *values, int32_t *columns)
 {
     for (int size = 2; size < 2 * count; size *= 2)

@@ -37,7 +37,7 @@ static void free_masks(struct mask_room *room)
     memset(room, 0, sizeof *room);
 }
 
-/* Places all but the masks themselves. */
+/* Computes the places of all data except for the masks themselves. */
 static void lay_out(struct upload *upload, const struct plan *plan, const struct shape_class *shape)
 {
     size_t n_items = (size_t)shape->n_items;
@@ -97,7 +97,7 @@ void upload_free(struct upload *upload)
 
 /* ---- Filling ---- */
 
-/* Copies `used` bytes to a place of `all` bytes, and fills it up with zeros. */
+/* Copies `used` bytes to a place of `all` bytes, and fills the rest with zeros. */
 static void fill(struct upload *upload, size_t offset, const void *data, size_t used, size_t all)
 {
     if (used > 0)
@@ -105,7 +105,7 @@ static void fill(struct upload *upload, size_t offset, const void *data, size_t 
     memset(upload->host + offset + used, 0, all - used);
 }
 
-/* The full row counts of sequences. An axis that lacks some rows has one sequence an item. */
+/* Writes the full numbers of rows of the sequences. On an axis that omits some rows, each item has one sequence. */
 static void fill_lengths(int64_t *lengths, const struct plan *plan, const struct batch *batch,
                          const struct shape_class *shape, int axis)
 {
@@ -165,7 +165,7 @@ static void fill_items(struct upload *upload, const struct plan *plan, const str
          (size_t)shape->n_wanted * sizeof *batch->wanted);
 }
 
-/* Bytes of the mask that the item gives; 0: none. The mask lies in memory already, so its size does not overflow. */
+/* The bytes of the item's mask, or 0 if it has none. The mask is in memory already, so its size does not overflow. */
 static size_t mask_bytes(const struct engine_item *item, int input)
 {
     int64_t rows = most(1, item->inputs[input].n_masks) * item->inputs[input].length;
@@ -174,7 +174,7 @@ static size_t mask_bytes(const struct engine_item *item, int input)
     return (size_t)(rows * item->inputs[input].columns) * (item->inputs[input].floats ? sizeof(float) : 1);
 }
 
-/* On failure the room is empty. */
+/* After a failure the room is empty. */
 static cudaError_t take_room(struct mask_room *room, size_t bytes)
 {
     cudaError_t status = cudaMalloc((void **)&room->device, bytes);
@@ -187,8 +187,8 @@ static cudaError_t take_room(struct mask_room *room, size_t bytes)
     return status;
 }
 
-/* Makes room for the batch's masks. It at least doubles, so that it seldom grows. If there is too little memory for
- * that it grows just enough. */
+/* Makes room for the masks of the batch. The room at least doubles, so that it seldom grows. If memory does not suffice
+ * for this, it grows just enough. */
 static cudaError_t make_room(struct mask_room *room, const struct plan *plan, const struct batch *batch)
 {
     size_t bytes = 0, doubled = 2 * room->bytes;

@@ -3,12 +3,12 @@
 #include <sched.h>
 #include <time.h>
 
-/* Nanoseconds before and after the expected end in which the thread polls: an eighth of the expected time, within these
- * bounds. */
+/* The thread polls for some nanoseconds before and after the expected end. They are an eighth of the expected time,
+ * within these limits. */
 #define LEAST_AROUND 500000
 #define MOST_AROUND 2000000
 
-/* Nanoseconds between two looks before that: an early end is seen at most this late. */
+/* Nanoseconds between two checks before this time. An early end is noticed at most this late. */
 #define PAUSE 150000
 
 static int64_t now_nanoseconds(void)

@@ -3,14 +3,14 @@
 #include <stdlib.h>
 
 #ifndef STAGED
-#define STAGED ((int64_t)4 << 20) /* floats that are rounded at a time, on the device */
+#define STAGED ((int64_t)4 << 20) /* number of floats that the device rounds at a time */
 #endif
 #define THREADS 256
 #define LEAST_INFINITE_F16 65520.0f /* rounds to infinity */
 
 enum reading { AS_ELEMENTS = 1, AS_FLOATS = 2 };
 
-/* How the step reads the weight, as a set of enum reading. 0: it does not. */
+/* How the step reads the weight, as a set of bits of enum reading. 0 if it does not read the weight. */
 static int reading_of(const struct plan_step *step, int weight)
 {
     enum float_weights floats = cuda_operation_of(DTYPE_F32, step->operation)->floats;
@@ -37,7 +37,7 @@ template <typename T> static __global__ void round_floats(int64_t count, const f
         elements[i] = of_float<T>(floats[i]);
 }
 
-/* Refuses weights that f16 cannot hold. Those that are infinite in the file stay so. */
+/* Refuses weights that are too large for f16. Weights that are infinite in the file are accepted. */
 static int check_range(const struct plan_weight *weight, struct error *error)
 {
     for (int64_t i = 0; i < weight->rows * weight->columns; i++)
@@ -60,7 +60,7 @@ static cudaError_t launch_rounding(enum dtype dtype, int64_t count, const float 
     return run.status;
 }
 
-/* Piece by piece by way of `staged`; the stream keeps them in order. */
+/* Uploads the weight in pieces through `staged`. The stream keeps the pieces in order. */
 static cudaError_t round_weight(const struct plan_weight *weight, enum dtype dtype, float *staged, void *elements,
                                 cudaStream_t stream)
 {
@@ -106,7 +106,7 @@ static int upload_weight(struct device_weights *weights, const struct plan *plan
     const struct plan_weight *weight = &plan->weights[index];
     bool halves = dtype == DTYPE_BF16 || dtype == DTYPE_F16;
     int readings = readings_of(plan, index);
-    if (!weight->data || weight->rows * weight->columns == 0) /* a pass made another of it */
+    if (!weight->data || weight->rows * weight->columns == 0) /* a pass has replaced it by another weight */
         return 0;
     if ((!halves || readings & AS_FLOATS) && upload_floats(weights, weight, index, stream, error) != 0)
         return -1;
