@@ -26,14 +26,14 @@
 struct replica {
     struct device *device;
     struct plan *plan;
-    struct backend_model *resident; /* NULL: the device failed and is closed */
+    struct backend_model *resident; /* NULL if the device failed and is closed */
     atomic_bool refused;            /* the device refused a batch, and this was reported */
     struct replica *next;           /* on the device */
 };
 
 struct device {
     const struct backend_functions *functions;
-    struct backend *backend; /* NULL: closed. Guarded by `placing`, like the next */
+    struct backend *backend; /* NULL if closed. `placing` guards this member and the next one */
     struct replica *replicas;
     int index;
     char name[24], kernels[320];
@@ -41,9 +41,9 @@ struct device {
 
     atomic_bool works; /* guarded by `lock`, like the other members. May be read without the lock if an old value does
                           no harm */
-    int running;       /* batches */
+    int running;       /* number of batches on the device */
     int64_t faults, recoveries;
-    int attempts;           /* failed attempts in a row to open it again */
+    int attempts;           /* consecutive failed attempts to open it again */
     int64_t works_since_ns; /* CLOCK_MONOTONIC */
     int64_t retry_ns, pause_ns;
 };
@@ -51,11 +51,11 @@ struct device {
 struct devices {
     struct engine_options options;
     char name[ENGINE_MAX_DEVICES * sizeof(((struct device *)0)->name)];
-    struct device *list; /* (count), not the CPU */
+    struct device *list; /* (count) devices, without the CPU */
     int count;
-    struct backend *cpu;      /* for plans that are on no device; NULL: no such plans */
-    struct error cpu_notice;  /* warning about missing acceleration of `cpu`; empty: none */
-    struct backend *standby;  /* the CPU, which runs batches of failed devices; NULL: the engine has no devices */
+    struct backend *cpu;      /* the CPU, for plans that are not on a device. NULL if there are no such plans */
+    struct error cpu_notice;  /* warning about missing acceleration of `cpu`. Empty if there is none */
+    struct backend *standby;  /* the CPU, which runs batches of failed devices. NULL if the engine has no devices */
     pthread_mutex_t cpu_turn; /* held while a batch runs on the CPU, so that only one runs at a time */
     atomic_int_fast64_t reruns, standby_batches;
 
@@ -93,7 +93,7 @@ static int refuse_index(int count, int index, struct error *error)
 static int choose_devices(const struct device_choice *choice, int count, int chosen[ENGINE_MAX_DEVICES],
                           struct error *error)
 {
-    int named = choice->count > 0 ? choice->count : 1; /* indices[0] is 0 where none is given: the first device */
+    int named = choice->count > 0 ? choice->count : 1; /* without indices, indices[0] is 0, which is the first device */
     int n = !choice->all ? named : count < ENGINE_MAX_DEVICES ? count : ENGINE_MAX_DEVICES;
     for (int i = 0; i < n; i++) {
         chosen[i] = choice->all ? i : choice->indices[i];

@@ -27,12 +27,12 @@ struct model {
     struct plan *plan;
     struct placement placement;
     struct error notice;   /* empty: none */
-    struct batch *batches; /* by lane; info.n_lanes of them are open */
+    struct batch *batches; /* by lane. info.n_lanes of them are open */
     char *architecture;
     char prefix[PLAN_PREFIX_BYTES]; /* prefix of the names in the file. Empty if there is none */
     struct model_input inputs[ENGINE_MAX_INPUTS];
     char **outputs;
-    struct model_shape *shapes; /* by output; NULL: the class is no module */
+    struct model_shape *shapes; /* by output. NULL if the class is not a module */
     struct model_info info;
     double item_flops[FLOPS_SIZES]; /* [i]: FLOPs of an item of 2^i rows, without the output layer */
     double wanted_flops;            /* FLOPs of the output layer for one requested row */

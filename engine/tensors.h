@@ -9,7 +9,7 @@
  * size is 0. On failure the message names the input, the dimension, the expected and the found size. */
 int tensors_check_input(const struct plan *plan, const struct engine_item *item, int index, struct error *error);
 
-/* Checks the sizes that follow from all inputs, each of which was checked alone. Inputs that share a size must agree.
+/* Checks the sizes that follow from all inputs, each of which was checked before. Inputs that share a size must agree.
  * Each axis must have at least one row, and at most as many rows as the arena holds. */
 int tensors_check_item(const struct plan *plan, const struct engine_item *item, struct error *error);
 
@@ -17,7 +17,7 @@ int tensors_check_item(const struct plan *plan, const struct engine_item *item, 
 int tensors_check_limits(const struct plan *plan, const struct engine_item *item, struct error *error);
 
 /* Sets min_length, max_length and own_limit of an input with LAYOUT_TENSOR. They are the limits of dimension 0, as far
- * as they follow from this dimension alone. Leaves other inputs as they are. */
+ * as they follow from this dimension only. Leaves other inputs as they are. */
 void tensors_limit_length(const struct plan *plan, struct model_input *input, int index);
 
 /* Writes the shape of one of plan->outputs for the item. Returns the rank. */

@@ -135,7 +135,8 @@ static void attend_block(const struct cpu_run *run, const struct plan_step *step
  * reuse packed keys. */
 static const struct row_block *block_of_task(const struct layout *layout, int64_t heads, int64_t task, int64_t *head)
 {
-    const struct row_block *block = &layout->blocks[task / heads]; /* some block of the same item */
+    /* A block of the same item, not always the task's own. */
+    const struct row_block *block = &layout->blocks[task / heads];
     int64_t start = layout->starts[block->sequence], rows = layout->starts[block->sequence + 1] - start;
     int64_t before = (block->first - start) / PADDER_BLOCK_ROWS; /* earlier blocks of the item */
     int64_t first = task / heads - before, blocks = parts_of(rows, PADDER_BLOCK_ROWS);

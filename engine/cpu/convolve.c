@@ -9,8 +9,8 @@
 struct sequence_convolution {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const float *x;      /* (rows, columns); columns are groups of d */
-    const float *weight; /* (weights * d, d * stride), as nn.Conv1d has it: (out, in, stride) */
+    const float *x;      /* (rows, columns), where columns are groups of d */
+    const float *weight; /* (weights * d, d * stride), which is (out, in, stride) as in nn.Conv1d */
     const float *bias;   /* (weights, d) */
     float *y;            /* (items * k, columns) */
     int64_t columns, d, stride, k;

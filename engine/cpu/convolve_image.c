@@ -10,7 +10,7 @@ struct image_convolution {
     const struct cpu_run *run;
     const struct plan_step *step;
     const struct plan_window *window;
-    const struct layout *from, *to; /* of x, of y */
+    const struct layout *from, *to; /* layouts of x and of y */
     const float *x;                 /* (pixels, channels) */
     float *y;                       /* (rows, columns) */
     int64_t channels, columns, rows;

@@ -26,14 +26,14 @@ struct backend {
 
 struct backend_model {
     struct backend *backend;
-    struct cpu_run run;                  /* all but the batch */
-    struct product_weight **packed;      /* by weight; NULL: no linear tiles read it */
-    struct product_weight **projections; /* by weight; NULL: no projection in bf16 reads it */
+    struct cpu_run run;                  /* all members except for the batch */
+    struct product_weight **packed;      /* by weight. NULL if no products_linear_tile reads it */
+    struct product_weight **projections; /* by weight. NULL if no projection in bf16 reads it */
     enum element *elements;              /* by value */
     atomic_bool failed;
     double row_flops;    /* approximate FLOPs for one row, in the steps that compute all rows */
     double wanted_flops; /* FLOPs for one requested row of the output */
-    void *memory;        /* arena, then the threads' scratch, then the shared scratch */
+    void *memory;        /* the arena, then the scratch of the threads, then the shared scratch */
     size_t memory_bytes, scratch_bytes;
 };
 

@@ -23,7 +23,7 @@ struct head_sequence {
     const float *queries; /* (query_rows, d) */
     const float *keys;    /* (key_rows, d) */
     const float *values;  /* (key_rows, e) */
-    const int32_t *mask;  /* (key_rows, 1), 0 for a masked row; NULL: none */
+    const int32_t *mask;  /* (key_rows, 1), 0 for a masked row. NULL if there is no mask */
     float *out;           /* (query_rows, e) */
     int64_t query_stride, key_stride, value_stride, out_stride, mask_stride;
     int64_t query_rows, key_rows, d, e;
@@ -243,7 +243,7 @@ static void place_scratch(struct head_sequence *s, float *scratch)
 
 int64_t cpu_linear_attend_scratch(const struct cpu_run *run, const struct plan_step *step)
 {
-    (void)run; /* the step alone says it */
+    (void)run; /* only the step matters */
     int64_t d = step->linear_attend.dim_head, e = step->linear_attend.dim_value;
     return 2 * BLOCK_ROWS * d + BLOCK_ROWS * e + BLOCK_ROWS * BLOCK_ROWS + 2 * d * e + 3 * d;
 }

@@ -11,8 +11,8 @@ struct window_rows {
     const struct cpu_run *run;
     const struct plan_step *step;
     const float *queries;       /* (rows, d) */
-    const float *keys, *values; /* (k, d): rows key_stride apart */
-    const int32_t *mask;        /* (k): 0 for a masked key; NULL: none */
+    const float *keys, *values; /* (k, d), with rows key_stride apart */
+    const int32_t *mask;        /* (k), 0 for a masked key. NULL if there is no mask */
     float *out;                 /* (rows, d) */
     float *scratch;
     int64_t query_stride, key_stride, out_stride;

@@ -9,7 +9,7 @@
 
 #define BEST PLAN_BEST_KEYS
 
-/* scores (rows, n) of one half and head for a block of rows: x (rows, d) K (n, d)ᵀ, In x (rows, 2, h, d) the half is an
+/* scores (rows, n) of one half and head for a block of rows: x (rows, d) K (n, d)ᵀ. In x (rows, 2, h, d) the half is an
  * outer dimension. In K (h, n, 2, d) it is an inner one. */
 static void score(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block, int64_t head,
                   int64_t half, float *scores)

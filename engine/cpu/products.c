@@ -202,7 +202,7 @@ void products_close(struct products *products)
 /* One of `packed` and `data` is set, unless there are no elements. */
 struct product_weight {
     int64_t columns, depth;
-    const float *data;            /* OpenBLAS: (columns, depth); vector.h: words */
+    const float *data;            /* (columns, depth) for OpenBLAS, or words for the functions of vector.h */
     float *owned;                 /* equals `data` if it must be freed. NULL if the caller keeps it */
     size_t bytes;                 /* of owned */
     struct onednn_weight *packed; /* oneDNN */

@@ -25,7 +25,7 @@ struct thread_memory {
 
 struct primitive {
     dnnl_primitive_t primitive;
-    struct thread_memory *of_threads; /* one a thread */
+    struct thread_memory *of_threads; /* one for each thread */
 };
 
 /* The primitives for all panels of one width and depth. They live while a panel uses them. */
@@ -45,7 +45,7 @@ struct onednn {
     dnnl_stream_t *streams;
     int threads;
     bool bf16;
-    struct shape *shapes; /* changed by one pack or free at a time */
+    struct shape *shapes; /* only one pack or free at a time changes it */
     char description[48];
 };
 
@@ -53,7 +53,7 @@ struct onednn_weight {
     int64_t panels;
     size_t bytes;
     char *data;                 /* all panels, one after another */
-    struct shape *whole, *last; /* of the panels, and of the last one; NULL until found */
+    struct shape *whole, *last; /* shapes of all panels but the last, and of the last panel. NULL until found */
     dnnl_memory_t memories[];   /* one for each panel */
 };
 

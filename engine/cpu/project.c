@@ -17,18 +17,19 @@ _Static_assert(TILE_COLUMNS <= VECTOR_PANEL, "a tile is a panel");
 struct sequence_projection {
     const struct cpu_run *run;
     const struct plan_step *step;
-    const struct layout *from, *to; /* of x, of y */
+    const struct layout *from, *to; /* layouts of x and of y */
     const char *x;                  /* (rows, columns) */
     char *y;                        /* (items * k, y_columns) */
     enum element x_element, y_element;
     const float *weight;                 /* E of all groups: (groups * n, k), or transposed (groups * k, n) */
-    const struct product_weight *packed; /* the same in bf16; NULL: products are in float */
+    const struct product_weight *packed; /* the same weight in bf16. NULL if products are in float */
     const float *bias;                   /* e: (groups, k), or NULL */
     int64_t columns, y_columns, k;
     int64_t groups, group_columns, tiles;
     int64_t weight_columns, weight_rows; /* shape of the E of a group, as stored */
     bool transposed;
-    bool sums_column, bias_column; /* after x's columns, y has one of E's sums, then one of biases */
+    /* After the columns for x, y has a column with sums of E, and a column with biases. */
+    bool sums_column, bias_column;
 };
 
 static struct sequence_projection projection_of(const struct cpu_run *run, const struct plan_step *step)
@@ -66,7 +67,7 @@ static struct sequence_projection projection_of(const struct cpu_run *run, const
 struct target {
     char *out;
     enum element element;
-    bool with_bias; /* false for every chunk but the first: the bias is added once */
+    bool with_bias; /* true only for the first chunk, because the bias is added once */
 };
 
 /* Writes columns [column, column + width) of row j of the target. */
@@ -285,7 +286,7 @@ static void project_call_tile(const struct cpu_run *run, const struct plan_step 
 {
     const struct plan_weight *e = &run->plan->weights[step->weight];
     const float *bias = weight_of(run, step->bias); /* (k) */
-    const float *tail = weight_of(run, step->tail); /* (d): one more position of every sequence; NULL: none */
+    const float *tail = weight_of(run, step->tail); /* (d): an additional last position of every sequence, or NULL */
     int64_t d = columns_of(run, step->x), width = width_of(run, step->x, b), columns = width * d, k = e->rows;
     const int64_t *from = layout_of(run, step->x)->starts + b, *to = layout_of(run, step->y)->starts + b;
     int64_t n = (from[1] - from[0]) / width, count = least(TILE_COLUMNS, columns - column);

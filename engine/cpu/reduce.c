@@ -25,15 +25,15 @@ struct reducer {
     struct space_dimension outer[PLAN_SPACE_RANK], inner[PLAN_SPACE_RANK];
     struct space_offsets first;
     int64_t count;  /* elements for one result */
-    const float *x; /* the item's elements */
-    bool x_ids;     /* they are int32_t */
+    const float *x; /* the elements of the item */
+    bool x_ids;     /* the elements are int32_t */
     float *y;
     bool side_by_side;
 };
 
 /* Neighbouring results, at most STRIP. */
 struct strip {
-    struct space_offsets at; /* of the first */
+    struct space_offsets at; /* place of the first result */
     struct space_offsets stride;
     int64_t count;
 };

@@ -15,14 +15,14 @@
 /* The elements of an operand for one item. Each has 4 bytes. */
 struct item_operand {
     const float *elements;
-    bool ids; /* they are int32_t */
+    bool ids; /* the elements are int32_t */
 };
 
 /* The part of a step for one item that a thread computes. */
 struct space_task {
     const struct cpu_run *run;
     const struct plan_step *step;
-    struct evaluated_space space; /* a part of the item's */
+    struct evaluated_space space; /* a part of the item's space */
     struct item_operand x, z, condition;
     float *y;
     float x_number, z_number; /* memory for operands that are one number */

@@ -7,10 +7,10 @@
  * At the end end_rows divides by the sums. All numbers are floats, except for the weights, which are rounded to 16
  * bits. Features are padded with zeros to WIDE.
  *
- * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. If keys and values
- * of a head fit in shared memory twice, for two thread blocks on a multiprocessor, they stay there for all units that
- * read them. The thread block computes these units one after another. Otherwise shared memory has room for two tiles,
- * and one of them is copied while the other is read.
+ * A unit of work is one head and one block of rows. The warps of a thread block divide these rows. A multiprocessor
+ * should run two thread blocks. If its shared memory has room for keys and values of a head in both, they stay there
+ * for all units that read them. The thread block computes these units one after another. Otherwise shared memory has
+ * room for two tiles, and one of them is copied while the other is read.
  *
  * Fragments (tensor.h): of 16 rows and 8 columns of scores or results, the thread with g = warp_thread() / 4 and
  * t = warp_thread() % 4 has x[0], x[1] = (g, 2t), (g, 2t + 1) and x[2], x[3] = (g + 8, 2t), (g + 8, 2t + 1). */
@@ -29,7 +29,7 @@
 struct units {
     const struct row_block *blocks;
     int64_t n_blocks, heads;
-    int each;      /* units of a thread block */
+    int each;      /* number of units for each thread block */
     bool resident; /* all keys of a head are in shared memory */
 };
 
@@ -70,7 +70,7 @@ struct unit {
     struct sequence s;
     int64_t head, index; /* `index` is that of the first row in the sequence */
     int64_t rows, tiles; /* `tiles` counts the tiles of keys that at least one row reads */
-    bool masked;         /* the item gives a mask */
+    bool masked;         /* the item has a mask */
 };
 
 /* Loads the queries of the warp's rows, through the warp's own part of shared memory, and sets sums to 0. It waits for

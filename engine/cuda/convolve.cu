@@ -11,12 +11,12 @@
 #endif
 
 template <typename T> struct convolution {
-    const T *x;                 /* (rows, columns); columns are groups of d */
-    const T *weight;            /* (weights * d, d * stride), as nn.Conv1d has it: (out, in, stride) */
+    const T *x;                 /* (rows, columns), where columns are groups of d */
+    const T *weight;            /* (weights * d, d * stride), which is (out, in, stride) as in nn.Conv1d */
     const float *bias;          /* (weights, d) */
-    const int64_t *starts, *to; /* of x and of y, by sequence */
+    const int64_t *starts, *to; /* by sequence: the first row of x, and the first row of y */
     int64_t n_sequences, columns, d, stride, k;
-    bool shared; /* all groups share one W; else each has its own */
+    bool shared; /* true if all groups share one W. Otherwise each group has its own */
     T *y;        /* (items * k, columns) */
 };
 
@@ -165,13 +165,13 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
 /* Some pixels of y of an item. The images of an item follow one another. */
 struct image_windows {
     struct plan_window window;
-    struct plan_image image, made;     /* of x, of y */
+    struct plan_image image, made;     /* the images of x and of y */
     int64_t channels;                  /* of x */
     int64_t first_channel, n_channels; /* of a window */
     int64_t first;                     /* number of the first one among the item's pixels of y */
 };
 
-/* The index of the element of x at pixel (u, v) and a channel of the window of a pixel of y. -1 if it is outside of the
+/* For a pixel of y, the index of an element of x in its window: pixel (u, v) and a channel. -1 if it is outside of the
  * image.
  */
 static __device__ __forceinline__ int64_t window_element(const struct image_windows &w, int64_t pixel, int64_t u,

@@ -25,7 +25,7 @@ template <typename T> struct embedding {
     const int32_t *ids;
     struct places places;
     const T *table;         /* (vocabulary, columns) */
-    const T *major, *minor; /* tables of positions, as OP_ADD_POSITIONS has them */
+    const T *major, *minor; /* the tables A and B of OP_ADD_POSITIONS */
     int64_t period, columns, vocabulary;
 };
 

@@ -36,8 +36,8 @@ typedef float tile_row[ROOM];
 template <typename T> struct linear_attention {
     const T *keys;                            /* (rows of keys, key_columns) */
     const T *values;                          /* (rows of keys, value_columns) */
-    const int32_t *mask;                      /* (rows of keys), 0 for a masked row; NULL: none */
-    const int64_t *query_starts, *key_starts; /* by sequence of the axis, here an item */
+    const int32_t *mask;                      /* (rows of keys), 0 for a masked row. NULL if there is no mask */
+    const int64_t *query_starts, *key_starts; /* by sequence of the axis, which is an item here */
     int64_t n_items;
     int64_t key_columns, value_columns, heads, first_head, d, e, fold, bucket;
     int64_t first_sequence, n_sequences; /* the sequences whose contexts are in scratch */

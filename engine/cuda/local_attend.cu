@@ -9,7 +9,7 @@
 template <typename T> struct local_attention {
     const T *queries;       /* (rows, query_columns) */
     const T *keys, *values; /* (rows, key_columns) */
-    const int32_t *mask;    /* (rows), 0 for a masked key; NULL: none */
+    const int32_t *mask;    /* (rows), 0 for a masked key. NULL if there is no mask */
     const int64_t *starts;  /* by sequence */
     int64_t query_columns, key_columns, heads, first_head, d, window;
     bool causal;

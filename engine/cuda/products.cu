@@ -42,7 +42,7 @@ struct remembered {
 struct cuda_products {
     cublasLtHandle_t handle;
     void *workspace;
-    struct remembered remembered[SETS][WAYS]; /* a shape's set follows from its hash */
+    struct remembered remembered[SETS][WAYS]; /* the hash of a shape determines its set */
     unsigned replaced;
     struct stopwatch stopwatch;
 };

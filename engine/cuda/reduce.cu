@@ -19,7 +19,8 @@ template <typename T> struct group_norm {
     const T *x;
     T *y;
     const int64_t *starts, *sizes;
-    int n_sizes, sequences; /* sequences: the size that says how many an item is; PLAN_NONE: one */
+    /* `sequences` is the index of the size that counts the sequences of an item, or PLAN_NONE for one. */
+    int n_sizes, sequences;
     int64_t columns, groups;
     const float *gain, *bias;
     float epsilon;
@@ -105,7 +106,7 @@ template <typename T> struct elements {
     const T *values;
     const int32_t *ids;
     const float *floats;
-    const int64_t *starts; /* NULL: of a weight */
+    const int64_t *starts; /* NULL for a weight */
     int64_t columns;
 };
 
@@ -136,7 +137,7 @@ static __device__ __forceinline__ float element_at(const struct elements<T> &ele
 
 template <typename T> struct over_space {
     struct device_space device;
-    int inner; /* the last dimensions: of one result */
+    int inner; /* number of inner dimensions, over which one result is computed */
     struct elements<T> x, z;
     const int64_t *y_starts;
     int64_t y_columns;
@@ -144,7 +145,7 @@ template <typename T> struct over_space {
     enum plan_reduction reduction;
     float parameter; /* parameter of the reduction, or scale of a product */
     bool logarithm;
-    bool multiplies; /* the inner dimension is k; n and m are before it */
+    bool multiplies; /* the inner dimension is k. Before it are m and n */
 };
 
 template <typename T> static struct over_space<T> space_of_step(struct cuda_run *run, const struct plan_step *step) {

@@ -372,7 +372,7 @@ template <typename T> static __device__ __forceinline__ T element_like(const T *
     return of_float<T>((float)number);
 }
 
-/* `x` NULL: ones. */
+/* If `x` is NULL, it counts as ones. */
 template <typename T>
 static __global__ void pad_rows(int64_t rows, int64_t columns, const T *x, struct places from, int32_t fill,
                                 struct places to, T *y)

@@ -107,7 +107,7 @@ struct cuda_run {
     cudaStream_t stream;
     char *arena;
     enum dtype dtype;
-    size_t shared_bytes;             /* shared memory that a block may ask for */
+    size_t shared_bytes;             /* most shared memory that a block can have */
     size_t shared_by_two;            /* the same if two blocks must fit on a multiprocessor */
     int processors;                  /* multiprocessors of the device */
     void *const *weights;            /* by weight: its elements on the device. The array itself is in host memory */

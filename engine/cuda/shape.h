@@ -32,8 +32,9 @@ struct shape_class {
 int shape_open(const struct plan *plan, struct shape_class *shape, struct error *error);
 void shape_free(struct shape_class *shape);
 
-/* Each of these functions sets `shape` to a class: that of the given batch, that of the largest batch that the plan
- * allows, or that of a batch with `rows` rows and n_items items that request all results. */
+/* Each of these functions sets `shape` to a class. The first function uses the given batch, and the second one the
+ * largest batch that the plan allows. The third one uses a batch with `rows` rows and n_items items that request all
+ * results. */
 void shape_of_batch(const struct plan *plan, const struct batch *batch, struct shape_class *shape);
 void shape_of_largest(const struct plan *plan, struct shape_class *shape);
 void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struct shape_class *shape);

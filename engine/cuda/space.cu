@@ -12,7 +12,7 @@ enum holding { HOLDS_NUMBER, HOLDS_ELEMENTS, HOLDS_FLOATS, HOLDS_IDS };
 struct operand {
     enum holding holding;
     const void *elements;
-    const int64_t *starts; /* rows of the items; NULL: of a weight, which is no item's */
+    const int64_t *starts; /* by item: its first row. NULL for a weight, which all items share */
     int64_t columns;
     float number;
 };

@@ -144,9 +144,9 @@ static __device__ void choose_few(int64_t columns, Value value, int count, unsig
 
 /* The shared memory of a block while it searches the rank of the smallest of the largest values. */
 struct selection {
-    int counts[DIGITS]; /* of ranks that begin with the digits found so far, by their next digit */
-    int digit, left;    /* the next digit, and how many of the ranks with it are wanted */
-    bool all;           /* all of these are wanted */
+    int counts[DIGITS]; /* by next digit: number of ranks that begin with the digits found so far */
+    int digit, left;    /* the next digit, and how many of the ranks with this digit are searched */
+    bool all;           /* all ranks with this digit are searched */
     int gathered;
 };
 

@@ -17,7 +17,7 @@ struct keras_arguments {
     json_t *output_shape, *attention_axes, *dtype;
 
     int64_t output_sizes[MOST_OUTPUT_SIZES];
-    int n_output_sizes; /* 0: as wide as the query */
+    int n_output_sizes; /* 0 if the output is as wide as the query */
 };
 
 #define FIELD(field) offsetof(struct keras_arguments, field)
@@ -26,7 +26,7 @@ struct keras_arguments {
 static const struct argument class_arguments[] = {
     {"num_heads", ARGUMENT_SIZE, true, 0, FIELD(num_heads)},
     {"key_dim", ARGUMENT_SIZE, true, 0, FIELD(key_dim)},
-    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(value_dim)}, /* 0 is None, here and in the next */
+    {"value_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(value_dim)}, /* 0 is None, also for the next argument */
     {"projection_dim", ARGUMENT_OPTIONAL_COUNT, false, 0, FIELD(projection_dim)},
     {"dropout", ARGUMENT_DROPOUT, false, 0, 0},
     {"use_bias", ARGUMENT_BOOL, false, 1, FIELD(use_bias)},
@@ -118,8 +118,8 @@ static int64_t first_size(struct plan_builder *builder, const char *name, int ra
 /* ---- Inputs ---- */
 
 struct inputs {
-    int query, key, value; /* values: floats */
-    int mask;              /* an input; PLAN_NONE: the model takes none */
+    int query, key, value; /* indices of values with floats */
+    int mask;              /* index of an input. PLAN_NONE if the model has no mask */
     int64_t query_columns, key_columns, value_columns, key_length, value_length;
 };
 

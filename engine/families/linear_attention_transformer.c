@@ -304,7 +304,7 @@ static void choose_padding(struct plan_builder *builder, const char *name, const
 /* The inputs that forward() passes to the layers. */
 struct routed {
     int input_mask, context, context_mask;
-    int rotary; /* weight of layer_pos_emb; PLAN_NONE: none */
+    int rotary; /* weight of layer_pos_emb, or PLAN_NONE */
 };
 
 /* x + pos_emb(x): absolute, the sinusoids that the checkpoint holds, or axial (row + column of a grid of width w). */
@@ -390,7 +390,7 @@ static int product_key_memory(struct plan_builder *builder, int64_t dim, int x, 
 static int pre_norm(struct plan_builder *builder, const struct transformer_arguments *arguments, bool shift, int x,
                     const char *prefix, char *fn)
 {
-    static const int64_t shifts[] = {1, 0, -1}; /* causal: the first two */
+    static const int64_t shifts[] = {1, 0, -1}; /* if causal, only the first two are used */
     char norm[NAME_LENGTH];
     snprintf(norm, sizeof norm, "%snorm.", prefix);
     snprintf(fn, NAME_LENGTH, "%sfn.%s", prefix, shift ? "fn." : "");

@@ -36,7 +36,7 @@ struct linformer_pytorch_arguments {
     enum sharing sharing;
     enum method method;
     enum activation activation;
-    int checkpoint_level; /* above 0 Linformer takes no inputs but the first, and at 2 MHAttention reads no others */
+    int checkpoint_level; /* above 0, Linformer has only the first input. At 2, MHAttention reads only the first */
 };
 
 #define FIELD(field) offsetof(struct linformer_pytorch_arguments, field)
@@ -282,7 +282,7 @@ static int project(struct plan_builder *builder, const struct linformer_pytorch_
 /* ---- MHAttention.forward ---- */
 
 struct masks {
-    int input, embeddings; /* PLAN_NONE: the class is never given one */
+    int input, embeddings; /* PLAN_NONE if the class has no such mask */
 };
 
 /* "to_q", "to_k" or "to_v": one nn.Linear per head, joined to one matrix. */

@@ -217,7 +217,7 @@ int plan_widen(struct plan_builder *builder, int weight, const int *columns, int
 
 /* The elements that a step reads. They belong to a value, or to a weight, or are all the same number. */
 struct plan_source {
-    int value, weight; /* PLAN_NONE: none */
+    int value, weight; /* PLAN_NONE if not used */
     float number;
 };
 

@@ -16,7 +16,8 @@ static const char *const prefixes[] = {"module.", "_orig_mod.", "net.", "model."
 /* Whether the name matches the pattern. `*` matches any number of characters. Other characters match themselves. */
 static bool matches(const char *pattern, const char *name)
 {
-    const char *star = NULL, *behind = NULL; /* the last star, and what of the name it covers so far */
+    /* The last star, and the end of the part of the name that it matches so far. */
+    const char *star = NULL, *behind = NULL;
     while (*name) {
         if (*pattern == '*') {
             star = pattern++;

@@ -25,7 +25,7 @@
 struct narrowing {
     struct plan_builder *builder;
     int *reach;              /* by value */
-    int *gathered;           /* by value: the value's copy on the current narrow axis; PLAN_NONE: no copy yet */
+    int *gathered;           /* by value: its copy on the current narrow axis, or PLAN_NONE */
     bool *narrow;            /* by original step: whether it is moved onto a narrow axis */
     int most_reach;          /* the largest reach of a narrow step */
     struct plan_step *steps; /* the original steps */

@@ -17,7 +17,7 @@
 
 /* A chain: a linear step, perhaps a step that masks rows, and the projection of their result. */
 struct chain {
-    int linear, mask, project; /* steps; mask PLAN_NONE: no rows are masked */
+    int linear, mask, project; /* indices of steps. `mask` is PLAN_NONE if no rows are masked */
 };
 
 static bool is_plain_linear(const struct plan_step *step)
@@ -57,9 +57,9 @@ static bool find_chain(const struct plan *plan, int project, struct chain *chain
 /* The source of chains: chains with equal members here share Eᵀx. */
 struct projected_source {
     int x, mask;      /* values */
-    int weight, bias; /* of the projection */
+    int weight, bias; /* weights of the projection */
     bool transposed;
-    bool has_bias; /* of the linear step */
+    bool has_bias; /* whether the linear step has a bias */
 };
 
 static struct projected_source source_of(const struct plan *plan, const struct chain *chain)
@@ -143,10 +143,11 @@ static void fix_rows(struct plan_decision *decision, int64_t rows)
 
 struct rewrite {
     struct projected_source source;
-    struct plan_selection early, late; /* items whose sequence is projected before the linear step, or after it */
-    bool both;                         /* items of either kind may come */
-    int x;                             /* the source's x, masked if the chain has a mask */
-    int projected;                     /* Eᵀx, with its extra columns */
+    /* Early: items whose sequence is projected before the linear step. late: the other items. */
+    struct plan_selection early, late;
+    bool both;     /* batches may contain items of both kinds */
+    int x;         /* x of the source, masked if the chain has a mask */
+    int projected; /* Eᵀx, with its extra columns */
 };
 
 /* Masks x once for all chains of the source, as soon as x and the mask are computed. */
@@ -164,9 +165,9 @@ static void mask_early(struct plan_builder *builder, struct chain *chain, struct
     chain->project++;
 }
 
-/* The index at which to insert the step Eᵀx. If there is another projection of the same x for the same attention and
- * the same items, the step follows this projection, so that a backend can fuse both. Otherwise it comes directly before
- * the chain's projection. The projection for a later layer stays near its use, so that its lifetime is short. */
+/* The index at which to insert the step Eᵀx. There may be another projection of the same x for the same attention and
+ * the same items. Then the step follows this projection, so that a backend can fuse both. Otherwise it comes directly
+ * before the chain's projection. The projection for a later layer stays near its use, so that its lifetime is short. */
 static int early_place(const struct plan *plan, const struct chain *chain, const struct rewrite *rewrite)
 {
     for (int i = chain->project - 1; i >= 0; i--) {

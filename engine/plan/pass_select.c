@@ -14,8 +14,8 @@
 /* The selection of a row by a step OP_ARRANGE. */
 struct selected_row {
     int step;
-    int x, y;  /* the step's values */
-    int first; /* a size: the row's index among the item's rows of x */
+    int x, y;  /* values of the step */
+    int first; /* index of a size: the number of the row among the item's rows of x */
 };
 
 /* Which rows of a value are needed: none, only the selected row, or all rows. */
@@ -25,7 +25,7 @@ struct selecting {
     struct plan_builder *builder;
     struct selected_row row;
     enum need *needs; /* by value */
-    int *selected;    /* by value of ALL_ROWS: the value with its selected row; PLAN_NONE: none yet */
+    int *selected;    /* by value with ALL_ROWS: the value with its selected row, or PLAN_NONE */
     int n_values;
 };
 

@@ -1,9 +1,10 @@
 /* plan: what a model computes, as a flat array of steps over values. It is the same for every backend.
  *
- * A value is a row-major matrix with one row for each row of its axis. An axis states how many rows each item has: as
- * many as an input of the item (n_b rows for item b, where n_b differs between items), or the same fixed number for all
- * items. In memory, the rows of item 1 follow the rows of item 0, and so on. An operation on single rows sees one
- * matrix with all rows of the batch. An operation that must know where a sequence begins reads the axis.
+ * A value is a row-major matrix with one row for each row of its axis. An axis states how many rows each item has. On
+ * most axes it is the number of rows of an input, which differs between items: n_b for item b. On a fixed axis it is
+ * the same number for all items. In memory, the rows of item 1 follow the rows of item 0, and so on. An operation on
+ * single rows sees one matrix with all rows of the batch. An operation that must know where a sequence begins reads the
+ * axis.
  *
  * A call (LAYOUT_CALL in item.h) is an item of w sequences. Row p * w + s of a call is position p of sequence s. A
  * projection from n to k positions turns every n rows of the input into k rows, for any w.
@@ -75,8 +76,8 @@ enum operation {
 };
 
 /* Functions of two numbers. Comparisons and logical functions return 1 or 0. They take every number but 0 for true. The
- * operands are x and z. As in torch, the remainder of x by z has the sign of z, and the maximum or minimum of a NaN and
- * a number is a NaN. */
+ * operands are x and z. As in torch, the remainder of x by z has the sign of z. The maximum or minimum of a NaN and a
+ * number is a NaN. */
 enum plan_function {
     FUNCTION_ADD,
     FUNCTION_SUBTRACT,
@@ -259,8 +260,8 @@ struct plan_dimension {
     int x, z, keys, y; /* strides */
 };
 
-/* The elements that a step visits in each item. Element (i, j, …) of the operand x is at offset x_first + i * x + j *
- * x' + …, where x and x' are the strides of the first two dimensions. Offsets count elements from the start of the
+/* The elements that a step visits in each item. Let x and x' be the strides of the first two dimensions. Then element
+ * (i, j, …) of the operand x is at offset x_first + i * x + j * x' + …. Offsets count elements from the start of the
  * item's rows of x, or from the start of the weight if x is a weight. The same holds for z, keys and y. All members are
  * indices of sizes, so each item has its own numbers. A stride may be 0, which repeats an element, or negative. If a
  * step lacks an operand, the offset and strides of this operand are not read. The builder of the plan makes sure that
@@ -395,7 +396,7 @@ struct plan_step {
             int64_t by[3];
         } shift_tokens;
         struct {
-            int64_t first_head, heads;   /* the heads of x, K and V that the step reads; y has these heads alone */
+            int64_t first_head, heads;   /* the heads of x, K and V that the step reads; y has only these heads */
             int64_t dim_head, dim_value; /* d and d' */
             int64_t bucket, fold;        /* both >= 1. See OP_LINEAR_ATTEND in operations.c */
             float scale;                 /* c */

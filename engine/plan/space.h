@@ -27,7 +27,7 @@ struct space_dimension {
 };
 
 struct evaluated_space {
-    int rank; /* 0: one element */
+    int rank; /* 0 for a space of one element */
     struct space_dimension dimensions[PLAN_SPACE_RANK];
     struct space_offsets first; /* the first element, within the item's rows */
 };

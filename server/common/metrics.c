@@ -68,7 +68,7 @@ struct status_count {
 };
 
 struct route_metrics {
-    const char *_Atomic name;                   /* NULL: free */
+    const char *_Atomic name;                   /* NULL if the entry is free */
     struct status_count statuses[MAX_STATUSES]; /* the last entry is for LAST_STATUS */
     struct histogram total;
 };

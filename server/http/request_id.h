@@ -18,11 +18,11 @@ struct request_id_source {
 
 void request_id_source_init(struct request_id_source *source);
 
-/* Sets the id to the first of these that is valid:
+/* Sets the id to the first valid one of these:
  * - `given`, the header x-request-id: 1 to REQUEST_ID_MOST visible ASCII characters
  * - the trace id in `traceparent` (W3C Trace Context)
- * - 32 hexadecimal digits, seed and count.
- * Both headers may be NULL. Any thread. */
+ * - 32 hexadecimal digits: seed and count.
+ * `given` and `traceparent` may be NULL. Any thread may call it. */
 void request_id_set(struct request_id *id, struct request_id_source *source, const char *given,
                     const char *traceparent);
 

@@ -11,10 +11,11 @@
  *
  * Turns: a lane may serve several models. After a batch of model i, it first searches the queue of model i + 1.
  *
- * Sleep: a lane sleeps when no queue holds a job that it can run. The lane can run a model while the device of both
- * works (model_ready_lanes). Three events wake one sleeping lane that can run the job: batcher_submit adds a job;
- * another lane leaves jobs in a queue; batcher_wake reports that a device works again. If all such lanes are awake, no
- * wake-up is lost, because each lane searches the queues again when its batch ends.
+ * Sleep: a lane sleeps when no queue holds a job that it can run. A lane can run a model while the device on which the
+ * lane runs it works (model_ready_lanes). One sleeping lane that can run a job is woken when batcher_submit adds the
+ * job, or when another lane leaves the job in a queue. batcher_wake also wakes lanes, because a device works again. If
+ * all lanes that can run the job are awake, no wake-up is lost. Each lane searches the queues again when its batch
+ * ends.
  */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs/batcher.h"
@@ -116,8 +117,8 @@ static struct job_queue *queue_of(struct batcher *batcher, const struct job *job
 
 /* ---- Lanes. The lock is held ---- */
 
-/* Takes a snapshot of the states of all devices. Forming a batch and waking lanes use one snapshot, so no job is
- * stranded: each job that the lane leaves in a queue wakes a lane that can run it in this snapshot. */
+/* Takes a snapshot of the states of all devices. Forming a batch and waking lanes use the same snapshot. So each job
+ * that the lane leaves in a queue wakes a lane that, by this snapshot, can run it. No job is left without a lane. */
 static void look_at_devices(struct batcher *batcher)
 {
     for (int64_t i = 0; i < batcher->n_models; i++)

@@ -17,7 +17,7 @@
 
 /* A list of numbers. It points into the body. */
 struct numbers {
-    const char *text; /* NULL: none */
+    const char *text; /* NULL if there is no list */
     size_t length;
     int depth; /* depth of the innermost lists, 1 to NUMBERS_DEPTH. All have the same depth. No list is empty */
     int64_t lists[NUMBERS_DEPTH]; /* number of lists at each depth, beginning with depth 1, where it is 1 */

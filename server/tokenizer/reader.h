@@ -12,7 +12,7 @@ struct json_stream {
     const char *at, *end;
     char *text; /* the latest string, or NULL at first. cursor_free frees it */
     size_t length, capacity;
-    bool failed; /* memory is out */
+    bool failed; /* memory is lacking */
 };
 
 /* The JSON tree of the file, in which model.vocab and model.merges are null. */

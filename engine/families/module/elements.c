@@ -271,7 +271,7 @@ struct tensor tensor_combine(struct module *module, enum plan_function function,
     if (module_failed(module))
         return x;
     int order[MODULE_RANK], value = PLAN_NONE;
-    bool z_first = is_smaller(module, &x, &z); /* the larger operand is x */
+    bool z_first = is_smaller(module, &x, &z); /* the operand with more elements must be x */
     struct tensor larger = z_first ? z : x, smaller = z_first ? x : z, y;
     larger = tensor_as_value(module, larger);
     if (!broadcast(module, &larger, &smaller))

@@ -434,7 +434,7 @@ static void build_transposed(struct node *node, int dimensions)
     }
     if (module_failed(module))
         return;
-    struct tensor mirrored = weight; /* (in, out, size…) -> (out, size…, in) */
+    struct tensor mirrored = weight; /* (in, out, size…), which becomes (out, size…, in) */
     for (int d = 2; d < weight.rank; d++) {
         int end = plan_size_subtract(module->builder, mirrored.dims[d].size, module->one);
         mirrored.first =
@@ -473,7 +473,7 @@ struct tensor tensor_softmax(struct module *module, struct tensor x, int dim, bo
     struct tensor y = tensor_new(module, x.rank, x.dims);
     struct plan_space space = {.x_first = x.first, .z_first = module->zero, .y_first = module->zero};
     for (int i = 0; i < x.rank; i++) {
-        int d = i == x.rank - 1 ? dim : i < dim ? i : i + 1; /* dim comes last */
+        int d = i == x.rank - 1 ? dim : i < dim ? i : i + 1; /* moves dimension `dim` to the end */
         space.dimensions[space.rank++] =
             space_dimension(x.dims[d].size, tensor_stride(module, &x, d), module->zero, tensor_stride(module, &y, d));
     }
