@@ -193,11 +193,11 @@ struct settings {
     int64_t port;
     struct device_choice device;
     enum dtype dtype;
-    enum instruction_set kernels;  /* of the CPU engine */
-    enum product_library products; /* of the CPU engine */
+    enum instruction_set kernels;  /* used by the CPU engine */
+    enum product_library products; /* used by the CPU engine */
     int64_t threads;               /* of the CPU engine. 0 means one per core that this process may use */
     int64_t cuda_tuning_ms;        /* the time for choosing CUDA kernels, for each model. 0 means no tuning */
-    int64_t http_threads;          /* of libmicrohttpd */
+    int64_t http_threads;          /* number of event loops, and number of workers */
     int64_t max_batch_tokens;      /* 0 means auto */
     int64_t max_batch_requests;    /* sequences in a batch */
     int64_t max_batch_ms;          /* 0 means no limit */

@@ -23,7 +23,7 @@ struct backend_functions {
     int (*open)(const struct engine_options *options, int index, struct backend **backend, struct error *error);
     void (*close)(struct backend *backend);
     const char *(*kernels)(const struct backend *backend); /* describes the kernels. Valid while the backend is open */
-    enum dtype (*dtype)(const struct backend *backend);    /* of products with weights; never DTYPE_AUTO */
+    enum dtype (*dtype)(const struct backend *backend);    /* the type of products with weights. Never DTYPE_AUTO */
     bool (*batch_invariant)(const struct backend *backend);
 
     /* Whether there is a kernel for the operation. `prepare` refuses plans with other operations. */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define ENGINE_MAX_DEVICES DEVICE_CHOICE_LIMIT
-#define ENGINE_MAX_LANES 64 /* of a model */
+#define ENGINE_MAX_LANES 64 /* most lanes of a model */
 
 /* An event of a device: it failed, or it works again. */
 struct engine_event {

@@ -173,7 +173,7 @@ int64_t cpu_attend_scratch(const struct cpu_run *run, const struct plan_step *st
  * a sequence are w rows apart. Each sequence has its own k keys. The division into tasks depends only on the item, so
  * the results do not depend on the other items of the batch. */
 
-#define BLOCK_POSITIONS 64 /* of a task */
+#define BLOCK_POSITIONS 64 /* most positions of a task */
 
 /* Adds the softmax (count) of one head to the sum over the heads. After the last head, divides the sum to get the mean.
  */
@@ -250,7 +250,7 @@ static void attend_sequence(const struct cpu_run *run, const struct plan_step *s
 void cpu_attend_call(const struct cpu_run *run, const struct plan_step *step)
 {
     for (int64_t b = 0; b < run->batch->n_items; b++) {
-        int64_t blocks = parts_of(positions_of(run, step->x, b), BLOCK_POSITIONS); /* of one sequence */
+        int64_t blocks = parts_of(positions_of(run, step->x, b), BLOCK_POSITIONS); /* blocks of one sequence */
         int64_t tasks = width_of(run, step->x, b) * blocks;
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
         for (int64_t t = 0; t < tasks; t++)

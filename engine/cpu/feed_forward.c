@@ -14,7 +14,7 @@ struct feed_forward {
     float *y;              /* (rows, out) */
     enum element hidden_element;
     int64_t rows, in, hidden, out; /* `hidden` is the number of columns of the hidden part after the gate */
-    int64_t panels, second_panels; /* of the two weights */
+    int64_t panels, second_panels; /* number of panels of each of the two weights */
 };
 
 static struct feed_forward feed_forward_of(const struct cpu_run *run, const struct plan_step *step)

@@ -204,7 +204,7 @@ struct product_weight {
     int64_t columns, depth;
     const float *data;            /* (columns, depth) for OpenBLAS, or words for the functions of vector.h */
     float *owned;                 /* equals `data` if it must be freed. NULL if the caller keeps it */
-    size_t bytes;                 /* of owned */
+    size_t bytes;                 /* size of the memory at `owned` */
     struct onednn_weight *packed; /* oneDNN */
 };
 

@@ -31,7 +31,7 @@ struct cpu_run {
     int threads;
     const struct plan_step *step; /* the step that runs */
     float *scratch; /* (threads, scratch_floats). NULL if the operation's row in operations.c has no thread scratch */
-    int64_t scratch_floats; /* of one thread */
+    int64_t scratch_floats; /* floats of scratch for each thread */
     float *shared;          /* scratch for all threads together. NULL if the row has no shared scratch */
     atomic_bool *failed;    /* set when a product fails. Then the results of the batch are undefined */
 };

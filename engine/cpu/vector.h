@@ -75,7 +75,7 @@ struct vector_finish {
     int64_t y_stride;
 };
 
-/* The same for columns [first, first + columns). */
+/* Returns a copy of `finish` for columns [first, first + columns) only. */
 static inline struct vector_finish vector_finish_columns(const struct vector_finish *finish, int64_t first,
                                                          int64_t columns)
 {
@@ -116,7 +116,7 @@ struct vector_project {
 /* The parameters of `reduce` below. */
 struct vector_reduction {
     enum plan_reduction reduction;
-    float order;        /* of REDUCTION_NORM */
+    float order;        /* order of the norm, for REDUCTION_NORM */
     const double *mean; /* (n), of REDUCTION_VARIANCE and REDUCTION_DEVIATION */
     double *places;     /* (n), of REDUCTION_ARGMAX */
     int64_t place, step;

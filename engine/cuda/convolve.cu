@@ -99,7 +99,7 @@ static int64_t windows_of(int64_t rows, int64_t n_sequences, int64_t stride)
     return rows / stride + n_sequences;
 }
 
-/* Of the largest batch. */
+/* The number of windows in the largest batch. */
 static int64_t most_windows(const struct plan *plan, const struct plan_step *step)
 {
     int64_t sequences = plan_most_sequences(plan, plan->values[step->x].axis, plan->max_items);
@@ -166,8 +166,8 @@ void cuda_convolve_sequence(struct cuda_run *run, const struct plan_step *step)
 struct image_windows {
     struct plan_window window;
     struct plan_image image, made;     /* the images of x and of y */
-    int64_t channels;                  /* of x */
-    int64_t first_channel, n_channels; /* of a window */
+    int64_t channels;                  /* number of channels of x */
+    int64_t first_channel, n_channels; /* the channels of a window */
     int64_t first;                     /* number of the first one among the item's pixels of y */
 };
 

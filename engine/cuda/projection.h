@@ -36,7 +36,7 @@ template <typename T> struct projection {
  * sequence's first part from the sequence's first row. Some numbers belong to no part. */
 struct sequence_part {
     int64_t sequence, number; /* number is that of the part within the sequence */
-    int64_t first, rows;      /* of x */
+    int64_t first, rows;      /* index of the first row of x, and number of rows */
     /* Number of parts of the sequence. 0 if no part has this number, or if the sequence is not selected. */
     int64_t count;
 };

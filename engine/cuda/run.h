@@ -108,7 +108,7 @@ struct cuda_run {
     char *arena;
     enum dtype dtype;
     size_t shared_bytes;             /* most shared memory that a block can have */
-    size_t shared_by_two;            /* the same if two blocks must fit on a multiprocessor */
+    size_t shared_by_two;            /* the same, if two blocks must fit on a multiprocessor */
     int processors;                  /* multiprocessors of the device */
     void *const *weights;            /* by weight: its elements on the device. The array itself is in host memory */
     float *const *float_weights;     /* likewise, for weights that are read as floats */
@@ -291,7 +291,7 @@ static void launch(struct cuda_run *run, void (*kernel)(Parameters...), int64_t 
     launch_shared(run, kernel, blocks, others, threads, 0, arguments...);
 }
 
-#define ROWS_A_BLOCK 8 /* of launch_rows */
+#define ROWS_A_BLOCK 8 /* rows of a block in launch_rows */
 
 /* Launches a kernel with one warp for each row (warp_of_grid). Its first argument is the number of rows. */
 template <typename... Parameters, typename... Arguments>

@@ -44,7 +44,7 @@ static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
 struct direction_pair {
     const char *name, *expected;
     int64_t least, fallback;
-    size_t fewest; /* of a list's */
+    size_t fewest; /* least length of a list */
 };
 
 static const struct direction_pair kernel_size = {"kernel_size", "an integer from 1 or a list of two", 1, 1, 2};

@@ -44,7 +44,7 @@ struct model_input {
     int64_t n_masks; /* INPUT_ATTENTION_MASK: masks for each of the `width` sequences of an item. 0 if an item has one
                         mask only */
     const char *refused; /* the reason why the class fails if an item contains this input. NULL if it does not fail */
-    int64_t vocabulary;  /* of INPUT_IDS */
+    int64_t vocabulary;  /* INPUT_IDS: number of valid ids */
     int like;            /* index of the input whose number of rows this input must have. -1 if there is none */
     int rank;            /* LAYOUT_TENSOR */
     int64_t shape[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: `rank` sizes of an item. -1 if a size may differ between items */

@@ -19,7 +19,7 @@ struct row_block {
 /* The rows of the batch's items on one axis. The sequences of an item follow one another. On most axes an item is one
  * sequence (see plan_sequences in plan.h). */
 struct layout {
-    int64_t n_sequences;  /* of all items */
+    int64_t n_sequences;  /* number of sequences of all items */
     int64_t *starts;      /* (n_sequences + 1): the rows of sequence s are starts[s] … starts[s + 1] - 1 */
     int64_t *item_starts; /* (n_items + 1): likewise, the first row of each item. Equal to the pointer `starts` if each
                              item is one sequence */
@@ -32,8 +32,8 @@ struct layout {
 /* One requested row of the output. */
 struct wanted_row {
     int64_t item;
-    int64_t index; /* in the item's list */
-    int64_t row;   /* of the hidden value */
+    int64_t index; /* index in the item's list of requested rows */
+    int64_t row;   /* index of the row in the value of the last hidden state */
 };
 
 struct batch {

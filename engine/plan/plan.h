@@ -225,7 +225,7 @@ struct plan_axis {
 enum plan_factor_kind {
     FACTOR_FREE,      /* the size of one dimension of an input, which differs between items. Called a free size */
     FACTOR_QUOTIENT,  /* the quotient of two sizes, rounded down */
-    FACTOR_REMAINDER, /* of two sizes */
+    FACTOR_REMAINDER, /* the remainder of two sizes */
 };
 
 /* A size is a sum of terms. A term is a coefficient times several factors. See sizes.h. */
@@ -354,7 +354,7 @@ struct plan_step {
             float epsilon;
         } layer_norm;
         struct {
-            int64_t groups; /* of columns */
+            int64_t groups; /* number of groups of columns */
             float epsilon;
         } group_norm;
         struct {
@@ -371,13 +371,13 @@ struct plan_step {
             float scale;
         } add;
         struct {
-            int64_t groups;   /* of columns */
+            int64_t groups;   /* number of groups of columns */
             bool transposed;  /* the weight is (groups * k, n), else (groups * n, k) */
             bool sums_column; /* allowed with one group only. y has an extra column with the sums over the rows of E */
             bool bias_column; /* allowed with one group only. y has an extra column with the bias */
         } project_sequence;
         struct {
-            int64_t groups; /* of columns */
+            int64_t groups; /* number of groups of columns */
             int64_t stride; /* rows of a window, and rows between the starts of two windows */
         } convolve_sequence;
         struct {
@@ -411,7 +411,7 @@ struct plan_step {
             struct plan_window window;
             /* Indices of sizes: the image that x holds. PLAN_NONE if x's axis holds an input image. */
             int height, width;
-            int64_t groups; /* of columns */
+            int64_t groups; /* number of groups of columns */
             float scale;
         } convolve_image; /* also used by OP_CONVOLVE_GROUPS and OP_CONVOLVE_CHANNELS */
         struct {
@@ -444,7 +444,7 @@ struct plan_step {
             float x, z; /* as above */
         } select;
         struct {
-            int output; /* of plan->outputs */
+            int output; /* index into plan->outputs */
         } give_tensor;
     };
 };
@@ -501,7 +501,7 @@ struct plan {
     /* The outputs of a module. Empty for a class, which has one output named output_name. */
     struct plan_output *outputs;
     int n_outputs;
-    const char *output_name; /* of the class's own output */
+    const char *output_name; /* name of the class's own output */
     /* Name of the softmax of the class's attention. NULL if the names are "attention.<i>". */
     const char *attention_name;
     int64_t output_sizes[ENGINE_MAX_RANK - 1]; /* their product is output_columns */

@@ -8,7 +8,7 @@
 
 typedef void print_function(const struct plan *plan, const struct plan_step *step, FILE *out);
 
-print_function print_nothing; /* of an operation whose parameters are not shown */
+print_function print_nothing; /* for an operation whose parameters are not shown */
 print_function print_activate, print_gate, print_linear, print_feed_forward;
 print_function print_group_norm;
 print_function print_projection, print_call_projection, print_sequence_convolution, print_image_convolution;

@@ -35,7 +35,7 @@ struct evaluated_space {
 /* The current place of a walk over some dimensions. */
 struct space_place {
     int64_t index[PLAN_SPACE_RANK];
-    struct space_offsets at; /* of the element */
+    struct space_offsets at; /* offsets of the current element */
 };
 
 /* The operands that a step reads through its space. Offsets and strides of the other operands are not read. */

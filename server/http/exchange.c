@@ -71,7 +71,7 @@ struct exchange {
     bool suspended;
     bool half_closed; /* the client had already closed its sending half when the body was complete */
     struct body body;
-    enum coding coding; /* of the body */
+    enum coding coding; /* compression of the body */
     struct request request;
     struct reply reply;
     int64_t begun_ns;    /* time when the headers had arrived */

@@ -14,7 +14,7 @@ struct filter_window {
 };
 
 struct filter {
-    int64_t size;                  /* of the input */
+    int64_t size;                  /* positions of the input */
     int64_t taps;                  /* largest count of a window */
     struct filter_window *windows; /* (size) */
     int32_t *weights;              /* (size, taps). The weights of a window add up to nearly 1 */

@@ -7,10 +7,10 @@
 /* One axis of the picture, in pixels. Position i of the input is position offset + i of the resized picture. Positions
  * outside of the resized picture are black. */
 struct geometry_axis {
-    int64_t original; /* of the file */
+    int64_t original; /* pixels of the picture in the file */
     int64_t resized;
     int64_t offset; /* negative if the input begins before the resized picture */
-    int64_t size;   /* of the input */
+    int64_t size;   /* pixels of the model's input */
 };
 
 struct geometry {

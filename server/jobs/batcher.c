@@ -43,7 +43,7 @@
 #define LOOK_AHEAD 32 /* most jobs of a queue that a batch passes over because they do not fit */
 
 struct queue {
-    struct job_queue jobs; /* of one model */
+    struct job_queue jobs; /* the queue of one model */
     uint64_t ready_lanes;  /* copy of model_ready_lanes. Bit i is set if the device of the model's lane i works */
     struct pace pace;      /* its `work` is in FLOPs */
     double ns_per_token;   /* moving average over the model's batches. 0 if none has run */
@@ -60,7 +60,7 @@ struct part {
 
     /* Set after the run. */
     bool flawed;         /* a result is not finite */
-    int64_t flawed_item; /* of the job */
+    int64_t flawed_item; /* index of the item in the job */
     struct flaw flaw;
 };
 

@@ -18,7 +18,7 @@
 
 #include <jansson.h>
 
-#define MODULE_RANK 8 /* of a tensor, with the batch */
+#define MODULE_RANK 8 /* most dimensions of a tensor, including the batch */
 
 struct tensor_dimension {
     int size;   /* index of a size of the plan, without the batch */
