@@ -2,19 +2,23 @@
 """Random modules against the daemon: drawn from a grammar of what people write around a Linformer.
 
     random_modules.py [--daemon build/linformerd] [--folder build/modules] [--seed 1] [--count 300] [--only SEED]
-                      [--record tests/modules/random --most-bytes 20000]
+                      [--record tests/modules/random.tar.gz --most-bytes 8000]
 
 A module is a list of steps on tensors. Each step is drawn by what the tensors at hand allow, which is tried at three
 batches and lengths. Every module is exported by export_module(), loaded by one daemon, and asked at several batches and
 lengths. Its outputs must be within 1e-5 of PyTorch's (relative L2), and items alone must have the bits that they had
-in a batch. The seed of a module is the seed of the run plus its number. --record writes small ones as reference
-folders, which tests/reference/test_random_modules.c replays."""
+in a batch. Seeds are consecutive numbers from --seed. The name of a module has its seed. --record adds those of few
+bytes to an archive, which tests/reference/test_random_modules.c replays: a folder for each as in tests/modules/reference."""
 import argparse
 import copy
+import gzip
+import io
+import json
 import pathlib
 import random
 import shutil
 import sys
+import tarfile
 import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -158,6 +162,16 @@ class Case:
                 pass  # a length that the module itself does not take
         return None
 
+    def is_free(self, arrays):
+        """Whether the graph leaves these sizes of the inputs free."""
+        graph = json.loads((self.folder / "config.json").read_text())["graph"]
+        for one in graph["inputs"]:
+            for wanted, size in zip(one["shape"][1:], arrays[one["name"]].shape[1:]):
+                limits = graph.get("sizes", {}).get(wanted, {}) if isinstance(wanted, str) else {"least": wanted, "most": wanted}
+                if size < limits.get("least", 1) or size > (limits.get("most") or size):
+                    return False
+        return True
+
     def ask(self, server):
         """What is wrong; None: nothing."""
         for index, (inputs, expected) in enumerate(self.calls):
@@ -168,9 +182,8 @@ class Case:
                 alone = [server.infer(self.name, {k: v[b:b + 1] for k, v in arrays.items()}, list(expected))
                          for b in range(len(next(iter(arrays.values()))))]
             except Refused as refused:
-                if index > 0 and ("expected at least" in str(refused) or "expected at most" in str(refused)
-                                  or "expected" in str(refused)):
-                    continue  # a length that export_module() did not leave free
+                if not self.is_free(arrays):
+                    continue
                 return f"call {index} {shapes}: {refused}"
             for name, value in expected.items():
                 if together[name].shape != tuple(value.shape):
@@ -181,10 +194,10 @@ class Case:
                     return f"call {index} {shapes}: {name} has other bits alone than in the batch"
         return None
 
-    def record(self, server, folder, most):
-        """Writes the calls that the daemon answers. Returns whether it is small enough."""
+    def write_calls(self, server, most):
+        """Writes calls that the daemon answers beside the module, at most so many."""
         tensors, count = {}, 0
-        for inputs, expected in self.calls[:3]:
+        for inputs, expected in self.calls[:1] + self.calls[:0:-1]:  # the example's sizes, then others
             try:
                 server.infer(self.name, {name: value.numpy() for name, value in inputs.items()}, list(expected))
             except Refused:
@@ -192,16 +205,37 @@ class Case:
             tensors.update({f"{count}/in/{key}": value for key, value in inputs.items()})
             tensors.update({f"{count}/out/{key}": value.clone() for key, value in expected.items()})
             count += 1
+            if count == most:
+                break
         with open(self.folder / "calls.safetensors", "wb") as file:
             write_safetensors(file, tensors, ALL_DTYPES)
-        size = sum(path.stat().st_size for path in self.folder.iterdir())
-        if size > most:
-            return False
-        shutil.copytree(self.folder, folder / self.name, dirs_exist_ok=True)
-        return True
 
 
-def run_chunk(seeds, options, counts):
+class Archive:
+    """A .tar.gz of cases, whose bytes depend on nothing but the cases."""
+
+    def __init__(self, path):
+        self.path, self.files = path, {}
+        if path.exists():
+            with tarfile.open(path) as archive:
+                self.files = {one.name: archive.extractfile(one).read() for one in archive.getmembers()}
+
+    def count(self):
+        return sum(name.endswith("/config.json") for name in self.files)
+
+    def add(self, folder):
+        self.files.update({f"{folder.name}/{one.name}": one.read_bytes() for one in folder.iterdir()})
+
+    def write(self):
+        with gzip.GzipFile(self.path, "wb", 9, mtime=0) as file, \
+                tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+            for name, content in sorted(self.files.items()):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+
+
+def run_chunk(seeds, options, counts, archive):
     folder = options.folder / "served"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -226,11 +260,14 @@ def run_chunk(seeds, options, counts):
             problem = case.ask(server)
             kind = "FAILED" if problem else "passed"
             counts[kind] = counts.get(kind, 0) + 1
-            if options.record and not problem and counts.get("recorded", 0) < options.record_count:
-                counts["recorded"] = counts.get("recorded", 0) + case.record(server, options.record, options.most_bytes)
             if problem:
                 print(f"seed {case.seed}: FAILED: {problem} [{words(case.module)}]", flush=True)
-                case.record(server, options.folder / "failed", 1 << 30)
+                case.write_calls(server, len(CALLS))
+                shutil.copytree(case.folder, options.folder / "failed" / case.name, dirs_exist_ok=True)
+            elif archive and archive.count() < options.record_count:
+                case.write_calls(server, 2)
+                if sum(path.stat().st_size for path in case.folder.iterdir()) <= options.most_bytes:
+                    archive.add(case.folder)
 
 
 def main():
@@ -240,19 +277,23 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=300, help="modules that are compared")
     parser.add_argument("--only", type=int, help="the seed of one module")
-    parser.add_argument("--record", type=pathlib.Path)
-    parser.add_argument("--record-count", type=int, default=30)
-    parser.add_argument("--most-bytes", type=int, default=20000)
+    parser.add_argument("--record", type=pathlib.Path, help="the archive")
+    parser.add_argument("--record-count", type=int, default=300, help="modules of the archive, those in it included")
+    parser.add_argument("--most-bytes", type=int, default=8000, help="of a module in the archive")
     options = parser.parse_args()
     torch.set_num_threads(1)
     counts, seed = {}, options.seed
+    archive = Archive(options.record) if options.record else None
     if options.only is not None:
-        run_chunk([options.only], options, counts)
+        run_chunk([options.only], options, counts, archive)
     while options.only is None and counts.get("passed", 0) + counts.get("FAILED", 0) + counts.get("REFUSED", 0) < options.count:
-        run_chunk(range(seed, seed + CHUNK), options, counts)
+        run_chunk(range(seed, seed + CHUNK), options, counts, archive)
         seed += CHUNK
         if seed > options.seed + 10 * options.count:
             break
+    if archive:
+        archive.write()
+        print(f"{archive.count()} modules in {archive.path}")
     print(f"seeds from {options.seed}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
     bad = counts.get("FAILED", 0) + counts.get("REFUSED", 0)
     return 1 if bad or not counts.get("passed") else 0

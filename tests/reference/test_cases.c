@@ -1,9 +1,9 @@
 /* Every reference case through the engine's own interface: every output within TOLERANCE of the library's, and the same
  * bits alone and in a batch, or within ALONE_TOLERANCE where the engine promises no more.
  * test_cases_bf16.c does the same in bf16, tests/cuda/test_cases_cuda.c on CUDA, test_modules.c with modules. */
+#include "tests/unit/case_files.h"
 #include "tests/unit/reference_calls.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#ifndef CASES_FOLDER
-#define CASES_FOLDER "tests/reference"
+#ifndef CASES
+#define CASES "tests/reference"
 #define FEWEST_CASES 82
 #endif
 
@@ -41,7 +41,10 @@ struct loaded {
     struct model *model;
     struct model_config config;
     struct weights *weights, *calls;
+    char *weights_bytes, *calls_bytes;
 };
+
+static struct case_files *files;
 
 static void must(int result, const struct error *error)
 {
@@ -49,10 +52,30 @@ static void must(int result, const struct error *error)
         fail_msg("%s", error->message);
 }
 
+static struct weights *open_file(const char *name, const char *file, char **bytes)
+{
+    struct weights *weights = NULL;
+    struct error error;
+    size_t length;
+    *bytes = case_files_read(files, name, file, &length);
+    assert_non_null(*bytes);
+    must(weights_open_memory(*bytes, length, file, &weights, &error), &error);
+    return weights;
+}
+
+static void read_config(const char *name, struct model_config *config)
+{
+    struct error error;
+    size_t length;
+    char *text = case_files_read(files, name, "config.json", &length);
+    assert_non_null(text);
+    must(model_config_parse(text, length, name, config, &error), &error);
+    free(text);
+}
+
 static void load(const char *name, struct loaded *loaded)
 {
     struct error error;
-    char path[512];
     struct engine_options options = {.device = {DEVICE},
                                      .dtype = DTYPE,
                                      .threads = 2,
@@ -65,13 +88,9 @@ static void load(const char *name, struct loaded *loaded)
         print_message("skipped: %s\n", error.message);
         skip();
     }
-    snprintf(path, sizeof path, CASES_FOLDER "/%s/config.json", name);
-    must(model_config_read(path, &loaded->config, &error), &error);
-    snprintf(path, sizeof path, CASES_FOLDER "/%s/model.safetensors", name);
-    must(weights_open(path, &loaded->weights, &error), &error);
-    snprintf(path, sizeof path, CASES_FOLDER "/%s/calls.safetensors", name);
-    must(weights_open(path, &loaded->calls, &error), &error);
-    must(weights_read(loaded->calls, &error), &error);
+    read_config(name, &loaded->config);
+    loaded->weights = open_file(name, "model.safetensors", &loaded->weights_bytes);
+    loaded->calls = open_file(name, "calls.safetensors", &loaded->calls_bytes);
     must(engine_load(loaded->engine, &loaded->config, loaded->weights, NULL, NULL, &loaded->model, &error), &error);
 }
 
@@ -80,6 +99,8 @@ static void unload(struct loaded *loaded)
     model_close(loaded->model);
     weights_close(loaded->calls);
     weights_close(loaded->weights);
+    free(loaded->calls_bytes);
+    free(loaded->weights_bytes);
     model_config_free(&loaded->config);
     engine_close(loaded->engine);
 }
@@ -179,27 +200,22 @@ static void test_case(void **state)
     unload(&loaded);
 }
 
-static int is_case(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.' && !strchr(entry->d_name, '.');
-}
-
 int main(void)
 {
-    struct dirent **entries;
-    int count = scandir(CASES_FOLDER, &entries, is_case, alphasort);
+    files = case_files_open(CASES);
+    size_t count = files ? case_files_count(files) : 0;
     if (count < FEWEST_CASES) {
-        fprintf(stderr, "%d cases in " CASES_FOLDER ", expected %d: run from the root of the repository\n", count,
+        fprintf(stderr, "%zu cases in " CASES ", expected %d: run from the root of the repository\n", count,
                 FEWEST_CASES);
         return 1;
     }
-    struct CMUnitTest *tests = calloc((size_t)count, sizeof *tests);
-    for (int i = 0; i < count; i++)
-        tests[i] = (struct CMUnitTest){entries[i]->d_name, test_case, NULL, NULL, entries[i]->d_name};
-    int failed = _cmocka_run_group_tests("reference cases", tests, (size_t)count, NULL, NULL);
-    for (int i = 0; i < count; i++)
-        free(entries[i]);
-    free(entries);
+    struct CMUnitTest *tests = calloc(count, sizeof *tests);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = case_files_name(files, i);
+        tests[i] = (struct CMUnitTest){name, test_case, NULL, NULL, (void *)name};
+    }
+    int failed = _cmocka_run_group_tests("reference cases", tests, count, NULL, NULL);
     free(tests);
+    case_files_close(files);
     return failed;
 }

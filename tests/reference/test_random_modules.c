@@ -1,5 +1,5 @@
 /* test_cases.c with random modules: tests/modules/random_modules.py drew and recorded them. */
-#define CASES_FOLDER "tests/modules/random"
+#define CASES "tests/modules/random.tar.gz"
 #define FEWEST_CASES 30
 #define BATCH_TOKENS 16384 /* of the value with the most rows */
 #include "tests/reference/test_cases.c"
