@@ -161,26 +161,27 @@ double infer_relative_l2(const struct infer_tensor *found, const struct infer_te
 
 static int is_case(const struct dirent *entry)
 {
-    char path[512];
-
-    snprintf(path, sizeof path, CASES_FOLDER "/%s/config.json", entry->d_name);
-    return entry->d_name[0] != '.' && access(path, F_OK) == 0;
+    return !strchr(entry->d_name, '.');
 }
 
-struct cases cases_find(void)
+struct cases cases_find(const char *folder, int fewest)
 {
     struct dirent **entries = NULL;
-    int count = scandir(CASES_FOLDER, &entries, is_case, alphasort);
-
-    if (count < FEWEST_CASES)
-        fail_msg("%d cases in " CASES_FOLDER ", expected %d or more: run from the root of the repository", count,
-                 FEWEST_CASES);
-    struct cases cases = {calloc((size_t)count, sizeof *cases.names), (size_t)count};
+    struct cases cases = {NULL, 0};
+    char path[512];
+    int count = scandir(folder, &entries, is_case, alphasort);
+    cases.names = calloc(count > 0 ? (size_t)count : 1, sizeof *cases.names);
+    assert_non_null(cases.names);
     for (int i = 0; i < count; i++) {
-        cases.names[i] = strdup(entries[i]->d_name);
+        snprintf(path, sizeof path, "%s/%s/config.json", folder, entries[i]->d_name);
+        if (access(path, F_OK) == 0)
+            cases.names[cases.count++] = strdup(entries[i]->d_name);
         free(entries[i]);
     }
     free(entries);
+    if (cases.count < (size_t)fewest)
+        fail_msg("%zu cases in %s, expected %d or more: run from the root of the repository", cases.count, folder,
+                 fewest);
     return cases;
 }
 
@@ -191,13 +192,13 @@ void cases_free(struct cases *cases)
     free(cases->names);
 }
 
-struct weights *case_calls(const char *name)
+struct weights *case_calls(const char *folder, const char *name)
 {
     struct weights *calls;
     struct error error;
     char path[512];
 
-    snprintf(path, sizeof path, CASES_FOLDER "/%s/calls.safetensors", name);
+    snprintf(path, sizeof path, "%s/%s/calls.safetensors", folder, name);
     if (weights_open(path, &calls, &error) != 0 || weights_read(calls, &error) != 0)
         fail_msg("%s", error.message);
     return calls;

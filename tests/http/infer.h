@@ -56,16 +56,16 @@ double infer_relative_l2(const struct infer_tensor *found, const struct infer_te
 
 /* ---- The reference cases: tests/reference/README.md ---- */
 
-/* The names of the cases' folders, sorted. Fails if there are fewer than FEWEST_CASES. */
+/* The names of the cases' folders, sorted. Fails if there are fewer than `fewest`. */
 struct cases {
     char **names;
     size_t count;
 };
-struct cases cases_find(void);
+struct cases cases_find(const char *folder, int fewest);
 void cases_free(struct cases *cases);
 
 /* The calls of a case. The test closes them. */
-struct weights *case_calls(const char *name);
+struct weights *case_calls(const char *folder, const char *name);
 
 /* The tensors of call `index`, its inputs ("in") or its outputs ("out"), in the file's order, at most `room`. Returns
  * their number; 0: no such call. */

@@ -34,7 +34,7 @@ static void write_cases(const struct cases *cases, enum weights_dtype dtype, con
 /* Both models must give the same bits. Only with F64 do the outputs still agree with the library. */
 static void compare_case(const struct daemon *daemon, const char *name, enum weights_dtype dtype)
 {
-    struct weights *calls = case_calls(name);
+    struct weights *calls = case_calls(CASES_FOLDER, name);
     struct infer_body body;
     char rounded_name[256];
     double distance = 0;
@@ -61,7 +61,7 @@ static void compare_case(const struct daemon *daemon, const char *name, enum wei
 
 static void serve_as(enum weights_dtype dtype)
 {
-    struct cases cases = cases_find();
+    struct cases cases = cases_find(CASES_FOLDER, FEWEST_CASES);
     char *folder = folder_make();
 
     write_cases(&cases, dtype, folder);

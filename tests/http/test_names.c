@@ -73,7 +73,7 @@ static void write_renamed(const char *case_name, const char *prefix, const char 
 
 static void compare_case(const struct daemon *daemon, const char *name)
 {
-    struct weights *calls = case_calls(name);
+    struct weights *calls = case_calls(CASES_FOLDER, name);
     struct infer_body body;
 
     for (int index = 0; (body = case_body(calls, index)).bytes; index++) {
@@ -149,7 +149,7 @@ static void a_checkpoint_may_lie_in_several_files(void **state)
 
 static void renamed_cases_give_the_same(void **state)
 {
-    struct cases cases = cases_find();
+    struct cases cases = cases_find(CASES_FOLDER, FEWEST_CASES);
     char *folder = folder_make();
 
     (void)state;

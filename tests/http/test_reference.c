@@ -155,7 +155,7 @@ static void compare_native(const char *name, const struct weights *calls, int in
 static void compare_case(void **state)
 {
     const char *name = *state;
-    struct weights *calls = case_calls(name);
+    struct weights *calls = case_calls(CASES_FOLDER, name);
     int count = compare_calls(name, calls);
 
     n_calls += count;
@@ -187,7 +187,7 @@ static void nothing_ran_in_place_of_a_device(void **state)
 
 int main(void)
 {
-    cases = cases_find();
+    cases = cases_find(CASES_FOLDER, FEWEST_CASES);
     struct CMUnitTest *tests = calloc(cases.count + 2, sizeof *tests);
 
     for (size_t i = 0; i < cases.count; i++)
