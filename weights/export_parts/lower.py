@@ -540,6 +540,8 @@ def lower_upsample(graph, node, arguments):
     before = graph.shape(node.args[0])[2:]
     exact = scales is None or all(isinstance(new, str) or new == old * scale
                                   for new, old, scale in zip(sizes, before, scales))
+    if "linear" in op:
+        check_fixed([*tensor_of(node).shape[2:], *node.meta["val"].shape[2:]], "an interpolation of a free size")
     if op == "upsample_linear1d":
         name = graph.emit("unsqueeze", {"self": name, "dim": 2})
         sizes, scales = [1, *sizes], scales and [1.0, *scales]
