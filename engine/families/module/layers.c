@@ -117,6 +117,25 @@ static void build_linear(struct node *node, int variant)
 
 /* ---- Norms ---- */
 
+/* (x - mean) / sqrt(variance + epsilon) * gain + bias, over the last `count` dimensions, some of a free size. */
+static struct tensor normalized_in_steps(struct module *module, struct tensor x, int count, double epsilon,
+                                         const struct tensor *gain, const struct tensor *bias)
+{
+    int dims[MODULE_RANK];
+    for (int i = 0; i < count; i++)
+        dims[i] = x.rank - count + i;
+    struct tensor mean = tensor_reduced(module, REDUCTION_MEAN, x, dims, count, true, 0);
+    struct tensor spread = tensor_reduced(module, REDUCTION_VARIANCE, x, dims, count, true, 0);
+    spread = tensor_activate(module, spread,
+                             (struct plan_activation){.kind = ACTIVATION_AFFINE, .a = 1, .b = (float)epsilon});
+    spread = tensor_activate(module, spread, (struct plan_activation){.kind = ACTIVATION_INVERSE_ROOT});
+    x = tensor_combine(module, FUNCTION_SUBTRACT, x, mean);
+    x = tensor_combine(module, FUNCTION_MULTIPLY, x, spread);
+    if (is_there(gain))
+        x = tensor_combine(module, FUNCTION_MULTIPLY, x, *gain);
+    return is_there(bias) ? tensor_combine(module, FUNCTION_ADD, x, *bias) : x;
+}
+
 /* Norms over the last dimensions. */
 static void build_layer_norm(struct node *node, int variant)
 {
@@ -127,16 +146,22 @@ static void build_layer_norm(struct node *node, int variant)
     int sizes[MODULE_RANK], count = node_sizes(node, "normalized_shape", sizes, MODULE_RANK);
     double epsilon = node_number(node, "eps", 1e-5);
     node_bool(node, "cudnn_enable", true);
-    int64_t columns = 1;
+    int64_t columns = 1, size;
+    bool fixed = true;
     for (int i = 0; i < count && !module_failed(module); i++) {
-        int64_t size = module_constant(module, sizes[i], "normalized_shape");
-        if (__builtin_mul_overflow(columns, size, &columns) || columns > INT32_MAX)
+        if (count > x.rank || x.dims[x.rank - count + i].batched || x.dims[x.rank - count + i].size != sizes[i])
+            module_fail(module, "normalized_shape differs from the input's last sizes, or has the batch");
+        else if (!plan_size_is_constant(module->builder->plan, sizes[i], &size))
+            fixed = false;
+        else if (__builtin_mul_overflow(columns, size, &columns) || columns > INT32_MAX)
             module_fail(module, "normalized_shape has more than %d elements", INT32_MAX);
-        if (count > x.rank || x.dims[x.rank - count + i].size != sizes[i])
-            module_fail(module, "normalized_shape differs from the input's last sizes");
     }
     if (module_failed(module))
         return;
+    if (!fixed) {
+        node_give(node, normalized_in_steps(module, x, count, epsilon, &gain, &bias));
+        return;
+    }
     struct tensor floats = tensor_as_floats(module, x);
     int value = tensor_rows(module, floats, count, false);
     int weight = vector_or(module, &gain, columns, 1), shift = vector_or(module, &bias, columns, 0);
