@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* The plan to explain, for one item of `rows` rows. */
 struct explanation {
@@ -152,6 +153,47 @@ static void print_sizes(const struct explanation *e, int rank, const int *sizes)
     fprintf(e->out, ")\n");
 }
 
+/* The results of a module's graph, with their sizes as formulas. */
+static void print_nodes(const struct explanation *e)
+{
+    char text[120];
+    for (int i = 0; i < e->plan->n_nodes; i++) {
+        const struct plan_node *node = &e->plan->nodes[i];
+        fprintf(e->out, "node %s: %s (", node->name, node->operation);
+        for (int d = 0; d < node->rank; d++) {
+            const char *size = plan_size_text(e->plan, node->dimensions[d].size, text, sizeof text);
+            bool batched = node->dimensions[d].batched, inner = node->dimensions[d].is_inner, simple;
+            simple = !strpbrk(size, " /%");
+            fputs(d > 0 ? ", " : "", e->out);
+            if (!batched)
+                fputs(size, e->out);
+            else if (strcmp(size, "1") == 0)
+                fputs("batch", e->out);
+            else
+                fprintf(e->out, "%s%s%s%s%s", inner ? "" : "batch*", simple ? "" : "(", size, simple ? "" : ")",
+                        inner ? "*batch" : "");
+        }
+        fprintf(e->out, ")\n");
+    }
+}
+
+/* The free sizes of the item that is explained. */
+static void print_free_sizes(const struct explanation *e)
+{
+    const char *before = "one item";
+    for (int i = 0; i < e->plan->n_factors; i++) {
+        const struct plan_factor *factor = &e->plan->factors[i];
+        if (factor->kind != FACTOR_FREE || factor->free.input == PLAN_NONE)
+            continue;
+        int64_t value = e->rows < factor->free.least  ? factor->free.least
+                        : e->rows > factor->free.most ? factor->free.most
+                                                      : e->rows;
+        fprintf(e->out, "%s, %s %" PRId64, before, factor->free.name, value);
+        before = "";
+    }
+    fprintf(e->out, "%s\n", before);
+}
+
 static void print_tensor_input(const struct explanation *e, int index)
 {
     const struct plan_input *input = &e->plan->inputs[index];
@@ -203,11 +245,14 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     struct explanation e = {.plan = plan, .rows = explained_rows(plan, tokens), .out = out};
     int64_t flops = 0;
     e.bf16 = info->is_on_cpu && info->dtype == DTYPE_BF16;
-    fprintf(out, "%s, padding %s, %" PRId64 " parameters; one item %s %" PRId64 "%s\n", info->architecture,
-            info->padding, info->parameters, plan_counts_axes(plan) ? "whose free sizes are" : "of", e.rows,
-            plan_counts_axes(plan) ? "" : " rows");
+    fprintf(out, "%s, padding %s, %" PRId64 " parameters; ", info->architecture, info->padding, info->parameters);
+    if (plan_counts_axes(plan))
+        print_free_sizes(&e);
+    else
+        fprintf(out, "one item of %" PRId64 " rows\n", e.rows);
     print_inputs(&e, info);
     print_outputs(&e);
+    print_nodes(&e);
     fprintf(out, "step operation                  FLOPs         bytes  shapes\n");
     for (int i = 0; i < plan->n_steps; i++) {
         print_step(&e, i);

@@ -366,6 +366,10 @@ void plan_give(struct plan_builder *builder, int hidden, int weight, int bias, b
  * columns). */
 void plan_give_vector(struct plan_builder *builder);
 
+/* Records a result of a module's graph for --explain. `shape` gives its rank and dimensions. */
+void plan_add_node(struct plan_builder *builder, const char *name, const char *operation,
+                   const struct plan_node *shape);
+
 /* The outputs of a module, which are tensors. These two functions replace plan_give. plan_add_output appends an output
  * with its name and the indices of its sizes, without the batch. plan_give_tensor fills the output number `output` with
  * the item's rows of x, which hold its elements in order. */

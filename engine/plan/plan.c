@@ -17,6 +17,11 @@ void plan_free(struct plan *plan)
     for (int i = 0; i < plan->n_outputs; i++)
         free(plan->outputs[i].name);
     free(plan->outputs);
+    for (int i = 0; i < plan->n_nodes; i++) {
+        free(plan->nodes[i].name);
+        free(plan->nodes[i].operation);
+    }
+    free(plan->nodes);
     free(plan->axes);
     free(plan->values);
     free(plan->weights);

@@ -236,6 +236,7 @@ struct plan_factor {
         struct {
             int input, dimension;
             int64_t least, most;
+            char name[32]; /* for texts; empty: it has none */
         } free;
         struct {
             int dividend, divisor; /* sizes */
@@ -284,6 +285,17 @@ struct plan_output {
     char *name;
     int rank;
     int sizes[ENGINE_MAX_RANK];
+};
+
+/* A result of a module's graph, for --explain. */
+struct plan_node {
+    char *name, *operation; /* the operation, or the class of a leaf */
+    int rank;
+    struct {
+        int size;      /* without the batch */
+        bool batched;  /* the dimension has the batch: batch * size */
+        bool is_inner; /* and the batch is its inner part: size * batch */
+    } dimensions[PLAN_SPACE_RANK];
 };
 
 struct plan_value {
@@ -498,6 +510,8 @@ struct plan {
     struct plan_decision *decisions;
     int n_decisions;
 
+    struct plan_node *nodes; /* of a module, in order */
+    int n_nodes;
     /* The outputs of a module. Empty for a class, which has one output named output_name. */
     struct plan_output *outputs;
     int n_outputs;
@@ -557,7 +571,7 @@ bool plan_size_is_constant(const struct plan *plan, int size, int64_t *value);
  * no bound. */
 void plan_size_bounds(const struct plan *plan, int size, int64_t *least, int64_t *most);
 
-/* Writes the size as text, such as "2*n + 1". A free size is named as input.dimension. Returns `text`. */
+/* Writes the size as text, such as "2*n + 1". A free size without a name is named as input.dimension. Returns `text`. */
 const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room);
 
 /* The rows of one item on an axis, summed over its sequences. -1 if the number overflows, or if a size is below 0. */

@@ -1,6 +1,7 @@
 #include "engine/plan/sizes.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -162,8 +163,20 @@ int plan_size_free(struct plan_builder *builder, int input, int dimension, int64
     assert(1 <= least && least <= most);
     if (least == most)
         return plan_size_constant(builder, least);
-    struct plan_factor factor = {.kind = FACTOR_FREE, .free = {input, dimension, least, most}};
+    struct plan_factor factor = {.kind = FACTOR_FREE, .free = {input, dimension, least, most, ""}};
     return size_of_factor(builder, &factor);
+}
+
+void plan_name_size(struct plan_builder *builder, int size, const char *name)
+{
+    if (builder->failed)
+        return;
+    const struct plan_size *of = at(builder->plan, size);
+    if (of->n_terms != 1 || of->terms[0].n_factors != 1)
+        return;
+    struct plan_factor *factor = &builder->plan->factors[of->terms[0].factors[0]];
+    if (factor->kind == FACTOR_FREE)
+        snprintf(factor->free.name, sizeof factor->free.name, "%s", name);
 }
 
 int plan_size_add(struct plan_builder *builder, int a, int b)
@@ -449,37 +462,68 @@ static void append(char *text, size_t room, const char *more)
         snprintf(text + length, room - length, "%s", more);
 }
 
+/* A number or a name stands alone, everything else in parentheses. */
+static void append_operand(const struct plan *plan, int size, char *text, size_t room)
+{
+    const struct plan_size *of = at(plan, size);
+    const struct plan_term *term = &of->terms[0];
+    bool name = of->n_terms == 1 && term->n_factors == 1 && term->coefficient == 1 &&
+                plan->factors[term->factors[0]].kind == FACTOR_FREE;
+    bool number = of->n_terms == 0 || (of->n_terms == 1 && term->n_factors == 0 && term->coefficient > 0);
+    char part[64];
+    append(text, room, name || number ? "" : "(");
+    append(text, room, plan_size_text(plan, size, part, sizeof part));
+    append(text, room, name || number ? "" : ")");
+}
+
 static void append_factor(const struct plan *plan, const struct plan_factor *factor, char *text, size_t room)
 {
-    char part[96], first[40], second[40];
-    if (factor->kind == FACTOR_FREE && factor->free.input == PLAN_NONE)
-        snprintf(part, sizeof part, "batch");
-    else if (factor->kind == FACTOR_FREE)
-        snprintf(part, sizeof part, "%s.%d", plan->inputs[factor->free.input].input.name, factor->free.dimension);
-    else
-        snprintf(part, sizeof part, "((%s)%s(%s))", plan_size_text(plan, factor->of.dividend, first, sizeof first),
-                 factor->kind == FACTOR_QUOTIENT ? "//" : "%",
-                 plan_size_text(plan, factor->of.divisor, second, sizeof second));
-    append(text, room, part);
+    char number[32];
+    if (factor->kind != FACTOR_FREE) {
+        append_operand(plan, factor->of.dividend, text, room);
+        append(text, room, factor->kind == FACTOR_QUOTIENT ? "//" : "%");
+        append_operand(plan, factor->of.divisor, text, room);
+    } else if (factor->free.input == PLAN_NONE) {
+        append(text, room, "batch");
+    } else if (factor->free.name[0] != '\0') {
+        append(text, room, factor->free.name);
+    } else {
+        append(text, room, plan->inputs[factor->free.input].input.name);
+        snprintf(number, sizeof number, ".%d", factor->free.dimension);
+        append(text, room, number);
+    }
+}
+
+static void append_term(const struct plan *plan, const struct plan_term *term, bool first, char *text, size_t room)
+{
+    uint64_t size = term->coefficient < 0 ? -(uint64_t)term->coefficient : (uint64_t)term->coefficient;
+    bool written = size != 1 || term->n_factors == 0, product = written || term->n_factors > 1;
+    char number[32];
+    append(text, room, term->coefficient < 0 ? (first ? "-" : " - ") : first ? "" : " + ");
+    snprintf(number, sizeof number, "%" PRIu64, size);
+    append(text, room, written ? number : "");
+    for (int f = 0; f < term->n_factors; f++) {
+        const struct plan_factor *factor = &plan->factors[term->factors[f]];
+        bool within = product && factor->kind != FACTOR_FREE;
+        append(text, room, written || f > 0 ? "*" : "");
+        append(text, room, within ? "(" : "");
+        append_factor(plan, factor, text, room);
+        append(text, room, within ? ")" : "");
+    }
 }
 
 const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room)
 {
     const struct plan_size *of = at(plan, size);
-    snprintf(text, room, "%s", of->n_terms == 0 ? "0" : "");
-    for (int t = 0; t < of->n_terms; t++) {
-        const struct plan_term *term = &of->terms[t];
-        char number[32];
-        snprintf(number, sizeof number, "%s%lld", t ? " + " : "", (long long)term->coefficient);
-        if (term->coefficient != 1 || term->n_factors == 0)
-            append(text, room, number);
-        else if (t)
-            append(text, room, " + ");
-        for (int f = 0; f < term->n_factors; f++) {
-            if (f > 0 || term->coefficient != 1)
-                append(text, room, "*");
-            append_factor(plan, &plan->factors[term->factors[f]], text, room);
+    bool first = true;
+    text[0] = '\0';
+    for (int constant = 0; constant < 2; constant++) /* the constant term comes last */
+        for (int t = 0; t < of->n_terms; t++) {
+            if ((of->terms[t].n_factors == 0) != constant)
+                continue;
+            append_term(plan, &of->terms[t], first, text, room);
+            first = false;
         }
-    }
+    append(text, room, first ? "0" : "");
     return text;
 }

@@ -570,6 +570,19 @@ void plan_add_output(struct plan_builder *builder, const char *name, int rank, c
         output->sizes[i] = sizes[i];
 }
 
+void plan_add_node(struct plan_builder *builder, const char *name, const char *operation, const struct plan_node *shape)
+{
+    struct plan *plan = builder->plan;
+    struct plan_node *node = builder->failed ? NULL : plan_grow(builder, &plan->nodes, &plan->n_nodes, sizeof *node);
+    if (!node)
+        return;
+    *node = *shape;
+    node->name = strdup(name);
+    node->operation = strdup(operation);
+    if (!node->name || !node->operation)
+        plan_fail(builder, "out of memory while building the plan");
+}
+
 /* The index of the size that is the number of elements of an item's tensor. */
 static int elements_of_output(struct plan_builder *builder, const struct plan_output *output)
 {

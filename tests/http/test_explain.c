@@ -2,6 +2,7 @@
  */
 #include "tests/http/daemon.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +52,100 @@ static void a_refusal_is_one_line(void **state)
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
 
+/* ---- Modules ---- */
+
+#define MODULES "tests/modules/reference/"
+
+/* "node NAME: OPERATION (" for a node's result. */
+static void expect_node(const char *module, const char *text, const json_t *name, const char *operation)
+{
+    char line[256];
+    snprintf(line, sizeof line, "\nnode %s: %s (", json_string_value(name), operation);
+    if (json_is_string(name) && !strstr(text, line))
+        fail_msg("%s: no line \"%s\"", module, line + 1);
+}
+
+static void expect_all_nodes(const char *module)
+{
+    char path[256], *text = malloc(1 << 20);
+    snprintf(path, sizeof path, MODULES "%s", module);
+    assert_non_null(text);
+    assert_int_equal(explain(path, "2>/dev/null", text, 1 << 20), 0);
+    snprintf(path, sizeof path, MODULES "%s/config.json", module);
+    json_t *config = json_load_file(path, 0, NULL), *node, *name;
+    const json_t *nodes = json_object_get(json_object_get(config, "graph"), "nodes");
+    size_t i, k;
+    assert_true(json_array_size(nodes) > 0);
+    json_array_foreach (nodes, i, node) {
+        const char *op = json_string_value(json_object_get(node, "op"));
+        const json_t *to = json_object_get(node, "to");
+        op = strcmp(op, "leaf") == 0 ? json_string_value(json_object_get(node, "class")) : op;
+        if (json_is_string(to))
+            expect_node(module, text, to, op);
+        json_array_foreach (to, k, name)
+            expect_node(module, text, name, op);
+    }
+    json_decref(config);
+    free(text);
+}
+
+/* Each operation and each leaf of a module. */
+static void nodes_of_modules_are_named(void **state)
+{
+    (void)state;
+    struct dirent **entries;
+    int count = scandir(MODULES, &entries, NULL, alphasort), modules = 0;
+    for (int i = 0; i < count; i++) {
+        if (entries[i]->d_name[0] != '.') {
+            expect_all_nodes(entries[i]->d_name);
+            modules++;
+        }
+        free(entries[i]);
+    }
+    assert_true(modules >= 16);
+    free(entries);
+}
+
+/* Sizes are formulas of the sizes' names in the graph. These were worked out by hand. */
+static void sizes_of_modules_are_formulas(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *module, *line;
+    } lines[] = {
+        {"token_classifier", "node embedding: embedding (batch, n, 16)"},
+        {"token_classifier", "node linformer: linformer.Linformer (batch, n, 16)"},
+        {"token_classifier", "node linear: linear (batch, 3)"},
+        /* 1 + (n - 200) // 100 windows of 200 samples, every 100 */
+        {"biot", "node stft: stft (batch, 101, n//100 - 1, 2)"},
+        {"biot",
+         "node transformer: linear_attention_transformer.LinearAttentionTransformer (batch, 3*(n//100) - 3, 16)"},
+        {"biot", "input x: v0, floats (batch, 3, n)"},
+        {"forecast", "node body: linformer_pytorch.Linformer (batch*n, 7, 12)"},
+        {"unet_block", "node attention: linear_attention_transformer.ImageLinearAttention (batch, 16, 4, 6)"},
+        {"two_towers", "node add_1: add (batch, document_1, 16)"},
+        {"two_towers", "output output.1: (batch, 8)"},
+        {"volume_patches", "node permute: permute (batch, 2, 2, 2, 2, 4, 4, 2)"},
+    };
+    char path[256], line[256], *text = malloc(1 << 20);
+    assert_non_null(text);
+    for (size_t i = 0; i < LENGTH(lines); i++) {
+        snprintf(path, sizeof path, MODULES "%s", lines[i].module);
+        assert_int_equal(explain(path, "2>/dev/null", text, 1 << 20), 0);
+        snprintf(line, sizeof line, "\n%s\n", lines[i].line);
+        if (!strstr(text, line))
+            fail_msg("%s: no line \"%s\"", lines[i].module, lines[i].line);
+    }
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_comes_without_log_lines),
         cmocka_unit_test(a_refusal_is_one_line),
+        cmocka_unit_test(nodes_of_modules_are_named),
+        cmocka_unit_test(sizes_of_modules_are_formulas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

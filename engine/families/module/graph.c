@@ -47,6 +47,17 @@ static void expect_elements(struct module *module, const struct tensor *t, int d
                             .size = t->dims[dim].size, .least = 1, .most = INT64_MAX, .multiple = 1, .what = "a size"});
 }
 
+static void record(struct module *module, const char *name, const struct tensor *t)
+{
+    struct plan_node node = {.rank = t->rank};
+    for (int d = 0; d < t->rank; d++) {
+        node.dimensions[d].size = t->dims[d].size;
+        node.dimensions[d].batched = t->dims[d].batched;
+        node.dimensions[d].is_inner = t->dims[d].inner;
+    }
+    plan_add_node(module->builder, name, module->shown, &node);
+}
+
 void module_name(struct module *module, const char *name, struct tensor tensor)
 {
     if (module_failed(module))
@@ -67,6 +78,8 @@ void module_name(struct module *module, const char *name, struct tensor tensor)
     struct named_tensor *place = plan_grow(module->builder, &module->tensors, &module->n_tensors, sizeof *place);
     if (place)
         *place = (struct named_tensor){name, tensor};
+    if (module->op)
+        record(module, name, &tensor);
 }
 
 struct tensor module_weight(struct module *module, const char *name)

@@ -56,6 +56,7 @@ struct module {
     int n_sizes;
     int batch, zero, one; /* sizes */
     const char *op;       /* operation of the node that is being built, for messages */
+    const char *shown;    /* the same for --explain: of a leaf its class */
     const char *to;       /* the name of its result */
 };
 

@@ -57,8 +57,10 @@ static int input_size(struct module *module, const json_t *json, int input, int 
             continue;
         *least = size->least;
         *most = size->most;
-        if (size->size == PLAN_NONE)
+        if (size->size == PLAN_NONE) {
             size->size = plan_size_free(module->builder, input, dimension, size->least, size->most);
+            plan_name_size(module->builder, size->size, name);
+        }
         return size->size;
     }
     return module_fail(module, "inputs[%d].shape[%d]: expected an integer, or a name of \"sizes\"", input,
@@ -226,6 +228,7 @@ static void build_leaf(struct node *node)
                              .kwargs = json_object_get(json, "kwargs"),
                              .padding = PADDING_DEFAULT};
     const char *padding = node_string(node, "padding", "default");
+    module->shown = leaf.class_name;
     node_has(node, "kwargs"), node_has(node, "inputs");
     int named = padding_from_name(padding);
     if (named < 0 || !json_is_object(leaf.kwargs)) {
@@ -278,7 +281,7 @@ static void build_node(struct module *module, const json_t *json, size_t index)
         module_fail(module, "nodes[%zu]: expected an object with \"op\"", index);
         return;
     }
-    module->op = op;
+    module->op = module->shown = op;
     module->to = result_name(json_object_get(json, "to"));
     const struct module_operation *operation = find_operation(op);
     if (strcmp(op, "leaf") == 0)
