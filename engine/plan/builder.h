@@ -211,6 +211,10 @@ int plan_fourier_weight(struct plan_builder *builder, int64_t n, int64_t length,
  * position (i + 1/2) * step - 1/2 of the source. If `aligned`, its position is i * (in - 1) / (out - 1). */
 int plan_interpolation_weight(struct plan_builder *builder, int64_t in, int64_t out, double step, bool aligned);
 
+/* Means of `out` windows over `in` samples: (out, in). Window i has the samples from floor(i * in / out) up to, and
+ * without, ceil((i + 1) * in / out). */
+int plan_windows_weight(struct plan_builder *builder, int64_t in, int64_t out);
+
 /* Makes a weight with `count` more columns. Each new column is a vector with one element for each row of the weight, or
  * PLAN_NONE for a column of ones. */
 int plan_widen(struct plan_builder *builder, int weight, const int *columns, int count);

@@ -226,6 +226,19 @@ int plan_interpolation_weight(struct plan_builder *builder, int64_t in, int64_t 
     return builder->plan->n_weights - 1;
 }
 
+int plan_windows_weight(struct plan_builder *builder, int64_t in, int64_t out)
+{
+    struct plan_weight *matrix = builder->failed ? NULL : made_weight(builder, "windows", out, in);
+    if (!matrix)
+        return PLAN_NONE;
+    for (int64_t o = 0; matrix->data && o < out; o++) {
+        int64_t first = o * in / out, end = ((o + 1) * in + out - 1) / out;
+        for (int64_t i = 0; i < in; i++)
+            matrix->data[o * in + i] = i >= first && i < end ? 1.0f / (float)(end - first) : 0;
+    }
+    return builder->plan->n_weights - 1;
+}
+
 static void fill_transposed(float *to, const float *from, int64_t rows, int64_t columns)
 {
     for (int64_t r = 0; r < rows; r++)

@@ -212,6 +212,30 @@ int plan_size_multiply(struct plan_builder *builder, int a, int b)
     return number_of(builder, &product);
 }
 
+static bool same_term(const struct plan_term *a, const struct plan_term *b)
+{
+    return a->coefficient == b->coefficient && a->n_factors == b->n_factors &&
+           memcmp(a->factors, b->factors, (size_t)a->n_factors * sizeof *a->factors) == 0;
+}
+
+/* Whether each term of b, times one term, is a term of a, and a has no others. Then this term. */
+static bool divide_by_sum(const struct plan_size *a, const struct plan_size *b, struct plan_term *quotient)
+{
+    struct plan_term other;
+    bool found = a->n_terms == b->n_terms && b->n_terms > 1;
+    for (int i = 0, matches = 0; found && matches < b->n_terms; i++) {
+        matches = 0;
+        if (i == a->n_terms)
+            return false;
+        if (!divide_terms(&a->terms[i], &b->terms[0], quotient))
+            continue;
+        for (int j = 0; j < b->n_terms; j++)
+            for (int k = 0; k < a->n_terms; k++)
+                matches += divide_terms(&a->terms[k], &b->terms[j], &other) && same_term(&other, quotient);
+    }
+    return found;
+}
+
 bool plan_size_divides(struct plan_builder *builder, int a, int b, int *quotient)
 {
     if (builder->failed)
@@ -220,6 +244,11 @@ bool plan_size_divides(struct plan_builder *builder, int a, int b, int *quotient
     struct plan_size result = {.n_terms = 0};
     if (a == b && divisor->n_terms > 0) {
         *quotient = plan_size_constant(builder, 1);
+        return *quotient != PLAN_NONE;
+    }
+    if (divisor->n_terms > 1 && divide_by_sum(dividend, divisor, &result.terms[0])) {
+        result.n_terms = 1;
+        *quotient = number_of(builder, &result);
         return *quotient != PLAN_NONE;
     }
     if (divisor->n_terms != 1)

@@ -1,8 +1,9 @@
 /* A module's graph, and weights that fit what the seeds need: the first line is the number of rows that an item of the
  * batch has where a size is free, the rest is config.json. Its tensors "@NAME" are made as the key "tensors" of the
- * text says: {"NAME": [sizes…]}, at most a few thousand elements each. The plan is built without the weights' data and
- * with them. If that works, batches of one and two items are run: the results of an item must not depend on the other
- * one. */
+ * text says, at most a few thousand elements each: {"NAME": [sizes…]} for floats, or {"NAME": {"dtype": "I64", "shape":
+ * [sizes…], "data": [numbers…]}} for floats, integers or booleans. The numbers are repeated, and may be left out. The
+ * plan is built without the weights' data and with them. If that works, batches of one and two items are run: the
+ * results of an item must not depend on the other one. */
 #include "engine/engine.h"
 
 #include <jansson.h>
@@ -57,36 +58,97 @@ static int64_t elements_of(const json_t *shape)
     return elements;
 }
 
-/* The bytes of a file with these tensors. NULL: they are too many. The caller frees it. */
-static char *make_file(const json_t *shapes, size_t *length)
+static const struct {
+    const char *name;
+    int64_t bytes; /* of an element */
+} dtypes[] = {{"F32", 4}, {"I64", 8}, {"I32", 4}, {"BOOL", 1}};
+
+/* The index of a tensor's type. */
+static int dtype_of(const json_t *tensor)
+{
+    const char *name = json_string_value(json_object_get(tensor, "dtype"));
+    int dtype = (int)(sizeof dtypes / sizeof *dtypes) - 1;
+    while (dtype > 0 && (!name || strcmp(dtypes[dtype].name, name) != 0))
+        dtype--;
+    return dtype;
+}
+
+static const json_t *shape_of(const json_t *tensor)
+{
+    return json_is_object(tensor) ? json_object_get(tensor, "shape") : tensor;
+}
+
+/* Element i of a tensor: a number of its data, or one that suits the type. */
+static double element_of(const json_t *tensor, int dtype, int64_t i)
+{
+    const json_t *data = json_object_get(tensor, "data");
+    double made = dtype == 0 ? (double)((i * 7919) % 101) / 101.0 - 0.5 : (double)(i % 3);
+    if (json_array_size(data) == 0)
+        return made;
+    return json_number_value(json_array_get(data, (size_t)i % json_array_size(data)));
+}
+
+static void write_element(char *bytes, int dtype, double number)
+{
+    double bounded = number > 1e9 ? 1e9 : number < -1e9 ? -1e9 : number;
+    float value = (float)number;
+    int64_t wide = (int64_t)bounded;
+    int32_t narrow = (int32_t)bounded;
+    if (dtype == 0)
+        memcpy(bytes, &value, sizeof value);
+    else if (dtype == 1)
+        memcpy(bytes, &wide, sizeof wide);
+    else if (dtype == 2)
+        memcpy(bytes, &narrow, sizeof narrow);
+    else
+        bytes[0] = number != 0;
+}
+
+/* The header of a file with these tensors, whose data has *length bytes. */
+static json_t *make_header(const json_t *tensors, int64_t *length)
 {
     json_t *header = json_object();
     const char *name;
-    const json_t *shape;
-    int64_t place = 0;
-    json_object_foreach ((json_t *)shapes, name, shape) {
-        int64_t elements = elements_of(shape);
-        if (elements > 0 && json_object_size(header) < MOST_TENSORS && strlen(name) < 200)
-            json_object_set_new(header, name,
-                                json_pack("{s:s, s:O, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
-                                          (json_int_t)(4 * place), (json_int_t)(4 * (place + elements))));
-        if (json_object_get(header, name))
-            place += elements;
+    const json_t *tensor;
+    *length = 0;
+    json_object_foreach ((json_t *)tensors, name, tensor) {
+        int64_t elements = elements_of(shape_of(tensor));
+        int dtype = dtype_of(tensor);
+        if (elements == 0 || json_object_size(header) >= MOST_TENSORS || strlen(name) >= 200)
+            continue;
+        int64_t end = *length + elements * dtypes[dtype].bytes;
+        json_object_set_new(header, name,
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", dtypes[dtype].name, "shape", shape_of(tensor),
+                                      "data_offsets", (json_int_t)*length, (json_int_t)end));
+        *length = end;
     }
+    return header;
+}
+
+/* The bytes of a file with these tensors. The caller frees it. */
+static char *make_file(const json_t *tensors, size_t *length)
+{
+    int64_t data_length;
+    json_t *header = make_header(tensors, &data_length), *entry;
     char *text = json_dumps(header, JSON_COMPACT);
-    json_decref(header);
     require(text);
     size_t text_length = strlen(text);
-    *length = 8 + text_length + 4 * (size_t)place;
-    char *bytes = calloc(1, *length);
+    *length = 8 + text_length + (size_t)data_length;
+    char *bytes = calloc(1, *length), *place = bytes + 8 + text_length;
     require(bytes);
     for (int i = 0; i < 8; i++)
         bytes[i] = (char)((uint64_t)text_length >> (8 * i));
     memcpy(bytes + 8, text, text_length);
-    for (int64_t i = 0; i < place; i++) {
-        float value = (float)((i * 7919) % 101) / 101.0f - 0.5f;
-        memcpy(bytes + 8 + text_length + 4 * i, &value, sizeof value);
+    const char *name;
+    json_object_foreach (header, name, entry) {
+        const json_t *tensor = json_object_get(tensors, name);
+        int dtype = dtype_of(tensor);
+        int64_t elements = elements_of(shape_of(tensor));
+        for (int64_t i = 0; i < elements; i++, place += dtypes[dtype].bytes)
+            write_element(place, dtype, element_of(tensor, dtype, i));
     }
+    require(place == bytes + *length);
+    json_decref(header);
     free(text);
     return bytes;
 }

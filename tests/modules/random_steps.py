@@ -182,16 +182,31 @@ def pool(rng, probes):
     if i is None:
         return None
     size, stride, kind = rng.choice([1, 2, 3]), rng.choice([1, 2]), rng.choice(["max", "average", "adaptive"])
-    two = rank == 4
+    two, fixed = rank == 4, all(shapes(probes, i)[1:])
     if kind == "adaptive":
-        if any(length is None or length % size for length in shapes(probes, i)[1:]):
-            size = 1
-        return named("pool_adaptive", lambda v: (F.adaptive_avg_pool2d if two else F.adaptive_avg_pool1d)(v[i], size)), []
+        size, most = (rng.choice([1, 2, 3, 5]) if fixed else 1), rng.random() < 0.3
+        function = getattr(F, f"adaptive_{'max' if most else 'avg'}_pool{rank - 2}d")
+        return named(f"{function.__name__}_{size}", lambda v: function(v[i], size)), []
+    ceiling = fixed and rng.random() < 0.4
     if kind == "max":
-        return named("pool_max", lambda v: (F.max_pool2d if two else F.max_pool1d)(v[i], size, stride, size // 2)), []
-    padding = size // 2 if rng.random() < 0.5 else 0
+        function = F.max_pool2d if two else F.max_pool1d
+        return named("pool_max", lambda v: function(v[i], size, stride, size // 2, ceil_mode=ceiling)), []
+    padding, counts = size // 2 if rng.random() < 0.5 else 0, rng.random() < 0.6
     function = F.avg_pool2d if two else F.avg_pool1d
-    return named("pool_average", lambda v: function(v[i], size, stride, padding)), []
+    return named("pool_average", lambda v: function(v[i], size, stride, padding, ceiling, counts)), []
+
+
+@step(2)
+def convolve_transposed(rng, probes):
+    i = pick(rng, probes, lambda t, s: t.is_floating_point() and t.dim() in (3, 4) and s[0] is not None)
+    if i is None:
+        return None
+    channels, size, stride = probes[0][i].shape[1], rng.choice([1, 2, 3]), rng.choice([1, 2])
+    groups = rng.choice([g for g in (1, 2, 3, channels) if channels % g == 0])
+    kind = nn.ConvTranspose2d if probes[0][i].dim() == 4 else nn.ConvTranspose1d
+    part = kind(channels, groups * rng.choice([1, 2]), size, stride, rng.choice([0, size // 2]), groups=groups,
+                output_padding=rng.choice([0, stride - 1]), bias=rng.random() < 0.7)
+    return named(f"transposed_{groups}", lambda v: part(v[i])), [part]
 
 
 @step(1)
@@ -539,8 +554,8 @@ def rearrange(rng, probes):
         return None
     rank = probes[0][i].dim()
     d, kind = rng.randint(1, rank - 1), rng.choice(["flip", "roll", "pad", "reflect", "replicate", "repeat", "expand", "unsqueeze",
-                                                    "squeeze", "shuffle", "unbind", "interleave", "shift"])
-    times, shift = rng.choice([2, 3]), rng.choice([1, -2, 3])
+                                                    "squeeze", "shuffle", "unshuffle", "unbind", "interleave", "shift"])
+    times, shift = rng.choice([2, 3]), rng.choice([1, -2, 3, 12])
     def pad(x, mode):
         y = x.flatten(0, d - 1).flatten(1) if False else x.transpose(d, -1)
         return F.pad(y, (1, 2), mode=mode).transpose(d, -1)
@@ -552,9 +567,10 @@ def rearrange(rng, probes):
         "repeat": lambda x: x.repeat(*[times if k == d else 1 for k in range(rank)]),
         "expand": lambda x: x.unsqueeze(d).expand(*x.shape[:d], times, *x.shape[d:]),
         "unsqueeze": lambda x: x.unsqueeze(d), "squeeze": lambda x: x.squeeze(d), "shuffle": shuffle,
+        "unshuffle": lambda x: F.pixel_unshuffle(x, 2),
         "unbind": lambda x: x.unbind(d)[1] + x.unbind(d)[0], "interleave": lambda x: x.repeat_interleave(times, d),
         "shift": lambda x: F.pad(x.transpose(d, -1), (1, -1)).transpose(d, -1)}[kind]
-    if kind == "shuffle" and rank != 4:
+    if "shuffle" in kind and (rank < 4 or kind == "unshuffle" and None in shapes(probes, i)[-2:]):
         return None
     if kind == "unbind" and shapes(probes, i)[d - 1] is None:
         return None

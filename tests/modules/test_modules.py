@@ -6,6 +6,7 @@ refuses.
 
 Reports in TAP. A graph is computed from the files that were written: each class is made anew from its kwargs and given
 its tensors by their names. The module itself is the reference. What wants a package that is not installed is skipped."""
+import collections
 import argparse
 import functools
 import importlib
@@ -409,6 +410,40 @@ def layers():
     layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, batch_first=True), 2)
     computes(lambda self, x: self.body(x), 2, 5, 8, body=layer)
     computes(lambda self, x: self.body(x, x, x)[0], 2, 5, 8, body=nn.MultiheadAttention(8, 2, batch_first=True))
+
+
+@test
+def pooling_and_shuffles():
+    def pools(size, stride, padding):
+        options = {"kernel_size": size, "stride": stride, "padding": padding, "ceil_mode": True}
+        return lambda self, x: (F.max_pool1d(x, **options), F.avg_pool1d(x, **options),
+                                F.avg_pool1d(x, **options, count_include_pad=False))
+
+    for size, stride, padding in ((2, 2, 0), (3, 2, 1), (2, 3, 1), (4, 3, 2)):
+        for length in (7, 8, 9):
+            computes(pools(size, stride, padding), 2, 3, length)
+    computes(lambda self, x: (F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=5), F.adaptive_avg_pool2d(x, (3, 5)),
+                              F.max_pool2d(x, (3, 2), 2, (1, 0), ceil_mode=True, dilation=(2, 1)),
+                              F.adaptive_max_pool2d(x, (4, 1)), F.adaptive_avg_pool2d(x, (None, 1))), 2, 3, 8, 7)
+    computes(lambda self, x: (F.pixel_unshuffle(x, 2), F.pixel_shuffle(x.unflatten(1, (2, 4)), 2),
+                              F.pixel_unshuffle(x.unflatten(1, (2, 4)), 2)), 2, 8, 4, 6)
+    computes(lambda self, x: self.body(x), 2, 6, 5, 7, body=nn.ConvTranspose2d(6, 9, (3, 2), (2, 1), (1, 0), groups=3))
+    computes(lambda self, x: self.body(x), 2, 6, 9, body=nn.ConvTranspose1d(6, 6, 4, 3, 1, 2, groups=6, bias=False))
+
+
+@test
+def rolls_beyond_the_length():
+    module = Function(lambda self, x: (x.roll(5, 1), x.roll((-7, 1), (1, 2)), x.roll(2, 1)))
+    found = exported(module, {"x": rows(2, 9, 3)})
+    for length in (1, 2, 5, 7, 12):
+        found.agrees(module, {"x": rows(3, length, 3)})
+
+
+@test
+def named_tuples_are_tuples():
+    Pair = collections.namedtuple("Pair", "first second")
+    found = computes(lambda self, x: Pair(x * 2, {"sum": x + 1, "pair": Pair(x, -x)}), 2, 3, 4)
+    assert list(found.graph["outputs"]) == ["output.0", "output.1.sum", "output.1.pair.0", "output.1.pair.1"]
 
 
 @test

@@ -180,7 +180,8 @@ static void pages_have_every_class(void **state)
 /* ---- Operations of a module's graph ---- */
 
 static const struct module_operation *const operations[] = {module_elements, module_shapes,     module_resolution,
-                                                            module_layers,   module_reductions, module_products};
+                                                            module_layers,   module_reductions, module_pooling,
+                                                            module_products};
 
 static bool operation_is_served(const char *name)
 {

@@ -20,11 +20,11 @@ OPERATIONS = set("""
     sign clamp clamp_min clamp_max isnan to glu prelu
     embedding linear layer_norm rms_norm batch_norm group_norm instance_norm conv1d conv2d conv_transpose1d
     conv_transpose2d scaled_dot_product_attention softmax log_softmax max_pool1d max_pool2d avg_pool1d avg_pool2d
-    adaptive_avg_pool1d adaptive_avg_pool2d
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d
     matmul bmm mm baddbmm addmm einsum
     mean sum std var amax amin max min all any prod linalg_vector_norm norm argmax cumsum
     view reshape flatten unflatten squeeze unsqueeze permute transpose t movedim expand expand_as repeat cat stack chunk
-    split split_with_sizes unbind select slice index_select flip roll pad pixel_shuffle
+    split split_with_sizes unbind select slice index_select flip roll pad pixel_shuffle pixel_unshuffle
     arange zeros ones full zeros_like ones_like full_like scalar_tensor
     upsample_nearest2d upsample_nearest1d upsample_bilinear2d stft
 """.split())
@@ -273,6 +273,8 @@ class Graph:
         inputs, path, names = node.args
         leaf = self.found[path]
         kwargs = dict(leaf.kwargs)
+        for one in inputs:
+            self.check_features(one.meta["val"], path)
         if kwargs.get("max_seq_len", 0) is None:
             length = inputs[0].meta["val"].shape[1]
             kwargs["max_seq_len"] = self.most_of(length) if is_free(length) else int(length)
@@ -285,6 +287,12 @@ class Graph:
         to = [self.new_name(word) if i in read else None for i in range(len(node.meta["val"]))]
         self.nodes.append({"op": "leaf", "to": to[0] if len(to) == 1 else to, **arguments})
         self.references[node] = to
+
+    def check_features(self, value, path):
+        """A class has weights for a fixed number of features: the channels of an image, else the last dimension."""
+        features = value.shape[1 if value.ndim == 4 else -1]
+        if value.is_floating_point() and value.ndim > 2 and is_free(features):
+            raise NotFree(features.node.expr.free_symbols, f"the features of {path} are {features}")
 
     def most_of(self, length):
         """The largest value of a length, for a class that itself sets no limit."""
@@ -403,7 +411,7 @@ class Graph:
             if spec.kind.name == "BUFFER_MUTATION":
                 refuse(f'forward() writes the buffer "{spec.target}": a module that keeps a state cannot be served')
         values = [value for value, spec in zip(values, specs) if spec.kind.name == "USER_OUTPUT"]
-        tree = _pytree.tree_unflatten(list(range(len(values))), self.program.call_spec.out_spec)
+        tree = without_names(_pytree.tree_unflatten(list(range(len(values))), self.program.call_spec.out_spec))
         results = {}
         for path, i in _pytree.tree_flatten_with_path(tree)[0]:
             name = output_name(path)
@@ -432,6 +440,15 @@ class Graph:
         dtypes = {name: INPUT_DTYPES.get(node.meta["val"].dtype, "float32") for name, node in self.inputs.items()}
         inputs = [{"name": name, "dtype": dtypes[name], "shape": self.shape(node)} for name, node in self.inputs.items()]
         return {"inputs": inputs, "nodes": alive(self.nodes, self.results.values()), "outputs": self.results}
+
+
+def without_names(tree):
+    """Outputs with plain tuples in place of named ones."""
+    if isinstance(tree, tuple):
+        return tuple(map(without_names, tree))
+    if type(tree) in (list, dict):
+        return [*map(without_names, tree)] if isinstance(tree, list) else {k: without_names(v) for k, v in tree.items()}
+    return tree
 
 
 def output_name(path):

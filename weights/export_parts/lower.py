@@ -362,6 +362,22 @@ def lower_max(graph, node, arguments):
     return [values, graph.emit("argmax", arguments) if 1 in read and op == "max" else None]
 
 
+@lower("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d")
+def lower_adaptive_pool(graph, node, arguments):
+    """The places of the largest elements are no result of the graph."""
+    before, results = tensor_of(node).shape, node.meta["val"]
+    after = (results[0] if isinstance(results, tuple) else results).shape
+    pooled = [pair for old, new in list(zip(before, after))[-len(arguments["output_size"]):] if not is_one(new)
+              for pair in (old, new)]
+    check_fixed(pooled, "windows that depend on a free size")
+    result = graph.emit(node.target._opname, arguments)
+    return [result, None] if isinstance(results, tuple) else result
+
+
+def is_one(size):
+    return isinstance(size, int) and size == 1
+
+
 @lower("clamp")
 def lower_clamp(graph, node, arguments):
     result = arguments["self"]

@@ -12,7 +12,7 @@ import torch
 from export import refuse
 
 from .check import TOLERANCE, compute, difference
-from .graph import Graph, NotFree, is_free, output_name, words_in
+from .graph import Graph, NotFree, is_free, output_name, without_names, words_in
 from .trace import Untraceable, trace
 
 BATCHES = (23, 29, 31)  # hardly the sizes of anything else
@@ -364,7 +364,7 @@ def flat(outputs):
     from torch.utils import _pytree
 
     named = {}
-    for path, value in _pytree.tree_flatten_with_path(outputs)[0]:
+    for path, value in _pytree.tree_flatten_with_path(without_names(outputs))[0]:
         if value is not None:
             named[output_name(path)] = value
     return named

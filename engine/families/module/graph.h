@@ -140,6 +140,6 @@ struct module_operation {
 };
 
 extern const struct module_operation module_elements[], module_shapes[], module_resolution[], module_layers[],
-    module_reductions[], module_products[];
+    module_reductions[], module_pooling[], module_products[];
 
 #endif

@@ -418,6 +418,28 @@ static struct tensor spread(struct module *module, struct tensor x, int dim, int
     return tensor_slice(module, y, dim, module->zero, length, 1);
 }
 
+/* (in, out / groups, size…) -> (out, size… * in / groups), each direction from its end. */
+static int mirrored_kernel(struct module *module, struct tensor weight, const struct convolution_arguments *c)
+{
+    struct plan_builder *builder = module->builder;
+    int in = module_size(module, c->in), order[MODULE_RANK] = {0, 2}, rank = weight.rank + 1;
+    for (int d = 2; d < weight.rank && !module_failed(module); d++) {
+        int end = plan_size_subtract(builder, weight.dims[d].size, module->one);
+        weight.first = plan_size_add(builder, weight.first, module_product(module, end, weight.dims[d].stride));
+        weight.dims[d].stride = module_product(module, weight.dims[d].stride, module_size(module, -1));
+    }
+    weight = tensor_unsqueeze(module, weight, 0); /* (groups, in / groups, out / groups, size…) */
+    if (module_failed(module))
+        return PLAN_NONE;
+    weight.dims[0] = (struct tensor_dimension){.size = module_size(module, c->groups),
+                                               .stride = module_product(module, in, weight.dims[1].stride)};
+    weight.dims[1].size = in;
+    for (int d = 3; d < rank; d++)
+        order[d - 1] = d;
+    order[rank - 1] = 1;
+    return tensor_weight(module, tensor_permute(module, weight, order), c->out, c->size[0] * c->size[1] * c->in);
+}
+
 /* A transposed convolution is a convolution of the spread input with the mirrored kernel. */
 static void build_transposed(struct node *node, int dimensions)
 {
@@ -432,17 +454,16 @@ static void build_transposed(struct node *node, int dimensions)
     read_pair(node, "dilation", dimensions, 1, c.dilation, false);
     read_pair(node, "padding", dimensions, 0, padding, true);
     read_pair(node, "output_padding", dimensions, 0, more, true);
-    if (node_integer(node, "groups", 1) != 1)
-        module_fail(module, "a transposed convolution with groups is not served");
+    c.groups = node_integer(node, "groups", 1);
     if (!take_channels(module, &x, &channels))
         return;
-    if (c.out != channels || x.rank != 2 + dimensions) {
-        module_fail(module, "a kernel for %lld channels; the input has %lld", (long long)c.out, (long long)channels);
+    if (c.out != channels || x.rank != 2 + dimensions || c.groups < 1 || channels % c.groups != 0) {
+        module_fail(module, "a kernel for %lld channels in %lld groups; the input has %lld", (long long)c.out,
+                    (long long)c.groups, (long long)channels);
         return;
     }
-    int64_t out = c.in;
-    c.in = c.out;
-    c.out = out;
+    c.out = c.in * c.groups;
+    c.in = channels / c.groups;
     struct tensor last = channels_last(module, tensor_as_floats(module, x));
     for (int i = 0; i < 2; i++) {
         int64_t reach = c.dilation[i] * (c.size[i] - 1);
@@ -459,18 +480,7 @@ static void build_transposed(struct node *node, int dimensions)
     }
     if (module_failed(module))
         return;
-    struct tensor mirrored = weight; /* (in, out, size…), which becomes (out, size…, in) */
-    for (int d = 2; d < weight.rank; d++) {
-        int end = plan_size_subtract(module->builder, mirrored.dims[d].size, module->one);
-        mirrored.first =
-            plan_size_add(module->builder, mirrored.first, module_product(module, end, mirrored.dims[d].stride));
-        mirrored.dims[d].stride = module_product(module, mirrored.dims[d].stride, module_size(module, -1));
-    }
-    int order[MODULE_RANK] = {1};
-    for (int d = 2; d < weight.rank; d++)
-        order[d - 1] = d;
-    order[weight.rank - 1] = 0;
-    int kernel = tensor_weight(module, tensor_permute(module, mirrored, order), c.out, c.size[0] * c.size[1] * c.in);
+    int kernel = mirrored_kernel(module, weight, &c);
     node_give(node, channels_second(module, convolve(module, &c, last, kernel, optional_vector(module, &bias, c.out))));
 }
 

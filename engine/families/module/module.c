@@ -154,7 +154,8 @@ static void read_inputs(struct module *module, const json_t *inputs)
 /* ---- Nodes ---- */
 
 static const struct module_operation *const tables[] = {module_elements, module_shapes,     module_resolution,
-                                                        module_layers,   module_reductions, module_products};
+                                                        module_layers,   module_reductions, module_pooling,
+                                                        module_products};
 
 static const struct module_operation *find_operation(const char *name)
 {

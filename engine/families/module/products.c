@@ -130,6 +130,19 @@ struct tensor tensor_multiply(struct module *module, struct tensor x, struct ten
     return y;
 }
 
+struct tensor tensor_mapped(struct module *module, struct tensor t, int dim, int matrix, int64_t out)
+{
+    int order[MODULE_RANK];
+    for (int d = 0; d < t.rank; d++)
+        order[d] = d == dim ? t.rank - 1 : d == t.rank - 1 ? dim : d;
+    t = tensor_permute(module, t, order);
+    int value = tensor_rows(module, t, 1, false);
+    if (module_failed(module))
+        return t;
+    value = plan_linear(module->builder, value, matrix, PLAN_NONE);
+    return tensor_permute(module, tensor_of_rows(module, value, t, 1, out), order);
+}
+
 static void build_matmul(struct node *node, int variant)
 {
     struct module *module = node->module;
@@ -400,7 +413,7 @@ static void build_arange(struct node *node, int variant)
     node_give(node, t);
 }
 
-static struct tensor filled(struct module *module, double number, int rank, const int *sizes)
+struct tensor tensor_filled(struct module *module, double number, int rank, const int *sizes)
 {
     struct tensor t = {.value = PLAN_NONE, .first = module->zero, .rank = 0};
     t.weight = plan_number_weight(module->builder, 1, 1, (float)number, 0);
@@ -415,7 +428,7 @@ static void build_full(struct node *node, int variant)
     double number = variant == 2 ? node_number(node, "fill_value", 0) : variant;
     node_has(node, "dtype");
     if (rank >= 0)
-        node_give(node, filled(module, number, rank, sizes));
+        node_give(node, tensor_filled(module, number, rank, sizes));
 }
 
 static void build_full_like(struct node *node, int variant)
@@ -428,7 +441,7 @@ static void build_full_like(struct node *node, int variant)
     for (int d = 0; d < t.rank && !module_failed(module); d++)
         sizes[d] = t.dims[d].batched ? module_product(module, module->batch, t.dims[d].size) : t.dims[d].size;
     if (!module_failed(module))
-        node_give(node, filled(module, number, t.rank, sizes));
+        node_give(node, tensor_filled(module, number, t.rank, sizes));
 }
 
 static void build_scalar(struct node *node, int variant)
@@ -439,7 +452,7 @@ static void build_scalar(struct node *node, int variant)
     bool tensor = node_operand(node, "s", &t, &number);
     node_has(node, "dtype");
     if (!module_failed(node->module))
-        node_give(node, tensor ? t : filled(node->module, number, 0, NULL));
+        node_give(node, tensor ? t : tensor_filled(node->module, number, 0, NULL));
 }
 
 const struct module_operation module_products[] = {

@@ -1,4 +1,4 @@
-/* reductions: operations that reduce dimensions, and pooling over windows. */
+/* reductions: operations that reduce dimensions, and the short-time Fourier transform. */
 #include "engine/families/module/tensor.h"
 
 #include <math.h>
@@ -169,123 +169,6 @@ static void build_cumsum(struct node *node, int variant)
     node_give(node, y);
 }
 
-/* ---- Pooling ---- */
-
-struct tensor tensor_windows(struct module *module, struct tensor x, int dim, int64_t size, int64_t stride,
-                             int64_t dilation)
-{
-    struct plan_builder *builder = module->builder;
-    int n = x.dims[dim].size, count = plan_size_subtract(builder, n, module_size(module, dilation * (size - 1) + 1));
-    count = plan_size_divide(builder, count, module_size(module, stride));
-    count = plan_size_add(builder, count, module->one);
-    plan_limit_size(builder,
-                    (struct plan_size_limit){
-                        .size = count, .least = 1, .most = INT32_MAX, .multiple = 1, .what = "the number of windows"});
-    x = tensor_unsqueeze(module, x, dim + 1);
-    if (module_failed(module))
-        return x;
-    x.dims[dim + 1].size = module_size(module, size);
-    x.dims[dim + 1].stride = module_product(module, x.dims[dim].stride, module_size(module, dilation));
-    x.dims[dim].size = count;
-    x.dims[dim].stride = module_product(module, x.dims[dim].stride, module_size(module, stride));
-    return x;
-}
-
-/* Reads a number for each of the last dimensions. It is one number for all of them, or a list. */
-static void read_each(struct node *node, const char *name, int dimensions, int64_t fallback, int64_t *numbers)
-{
-    int count = node_integers(node, name, numbers, 2);
-    for (int i = count; i < dimensions; i++)
-        numbers[i] = count ? numbers[0] : fallback;
-    for (int i = 0; i < dimensions; i++)
-        if (numbers[i] < 0)
-            module_fail(node->module, "argument \"%s\" is %lld", name, (long long)numbers[i]);
-}
-
-static void pool(struct node *node, enum plan_reduction reduction, struct tensor x, int dimensions, const int64_t *size,
-                 const int64_t *stride, const int64_t *dilation)
-{
-    struct module *module = node->module;
-    int dims[2], first = x.rank - dimensions;
-    x = tensor_as_floats(module, tensor_as_value(module, x));
-    for (int i = 0; i < dimensions && !module_failed(module); i++) {
-        if (size[i] < 1 || stride[i] < 1 || dilation[i] < 1) {
-            module_fail(module, "a window of %lld, stride %lld and dilation %lld", (long long)size[i],
-                        (long long)stride[i], (long long)dilation[i]);
-            return;
-        }
-        dims[i] = first + 2 * i + 1;
-        x = tensor_windows(module, x, first + 2 * i, size[i], stride[i], dilation[i]);
-    }
-    if (!module_failed(module))
-        node_give(node, tensor_reduced(module, reduction, x, dims, dimensions, false, 0));
-}
-
-/* max_pool and avg_pool. The variants are 1 and 2 for max over 1 and 2 dimensions, and 11 and 12 for avg. */
-#define AVERAGE 10
-
-static void build_pool(struct node *node, int variant)
-{
-    struct module *module = node->module;
-    bool average = variant > AVERAGE;
-    int dimensions = average ? variant - AVERAGE : variant;
-    struct tensor x = node_tensor(node, node_has(node, "self") ? "self" : "input");
-    int64_t size[2], stride[2], padding[2], dilation[2];
-    read_each(node, "kernel_size", dimensions, 1, size);
-    read_each(node, "stride", dimensions, 0, stride);
-    read_each(node, "padding", dimensions, 0, padding);
-    read_each(node, "dilation", dimensions, 1, dilation);
-    bool counts_padding = node_bool(node, "count_include_pad", true), padded = false;
-    if (node_bool(node, "ceil_mode", false) || node_has(node, "divisor_override"))
-        module_fail(module, "ceil_mode and divisor_override are not served");
-    if (module_failed(module) || x.rank < 1 + dimensions) {
-        module_fail(module, "the input has too few dimensions");
-        return;
-    }
-    x = tensor_as_floats(module, tensor_as_value(module, x));
-    for (int i = 0; i < dimensions; i++) {
-        stride[i] = stride[i] ? stride[i] : size[i];
-        padded |= padding[i] > 0;
-        x = tensor_padded(module, x, x.rank - dimensions + i, padding[i], padding[i], "constant",
-                          average ? 0 : -INFINITY);
-    }
-    if (average && padded && !counts_padding)
-        module_fail(module, "count_include_pad false is not served with padding");
-    pool(node, average ? REDUCTION_MEAN : REDUCTION_MAXIMUM, x, dimensions, size, stride, dilation);
-}
-
-/* Adaptive pooling with windows of one size. The size of the input must be a multiple of the size of the output. */
-static void build_adaptive_pool(struct node *node, int dimensions)
-{
-    struct module *module = node->module;
-    struct tensor x = node_tensor(node, "self");
-    int64_t made[2], size[2], dilation[2] = {1, 1}, all;
-    int dims[2];
-    read_each(node, "output_size", dimensions, 1, made);
-    if (module_failed(module) || x.rank < 1 + dimensions) {
-        module_fail(module, "the input has too few dimensions");
-        return;
-    }
-    bool whole = true;
-    for (int i = 0; i < dimensions; i++) {
-        dims[i] = x.rank - dimensions + i;
-        whole &= made[i] == 1;
-    }
-    if (whole) {
-        node_give(node, tensor_reduced(module, REDUCTION_MEAN, x, dims, dimensions, true, 0));
-        return;
-    }
-    for (int i = 0; i < dimensions && !module_failed(module); i++) {
-        all = module_constant(module, x.dims[dims[i]].size, "a dimension that is pooled");
-        if (made[i] < 1 || all % made[i] != 0)
-            module_fail(module, "%lld elements in %lld equal windows", (long long)all, (long long)made[i]);
-        else
-            size[i] = all / made[i];
-    }
-    if (!module_failed(module))
-        pool(node, REDUCTION_MEAN, x, dimensions, size, size, dilation);
-}
-
 /* ---- The short-time Fourier transform: frames times a matrix of cosines and sines ---- */
 
 #define MOST_TRANSFORM 8192 /* most samples of a frame. The matrix has as many elements as the square */
@@ -348,12 +231,6 @@ const struct module_operation module_reductions[] = {
     {"norm", build_norm, 1},
     {"argmax", build_argmax, 0},
     {"cumsum", build_cumsum, 0},
-    {"max_pool1d", build_pool, 1},
-    {"max_pool2d", build_pool, 2},
-    {"avg_pool1d", build_pool, AVERAGE + 1},
-    {"avg_pool2d", build_pool, AVERAGE + 2},
-    {"adaptive_avg_pool1d", build_adaptive_pool, 1},
-    {"adaptive_avg_pool2d", build_adaptive_pool, 2},
     {"stft", build_stft, 0},
     {NULL, NULL, 0},
 };

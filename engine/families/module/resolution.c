@@ -2,25 +2,47 @@
 #include "engine/families/module/tensor.h"
 #include "engine/plan/sizes.h"
 
-/* Turns r * r * c channels into c channels of an image that is r times as high and wide. */
-static void build_pixel_shuffle(struct node *node, int variant)
+#include <string.h>
+
+/* pixel_shuffle: channels (c, r, r) become images r times as high and wide. pixel_unshuffle (variant 1): the reverse.
+ */
+static void build_pixel_shuffle(struct node *node, int reverse)
 {
-    (void)variant;
     struct module *module = node->module;
+    struct plan_builder *builder = module->builder;
     struct tensor t = node_tensor(node, "self");
-    int r = module_size(module, node_integer(node, "upscale_factor", NODE_REQUIRED));
-    int whole[MODULE_RANK];
-    if (module_failed(module) || t.rank != 4) {
-        module_fail(module, "pixel_shuffle takes a tensor of 4 dimensions");
+    int r = module_size(module, node_integer(node, reverse ? "downscale_factor" : "upscale_factor", NODE_REQUIRED));
+    int whole[MODULE_RANK], sizes[MODULE_RANK], order[MODULE_RANK], square = module_product(module, r, r);
+    if (module_failed(module) || t.rank < 3 || t.rank > MODULE_RANK - 2) {
+        module_fail(module, "it takes a tensor of 3 to %d dimensions", MODULE_RANK - 2);
         return;
     }
     tensor_whole_sizes(module, &t, whole);
-    int channels = plan_size_divide(module->builder, whole[1], module_product(module, r, r));
-    const int apart[] = {whole[0], channels, r, r, whole[2], whole[3]}, order[] = {0, 1, 4, 2, 5, 3};
-    t = tensor_permute(module, tensor_reshape(module, t, 6, apart), order);
-    const int together[] = {whole[0], channels, module_product(module, whole[2], r),
-                            module_product(module, whole[3], r)};
-    node_give(node, tensor_reshape(module, t, 4, together));
+    int first = t.rank - 3, *image = &whole[first]; /* (channels, height, width) */
+    memcpy(sizes, whole, (size_t)first * sizeof *sizes);
+    for (int d = 0; d < first; d++)
+        order[d] = d;
+    if (reverse) { /* (c, h, r, w, r) -> (c, r, r, h, w) */
+        const int apart[] = {image[0], plan_size_divide(builder, image[1], r), r,
+                             plan_size_divide(builder, image[2], r), r};
+        const int places[] = {0, 2, 4, 1, 3};
+        memcpy(&sizes[first], apart, sizeof apart);
+        for (int i = 0; i < 5; i++)
+            order[first + i] = first + places[i];
+    } else { /* (c, r, r, h, w) -> (c, h, r, w, r) */
+        const int apart[] = {plan_size_divide(builder, image[0], square), r, r, image[1], image[2]};
+        const int places[] = {0, 3, 1, 4, 2};
+        memcpy(&sizes[first], apart, sizeof apart);
+        for (int i = 0; i < 5; i++)
+            order[first + i] = first + places[i];
+    }
+    struct tensor apart = tensor_reshape(module, t, t.rank + 2, sizes);
+    if (module_failed(module))
+        return;
+    image[0] = reverse ? module_product(module, image[0], square) : sizes[first];
+    image[1] = reverse ? sizes[first + 1] : module_product(module, image[1], r);
+    image[2] = reverse ? sizes[first + 3] : module_product(module, image[2], r);
+    node_give(node, tensor_reshape(module, tensor_permute(module, apart, order), t.rank, whole));
 }
 
 /* Repeats each pixel. The scale must be an integer. */
@@ -64,11 +86,10 @@ static void build_upsample_nearest(struct node *node, int dimensions)
 
 #define MOST_SIDE 16384 /* most samples. The matrix of an interpolation is (out, in) */
 
-/* Interpolates one dimension between `in` and `out` samples: a product with a matrix. */
+/* Interpolates one dimension between `in` and `out` samples. */
 static struct tensor interpolated(struct module *module, struct tensor t, int dim, int64_t out, double factor,
                                   bool aligned)
 {
-    int order[MODULE_RANK];
     int64_t in = module_constant(module, t.dims[dim].size, "the size of an image that is interpolated");
     if (module_failed(module))
         return t;
@@ -76,16 +97,9 @@ static struct tensor interpolated(struct module *module, struct tensor t, int di
         module_fail(module, "%lld pixels become %lld; at most %d are served", (long long)in, (long long)out, MOST_SIDE);
         return t;
     }
-    for (int d = 0; d < t.rank; d++)
-        order[d] = d == dim ? t.rank - 1 : d == t.rank - 1 ? dim : d;
-    t = tensor_permute(module, t, order);
     double step = factor > 0 ? 1 / factor : (double)in / (double)out;
-    int value = tensor_rows(module, t, 1, false);
     int weight = plan_interpolation_weight(module->builder, in, out, step, aligned);
-    if (module_failed(module))
-        return t;
-    value = plan_linear(module->builder, value, weight, PLAN_NONE);
-    return tensor_permute(module, tensor_of_rows(module, value, t, 1, out), order);
+    return tensor_mapped(module, t, dim, weight, out);
 }
 
 static void build_upsample_bilinear(struct node *node, int variant)
@@ -113,9 +127,7 @@ static void build_upsample_bilinear(struct node *node, int variant)
 }
 
 const struct module_operation module_resolution[] = {
-    {"pixel_shuffle", build_pixel_shuffle, 0},
-    {"upsample_nearest1d", build_upsample_nearest, 1},
-    {"upsample_nearest2d", build_upsample_nearest, 2},
-    {"upsample_bilinear2d", build_upsample_bilinear, 0},
-    {NULL, NULL, 0},
+    {"pixel_shuffle", build_pixel_shuffle, 0},           {"pixel_unshuffle", build_pixel_shuffle, 1},
+    {"upsample_nearest1d", build_upsample_nearest, 1},   {"upsample_nearest2d", build_upsample_nearest, 2},
+    {"upsample_bilinear2d", build_upsample_bilinear, 0}, {NULL, NULL, 0},
 };

@@ -1,6 +1,7 @@
 /* shapes: operations that change the shape of a tensor, or the order of its elements. */
 #include "engine/families/module/tensor.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -512,8 +513,9 @@ static void build_index_select(struct node *node, int variant)
         return;
     const float *indices = module->builder->plan->weights[weight].data;
     for (int64_t i = 0; indices && i < count; i++)
-        if (!(indices[i] >= 0 && indices[i] < (float)size)) {
-            module_fail(module, "index %g; the dimension has %lld elements", (double)indices[i], (long long)size);
+        if (!(indices[i] >= 0 && indices[i] < (float)size && indices[i] == floorf(indices[i]))) {
+            module_fail(module, "index %g; expected whole numbers, as the dimension has %lld elements",
+                        (double)indices[i], (long long)size);
             return;
         }
     t = tensor_as_value(module, t);
@@ -634,22 +636,23 @@ static void build_flip(struct node *node, int variant)
     node_give(node, t);
 }
 
-/* Moves elements by `shifts` places along a dimension. Elements that move beyond the end reappear at the start. */
-/* The number of elements of a rolled dimension that move to its start. If the size of the dimension depends on the
- * item, the shift must be less than the size. */
+/* The elements of a rolled dimension that move to its front: the remainder of the shift by the size. */
 static int rolled_length(struct module *module, int size, int64_t shift)
 {
-    int64_t all;
-    if (plan_size_is_constant(module->builder->plan, size, &all))
+    struct plan_builder *builder = module->builder;
+    int64_t all, least, most;
+    if (module_failed(module))
+        return PLAN_NONE;
+    if (plan_size_is_constant(builder->plan, size, &all))
         return module_size(module, ((shift % all) + all) % all);
-    plan_limit_size(
-        module->builder,
-        (struct plan_size_limit){
-            .size = size, .least = llabs(shift) + 1, .most = INT64_MAX, .multiple = 1, .what = "a rolled dimension"});
     int length = module_size(module, shift);
-    return shift < 0 ? plan_size_add(module->builder, size, length) : length;
+    plan_size_bounds(builder->plan, size, &least, &most);
+    if (llabs(shift) >= least)
+        return plan_size_remainder(builder, length, size);
+    return shift < 0 ? plan_size_add(builder, size, length) : length;
 }
 
+/* Elements move by `shifts` places along a dimension, and those beyond the end come in at the start. */
 static void build_roll(struct node *node, int variant)
 {
     (void)variant;

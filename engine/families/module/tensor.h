@@ -85,6 +85,12 @@ struct tensor tensor_reduced(struct module *module, enum plan_reduction reductio
 struct tensor tensor_windows(struct module *module, struct tensor x, int dim, int64_t size, int64_t stride,
                              int64_t dilation);
 
+/* Equal elements. `sizes` contain the batch. */
+struct tensor tensor_filled(struct module *module, double number, int rank, const int *sizes);
+
+/* A product along one dimension with a matrix (out, in). */
+struct tensor tensor_mapped(struct module *module, struct tensor t, int dim, int matrix, int64_t out);
+
 struct tensor tensor_softmax(struct module *module, struct tensor t, int dim, bool logarithm);
 
 /* scale * x (…, m, k) z (…, k, n). Leading dimensions of size 1 are repeated. */
