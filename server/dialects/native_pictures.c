@@ -27,6 +27,8 @@ bool native_body_is_picture(const struct request *request)
 
 static int refuse(struct request *request, const char *path, const struct error *error)
 {
+    if (image_lacks_memory(error))
+        return failure_memory(&request->failure);
     return failure_set(&request->failure, FAILURE_INVALID, "%s: %s", path, error->message);
 }
 

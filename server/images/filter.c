@@ -1,6 +1,7 @@
 /* filter: computes the weights exactly like precompute_coeffs() and normalize_coeffs_8bpc() in Pillow's Resample.c. The
  * order of operations is the same, so that the weights have the same bits. */
 #include "server/images/filter.h"
+#include "server/images/no_memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ int filter_open(enum image_resize resize, const struct geometry_axis *axis, stru
     if (!filter->windows || !filter->weights || !exact) {
         free(exact);
         filter_close(filter);
-        return error_set(error, "out of memory");
+        return image_set_no_memory(error);
     }
     for (int64_t i = 0; i < axis->size; i++) {
         filter->windows[i] = find_window(resize, axis, axis->offset + i);

@@ -29,4 +29,7 @@ int image_memory(const struct image_settings *settings, const void *bytes, size_
 int image_read(const struct image_settings *settings, const void *bytes, size_t size, int64_t most_memory,
                float *pixels, struct error *error);
 
+/* Whether that error says that there is no memory. Then the file is not at fault. */
+bool image_lacks_memory(const struct error *error);
+
 #endif

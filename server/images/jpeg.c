@@ -2,6 +2,7 @@
  * about damaged data are ignored, except for the warning that the data ends too early. After an error libjpeg calls
  * longjmp() to return to the function that called it. */
 #include "server/images/format.h"
+#include "server/images/no_memory.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -35,7 +36,10 @@ static void leave(j_common_ptr decoder)
     struct jpeg_source *jpeg = decoder->client_data;
     char reason[JMSG_LENGTH_MAX];
     jpeg->manager.format_message(decoder, reason);
-    error_set(jpeg->error, "the JPEG image cannot be read: %s", reason);
+    if (decoder->err->msg_code == JERR_OUT_OF_MEMORY)
+        image_set_no_memory(jpeg->error);
+    else
+        error_set(jpeg->error, "the JPEG image cannot be read: %s", reason);
     longjmp(jpeg->escape, 1);
 }
 
@@ -103,7 +107,7 @@ static int jpeg_source_open(const uint8_t *bytes, size_t size, struct image_sour
 {
     struct jpeg_source *jpeg = calloc(1, sizeof *jpeg);
     if (!jpeg)
-        return error_set(error, "out of memory");
+        return image_set_no_memory(error);
     jpeg->error = error;
     jpeg->decoder.client_data = jpeg;
     jpeg->decoder.err = jpeg_std_error(&jpeg->manager);

@@ -2,6 +2,7 @@
  * them. A wrong checksum is an error in every chunk. After an error libpng calls longjmp() to return to the function
  * that called it. */
 #include "server/images/format.h"
+#include "server/images/no_memory.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -31,7 +32,10 @@ struct png_source {
 static void leave(png_structp decoder, png_const_charp reason)
 {
     struct png_source *png = png_get_error_ptr(decoder);
-    error_set(png->error, "the PNG image cannot be read: %s", reason);
+    if (strstr(reason, "memory"))
+        image_set_no_memory(png->error);
+    else
+        error_set(png->error, "the PNG image cannot be read: %s", reason);
     png_longjmp(decoder, 1);
 }
 
@@ -85,7 +89,7 @@ static int png_source_open(const uint8_t *bytes, size_t size, struct image_sourc
 {
     struct png_source *png = calloc(1, sizeof *png);
     if (!png)
-        return error_set(error, "out of memory");
+        return image_set_no_memory(error);
     png->next = bytes;
     png->left = size;
     png->error = error;
@@ -94,7 +98,7 @@ static int png_source_open(const uint8_t *bytes, size_t size, struct image_sourc
         png->info = png_create_info_struct(png->decoder);
     if (!png->info) {
         png_source_close(&png->source);
-        return error_set(error, "out of memory");
+        return image_set_no_memory(error);
     }
     if (setjmp(png_jmpbuf(png->decoder)) != 0) {
         png_source_close(&png->source);
@@ -148,7 +152,7 @@ static int png_source_read(struct image_source *source, struct resampler *resamp
     png->error = error;
     png->rows = malloc((size_t)png->held * (size_t)source->width * 3);
     if (!png->rows)
-        return error_set(error, "out of memory");
+        return image_set_no_memory(error);
     if (setjmp(png_jmpbuf(png->decoder)) != 0)
         return -1;
     for (int left = begin_rows(png); left > 0; left--)

@@ -1,6 +1,7 @@
 /* resampler: each row of the file is added, with weights, to all rows of the result that depend on it. The sums are of
  * integers, so the order does not matter. */
 #include "server/images/resampler.h"
+#include "server/images/no_memory.h"
 
 #include <stdlib.h>
 
@@ -36,7 +37,7 @@ int resampler_open(enum image_resize resize, const struct geometry *geometry, st
     resampler->resized = malloc(3 * (size_t)geometry->columns.size);
     resampler->sums = malloc(sums * sizeof *resampler->sums);
     if (!resampler->row || !resampler->resized || !resampler->sums) {
-        error_set(error, "out of memory");
+        image_set_no_memory(error);
         goto fail;
     }
     for (size_t i = 0; i < sums; i++)

@@ -1,0 +1,9 @@
+/* no_memory: the error that says that the machine is at fault, and not the image. */
+#ifndef SERVER_IMAGES_NO_MEMORY_H
+#define SERVER_IMAGES_NO_MEMORY_H
+
+#include "config/config.h"
+
+int image_set_no_memory(struct error *error); /* returns -1. images.h has image_lacks_memory() */
+
+#endif
