@@ -184,7 +184,8 @@ def pool(rng, probes):
     size, stride, kind = rng.choice([1, 2, 3]), rng.choice([1, 2]), rng.choice(["max", "average", "adaptive"])
     two, fixed = rank == 4, all(shapes(probes, i)[1:])
     if kind == "adaptive":
-        size, most = (rng.choice([1, 2, 3, 5]) if fixed else 1), rng.random() < 0.3
+        size = rng.choice([1, 2, 3, 5]) if fixed else 1
+        most = rng.random() < 0.3 and (size == 1 or not any(length % size for length in shapes(probes, i)[1:]))
         function = getattr(F, f"adaptive_{'max' if most else 'avg'}_pool{rank - 2}d")
         return named(f"{function.__name__}_{size}", lambda v: function(v[i], size)), []
     ceiling = fixed and rng.random() < 0.4

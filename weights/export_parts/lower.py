@@ -370,6 +370,8 @@ def lower_adaptive_pool(graph, node, arguments):
     pooled = [pair for old, new in list(zip(before, after))[-len(arguments["output_size"]):] if not is_one(new)
               for pair in (old, new)]
     check_fixed(pooled, "windows that depend on a free size")
+    if isinstance(results, tuple) and any(old % new for old, new in zip(pooled[::2], pooled[1::2])):
+        graph.refuse(node, f"{node.target._opname} with windows of unequal sizes is not there")
     result = graph.emit(node.target._opname, arguments)
     return [result, None] if isinstance(results, tuple) else result
 
