@@ -229,6 +229,8 @@ static const struct refusal nodes[] = {
     {Y("max_pool2d", "\"self\": \"image\", \"kernel_size\": [0, 0]"), "a window of 0"},
     {Y("max_pool2d", "\"self\": \"image\", \"kernel_size\": [7, 7]"), ""},
     {Y("avg_pool2d", "\"self\": \"image\", \"kernel_size\": [2, 2], \"stride\": [-1, 1]"), "is -1"},
+    {Y("full", "\"size\": [\"batch\", 2147483647, 2147483647], \"fill_value\": 1"), "equal elements"},
+    {Y("zeros", "\"size\": [\"batch\", 8192, 8193]"), "equal elements"},
     {Y("adaptive_avg_pool2d", "\"self\": \"image\", \"output_size\": [0, 4]"), "in 0 windows"},
     {Y("adaptive_avg_pool2d", "\"self\": \"image\", \"output_size\": [65536, 1]"), "in 65536 windows"},
     {Y("adaptive_max_pool2d", "\"self\": \"image\", \"output_size\": [4, 4]"), "in 4 windows"},
@@ -352,14 +354,18 @@ static const struct refusal graphs[] = {
      "does not have the batch alone"},
 };
 
+#define FLAGS "{\"op\": \"view\", \"to\": \"column\", \"self\": \"flags\", \"size\": [\"batch\", 1, 1]}, "
+
 /* What only the whole plan knows has no node. */
 static void results_of_absurd_sizes_are_refused(void **state)
 {
     (void)state;
-    char *graph = around(Y("full", "\"size\": [\"batch\", 2147483647, 2147483647], \"fill_value\": 1"));
+    char *graph = around(FLAGS "{\"op\": \"expand\", \"to\": \"y\", \"self\": \"column\", "
+                               "\"size\": [\"batch\", 2147483647, 2147483647]}");
     expect(graph, "more than memory can address", "");
     free(graph);
-    graph = around(Y("full", "\"size\": [\"batch\", 2147483647, 65536], \"fill_value\": 1"));
+    graph = around(FLAGS "{\"op\": \"expand\", \"to\": \"y\", \"self\": \"column\", "
+                         "\"size\": [\"batch\", 2147483647, 65536]}");
     expect(graph, "the model's activations are", "");
     free(graph);
 }
@@ -399,6 +405,19 @@ static void too_many_nodes_are_refused(void **state)
     free(graph);
 }
 
+/* Ranges of 4 million elements at most each, with 17 different starts. */
+static void too_many_numbers_are_refused(void **state)
+{
+    (void)state;
+    char text[4096], *end = text;
+    for (int i = 0; i < 17; i++)
+        end += sprintf(end, "%s{\"op\": \"arange\", \"to\": \"range_%d\", \"start\": %d, \"end\": \"500000 * n\"}",
+                       i > 0 ? "," : "", i, i);
+    char *graph = around(text);
+    expect(graph, "elements in the graph", "\"range_16\" (arange)");
+    free(graph);
+}
+
 static void memory_stays_small(void **state)
 {
     (void)state;
@@ -414,7 +433,8 @@ int main(void)
         cmocka_unit_test(the_graphs_around_are_served), cmocka_unit_test(nodes_are_refused_by_name),
         cmocka_unit_test(a_leaf_takes_the_batch_first), cmocka_unit_test(items_do_not_meet),
         cmocka_unit_test(graphs_are_refused),           cmocka_unit_test(results_of_absurd_sizes_are_refused),
-        cmocka_unit_test(too_many_nodes_are_refused),   cmocka_unit_test(memory_stays_small),
+        cmocka_unit_test(too_many_nodes_are_refused),   cmocka_unit_test(too_many_numbers_are_refused),
+        cmocka_unit_test(memory_stays_small),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

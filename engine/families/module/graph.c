@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int module_fail(struct module *module, const char *format, ...)
@@ -16,12 +17,74 @@ int module_fail(struct module *module, const char *format, ...)
     return plan_fail(module->builder, "graph: %s", message);
 }
 
+#define MOST_NUMBERS (1 << 26) /* elements that a graph's weights of module_numbers have together */
+
+int module_numbers(struct module *module, int64_t first, int64_t step, int64_t count)
+{
+    const int room = (int)(sizeof module->counted / sizeof *module->counted);
+    if (module_failed(module))
+        return PLAN_NONE;
+    for (int i = 0; i < room && i < module->n_counted; i++)
+        if (module->counted[i].first == first && module->counted[i].step == step &&
+            module->builder->plan->weights[module->counted[i].weight].columns >= count)
+            return module->counted[i].weight;
+    module->numbers += count;
+    if (module->numbers > MOST_NUMBERS)
+        return module_fail(module, "ranges and sizes as numbers have more than %d elements in the graph", MOST_NUMBERS);
+    int weight = plan_number_weight(module->builder, 1, count, (float)first, (float)step);
+    int place = module->n_counted++ % room;
+    module->counted[place].weight = weight;
+    module->counted[place].first = first;
+    module->counted[place].step = step;
+    return weight;
+}
+
+/* ---- Tensors by name: a table of chains, so that a graph of many nodes takes no time that grows with its square ----
+ */
+
+/* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv */
+static uint64_t hash_of(const char *name)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 1099511628211u;
+    return hash;
+}
+
+static void chain(struct module *module, int index)
+{
+    struct named_tensor *tensor = &module->tensors[index];
+    int *bucket = &module->buckets[tensor->hash & (uint64_t)(module->n_buckets - 1)];
+    tensor->next = *bucket;
+    *bucket = index;
+}
+
+/* Makes room for one more. */
+static bool grow_table(struct module *module)
+{
+    if (module->n_tensors < module->n_buckets)
+        return true;
+    int count = module->n_buckets ? 2 * module->n_buckets : 64;
+    int *buckets = malloc((size_t)count * sizeof *buckets);
+    if (!buckets)
+        return module_fail(module, "out of memory"), false;
+    free(module->buckets);
+    module->buckets = buckets;
+    module->n_buckets = count;
+    for (int b = 0; b < count; b++)
+        buckets[b] = -1;
+    for (int i = 0; i < module->n_tensors; i++)
+        chain(module, i);
+    return true;
+}
+
 const struct tensor *module_find(const struct module *module, const char *name)
 {
-    for (int i = module->n_tensors - 1; i >= 0; i--)
-        if (strcmp(module->tensors[i].name, name) == 0)
-            return &module->tensors[i].tensor;
-    return NULL;
+    uint64_t hash = hash_of(name);
+    int i = module->n_buckets ? module->buckets[hash & (uint64_t)(module->n_buckets - 1)] : -1;
+    while (i >= 0 && (module->tensors[i].hash != hash || strcmp(module->tensors[i].name, name) != 0))
+        i = module->tensors[i].next;
+    return i < 0 ? NULL : &module->tensors[i].tensor;
 }
 
 static bool is_size(const struct module *module, const char *name)
@@ -75,9 +138,13 @@ void module_name(struct module *module, const char *name, struct tensor tensor)
     }
     for (int d = 0; d < tensor.rank; d++)
         expect_elements(module, &tensor, d);
+    if (!grow_table(module))
+        return;
     struct named_tensor *place = plan_grow(module->builder, &module->tensors, &module->n_tensors, sizeof *place);
-    if (place)
-        *place = (struct named_tensor){name, tensor};
+    if (!place)
+        return;
+    *place = (struct named_tensor){.name = name, .tensor = tensor, .hash = hash_of(name)};
+    chain(module, module->n_tensors - 1);
     if (module->op)
         record(module, name, &tensor);
 }

@@ -40,6 +40,8 @@ struct tensor {
 struct named_tensor {
     const char *name; /* borrowed from the graph */
     struct tensor tensor;
+    uint64_t hash;
+    int next; /* the one before with the same hash modulo n_buckets; -1: none */
 };
 
 struct named_size {
@@ -52,8 +54,16 @@ struct module {
     struct plan_builder *builder;
     struct named_tensor *tensors;
     int n_tensors;
+    int *buckets;  /* (n_buckets): the last tensor whose name has this hash, or -1 */
+    int n_buckets; /* 0, or a power of two of at least n_tensors */
     struct named_size *sizes;
     int n_sizes;
+    int64_t numbers; /* elements of all weights of module_numbers */
+    struct {
+        int weight;
+        int64_t first, step;
+    } counted[8]; /* the latest of these weights */
+    int n_counted;
     int batch, zero, one; /* sizes */
     const char *op;       /* operation of the node that is being built, for messages */
     const char *shown;    /* the same for --explain: of a leaf its class */
@@ -70,6 +80,10 @@ static inline bool module_failed(const struct module *module)
 
 /* A view of the whole tensor of this name in the file of weights. */
 struct tensor module_weight(struct module *module, const char *name);
+
+/* A weight first, first + step … of at least `count` elements. Those of a graph share weights, and have a limit in all.
+ * PLAN_NONE: failed. */
+int module_numbers(struct module *module, int64_t first, int64_t step, int64_t count);
 
 /* The tensor of this name in the graph. NULL if there is none. */
 const struct tensor *module_find(const struct module *module, const char *name);

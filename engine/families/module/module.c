@@ -417,6 +417,7 @@ static void build_module(struct plan_builder *builder, const char *name, const s
     if (!builder->failed)
         plan_drop_unread_steps(builder->plan);
     free(module.tensors);
+    free(module.buckets);
     free(module.sizes);
 }
 

@@ -92,7 +92,7 @@ static bool size_operand(struct module *module, int size, struct tensor *tensor,
         return false;
     }
     *tensor = (struct tensor){.value = PLAN_NONE, .first = size, .rank = 0};
-    tensor->weight = plan_number_weight(module->builder, 1, most + 1, 0, 1);
+    tensor->weight = module_numbers(module, 0, 1, most + 1);
     return true;
 }
 

@@ -408,13 +408,21 @@ static void build_arange(struct node *node, int variant)
                             .size = length, .least = 1, .most = most, .multiple = 1, .what = "the elements of arange"});
     }
     struct tensor t = {.value = PLAN_NONE, .first = module->zero, .rank = 1, .counts = first == 0 && step == 1};
-    t.weight = plan_number_weight(builder, 1, most, (float)first, (float)step);
+    t.weight = module_numbers(module, first, step, most);
     t.dims[0] = (struct tensor_dimension){.size = length, .stride = module->one};
     node_give(node, t);
 }
 
+#define MOST_FILLED (1 << 26) /* elements that an item has at least */
+
 struct tensor tensor_filled(struct module *module, double number, int rank, const int *sizes)
 {
+    int64_t least, most, elements = 1;
+    for (int d = 0; d < rank && !module_failed(module); d++) {
+        plan_size_bounds(module->builder->plan, sizes[d], &least, &most);
+        if (least > 1 && (__builtin_mul_overflow(elements, least, &elements) || elements > MOST_FILLED))
+            module_fail(module, "a tensor of equal elements has more than %d of them", MOST_FILLED);
+    }
     struct tensor t = {.value = PLAN_NONE, .first = module->zero, .rank = 0};
     t.weight = plan_number_weight(module->builder, 1, 1, (float)number, 0);
     return tensor_expand(module, t, rank, sizes);

@@ -647,8 +647,14 @@ static int rolled_length(struct module *module, int size, int64_t shift)
         return module_size(module, ((shift % all) + all) % all);
     int length = module_size(module, shift);
     plan_size_bounds(builder->plan, size, &least, &most);
-    if (llabs(shift) >= least)
+    if (least >= 1 && llabs(shift) >= least)
         return plan_size_remainder(builder, length, size);
+    if (least < 1) /* its formula does not tell that it has elements, so there is no remainder */
+        plan_limit_size(builder, (struct plan_size_limit){.size = size,
+                                                          .least = llabs(shift) + 1,
+                                                          .most = INT64_MAX,
+                                                          .multiple = 1,
+                                                          .what = "a rolled dimension"});
     return shift < 0 ? plan_size_add(builder, size, length) : length;
 }
 
