@@ -571,7 +571,8 @@ bool plan_size_is_constant(const struct plan *plan, int size, int64_t *value);
  * no bound. */
 void plan_size_bounds(const struct plan *plan, int size, int64_t *least, int64_t *most);
 
-/* Writes the size as text, such as "2*n + 1". A free size without a name is named as input.dimension. Returns `text`. */
+/* Writes the size as text, such as "2*n + 1". A free size without a name is named as input.dimension. Returns `text`.
+ */
 const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room);
 
 /* The rows of one item on an axis, summed over its sequences. -1 if the number overflows, or if a size is below 0. */

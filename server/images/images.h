@@ -15,6 +15,7 @@
 #define SERVER_IMAGES_IMAGES_H
 
 #include "config/config.h"
+#include "server/images/no_memory.h"
 
 #define IMAGE_MOST_PIXELS ((int64_t)64 << 20)
 
@@ -28,8 +29,5 @@ int image_memory(const struct image_settings *settings, const void *bytes, size_
  * undefined. */
 int image_read(const struct image_settings *settings, const void *bytes, size_t size, int64_t most_memory,
                float *pixels, struct error *error);
-
-/* Whether that error says that there is no memory. Then the file is not at fault. */
-bool image_lacks_memory(const struct error *error);
 
 #endif

@@ -1,7 +1,5 @@
 #include "server/images/no_memory.h"
 
-#include "server/images/images.h"
-
 #include <string.h>
 
 static const char no_memory[] = "out of memory"; /* messages about a file name it: "the JPEG image …" */

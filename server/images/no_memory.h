@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 
-int image_set_no_memory(struct error *error); /* returns -1. images.h has image_lacks_memory() */
+int image_set_no_memory(struct error *error); /* returns -1 */
+bool image_lacks_memory(const struct error *error);
 
 #endif
