@@ -165,18 +165,22 @@ static double feed_forward_at(const struct scalar *scalar, const struct plan_ste
     return y;
 }
 
-static double layer_norm_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+/* Each n columns of the row have a mean and a variance of their own. */
+static void layer_norm_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y)
 {
-    int64_t n = scalar->plan->weights[step->weight].columns;
-    const double *x = scalar->values[step->x] + row * columns_of(scalar, step->x) + column / n * n;
-    double mean = 0, variance = 0;
-    for (int64_t i = 0; i < n; i++)
-        mean += x[i] / (double)n;
-    for (int64_t i = 0; i < n; i++)
-        variance += (x[i] - mean) * (x[i] - mean) / (double)n;
-    return (x[column % n] - mean) / sqrt(variance + (double)step->layer_norm.epsilon) *
-               weight_at(scalar, step->weight, 0, column % n) +
-           weight_at(scalar, step->bias, 0, column % n);
+    int64_t n = scalar->plan->weights[step->weight].columns, columns = columns_of(scalar, step->x);
+    const double *x = scalar->values[step->x] + row * columns;
+    for (int64_t first = 0; first < columns; first += n) {
+        double mean = 0, variance = 0;
+        for (int64_t i = first; i < first + n; i++)
+            mean += x[i] / (double)n;
+        for (int64_t i = first; i < first + n; i++)
+            variance += (x[i] - mean) * (x[i] - mean) / (double)n;
+        for (int64_t i = first; i < first + n; i++)
+            y[i] = (x[i] - mean) / sqrt(variance + (double)step->layer_norm.epsilon) *
+                       weight_at(scalar, step->weight, 0, i - first) +
+                   weight_at(scalar, step->bias, 0, i - first);
+    }
 }
 
 /* The sequence that has the row of the value. */
@@ -189,20 +193,25 @@ static struct padder_sequence sequence_of(const struct scalar *scalar, int value
     return sequence;
 }
 
-static double group_norm_at(const struct scalar *scalar, const struct plan_step *step, int64_t row, int64_t column)
+/* The mean and the variance of a group are over all rows of the row's sequence. */
+static void group_norm_row(const struct scalar *scalar, const struct plan_step *step, int64_t row, double *y)
 {
     int64_t columns = columns_of(scalar, step->x), size = columns / step->group_norm.groups;
     struct padder_sequence sequence = sequence_of(scalar, step->x, row);
-    const double *x = scalar->values[step->x] + sequence.first * columns + column / size * size;
-    double count = (double)(sequence.rows * size), mean = 0, variance = 0;
-    for (int64_t i = 0; i < sequence.rows * size; i++)
-        mean += x[i / size * columns + i % size] / count;
-    for (int64_t i = 0; i < sequence.rows * size; i++)
-        variance += pow(x[i / size * columns + i % size] - mean, 2) / count;
-    double normal =
-        (scalar->values[step->x][row * columns + column] - mean) / sqrt(variance + (double)step->group_norm.epsilon);
-    return normal * (step->weight == PLAN_NONE ? 1 : weight_at(scalar, step->weight, 0, column)) +
-           (step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, 0, column));
+    const double *own = scalar->values[step->x] + row * columns;
+    double count = (double)(sequence.rows * size);
+    for (int64_t first = 0; first < columns; first += size) {
+        const double *x = scalar->values[step->x] + sequence.first * columns + first;
+        double mean = 0, variance = 0;
+        for (int64_t i = 0; i < sequence.rows * size; i++)
+            mean += x[i / size * columns + i % size] / count;
+        for (int64_t i = 0; i < sequence.rows * size; i++)
+            variance += pow(x[i / size * columns + i % size] - mean, 2) / count;
+        for (int64_t c = first; c < first + size; c++)
+            y[c] = (own[c] - mean) / sqrt(variance + (double)step->group_norm.epsilon) *
+                       (step->weight == PLAN_NONE ? 1 : weight_at(scalar, step->weight, 0, c)) +
+                   (step->bias == PLAN_NONE ? 0 : weight_at(scalar, step->bias, 0, c));
+    }
 }
 
 /* A further column of a projection: sums of E's columns, or biases. */
@@ -691,10 +700,6 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return embedded_at(scalar, step, row, column);
     case OP_ADD_POSITIONS:
         return positions_at(scalar, step, row, column);
-    case OP_LAYER_NORM:
-        return layer_norm_at(scalar, step, row, column);
-    case OP_GROUP_NORM:
-        return group_norm_at(scalar, step, row, column);
     case OP_LINEAR:
         return scalar_activation(step->linear.activation, product_at(scalar, step, row, column)) + residual;
     case OP_FEED_FORWARD:
@@ -741,6 +746,8 @@ static double value_at(const struct scalar *scalar, const struct plan_step *step
         return padded_at(scalar, step, row, column);
     case OP_SHIFT_TOKENS:
         return shift_at(scalar, step, row, column);
+    case OP_LAYER_NORM:
+    case OP_GROUP_NORM:
     case OP_ATTEND:
     case OP_ATTEND_CALL: /* run_row has them, a row at once */
     case OP_ARRANGE:
@@ -874,15 +881,18 @@ static void visit_dimension(const struct walk *walk, int dimension, struct visit
 
 /* The elements of x over the dimensions from this one on, in order; those of y beside them. */
 struct gathered {
-    int64_t count;
+    int64_t count, room;
     double *x, **y;
 };
 
 static void gather_dimensions(const struct walk *walk, int dimension, struct visited at, struct gathered *gathered)
 {
     if (dimension == walk->space->rank) {
-        gathered->x = realloc(gathered->x, (size_t)(gathered->count + 1) * sizeof *gathered->x);
-        gathered->y = realloc(gathered->y, (size_t)(gathered->count + 1) * sizeof *gathered->y);
+        if (gathered->count == gathered->room) {
+            gathered->room = gathered->room * 2 + 1;
+            gathered->x = realloc(gathered->x, (size_t)gathered->room * sizeof *gathered->x);
+            gathered->y = realloc(gathered->y, (size_t)gathered->room * sizeof *gathered->y);
+        }
         gathered->x[gathered->count] = item_at(walk, walk->step->x)[at.x];
         gathered->y[gathered->count++] = item_at(walk, walk->step->y) + at.y;
         return;
@@ -962,7 +972,7 @@ static void reduce_dimension(const struct walk *walk, int dimension, struct visi
 {
     const struct plan_step *step = walk->step;
     if (dimension == walk->space->rank - (step->operation == OP_REDUCE ? step->reduce.reduced : 1)) {
-        struct gathered gathered = {0, NULL, NULL};
+        struct gathered gathered = {0, 0, NULL, NULL};
         gather_dimensions(walk, dimension, at, &gathered);
         reduce_gathered(step, &gathered);
         free(gathered.x);
@@ -1021,12 +1031,15 @@ static void run_row(const struct scalar *scalar, const struct plan_step *step, i
 {
     int64_t columns = columns_of(scalar, step->y);
     double *y = scalar->values[step->y] + row * columns;
-    if (step->operation == OP_ATTEND || step->operation == OP_ATTEND_CALL) {
+    if (step->operation == OP_LAYER_NORM)
+        layer_norm_row(scalar, step, row, y);
+    else if (step->operation == OP_GROUP_NORM)
+        group_norm_row(scalar, step, row, y);
+    else if (step->operation == OP_ATTEND || step->operation == OP_ATTEND_CALL)
         attend_row(scalar, step, row, y);
-        return;
-    }
-    for (int64_t c = 0; c < columns; c++)
-        y[c] = value_at(scalar, step, row, c);
+    else
+        for (int64_t c = 0; c < columns; c++)
+            y[c] = value_at(scalar, step, row, c);
 }
 
 static double *gather_input(const struct scalar *scalar, int index)
