@@ -1,6 +1,7 @@
 # linformerd. `make help` lists the targets, also those of tests/tests.mk and engine/cuda/cuda.mk.
 # Variables: CC CFLAGS LDFLAGS BUILD PREFIX DESTDIR ARGS, SANITIZE=address|thread|fuzzer, V=1 (shows whole commands)
-CFLAGS    ?= -O2 -g
+# Under a sanitizer, line numbers (-g1) are enough, and all of -g takes half as long again to compile.
+CFLAGS    ?= $(if $(filter address thread,$(SANITIZE)),-O2 -g1,-O2 -g)
 PREFIX    ?= /usr/local
 
 # make's own default is "cc" and one job at a time. A -j on the command line wins over this one.

@@ -14,7 +14,7 @@ if ! command -v "$compiler" >/dev/null || ! echo '#include <math.h>' | "$compile
 fi
 
 failed=0
-env -u MAKEFLAGS -u MAKELEVEL make CC="$compiler" BUILD="$build" IMAGE_LIBRARIES=libpng WERROR=-Werror \
+env -u MAKEFLAGS -u MAKELEVEL make CC="$compiler" BUILD="$build" IMAGE_LIBRARIES=libpng WERROR=-Werror CFLAGS=-O0 \
     "$build"/{server,engine,weights,config}.a >&2 || failed=1
 [ "$failed" = 0 ] || printf 'not '
 echo "ok 1 - the sources compile for aarch64"
