@@ -1,6 +1,6 @@
 # linformerd. `make help` lists the targets, also those of tests/tests.mk and engine/cuda/cuda.mk.
 # Variables: CC CFLAGS LDFLAGS BUILD PREFIX DESTDIR ARGS, SANITIZE=address|thread|fuzzer, V=1 (shows whole commands)
-# Under a sanitizer, line numbers (-g1) are enough, and all of -g takes half as long again to compile.
+# Line numbers (-g1) are enough for the reports of sanitizers. All of -g takes a quarter to three quarters longer.
 CFLAGS    ?= $(if $(filter address thread,$(SANITIZE)),-O2 -g1,-O2 -g)
 PREFIX    ?= /usr/local
 
