@@ -718,6 +718,11 @@ int model_run(struct model *model, int lane, const struct engine_item *items, in
     return placement_run(&model->placement, lane, batch, error);
 }
 
+void model_time_steps(struct model *model, double *seconds)
+{
+    model->batches[0].seconds = seconds;
+}
+
 uint64_t model_ready_lanes(const struct model *model)
 {
     return placement_ready_lanes(&model->placement);

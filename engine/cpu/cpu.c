@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define ALIGNMENT 64 /* bytes */
 
@@ -347,6 +348,24 @@ static int team_for(const struct backend_model *model, const struct batch *batch
     return alone || team_start(model->run.threads, &error) != 0 ? 1 : model->run.threads;
 }
 
+/* 0 unless the batch is timed. */
+static double now_s(const struct batch *batch)
+{
+    struct timespec time = {0};
+    if (batch->seconds)
+        clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* Adds the time since `begin` to that of a step. Returns the time now. */
+static double add_time(const struct batch *batch, int step, double begin)
+{
+    double now = now_s(batch);
+    if (batch->seconds)
+        batch->seconds[step] += now - begin;
+    return now;
+}
+
 static int run_batch(struct backend_model *model, int lane, const struct batch *batch, struct error *error)
 {
     (void)lane; /* there is one */
@@ -355,11 +374,15 @@ static int run_batch(struct backend_model *model, int lane, const struct batch *
     atomic_store(&model->failed, false);
     omp_set_num_threads(1); /* a library must compute a product on the calling thread only */
     run.threads = team_for(model, batch);
+    double begin = now_s(batch);
     for (int i = 0; i < run.plan->n_inputs; i++)
         if (run.plan->inputs[i].value != PLAN_NONE)
             padder_gather(run.plan, batch, i, run.arena + run.plan->values[run.plan->inputs[i].value].offset);
-    for (int i = 0; i < run.plan->n_steps; i++)
+    begin = add_time(batch, run.plan->n_steps, begin);
+    for (int i = 0; i < run.plan->n_steps; i++) {
         run_step(run, &run.plan->steps[i]);
+        begin = add_time(batch, i, begin);
+    }
     return atomic_load(&model->failed) ? error_set(error, "out of memory in a product of matrices") : 0;
 }
 

@@ -43,7 +43,8 @@ struct batch {
     int64_t *sizes;         /* (items, plan->n_sizes): the value of each size for each item */
     struct wanted_row *wanted;
     int64_t n_wanted, max_wanted;
-    uint8_t *marks; /* scratch memory with a byte for each row of an item */
+    uint8_t *marks;  /* scratch memory with a byte for each row of an item */
+    double *seconds; /* (plan->n_steps + 1), see model_time_steps; NULL: nothing is timed */
 };
 
 static inline int64_t padder_position(const struct layout *layout, int64_t sequence, int64_t row)

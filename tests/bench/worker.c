@@ -10,9 +10,12 @@
  *     run SECONDS                runs for this time, at least once -> ms T1 T2 …
  *     save FILE                  writes the last output as raw floats -> saved
  *     explain LENGTH FILE        writes the output of --explain for a sequence -> saved
+ *     profile SECONDS PREFIX     runs for this time, and prints the share of each kind of operation, inside and outside
+ *                                of the class whose weights' names begin with PREFIX -> lines, then "glue PERCENT"
  *
  * The answer to a command that fails is "failed MESSAGE". */
 #include "engine/engine.h"
+#include "engine/model.h"
 #include "tests/unit/tensors.h"
 
 #include <errno.h>
@@ -255,6 +258,83 @@ static int save_explained(const struct shape_run *run, const char *arguments, st
     return 0;
 }
 
+/* ---- Time by operation ---- */
+
+/* Seconds by operation; [OP_COUNT]: the copy of the inputs. */
+struct profile {
+    double inside[OP_COUNT + 1], outside[OP_COUNT + 1], total;
+};
+
+static bool step_reads_prefix(const struct plan *plan, const struct plan_step *step, const char *prefix)
+{
+    for (int i = 0; i < PLAN_WEIGHTS; i++)
+        if (step->weights[i] != PLAN_NONE && strncmp(plan->weights[step->weights[i]].name, prefix, strlen(prefix)) == 0)
+            return true;
+    return false;
+}
+
+/* A class is the steps from the first to the last that reads one of its weights. */
+static void profile_set(struct profile *profile, const struct plan *plan, const double *seconds, const char *prefix)
+{
+    int first = plan->n_steps, last = -1;
+    for (int i = 0; i < plan->n_steps; i++)
+        if (step_reads_prefix(plan, &plan->steps[i], prefix)) {
+            first = i < first ? i : first;
+            last = i;
+        }
+    *profile = (struct profile){.total = seconds[plan->n_steps]};
+    profile->outside[OP_COUNT] = seconds[plan->n_steps];
+    for (int i = 0; i < plan->n_steps; i++) {
+        bool inside = first <= i && i <= last;
+        (inside ? profile->inside : profile->outside)[plan->steps[i].operation] += seconds[i];
+        profile->total += seconds[i];
+    }
+}
+
+/* Glue is all steps outside of the class, without products with weights. */
+static void profile_print(const struct profile *profile, int runs)
+{
+    double glue = 0;
+    for (int o = 0; o <= OP_COUNT; o++) {
+        const char *name = o == OP_COUNT ? "inputs" : operation_name((enum operation)o);
+        bool product = o == OP_LINEAR || o == OP_FEED_FORWARD || o == OP_GIVE_OUTPUT;
+        glue += product ? 0 : profile->outside[o];
+        for (int side = 0; side < 2; side++) {
+            double seconds = side == 0 ? profile->inside[o] : profile->outside[o];
+            if (seconds > 0)
+                printf("%-8s %-18s %9.4f ms %6.2f %%\n", side == 0 ? "inside" : "outside", name, seconds / runs * 1e3,
+                       100 * seconds / profile->total);
+        }
+    }
+    printf("total %.4f ms\nglue %.2f\n", profile->total / runs * 1e3, 100 * glue / profile->total);
+}
+
+static int print_profile(struct shape_run *run, const char *arguments, struct error *error)
+{
+    double seconds;
+    char prefix[256];
+    struct profile profile;
+    if (sscanf(arguments, "%lf %255s", &seconds, prefix) != 2 || run->n_items == 0)
+        return error_set(error, "profile SECONDS PREFIX, after a shape");
+    const struct plan *plan = model_plan(run->model);
+    double *times = calloc((size_t)plan->n_steps + 1, sizeof *times), begin = now_s();
+    if (!times)
+        return error_set(error, "no memory for the times of %d steps", plan->n_steps);
+    int runs = 0, status = 0;
+    model_time_steps(run->model, times);
+    while (status == 0 && (runs == 0 || now_s() - begin < seconds)) {
+        status = run_once(run, error);
+        runs++;
+    }
+    model_time_steps(run->model, NULL);
+    if (status == 0) {
+        profile_set(&profile, plan, times, prefix);
+        profile_print(&profile, runs);
+    }
+    free(times);
+    return status;
+}
+
 static int obey(struct shape_run *run, char *line, struct error *error)
 {
     char *arguments = line + strcspn(line, " \n");
@@ -270,6 +350,8 @@ static int obey(struct shape_run *run, char *line, struct error *error)
         return time_runs(run, arguments, error);
     if (strcmp(line, "save") == 0)
         return save_output(run, arguments, error);
+    if (strcmp(line, "profile") == 0)
+        return print_profile(run, arguments, error);
     if (strcmp(line, "explain") == 0)
         return save_explained(run, arguments, error);
     return error_set(error, "no command %s", line);
