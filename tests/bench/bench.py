@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures linformerd beside others, prints ratios and writes the tables of BENCHMARKS.md.
 
-    bench.py [--rounds N] [--seconds S] [--shapes 1x128,8x512] [PART…]
+    bench.py [--rounds N] [--seconds S] [--shapes 1x128,8x512] [--pieces vit_224:f32:1,…] [PART…]
 
 Without a PART all of them, the better part of an hour on two cores. Each part writes its own tables and leaves the
 others alone."""
@@ -65,6 +65,9 @@ def main():
                         help="of each slice of the server part, at least (%(default)s)")
     parser.add_argument("--shapes", type=lambda text: [shape(word) for word in text.split(",")],
                         help="of the engine part, as BATCHxN,…")
+    parser.add_argument("--pieces", type=lambda text: text.split(","),
+                        help="of the modules part, as MODULE:DTYPE:BATCH,…; all of them else. A piece takes at most "
+                             "four minutes")
     parser.add_argument("parts", nargs="*", metavar="PART")
     options = parser.parse_args()
     unknown = [name for name in options.parts if name not in known]

@@ -1,5 +1,10 @@
-"""Modules around a Linformer, as export_module() writes them, beside PyTorch, ONNX Runtime and OpenVINO."""
+"""Modules around a Linformer, as export_module() writes them, beside PyTorch, ONNX Runtime and OpenVINO.
+
+The part is measured in pieces: one module, dtype and batch each. A piece takes four minutes at most, so that it fits
+into a short time in which the machine does nothing else. BUILD/bench/modules keeps the result of each piece. After each
+piece, the section of BENCHMARKS.md is made anew of all results."""
 import array
+import json
 import random
 
 import environment
@@ -9,7 +14,36 @@ import report
 import workers
 from part_engine import OURS, PEERS, TITLES
 
-BATCHES = [1, 8, 32]
+# The bounds of a piece. Loading takes some 20 s more.
+PREPARE_S = 140  # compiling, converting and the first run of all programs together; who is not ready then is left out
+MEASURE_S = 25   # after this time no round begins, but for the first three. Three rounds take at most 80 s here
+PROFILE_S = 2
+
+BATCHES = {"vit_224": [1, 8, 32], "vit_1024": [1, 8], "classifier": [1, 8, 32]}
+PREFIXES = {"vit_224": "transformer.", "vit_1024": "transformer.", "classifier": "linformer."}
+RESULTS = environment.BENCH / "modules"
+
+
+class Piece:
+    def __init__(self, name, dtype, batch):
+        self.name, self.dtype, self.batch = name, dtype, batch
+        self.path = RESULTS / f"{name}_{dtype}_{batch}.json"
+
+    def __str__(self):
+        return f"{self.name}:{self.dtype}:{self.batch}"
+
+    def result(self):
+        return json.loads(self.path.read_text()) if self.path.exists() else None
+
+    def label(self):
+        return f"{models.MODULES[self.name]['label']}"
+
+    def rows(self):
+        return models.MODULES[self.name]["rows"]
+
+
+def all_pieces():
+    return [Piece(name, dtype, batch) for name in BATCHES for batch in BATCHES[name] for dtype in PEERS]
 
 
 def write_input(module, batch, path):
@@ -24,40 +58,103 @@ def write_input(module, batch, path):
     return path
 
 
-def measure_module(name, rounds, batches, errors, failures):
-    """Yields (batch, times)."""
-    module, folder = models.MODULES[name], environment.model(name)
+def peers_of(piece):
+    """By dtype. In bf16, our float32 and its fastest peer are measured again, since ratios are those of one round.
+    PyTorch in float32 is what outputs are compared with."""
+    if piece.dtype == "f32":
+        return {"f32": PEERS["f32"]}
+    result = Piece(piece.name, "f32", piece.batch).result()
+    best = workers.fastest(result["times"], f32_peers()) if result else "openvino f32"
+    return {"bf16": PEERS["bf16"], "f32": sorted({"torch", best.split()[0]})}
+
+
+def f32_peers():
+    return [f"{peer} f32" for peer in PEERS["f32"]]
+
+
+def measured(piece, peers, ready):
+    """PyTorch in float32 may be there for its output alone."""
+    only_compared = "torch f32" if piece.dtype == "bf16" and len(peers["f32"]) > 1 else None
+    return [name for name in ready if name != only_compared]
+
+
+def measure(piece, rounds):
+    module, folder, peers = models.MODULES[piece.name], environment.model(piece.name), peers_of(piece)
+    began, errors = report.heading(""), {}
+    path = write_input(module, piece.batch, environment.BENCH / "input.raw")
     with workers.Workers() as group:
-        part_engine.start(group, name, folder, max(batches) * module["tokens"], max(batches), PEERS)
-        for batch in batches:
-            path = write_input(module, batch, environment.BENCH / "input.raw")
-            print(f"{module['label']}, batch {batch}: preparing", flush=True)
-            ready = group.prepare(f"shape {batch} {module['shape'][0]} {path}")
-            ready = part_engine.compare(group, ready, "torch f32", errors)
-            yield batch, group.measure(ready, rounds, part_engine.SLICE_S, part_engine.BUDGET_S)
-        failures.update({f"{name}: {worker}": why for worker, why in group.failures.items()})
-        measure_module.versions = sorted(set(group.descriptions.values()))
+        part_engine.start(group, piece.name, folder, piece.batch * module["tokens"], piece.batch, peers)
+        ready = group.prepare_in_turn(f"shape {piece.batch} {module['shape'][0]} {path}", PREPARE_S, first="torch f32")
+        ready = measured(piece, peers, part_engine.compare(group, ready, "torch f32", errors))
+        times = group.measure(ready, rounds, part_engine.SLICE_S, MEASURE_S)
+        profile = environment.BENCH / "profile.txt"
+        glue = group.running[f"{OURS} {piece.dtype}"].ask(f"profile {PROFILE_S} {PREFIXES[piece.name]} {profile}")
+        return {"began": began.splitlines()[0].removeprefix("- measured "), "load": began.splitlines()[-1],
+                "times": times, "errors": errors, "failures": group.failures, "profile": profile.read_text(),
+                "glue": float(glue.split()[0]), "products": float(glue.split()[1]),
+                "versions": sorted(set(group.descriptions.values()))}
+
+
+def print_times(piece, result):
+    ours = f"{OURS} {piece.dtype}"
+    for name, times in result["times"].items():
+        print(f"    {name:18} {report.number(workers.median_ms(result['times'], name)):>8} ms"
+              f"  {report.times(workers.ratio(result['times'], name, ours))} of ours, {len(times)} rounds", flush=True)
+    print(result["profile"], flush=True)
+
+
+def chosen(options):
+    pieces = all_pieces()
+    wanted = options.pieces or [str(piece) for piece in pieces]
+    unknown = set(wanted) - {str(piece) for piece in pieces}
+    if unknown:
+        raise ValueError(f"no piece {', '.join(sorted(unknown))}; there are {', '.join(map(str, pieces))}")
+    return [piece for piece in pieces if str(piece) in wanted]
+
+
+def tables(results):
+    """`results`: pairs of piece and result, those that were measured."""
+    rows, glue = {"f32": [], "bf16": []}, []
+    for piece, result in results:
+        row = part_engine.f32_row if piece.dtype == "f32" else part_engine.bf16_row
+        rows[piece.dtype].append(row(piece.label(), piece.batch, piece.rows(), result["times"]))
+        glue.append([piece.label(), piece.batch, piece.dtype, f"{result['products']:.2f} %", f"{result['glue']:.2f} %",
+                     result["began"], result["load"].rpartition(": ")[2]])
+    titles = {dtype: [TITLES[peer] for peer in peers] for dtype, peers in PEERS.items()}
+    return ["float32: milliseconds for a batch; in brackets, the ratio to linformerd's time:\n",
+            report.table(["module", "n", "batch", OURS, *titles["f32"], "fastest peer : ours"], rows["f32"]),
+            "bf16: milliseconds for a batch; in brackets, the ratio to linformerd's bf16, or to its float32 if it has "
+            "no bf16:\n",
+            report.table(["module", "n", "batch", OURS, *titles["bf16"], "our f32 : ours", "fastest f32 peer : ours",
+                          "fastest peer of all : ours"], rows["bf16"]),
+            "Shares of linformerd's time outside of the Linformer: products with weights, and glue, which is all else. "
+            "Each line is one piece:\n",
+            report.table(["module", "batch", "dtype", "products", "glue", "measured", "load average"], glue)]
+
+
+def notes(results):
+    errors, failures = {}, {}
+    for piece, result in results:
+        for name, error in result["errors"].items():
+            errors[name] = max(errors.get(name, 0), error)
+        failures.update({f"{piece}: {name}": why for name, why in result["failures"].items()})
+    return ["Relative L2 distance of the outputs from PyTorch's in float32, the largest over all rows above:\n",
+            report.table(["", *errors], [["", *(f"{error:.1e}" for error in errors.values())]]),
+            part_engine.failure_list(failures)]
+
+
+def write_section(command):
+    results = [(piece, piece.result()) for piece in all_pieces() if piece.result()]
+    versions = sorted({version for _, result in results for version in result["versions"]})
+    began = [f"- command: `{command}`", f"- machine: {report.machine()}", "- versions: " + "; ".join(versions) + "\n"]
+    report.write("modules", "\n".join(["\n".join(began), *tables(results), *notes(results)]))
 
 
 def run(options):
-    """--shapes chooses batches: BATCHx0,…"""
-    rows = {"f32": [], "bf16": []}
-    errors, failures = {}, {}
-    batches = [batch for batch, _ in options.shapes] if options.shapes else BATCHES
-    began = report.heading(options.command)
-    for name, module in models.MODULES.items():
-        length = module["rows"]
-        for batch, times in measure_module(name, options.rounds, batches, errors, failures):
-            rows["f32"].append(part_engine.f32_row(module["label"], batch, length, times))
-            rows["bf16"].append(part_engine.bf16_row(module["label"], batch, length, times))
-    titles = {dtype: [TITLES[peer] for peer in peers] for dtype, peers in PEERS.items()}
-    text = [began + "- versions: " + "; ".join(measure_module.versions) + "\n",
-            "float32: milliseconds for a batch; in brackets, the ratio to linformerd's time:\n",
-            report.table(["module", "n", "batch", OURS, *titles["f32"], "fastest peer : ours"], rows["f32"]),
-            "bf16: milliseconds for a batch; in brackets, the ratio to linformerd's bf16, or else to its float32:\n",
-            report.table(["module", "n", "batch", OURS, *titles["bf16"], "our f32 : ours", "fastest f32 peer : ours",
-                          "fastest peer of all : ours"], rows["bf16"]),
-            "Relative L2 distance of the outputs from PyTorch's in float32, the largest over all rows above:\n",
-            report.table(["", *errors], [["", *(f"{error:.1e}" for error in errors.values())]]),
-            part_engine.failure_list(failures)]
-    report.write("modules", "\n".join(text))
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for piece in chosen(options):
+        print(f"{piece}: preparing", flush=True)
+        result = measure(piece, options.rounds)
+        print_times(piece, result)
+        piece.path.write_text(json.dumps(result, indent=1))
+        write_section("make bench ARGS=modules")

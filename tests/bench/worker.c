@@ -10,8 +10,9 @@
  *     run SECONDS                runs for this time, at least once -> ms T1 T2 …
  *     save FILE                  writes the last output as raw floats -> saved
  *     explain LENGTH FILE        writes the output of --explain for a sequence -> saved
- *     profile SECONDS PREFIX     runs for this time, and prints the share of each kind of operation, inside and outside
- *                                of the class whose weights' names begin with PREFIX -> lines, then "glue PERCENT"
+ *     profile SECONDS PREFIX FILE    runs for this time. Writes the time of each operation, inside and outside of the
+ *                                class whose weights' names begin with PREFIX. -> glue PERCENT PRODUCTS_PERCENT, the
+ *                                shares outside of the class: of all but products with weights, and of these products
  *
  * The answer to a command that fails is "failed MESSAGE". */
 #include "engine/engine.h"
@@ -291,35 +292,32 @@ static void profile_set(struct profile *profile, const struct plan *plan, const 
     }
 }
 
-/* Glue is all steps outside of the class, without products with weights. */
-static void profile_print(const struct profile *profile, int runs)
+static void profile_write(const struct profile *profile, int runs, FILE *out)
 {
-    double glue = 0;
     for (int o = 0; o <= OP_COUNT; o++) {
         const char *name = o == OP_COUNT ? "inputs" : operation_name((enum operation)o);
-        bool product = o == OP_LINEAR || o == OP_FEED_FORWARD || o == OP_GIVE_OUTPUT;
-        glue += product ? 0 : profile->outside[o];
         for (int side = 0; side < 2; side++) {
             double seconds = side == 0 ? profile->inside[o] : profile->outside[o];
             if (seconds > 0)
-                printf("%-8s %-18s %9.4f ms %6.2f %%\n", side == 0 ? "inside" : "outside", name, seconds / runs * 1e3,
-                       100 * seconds / profile->total);
+                fprintf(out, "%-8s %-18s %9.4f ms %6.2f %%\n", side == 0 ? "inside" : "outside", name,
+                        seconds / runs * 1e3, 100 * seconds / profile->total);
         }
     }
-    printf("total %.4f ms\nglue %.2f\n", profile->total / runs * 1e3, 100 * glue / profile->total);
+    fprintf(out, "total %.4f ms\n", profile->total / runs * 1e3);
 }
 
-static int print_profile(struct shape_run *run, const char *arguments, struct error *error)
+static void print_shares(const struct profile *profile)
 {
-    double seconds;
-    char prefix[256];
-    struct profile profile;
-    if (sscanf(arguments, "%lf %255s", &seconds, prefix) != 2 || run->n_items == 0)
-        return error_set(error, "profile SECONDS PREFIX, after a shape");
-    const struct plan *plan = model_plan(run->model);
-    double *times = calloc((size_t)plan->n_steps + 1, sizeof *times), begin = now_s();
-    if (!times)
-        return error_set(error, "no memory for the times of %d steps", plan->n_steps);
+    double products = profile->outside[OP_LINEAR] + profile->outside[OP_FEED_FORWARD], all = 0;
+    for (int o = 0; o <= OP_COUNT; o++)
+        all += profile->outside[o];
+    printf("glue %.2f %.2f\n", 100 * (all - products) / profile->total, 100 * products / profile->total);
+}
+
+/* Adds each step's time to `times`. Returns the number of runs; -1: one failed. */
+static int time_steps(struct shape_run *run, double seconds, double *times, struct error *error)
+{
+    double begin = now_s();
     int runs = 0, status = 0;
     model_time_steps(run->model, times);
     while (status == 0 && (runs == 0 || now_s() - begin < seconds)) {
@@ -327,12 +325,33 @@ static int print_profile(struct shape_run *run, const char *arguments, struct er
         runs++;
     }
     model_time_steps(run->model, NULL);
-    if (status == 0) {
+    return status == 0 ? runs : -1;
+}
+
+static int save_profile(struct shape_run *run, const char *arguments, struct error *error)
+{
+    double seconds;
+    char prefix[256], path[PATH_MAX];
+    struct profile profile;
+    if (sscanf(arguments, "%lf %255s %4095s", &seconds, prefix, path) != 3 || run->n_items == 0)
+        return error_set(error, "profile SECONDS PREFIX FILE, after a shape");
+    const struct plan *plan = model_plan(run->model);
+    double *times = calloc((size_t)plan->n_steps + 1, sizeof *times);
+    if (!times)
+        return error_set(error, "no memory for the times of %d steps", plan->n_steps);
+    int runs = time_steps(run, seconds, times, error);
+    if (runs > 0)
         profile_set(&profile, plan, times, prefix);
-        profile_print(&profile, runs);
-    }
     free(times);
-    return status;
+    if (runs < 0)
+        return -1;
+    FILE *file = fopen(path, "w");
+    if (file)
+        profile_write(&profile, runs, file);
+    if (!file || fclose(file) != 0)
+        return error_set(error, "%s: %s", path, strerror(errno));
+    print_shares(&profile);
+    return 0;
 }
 
 static int obey(struct shape_run *run, char *line, struct error *error)
@@ -351,7 +370,7 @@ static int obey(struct shape_run *run, char *line, struct error *error)
     if (strcmp(line, "save") == 0)
         return save_output(run, arguments, error);
     if (strcmp(line, "profile") == 0)
-        return print_profile(run, arguments, error);
+        return save_profile(run, arguments, error);
     if (strcmp(line, "explain") == 0)
         return save_explained(run, arguments, error);
     return error_set(error, "no command %s", line);

@@ -5,6 +5,7 @@ round gives every worker a short slice, in an order that moves on from round to 
 ratios within rounds. A worker that is not at work is stopped (SIGSTOP), so that its threads cannot spin."""
 import ctypes
 import os
+import select
 import signal
 import statistics
 import subprocess
@@ -145,6 +146,24 @@ class Workers:
                     self.drop(name, failure)
                 else:
                     worker.stop()
+        return ready
+
+    def prepare_in_turn(self, line, limit_s, first):
+        """The same, one after another, since the first runs of several programs slow down one another. Programs that
+        are not ready within limit_s, which is for all together, are ended. Returns who is ready."""
+        ready, end = [], time.monotonic() + limit_s
+        for name in sorted(self.running, key=lambda name: name != first):
+            worker = self.running[name]
+            try:
+                worker.tell(line)
+                if not select.select([worker.process.stdout], [], [], max(0, end - time.monotonic()))[0]:
+                    worker.process.kill()
+                    raise WorkerFailed(f"it was not ready in time: all programs together had {limit_s} s")
+                worker.hear()
+                worker.stop()
+                ready.append(name)
+            except WorkerFailed as failure:
+                self.drop(name, failure)
         return ready
 
     def measure(self, names, rounds, slice_s, budget_s):
