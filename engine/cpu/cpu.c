@@ -18,6 +18,9 @@
  * woken and awaited at each step. Between steps they would occupy cores that the server could use. */
 #define FLOPS_ALONE 1e8
 
+/* One thread copies fewer bytes of inputs. */
+#define BYTES_ALONE (INT64_C(1) << 20)
+
 struct backend {
     struct products products;
     int threads;
@@ -366,6 +369,24 @@ static double add_time(const struct batch *batch, int step, double begin)
     return now;
 }
 
+/* Copies the items' inputs into the arena. */
+static void gather_inputs(const struct cpu_run *run)
+{
+    const struct plan *plan = run->plan;
+    const struct batch *batch = run->batch;
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->n_inputs; i++)
+        if (plan->inputs[i].value != PLAN_NONE)
+            bytes += rows_of(run, plan->inputs[i].value) * columns_of(run, plan->inputs[i].value) * 4;
+    int threads = bytes < BYTES_ALONE ? 1 : threads_for(run, batch->n_items);
+    for (int i = 0; i < plan->n_inputs; i++) {
+        int value = plan->inputs[i].value;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+        for (int64_t b = 0; b < (value == PLAN_NONE ? 0 : batch->n_items); b++)
+            padder_gather_item(plan, batch, i, b, run->arena + plan->values[value].offset);
+    }
+}
+
 static int run_batch(struct backend_model *model, int lane, const struct batch *batch, struct error *error)
 {
     (void)lane; /* there is one */
@@ -375,9 +396,7 @@ static int run_batch(struct backend_model *model, int lane, const struct batch *
     omp_set_num_threads(1); /* a library must compute a product on the calling thread only */
     run.threads = team_for(model, batch);
     double begin = now_s(batch);
-    for (int i = 0; i < run.plan->n_inputs; i++)
-        if (run.plan->inputs[i].value != PLAN_NONE)
-            padder_gather(run.plan, batch, i, run.arena + run.plan->values[run.plan->inputs[i].value].offset);
+    gather_inputs(&run);
     begin = add_time(batch, run.plan->n_steps, begin);
     for (int i = 0; i < run.plan->n_steps; i++) {
         run_step(run, &run.plan->steps[i]);

@@ -162,8 +162,29 @@ static void copy_squares(const struct space_dimension *rows, const struct space_
                     y[r * rows->stride.y + c * columns->stride.y] = x[r * rows->stride.x + c * columns->stride.x];
 }
 
+/* y (columns, rows) from x, which is dense along the columns: each column of y is dense. For few rows, such as the
+ * channels of an image. With a constant number of rows the compiler makes this a loop over vectors. */
+static inline void interleave(int64_t rows, int64_t columns, const float *x, int64_t x_stride, float *restrict y)
+{
+    for (int64_t c = 0; c < columns; c++)
+        for (int64_t r = 0; r < rows; r++)
+            y[c * rows + r] = x[r * x_stride + c];
+}
+
+static bool is_interleaving(const struct space_dimension *rows, const struct space_dimension *columns)
+{
+    return columns->stride.x == 1 && rows->stride.y == 1 && columns->stride.y == rows->count && rows->count <= 4;
+}
+
 static void copy(const struct space_dimension *rows, const struct space_dimension *columns, const float *x, float *y)
 {
+    if (is_interleaving(rows, columns)) {
+        if (rows->count == 3)
+            interleave(3, columns->count, x, rows->stride.x, y);
+        else
+            interleave(rows->count, columns->count, x, rows->stride.x, y);
+        return;
+    }
     if (columns->stride.x != 1 || columns->stride.y != 1) {
         copy_squares(rows, columns, x, y);
         return;

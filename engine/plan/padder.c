@@ -321,28 +321,30 @@ static void gather_channels(const float *data, int64_t columns, int64_t rows, fl
                     out[r * columns + c] = data[c * rows + r];
 }
 
-void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows)
+void padder_gather_item(const struct plan *plan, const struct batch *batch, int index, int64_t i, void *rows)
 {
     const struct plan_value *value = &plan->values[plan->inputs[index].value];
     const struct layout *layout = &batch->layouts[value->axis];
     const struct plan_axis *axis = &plan->axes[value->axis];
+    const struct engine_item *item = &batch->items[i];
+    const void *data = padder_data(plan, item, index);
     bool beyond = axis->kind == AXIS_INPUT && axis->padded.multiple == 0;
     size_t row_bytes = (size_t)value->columns * 4; /* int32_t or float */
-    for (int64_t i = 0; i < batch->n_items; i++) {
-        const struct engine_item *item = &batch->items[i];
-        const void *data = padder_data(plan, item, index);
-        char *out = (char *)rows + (size_t)layout->item_starts[i] * row_bytes;
-        int64_t length = padder_length(plan, item, index), all = layout->item_starts[i + 1] - layout->item_starts[i];
-        if (plan->inputs[index].input.kind == INPUT_MASK) {
-            gather_mask(data, length, all, beyond, (int32_t *)out);
-            continue;
-        }
-        enum input_layout order = plan->inputs[index].input.layout;
-        if (order == LAYOUT_IMAGE || order == LAYOUT_CHANNELS) {
-            gather_channels(data, value->columns, length, (float *)out);
-            continue;
-        }
+    char *out = (char *)rows + (size_t)layout->item_starts[i] * row_bytes;
+    int64_t length = padder_length(plan, item, index), all = layout->item_starts[i + 1] - layout->item_starts[i];
+    enum input_layout order = plan->inputs[index].input.layout;
+    if (plan->inputs[index].input.kind == INPUT_MASK) {
+        gather_mask(data, length, all, beyond, (int32_t *)out);
+    } else if (order == LAYOUT_IMAGE || order == LAYOUT_CHANNELS) {
+        gather_channels(data, value->columns, length, (float *)out);
+    } else {
         memcpy(out, data, (size_t)length * row_bytes);
         memset(out + (size_t)length * row_bytes, 0, (size_t)(all - length) * row_bytes);
     }
+}
+
+void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows)
+{
+    for (int64_t i = 0; i < batch->n_items; i++)
+        padder_gather_item(plan, batch, index, i, rows);
 }

@@ -66,10 +66,12 @@ void padder_free(const struct plan *plan, struct batch *batch);
 /* Lays out the items. Each must have passed model_check. Allocates nothing. */
 void padder_lay_out(const struct plan *plan, struct batch *batch, const struct engine_item *items, int64_t n_items);
 
-/* Copies all items' rows of input `index` into `rows`. Elements are int32_t for ids and masks, else float[columns].
- * Inputs with channels first, (columns, rows), are transposed. A missing mask is 1 everywhere. Rows that padding adds
- * are 0. In masks, however, they are 1, unless the padding is "autopad". */
-void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows);
+/* Copies an item's rows of input `index` to their place in `rows`, which has room for the rows of all items. Elements
+ * are int32_t for ids and masks, else float[columns]. Inputs with channels first, (columns, rows), are transposed. A
+ * missing mask is 1 everywhere. Rows that padding adds are 0. In masks, however, they are 1, unless the padding is
+ * "autopad". */
+void padder_gather_item(const struct plan *plan, const struct batch *batch, int index, int64_t item, void *rows);
+void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows); /* of all items */
 
 /* The number of rows of an item's input. For a tensor, it is the number of rows of the value. If the item lacks the
  * input, the rows of the fallback are counted, or those of the input that it is like. Returns 0 if the item lacks all
