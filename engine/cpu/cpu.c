@@ -18,9 +18,6 @@
  * woken and awaited at each step. Between steps they would occupy cores that the server could use. */
 #define FLOPS_ALONE 1e8
 
-/* One thread copies fewer bytes of inputs. */
-#define BYTES_ALONE (INT64_C(1) << 20)
-
 struct backend {
     struct products products;
     int threads;
@@ -372,18 +369,12 @@ static double add_time(const struct batch *batch, int step, double begin)
 /* Copies the items' inputs into the arena. */
 static void gather_inputs(const struct cpu_run *run)
 {
-    const struct plan *plan = run->plan;
-    const struct batch *batch = run->batch;
-    int64_t bytes = 0;
-    for (int i = 0; i < plan->n_inputs; i++)
-        if (plan->inputs[i].value != PLAN_NONE)
-            bytes += rows_of(run, plan->inputs[i].value) * columns_of(run, plan->inputs[i].value) * 4;
-    int threads = bytes < BYTES_ALONE ? 1 : threads_for(run, batch->n_items);
-    for (int i = 0; i < plan->n_inputs; i++) {
-        int value = plan->inputs[i].value;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-        for (int64_t b = 0; b < (value == PLAN_NONE ? 0 : batch->n_items); b++)
-            padder_gather_item(plan, batch, i, b, run->arena + plan->values[value].offset);
+    for (int i = 0; i < run->plan->n_inputs; i++) {
+        int value = run->plan->inputs[i].value;
+        int64_t items = value == PLAN_NONE ? 0 : run->batch->n_items;
+#pragma omp parallel for num_threads(threads_for(run, items))
+        for (int64_t b = 0; b < items; b++)
+            padder_gather_item(run->plan, run->batch, i, b, run->arena + run->plan->values[value].offset);
     }
 }
 

@@ -36,7 +36,8 @@ class Piece:
         return json.loads(self.path.read_text()) if self.path.exists() else None
 
     def label(self):
-        return f"{models.MODULES[self.name]['label']}"
+        module = models.MODULES[self.name]
+        return module["label"] + (f", patch {module['patch']}" if "patch" in module else "")
 
     def rows(self):
         return models.MODULES[self.name]["rows"]
@@ -119,7 +120,7 @@ def tables(results):
         row = part_engine.f32_row if piece.dtype == "f32" else part_engine.bf16_row
         rows[piece.dtype].append(row(piece.label(), piece.batch, piece.rows(), result["times"]))
         glue.append([piece.label(), piece.batch, piece.dtype, f"{result['products']:.2f} %", f"{result['glue']:.2f} %",
-                     result["began"], result["load"].rpartition(": ")[2]])
+                     len(result["times"][f"{OURS} {piece.dtype}"]), result["began"], result["load"].rpartition(": ")[2]])
     titles = {dtype: [TITLES[peer] for peer in peers] for dtype, peers in PEERS.items()}
     return ["float32: milliseconds for a batch; in brackets, the ratio to linformerd's time:\n",
             report.table(["module", "n", "batch", OURS, *titles["f32"], "fastest peer : ours"], rows["f32"]),
@@ -129,7 +130,7 @@ def tables(results):
                           "fastest peer of all : ours"], rows["bf16"]),
             "Shares of linformerd's time outside of the Linformer: products with weights, and glue, which is all else. "
             "Each line is one piece:\n",
-            report.table(["module", "batch", "dtype", "products", "glue", "measured", "load average"], glue)]
+            report.table(["module", "batch", "dtype", "products", "glue", "rounds", "measured", "load average"], glue)]
 
 
 def notes(results):

@@ -21,7 +21,7 @@ result() {
     fi
 }
 
-echo 1..12
+echo 1..13
 newline=$'\n'
 worker() { "$build/tests/bench/worker" "$@" 2>&1 || echo "exit $?"; }
 
@@ -44,6 +44,13 @@ printf 'shape 1 2 %s\nsave %s\n' "$work/input" "$work/output" | worker tests/ref
     awk -v dim="$dim" '{ at = (NR - 1) % dim; if (NR <= 2 * dim) { mean[at] += $1 / 2 } else if (($1 - mean[at]) ^ 2 > 1e-10) { print "differs at", at } }
         END { print NR / dim, "rows" }' >"$work/out"
 result "the pooled vector is the mean of the rows" "3 rows"
+printf 'profile 0 net. %s\nshape 2 5\nprofile 0 net. %s\n' "$work/profile" "$work/profile" |
+    worker tests/reference/linformer_encoder f32 64 4 >"$work/out"
+awk '$1 == "inside" { inside += $3 } $1 == "outside" { outside += $3 } $1 == "total" { total = $2 }
+    END { sum = inside + outside; print (inside > 0 && outside > 0 && (sum - total) ^ 2 < 1e-4 ? "sums to the total" : "does not") }' \
+    "$work/profile" >>"$work/out"
+result "worker gives the time of each operation" \
+    "ready linformerd [^$newline]*${newline}failed profile [^$newline]*${newline}ready${newline}glue [0-9.]+ 0.00${newline}sums to the total"
 worker tests/reference/linformer_encoder f3 64 4 </dev/null >"$work/out"
 result "a model that cannot be opened is an answer" "failed dtype \"f3\"[^$newline]*${newline}exit 1"
 
@@ -85,7 +92,7 @@ print(measure.product_flops(pathlib.Path(sys.argv[1]).read_text()) > 0,
 X
     result "the GPU benchmark reads --explain and draws lengths" "131072 True${newline}True 23"
 else
-    echo "ok 11 # SKIP python3 is not installed"
     echo "ok 12 # SKIP python3 is not installed"
+    echo "ok 13 # SKIP python3 is not installed"
 fi
 exit $failed
