@@ -144,10 +144,15 @@ def notes(results):
             part_engine.failure_list(failures)]
 
 
-def write_section(command):
+def write_section():
     results = [(piece, piece.result()) for piece in all_pieces() if piece.result()]
+    missing = [str(piece) for piece in all_pieces() if not piece.result()]
     versions = sorted({version for _, result in results for version in result["versions"]})
-    began = [f"- command: `{command}`", f"- machine: {report.machine()}", "- versions: " + "; ".join(versions) + "\n"]
+    command = 'make bench ARGS="--rounds ROUNDS --pieces MODULE:DTYPE:BATCH modules"'
+    began = [f"- command: `{command}`, for each row", f"- machine: {report.machine()}", "- versions: " + "; ".join(versions)]
+    if missing:
+        began.append("- not measured yet: " + ", ".join(missing))
+    began.append("")
     report.write("modules", "\n".join(["\n".join(began), *tables(results), *notes(results)]))
 
 
@@ -158,4 +163,4 @@ def run(options):
         result = measure(piece, options.rounds)
         print_times(piece, result)
         piece.path.write_text(json.dumps(result, indent=1))
-        write_section("make bench ARGS=modules")
+        write_section()
