@@ -50,7 +50,10 @@ int file_read_next(int file, void *bytes, size_t length, struct error *error);
 /* ---- A model's config.json ------------------------------------------------------------------------------------ */
 enum pooling { POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_MAX, POOLING_COUNT };
 enum padding { PADDING_DEFAULT, PADDING_SLICE, PADDING_ZERO, PADDING_MASKED, PADDING_AUTOPAD, PADDING_EXACT };
-enum tokenizer_kind { TOKENIZER_NONE, TOKENIZER_BYTE };
+
+/* The key `tokenizer`. TOKENIZER_DEFAULT: the file has no such key, so tokenizer.json is used if the model's folder has
+ * one. TOKENIZER_NONE: the key is null. */
+enum tokenizer_kind { TOKENIZER_DEFAULT, TOKENIZER_NONE, TOKENIZER_BYTE, TOKENIZER_FILE };
 
 /* How a picture becomes a model's input. The picture is resized and cropped. Then each byte b of channel c becomes (b *
  * scale - mean[c]) / std[c]. Each key means the same as in torchvision's transforms of a PIL image, so resizing is
@@ -78,6 +81,7 @@ struct model_config {
     enum tokenizer_kind tokenizer;
     int byte_offset;      /* used with TOKENIZER_BYTE: the id of byte 0. It is 3 if ids 0 to 2 are pad, end and mask.
                              Otherwise it is 0 */
+    char *tokenizer_file; /* used with TOKENIZER_FILE: the name of a file in the model's folder. Otherwise NULL */
     struct json_t *graph; /* a JSON object, for the architecture "module". NULL if the file has no graph */
     /* A JSON list of tensor names, with * for any characters. NULL if the file has no such list. */
     struct json_t *ignore;

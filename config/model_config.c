@@ -114,12 +114,20 @@ static int read_padding(json_t *value, struct model_config *config, struct error
     return 0;
 }
 
-static int read_tokenizer(json_t *value, struct model_config *config, struct error *error)
+#define TOKENIZER_EXPECTED "the name of a file in the model's folder, {\"type\": \"byte\"} or null"
+
+/* A name is no path, so the file is in the model's folder. */
+static int read_tokenizer_file(const json_t *value, struct model_config *config, struct error *error)
 {
-    if (json_is_null(value))
-        return 0;
-    if (!json_is_object(value))
-        return text_expected(error, "{\"type\": \"byte\"} or null", value);
+    const char *name = json_string_value(value);
+    if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return text_expected(error, TOKENIZER_EXPECTED, value);
+    config->tokenizer = TOKENIZER_FILE;
+    return copy_string(value, &config->tokenizer_file, error);
+}
+
+static int read_byte_tokenizer(json_t *value, struct model_config *config, struct error *error)
+{
     const char *key;
     json_t *member;
     json_object_foreach (value, key, member) {
@@ -128,7 +136,7 @@ static int read_tokenizer(json_t *value, struct model_config *config, struct err
     }
     const json_t *type = json_object_get(value, "type");
     if (!type)
-        return error_set(error, "the key \"type\" is missing; expected {\"type\": \"byte\"} or null");
+        return error_set(error, "the key \"type\" is missing; expected " TOKENIZER_EXPECTED);
     if (!json_is_string(type) || strcmp(json_string_value(type), "byte") != 0)
         return text_expected(error, "the type \"byte\"", type);
     const json_t *offset = json_object_get(value, "offset");
@@ -137,6 +145,18 @@ static int read_tokenizer(json_t *value, struct model_config *config, struct err
         return text_expected(error, "the offset 0 or 3", offset);
     config->tokenizer = TOKENIZER_BYTE;
     config->byte_offset = (int)first;
+    return 0;
+}
+
+static int read_tokenizer(json_t *value, struct model_config *config, struct error *error)
+{
+    if (json_is_string(value))
+        return read_tokenizer_file(value, config, error);
+    if (json_is_object(value))
+        return read_byte_tokenizer(value, config, error);
+    if (!json_is_null(value))
+        return text_expected(error, TOKENIZER_EXPECTED, value);
+    config->tokenizer = TOKENIZER_NONE;
     return 0;
 }
 
@@ -248,6 +268,7 @@ void model_config_free(struct model_config *config)
 {
     free(config->architecture);
     free(config->name);
+    free(config->tokenizer_file);
     json_decref(config->kwargs);
     json_decref(config->graph);
     json_decref(config->ignore);

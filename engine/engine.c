@@ -216,22 +216,6 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->pooling = config->pooling;
     info->normalize = config->normalize;
     info->auto_truncate = config->auto_truncate;
-    info->tokenizer = config->tokenizer;
-    info->byte_offset = config->byte_offset;
-}
-
-/* Checks that the model accepts all ids that the byte tokenizer makes. Otherwise it could not accept every text. */
-static int check_tokenizer(const struct model_config *config, const struct plan *plan, struct error *error)
-{
-    int64_t vocabulary = plan->inputs[0].input.vocabulary;
-    if (config->tokenizer == TOKENIZER_BYTE && plan->inputs[0].input.kind != INPUT_IDS)
-        return error_set(error, "tokenizer \"byte\" makes ids; the model takes floats, not ids");
-    int last = config->byte_offset + UINT8_MAX;
-    if (config->tokenizer == TOKENIZER_BYTE && vocabulary <= last)
-        return error_set(error, "tokenizer \"byte\" makes ids up to %d; the model's vocabulary is %lld%s", last,
-                         (long long)vocabulary,
-                         vocabulary > UINT8_MAX ? ". With \"offset\": 0 ids are the bytes themselves, up to 255" : "");
-    return 0;
 }
 
 static void build(const struct family_class *class, const struct model_config *config, struct plan_builder *builder)
@@ -253,9 +237,8 @@ static int check_weights(const struct family_class *class, const struct model_co
     build(class, config, &builder);
     if (plan_check(&builder, &plan) != 0)
         return -1;
-    int status = check_tokenizer(config, plan, error);
     plan_free(plan);
-    return status;
+    return 0;
 }
 
 /* Allocates a struct batch for each lane. */

@@ -110,8 +110,6 @@ struct model_info {
     const char *padding;  /* "slice" … */
     enum pooling pooling; /* config.json sets this member and the members below */
     bool normalize, auto_truncate;
-    enum tokenizer_kind tokenizer;
-    int byte_offset; /* 0 or 3, used with TOKENIZER_BYTE. See model_config */
 };
 const struct model_info *model_info(const struct model *model);
 

@@ -6,6 +6,7 @@
 #include "server/common/log.h"
 #include "server/http/http.h"
 #include "server/served_model.h"
+#include "server/tokenizer/text_codec.h"
 #include "weights/weights.h"
 
 #include <errno.h>
@@ -155,9 +156,12 @@ static void progress_clear(const struct progress *progress)
         fputs("\r\033[K", stderr);
 }
 
-static void log_loaded(const struct source *source, const struct model *model, int64_t elapsed_ns)
+static void log_loaded(const struct source *source, const struct served_model *served, int64_t elapsed_ns)
 {
-    const struct model_info *info = model_info(model);
+    const struct model_info *info = model_info(served->model);
+    if (served->codec_unused)
+        log_write(LOG_LEVEL_INFO, "tokenizer.json is not used", "name", source->name, "reason",
+                  "the model takes no ids", NULL);
     if (info->notice)
         log_write(LOG_LEVEL_WARNING, "model runs on the CPU", "name", source->name, "reason", info->notice, NULL);
     if (info->prefix)
@@ -169,29 +173,32 @@ static void log_loaded(const struct source *source, const struct model *model, i
     log_write(LOG_LEVEL_INFO, "model loaded", "name", source->name, "architecture", info->architecture,
               LOG_INTEGER("parameters", info->parameters), LOG_INTEGER("weights_bytes", info->weights_bytes),
               LOG_INTEGER("arena_bytes", info->arena_bytes), "device", info->device, "dtype", dtype_name(info->dtype),
-              "kernels", info->kernels, LOG_INTEGER("milliseconds", elapsed_ns / 1000000), NULL);
+              "kernels", info->kernels, "tokenizer", served->codec ? text_codec_name(served->codec) : NULL,
+              LOG_INTEGER("milliseconds", elapsed_ns / 1000000), NULL);
 }
 
-static int source_load(const struct source *source, struct engine *engine, struct model **model, struct error *error)
+/* Loads the model and opens what it is served with. `folder` is NULL for the built-in model. The model and `served` are
+ * the caller's, also after a failure. */
+static int source_load(const struct source *source, const char *folder, struct engine *engine, bool draws,
+                       struct served_model *served, struct error *error)
 {
     struct progress progress = {.name = source->name, .start_ns = clock_ns()};
-    bool terminal = isatty(STDERR_FILENO);
-    int status =
-        engine_load(engine, &source->config, source->weights, terminal ? progress_draw : NULL, &progress, model, error);
+    *served = (struct served_model){.name = source->name};
+    int status = engine_load(engine, &source->config, source->weights, draws ? progress_draw : NULL, &progress,
+                             &served->model, error);
     progress_clear(&progress);
-    if (status != 0)
-        return error_prefix(error, "model %s", source->name);
-    log_loaded(source, *model, clock_ns() - progress.start_ns);
-    return 0;
+    if (status == 0)
+        status = served_model_open(served, folder, &source->config, error);
+    return status == 0 ? 0 : error_prefix(error, "model %s", source->name);
 }
 
 void models_close(struct models *models)
 {
     for (int64_t i = 0; i < models->count; i++) {
-        if (models->served)
+        if (models->served) {
             served_model_free(&models->served[i]);
-        if (models->engine_models)
-            model_close(models->engine_models[i]);
+            model_close(models->served[i].model);
+        }
         if (models->sources)
             source_close(&models->sources[i]);
     }
@@ -234,35 +241,45 @@ int models_open(struct models *models, const struct settings *settings, struct e
         return -1;
     for (int64_t i = 0; i < models->count; i++) {
         const struct model_source *given = models->folders.count ? &models->folders.sources[i] : NULL;
+        const char *folder = given ? given->path : NULL;
+        int64_t begun_ns = clock_ns();
         if (source_open_weights(given, &models->sources[i], error) != 0 ||
-            source_load(&models->sources[i], engine, &models->engine_models[i], error) != 0)
+            source_load(&models->sources[i], folder, engine, isatty(STDERR_FILENO), &models->served[i], error) != 0)
             return -1;
+        log_loaded(&models->sources[i], &models->served[i], clock_ns() - begun_ns);
         weights_close(models->sources[i].weights);
         models->sources[i].weights = NULL;
         models->names[i] = models->sources[i].name;
-        models->served[i] = (struct served_model){.name = models->sources[i].name, .model = models->engine_models[i]};
-        if (served_model_open(&models->served[i], &models->sources[i].config, error) != 0)
-            return error_prefix(error, "model %s", models->sources[i].name);
+        models->engine_models[i] = models->served[i].model;
     }
     return 0;
 }
 
-static int source_explain(const struct source *source, struct engine *engine, FILE *out, struct error *error)
+static void print_codec(const struct served_model *served, FILE *out)
 {
-    struct model *model = NULL;
-    if (engine_load(engine, &source->config, source->weights, NULL, NULL, &model, error) != 0)
-        return error_prefix(error, "model %s", source->name);
-    struct served_model served = {.name = source->name, .model = model};
-    int status = served_model_open(&served, &source->config, error);
+    const struct text_codec *codec = served->codec;
+    if (codec)
+        fprintf(out, "tokenizer %s: ids 0 to %lld, %lld special tokens are added to each text\n",
+                text_codec_name(codec), (long long)text_codec_ids(codec) - 1,
+                (long long)text_codec_template_tokens(codec));
+    else if (served->codec_unused)
+        fputs("tokenizer none: tokenizer.json is not used, because the model takes no ids\n", out);
+}
+
+static int source_explain(const struct source *source, const char *folder, struct engine *engine, FILE *out,
+                          struct error *error)
+{
+    struct served_model served;
+    int status = source_load(source, folder, engine, false, &served, error);
+    if (status == 0) {
+        print_codec(&served, out);
+        model_explain(served.model, model_info(served.model)->inputs[0].max_length, out);
+    }
     served_model_free(&served);
-    if (status == 0)
-        model_explain(model, model_info(model)->inputs[0].max_length, out);
-    model_close(model);
-    if (status != 0)
-        return error_prefix(error, "model %s", source->name);
-    if (fflush(out) != 0 || ferror(out))
+    model_close(served.model);
+    if (status == 0 && (fflush(out) != 0 || ferror(out)))
         return error_set(error, "standard output: %s", strerror(errno));
-    return 0;
+    return status;
 }
 
 int models_explain(const struct model_source *given, struct engine *engine, FILE *out, struct error *error)
@@ -272,7 +289,7 @@ int models_explain(const struct model_source *given, struct engine *engine, FILE
     if (status == 0)
         status = source_open_weights(given, &source, error);
     if (status == 0)
-        status = source_explain(&source, engine, out, error);
+        status = source_explain(&source, given ? given->path : NULL, engine, out, error);
     source_close(&source);
     return status;
 }

@@ -1,10 +1,17 @@
+#define _GNU_SOURCE /* asprintf */
 #include "server/served_model.h"
 
+#include "server/model_folders.h"
+#include "server/tokenizer/text_codec.h"
+
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CHANNELS 3
+#define TOKENIZER_NAME "tokenizer.json"
+#define TOKENIZER_MOST_BYTES ((size_t)256 << 20) /* vocabularies of 256 000 tokens take some 35 MB */
 
 /* ---- Labels ---- */
 
@@ -104,15 +111,70 @@ static int open_image(struct served_model *served, const struct image_settings *
     return 0;
 }
 
-int served_model_open(struct served_model *served, const struct model_config *config, struct error *error)
+/* ---- Texts ---- */
+
+/* Reads the file `name` of the folder. */
+static int read_tokenizer(struct served_model *served, const char *folder, const char *name, struct error *error)
+{
+    char *path = NULL;
+    size_t length;
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
+        return error_set(error, "out of memory");
+    char *json = file_read(path, TOKENIZER_MOST_BYTES, &length, error);
+    int status = json ? text_codec_open(json, length, name, path, &served->codec, error) : -1;
+    free(json);
+    free(path);
+    return status;
+}
+
+/* Checks that the model takes every id that the codec makes. */
+static int check_ids(const struct served_model *served, struct error *error)
+{
+    int64_t vocabulary = model_info(served->model)->vocabulary, ids = text_codec_ids(served->codec);
+    if (ids <= vocabulary)
+        return 0;
+    bool offset_helps = text_codec_byte_offset(served->codec) > 0 && vocabulary > UINT8_MAX;
+    return error_set(error, "tokenizer \"%s\" makes ids up to %lld; the model's vocabulary is %lld%s",
+                     text_codec_name(served->codec), (long long)ids - 1, (long long)vocabulary,
+                     offset_helps ? ". With \"offset\": 0 ids are the bytes themselves, up to 255" : "");
+}
+
+static int open_codec(struct served_model *served, const char *folder, const struct model_config *config,
+                      struct error *error)
+{
+    bool takes_ids = model_info(served->model)->inputs[0].kind == INPUT_IDS;
+    bool is_default = config->tokenizer == TOKENIZER_DEFAULT;
+    if (config->tokenizer == TOKENIZER_NONE || (is_default && (!folder || !model_folder_has(folder, TOKENIZER_NAME))))
+        return 0;
+    const char *name = config->tokenizer == TOKENIZER_BYTE ? "byte"
+                       : is_default                        ? TOKENIZER_NAME
+                                                           : config->tokenizer_file;
+    if (!takes_ids && !is_default)
+        return error_set(error, "tokenizer \"%s\" makes ids; the model takes floats, not ids", name);
+    served->codec_unused = !takes_ids;
+    if (!takes_ids)
+        return 0;
+    if (config->tokenizer == TOKENIZER_FILE && !folder)
+        return error_set(error, "tokenizer \"%s\": the built-in model has no folder", name);
+    int status = config->tokenizer == TOKENIZER_BYTE ? text_codec_open_bytes(config->byte_offset, &served->codec, error)
+                                                     : read_tokenizer(served, folder, name, error);
+    return status == 0 ? check_ids(served, error) : -1;
+}
+
+int served_model_open(struct served_model *served, const char *folder, const struct model_config *config,
+                      struct error *error)
 {
     if (config->labels && open_labels(served, config->labels, error) != 0)
         return -1;
-    return open_image(served, &config->image, error);
+    if (open_image(served, &config->image, error) != 0)
+        return -1;
+    return open_codec(served, folder, config, error);
 }
 
 void served_model_free(struct served_model *served)
 {
     free(served->labels);
     served->labels = NULL;
+    text_codec_close(served->codec);
+    served->codec = NULL;
 }

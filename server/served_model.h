@@ -1,14 +1,18 @@
-/* served_model: what the keys `labels` and `image` of config.json mean for a loaded model. */
+/* served_model: what a loaded model has beside its weights: the names of its classes, and how pictures and texts become
+ * its input. */
 #ifndef SERVER_SERVED_MODEL_H
 #define SERVER_SERVED_MODEL_H
 
 #include "config/config.h"
 #include "server/http/service.h"
 
-/* Sets labels and image of `served`, whose model is loaded. A model with one needed input (3, height, width) takes
- * pictures, also without the key `image`. The texts of the labels stay those of `config`, which outlives `served`. -1:
- * a key does not fit the model, or there is no memory. served_model_free is owed either way. */
-int served_model_open(struct served_model *served, const struct model_config *config, struct error *error);
+/* Sets labels, image and codec of `served`, whose model is loaded. A model with one needed input (3, height, width)
+ * takes pictures, also without the key `image`. Without the key `tokenizer`, a file tokenizer.json in `folder` is the
+ * model's tokenizer. `folder` is NULL for the built-in model. The texts of the labels stay those of `config`, which
+ * outlives `served`. -1: a key or a tokenizer does not fit the model, or there is no memory. served_model_free is owed
+ * either way. */
+int served_model_open(struct served_model *served, const char *folder, const struct model_config *config,
+                      struct error *error);
 void served_model_free(struct served_model *served); /* a zeroed one is harmless */
 
 #endif

@@ -318,8 +318,6 @@ int engine_load(struct engine *engine, const struct model_config *config, struct
     info.pooling = config->pooling;
     info.normalize = config->normalize;
     info.auto_truncate = config->auto_truncate;
-    info.tokenizer = config->tokenizer;
-    info.byte_offset = config->byte_offset;
     *model = fake_model(&info);
     if (progress)
         progress(context, 1);

@@ -6,6 +6,7 @@
 #define SERVER_NATIVE_H
 
 #include "server/dialects/items.h"
+#include "server/dialects/text_inputs.h"
 #include "server/http/routes.h"
 #include "server/text/json_body.h"
 
@@ -64,7 +65,7 @@ struct native_inputs {
     const char *other_list; /* another key of the route whose value may be a list; NULL: none */
     const char *model;
     json_t *inputs, *embeddings;
-    bool truncate; /* native_body sets the default */
+    bool truncate, add_special_tokens; /* native_body sets the defaults */
     const char *truncation_direction;
     const char *encoding_format;
     struct items_lists lists; /* of the body */
@@ -73,14 +74,15 @@ struct native_inputs {
     bool is_file;             /* the body is one; native_body sets it */
     bool texts_in_lists;      /* `[["a text"]]` is a batch of one text; set before native_items */
 };
-#define NATIVE_TRUNCATION_OPTIONS                                                                   \
+#define NATIVE_TEXT_OPTIONS                                                                         \
     {"model", OPTION_STRING, offsetof(struct native_inputs, model)},                                \
         {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                        \
+        {"add_special_tokens", OPTION_BOOL, offsetof(struct native_inputs, add_special_tokens)},    \
     {                                                                                               \
         "truncation_direction", OPTION_STRING, offsetof(struct native_inputs, truncation_direction) \
     }
 #define NATIVE_READING_OPTIONS                                                            \
-    NATIVE_TRUNCATION_OPTIONS,                                                            \
+    NATIVE_TEXT_OPTIONS,                                                                  \
     {                                                                                     \
         "encoding_format", OPTION_STRING, offsetof(struct native_inputs, encoding_format) \
     }
@@ -89,10 +91,10 @@ struct native_inputs {
     {                                                                         \
         "embeddings", OPTION_JSON, offsetof(struct native_inputs, embeddings) \
     }
-#define NATIVE_SEQUENCE_OPTIONS                      \
-    NATIVE_GIVEN_OPTIONS, NATIVE_TRUNCATION_OPTIONS, \
-    {                                                \
-        "options", OPTION_IGNORED, 0                 \
+#define NATIVE_SEQUENCE_OPTIONS                \
+    NATIVE_GIVEN_OPTIONS, NATIVE_TEXT_OPTIONS, \
+    {                                          \
+        "options", OPTION_IGNORED, 0           \
     }
 #define NATIVE_INPUT_OPTIONS                      \
     NATIVE_GIVEN_OPTIONS, NATIVE_READING_OPTIONS, \
@@ -101,8 +103,9 @@ struct native_inputs {
     }
 
 /* Parses the body and finds its model, whose settings may be defaults of options. Returns a new reference; NULL:
- * request->failure. Sets inputs->lists and ->truncate; inputs->key and ->other_list are set before. `inputs` is NULL
- * for a route without inputs of a model. For a picture's file it is an empty object, and the first model. */
+ * request->failure. Sets inputs->lists, ->truncate and ->add_special_tokens; inputs->key and ->other_list are set
+ * before. `inputs` is NULL for a route without inputs of a model. For a picture's file it is an empty object, and the
+ * first model. */
 json_t *native_body(struct request *request, struct native_inputs *inputs);
 
 /* Makes the job's items from `inputs` or `embeddings`, or from the body's file. The route then sets the results that it
@@ -134,7 +137,7 @@ int native_check_elements(struct request *request, const char *name, int64_t cou
 int native_check_list(struct request *request, const char *key);
 
 /* Most rows of an item in a request with one input. */
-int64_t native_max_length(const struct model_info *info);
+struct text_limit native_limit(const struct model_info *info);
 
 /* ---- Pictures (native_pictures.c) ---- */
 

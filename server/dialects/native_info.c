@@ -97,6 +97,18 @@ static void write_image(struct writer *writer, const struct served_model *served
         writer_format(writer, ",\"image\":[%" PRId64 ",%" PRId64 "]", served->image.height, served->image.width);
 }
 
+/* How texts become ids. */
+static void write_tokenizer(struct writer *writer, const struct text_codec *codec)
+{
+    key_string(writer, "tokenizer", codec ? text_codec_name(codec) : NULL);
+    if (!codec)
+        return;
+    if (text_codec_byte_offset(codec) >= 0)
+        key_integer(writer, "tokenizer_offset", text_codec_byte_offset(codec));
+    key_integer(writer, "tokenizer_ids", text_codec_ids(codec));
+    key_integer(writer, "template_tokens", text_codec_template_tokens(codec));
+}
+
 static void write_model(struct writer *writer, const struct served_model *served)
 {
     const struct model_info *info = model_info(served->model);
@@ -124,9 +136,7 @@ static void write_model(struct writer *writer, const struct served_model *served
     key_string(writer, "pooling", pooling_name(info->pooling));
     key_bool(writer, "normalize", info->normalize);
     key_bool(writer, "auto_truncate", info->auto_truncate);
-    key_string(writer, "tokenizer", info->tokenizer == TOKENIZER_BYTE ? "byte" : NULL);
-    if (info->tokenizer == TOKENIZER_BYTE)
-        key_integer(writer, "tokenizer_offset", info->byte_offset);
+    write_tokenizer(writer, served->codec);
     key_string(writer, "device", info->device);
     key_string(writer, "dtype", dtype_name(info->dtype));
     key_bool(writer, "batch_invariant", info->batch_invariant);
@@ -210,7 +220,7 @@ static void write_settings(struct writer *writer, const struct request *request)
     key_string(writer, "model_dtype", long_dtype(info->dtype));
     write_model_type(writer, &options->models[0]);
     key_integer(writer, "max_concurrent_requests", settings->max_queue_requests);
-    key_integer(writer, "max_input_length", native_max_length(info));
+    key_integer(writer, "max_input_length", native_limit(info).tokens);
     key_integer(writer, "max_batch_tokens", settings->max_batch_tokens);
     key_integer(writer, "max_batch_requests", settings->max_batch_requests);
     key_integer(writer, "max_batch_ms", settings->max_batch_ms);

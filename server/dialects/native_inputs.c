@@ -1,6 +1,5 @@
 /* native_inputs: from `inputs` and `embeddings` to the items of a job. Every count is checked before memory is taken
  * for it, and every number before it is narrowed. */
-#include "server/dialects/byte_tokenizer.h"
 #include "server/dialects/native.h"
 
 #include <inttypes.h>
@@ -46,7 +45,7 @@ int64_t native_most_elements(const struct request *request)
     most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
     for (int64_t i = 0; i < options->n_models; i++) {
         const struct model_info *info = model_info(options->models[i].model);
-        int64_t length = native_max_length(info), columns = native_columns(info);
+        int64_t length = native_limit(info).tokens, columns = native_columns(info);
         most = most > length ? most : length;
         most = most > columns ? most : columns;
     }
@@ -116,8 +115,10 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
     else
         request_model(request, json_word(model));
     if (request->failure.kind == FAILURE_NONE) {
-        if (inputs)
+        if (inputs) {
             inputs->truncate = request_auto_truncate(request);
+            inputs->add_special_tokens = true;
+        }
         return body;
     }
     json_decref(body);
@@ -140,57 +141,55 @@ static const struct model_input *limiting_input(const struct model_info *info)
     return limiting;
 }
 
-int64_t native_max_length(const struct model_info *info)
+struct text_limit native_limit(const struct model_info *info)
 {
-    return limiting_input(info)->max_length;
+    const struct model_input *limiting = limiting_input(info);
+    return (struct text_limit){.tokens = limiting->max_length, .own = limiting->own_limit};
+}
+
+static bool cuts_left(const struct native_inputs *inputs)
+{
+    return inputs->truncation_direction && strcasecmp(inputs->truncation_direction, "left") == 0;
 }
 
 /* Cuts *length to the model's limit, or refuses it. *skip is the number of rows that are cut off at the start. */
 static int fit(struct request *request, const struct native_inputs *inputs, const char *path, int64_t *length,
                int64_t *skip)
 {
-    const struct model_input *limiting = limiting_input(request->info);
-    int64_t limit = limiting->max_length;
+    const struct text_limit limit = native_limit(request->info);
     *skip = 0;
     if (*length == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", path);
-    if (*length <= limit)
+    if (*length <= limit.tokens)
         return 0;
-    if (!inputs->truncate && !limiting->own_limit)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s has %" PRId64 " tokens, this server takes at most %" PRId64
-                           " for model \"%s\" (--max-batch-tokens): shorten it, or set truncate to true",
-                           path, *length, limit, request_model_name(request));
     if (!inputs->truncate)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s has %" PRId64 " tokens, model \"%s\" takes at most %" PRId64
-                           ": shorten it, or set truncate to true",
-                           path, *length, request_model_name(request), limit);
-    if (inputs->truncation_direction && strcasecmp(inputs->truncation_direction, "left") == 0)
-        *skip = *length - limit;
-    *length = limit;
+        return text_inputs_too_long(request, path, *length, &limit);
+    if (cuts_left(inputs))
+        *skip = *length - limit.tokens;
+    *length = limit.tokens;
     return 0;
 }
 
 /* ---- Items from JSON ---- */
 
-static int text_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
-                     struct engine_item *item)
+/* What the readers of a list know of the request. */
+struct inputs_reading {
+    struct request *request;
+    struct native_inputs *inputs;
+    struct text_inputs texts;
+};
+
+static int text_item(struct inputs_reading *reading, const json_t *value, const char *path, struct engine_item *item)
 {
-    const char *text = json_string_value(value);
-    size_t bytes = json_string_length(value);
-    if (request->info->tokenizer != TOKENIZER_BYTE)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s is a text, but model \"%s\" has no tokenizer: give lists of ids", path,
-                           request_model_name(request));
-    int64_t length = byte_tokenizer_count(request->info->byte_offset, text, bytes), skip;
-    if (fit(request, inputs, path, &length, &skip) != 0)
+    struct request *request = reading->request;
+    const struct text_encoding *encoding = &reading->texts.encoding;
+    if (text_inputs_encode(&reading->texts, path, json_string_value(value), json_string_length(value)) != 0)
         return -1;
-    int32_t *ids = items_memory(request, length, sizeof *ids);
+    int32_t *ids = items_memory(request, encoding->count, sizeof *ids);
     if (!ids)
         return -1;
-    byte_tokenizer_encode(request->info->byte_offset, text, bytes, skip, length, ids);
-    native_place(request, item, ids, length);
+    text_encoding_ids(encoding, ids);
+    native_place(request, item, ids, encoding->count);
     return 0;
 }
 
@@ -301,38 +300,34 @@ static int picture_item(struct request *request, const json_t *value, const char
 }
 
 /* text-embeddings-inference also knows a list of two texts: a pair. */
-static int listed_text_item(struct request *request, const struct native_inputs *inputs, const json_t *value,
-                            const char *path, struct engine_item *item)
+static int listed_text_item(struct inputs_reading *reading, const json_t *value, const char *path,
+                            struct engine_item *item)
 {
+    struct request *request = reading->request;
     if (json_array_size(value) != 1)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s has %zu texts, one was expected: model \"%s\" takes no pairs", path,
                            json_array_size(value), request_model_name(request));
-    return text_item(request, inputs, json_array_get(value, 0), path, item);
+    return text_item(reading, json_array_get(value, 0), path, item);
 }
 
-static int read_item(struct request *request, const struct native_inputs *inputs, const json_t *value, const char *path,
-                     struct engine_item *item)
+static int read_item(struct inputs_reading *reading, const json_t *value, const char *path, struct engine_item *item)
 {
+    struct request *request = reading->request;
+    const struct native_inputs *inputs = reading->inputs;
     if (inputs->embeddings)
         return rows_item(request, inputs, value, path, item);
     if (native_takes_pictures(request))
         return picture_item(request, value, path, item);
     if (inputs->texts_in_lists && json_is_string(json_array_get(value, 0)))
-        return listed_text_item(request, inputs, value, path, item);
+        return listed_text_item(reading, value, path, item);
     if (json_is_string(value))
-        return text_item(request, inputs, value, path, item);
+        return text_item(reading, value, path, item);
     if (json_is_array(value))
         return ids_item(request, inputs, value, path, item);
     return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, a string or a list of ids was expected", path,
                        json_kind(value));
 }
-
-/* What the readers of a list know of the request. */
-struct inputs_reading {
-    struct request *request;
-    struct native_inputs *inputs;
-};
 
 static bool gives_many(const struct native_inputs *inputs, const json_t *value)
 {
@@ -342,7 +337,7 @@ static bool gives_many(const struct native_inputs *inputs, const json_t *value)
 
 static int items_from_json(void *context, const json_t *value)
 {
-    const struct inputs_reading *reading = context;
+    struct inputs_reading *reading = context;
     struct request *request = reading->request;
     struct native_inputs *inputs = reading->inputs;
     bool many = inputs->many = gives_many(inputs, value);
@@ -356,7 +351,7 @@ static int items_from_json(void *context, const json_t *value)
     char path[NATIVE_PATH];
     for (int64_t i = 0; i < count; i++) {
         const json_t *one = many ? json_array_get(value, (size_t)i) : value;
-        if (read_item(request, inputs, one, native_item_path(inputs, i, path), &request->job.items[i]) != 0)
+        if (read_item(reading, one, native_item_path(inputs, i, path), &request->job.items[i]) != 0)
             return -1;
     }
     return 0;
@@ -540,13 +535,17 @@ static int item_from_file(struct request *request, const struct native_inputs *i
 int native_items(struct request *request, struct native_inputs *inputs)
 {
     static const struct items_readers readers = {items_from_numbers, items_from_json};
-    struct inputs_reading reading = {request, inputs};
+    const struct text_limit limit = native_limit(request->info);
+    const struct text_inputs_options options = {inputs->truncate, cuts_left(inputs), inputs->add_special_tokens};
+    struct inputs_reading reading = {request, inputs, {.request = request, .options = options, .limit = &limit}};
     if (check_kind(request, inputs) != 0 || check_direction(request, inputs->truncation_direction) != 0)
         return -1;
     if (inputs->is_file)
         return item_from_file(request, inputs);
     json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
-    return items_read(request, &inputs->lists, value, &readers, &reading);
+    int status = items_read(request, &inputs->lists, value, &readers, &reading);
+    text_inputs_end(&reading.texts);
+    return status;
 }
 
 int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64)

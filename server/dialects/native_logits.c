@@ -1,5 +1,4 @@
 /* native_logits: /logits gives the model's output at the wanted positions, all of it or the top_k best of each. */
-#include "server/dialects/byte_tokenizer.h"
 #include "server/dialects/native.h"
 #include "server/dialects/results.h"
 
@@ -128,9 +127,16 @@ static int64_t answer_rows(const struct engine_item *item, const struct logits_p
     return plan->positions ? plan->n_positions : item_rows(item, plan);
 }
 
-/* Most bytes of text: of an id with its comma; of its token, "\\u0000" or "[MASK]", with its comma; of a position; of
- * the characters around an item's lists. */
-enum { ID_TEXT = 11, TOKEN_TEXT = 10, POSITION_TEXT = 12, ITEM_TEXT = 64 };
+/* Most bytes of text: of an id with its comma; of one byte of its text, as an escape; of quotes and comma around that
+ * text; of a position; of the characters around an item's lists. */
+enum { ID_TEXT = 11, ESCAPE_TEXT = 6, QUOTES_TEXT = 3, POSITION_TEXT = 12, ITEM_TEXT = 64 };
+
+/* Most bytes of the text of an id in the answer. */
+static int64_t most_token_text(const struct request *request)
+{
+    const struct text_codec *codec = text_inputs_codec(request);
+    return codec ? (int64_t)text_codec_longest_token(codec) * ESCAPE_TEXT + QUOTES_TEXT : 0;
+}
 
 /* Counts the results of all items, and charges them and their text to the request. -1: request->failure. */
 static int charge_output(struct request *request, const struct logits_plan *plan, int64_t columns, bool best,
@@ -147,8 +153,8 @@ static int charge_output(struct request *request, const struct logits_plan *plan
     }
     request->answer_bytes =
         results_text_bytes(written, rows, plan->base64) + rows * POSITION_TEXT + job->n_items * ITEM_TEXT;
-    if (best)
-        request->answer_bytes += written * (ID_TEXT + TOKEN_TEXT);
+    if (best && results_add(request, &request->answer_bytes, written, ID_TEXT + most_token_text(request)) != 0)
+        return -1;
     return request_charge(request,
                           request->answer_bytes + *floats * (int64_t)(sizeof(float) + (best ? sizeof(int32_t) : 0)));
 }
@@ -246,19 +252,21 @@ static void write_positions(struct writer *writer, const struct logits_plan *pla
     writer_text(writer, "]");
 }
 
-/* Writes the ids of the best columns or, with a `tokenizer`, the text of each id. */
+/* Writes the ids of the best columns or, with a codec, the text of each id. */
 static void write_best(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item,
-                       const struct model_info *tokenizer)
+                       const struct text_codec *codec)
 {
-    char bytes[BYTE_TOKENIZER_BYTES];
     for (int64_t row = 0; row < answer_rows(item, plan); row++) {
         const int32_t *ids = item->top_columns + place_of(plan, row) * item->top_k;
         for (int64_t i = 0; i < item->top_k; i++) {
             writer_text(writer, i > 0 ? "," : row > 0 ? "],[" : "[");
-            if (tokenizer)
-                writer_string(writer, bytes, (size_t)byte_tokenizer_bytes(tokenizer->byte_offset, ids[i], bytes));
-            else
+            if (!codec) {
                 writer_integer(writer, ids[i]);
+                continue;
+            }
+            size_t length;
+            const char *text = text_codec_token(codec, ids[i], &length);
+            writer_string(writer, text, length);
         }
     }
     writer_text(writer, "]");
@@ -293,9 +301,9 @@ int native_logits_answer(struct request *request)
         if (item->top_k) {
             writer_text(writer, ",\"tokens\":[");
             write_best(writer, plan, item, NULL);
-            if (request->info->tokenizer == TOKENIZER_BYTE) {
+            if (text_inputs_codec(request)) {
                 writer_text(writer, "],\"text\":[");
-                write_best(writer, plan, item, request->info);
+                write_best(writer, plan, item, text_inputs_codec(request));
             }
             writer_text(writer, "]");
             write_values(writer, plan, item, item->top_values, item->top_k);

@@ -4,6 +4,7 @@
  * Two shapes of clients are served. text-embeddings-inference's put options beside `inputs`. Hugging Face's
  * InferenceClient puts them into `parameters`, and expects one list for each text, also for a single one. */
 #include "server/dialects/native.h"
+#include "server/dialects/results.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -119,23 +120,14 @@ static int64_t most_label_text(const struct request *request)
     return labels ? (int64_t)most * ESCAPE_TEXT + 2 : NUMBER_TEXT;
 }
 
-/* a += b * c. -1: it overflows, and request->failure is set. */
-static int add_product(struct request *request, int64_t *a, int64_t b, int64_t c)
-{
-    int64_t product;
-    if (__builtin_mul_overflow(b, c, &product) || __builtin_add_overflow(*a, product, a))
-        return failure_set(&request->failure, FAILURE_INVALID, "the results would be larger than any memory");
-    return 0;
-}
-
 /* Takes memory for the output of all items, and for sorting one. */
 static int want_output(struct request *request, struct predict_plan *plan)
 {
     struct job *job = &request->job;
     int64_t classes = request->info->output_columns, floats = 0, text = 0;
-    if (add_product(request, &floats, job->n_items, classes) != 0 ||
-        add_product(request, &text, plan->top_k, most_label_text(request) + PREDICTION_TEXT) != 0 ||
-        add_product(request, &request->answer_bytes, job->n_items, text + LIST_TEXT) != 0)
+    if (results_add(request, &floats, job->n_items, classes) != 0 ||
+        results_add(request, &text, plan->top_k, most_label_text(request) + PREDICTION_TEXT) != 0 ||
+        results_add(request, &request->answer_bytes, job->n_items, text + LIST_TEXT) != 0)
         return -1;
     plan->sorted = items_memory(request, classes, sizeof *plan->sorted);
     float *results = plan->sorted ? items_memory(request, floats, sizeof *results) : NULL;

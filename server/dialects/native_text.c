@@ -1,13 +1,14 @@
 /* native_text: /tokenize and /decode. They use the tokenizer of a model, but run no model. */
-#include "server/dialects/byte_tokenizer.h"
 #include "server/dialects/native.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Most bytes of a token in the answer: {"id":258,"text":"\u0000","special":false,"start":12345678,"stop":…}. */
-#define TOKEN_TEXT 96
+/* Most bytes of a token in the answer, {"id":258,"text":"","special":false,"start":12345678,"stop":…}, and of each byte
+ * of its text, as an escape. */
+enum { TOKEN_TEXT = 96, ESCAPE_TEXT = 6 };
 
 struct tokenize_body {
     const char *model;
@@ -18,7 +19,7 @@ struct tokenize_body {
 static const struct option tokenize_options[] = {
     {"inputs", OPTION_JSON, offsetof(struct tokenize_body, inputs)},
     {"model", OPTION_STRING, offsetof(struct tokenize_body, model)},
-    {"add_special_tokens", OPTION_BOOL, offsetof(struct tokenize_body, add_special_tokens)}, /* there are none to add */
+    {"add_special_tokens", OPTION_BOOL, offsetof(struct tokenize_body, add_special_tokens)},
 };
 
 struct decode_body {
@@ -35,7 +36,7 @@ static const struct option decode_options[] = {
 
 static int check_tokenizer(struct request *request)
 {
-    if (request->info->tokenizer == TOKENIZER_BYTE)
+    if (text_inputs_codec(request))
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" has no tokenizer",
                        request_model_name(request));
@@ -60,42 +61,54 @@ static int check_count(struct request *request, const char *name, const json_t *
     return check_most(request, name, (int64_t)json_array_size(list));
 }
 
-static void write_tokens(struct writer *writer, int offset, const char *text, size_t length)
+/* Checks that one answer may hold the `count` tokens of all texts up to now. text-embeddings-inference accepts bodies
+ * of at most 2 MB. */
+static int check_tokens(struct request *request, int64_t count)
 {
-    bool first = true;
-    writer_text(writer, "[");
-    for (size_t at = 0; at < length; first = false) {
-        size_t start = at;
-        int32_t id = byte_tokenizer_next(offset, text, length, &at);
-        writer_text(writer, first ? "{\"id\":" : ",{\"id\":");
-        writer_integer(writer, id);
-        writer_text(writer, ",\"text\":");
-        writer_string(writer, text + start, at - start);
-        if (byte_tokenizer_special(offset, id)) {
-            writer_text(writer, ",\"special\":true,\"start\":null,\"stop\":null}");
-            continue;
-        }
-        writer_text(writer, ",\"special\":false,\"start\":");
-        writer_integer(writer, (int64_t)start);
-        writer_text(writer, ",\"stop\":");
-        writer_integer(writer, (int64_t)at);
-        writer_text(writer, "}");
-    }
-    writer_text(writer, "]");
+    int64_t most = native_limit(request->info).tokens;
+    most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
+    if (count <= most)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "inputs has %" PRId64 " tokens, this route tells at most %" PRId64
+                       " in one answer: send less at once",
+                       count, most);
 }
 
-/* Checks that one answer may hold the tokens of all texts. Each takes some 75 bytes of text. text-embeddings-inference
- * accepts bodies of at most 2 MB. */
-static int check_tokens(struct request *request, int64_t tokens)
+static void write_token(struct writer *writer, const struct text_token *token)
 {
-    int64_t most = native_max_length(request->info);
-    most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
-    if (tokens > most)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "inputs has %" PRId64 " tokens, this route tells at most %" PRId64
-                           " in one answer: send less at once",
-                           tokens, most);
-    return request_charge(request, tokens * TOKEN_TEXT);
+    writer_text(writer, "{\"id\":");
+    writer_integer(writer, token->id);
+    writer_text(writer, ",\"text\":");
+    writer_string(writer, token->text, token->length);
+    if (token->special) {
+        writer_text(writer, ",\"special\":true,\"start\":null,\"stop\":null}");
+        return;
+    }
+    writer_text(writer, ",\"special\":false,\"start\":");
+    writer_integer(writer, token->begin);
+    writer_text(writer, ",\"stop\":");
+    writer_integer(writer, token->end);
+    writer_text(writer, "}");
+}
+
+/* Writes the tokens of a text. */
+static int write_tokens(struct text_inputs *texts)
+{
+    struct request *request = texts->request;
+    struct text_token token;
+    struct error error;
+    int found;
+    writer_text(&request->answer, "[");
+    for (int64_t i = 0; (found = text_encoding_next(&texts->encoding, &token, &error)) > 0; i++) {
+        if (request_charge(request, TOKEN_TEXT + ESCAPE_TEXT * (int64_t)token.length) != 0)
+            return -1;
+        if (i > 0)
+            writer_text(&request->answer, ",");
+        write_token(&request->answer, &token);
+    }
+    writer_text(&request->answer, "]");
+    return found == 0 ? 0 : failure_memory(&request->failure);
 }
 
 /* Refuses too many texts before jansson makes an object of each. */
@@ -105,78 +118,111 @@ static int check_texts(struct request *request)
     return check_most(request, "inputs", counts.elements) == 0 ? native_check_list(request, "inputs") : -1;
 }
 
-static int tokenize(struct request *request, json_t *inputs)
+static int tokenize_text(struct text_inputs *texts, const json_t *text, const char *path, int64_t *count)
 {
-    struct writer *writer = &request->answer;
+    if (!json_is_string(text))
+        return failure_set(&texts->request->failure, FAILURE_INVALID, "%s is %s, a string was expected", path,
+                           json_kind(text));
+    if (text_inputs_encode(texts, path, json_string_value(text), json_string_length(text)) != 0)
+        return -1;
+    *count += texts->encoding.count;
+    return check_tokens(texts->request, *count) == 0 ? write_tokens(texts) : -1;
+}
+
+static int tokenize(struct text_inputs *texts, const json_t *inputs)
+{
+    struct request *request = texts->request;
     bool many = json_is_array(inputs);
-    size_t count = many ? json_array_size(inputs) : 1;
-    int64_t tokens = 0;
-    int offset = request->info->byte_offset;
+    size_t n_texts = many ? json_array_size(inputs) : 1;
+    int64_t count = 0;
+    char path[NATIVE_PATH] = "inputs";
     if (!inputs || (!many && !json_is_string(inputs)))
         return failure_set(&request->failure, FAILURE_INVALID,
                            "inputs is %s, a string or a list of strings was expected",
                            inputs ? json_kind(inputs) : "missing");
     if (many && check_count(request, "inputs", inputs) != 0)
         return -1;
-    for (size_t i = 0; i < count; i++) {
-        const json_t *text = many ? json_array_get(inputs, i) : inputs;
-        if (!json_is_string(text))
-            return failure_set(&request->failure, FAILURE_INVALID, "inputs[%zu] is %s, a string was expected", i,
-                               json_kind(text));
-        tokens += byte_tokenizer_count(offset, json_string_value(text), json_string_length(text));
-    }
-    if (check_tokens(request, tokens) != 0)
-        return -1;
-    writer_text(writer, "[");
-    for (size_t i = 0; i < count; i++) {
-        const json_t *text = many ? json_array_get(inputs, i) : inputs;
+    writer_text(&request->answer, "[");
+    for (size_t i = 0; i < n_texts; i++) {
+        if (many)
+            snprintf(path, sizeof path, "inputs[%zu]", i);
         if (i > 0)
-            writer_text(writer, ",");
-        write_tokens(writer, offset, json_string_value(text), json_string_length(text));
+            writer_text(&request->answer, ",");
+        if (tokenize_text(texts, many ? json_array_get(inputs, i) : inputs, path, &count) != 0)
+            return -1;
     }
-    writer_text(writer, "]");
+    writer_text(&request->answer, "]");
     return 0;
+}
+
+static int tokenize_body(struct request *request, const json_t *json)
+{
+    struct tokenize_body body = {.add_special_tokens = true};
+    if (request_options(request, json, tokenize_options, OPTION_COUNT(tokenize_options), &body) != 0 ||
+        check_tokenizer(request) != 0)
+        return -1;
+    struct text_inputs texts = {.request = request, .options.add_special_tokens = body.add_special_tokens};
+    int status = tokenize(&texts, body.inputs);
+    text_inputs_end(&texts);
+    return status;
 }
 
 enum outcome native_tokenize(struct request *request)
 {
     json_t *json = check_texts(request) == 0 ? native_body(request, NULL) : NULL;
-    struct tokenize_body body = {.add_special_tokens = true};
-    enum outcome outcome = OUTCOME_FAILED;
     if (!json)
         return OUTCOME_FAILED;
-    if (request_options(request, json, tokenize_options, OPTION_COUNT(tokenize_options), &body) == 0 &&
-        check_tokenizer(request) == 0 && tokenize(request, body.inputs) == 0)
-        outcome = OUTCOME_ANSWERED;
+    int status = tokenize_body(request, json);
     json_decref(json);
-    return outcome;
+    return status == 0 ? OUTCOME_ANSWERED : OUTCOME_FAILED;
 }
 
-/* Writes the text of a list of ids as a JSON string. A character may take several ids: invalid UTF-8 becomes U+FFFD
- * only after all bytes are in place. */
+/* ---- /decode ---- */
+
+/* Reads `list` (count) into `ids`. */
+static int read_ids(struct request *request, const json_t *list, const char *path, int32_t *ids)
+{
+    int64_t most = text_codec_ids(text_inputs_codec(request));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *number = json_array_get(list, i);
+        json_int_t id = json_integer_value(number);
+        if (!json_is_integer(number))
+            return failure_set(&request->failure, FAILURE_INVALID, "%s[%zu] is %s, an integer id was expected", path, i,
+                               json_kind(number));
+        if (id < 0 || id >= most)
+            return failure_set(&request->failure, FAILURE_INVALID,
+                               "%s[%zu] is %lld; ids of the model's tokenizer are at least 0 and below %" PRId64, path,
+                               i, (long long)id, most);
+        ids[i] = (int32_t)id;
+    }
+    return 0;
+}
+
+/* Writes the text of the ids as a JSON string. A character may take several ids: what is no UTF-8 becomes U+FFFD only
+ * after all bytes are in place. */
+static int write_text(struct request *request, const int32_t *ids, int64_t count, bool skip_special)
+{
+    const struct text_codec *codec = text_inputs_codec(request);
+    int64_t memory = text_codec_decode_memory(codec, ids, count);
+    size_t length;
+    struct error error;
+    if (request_charge(request, memory) != 0)
+        return -1;
+    char *text = text_codec_decode(codec, ids, count, skip_special, &length, &error);
+    int status =
+        text ? request_charge(request, ESCAPE_TEXT * (int64_t)length) : text_inputs_failed(request, "ids", &error);
+    if (status == 0)
+        writer_string(&request->answer, text, length);
+    free(text);
+    share_give(&request->memory, memory);
+    return status;
+}
+
 static int decode_list(struct request *request, const json_t *list, const char *path, bool skip_special)
 {
     int64_t count = (int64_t)json_array_size(list);
-    int offset = request->info->byte_offset, vocabulary = byte_tokenizer_vocabulary(offset);
-    size_t length = 0;
-    char *bytes = request_memory(request, count, BYTE_TOKENIZER_BYTES);
-    if (!bytes)
-        return -1;
-    for (int64_t i = 0; i < count; i++) {
-        const json_t *number = json_array_get(list, (size_t)i);
-        json_int_t id = json_integer_value(number);
-        if (!json_is_integer(number))
-            return failure_set(&request->failure, FAILURE_INVALID, "%s[%" PRId64 "] is %s, an integer id was expected",
-                               path, i, json_kind(number));
-        if (id < 0 || id >= vocabulary)
-            return failure_set(&request->failure, FAILURE_INVALID,
-                               "%s[%" PRId64 "] is %lld; ids of the byte tokenizer are at least 0 and below %d", path,
-                               i, (long long)id, vocabulary);
-        if (!skip_special || !byte_tokenizer_special(offset, (int32_t)id))
-            length += (size_t)byte_tokenizer_bytes(offset, (int32_t)id, bytes + length);
-    }
-    writer_string(&request->answer, bytes, length);
-    return 0;
+    int32_t *ids = items_memory(request, count, sizeof *ids);
+    return ids && read_ids(request, list, path, ids) == 0 ? write_text(request, ids, count, skip_special) : -1;
 }
 
 /* Refuses too many lists or ids before jansson makes an object of each. */
@@ -203,8 +249,6 @@ static int decode(struct request *request, json_t *ids, bool skip_special)
     for (size_t i = 0; i < count; i++)
         n_ids += (int64_t)json_array_size(many ? json_array_get(ids, i) : ids);
     if (native_check_elements(request, "ids", n_ids) != 0)
-        return -1;
-    if (request_charge(request, 8 * (int64_t)request->body_length) != 0)
         return -1;
     writer_text(&request->answer, "[");
     for (size_t i = 0; i < count; i++) {

@@ -4,13 +4,26 @@
  * around a vector, with the few that the writer reserves beyond its need. */
 enum { FLOAT_TEXT = 17, BASE64_TEXT = 6, VECTOR_TEXT = 96 };
 
+static int too_large(struct request *request)
+{
+    return failure_set(&request->failure, FAILURE_INVALID, "the results would be larger than any memory");
+}
+
 int results_count(struct request *request, int64_t rows, int64_t columns, int64_t *floats)
 {
     int64_t product;
     /* A float takes less than RESULTS_FLOAT_BYTES, including its text, its id, its token and its row. */
     if (__builtin_mul_overflow(rows, columns, &product) || __builtin_add_overflow(*floats, product, floats) ||
         *floats > INT64_MAX / RESULTS_FLOAT_BYTES)
-        return failure_set(&request->failure, FAILURE_INVALID, "the results would be larger than any memory");
+        return too_large(request);
+    return 0;
+}
+
+int results_add(struct request *request, int64_t *bytes, int64_t count, int64_t each)
+{
+    int64_t product;
+    if (__builtin_mul_overflow(count, each, &product) || __builtin_add_overflow(*bytes, product, bytes))
+        return too_large(request);
     return 0;
 }
 

@@ -9,6 +9,9 @@
 #define RESULTS_FLOAT_BYTES 256
 int results_count(struct request *request, int64_t rows, int64_t columns, int64_t *floats);
 
+/* Adds count * each to *bytes. -1: request->failure, the sum is too large. */
+int results_add(struct request *request, int64_t *bytes, int64_t count, int64_t each);
+
 /* Most bytes of text for `floats` results in `vectors` rows. */
 int64_t results_text_bytes(int64_t floats, int64_t vectors, bool base64);
 

@@ -9,6 +9,7 @@
 struct batcher;
 struct dialect;
 struct metrics;
+struct text_codec;
 
 /* The name of a class. */
 struct served_label {
@@ -16,12 +17,14 @@ struct served_label {
     bool again; /* a later class has the same name */
 };
 
-/* `labels` and `image` come from config.json; server/served_model.h sets them. */
+/* What config.json and the model's folder say beside the model itself; server/served_model.h sets it. */
 struct served_model {
     const char *name;
     struct model *model;
     struct served_label *labels; /* (info.output_columns), by class; NULL: the classes have no names */
     struct image_settings image; /* how a picture becomes the model's input; height 0: it takes no pictures */
+    struct text_codec *codec;    /* of its texts; NULL: it takes none */
+    bool codec_unused;           /* the folder has a tokenizer.json, but the model takes no ids */
 };
 
 /* All pointers outlive the server. The models have the order that batcher_open got. */

@@ -6,6 +6,7 @@
 #define TESTS_HTTP_NATIVE_CALL_H
 
 #include "server/dialects/dialects.h"
+#include "server/tokenizer/text_codec.h"
 #include "tests/fake_engine.h"
 
 #include <stdlib.h>
@@ -27,6 +28,14 @@ static inline void native_add(const char *name, const struct model_info *info, s
 {
     int64_t index = native_service.options.n_models++;
     native_models[index] = (struct served_model){.name = name, .model = fake_model(info), .labels = labels};
+}
+
+/* The model added last takes the bytes of texts. */
+static inline void native_add_bytes(void)
+{
+    struct error error;
+    if (text_codec_open_bytes(3, &native_models[native_service.options.n_models - 1].codec, &error) != 0)
+        abort();
 }
 
 /* The models of modules: their inputs are tensors, and the last ones give classes. */
@@ -57,20 +66,19 @@ static inline void native_open_modules(struct model_info info)
                                          .shape = {3, 4, 6},
                                          .max_length = FAKE_MAX_LENGTH};
     info.inputs = &rows;
-    info.tokenizer = TOKENIZER_NONE;
     native_add("tensors", &info, NULL);
     info.vocabulary = 259;
     info.inputs = &ids;
-    info.tokenizer = TOKENIZER_BYTE;
     info.gives_vector = true;
     info.output_columns = sizeof labels / sizeof *labels;
     info.hidden_columns = 2;
     native_add("classes", &info, labels);
+    native_add_bytes();
     info.output_columns = 1;
     native_add("score", &info, NULL);
+    native_add_bytes();
     info.vocabulary = 0;
     info.inputs = &picture;
-    info.tokenizer = TOKENIZER_NONE;
     info.output_columns = 3;
     native_add("pictures", &info, NULL);
     native_models[native_service.options.n_models - 1].image = image_settings_default(4, 6);
@@ -92,14 +100,12 @@ static inline void native_open(void)
                               .output_columns = 259,
                               .hidden_columns = FAKE_COLUMNS,
                               .has_logits = true,
-                              .padding = "slice",
-                              .tokenizer = TOKENIZER_BYTE,
-                              .byte_offset = 3};
+                              .padding = "slice"};
 
     ids.vocabulary = info.vocabulary;
     native_add("bytes", &info, NULL);
+    native_add_bytes();
     info.vocabulary = info.output_columns = ids.vocabulary = FAKE_VOCABULARY;
-    info.tokenizer = TOKENIZER_NONE;
     native_add("ids", &info, NULL);
     info.inputs = &rows;
     info.vocabulary = 0;
@@ -112,8 +118,11 @@ static inline void native_open(void)
 
 static inline void native_close(void)
 {
-    while (native_service.options.n_models > 0)
-        model_close(native_models[--native_service.options.n_models].model);
+    while (native_service.options.n_models > 0) {
+        struct served_model *served = &native_models[--native_service.options.n_models];
+        text_codec_close(served->codec);
+        model_close(served->model);
+    }
 }
 
 static inline const char *native_no_header(const struct request *request, const char *name)

@@ -345,12 +345,14 @@ static void tokenize_tells_ids_and_places(void **state)
     assert_string_equal(json_string_value(json_object_get(first, "text")), "a");
     assert_true(json_is_false(json_object_get(first, "special")));
     assert_int_equal(json_integer_value(json_object_get(json_array_get(tokens, 1), "id")), 0xC3 + 3);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(tokens, 1), "text")), "\xEF\xBF\xBD");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(tokens, 1), "text")), "\xC3\xA9");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(tokens, 2), "start")), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(tokens, 2), "stop")), 2);
     assert_int_equal(json_integer_value(json_object_get(mask, "id")), 2);
     assert_true(json_is_true(json_object_get(mask, "special")));
     assert_true(json_is_null(json_object_get(mask, "start")));
-    assert_int_equal(json_integer_value(json_object_get(last, "start")), 9);
-    assert_int_equal(json_integer_value(json_object_get(last, "stop")), 10);
+    assert_int_equal(json_integer_value(json_object_get(last, "start")), 8);
+    assert_int_equal(json_integer_value(json_object_get(last, "stop")), 9);
     json_decref(lists);
 }
 

@@ -79,7 +79,7 @@ static void has_defaults(void **state)
     assert_int_equal(config.pooling, POOLING_MEAN);
     assert_true(config.normalize);
     assert_int_equal(config.padding, PADDING_DEFAULT);
-    assert_int_equal(config.tokenizer, TOKENIZER_NONE);
+    assert_int_equal(config.tokenizer, TOKENIZER_DEFAULT);
     assert_false(config.auto_truncate);
     assert_null(config.ignore);
     assert_null(config.labels);
@@ -133,7 +133,11 @@ static void refuses_values_of_another_type(void **state)
     refuse("{\"normalize\": 1}", "normalize: expected true or false, found 1");
     refuse("{\"padding\": \"default\"}", "padding: expected slice, zero, masked, autopad or exact, found \"default\"");
     refuse("{\"padding\": {}}", "found an object");
-    refuse("{\"tokenizer\": \"byte\"}", "tokenizer: expected {\"type\": \"byte\"} or null");
+    refuse("{\"tokenizer\": true}",
+           "tokenizer: expected the name of a file in the model's folder, {\"type\": \"byte\"} or null, found true");
+    refuse("{\"tokenizer\": \"\"}", "tokenizer: expected the name of a file in the model's folder");
+    refuse("{\"tokenizer\": \"../tokenizer.json\"}", "tokenizer: expected the name of a file in the model's folder");
+    refuse("{\"tokenizer\": \"..\"}", "found \"..\"");
     refuse("{\"tokenizer\": {}}", "tokenizer: the key \"type\" is missing");
     refuse("{\"tokenizer\": {\"type\": \"bpe\"}}", "found \"bpe\"");
     refuse("{\"tokenizer\": {\"type\": \"byte\", \"vocab\": 1}}",

@@ -123,8 +123,6 @@ static void configs(void **state)
     assert_refused(shapes, N_SHAPES, ATTENTION, "{\"dim\": 8, \"seq_len\": 6, \"heads\": 3}", "", "dim 8", "heads 3");
     assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, ", \"padding\": \"masked\"", "masked",
                    "slice or exact");
-    assert_refused(shapes, N_SHAPES, ATTENTION, ATTENTION_KWARGS, ", \"tokenizer\": {\"type\": \"byte\"}", "byte",
-                   "takes floats, not ids");
     assert_refused(shapes, N_SHAPES, "linear_attention_transformer.LinearAttentionTransformerLM",
                    "{\"num_tokens\": 5, \"dim\": 8, \"depth\": 1, \"max_seq_len\": 6, \"causal\": true, "
                    "\"linformer_settings\": {\"k\": 3}}",
@@ -147,30 +145,6 @@ static void an_unknown_class_is_told_all_classes(void **state)
         for (size_t c = 0; c < families[f]->n_classes; c++)
             if (!strstr(error.message, families[f]->classes[c].name))
                 fail_msg("%s is not in: %s", families[f]->classes[c].name, error.message);
-}
-
-static void bytes_need_a_vocabulary(void **state)
-{
-    (void)state;
-    struct engine *engine = open_engine();
-    struct model_config config;
-    struct weights *weights;
-    struct model *model;
-    struct error error;
-    if (model_config_read("tests/reference/linformer_lm/config.json", &config, &error) != 0 ||
-        weights_open("tests/reference/linformer_lm/model.safetensors", &weights, &error) != 0)
-        fail_msg("%s", error.message);
-    config.tokenizer = TOKENIZER_BYTE;
-    config.byte_offset = 3;
-    assert_int_equal(engine_load(engine, &config, weights, NULL, NULL, &model, &error), -1);
-    print_message("%s\n", error.message);
-    assert_non_null(strstr(error.message, "makes ids up to 258; the model's vocabulary is 97"));
-    config.byte_offset = 0;
-    assert_int_equal(engine_load(engine, &config, weights, NULL, NULL, &model, &error), -1);
-    assert_non_null(strstr(error.message, "makes ids up to 255; the model's vocabulary is 97"));
-    model_config_free(&config);
-    weights_close(weights);
-    engine_close(engine);
 }
 
 #define LINEAR "linear_attention_transformer.LinearAttentionTransformerLM"
@@ -550,7 +524,6 @@ int main(void)
         cmocka_unit_test(tensors),
         cmocka_unit_test(configs),
         cmocka_unit_test(an_unknown_class_is_told_all_classes),
-        cmocka_unit_test(bytes_need_a_vocabulary),
         cmocka_unit_test(linear_attention_configs),
         cmocka_unit_test(linformer_pytorch_configs),
         cmocka_unit_test(matrices_from_outside),

@@ -1,5 +1,5 @@
 /* The byte tokenizer: the ids of bytes, and `[MASK]`. */
-#include "server/dialects/byte_tokenizer.h"
+#include "server/tokenizer/byte_tokenizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* byte_tokenizer: text as the ids of its UTF-8 bytes. */
-#include "server/dialects/byte_tokenizer.h"
+#include "server/tokenizer/byte_tokenizer.h"
 
 #include <string.h>
 
 static const char mask[] = "[MASK]";
-enum { MASK_ID = 2, MASK_LENGTH = sizeof mask - 1 };
+enum { PAD_ID = 0, END_ID = 1, MASK_ID = 2, MASK_LENGTH = sizeof mask - 1 };
 
 int32_t byte_tokenizer_next(int offset, const char *text, size_t length, size_t *at)
 {
@@ -52,4 +52,14 @@ int byte_tokenizer_bytes(int offset, int32_t id, char bytes[BYTE_TOKENIZER_BYTES
 bool byte_tokenizer_special(int offset, int32_t id)
 {
     return id < offset;
+}
+
+int32_t byte_tokenizer_role_id(int offset, enum tokenizer_role role)
+{
+    static const int32_t ids[TOKENIZER_ROLES] = {[TOKENIZER_MASK] = MASK_ID,
+                                                 [TOKENIZER_PAD] = PAD_ID,
+                                                 [TOKENIZER_UNK] = -1,
+                                                 [TOKENIZER_BOS] = -1,
+                                                 [TOKENIZER_EOS] = END_ID};
+    return ids[role] < offset ? ids[role] : -1;
 }

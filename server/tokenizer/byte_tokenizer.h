@@ -4,6 +4,8 @@
 #ifndef SERVER_BYTE_TOKENIZER_H
 #define SERVER_BYTE_TOKENIZER_H
 
+#include "server/tokenizer/tokenizer.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +27,8 @@ int byte_tokenizer_vocabulary(int offset); /* number of all ids */
  * the number of bytes. */
 int byte_tokenizer_bytes(int offset, int32_t id, char bytes[BYTE_TOKENIZER_BYTES]);
 bool byte_tokenizer_special(int offset, int32_t id);
+
+/* -1: no id has the part. */
+int32_t byte_tokenizer_role_id(int offset, enum tokenizer_role role);
 
 #endif

@@ -1,0 +1,105 @@
+#include "server/dialects/text_inputs.h"
+
+#include "server/common/clock.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const struct text_codec *text_inputs_codec(const struct request *request)
+{
+    return request->service->options.models[request->model_index].codec;
+}
+
+int text_inputs_check(struct request *request, const char *path)
+{
+    if (text_inputs_codec(request))
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s is a text, but model \"%s\" has no tokenizer: give lists of ids", path,
+                       request_model_name(request));
+}
+
+int text_inputs_too_long(struct request *request, const char *path, int64_t count, const struct text_limit *limit)
+{
+    if (!limit->own)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s has %" PRId64 " tokens, this server takes at most %" PRId64
+                           " for model \"%s\" (--max-batch-tokens): shorten it, or set truncate to true",
+                           path, count, limit->tokens, request_model_name(request));
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s has %" PRId64 " tokens, model \"%s\" takes at most %" PRId64
+                       ": shorten it, or set truncate to true",
+                       path, count, request_model_name(request), limit->tokens);
+}
+
+/* Reading the texts of a request may take seconds. */
+static int check_deadline(struct request *request)
+{
+    int64_t deadline_ns = request->job.deadline_ns;
+    if (deadline_ns == 0 || clock_ns() < deadline_ns)
+        return 0;
+    return failure_set(&request->failure, FAILURE_EXPIRED, "the deadline passed while texts were read");
+}
+
+/* Takes memory for the encoding from the budget. The largest text decides, since the encoding keeps its memory. */
+static int charge(struct text_inputs *texts, const char *text, size_t length)
+{
+    int64_t bytes = text_codec_memory(text_inputs_codec(texts->request), text, length);
+    if (bytes <= texts->charged)
+        return 0;
+    if (request_charge(texts->request, bytes - texts->charged) != 0)
+        return -1;
+    texts->charged = bytes;
+    return check_deadline(texts->request);
+}
+
+int text_inputs_failed(struct request *request, const char *path, const struct error *error)
+{
+    if (strcmp(error->message, "out of memory") == 0)
+        return failure_memory(&request->failure);
+    return failure_set(&request->failure, FAILURE_INVALID, "%s: %s", path, error->message);
+}
+
+/* Checks the number of tokens against the limit. */
+static int check_count(const struct text_inputs *texts, const char *path)
+{
+    struct request *request = texts->request;
+    int64_t count = texts->encoding.count;
+    if (count == 0)
+        return failure_set(&request->failure, FAILURE_INVALID, "%s has no tokens, at least one was expected", path);
+    if (count <= texts->limit->tokens)
+        return 0;
+    if (!texts->options.truncate)
+        return text_inputs_too_long(request, path, count, texts->limit);
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "the tokenizer of model \"%s\" adds %" PRId64 " special tokens to each text, but %" PRId64
+                       " are at most taken",
+                       request_model_name(request), count, texts->limit->tokens);
+}
+
+int text_inputs_encode(struct text_inputs *texts, const char *path, const char *text, size_t length)
+{
+    struct request *request = texts->request;
+    struct error error;
+    if (text_inputs_check(request, path) != 0)
+        return -1;
+    if (length == 0 && texts->limit)
+        return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", path);
+    const struct text_options options = {
+        .add_special_tokens = texts->options.add_special_tokens,
+        .truncate_left = texts->options.truncate_left,
+        .max_tokens = texts->limit && texts->options.truncate ? texts->limit->tokens : TEXT_NO_LIMIT,
+    };
+    if (charge(texts, text, length) != 0)
+        return -1;
+    if (text_codec_encode(text_inputs_codec(request), text, length, &options, &texts->encoding, &error) != 0)
+        return text_inputs_failed(request, path, &error);
+    return texts->limit ? check_count(texts, path) : 0;
+}
+
+void text_inputs_end(struct text_inputs *texts)
+{
+    text_encoding_free(&texts->encoding);
+    share_give(&texts->request->memory, texts->charged);
+    texts->charged = 0;
+}
