@@ -1,5 +1,8 @@
 #include "server/dialects/items.h"
 
+#include <inttypes.h>
+#include <strings.h>
+
 _Static_assert(ITEMS_MOST_LISTS <= NUMBERS_MOST, "each list has a mark");
 
 /* The JSON with marks. NULL without a failure: the whole body is to be parsed. Its failures say where in the body. */
@@ -67,6 +70,48 @@ int items_read(struct request *request, struct items_lists *lists, json_t *value
             return -1;
     }
     return readers->from_json(context, value);
+}
+
+/* An absent optional input copies the first input, so the smaller limit applies. For example, keys may have a limit
+ * although queries have none. */
+static const struct model_input *limiting_input(const struct model_info *info)
+{
+    const struct model_input *first = &info->inputs[0], *limiting = first;
+    for (int i = 1; i < info->n_inputs; i++) {
+        const struct model_input *input = &info->inputs[i];
+        if (input->optional && input->kind == first->kind && input->columns == first->columns &&
+            input->max_length < limiting->max_length)
+            limiting = input;
+    }
+    return limiting;
+}
+
+struct items_limit items_limit(const struct model_info *info, int index)
+{
+    const struct model_input *input = index == 0 ? limiting_input(info) : &info->inputs[index];
+    return (struct items_limit){.tokens = input->max_length, .own = input->own_limit};
+}
+
+int items_too_long(struct request *request, const char *path, int64_t count, const struct items_limit *limit)
+{
+    if (!limit->own)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "%s has %" PRId64 " tokens, this server takes at most %" PRId64
+                           " for model \"%s\" (--max-batch-tokens): shorten it, or set truncate to true",
+                           path, count, limit->tokens, request_model_name(request));
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s has %" PRId64 " tokens, model \"%s\" takes at most %" PRId64
+                       ": shorten it, or set truncate to true",
+                       path, count, request_model_name(request), limit->tokens);
+}
+
+int items_direction(struct request *request, const char *direction, bool *left)
+{
+    *left = direction && strcasecmp(direction, "left") == 0;
+    if (!direction || *left || strcasecmp(direction, "right") == 0)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "truncation_direction is \"%.100s\", \"Left\" or \"Right\" was expected", direction);
 }
 
 void *items_memory(struct request *request, int64_t count, size_t size)

@@ -38,6 +38,23 @@ struct items_readers {
 int items_read(struct request *request, struct items_lists *lists, json_t *value, const struct items_readers *readers,
                void *context);
 
+/* The longest item that a model takes. */
+struct items_limit {
+    int64_t tokens;
+    bool own; /* the model's own limit; else it follows from --max-batch-tokens */
+};
+
+/* Of an item with input `index` alone. */
+struct items_limit items_limit(const struct model_info *info, int index);
+
+/* Refuses an item of `count` > limit->tokens tokens, which the request does not want to be cut. `path` names it. -1:
+ * request->failure. */
+int items_too_long(struct request *request, const char *path, int64_t count, const struct items_limit *limit);
+
+/* Whether items that are too long lose their beginning. `direction` is "Left" or "Right", in upper or lower case; NULL:
+ * right. -1: request->failure, another word. */
+int items_direction(struct request *request, const char *direction, bool *left);
+
 /* Zeroed memory for `count` values of `size` bytes, charged to the request. NULL: request->failure. */
 void *items_memory(struct request *request, int64_t count, size_t size);
 

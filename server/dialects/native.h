@@ -67,6 +67,7 @@ struct native_inputs {
     json_t *inputs, *embeddings;
     bool truncate, add_special_tokens; /* native_body sets the defaults */
     const char *truncation_direction;
+    bool truncate_left; /* the same; native_items sets it */
     const char *encoding_format;
     struct items_lists lists; /* of the body */
     bool many;                /* the request gives a list of items, and not one item; native_items sets it */
@@ -135,9 +136,6 @@ int native_check_elements(struct request *request, const char *name, int64_t cou
 
 /* The same for the list under a key of the body, and for each list in it. No element is an object yet. */
 int native_check_list(struct request *request, const char *key);
-
-/* Most rows of an item in a request with one input. */
-struct text_limit native_limit(const struct model_info *info);
 
 /* ---- Pictures (native_pictures.c) ---- */
 

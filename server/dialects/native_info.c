@@ -220,7 +220,7 @@ static void write_settings(struct writer *writer, const struct request *request)
     key_string(writer, "model_dtype", long_dtype(info->dtype));
     write_model_type(writer, &options->models[0]);
     key_integer(writer, "max_concurrent_requests", settings->max_queue_requests);
-    key_integer(writer, "max_input_length", native_limit(info).tokens);
+    key_integer(writer, "max_input_length", items_limit(info, 0).tokens);
     key_integer(writer, "max_batch_tokens", settings->max_batch_tokens);
     key_integer(writer, "max_batch_requests", settings->max_batch_requests);
     key_integer(writer, "max_batch_ms", settings->max_batch_ms);

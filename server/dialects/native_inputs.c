@@ -45,7 +45,7 @@ int64_t native_most_elements(const struct request *request)
     most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
     for (int64_t i = 0; i < options->n_models; i++) {
         const struct model_info *info = model_info(options->models[i].model);
-        int64_t length = native_limit(info).tokens, columns = native_columns(info);
+        int64_t length = items_limit(info, 0).tokens, columns = native_columns(info);
         most = most > length ? most : length;
         most = most > columns ? most : columns;
     }
@@ -127,44 +127,19 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
 
 /* ---- Lengths ---- */
 
-/* The input with the lowest limit on the items' length. An absent optional input copies the first input, so the smaller
- * limit applies. For example, keys may have a limit although queries have none. */
-static const struct model_input *limiting_input(const struct model_info *info)
-{
-    const struct model_input *first = &info->inputs[0], *limiting = first;
-    for (int i = 1; i < info->n_inputs; i++) {
-        const struct model_input *input = &info->inputs[i];
-        if (input->optional && input->kind == first->kind && input->columns == first->columns &&
-            input->max_length < limiting->max_length)
-            limiting = input;
-    }
-    return limiting;
-}
-
-struct text_limit native_limit(const struct model_info *info)
-{
-    const struct model_input *limiting = limiting_input(info);
-    return (struct text_limit){.tokens = limiting->max_length, .own = limiting->own_limit};
-}
-
-static bool cuts_left(const struct native_inputs *inputs)
-{
-    return inputs->truncation_direction && strcasecmp(inputs->truncation_direction, "left") == 0;
-}
-
 /* Cuts *length to the model's limit, or refuses it. *skip is the number of rows that are cut off at the start. */
 static int fit(struct request *request, const struct native_inputs *inputs, const char *path, int64_t *length,
                int64_t *skip)
 {
-    const struct text_limit limit = native_limit(request->info);
+    const struct items_limit limit = items_limit(request->info, 0);
     *skip = 0;
     if (*length == 0)
         return failure_set(&request->failure, FAILURE_INVALID, "%s is empty, at least one token was expected", path);
     if (*length <= limit.tokens)
         return 0;
     if (!inputs->truncate)
-        return text_inputs_too_long(request, path, *length, &limit);
-    if (cuts_left(inputs))
+        return items_too_long(request, path, *length, &limit);
+    if (inputs->truncate_left)
         *skip = *length - limit.tokens;
     *length = limit.tokens;
     return 0;
@@ -512,14 +487,6 @@ static int check_kind(struct request *request, const struct native_inputs *input
     return 0;
 }
 
-static int check_direction(struct request *request, const char *direction)
-{
-    if (!direction || strcasecmp(direction, "left") == 0 || strcasecmp(direction, "right") == 0)
-        return 0;
-    return failure_set(&request->failure, FAILURE_INVALID,
-                       "truncation_direction is \"%.100s\", \"Left\" or \"Right\" was expected", direction);
-}
-
 /* One item from the body, which is a picture's file. */
 static int item_from_file(struct request *request, const struct native_inputs *inputs)
 {
@@ -532,20 +499,29 @@ static int item_from_file(struct request *request, const struct native_inputs *i
                           &request->job.items[0]);
 }
 
-int native_items(struct request *request, struct native_inputs *inputs)
+static int read_list(struct request *request, struct native_inputs *inputs)
 {
     static const struct items_readers readers = {items_from_numbers, items_from_json};
-    const struct text_limit limit = native_limit(request->info);
-    const struct text_inputs_options options = {inputs->truncate, cuts_left(inputs), inputs->add_special_tokens};
-    struct inputs_reading reading = {request, inputs, {.request = request, .options = options, .limit = &limit}};
-    if (check_kind(request, inputs) != 0 || check_direction(request, inputs->truncation_direction) != 0)
-        return -1;
-    if (inputs->is_file)
-        return item_from_file(request, inputs);
+    const struct items_limit limit = items_limit(request->info, 0);
+    struct inputs_reading reading = {
+        .request = request,
+        .inputs = inputs,
+        .texts = {.request = request,
+                  .options = {inputs->truncate, inputs->truncate_left, inputs->add_special_tokens},
+                  .limit = &limit},
+    };
     json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
     int status = items_read(request, &inputs->lists, value, &readers, &reading);
     text_inputs_end(&reading.texts);
     return status;
+}
+
+int native_items(struct request *request, struct native_inputs *inputs)
+{
+    if (check_kind(request, inputs) != 0 ||
+        items_direction(request, inputs->truncation_direction, &inputs->truncate_left) != 0)
+        return -1;
+    return inputs->is_file ? item_from_file(request, inputs) : read_list(request, inputs);
 }
 
 int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64)

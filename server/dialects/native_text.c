@@ -65,7 +65,7 @@ static int check_count(struct request *request, const char *name, const json_t *
  * of at most 2 MB. */
 static int check_tokens(struct request *request, int64_t count)
 {
-    int64_t most = native_limit(request->info).tokens;
+    int64_t most = items_limit(request->info, 0).tokens;
     most = most > NATIVE_MOST_TOKENS ? most : NATIVE_MOST_TOKENS;
     if (count <= most)
         return 0;

@@ -19,19 +19,6 @@ int text_inputs_check(struct request *request, const char *path)
                        request_model_name(request));
 }
 
-int text_inputs_too_long(struct request *request, const char *path, int64_t count, const struct text_limit *limit)
-{
-    if (!limit->own)
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "%s has %" PRId64 " tokens, this server takes at most %" PRId64
-                           " for model \"%s\" (--max-batch-tokens): shorten it, or set truncate to true",
-                           path, count, limit->tokens, request_model_name(request));
-    return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s has %" PRId64 " tokens, model \"%s\" takes at most %" PRId64
-                       ": shorten it, or set truncate to true",
-                       path, count, request_model_name(request), limit->tokens);
-}
-
 /* Reading the texts of a request may take seconds. */
 static int check_deadline(struct request *request)
 {
@@ -70,7 +57,7 @@ static int check_count(const struct text_inputs *texts, const char *path)
     if (count <= texts->limit->tokens)
         return 0;
     if (!texts->options.truncate)
-        return text_inputs_too_long(request, path, count, texts->limit);
+        return items_too_long(request, path, count, texts->limit);
     return failure_set(&request->failure, FAILURE_INVALID,
                        "the tokenizer of model \"%s\" adds %" PRId64 " special tokens to each text, but %" PRId64
                        " are at most taken",

@@ -3,7 +3,7 @@
 #ifndef SERVER_DIALECTS_TEXT_INPUTS_H
 #define SERVER_DIALECTS_TEXT_INPUTS_H
 
-#include "server/http/request.h"
+#include "server/dialects/items.h"
 #include "server/tokenizer/text_codec.h"
 
 /* How a request wants its texts to be read. */
@@ -18,16 +18,10 @@ struct text_inputs_options {
 struct text_inputs {
     struct request *request;
     struct text_inputs_options options;
-    const struct text_limit *limit; /* NULL: a text of any length is taken, also an empty one */
+    const struct items_limit *limit; /* NULL: a text of any length is taken, also an empty one */
 
     struct text_encoding encoding; /* of the text read last */
     int64_t charged;               /* bytes of the request's memory for `encoding` */
-};
-
-/* The longest item that the model takes. */
-struct text_limit {
-    int64_t tokens;
-    bool own; /* the model's own limit, and not that of --max-batch-tokens */
 };
 
 /* NULL: the model takes no texts. */
@@ -45,8 +39,5 @@ int text_inputs_failed(struct request *request, const char *path, const struct e
 
 /* Frees the encoding, and gives back what was taken from the budget for it. Twice is harmless. */
 void text_inputs_end(struct text_inputs *texts);
-
-/* Refuses an item of `count` > limit->tokens tokens that the request does not want to be cut. */
-int text_inputs_too_long(struct request *request, const char *path, int64_t count, const struct text_limit *limit);
 
 #endif

@@ -4,6 +4,7 @@
 #include "server/dialects/v2_inputs.h"
 #include "server/dialects/v2_model.h"
 #include "server/dialects/v2_outputs.h"
+#include "server/dialects/v2_texts.h"
 
 #include <string.h>
 
@@ -40,7 +41,8 @@ static int read_body(struct v2_inputs *inputs, const json_t *json, struct v2_out
     bool binary = false;
     if (request_options(request, json, infer_options, OPTION_COUNT(infer_options), &body) != 0 ||
         v2_entry_bool(request, body.parameters, "binary_data_output", &binary) != 0 ||
-        copy_id(request, body.id, outputs) != 0 || v2_inputs_read(inputs, body.inputs) != 0)
+        v2_texts_options(request, body.parameters, &inputs->options) != 0 || copy_id(request, body.id, outputs) != 0 ||
+        v2_inputs_read(inputs, body.inputs) != 0)
         return -1;
     return v2_outputs_read(request, body.outputs, binary, outputs);
 }
@@ -99,6 +101,7 @@ enum outcome v2_infer_read(struct request *request)
         .request = request,
         .bytes = request->body ? request->body + length : NULL,
         .n_bytes = (int64_t)request->body_length - length,
+        .options = {.truncate = request_auto_truncate(request), .add_special_tokens = true},
     };
     bool raw = length == 0 && inputs.n_bytes > 0;
     int status = raw ? read_raw(&inputs, outputs) : read_json(&inputs, (size_t)length, outputs);

@@ -3,6 +3,7 @@
 
 #include "server/dialects/v2_datatypes.h"
 #include "server/dialects/v2_entry.h"
+#include "server/dialects/v2_texts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -97,8 +98,11 @@ static int read_input(struct v2_inputs *inputs, size_t position, const json_t *j
         return failure_set(&request->failure, FAILURE_INVALID, "input \"%s\" has no datatype", entry.name);
     tensor->name = entry.name;
     tensor->datatype = entry.datatype;
-    if (read_shape(request, &entry, &tensor->shape) != 0 || read_source(inputs, &entry, tensor) != 0 ||
-        v2_tensor_check(request, tensor, &request->info->inputs[index]) != 0)
+    if (read_shape(request, &entry, &tensor->shape) != 0 || read_source(inputs, &entry, tensor) != 0)
+        return -1;
+    if (v2_texts_are_given(tensor, &request->info->inputs[index]))
+        return v2_texts_read(request, &inputs->options, tensor, index);
+    if (v2_tensor_check(request, tensor, &request->info->inputs[index]) != 0)
         return -1;
     inputs->values[index] = v2_tensor_values(request, &inputs->lists, tensor, &request->info->inputs[index]);
     return inputs->values[index] ? 0 : -1;
@@ -137,7 +141,6 @@ static int count_items(struct v2_inputs *inputs, int64_t *count)
 {
     struct request *request = inputs->request;
     const struct model_info *info = request->info;
-    int64_t limit = request->service->options.settings->max_client_batch_size;
     const struct v2_tensor *first = NULL;
     *count = 1;
     if (info->inputs[0].layout == LAYOUT_CALL)
@@ -153,10 +156,7 @@ static int count_items(struct v2_inputs *inputs, int64_t *count)
                                "input \"%s\" has a batch of %" PRId64 ", input \"%s\" one of %" PRId64, tensor->name,
                                *count, first->name, first->shape.sizes[0]);
     }
-    if (*count >= 1 && *count <= limit)
-        return 0;
-    return failure_set(&request->failure, FAILURE_INVALID,
-                       "the batch has %" PRId64 " items, 1 to %" PRId64 " were expected", *count, limit);
+    return v2_tensor_check_batch(request, *count);
 }
 
 static void fill_item(const struct v2_inputs *inputs, int64_t number)
@@ -166,6 +166,8 @@ static void fill_item(const struct v2_inputs *inputs, int64_t number)
     for (int i = 0; i < info->n_inputs; i++) {
         const struct v2_tensor *tensor = &inputs->tensors[i];
         const char *values = inputs->values[i];
+        if (tensor->texts)
+            item->inputs[i] = tensor->texts[number];
         if (!values)
             continue;
         if (info->inputs[i].kind != INPUT_IGNORED)

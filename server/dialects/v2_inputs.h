@@ -2,12 +2,14 @@
 #ifndef SERVER_DIALECTS_V2_INPUTS_H
 #define SERVER_DIALECTS_V2_INPUTS_H
 
+#include "server/dialects/text_inputs.h"
 #include "server/dialects/v2_tensors.h"
 
-/* The inputs while they are read. The caller sets `request`, `bytes`, `n_bytes` and `lists`. */
+/* The inputs while they are read. The caller sets `request`, `bytes`, `n_bytes`, `lists` and `options`. */
 struct v2_inputs {
     struct request *request;
-    const char *bytes; /* of tensors that are not read yet */
+    struct text_inputs_options options; /* of texts */
+    const char *bytes;                  /* of tensors that are not read yet */
     int64_t n_bytes;
     struct items_lists lists; /* of the JSON */
     struct v2_tensor tensors[ENGINE_MAX_INPUTS];

@@ -13,6 +13,7 @@ struct v2_tensor {
     json_t *data;
     const char *bytes;
     int64_t n_bytes;
+    const struct engine_input *texts; /* (batch) ids of texts, for datatype BYTES; else NULL */
 };
 
 /* The name of a datatype that the input takes. Index 0 is the one in metadata. NULL: there is no other. */

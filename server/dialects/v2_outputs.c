@@ -69,6 +69,35 @@ int v2_outputs_read(struct request *request, const json_t *list, bool binary, st
     return 0;
 }
 
+static bool has_lengths_of(const struct model_info *info, const struct engine_item *item,
+                           const struct engine_item *other)
+{
+    bool same = true;
+    for (int i = 0; i < info->n_inputs; i++)
+        same = same && item->inputs[i].length == other->inputs[i].length;
+    return same;
+}
+
+/* Checks that the output has the same shape for all items. Those of texts may have different lengths. */
+static int check_shapes(struct request *request, const struct v2_output *output, int batch)
+{
+    const struct job *job = &request->job;
+    int64_t sizes[V2_MAX_RANK];
+    for (int64_t b = 1; b < job->n_items; b++) {
+        if (has_lengths_of(request->info, &job->items[b], &job->items[0]))
+            continue;
+        int rank = model_output_shape(request_engine_model(request), &job->items[b], output->index, sizes);
+        if (batch + rank == output->shape.rank &&
+            memcmp(sizes, output->shape.sizes + batch, (size_t)rank * sizeof *sizes) == 0)
+            continue;
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "output \"%s\" has another shape for item %" PRId64
+                           " than for item 0, because their numbers of tokens differ: send such texts one by one",
+                           request->info->outputs[output->index], b);
+    }
+    return 0;
+}
+
 /* Sets the shapes, and counts the results of all outputs. */
 static int shape_outputs(struct request *request, struct v2_outputs *outputs, int64_t *floats)
 {
@@ -80,6 +109,8 @@ static int shape_outputs(struct request *request, struct v2_outputs *outputs, in
         output->shape.rank = batch + model_output_shape(request_engine_model(request), job->items, output->index,
                                                         output->shape.sizes + batch);
         output->item_elements = v2_elements(&output->shape, batch);
+        if (batch == 1 && check_shapes(request, output, batch) != 0)
+            return -1;
         if (results_count(request, job->n_items, output->item_elements, floats) != 0)
             return -1;
     }

@@ -59,6 +59,15 @@ int v2_tensor_check(struct request *request, const struct v2_tensor *tensor, con
     return 0;
 }
 
+int v2_tensor_check_batch(struct request *request, int64_t count)
+{
+    int64_t limit = request->service->options.settings->max_client_batch_size;
+    if (count >= 1 && count <= limit)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "the batch has %" PRId64 " items, 1 to %" PRId64 " were expected", count, limit);
+}
+
 int v2_tensor_raw(struct request *request, const struct model_input *input, struct v2_tensor *tensor)
 {
     const struct v2_shape wanted = v2_input_shape(input, 0);
