@@ -158,6 +158,7 @@ static int open_codec(struct served_model *served, const char *folder, const str
         return error_set(error, "tokenizer \"%s\": the built-in model has no folder", name);
     int status = config->tokenizer == TOKENIZER_BYTE ? text_codec_open_bytes(config->byte_offset, &served->codec, error)
                                                      : read_tokenizer(served, folder, name, error);
+    served->tokenizes = config->tokenizer != TOKENIZER_BYTE;
     return status == 0 ? check_ids(served, error) : -1;
 }
 

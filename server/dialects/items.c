@@ -89,7 +89,8 @@ static const struct model_input *limiting_input(const struct model_info *info)
 struct items_limit items_limit(const struct model_info *info, int index)
 {
     const struct model_input *input = index == 0 ? limiting_input(info) : &info->inputs[index];
-    return (struct items_limit){.tokens = input->max_length, .own = input->own_limit};
+    return (struct items_limit){
+        .tokens = input->max_length, .own = input->own_limit, .cutting = "set truncate to true"};
 }
 
 int items_too_long(struct request *request, const char *path, int64_t count, const struct items_limit *limit)
@@ -97,12 +98,11 @@ int items_too_long(struct request *request, const char *path, int64_t count, con
     if (!limit->own)
         return failure_set(&request->failure, FAILURE_INVALID,
                            "%s has %" PRId64 " tokens, this server takes at most %" PRId64
-                           " for model \"%s\" (--max-batch-tokens): shorten it, or set truncate to true",
-                           path, count, limit->tokens, request_model_name(request));
+                           " for model \"%s\" (--max-batch-tokens): shorten it, or %s",
+                           path, count, limit->tokens, request_model_name(request), limit->cutting);
     return failure_set(&request->failure, FAILURE_INVALID,
-                       "%s has %" PRId64 " tokens, model \"%s\" takes at most %" PRId64
-                       ": shorten it, or set truncate to true",
-                       path, count, request_model_name(request), limit->tokens);
+                       "%s has %" PRId64 " tokens, model \"%s\" takes at most %" PRId64 ": shorten it, or %s", path,
+                       count, request_model_name(request), limit->tokens, limit->cutting);
 }
 
 int items_direction(struct request *request, const char *direction, bool *left)

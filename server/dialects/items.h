@@ -41,7 +41,8 @@ int items_read(struct request *request, struct items_lists *lists, json_t *value
 /* The longest item that a model takes. */
 struct items_limit {
     int64_t tokens;
-    bool own; /* the model's own limit; else it follows from --max-batch-tokens */
+    bool own;            /* the model's own limit; else it follows from --max-batch-tokens */
+    const char *cutting; /* how a request asks for cutting: "set truncate to true" */
 };
 
 /* Of an item with input `index` alone. */

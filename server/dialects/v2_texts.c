@@ -139,7 +139,8 @@ int v2_texts_read(struct request *request, const struct text_inputs_options *opt
                   int index)
 {
     const struct model_input *input = &request->info->inputs[index];
-    const struct items_limit limit = items_limit(request->info, index);
+    struct items_limit limit = items_limit(request->info, index);
+    limit.cutting = "set the parameter truncate to true";
     if (check_tensor(request, tensor, input) != 0)
         return -1;
     struct texts_reading reading = {

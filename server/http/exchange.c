@@ -34,7 +34,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LARGE_BYTES (64 * 1024) /* bytes of JSON, which take about a millisecond to read or write */
+#define LARGE_BYTES (64 * 1024)     /* bytes of JSON, which take about a millisecond to read or write */
+#define LARGE_TEXT_BYTES (8 * 1024) /* bytes of text, which a tokenizer.json turns into ids in about a millisecond */
 #define LOGGED_PATH_BYTES 256
 #define ALIGNMENT 16 /* in bytes. The engine reads the binary data of a body in place */
 
@@ -283,12 +284,15 @@ static void task_read(struct task *task)
 
 /* Whether the event loop may read the body itself. A body that may contain a picture must go to a worker, because even
  * a small file may have many pixels. If only the JSON names the model, the body may contain a picture if any model
- * reads pictures. */
+ * reads pictures. In the same way it may contain texts for a tokenizer.json. */
 static bool is_quickly_read(const struct exchange *exchange)
 {
-    bool pictures = exchange->server->service.takes_pictures && exchange->match.route->work;
-    return !is_large((int64_t)exchange->body.length) && exchange->coding == CODING_NONE &&
-           (!pictures || exchange->match.route->body == BODY_ANY);
+    const struct service *service = &exchange->server->service;
+    const struct route *route = exchange->match.route;
+    bool pictures = service->takes_pictures && route->work && route->body != BODY_ANY;
+    bool texts = service->tokenizes && route->work;
+    return exchange->body.length <= (texts ? LARGE_TEXT_BYTES : LARGE_BYTES) && exchange->coding == CODING_NONE &&
+           !pictures;
 }
 
 /* Called on the event loop when the body is complete. The result means the same as that of exchange_read. */

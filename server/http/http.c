@@ -104,8 +104,10 @@ static void init_server(struct server *server, const struct service_options *opt
     server->service.options = *options;
     server->service.opened_ns = clock_ns();
     server->service.opened_s = (int64_t)time(NULL);
-    for (int64_t i = 0; i < options->n_models; i++)
+    for (int64_t i = 0; i < options->n_models; i++) {
         server->service.takes_pictures |= options->models[i].image.height > 0;
+        server->service.tokenizes |= options->models[i].tokenizes;
+    }
     request_id_source_init(&server->service.ids);
     results->limit = larger(part, RESULTS_LEAST);
     results->reserve = results->limit / RESULTS_RESERVE;

@@ -24,6 +24,7 @@ struct served_model {
     struct served_label *labels; /* (info.output_columns), by class; NULL: the classes have no names */
     struct image_settings image; /* how a picture becomes the model's input; height 0: it takes no pictures */
     struct text_codec *codec;    /* of its texts; NULL: it takes none */
+    bool tokenizes;              /* `codec` is a tokenizer.json, so a byte of text takes more work than one of JSON */
     bool codec_unused;           /* the folder has a tokenizer.json, but the model takes no ids */
 };
 
@@ -45,6 +46,7 @@ struct service {
     int64_t opened_ns;     /* CLOCK_MONOTONIC */
     int64_t opened_s;      /* since 1970 */
     bool takes_pictures;   /* one of the models does */
+    bool tokenizes;        /* one of the models does */
     _Atomic int64_t connections;
     _Atomic bool ready; /* work is accepted */
 };
