@@ -117,24 +117,30 @@ static int64_t given_character(const struct text_codec *codec, const struct text
 /* ---- Memory ---- */
 
 /* Bytes of memory for each byte of a text: its normalized copy with the origin of each byte, its pieces, the model's
- * symbols, and tokens. unit/test_text_codec measures them for all tokenizers there. The normal forms make up to 18
- * characters of one between U+F000 and U+FFFF, whose lead byte is 0xEF. */
-enum {
-    ASCII_MEMORY = 200,
-    OTHER_MEMORY = 240,
-    EXPANDING_LEAD = 0xEF,
-    EXPANDING_MEMORY = 2000,
-    LEAST_MEMORY = 64 << 10
-};
+ * symbols, and tokens. unit/test_text_codec measures up to 180 for each normalized byte. NFKD makes up to three bytes
+ * of one, of the characters that expand up to eleven. A part that is not UTF-8 becomes U+FFFD. */
+enum { ASCII_MEMORY = 200, OTHER_MEMORY = 600, INVALID_MEMORY = 600, EXPANDING_MEMORY = 4500, LEAST_MEMORY = 64 << 10 };
+
+/* Whether NFKD makes more than three bytes of one: abbreviations in squares, ligatures of Arabic, quadruple signs. */
+static bool expands(uint32_t character)
+{
+    return (character >= 0x3200 && character < 0x3400) || (character >= 0xFB00 && character < 0xFE00) ||
+           character == 0x2057 || character == 0x2A0C;
+}
 
 int64_t text_codec_memory(const struct text_codec *codec, const char *text, size_t length)
 {
     int64_t bytes = LEAST_MEMORY;
     if (!codec->tokenizer)
         return 0;
-    for (size_t i = 0; i < length; i++) {
-        unsigned char byte = (unsigned char)text[i];
-        bytes += byte < 0x80 ? ASCII_MEMORY : byte == EXPANDING_LEAD ? EXPANDING_MEMORY : OTHER_MEMORY;
+    for (size_t at = 0; at < length;) {
+        uint32_t code;
+        size_t size = text_character(text + at, length - at, &code);
+        if (size == 0)
+            bytes += INVALID_MEMORY;
+        else
+            bytes += size == 1 ? ASCII_MEMORY : OTHER_MEMORY * (int64_t)size + (expands(code) ? EXPANDING_MEMORY : 0);
+        at += size > 0 ? size : code;
     }
     return bytes;
 }
