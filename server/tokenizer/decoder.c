@@ -205,7 +205,7 @@ static void decode_wordpiece(struct decode *decode)
         texts_append(work, text + skipped, length - skipped);
         if (step->cleanup) {
             struct texts whole = *work;
-            *work = (struct texts){0};
+            *work = (struct texts){.failed = whole.failed};
             clean_up(work, &decode->other, whole.bytes ? whole.bytes : "", whole.length);
             free(whole.bytes);
         }

@@ -1,7 +1,7 @@
 /* native_call: calls of the native routes without a socket, on the fake engine. Unit tests, allocation tests and the
  * fuzzer use it. Its models: "bytes" takes text, "ids" takes ids alone, "rows" takes floats. Four more are modules:
  * "tensors" takes floats, "classes" and "score" take text, "pictures" takes pictures. The last three give vectors.
- * Include it in one file of a program. */
+ * "words" takes text through a tokenizer.json, WordPiece with a template. Include it in one file of a program. */
 #ifndef TESTS_HTTP_NATIVE_CALL_H
 #define TESTS_HTTP_NATIVE_CALL_H
 
@@ -14,7 +14,7 @@
 
 static struct settings native_settings = {
     .max_batch_tokens = 1024, .max_client_batch_size = 8, .max_queue_requests = 100, .http_threads = 1};
-static struct served_model native_models[7];
+static struct served_model native_models[8];
 static struct service native_service = {
     .options = {.settings = &native_settings, .models = native_models},
     .results = {.limit = INT64_C(1) << 30},
@@ -36,6 +36,18 @@ static inline void native_add_bytes(void)
     struct error error;
     if (text_codec_open_bytes(3, &native_models[native_service.options.n_models - 1].codec, &error) != 0)
         abort();
+}
+
+/* The model added last has a tokenizer.json. */
+static inline void native_add_tokenizer(const char *path)
+{
+    struct error error;
+    size_t length;
+    char *json = file_read(path, SIZE_MAX / 2, &length, &error);
+    if (!json || text_codec_open(json, length, "tokenizer.json", path,
+                                 &native_models[native_service.options.n_models - 1].codec, &error) != 0)
+        abort();
+    free(json);
 }
 
 /* The models of modules: their inputs are tensors, and the last ones give classes. */
@@ -90,6 +102,8 @@ static inline void native_open(void)
         .name = "x", .kind = INPUT_IDS, .columns = 1, .max_length = FAKE_MAX_LENGTH, .own_limit = true};
     static struct model_input rows = {
         .name = "x", .kind = INPUT_ROWS, .columns = FAKE_COLUMNS, .max_length = FAKE_MAX_LENGTH};
+    static struct model_input words = {
+        .name = "x", .kind = INPUT_IDS, .columns = 1, .max_length = FAKE_MAX_LENGTH, .own_limit = true};
     static const char *const outputs[] = {"output"};
     struct model_info info = {.architecture = "fake.Model",
                               .inputs = &ids,
@@ -113,6 +127,11 @@ static inline void native_open(void)
     info.has_logits = false;
     native_add("rows", &info, NULL);
     native_open_modules(info);
+    info.inputs = &words;
+    info.vocabulary = info.output_columns = words.vocabulary = FAKE_VOCABULARY;
+    info.has_logits = true;
+    native_add("words", &info, NULL);
+    native_add_tokenizer("tests/tokenizers/reference/bert.json");
     atomic_store(&native_service.ready, true);
 }
 

@@ -51,6 +51,12 @@ static void each_allocation_may_fail(void **unused)
         {"/", "{\"model\": \"classes\", \"inputs\": \"text\", \"parameters\": {\"function_to_apply\": \"none\"}}"},
         {"/tokenize", "{\"inputs\": [\"text\", \"[MASK]\"]}"},
         {"/decode", "{\"ids\": [[100, 101], [2, 0]]}"},
+        {"/embed", "{\"model\": \"words\", \"inputs\": [\"h\u00e4user \uFFFF ab\", [1, 2]]}"},
+        {"/logits", "{\"model\": \"words\", \"inputs\": \"ab\", \"positions\": [0], \"top_k\": 7}"},
+        {"/tokenize", "{\"model\": \"words\", \"inputs\": [\"h\u00e4user\", \"[MASK]\"]}"},
+        {"/decode", "{\"model\": \"words\", \"ids\": [[100, 101], [2, 0]]}"},
+        {"/v2/models/words/infer", "{\"inputs\": [{\"name\": \"x\", \"shape\": [2], \"datatype\": \"BYTES\","
+                                   " \"data\": [\"ab\", \"cd\"]}]}"},
         {"/v1/embeddings", "{\"input\": [\"text\", [1, 2]], \"dimensions\": 3, \"encoding_format\": \"base64\"}"},
         {"/v2/models/ids/infer",
          "{\"id\": \"a\", \"inputs\": [{\"name\": \"x\", \"shape\": [2, 2], \"datatype\": \"INT64\","

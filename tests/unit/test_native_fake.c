@@ -627,6 +627,116 @@ static void tokenize_has_a_bound(void **state)
     free(body);
 }
 
+/* The ids of an item of the request, which has one. */
+static void expect_ids(const char *path, const char *body, size_t count, const int32_t *ids)
+{
+    struct request request;
+    fake_reset();
+    if (native_call(path, body, strlen(body), &request) != 0)
+        fail_msg("%s %s: %s", path, body, request.failure.error.message);
+    assert_int_equal(request.job.n_items, 1);
+    assert_int_equal(request.job.items[0].inputs[0].length, count);
+    assert_memory_equal(request.job.items[0].inputs[0].data, ids, count * sizeof *ids);
+    request_close(&request);
+    assert_int_equal(atomic_load(&native_service.results.used), 0);
+}
+
+/* The ids are those of `tokenizers`: "ab" is 43 and 373, [CLS] 2, [SEP] 3, [MASK] 4. */
+static void texts_have_the_ids_of_their_tokenizer(void **state)
+{
+    (void)state;
+    static const int32_t both[] = {2, 43, 373, 3}, masked[] = {2, 4, 43, 373, 3};
+    expect_ids("/embed", "{\"model\": \"words\", \"inputs\": \"ab\"}", 4, both);
+    expect_ids("/embed", "{\"model\": \"words\", \"inputs\": \"ab\", \"add_special_tokens\": false}", 2, both + 1);
+    expect_ids("/embed_all", "{\"model\": \"words\", \"inputs\": [\"AB\"]}", 4, both);
+    expect_ids("/logits", "{\"model\": \"words\", \"inputs\": [\"[MASK] ab\"], \"positions\": [1]}", 5, masked);
+    expect_ids("/v1/embeddings", "{\"model\": \"words\", \"input\": \"ab\"}", 4, both);
+    expect_ids("/v2/models/words/infer",
+               "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [\"ab\"]}]}", 4,
+               both);
+    expect_ids("/v2/models/words/infer",
+               "{\"parameters\": {\"add_special_tokens\": false}, \"inputs\": [{\"name\": \"x\", \"datatype\": "
+               "\"BYTES\", \"shape\": [1, 1], \"data\": [[\"ab\"]]}]}",
+               2, both + 1);
+}
+
+/* The message names the key as the route has it. */
+static void a_text_too_long_is_refused_or_cut(void **state)
+{
+    (void)state;
+    static const char *const routes[][2] = {
+        {"/embed", "{\"model\": \"words\", \"inputs\": \"%s\"%s}"},
+        {"/embed_all", "{\"model\": \"words\", \"inputs\": \"%s\"%s}"},
+        {"/logits", "{\"model\": \"words\", \"positions\": \"last\", \"inputs\": \"%s\"%s}"},
+        {"/v1/embeddings", "{\"model\": \"words\", \"input\": \"%s\"%s}"},
+        {"/v2/models/words/infer",
+         "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [\"%s\"]}]%s}"},
+    };
+    static const char refusal[] =
+        "%s has 102 tokens, model \"words\" takes at most 64: shorten it, or set %struncate to true";
+    char text[101] = "", body[512], message[256];
+    int32_t ids[64];
+    for (int i = 0; i < 50; i++)
+        strcat(text, "ab");
+    for (size_t r = 0; r < sizeof routes / sizeof *routes; r++) {
+        bool v2 = r == 4;
+        snprintf(body, sizeof body, routes[r][1], text, "");
+        snprintf(message, sizeof message, refusal,
+                 v2       ? "input \"x\"[0]"
+                 : r == 3 ? "input"
+                          : "inputs",
+                 v2 ? "the parameter " : "");
+        expect_failure(routes[r][0], body, FAILURE_INVALID, message);
+        for (int left = 0; left < 2; left++) {
+            /* "ab" 50 times is one word of 100 letters, each a token: a, then ##b and ##a in turn */
+            snprintf(body, sizeof body, routes[r][1], text,
+                     v2     ? left ? ", \"parameters\": {\"truncate\": true, \"truncation_direction\": \"Left\"}"
+                                   : ", \"parameters\": {\"truncate\": true}"
+                     : left ? ", \"truncate\": true, \"truncation_direction\": \"left\""
+                            : ", \"truncate\": true");
+            for (int i = 0; i < 64; i++)
+                ids[i] = i == 0 ? 2 : i == 63 ? 3 : i % 2 == 0 ? 373 : i == 1 && !left ? 43 : 363;
+            expect_ids(routes[r][0], body, 64, ids);
+        }
+    }
+    struct text_codec *codec = native_models[7].codec;
+    native_models[7].codec = NULL;
+    expect_failure("/embed", "{\"model\": \"words\", \"inputs\": \"ab\"}", FAILURE_INVALID,
+                   "inputs is a text, but model \"words\" has no tokenizer: give lists of ids");
+    expect_failure("/v2/models/words/infer",
+                   "{\"inputs\": [{\"name\": \"x\", \"datatype\": \"BYTES\", \"shape\": [1], \"data\": [\"ab\"]}]}",
+                   FAILURE_INVALID,
+                   "input \"x\" has datatype BYTES, but model \"words\" has no tokenizer: INT64 or INT32 was expected");
+    native_models[7].codec = codec;
+}
+
+/* What an encoding may take is taken from the budget first, and given back. */
+static void the_memory_of_a_text_is_counted(void **state)
+{
+    enum { LENGTH = 1 << 20 };
+    (void)state;
+    int64_t limit = native_service.results.limit;
+    char *body = malloc(LENGTH + 256);
+    int at = sprintf(body, "{\"model\": \"words\", \"truncate\": true, \"inputs\": \"");
+    struct request request;
+    memset(body + at, 'x', LENGTH);
+    strcpy(body + at + LENGTH, "\"}");
+    native_service.results.limit = 100 * LENGTH;
+    assert_int_equal(native_call("/embed", body, strlen(body), &request), -1);
+    assert_int_equal(request.failure.kind, FAILURE_INVALID);
+    assert_non_null(strstr(request.failure.error.message, "the request would take "));
+    request_close(&request);
+    native_service.results.limit = 250 * LENGTH;
+    if (native_call("/embed", body, strlen(body), &request) != 0)
+        fail_msg("%s", request.failure.error.message);
+    request_read_done(&request);
+    assert_in_range(native_service.results.used, FAKE_MAX_LENGTH * sizeof(int32_t), 4096);
+    request_close(&request);
+    assert_int_equal(atomic_load(&native_service.results.used), 0);
+    native_service.results.limit = limit;
+    free(body);
+}
+
 /* However long the numbers are: what is counted for the answer is never less than the answer. */
 static void answers_are_no_longer_than_counted(void **state)
 {
@@ -637,6 +747,7 @@ static void answers_are_no_longer_than_counted(void **state)
         {"/logits", "{\"inputs\": [\"abc\", \"d\"]}"},
         {"/logits", "{\"inputs\": [\"abc\", \"d\"], \"top_k\": 259}"},
         {"/logits", "{\"inputs\": \"abc\", \"positions\": [2,2,2,2,2,2,2,1], \"top_k\": 1}"},
+        {"/logits", "{\"model\": \"words\", \"inputs\": [\"abc\", \"d\"], \"top_k\": 1000}"},
         {"/v1/embeddings", "{\"input\": [\"abc\", \"d\"]}"},
     };
 
@@ -713,7 +824,7 @@ static void what_the_model_refuses_names_the_input(void **state)
                    "inputs[3][2] is 260; ids of model \"bytes\" are below 259");
     expect_failure("/embed", "{\"inputs\": [\"a\"], \"model\": \"none\"}", FAILURE_NO_MODEL,
                    "there is no model \"none\" here, only \"bytes\", \"ids\", \"rows\", \"tensors\", "
-                   "\"classes\", \"score\", \"pictures\"");
+                   "\"classes\", \"score\", \"pictures\", \"words\"");
     native_settings.strict = true;
     expect_failure("/embed", "{\"inputs\": [1], \"normalise\": true}", FAILURE_INVALID,
                    "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, "
@@ -790,6 +901,9 @@ int main(void)
         cmocka_unit_test(json_takes_five_times_the_payload),
         cmocka_unit_test(json_is_bounded_by_the_payload),
         cmocka_unit_test(tokenize_has_a_bound),
+        cmocka_unit_test(texts_have_the_ids_of_their_tokenizer),
+        cmocka_unit_test(a_text_too_long_is_refused_or_cut),
+        cmocka_unit_test(the_memory_of_a_text_is_counted),
         cmocka_unit_test(answers_are_no_longer_than_counted),
         cmocka_unit_test(positions_are_computed_once),
         cmocka_unit_test(counts_do_not_overflow),

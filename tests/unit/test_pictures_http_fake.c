@@ -1,5 +1,6 @@
 /* Where bodies are read, and which media types a route takes, over the real HTTP server with routes of this test. Where
- * a model takes pictures, each body that may hold one is read by a worker, however small it is. */
+ * a model takes pictures, each body that may hold one is read by a worker, however small it is. Where a model has a
+ * tokenizer.json, workers read bodies that are large for it. */
 #define _GNU_SOURCE /* gettid */
 #include "server/common/metrics.h"
 #include "server/http/http.h"
@@ -19,6 +20,7 @@
 #include <pthread.h>
 
 #define LARGE (65 * 1024) /* bytes of a body that no event loop reads */
+#define TEXT (8 * 1024)   /* the most bytes of a body that an event loop reads if a model tokenizes */
 
 /* The answer is the number of the thread that reads the body. */
 static enum outcome tell_thread(struct request *request)
@@ -31,6 +33,7 @@ static const struct route routes[] = {
     {"POST", "/picture", BODY_PICTURE, .work = true, .read = tell_thread},
     {"POST", "/json", BODY_JSON, .work = true, .read = tell_thread},
     {"POST", "/any", BODY_ANY, .work = true, .read = tell_thread},
+    {"POST", "/light", BODY_JSON, .read = tell_thread},
     {"GET", "/loop", .read = tell_thread},
 };
 
@@ -55,7 +58,7 @@ struct fixture {
     struct http *http;
 };
 
-static int open_server(struct fixture *fixture, bool pictures)
+static int open_server(struct fixture *fixture, bool pictures, bool tokenizes)
 {
     static const struct dialect *const dialects[] = {&dialect, NULL};
     static char *arguments[] = {"linformerd", "--port", "0", "--http-threads", "1", "--payload-limit", "1000000"};
@@ -72,6 +75,7 @@ static int open_server(struct fixture *fixture, bool pictures)
     fixture->model = (struct served_model){.name = "model", .model = fake_model(NULL)};
     if (pictures)
         fixture->model.image = image_settings_default(4, 6);
+    fixture->model.tokenizes = tokenizes;
     fixture->metrics = metrics_open(names, 1);
     struct service_options options = {.settings = &fixture->settings,
                                       .models = &fixture->model,
@@ -145,7 +149,7 @@ static void readers_of_bodies(bool pictures)
 {
     struct fixture fixture;
     int loop;
-    open_server(&fixture, pictures);
+    open_server(&fixture, pictures, false);
     assert_int_equal(call(&fixture, "GET", "/loop", NULL, 0, &loop), 200);
     expect_reader(&fixture, "/picture", 10, loop, !pictures);
     expect_reader(&fixture, "/json", 10, loop, !pictures); /* base64 in it */
@@ -165,6 +169,22 @@ static void the_loop_reads_where_no_model_takes_pictures(void **state)
 {
     (void)state;
     readers_of_bodies(false);
+}
+
+static void workers_read_texts_sooner(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    int loop;
+    for (int tokenizes = 0; tokenizes < 2; tokenizes++) {
+        open_server(&fixture, false, tokenizes);
+        assert_int_equal(call(&fixture, "GET", "/loop", NULL, 0, &loop), 200);
+        expect_reader(&fixture, "/json", TEXT, loop, true);
+        expect_reader(&fixture, "/json", TEXT + 1, loop, !tokenizes);
+        expect_reader(&fixture, "/any", TEXT + 1, loop, !tokenizes);
+        expect_reader(&fixture, "/light", TEXT + 1, loop, true);
+        close_server(&fixture);
+    }
 }
 
 static void only_routes_of_pictures_take_them(void **state)
@@ -191,7 +211,7 @@ static void only_routes_of_pictures_take_them(void **state)
     };
     struct fixture fixture;
     int thread;
-    open_server(&fixture, true);
+    open_server(&fixture, true, false);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int status = call(&fixture, "POST", cases[i].path, cases[i].type, 0, &thread);
         if (status != cases[i].status)
@@ -205,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_read_what_may_be_a_picture),
         cmocka_unit_test(the_loop_reads_where_no_model_takes_pictures),
+        cmocka_unit_test(workers_read_texts_sooner),
         cmocka_unit_test(only_routes_of_pictures_take_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
