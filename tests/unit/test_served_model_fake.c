@@ -1,13 +1,19 @@
-/* The keys `labels` and `image` of config.json against a loaded model. */
+/* The keys `labels`, `image` and `tokenizer` of config.json against a loaded model. */
 #include "server/served_model.h"
+#include "server/tokenizer/text_codec.h"
 #include "tests/fake_engine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+static int64_t vocabulary; /* of models of ids */
+static const char *folder; /* of the model */
 
 /* A model that gives vectors of `columns`, with an input of these sizes. */
 static struct model *make_model(enum input_kind kind, int rank, const int64_t *shape, int64_t columns, int n_tensors)
@@ -21,6 +27,7 @@ static struct model *make_model(enum input_kind kind, int rank, const int64_t *s
                               .outputs = outputs,
                               .n_outputs = 1,
                               .n_tensors = n_tensors,
+                              .vocabulary = kind == INPUT_IDS ? vocabulary : 0,
                               .output_columns = columns,
                               .gives_vector = true};
     return fake_model(&info);
@@ -40,7 +47,7 @@ static void open_model(struct opened *opened, struct model *model, const char *k
     *opened = (struct opened){.served = {.name = "m", .model = model}};
     if (model_config_parse(text, strlen(text), "config.json", &opened->config, &opened->error) != 0)
         fail_msg("%s", opened->error.message);
-    opened->status = served_model_open(&opened->served, NULL, &opened->config, &opened->error);
+    opened->status = served_model_open(&opened->served, folder, &opened->config, &opened->error);
 }
 
 static void close_model(struct opened *opened)
@@ -126,12 +133,97 @@ static void an_image_that_does_not_fit_is_refused(void **state)
                    "image: expected an input (batch, 3, height, width); found \"img\" of (batch, any)");
 }
 
+/* ---- Texts ---- */
+
+#define REFERENCE "tests/tokenizers/reference"
+
+static void expect_tokenizer(enum input_kind kind, const char *keys, const char *name)
+{
+    struct opened opened;
+    open_model(&opened, make_model(kind, 1, ids, 3, 0), keys);
+    if (opened.status != 0)
+        fail_msg("%s", opened.error.message);
+    assert_int_equal(opened.served.codec != NULL, name != NULL);
+    if (name)
+        assert_string_equal(text_codec_name(opened.served.codec), name);
+    assert_int_equal(opened.served.tokenizes, name && strcmp(name, "byte") != 0);
+    close_model(&opened);
+}
+
+/* The folder of references has no tokenizer.json, but bert.json with 598 ids. */
+static void a_tokenizer_is_a_file_or_bytes(void **state)
+{
+    (void)state;
+    folder = REFERENCE;
+    vocabulary = 598;
+    expect_tokenizer(INPUT_IDS, "", NULL);
+    expect_tokenizer(INPUT_IDS, "\"tokenizer\": null", NULL);
+    expect_tokenizer(INPUT_IDS, "\"tokenizer\": \"bert.json\"", "bert.json");
+    expect_tokenizer(INPUT_IDS, "\"tokenizer\": {\"type\": \"byte\"}", "byte");
+    expect_tokenizer(INPUT_ROWS, "", NULL);
+}
+
+static void tokenizer_json_needs_no_key(void **state)
+{
+    (void)state;
+    char made[] = "/tmp/linformerd-served-XXXXXX", path[64], target[4096];
+    assert_non_null(mkdtemp(made));
+    assert_non_null(realpath(REFERENCE "/bert.json", target));
+    snprintf(path, sizeof path, "%s/tokenizer.json", made);
+    assert_int_equal(symlink(target, path), 0);
+    folder = made;
+    vocabulary = 598;
+    expect_tokenizer(INPUT_IDS, "", "tokenizer.json");
+    expect_tokenizer(INPUT_IDS, "\"tokenizer\": null", NULL);
+    expect_tokenizer(INPUT_IDS, "\"tokenizer\": {\"type\": \"byte\"}", "byte");
+    struct opened opened;
+    open_model(&opened, make_model(INPUT_ROWS, 1, ids, 3, 0), "");
+    assert_int_equal(opened.status, 0);
+    assert_null(opened.served.codec);
+    assert_true(opened.served.codec_unused);
+    close_model(&opened);
+    unlink(path);
+    rmdir(made);
+}
+
+static void a_tokenizer_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    folder = REFERENCE;
+    vocabulary = 597;
+    expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"bert.json\"",
+                   "tokenizer \"bert.json\" makes ids up to 597; the model's vocabulary is 597");
+    expect_failure(make_model(INPUT_ROWS, 1, ids, 3, 0), "\"tokenizer\": \"bert.json\"",
+                   "tokenizer \"bert.json\" makes ids; the model takes floats, not ids");
+    expect_failure(make_model(INPUT_ROWS, 1, ids, 3, 0), "\"tokenizer\": {\"type\": \"byte\"}",
+                   "tokenizer \"byte\" makes ids; the model takes floats, not ids");
+    expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"none.json\"",
+                   REFERENCE "/none.json: cannot be opened: No such file or directory");
+    vocabulary = 258;
+    expect_failure(
+        make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": {\"type\": \"byte\"}",
+        "tokenizer \"byte\" makes ids up to 258; the model's vocabulary is 258. With \"offset\": 0 ids are the "
+        "bytes themselves, up to 255");
+    vocabulary = 97;
+    expect_failure(make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": {\"type\": \"byte\", \"offset\": 0}",
+                   "tokenizer \"byte\" makes ids up to 255; the model's vocabulary is 97");
+    vocabulary = 1000;
+    struct opened opened;
+    open_model(&opened, make_model(INPUT_IDS, 1, ids, 3, 0), "\"tokenizer\": \"texts.json\"");
+    assert_int_equal(opened.status, -1);
+    assert_non_null(strstr(opened.error.message, REFERENCE "/texts.json"));
+    close_model(&opened);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(labels_are_as_many_as_columns),
         cmocka_unit_test(pictures_have_three_channels),
         cmocka_unit_test(an_image_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_tokenizer_is_a_file_or_bytes),
+        cmocka_unit_test(tokenizer_json_needs_no_key),
+        cmocka_unit_test(a_tokenizer_that_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
