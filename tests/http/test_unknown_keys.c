@@ -97,7 +97,8 @@ static void strict_refuses_them(void **state)
         answer_free(&answer);
     }
     expect_failure(strict_daemon, "/embed", "{\"inputs\": \"a\", \"normalise\": true}", 422, "Validation",
-                   "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, truncation_direction, "
+                   "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, add_special_tokens, "
+                   "truncation_direction, "
                    "encoding_format, normalize, pooling, dimensions");
 }
 
