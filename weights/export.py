@@ -9,9 +9,17 @@
 
 `kwargs` are the arguments that the class was made with. export(model, kwargs, folder, **config) writes config.json and
 model.safetensors; if it fails, it writes nothing. `config` are optional keys of config.json: name, pooling, normalize,
-padding, tokenizer, auto_truncate, ignore. Tensors that a pattern of `ignore` matches and the class does not have are not
-written. This file needs Python 3.8, numpy and the library of the model. It needs nothing else of linformerd: copy it
-next to your own files.
+padding, tokenizer, auto_truncate, ignore, prompts, default_prompt. Tensors that a pattern of `ignore` matches and the
+class does not have are not written. This file needs Python 3.8, numpy and the library of the model. It needs nothing
+else of linformerd: copy it next to your own files.
+
+`tokenizer` makes the model take texts. It is the tokenizer that the model was trained with, and becomes tokenizer.json
+beside config.json: a tokenizers.Tokenizer, a fast tokenizer of transformers, or the path of a tokenizer.json:
+
+    export(model, kwargs, "mine", tokenizer=tokenizers.Tokenizer.from_file("tokenizer.json"))
+
+{"type": "byte"}, and None, are written into config.json instead. A tokenizer.json that the folder already has stays as
+it is if `tokenizer` is left out.
 
 Models: the classes of `linformer`, `linear-attention-transformer` and `linformer-pytorch`, LinearMultiheadAttention
 (github.com/kuixu/Linear-Multihead-Attention) and Keras' LinearMultiHeadAttention (github.com/dholland42/linformer),
@@ -36,6 +44,7 @@ another binary; daemon=False skips this check."""
 import contextlib
 import importlib.metadata
 import inspect
+import itertools
 import json
 import math
 import numbers
@@ -108,8 +117,9 @@ CHOICES = {
     "checkpoint_level": ["C0", "C1", "C2"],
 }
 
-CONFIG_KEYS = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_truncate", "ignore"]
-TOKENIZERS = [None, {"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
+CONFIG_KEYS = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_truncate", "ignore", "prompts",
+               "default_prompt"]
+BYTE_TOKENIZERS = [{"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
 
 # The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias after its
 # attention, linear-attention-transformer 0.19.0 has another eps in causal attention, and linformer-pytorch 0.19.0 masks
@@ -127,7 +137,9 @@ def refuse(message):
 
 
 def export(model, kwargs, folder, *, daemon=None, **config):
-    """Writes `folder`/config.json and `folder`/model.safetensors; see the top of this file."""
+    """Writes `folder`/config.json and `folder`/model.safetensors, with `tokenizer` also tokenizer.json; see the top of
+    this file."""
+    config, tokenizer = take_tokenizer(config)
     config = {key: plain(value, key) for key, value in config.items()}
     ignore = check_ignore(config.get("ignore", []))
     if isinstance(model, (tuple, list)):
@@ -142,8 +154,9 @@ def export(model, kwargs, folder, *, daemon=None, **config):
     if padding:
         config.setdefault("padding", padding)
     check_config(architecture, kwargs, config, tensors)
-    config = {"architecture": architecture, "kwargs": kwargs, **config}
-    write_folder(pathlib.Path(folder), json.dumps(config, indent=1, allow_nan=False) + "\n", tensors, daemon)
+    check_vocabulary(tokenizer or config.get("tokenizer"), vocabulary_of(architecture, kwargs, tensors))
+    text = json.dumps({"architecture": architecture, "kwargs": kwargs, **config}, indent=1, allow_nan=False) + "\n"
+    write_folder(pathlib.Path(folder), text, tensors, daemon, tokenizer=tokenizer)
 
 
 def export_module(module, example, folder, *, arguments=None, daemon=None, **config):
@@ -151,7 +164,8 @@ def export_module(module, example, folder, *, arguments=None, daemon=None, **con
 
     `example`: tensors by the names of forward()'s parameters. Their first dimension is the batch, of at least 2. The
     batch stays free. Any other dimension does if the module runs with other lengths; the shortest and the longest are
-    found by trying. `config` are further keys of config.json, such as labels and image.
+    found by trying. `config` are further keys of config.json, such as labels and image. `tokenizer` among them is what
+    export() takes.
 
     The libraries' classes stay whole. Their arguments are read from the instances; `arguments` overrules them, by the
     path of the part: {"encoder": {"max_seq_len": 512}}. A class that was changed is exported operation by operation,
@@ -393,23 +407,25 @@ def check_config(architecture, kwargs, config, tensors):
     for fault, message in faults(architecture, kwargs, padding):
         if fault:
             refuse(f"{architecture}: {message}")
-    vocabulary = sides[0].get("num_tokens", kwargs.get("enc_num_tokens", len(tensors.get("embedding/embeddings", []))))
-    tokenizer = config.get("tokenizer")
-    n_ids = 256 + (tokenizer.get("offset", 3) if tokenizer in TOKENIZERS[1:] else 0)
+    prompts = config.get("prompts")
     for key, accepted, expected in (
         ("name", isinstance(config.get("name"), str) and "/" not in (config["name"] or "/"), "a name without a slash"),
         ("pooling", config.get("pooling") in ("mean", "cls", "last", "max"), "mean, cls, last or max"),
         ("normalize", isinstance(config.get("normalize"), bool), "true or false"),
         ("padding", padding in paddings, f"{' or '.join(paddings)} for {architecture} with these kwargs"),
         ("auto_truncate", isinstance(config.get("auto_truncate"), bool), "true or false"),
-        ("tokenizer", tokenizer in TOKENIZERS, '{"type": "byte"}, perhaps with "offset": 0, or null'),
-        ("tokenizer", not tokenizer or vocabulary >= n_ids, f"a vocabulary of {n_ids} for the bytes"),
+        ("prompts", are_prompts(prompts), "a dict of texts by their names"),
+        ("default_prompt", config.get("default_prompt") in list(prompts or ()), "a name from prompts"),
     ):
         if key in config and not accepted:
             refuse(f"{key}: expected {expected}, found {config[key]!r}")
     unknown = sorted(set(config) - set(CONFIG_KEYS))
     if unknown:
         refuse(f'unknown key "{unknown[0]}"; expected one of {", ".join(CONFIG_KEYS)}')
+
+
+def are_prompts(prompts):
+    return isinstance(prompts, dict) and all(prompts) and all(isinstance(text, str) for text in prompts.values())
 
 
 def check_ignore(patterns):
@@ -421,6 +437,76 @@ def check_ignore(patterns):
 def ignored(name, patterns):
     """Whether a pattern matches, as linformerd does it: * stands for any characters, also none."""
     return any(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) for pattern in patterns)
+
+
+# ---- Tokenizers -----------------------------------------------------------------------------------------------------
+
+
+def take_tokenizer(config):
+    """config without a `tokenizer` that becomes a file, and the bytes of that tokenizer.json, or None."""
+    tokenizer = config.get("tokenizer")
+    if isinstance(tokenizer, dict) and tokenizer not in BYTE_TOKENIZERS:
+        refuse(f'tokenizer: expected {{"type": "byte"}}, perhaps with "offset": 0, found {tokenizer!r}')
+    if tokenizer is None or isinstance(tokenizer, dict):
+        return config, None
+    if isinstance(tokenizer, (str, os.PathLike)):
+        try:
+            content = pathlib.Path(tokenizer).read_bytes()
+        except OSError as error:
+            refuse(f"tokenizer: expected a tokenizers.Tokenizer, a fast tokenizer of transformers, "
+                   f"or the path of a tokenizer.json. No file can be read there: {error}")
+    else:
+        content = serialised(tokenizer).encode()
+    return {key: value for key, value in config.items() if key != "tokenizer"}, content
+
+
+def serialised(tokenizer):
+    """tokenizer.json of a tokenizers.Tokenizer, or of the one inside a fast tokenizer of transformers."""
+    kind = f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"
+    if getattr(tokenizer, "is_fast", True) is False:
+        refuse(f"tokenizer: {kind} is a slow tokenizer of transformers: it is Python code, and has no tokenizer.json. "
+               "Expected a fast one: AutoTokenizer gives it where there is one, or train one with `tokenizers`")
+    tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not callable(getattr(tokenizer, "to_str", None)):
+        refuse("tokenizer: expected a tokenizers.Tokenizer, a fast tokenizer of transformers, the path of a "
+               f"tokenizer.json, or {{\"type\": \"byte\"}}; found {kind}")
+    try:
+        return tokenizer.to_str(pretty=True)
+    except Exception as error:  # a part that is Python code
+        return refuse(f"tokenizer: {kind} has no tokenizer.json: {error}")
+
+
+def count_ids(tokenizer):
+    """The largest id + 1 of a tokenizer: bytes of a tokenizer.json, or the value of config.json."""
+    if isinstance(tokenizer, dict):
+        return 256 + tokenizer.get("offset", 3)
+    try:
+        document = json.loads(tokenizer.decode())
+        vocabulary = document["model"]["vocab"]
+        ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))  # Unigram's is a list
+        added = [token["id"] for token in document.get("added_tokens") or []]
+        return max(itertools.chain(ids, added), default=-1) + 1
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return refuse(f"tokenizer: the file is no tokenizer.json: {type(error).__name__}: {error}")
+
+
+def check_vocabulary(tokenizer, vocabulary):
+    """`vocabulary`: number of ids that the model takes; 0: it takes no ids; None: unknown."""
+    if not tokenizer or vocabulary is None:
+        return
+    n_ids = count_ids(tokenizer)
+    if not vocabulary:
+        refuse("tokenizer: the model takes no ids, so it cannot be given texts")
+    if n_ids > vocabulary:
+        refuse(f"tokenizer: expected a model that takes {n_ids} ids (num_tokens), as the tokenizer makes them up to "
+               f"{n_ids - 1}; found one that takes {vocabulary}")
+
+
+def vocabulary_of(architecture, kwargs, tensors):
+    """Number of ids that the first input may have; 0: it is no ids."""
+    if architecture == PAIR:
+        return kwargs["enc"]["num_tokens"]
+    return kwargs.get("num_tokens", kwargs.get("enc_num_tokens", len(tensors.get("embedding/embeddings", []))))
 
 
 # ---- What the classes make but do not run, or linformerd does not ----------------------------------------------------
@@ -669,8 +755,9 @@ def write_safetensors(file, tensors, dtypes=DTYPES):
         file.write(raw(tensors[name]))
 
 
-def write_folder(folder, config, tensors, daemon, dtypes=DTYPES):
-    """A new folder appears complete. In an existing one, a reader finds the old model, the new one, or no model."""
+def write_folder(folder, config, tensors, daemon, dtypes=DTYPES, tokenizer=None):
+    """A new folder appears complete. In an existing one, a reader finds the old model, the new one, or no model.
+    `tokenizer`: the bytes of a tokenizer.json, or None."""
     exists = folder.is_dir()
     stage = (folder if exists else folder.absolute().parent) / f".export-{secrets.token_hex(8)}"
     stage.mkdir(parents=True)
@@ -680,17 +767,23 @@ def write_folder(folder, config, tensors, daemon, dtypes=DTYPES):
             file.flush()
             os.fsync(file.fileno())
         (stage / "config.json").write_text(config)
+        if tokenizer is not None:
+            (stage / "tokenizer.json").write_bytes(tokenizer)
         ask_daemon(daemon, stage, folder)
         if not exists:
             stage.rename(folder)
             return
-        old = folder / "config.json"
-        if old.exists() and old.read_text() != config:
-            old.unlink()
-        for name in ("model.safetensors", "config.json"):
+        small = [name for name in ("tokenizer.json", "config.json") if (stage / name).exists()]
+        if any(contents(folder / name) != contents(stage / name) for name in small):
+            (folder / "config.json").unlink(missing_ok=True)
+        for name in ("model.safetensors", *small):
             (stage / name).replace(folder / name)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def contents(path):
+    return path.read_bytes() if path.exists() else None
 
 
 def ask_daemon(daemon, stage, folder):

@@ -434,19 +434,117 @@ def keys_of_config_json():
         ("pooling: expected mean, cls", {"pooling": "mid"}),
         ("normalize: expected true", {"normalize": 1}),
         ("padding: expected slice or exact for linformer.LinformerLM", {"padding": "zero"}),
-        ("tokenizer: expected {", {"tokenizer": "byte"}),
-        ("tokenizer: expected a vocabulary of 259", {"tokenizer": {"type": "byte"}}),
+        ("tokenizer: expected a model that takes 259 ids .*one that takes 258", {"tokenizer": {"type": "byte"}}),
         ("tokenizer: expected {", {"tokenizer": {"type": "byte", "offset": 1}}),
         ("auto_truncate: expected true", {"auto_truncate": "yes"}),
+        ("prompts: expected a dict of texts", {"prompts": ["query: "]}),
+        ("prompts: expected a dict of texts", {"prompts": {"": "query: "}}),
+        ("prompts: expected a dict of texts", {"prompts": {"query": 1}}),
+        ("default_prompt: expected a name from prompts, found 'query'", {"default_prompt": "query"}),
+        ("default_prompt: expected a name", {"default_prompt": "q", "prompts": {"query": "query: "}}),
         ("ignore: expected a list", {"ignore": "ema_*"}),
         ('unknown key "poling"; expected one of name, pooling, .*, auto_truncate', {"poling": "mean"}),
     ):
         refused(pattern, lambda: export(model, kwargs, "no", daemon=False, **keys))
     with tempfile.TemporaryDirectory() as folder:
-        keys = dict(tokenizer={"type": "byte", "offset": 0}, auto_truncate=True, ignore=["ema_*"])
+        keys = dict(tokenizer={"type": "byte", "offset": 0}, auto_truncate=True, ignore=["ema_*"],
+                    prompts={"query": "query: "}, default_prompt="query")
         export(model, kwargs, f"{folder}/mine", daemon=OPTIONS.daemon, **keys)
         config = json.loads(pathlib.Path(folder, "mine/config.json").read_text())
         assert {key: config[key] for key in keys} == keys
+
+
+def word_level(count=50):
+    """A tokenizers.Tokenizer with `count` ids, of words w0, w1 … The last id is the special token [SEP], which stands
+    behind every text."""
+    tokenizers = module("tokenizers")
+    vocabulary = {f"w{i}": i for i in range(count - 1)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="w0"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(["[SEP]"])
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="$A [SEP]", pair=None, special_tokens=[("[SEP]", count - 1)])
+    return tokenizer
+
+
+def unigram(count=50):
+    tokenizers = module("tokenizers")
+    return tokenizers.Tokenizer(tokenizers.models.Unigram([(f"w{i}", -1.0) for i in range(count)], 0))
+
+
+@test
+def tokenizers_become_a_file():
+    lib = module("linformer")
+    kwargs = dict(LINFORMER, num_tokens=50)
+    model, tokenizer = lib.LinformerLM(**kwargs), word_level()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "elsewhere.json")
+        path.write_text(tokenizer.to_str(pretty=False))
+        for each in (tokenizer, unigram(), path, str(path)):
+            mine = pathlib.Path(tempfile.mkdtemp(dir=folder), "mine")
+            export(model, kwargs, mine, daemon=OPTIONS.daemon, tokenizer=each, auto_truncate=True)
+            written = (mine / "tokenizer.json").read_bytes()
+            expected = path.read_bytes() if each in (path, str(path)) else each.to_str(pretty=True).encode()
+            assert written == expected
+            config = json.loads((mine / "config.json").read_text())
+            assert "tokenizer" not in config and config["auto_truncate"] is True, config
+
+
+@test
+def fast_tokenizers_of_transformers_become_a_file():
+    lib, transformers, tokenizers = module("linformer"), module("transformers"), module("tokenizers")
+    kwargs = dict(LINFORMER, num_tokens=51)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=word_level(), mask_token="[MASK]")
+    with tempfile.TemporaryDirectory() as folder:
+        export(lib.LinformerLM(**kwargs), kwargs, f"{folder}/mine", daemon=OPTIONS.daemon, tokenizer=fast)
+        read = tokenizers.Tokenizer.from_file(f"{folder}/mine/tokenizer.json")
+        assert read.encode("w3 [MASK]").ids == fast("w3 [MASK]")["input_ids"] == [3, 50, 49]
+        with Daemon("--model", f"{folder}/mine") as daemon:
+            request = urllib.request.Request(f"http://{daemon.address}/tokenize", b'{"inputs": "w3 [MASK]"}',
+                                             {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request) as answer:
+                assert [token["id"] for token in json.load(answer)[0]] == [3, 50, 49]
+        kwargs = dict(LINFORMER, num_tokens=50)
+        refused("expected a model that takes 51 ids .*up to 50; found one that takes 50",
+                lambda: export(lib.LinformerLM(**kwargs), kwargs, "no", daemon=False, tokenizer=fast))
+
+
+@test
+def tokenizers_that_are_refused():
+    lib, tokenizers = module("linformer"), module("tokenizers")
+    kwargs = dict(LINFORMER, num_tokens=50)
+    own = word_level()
+    own.pre_tokenizer = tokenizers.pre_tokenizers.PreTokenizer.custom(types.SimpleNamespace(pre_tokenize=None))
+    slow = type("ByT5Tokenizer", (), {"is_fast": False})()  # as transformers' own say it
+    refusals = [
+        ("51 ids .*up to 50; found one that takes 50", word_level(51)),
+        ("51 ids", unigram(51)),
+        ("tokenizers.Tokenizer has no tokenizer.json: Custom PreTokenizer", own),
+        (r"ByT5Tokenizer is a slow tokenizer of transformers: .*Expected a fast one", slow),
+        ("expected a tokenizers.Tokenizer.*found builtins.list", ["w0"]),
+        ("or the path of a tokenizer.json. No file can be read there: .*No such file.*'byte'", "byte"),
+        ("No file can be read there: .*Is a directory", "/"),
+    ]
+    model = lib.LinformerLM(**kwargs)
+    with tempfile.TemporaryDirectory() as folder:
+        for number, content in enumerate((b"{", b"[]", b"{}", b"\xff", b'{"model": {"vocab": {"a": "b"}}}')):
+            pathlib.Path(folder, str(number)).write_bytes(content)
+            refusals.append(("tokenizer: the file is no tokenizer.json", f"{folder}/{number}"))
+        for pattern, tokenizer in refusals:
+            refused(pattern, lambda: export(model, kwargs, f"{folder}/no", daemon=False, tokenizer=tokenizer))
+        assert not pathlib.Path(folder, "no").exists()
+    kwargs = dict(LINFORMER)
+    refused("the model takes no ids",
+            lambda: export(lib.Linformer(**kwargs), kwargs, "no", daemon=False, tokenizer=word_level()))
+
+
+@test
+def slow_tokenizers_of_transformers_are_refused():
+    lib = module("linformer")
+    slow = module("transformers").ByT5Tokenizer()
+    kwargs = dict(LINFORMER, num_tokens=400)
+    refused("transformers.*ByT5Tokenizer is a slow tokenizer of transformers",
+            lambda: export(lib.LinformerLM(**kwargs), kwargs, "no", daemon=False, tokenizer=slow))
 
 
 @test
@@ -604,7 +702,8 @@ def keras():
 @test
 def keys_are_those_of_the_daemon():
     values = {"name": "mine", "pooling": "cls", "normalize": False, "padding": "exact", "tokenizer": None,
-              "auto_truncate": True, "ignore": ["ema_*", "step"]}
+              "auto_truncate": True, "ignore": ["ema_*", "step"], "prompts": {"query": "query: "},
+              "default_prompt": "query"}
     exporter.check_config(exporter.KUIXU, {}, values, {})
     exporter.check_ignore(values["ignore"])
     with tempfile.TemporaryDirectory() as folder:
@@ -717,6 +816,23 @@ def whole_folders_or_none():
         mode = lambda name: (parent / name).stat().st_mode
         assert mode("mine") == mode("folder")
         assert mode("mine/config.json") == mode("mine/model.safetensors") == mode("file")
+
+
+@test
+def a_tokenizer_in_a_folder_that_exists():
+    """It stays if none is given. A reader never finds a model with the tokenizer of another."""
+    with tempfile.TemporaryDirectory() as parent:
+        mine = pathlib.Path(parent, "mine")
+        exporter.write_folder(mine, "config", arrays(), False, tokenizer=b"old")
+        exporter.write_folder(mine, "config", arrays(), False)
+        assert (mine / "tokenizer.json").read_bytes() == b"old" and (mine / "config.json").exists()
+        with unittest.mock.patch.object(pathlib.Path, "replace", side_effect=InterruptedError):  # as if killed there
+            with contextlib.suppress(InterruptedError):
+                exporter.write_folder(mine, "config", arrays(), False, tokenizer=b"new")
+        assert not (mine / "config.json").exists()
+        exporter.write_folder(mine, "config", arrays(), False, tokenizer=b"new")
+        assert (mine / "tokenizer.json").read_bytes() == b"new"
+        assert sorted(path.name for path in mine.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json"]
 
 
 @test

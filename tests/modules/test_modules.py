@@ -555,6 +555,41 @@ def keys_of_config_json():
     assert exported(Function(lambda self, x: {"a": x, "b": (x, x + 1)}), example).graph["outputs"].keys() == {"a", "b.0", "b.1"}
 
 
+class Embedded(nn.Module):
+    """Ids in, one feature out."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table = table
+
+    def forward(self, ids):
+        return self.table(ids).mean(dim=1)
+
+
+@test
+def tokenizers_fit_the_vocabulary():
+    """Embeddings and classes that read the ids say how many there are."""
+    from linformer import LinformerLM
+
+    ids = {"ids": torch.zeros(2, 7, dtype=torch.int64)}
+    language_model = LinformerLM(num_tokens=50, dim=8, seq_len=16, depth=1, heads=2, k=4)
+    for module in (Embedded(nn.Embedding(50, 8)), Embedded(language_model)):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "elsewhere.json")
+            vocabulary = {f"w{i}": i for i in range(50)}
+            path.write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": None}))
+            export_module(module, ids, f"{folder}/m", daemon=False, tokenizer=path)
+            assert pathlib.Path(folder, "m/tokenizer.json").read_bytes() == path.read_bytes()
+            assert "tokenizer" not in json.loads(pathlib.Path(folder, "m/config.json").read_text())
+            path.write_text(json.dumps({"model": {"vocab": vocabulary}, "added_tokens": [{"id": 50}]}))
+            refused("expected a model that takes 51 ids .*found one that takes 50", module, ids, tokenizer=path)
+        refused("expected a model that takes 259 ids", module, ids, tokenizer={"type": "byte"})
+    refused("the model takes no ids", Function(lambda self, x: x), {"x": rows(2, 4)},
+            tokenizer={"type": "byte"})
+    refused("tokenizer: expected a tokenizers.Tokenizer", module, ids, tokenizer=[1])
+    refused('tokenizer: expected {"type": "byte"}', module, ids, tokenizer={"type": "byte", "offset": 1})
+
+
 # ---- What is refused ------------------------------------------------------------------------------------------------
 
 

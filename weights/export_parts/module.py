@@ -22,6 +22,7 @@ RESERVED = ("architecture", "graph", "kwargs", "padding")
 
 
 def export_module(module, example, folder, *, arguments=None, daemon=None, **config):
+    config, tokenizer = exporter.take_tokenizer(config)
     module, config = unwrapped(module), check_keys(config)
     with eval_mode(module):
         plain = plain_module(module)
@@ -30,10 +31,11 @@ def export_module(module, example, folder, *, arguments=None, daemon=None, **con
         graph, described = sizes.find(plain, found, example)
     check_labels(config.get("labels"), graph)
     tensors = tensors_of(module, graph, described["nodes"], found)
+    exporter.check_vocabulary(tokenizer or config.get("tokenizer"), vocabulary_of(described, tensors))
     text = config_text({"architecture": "module", **config}, described)
     if daemon is None:
         daemon = os.environ.get("LINFORMERD") or shutil.which("linformerd") or False
-    exporter.write_folder(pathlib.Path(folder), text, tensors, daemon, exporter.ALL_DTYPES)
+    exporter.write_folder(pathlib.Path(folder), text, tensors, daemon, exporter.ALL_DTYPES, tokenizer)
 
 
 # ---- What comes in --------------------------------------------------------------------------------------------------
@@ -112,6 +114,21 @@ def check_labels(labels, graph):
     shapes = list(graph.output_shapes.values())
     if len(shapes) == 1 and len(shapes[0]) == 2 and isinstance(shapes[0][1], int) and shapes[0][1] != len(labels):
         refuse(f"labels: expected {shapes[0][1]} strings, one for each class, found {len(labels)}")
+
+
+def vocabulary_of(described, tensors):
+    """Number of ids that the first input may have, from its readers; 0: it is no ids; None: no reader tells."""
+    first = described["inputs"][0]
+    if first["dtype"] not in ("int64", "int32"):
+        return 0
+    limits = []
+    for node in described["nodes"]:
+        if node["op"] == "embedding" and node["indices"] == first["name"] and node["weight"][:1] == "@":
+            limits.append(tensors[node["weight"][1:]].shape[0])
+        elif node["op"] == "leaf" and first["name"] in node["inputs"].values():
+            kwargs = node["kwargs"]
+            limits += [kwargs[key] for key in ("num_tokens", "enc_num_tokens") if key in kwargs]
+    return min(limits, default=None)
 
 
 # ---- What goes out --------------------------------------------------------------------------------------------------
