@@ -87,6 +87,10 @@ struct model_config {
     struct json_t *ignore;
     struct json_t *labels; /* a JSON list of strings: the names of a classifier's classes, in order. NULL if the file
                               has no such list */
+    /* A JSON object: the name of a prompt and its text, which stands before an input. NULL if the file has no prompts.
+     */
+    struct json_t *prompts;
+    char *default_prompt; /* the name of the prompt for requests that name none. NULL if there is none */
     struct image_settings image;
 };
 

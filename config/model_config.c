@@ -186,6 +186,29 @@ static int read_labels(json_t *value, struct model_config *config, struct error 
     return 0;
 }
 
+static int read_prompts(json_t *value, struct model_config *config, struct error *error)
+{
+    if (!json_is_object(value))
+        return text_expected(error, "an object of texts by their names, as in {\"query\": \"query: \"}", value);
+    const char *name;
+    const json_t *prompt;
+    json_object_foreach (value, name, prompt) {
+        if (!*name)
+            return error_set(error, "the name of a prompt is empty");
+        if (!json_is_string(prompt)) {
+            text_expected(error, "a text", prompt);
+            return error_prefix(error, "%s", name);
+        }
+    }
+    config->prompts = json_incref(value);
+    return 0;
+}
+
+static int read_default_prompt(json_t *value, struct model_config *config, struct error *error)
+{
+    return copy_string(value, &config->default_prompt, error);
+}
+
 static int read_image(json_t *value, struct model_config *config, struct error *error)
 {
     return image_settings_parse(value, &config->image, error);
@@ -207,6 +230,8 @@ static const struct {
     {"ignore", read_ignore},
     {"labels", read_labels},
     {"image", read_image},
+    {"prompts", read_prompts},
+    {"default_prompt", read_default_prompt},
 };
 #define N_KEYS (sizeof keys / sizeof *keys)
 
@@ -219,6 +244,19 @@ static int read_key(const char *name, json_t *value, struct model_config *config
     for (size_t i = 0; i < N_KEYS; i++)
         text_list_add(known, sizeof known, keys[i].name);
     return error_set(error, "unknown key \"%.80s\"; the known ones are %s", name, known);
+}
+
+static int check_default_prompt(const struct model_config *config, struct error *error)
+{
+    if (!config->default_prompt || json_object_get(config->prompts, config->default_prompt))
+        return 0;
+    char known[sizeof error->message] = "";
+    const char *name;
+    json_t *prompt;
+    json_object_foreach (config->prompts, name, prompt)
+        text_list_add(known, sizeof known, name);
+    return error_set(error, "default_prompt: found \"%.80s\"; expected a name from \"prompts\"%s%s",
+                     config->default_prompt, *known ? ": " : ", which is missing or empty", known);
 }
 
 int model_config_parse(const char *text, size_t length, const char *origin, struct model_config *config,
@@ -239,6 +277,8 @@ int model_config_parse(const char *text, size_t length, const char *origin, stru
                          "as in \"linformer.LinformerLM\"");
         goto fail;
     }
+    if (check_default_prompt(config, error) != 0)
+        goto fail;
     if (!config->kwargs && !(config->kwargs = json_object())) {
         error_set(error, "out of memory");
         goto fail;
@@ -269,9 +309,11 @@ void model_config_free(struct model_config *config)
     free(config->architecture);
     free(config->name);
     free(config->tokenizer_file);
+    free(config->default_prompt);
     json_decref(config->kwargs);
     json_decref(config->graph);
     json_decref(config->ignore);
     json_decref(config->labels);
+    json_decref(config->prompts);
     *config = (struct model_config){0};
 }

@@ -162,6 +162,15 @@ static int open_codec(struct served_model *served, const char *folder, const str
     return status == 0 ? check_ids(served, error) : -1;
 }
 
+static int open_prompts(struct served_model *served, const struct model_config *config, struct error *error)
+{
+    if (json_object_size(config->prompts) > 0 && !served->codec)
+        return error_set(error, "prompts: they stand before texts, but the model takes none: it has no tokenizer");
+    served->prompts = config->prompts;
+    served->default_prompt = config->default_prompt;
+    return 0;
+}
+
 int served_model_open(struct served_model *served, const char *folder, const struct model_config *config,
                       struct error *error)
 {
@@ -169,7 +178,7 @@ int served_model_open(struct served_model *served, const char *folder, const str
         return -1;
     if (open_image(served, &config->image, error) != 0)
         return -1;
-    return open_codec(served, folder, config, error);
+    return open_codec(served, folder, config, error) == 0 ? open_prompts(served, config, error) : -1;
 }
 
 void served_model_free(struct served_model *served)

@@ -1,7 +1,7 @@
 /* native: the daemon's own dialect, which clients of text-embeddings-inference speak, too. native.c has the table of
- * its routes. native_embed.c, native_logits.c, native_predict.c, native_text.c, native_info.c and native_index.c have
- * the routes. native_served.c says which of them serve a model. native_inputs.c and native_pictures.c read their
- * inputs. */
+ * its routes. native_embed.c, native_similarity.c, native_logits.c, native_fill_mask.c, native_predict.c,
+ * native_text.c, native_info.c and native_index.c have the routes. native_served.c says which of them serve a model.
+ * native_inputs.c and native_pictures.c read their inputs. */
 #ifndef SERVER_NATIVE_H
 #define SERVER_NATIVE_H
 
@@ -24,6 +24,10 @@ enum outcome native_embed_all_read(struct request *request);
 int native_embed_all_answer(struct request *request);
 enum outcome native_logits_read(struct request *request);
 int native_logits_answer(struct request *request);
+enum outcome native_similarity_read(struct request *request);
+int native_similarity_answer(struct request *request);
+enum outcome native_fill_mask_read(struct request *request);
+int native_fill_mask_answer(struct request *request);
 enum outcome native_tokenize(struct request *request);
 enum outcome native_decode(struct request *request);
 enum outcome native_index(struct request *request);
@@ -58,8 +62,9 @@ void native_place(const struct request *request, struct engine_item *item, const
 /* ---- Inputs of a model (native_inputs.c) ---- */
 
 /* The keys about inputs. In tables of options, NATIVE_INPUT_OPTIONS stands for all of them, NATIVE_SEQUENCE_OPTIONS for
- * those of a route whose results are no vectors, and NATIVE_READING_OPTIONS for those that every route of vectors names
- * alike. The struct that such a table fills begins with native_inputs. */
+ * those of a route whose results are no vectors, NATIVE_READING_OPTIONS for those that every route of vectors names
+ * alike, and NATIVE_ENCODING_OPTIONS for those that say how texts become ids. The struct that such a table fills begins
+ * with native_inputs. */
 struct native_inputs {
     const char *key;        /* the route's name for `inputs`; NULL: "inputs" */
     const char *other_list; /* another key of the route whose value may be a list; NULL: none */
@@ -68,20 +73,23 @@ struct native_inputs {
     bool truncate, add_special_tokens; /* native_body sets the defaults */
     const char *truncation_direction;
     bool truncate_left; /* the same; native_items sets it */
+    const char *prompt_name;
     const char *encoding_format;
     struct items_lists lists; /* of the body */
     bool many;                /* the request gives a list of items, and not one item; native_items sets it */
     bool takes_files;         /* the body may be a picture's file, in place of JSON; set before native_body */
     bool is_file;             /* the body is one; native_body sets it */
     bool texts_in_lists;      /* `[["a text"]]` is a batch of one text; set before native_items */
+    bool compared;            /* inputs of /similarity: the source, then the sentences */
 };
-#define NATIVE_TEXT_OPTIONS                                                                         \
-    {"model", OPTION_STRING, offsetof(struct native_inputs, model)},                                \
-        {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                        \
-        {"add_special_tokens", OPTION_BOOL, offsetof(struct native_inputs, add_special_tokens)},    \
-    {                                                                                               \
-        "truncation_direction", OPTION_STRING, offsetof(struct native_inputs, truncation_direction) \
+#define NATIVE_ENCODING_OPTIONS                                                                        \
+    {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                               \
+        {"truncation_direction", OPTION_STRING, offsetof(struct native_inputs, truncation_direction)}, \
+        {"add_special_tokens", OPTION_BOOL, offsetof(struct native_inputs, add_special_tokens)},       \
+    {                                                                                                  \
+        "prompt_name", OPTION_STRING, offsetof(struct native_inputs, prompt_name)                      \
     }
+#define NATIVE_TEXT_OPTIONS {"model", OPTION_STRING, offsetof(struct native_inputs, model)}, NATIVE_ENCODING_OPTIONS
 #define NATIVE_READING_OPTIONS                                                            \
     NATIVE_TEXT_OPTIONS,                                                                  \
     {                                                                                     \
@@ -109,6 +117,9 @@ struct native_inputs {
  * first model. */
 json_t *native_body(struct request *request, struct native_inputs *inputs);
 
+/* Sets the defaults of options. native_body does this for inputs that it gets. */
+void native_defaults(const struct request *request, struct native_inputs *inputs);
+
 /* Makes the job's items from `inputs` or `embeddings`, or from the body's file. The route then sets the results that it
  * wants. -1: request->failure, here and below. */
 int native_items(struct request *request, struct native_inputs *inputs);
@@ -119,7 +130,8 @@ int native_encoding(struct request *request, const struct native_inputs *inputs,
 /* model_check for each item. The message names the input. */
 int native_check(struct request *request, const struct native_inputs *inputs);
 
-/* Writes "inputs[3]", or "inputs" if the request gives one item. Returns `path`. */
+/* Writes "inputs[3]", or "inputs" if the request gives one item; of /similarity "inputs.sentences[3]". Returns `path`.
+ */
 #define NATIVE_PATH 64
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char path[NATIVE_PATH]);
 
@@ -163,6 +175,7 @@ struct native_vectors {
     bool normalize;
     const char *pooling; /* NULL: the model's. No effect on a model that gives vectors */
     int64_t dimensions;  /* values of a vector that are kept; 0: all */
+    bool unwritten;      /* the answer has no vectors, so their text takes no memory */
 };
 #define NATIVE_VECTOR_OPTIONS                                                     \
     {"normalize", OPTION_BOOL, offsetof(struct native_vectors, normalize)},       \
@@ -173,6 +186,9 @@ struct native_vectors {
 
 /* Makes the job's items and gives each memory for its vector. Sets request->options for native_vector_write. */
 int native_vectors_want(struct request *request, struct native_vectors *vectors);
+
+/* The vector of an item after the run, as the model gives it, cut to `dimensions`: *count values. */
+const float *native_vector(const struct request *request, int64_t item, int64_t *count);
 
 /* Writes the vector of an item after the run: cut to `dimensions`, then normalised in place. Call once for each item.
  */

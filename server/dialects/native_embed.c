@@ -20,8 +20,9 @@ static int64_t vector_columns(const struct model_info *info)
     return info->gives_vector ? info->output_columns : info->hidden_columns;
 }
 
-/* Takes memory for one vector of each item. form->dimensions 0 becomes the number of all columns. */
-static int want_vectors(struct request *request, enum pooling pooling, struct vector_form *form)
+/* Takes memory for one vector of each item, and for its text if it is written. form->dimensions 0 becomes the number of
+ * all columns. */
+static int want_vectors(struct request *request, enum pooling pooling, bool written, struct vector_form *form)
 {
     struct job *job = &request->job;
     int64_t columns = vector_columns(request->info), floats = 0;
@@ -33,7 +34,7 @@ static int want_vectors(struct request *request, enum pooling pooling, struct ve
         form->dimensions = columns;
     if (results_count(request, job->n_items, columns, &floats) != 0)
         return -1;
-    request->answer_bytes = results_text_bytes(floats, job->n_items, form->base64);
+    request->answer_bytes = written ? results_text_bytes(floats, job->n_items, form->base64) : 0;
     if (request_charge(request, request->answer_bytes + floats * (int64_t)sizeof(float)) != 0)
         return -1;
     float *results = request_memory(request, floats, sizeof *results);
@@ -61,7 +62,7 @@ int native_vectors_want(struct request *request, struct native_vectors *vectors)
                            "pooling is \"%.100s\", one of mean, cls, last, max was expected", vectors->pooling);
     form->normalize = vectors->normalize;
     form->dimensions = vectors->dimensions;
-    if (want_vectors(request, (enum pooling)pooling, form) != 0)
+    if (want_vectors(request, (enum pooling)pooling, !vectors->unwritten, form) != 0)
         return -1;
     return native_check(request, &vectors->inputs);
 }
@@ -103,6 +104,14 @@ static void write_vector(struct writer *writer, const float *vector, int64_t cou
         writer_base64(writer, vector, count);
     else
         writer_floats(writer, vector, count);
+}
+
+const float *native_vector(const struct request *request, int64_t item, int64_t *count)
+{
+    const struct vector_form *form = request->options;
+    const struct engine_item *of = &request->job.items[item];
+    *count = form->dimensions;
+    return request->info->gives_vector ? of->output : of->pooled;
 }
 
 void native_vector_write(struct request *request, int64_t item)

@@ -16,6 +16,10 @@ static const char *inputs_key(const struct native_inputs *inputs)
 
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char path[NATIVE_PATH])
 {
+    if (inputs->compared) {
+        snprintf(path, NATIVE_PATH, item > 0 ? "inputs.sentences[%" PRId64 "]" : "inputs.source_sentence", item - 1);
+        return path;
+    }
     const char *name = inputs->is_file ? "the body" : inputs->inputs ? inputs_key(inputs) : "embeddings";
     snprintf(path, NATIVE_PATH, inputs->many ? "%s[%" PRId64 "]" : "%s", name, item);
     return path;
@@ -96,6 +100,12 @@ static json_t *parse_body(struct request *request, struct native_inputs *inputs)
     return items_parse(request, request->body_length, place, check_lists, inputs, &inputs->lists);
 }
 
+void native_defaults(const struct request *request, struct native_inputs *inputs)
+{
+    inputs->truncate = request_auto_truncate(request);
+    inputs->add_special_tokens = true;
+}
+
 json_t *native_body(struct request *request, struct native_inputs *inputs)
 {
     if (inputs && inputs->takes_files && native_body_is_picture(request))
@@ -115,10 +125,8 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
     else
         request_model(request, json_word(model));
     if (request->failure.kind == FAILURE_NONE) {
-        if (inputs) {
-            inputs->truncate = request_auto_truncate(request);
-            inputs->add_special_tokens = true;
-        }
+        if (inputs)
+            native_defaults(request, inputs);
         return body;
     }
     json_decref(body);
@@ -510,6 +518,8 @@ static int read_list(struct request *request, struct native_inputs *inputs)
                   .options = {inputs->truncate, inputs->truncate_left, inputs->add_special_tokens},
                   .limit = &limit},
     };
+    if (text_inputs_prompt(request, inputs->prompt_name, &reading.texts.options) != 0)
+        return -1;
     json_t *value = inputs->inputs ? inputs->inputs : inputs->embeddings;
     int status = items_read(request, &inputs->lists, value, &readers, &reading);
     text_inputs_end(&reading.texts);

@@ -13,6 +13,7 @@ enum { TOKEN_TEXT = 96, ESCAPE_TEXT = 6 };
 struct tokenize_body {
     const char *model;
     json_t *inputs;
+    const char *prompt_name;
     bool add_special_tokens;
 };
 
@@ -20,6 +21,7 @@ static const struct option tokenize_options[] = {
     {"inputs", OPTION_JSON, offsetof(struct tokenize_body, inputs)},
     {"model", OPTION_STRING, offsetof(struct tokenize_body, model)},
     {"add_special_tokens", OPTION_BOOL, offsetof(struct tokenize_body, add_special_tokens)},
+    {"prompt_name", OPTION_STRING, offsetof(struct tokenize_body, prompt_name)},
 };
 
 struct decode_body {
@@ -162,6 +164,8 @@ static int tokenize_body(struct request *request, const json_t *json)
         check_tokenizer(request) != 0)
         return -1;
     struct text_inputs texts = {.request = request, .options.add_special_tokens = body.add_special_tokens};
+    if (text_inputs_prompt(request, body.prompt_name, &texts.options) != 0)
+        return -1;
     int status = tokenize(&texts, body.inputs);
     text_inputs_end(&texts);
     return status;

@@ -3,11 +3,18 @@
 #include "server/common/clock.h"
 
 #include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
+
+static const struct served_model *served_model(const struct request *request)
+{
+    return &request->service->options.models[request->model_index];
+}
 
 const struct text_codec *text_inputs_codec(const struct request *request)
 {
-    return request->service->options.models[request->model_index].codec;
+    return served_model(request)->codec;
 }
 
 int text_inputs_check(struct request *request, const char *path)
@@ -64,6 +71,60 @@ static int check_count(const struct text_inputs *texts, const char *path)
                        request_model_name(request), count, texts->limit->tokens);
 }
 
+static int refuse_prompt(struct request *request, const char *name)
+{
+    char known[256] = "";
+    const char *each;
+    json_t *prompt;
+    /* jansson has no way to walk over a constant object; this changes nothing. */
+    json_object_foreach ((json_t *)served_model(request)->prompts, each, prompt)
+        text_list_add(known, sizeof known, each);
+    if (!*known)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "prompt_name is \"%.100s\", but model \"%s\" has no prompts", name,
+                           request_model_name(request));
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "prompt_name is \"%.100s\"; the prompts of model \"%s\" are %s", name,
+                       request_model_name(request), known);
+}
+
+int text_inputs_prompt(struct request *request, const char *name, struct text_inputs_options *options)
+{
+    const struct served_model *served = served_model(request);
+    const char *wanted = name ? name : served->default_prompt;
+    if (!wanted)
+        return 0;
+    const json_t *prompt = json_object_get(served->prompts, wanted);
+    if (!prompt)
+        return refuse_prompt(request, wanted);
+    options->prompt = json_string_value(prompt);
+    options->prompt_length = json_string_length(prompt);
+    return 0;
+}
+
+/* Puts the prompt before the text. */
+static int add_prompt(struct text_inputs *texts, const char **text, size_t *length)
+{
+    const struct text_inputs_options *options = &texts->options;
+    if (options->prompt_length == 0)
+        return 0;
+    size_t bytes = options->prompt_length + *length; /* both stand in memory, so the sum fits */
+    if (bytes > texts->prompted_bytes) {
+        if (request_charge(texts->request, (int64_t)(bytes - texts->prompted_bytes)) != 0)
+            return -1;
+        free(texts->prompted);
+        texts->prompted = malloc(bytes);
+        texts->prompted_bytes = bytes;
+        if (!texts->prompted)
+            return failure_memory(&texts->request->failure);
+    }
+    memcpy(texts->prompted, options->prompt, options->prompt_length);
+    memcpy(texts->prompted + options->prompt_length, *text, *length);
+    *text = texts->prompted;
+    *length = bytes;
+    return 0;
+}
+
 int text_inputs_encode(struct text_inputs *texts, const char *path, const char *text, size_t length)
 {
     struct request *request = texts->request;
@@ -77,7 +138,7 @@ int text_inputs_encode(struct text_inputs *texts, const char *path, const char *
         .truncate_left = texts->options.truncate_left,
         .max_tokens = texts->limit && texts->options.truncate ? texts->limit->tokens : TEXT_NO_LIMIT,
     };
-    if (charge(texts, text, length) != 0)
+    if (add_prompt(texts, &text, &length) != 0 || charge(texts, text, length) != 0)
         return -1;
     if (text_codec_encode(text_inputs_codec(request), text, length, &options, &texts->encoding, &error) != 0)
         return text_inputs_failed(request, path, &error);
@@ -87,6 +148,9 @@ int text_inputs_encode(struct text_inputs *texts, const char *path, const char *
 void text_inputs_end(struct text_inputs *texts)
 {
     text_encoding_free(&texts->encoding);
-    share_give(&texts->request->memory, texts->charged);
+    free(texts->prompted);
+    texts->prompted = NULL;
+    share_give(&texts->request->memory, texts->charged + (int64_t)texts->prompted_bytes);
     texts->charged = 0;
+    texts->prompted_bytes = 0;
 }

@@ -11,6 +11,8 @@ struct text_inputs_options {
     bool truncate; /* cut what is longer than `limit`; else text_inputs_encode refuses it */
     bool truncate_left;
     bool add_special_tokens;
+    const char *prompt; /* (prompt_length) it stands before each text; NULL: nothing does */
+    size_t prompt_length;
 };
 
 /* The texts of one request while they are read. Zeroed but for the first three; text_inputs_end is owed after
@@ -22,6 +24,9 @@ struct text_inputs {
 
     struct text_encoding encoding; /* of the text read last */
     int64_t charged;               /* bytes of the request's memory for `encoding` */
+
+    char *prompted; /* (prompted_bytes) the text read last, with its prompt */
+    size_t prompted_bytes;
 };
 
 /* NULL: the model takes no texts. */
@@ -31,13 +36,17 @@ const struct text_codec *text_inputs_codec(const struct request *request);
  * request->failure, also below. */
 int text_inputs_check(struct request *request, const char *path);
 
-/* Encodes `length` bytes into texts->encoding. The text stays the caller's until the next call. */
+/* Sets the prompt of `options`. `name` is that of the request, and NULL stands for the model's default. */
+int text_inputs_prompt(struct request *request, const char *name, struct text_inputs_options *options);
+
+/* Encodes `length` bytes, with the prompt before them, into texts->encoding. The text stays the caller's until the next
+ * call. */
 int text_inputs_encode(struct text_inputs *texts, const char *path, const char *text, size_t length);
 
 /* Turns the error of a codec into request->failure. Returns -1. */
 int text_inputs_failed(struct request *request, const char *path, const struct error *error);
 
-/* Frees the encoding, and gives back what was taken from the budget for it. Twice is harmless. */
+/* Frees the memory of texts, and gives back what was taken from the budget for it. Twice is harmless. */
 void text_inputs_end(struct text_inputs *texts);
 
 #endif

@@ -24,17 +24,28 @@ bool v2_texts_are_given(const struct v2_tensor *tensor, const struct model_input
     return input->kind == INPUT_IDS && !input->refused && strcmp(tensor->datatype, DATATYPE) == 0;
 }
 
+/* A parameter that is a word; NULL: it is absent, or null. */
+static int read_word(struct request *request, const json_t *parameters, const char *name, const char *expected,
+                     const char **word)
+{
+    const json_t *value = json_object_get(parameters, name);
+    *word = json_word(value);
+    if (!value || json_is_null(value) || *word)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID, "parameter %s is %s, %s was expected", name,
+                       json_kind(value), expected);
+}
+
 int v2_texts_options(struct request *request, const json_t *parameters, struct text_inputs_options *options)
 {
-    const json_t *direction = json_object_get(parameters, "truncation_direction");
+    const char *direction, *prompt;
     if (v2_entry_bool(request, parameters, "truncate", &options->truncate) != 0 ||
-        v2_entry_bool(request, parameters, "add_special_tokens", &options->add_special_tokens) != 0)
+        v2_entry_bool(request, parameters, "add_special_tokens", &options->add_special_tokens) != 0 ||
+        read_word(request, parameters, "truncation_direction", "\"Left\" or \"Right\"", &direction) != 0 ||
+        read_word(request, parameters, "prompt_name", "the name of a prompt", &prompt) != 0 ||
+        text_inputs_prompt(request, prompt, options) != 0)
         return -1;
-    if (direction && !json_is_null(direction) && !json_word(direction))
-        return failure_set(&request->failure, FAILURE_INVALID,
-                           "parameter truncation_direction is %s, \"Left\" or \"Right\" was expected",
-                           json_kind(direction));
-    return items_direction(request, json_word(direction), &options->truncate_left);
+    return items_direction(request, direction, &options->truncate_left);
 }
 
 /* ---- The texts ---- */

@@ -21,11 +21,13 @@ struct served_label {
 struct served_model {
     const char *name;
     struct model *model;
-    struct served_label *labels; /* (info.output_columns), by class; NULL: the classes have no names */
-    struct image_settings image; /* how a picture becomes the model's input; height 0: it takes no pictures */
-    struct text_codec *codec;    /* of its texts; NULL: it takes none */
-    bool tokenizes;              /* `codec` is a tokenizer.json, so a byte of text takes more work than one of JSON */
-    bool codec_unused;           /* the folder has a tokenizer.json, but the model takes no ids */
+    struct served_label *labels;  /* (info.output_columns), by class; NULL: the classes have no names */
+    struct image_settings image;  /* how a picture becomes the model's input; height 0: it takes no pictures */
+    struct text_codec *codec;     /* of its texts; NULL: it takes none */
+    bool tokenizes;               /* `codec` is a tokenizer.json, so a byte of text takes more work than one of JSON */
+    bool codec_unused;            /* the folder has a tokenizer.json, but the model takes no ids */
+    const struct json_t *prompts; /* name -> text that is put before a text; NULL: none */
+    const char *default_prompt;   /* one of these names, for requests that name none; NULL: none */
 };
 
 /* All pointers outlive the server. The models have the order that batcher_open got. */

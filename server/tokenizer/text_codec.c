@@ -176,6 +176,11 @@ int32_t text_codec_role_id(const struct text_codec *codec, enum tokenizer_role r
     return codec->tokenizer ? tokenizer_role_id(codec->tokenizer, role) : byte_tokenizer_role_id(codec->offset, role);
 }
 
+int32_t text_codec_id(const struct text_codec *codec, const char *token, size_t length)
+{
+    return codec->tokenizer ? tokenizer_id(codec->tokenizer, token, length) : -1;
+}
+
 const char *text_codec_token(const struct text_codec *codec, int32_t id, size_t *length)
 {
     *length = 0;

@@ -32,6 +32,9 @@ bool text_codec_special(const struct text_codec *codec, int32_t id); /* such as 
 int64_t text_codec_template_tokens(const struct text_codec *codec);  /* special tokens that each text gets */
 int32_t text_codec_role_id(const struct text_codec *codec, enum tokenizer_role role); /* -1: none */
 
+/* The id of the token that the vocabulary has under this text; -1: none, or the codec is bytes. */
+int32_t text_codec_id(const struct text_codec *codec, const char *token, size_t length);
+
 /* The text of one id, decoded alone, with special tokens; borrowed from the codec. It may hold any bytes, also NUL and
  * such that are not UTF-8. An id that no token has gives the empty text. Any id is valid. */
 const char *text_codec_token(const struct text_codec *codec, int32_t id, size_t *length);

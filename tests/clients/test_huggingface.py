@@ -1,4 +1,4 @@
-"""huggingface_hub's InferenceClient against the daemon: classes of texts and of pictures."""
+"""huggingface_hub's InferenceClient against the daemon: classes of texts and of pictures, masked words, similarity."""
 
 import os
 import sys
@@ -93,6 +93,32 @@ def pictures(address):
             compare(found, softmax(np.array([e.score for e in sorted(raw, key=lambda e: LABELS.index(e.label))])))
 
 
+def masks(address):
+    """One list of fillings for one mask. For several masks the client fails on the lists of lists, as with Hugging
+    Face's own server."""
+    client = InferenceClient(model=f"{address}/fill-mask", token="none")
+    found = client.fill_mask("The [MASK] barks in the kennel at night.")
+    assert len(found) == 5 and found[0].token_str == "dog" and found[0].score > 0.9
+    assert found[0].sequence == "the dog barks in the kennel at night."
+    assert client.fill_mask("The [MASK] barks in the kennel at night.", top_k=2) == found[:2]
+    targets = client.fill_mask("Ada gives the [MASK] some honey.", targets=["dog", "bear"])
+    assert [filling.token_str for filling in targets] == ["bear", "dog"]
+    support.expect(HfHubHTTPError, lambda: client.fill_mask("The dog barks."), "no mask token ([MASK])")
+
+
+def similarities(address):
+    """The numbers are cosines of the vectors that feature_extraction gets."""
+    texts = ["The dog barks.", "The puppy likes bones.", "The tadpole likes flies."]
+    client = InferenceClient(model=f"{address}/similarity", token="none")
+    found = client.sentence_similarity(texts[0], other_sentences=texts[1:])
+    embed = InferenceClient(model=f"{address}/embed", token="none")
+    vectors = [embed.feature_extraction(text).reshape(-1).astype(float) for text in texts]
+    for number, vector in zip(found, vectors[1:], strict=True):
+        expected = vectors[0] @ vector / np.linalg.norm(vectors[0]) / np.linalg.norm(vector)
+        assert abs(number - expected) < support.TOLERANCE
+    support.expect(HfHubHTTPError, lambda: client.sentence_similarity("a", other_sentences=[]), "sentences is empty")
+
+
 def refusals(address):
     client = InferenceClient(model=address, token="none")
     support.expect(HfHubHTTPError, lambda: client.image_classification(b"no picture"), "not JSON")
@@ -104,9 +130,15 @@ def main():
         text_folder, picture_folder = (os.path.join(folder, name) for name in ("texts", "pictures"))
         logits = text_model(text_folder)
         picture_model(picture_folder)
-        with support.Daemon("--model", text_folder) as first, support.Daemon("--model", picture_folder) as second:
+        with (
+            support.Daemon("--model", text_folder) as first,
+            support.Daemon("--model", picture_folder) as second,
+            support.Daemon("--model", "docs/examples/animals") as third,
+        ):
             return support.run(
                 [
+                    ("fill_mask", lambda: masks(f"http://{third.address}")),
+                    ("sentence_similarity", lambda: similarities(f"http://{third.address}")),
                     ("text_classification", lambda: texts(f"http://{first.address}", logits)),
                     ("image_classification", lambda: pictures(f"http://{second.address}")),
                     ("what is no picture is refused", lambda: refusals(f"http://{second.address}")),

@@ -63,8 +63,8 @@ static void call(const struct route_match *match, struct request *request)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const paths[] = {"/embed",  "/embed_all",     "/logits",  "/tokenize",
-                                        "/decode", "/v1/embeddings", "/predict", "/"};
+    static const char *const paths[] = {"/embed",         "/embed_all", "/logits", "/tokenize",   "/decode",
+                                        "/v1/embeddings", "/predict",   "/",       "/similarity", "/fill-mask"};
     struct route_match match;
     struct request request;
 

@@ -1,7 +1,8 @@
 /* native_call: calls of the native routes without a socket, on the fake engine. Unit tests, allocation tests and the
  * fuzzer use it. Its models: "bytes" takes text, "ids" takes ids alone, "rows" takes floats. Four more are modules:
  * "tensors" takes floats, "classes" and "score" take text, "pictures" takes pictures. The last three give vectors.
- * "words" takes text through a tokenizer.json, WordPiece with a template. Include it in one file of a program. */
+ * "words" takes text through a tokenizer.json, WordPiece with a template, and has the prompt "query". Include it in one
+ * file of a program. */
 #ifndef TESTS_HTTP_NATIVE_CALL_H
 #define TESTS_HTTP_NATIVE_CALL_H
 
@@ -132,6 +133,7 @@ static inline void native_open(void)
     info.has_logits = true;
     native_add("words", &info, NULL);
     native_add_tokenizer("tests/tokenizers/reference/bert.json");
+    native_models[native_service.options.n_models - 1].prompts = json_pack("{s:s}", "query", "query: ");
     atomic_store(&native_service.ready, true);
 }
 
@@ -140,6 +142,7 @@ static inline void native_close(void)
     while (native_service.options.n_models > 0) {
         struct served_model *served = &native_models[--native_service.options.n_models];
         text_codec_close(served->codec);
+        json_decref((json_t *)served->prompts);
         model_close(served->model);
     }
 }

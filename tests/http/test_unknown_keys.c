@@ -40,11 +40,17 @@ static const struct {
     {"/embed", "{\"inputs\": \"a\", \"parameters\": {}, \"input_type\": \"query\"}", "{\"inputs\": \"a\"}",
      "parameters, input_type", 422},
     {"/", "{\"inputs\": \"a\", \"truncate_prompt_tokens\": 3}", "{\"inputs\": \"a\"}", "truncate_prompt_tokens", 422},
-    {"/embed_all", "{\"inputs\": \"a\", \"normalize\": false, \"prompt_name\": \"q\"}", "{\"inputs\": \"a\"}",
-     "normalize, prompt_name", 422},
+    {"/embed_all", "{\"inputs\": \"a\", \"normalize\": false, \"prompt\": \"q\"}", "{\"inputs\": \"a\"}",
+     "normalize, prompt", 422},
     {"/logits", "{\"inputs\": [70], \"raw_scores\": true, \"a\\r\\nb: c\": 1}", "{\"inputs\": [70]}",
      "raw_scores, a%0D%0Ab:%20c", 422},
-    {"/tokenize", "{\"inputs\": \"a\", \"prompt_name\": \"q\"}", "{\"inputs\": \"a\"}", "prompt_name", 422},
+    {"/tokenize", "{\"inputs\": \"a\", \"prompt\": \"q\"}", "{\"inputs\": \"a\"}", "prompt", 422},
+    {"/fill-mask", "{\"inputs\": \"[MASK]\", \"normalize\": false, \"parameters\": {\"best\": 1}}",
+     "{\"inputs\": \"[MASK]\"}", "normalize, best", 422},
+    {"/similarity",
+     "{\"inputs\": {\"source_sentence\": \"a\", \"sentences\": [\"b\"], \"n\": 1}, \"parameters\": {\"top\": 1}, "
+     "\"k\": 1}",
+     "{\"inputs\": {\"source_sentence\": \"a\", \"sentences\": [\"b\"]}}", "k, top, n", 422},
     {"/decode", "{\"ids\": [70], \"clean\": true}", "{\"ids\": [70]}", "clean", 422},
     {"/v1/embeddings", "{\"input\": [70, 71], \"input_type\": \"query\"}", "{\"input\": [70, 71]}", "input_type", 400},
     {INFER, "{\"inputs\": [" X "}], \"output\": []}", "{\"inputs\": [" X "}]}", "output", 400},
@@ -97,9 +103,8 @@ static void strict_refuses_them(void **state)
         answer_free(&answer);
     }
     expect_failure(strict_daemon, "/embed", "{\"inputs\": \"a\", \"normalise\": true}", 422, "Validation",
-                   "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, add_special_tokens, "
-                   "truncation_direction, "
-                   "encoding_format, normalize, pooling, dimensions");
+                   "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, truncation_direction, "
+                   "add_special_tokens, prompt_name, encoding_format, normalize, pooling, dimensions");
 }
 
 /* Keys that other servers know, and null, which says nothing, are never named. */
@@ -141,7 +146,7 @@ static void the_log_names_them(void **state)
         daemon_try(&(struct daemon_options){.arguments = ARGUMENTS("--log-level", "debug", "--log-format", "json"),
                                             .log_unread = true},
                    line);
-    struct answer answer = daemon_post(daemon, "/embed", "{\"inputs\": \"a\", \"prompt_name\": \"q\", \"b c\": 1}");
+    struct answer answer = daemon_post(daemon, "/embed", "{\"inputs\": \"a\", \"prompt\": \"q\", \"b c\": 1}");
     json_t *object = NULL;
 
     (void)state;
@@ -150,7 +155,7 @@ static void the_log_names_them(void **state)
         if (strstr(line, "/embed"))
             object = json_loads(line, 0, NULL);
     }
-    assert_string_equal(json_string_value(json_object_get(object, "ignored_keys")), "prompt_name, b%20c");
+    assert_string_equal(json_string_value(json_object_get(object, "ignored_keys")), "prompt, b%20c");
     json_decref(object);
     daemon_stop(daemon);
 }

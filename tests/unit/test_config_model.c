@@ -155,13 +155,34 @@ static void refuses_values_of_another_type(void **state)
     refuse("{\"ignore\": [\"\"]}", "ignore: expected strings that are not empty");
 }
 
+static void reads_prompts(void **state)
+{
+    (void)state;
+    struct model_config config;
+    parse("{\"architecture\": \"a\", \"default_prompt\": \"q\", \"prompts\": {\"q\": \"query: \", \"none\": \"\"}}",
+          &config);
+    assert_string_equal(json_string_value(json_object_get(config.prompts, "q")), "query: ");
+    assert_string_equal(config.default_prompt, "q");
+    model_config_free(&config);
+    assert_null(config.prompts);
+    assert_null(config.default_prompt);
+    refuse("{\"prompts\": [\"query: \"]}", "prompts: expected an object of texts by their names");
+    refuse("{\"prompts\": {\"q\": null}}", "prompts: q: expected a text, found null");
+    refuse("{\"prompts\": {\"\": \"query: \"}}", "prompts: the name of a prompt is empty");
+    refuse("{\"default_prompt\": 1}", "default_prompt: expected a string that is not empty, found 1");
+    refuse("{\"architecture\": \"a\", \"default_prompt\": \"q\", \"prompts\": {\"a\": \"\", \"b\": \"\"}}",
+           "default_prompt: found \"q\"; expected a name from \"prompts\": a, b");
+    refuse("{\"architecture\": \"a\", \"default_prompt\": \"q\"}",
+           "default_prompt: found \"q\"; expected a name from \"prompts\", which is missing or empty");
+}
+
 static void refuses_unknown_keys_and_names_the_known(void **state)
 {
     (void)state;
     refuse(
         "{\"architecture\": \"a\", \"Pooling\": \"mean\"}",
         "unknown key \"Pooling\"; the known ones are architecture, kwargs, graph, name, pooling, normalize, padding, "
-        "tokenizer, auto_truncate, ignore, labels, image");
+        "tokenizer, auto_truncate, ignore, labels, image, prompts, default_prompt");
 }
 
 static void refuses_what_is_no_json_object(void **state)
@@ -238,6 +259,7 @@ int main(void)
         cmocka_unit_test(has_defaults),
         cmocka_unit_test(knows_each_pooling_and_padding),
         cmocka_unit_test(refuses_values_of_another_type),
+        cmocka_unit_test(reads_prompts),
         cmocka_unit_test(refuses_unknown_keys_and_names_the_known),
         cmocka_unit_test(refuses_what_is_no_json_object),
         cmocka_unit_test(refuses_deep_nesting),

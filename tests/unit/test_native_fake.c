@@ -828,7 +828,8 @@ static void what_the_model_refuses_names_the_input(void **state)
     native_settings.strict = true;
     expect_failure("/embed", "{\"inputs\": [1], \"normalise\": true}", FAILURE_INVALID,
                    "unknown key \"normalise\"; known are inputs, embeddings, model, truncate, "
-                   "add_special_tokens, truncation_direction, encoding_format, normalize, pooling, dimensions");
+                   "truncation_direction, add_special_tokens, prompt_name, encoding_format, normalize, pooling, "
+                   "dimensions");
     native_settings.strict = false;
     expect_failure("/embed", "{\n\"inputs\": tru}", FAILURE_MALFORMED,
                    "the body is not JSON: line 2 column 13: invalid token near 'tru'");
