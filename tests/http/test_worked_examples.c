@@ -1,4 +1,5 @@
-/* The models of docs/serve-your-own-module.md classify drawings and texts that they were not trained on. The right
+/* The models of docs/serve-your-own-module.md classify drawings and texts that they were not trained on, and the one of
+ * docs/serve-with-a-tokenizer.md finds masked words. The right
  * answer is the name of the drawing's file, or is written here. Both models are random guesses if an operation of their
  * graphs, or the way of a picture or text into them, is wrong. */
 #include "tests/http/daemon.h"
@@ -88,11 +89,50 @@ static void languages_are_told_apart(void **state)
     daemon_stop(daemon);
 }
 
+/* The word that is most probable for the mask. The test frees it. */
+static char *best_word(const struct daemon *daemon, const char *text)
+{
+    char body[512];
+    snprintf(body, sizeof body, "{\"inputs\": \"%s\", \"parameters\": {\"top_k\": 1}}", text);
+    json_t *answer = daemon_post_json(daemon, "/fill-mask", body);
+    char *word = strdup(json_string_value(json_object_get(json_array_get(answer, 0), "token_str")));
+    json_decref(answer);
+    return word;
+}
+
+/* The texts are made as the script makes them, and need each kind of fact. */
+static void masked_words_are_found(void **state)
+{
+    static const struct {
+        const char *word, *text;
+    } texts[] = {
+        {"dog", "The [MASK] barks in the kennel at night."},
+        {"puppy", "Ada found the [MASK] in the kennel."},
+        {"honey", "Ben gives the bear some [MASK]."},
+        {"croaks", "Clara hears how the frog [MASK]."},
+        {"paddock", "The horse sleeps with its foal in the [MASK]."},
+        {"owl", "The owlet is a young [MASK]."},
+        {"owlet", "The [MASK] likes mice in summer."},
+        {"grass", "The cow eats [MASK] every day. Hugo hears how the cow moos."},
+        {"hive", "The larva likes nectar. Felix found the larva in the [MASK]."},
+    };
+    (void)state;
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "docs/examples/animals"));
+    for (size_t i = 0; i < LENGTH(texts); i++) {
+        char *word = best_word(daemon, texts[i].text);
+        if (strcmp(word, texts[i].word) != 0)
+            fail_msg("%s: expected %s, found %s", texts[i].text, texts[i].word, word);
+        free(word);
+    }
+    daemon_stop(daemon);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drawings_are_told_apart),
         cmocka_unit_test(languages_are_told_apart),
+        cmocka_unit_test(masked_words_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

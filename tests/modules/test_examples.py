@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The examples of docs/serve-your-own-module.md: the committed models agree with PyTorch, are as good as the page says,
-and are what the scripts export. Without SHORT=1 the scripts train anew, which takes minutes.
+"""The examples of docs/serve-your-own-module.md and docs/serve-with-a-tokenizer.md: the committed models agree with
+PyTorch, are as good as the pages say, and are what the scripts export. Without SHORT=1 the scripts train anew, which
+takes minutes.
 
 Reports in TAP. LINFORMERD names the daemon."""
 import io
@@ -18,11 +19,14 @@ import warnings
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 EXAMPLES = ROOT / "docs/examples"
-PAGE = ROOT / "docs/serve-your-own-module.md"
+PAGES = [ROOT / "docs/serve-your-own-module.md", ROOT / "docs/serve-with-a-tokenizer.md"]
 sys.path[:0] = [str(HERE), str(ROOT / "weights"), str(ROOT / "tests/clients"), str(EXAMPLES)]
 
 import torch
+from linformer import LinformerLM
+from tokenizers import Tokenizer
 
+import animals
 import pictures
 import support
 import texts
@@ -31,7 +35,7 @@ from test_modules import read_tensors
 os.chdir(ROOT)
 TESTS = []
 TOLERANCE = 1e-4  # of scores: a picture's numbers are rounded on the way
-SMALL = {"pictures": {"count": 64, "epochs": 1}, "texts": {"steps": 2}}
+SMALL = {"pictures": {"count": 64, "epochs": 1}, "texts": {"steps": 2}, "animals": {"steps": 2}}
 FOLDERS = {"pictures": "cats_and_dogs", "texts": "languages"}
 
 
@@ -47,10 +51,14 @@ def committed(script):
     return model.eval()
 
 
-def scores(address, body, kind):
-    request = urllib.request.Request(f"http://{address}/predict", body, {"Content-Type": kind})
+def post(address, path, body, kind="application/json"):
+    request = urllib.request.Request(f"http://{address}{path}", body, {"Content-Type": kind})
     with urllib.request.urlopen(request) as answer:
-        return {each["label"]: each["score"] for each in json.load(answer)}
+        return json.load(answer)
+
+
+def scores(address, body, kind):
+    return {each["label"]: each["score"] for each in post(address, "/predict", body, kind)}
 
 
 def agrees(found, expected, labels):
@@ -59,8 +67,9 @@ def agrees(found, expected, labels):
 
 
 def claimed(script):
-    """The right answers of 1000 that the page states."""
-    return int(re.search(rf"<!-- {script.__name__} -->\s*(\d+) of 1000", PAGE.read_text())[1])
+    """The right answers of 1000 that a page states."""
+    pages = "".join(page.read_text() for page in PAGES)
+    return int(re.search(rf"<!-- {script.__name__} -->\s*(\d+) of 1000", pages)[1])
 
 
 @test
@@ -89,6 +98,37 @@ def texts_have_the_scores_of_pytorch():
 
 
 @test
+def words_have_the_probabilities_of_pytorch():
+    """PyTorch gets the ids of `tokenizers`. The texts have one mask, several, none of the words, and other scripts."""
+    tokenizer = Tokenizer.from_file(str(EXAMPLES / "animals/tokenizer.json"))
+    model = LinformerLM(**animals.arguments(tokenizer))
+    model.load_state_dict(read_tensors(EXAMPLES / "animals/model.safetensors"))
+    mask = tokenizer.token_to_id("[MASK]")
+    with support.Daemon("--model", str(EXAMPLES / "animals")) as daemon:
+        for text in ("The [MASK] barks.", "[MASK]", "The [MASK] is a young [MASK].", "Café [MASK]\u0301 東京 🐕 [MASK]"):
+            found = post(daemon.address, "/fill-mask", json.dumps({"inputs": text, "top_k": 7}).encode())
+            encoding = tokenizer.encode(text)
+            tokens = post(daemon.address, "/tokenize", json.dumps({"inputs": text}).encode())[0]
+            assert [token["id"] for token in tokens] == encoding.ids
+            places = [place for place, each in enumerate(encoding.ids) if each == mask]
+            with torch.no_grad():
+                logits = model.eval()(torch.tensor([encoding.ids]))[0]
+            for place, fillings in zip(places, found if len(places) > 1 else [found], strict=True):
+                best = logits[place].softmax(0).topk(7)
+                for score, one, filling in zip(best.values.tolist(), best.indices.tolist(), fillings, strict=True):
+                    filled = [one if at == place else each for at, each in enumerate(encoding.ids)]
+                    assert filling["token"] == one and abs(filling["score"] - score) < TOLERANCE, (text, filling)
+                    assert filling["token_str"] == tokenizer.decode([one], skip_special_tokens=False)
+                    assert filling["sequence"] == tokenizer.decode(filled, skip_special_tokens=len(places) == 1)
+
+
+@test
+def words_are_found_as_the_page_says():
+    with support.Daemon("--model", str(EXAMPLES / "animals")) as daemon:
+        assert animals.measure(f"http://{daemon.address}") >= claimed(animals)
+
+
+@test
 def pictures_are_as_good_as_the_page_says():
     with support.Daemon("--model", str(EXAMPLES / "cats_and_dogs")) as daemon:
         assert pictures.measure(f"http://{daemon.address}") >= claimed(pictures) - 5
@@ -108,6 +148,11 @@ def the_scripts_export_what_is_committed():
             script.export(script.train(**SMALL[script.__name__]), folder)
             made = json.loads(pathlib.Path(folder, "config.json").read_text())
         assert made == json.loads((EXAMPLES / FOLDERS[script.__name__] / "config.json").read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = animals.train_tokenizer()
+        animals.export(animals.train(tokenizer, **SMALL["animals"]), tokenizer, folder)
+        for name in ("config.json", "tokenizer.json"):
+            assert pathlib.Path(folder, name).read_text() == (EXAMPLES / "animals" / name).read_text(), name
 
 
 @test
@@ -119,15 +164,20 @@ def the_scripts_train_good_models():
             script.export(script.train(), folder)
             with support.Daemon("--model", folder) as daemon:
                 assert script.measure(f"http://{daemon.address}") >= 900
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = animals.train_tokenizer()
+        animals.export(animals.train(tokenizer), tokenizer, folder)
+        with support.Daemon("--model", folder) as daemon:
+            assert animals.measure(f"http://{daemon.address}") >= 900
 
 
 @test
-def the_page_has_the_code_of_the_scripts():
+def the_pages_have_the_code_of_the_scripts():
     code = textwrap.dedent("\n".join(path.read_text() for path in sorted(EXAMPLES.glob("*.py"))))
     lines = "\n".join(line.strip() for line in code.splitlines())
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
-    assert len(blocks) >= 4
-    for block in blocks:
+    blocks = [re.findall(r"```python\n(.*?)```", page.read_text(), re.S) for page in PAGES]
+    assert [len(each) for each in blocks] == [4, 3]
+    for block in sum(blocks, []):
         assert "\n".join(line.strip() for line in block.splitlines()) in lines, block
 
 
