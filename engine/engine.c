@@ -18,7 +18,7 @@
 struct engine {
     struct devices *devices;
     struct error notice; /* empty: none */
-    int64_t max_batch_tokens, max_batch_requests;
+    int64_t max_batch_tokens, max_batch_requests, max_slots;
     size_t image_arena_bytes;
 };
 
@@ -46,6 +46,7 @@ int engine_open(const struct engine_options *options, struct engine **engine, st
         return error_set(error, "out of memory while opening the engine");
     opened->max_batch_tokens = options->max_batch_tokens;
     opened->max_batch_requests = options->max_batch_requests;
+    opened->max_slots = options->max_slots;
     opened->image_arena_bytes = options->image_arena_bytes;
     if (devices_open(options, &opened->devices, &opened->notice, error) != 0) {
         free(opened);
@@ -183,6 +184,15 @@ static int shape_outputs(struct model *model, struct error *error)
     return 0;
 }
 
+/* The input whose rows the output has. */
+static int sequence_input(const struct plan *plan)
+{
+    if (plan->hidden_axis == PLAN_NONE)
+        return PLAN_NONE;
+    const struct plan_axis *axis = &plan->axes[plan->hidden_axis];
+    return axis->kind == AXIS_WANTED ? plan->axes[axis->wanted.of].input : axis->input;
+}
+
 static void fill_info(struct model *model, const struct model_config *config, int64_t parameters)
 {
     const struct plan *plan = model->plan;
@@ -202,7 +212,11 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->vocabulary = plan->inputs[0].input.vocabulary;
     info->output_columns = plan->output_columns;
     info->hidden_columns = plan->hidden_columns;
+    info->n_slots = plan->n_slots;
+    info->slot_bytes = plan->n_slots > 0 ? (size_t)plan->state_floats * sizeof(float) : 0;
     info->has_logits = plan->has_logits;
+    info->is_causal = plan->has_logits && plan->causal;
+    info->sequence_input = sequence_input(plan);
     info->first_lane = placement->first_lane;
     info->device = placement->device;
     info->is_on_cpu = placement->n_replicas == 0;
@@ -315,6 +329,7 @@ int model_load(struct engine *engine, const struct family_class *class, const st
     builder.progress = progress;
     builder.progress_context = context;
     builder.image_arena_bytes = engine->image_arena_bytes;
+    builder.n_slots = engine_is_on_cpu(engine) ? engine->max_slots : 0; /* the CUDA engine has no slots */
     build(class, config, &builder);
     if (plan_finish(&builder, engine->max_batch_tokens, engine->max_batch_requests, &loaded->plan) != 0)
         goto fail;
@@ -491,6 +506,18 @@ static int refuse_long(const struct model *model, const struct engine_item *item
                      (long long)input->max_length, input->own_limit ? "" : " of it (--max-batch-tokens)");
 }
 
+/* Whether the input is the one whose rows come in parts. The plan has slots. */
+static bool is_of_sequence(const struct model *model, int index)
+{
+    return index == model->plan->axes[model->plan->resumed_axis].input;
+}
+
+/* Whether the item has rows of a sequence whose first rows were in an earlier batch, together with its other inputs. */
+static bool is_later_part(const struct engine_item *item)
+{
+    return item->slot > 0 && item->first > 0;
+}
+
 static int check_length(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const struct model_input *input = &model->inputs[index];
@@ -514,6 +541,8 @@ static int check_length(const struct model *model, const struct engine_item *ite
         return error_set(error, "input \"%s\" is empty; expected at least one row", input->name);
     if (length > input->max_length)
         return refuse_long(model, item, index, length, error);
+    if (item->slot > 0 && is_of_sequence(model, index))
+        return 0;
     if (length < input->min_length)
         return error_set(error, "input \"%s\" has %lld rows; %sthe model takes exactly %lld", input->name, length,
                          model->plan->padding == PADDING_EXACT ? "with padding \"exact\" " : "",
@@ -525,12 +554,41 @@ static int check_length(const struct model *model, const struct engine_item *ite
     return 0;
 }
 
+/* Checks what an item with a slot may have besides its rows. */
+static int check_part(const struct model *model, const struct engine_item *item, struct error *error)
+{
+    const struct plan *plan = model->plan;
+    if (item->slot == 0)
+        return 0;
+    if (item->slot < 0 || item->slot > plan->n_slots || item->first < 0)
+        return error_set(error, "slot %lld, row %lld; the model has %lld slots", (long long)item->slot,
+                         (long long)item->first, (long long)plan->n_slots);
+    for (int i = 0; i < model->info.n_inputs; i++) {
+        const struct model_input *input = &model->inputs[i];
+        bool refused = is_later_part(item) || (input->like >= 0 && is_of_sequence(model, input->like));
+        if (!is_of_sequence(model, i) && refused && item->inputs[i].data)
+            return error_set(error, "input \"%s\" is given with rows of a sequence in parts", input->name);
+    }
+    int sequence = plan->axes[plan->resumed_axis].input;
+    const struct model_input *input = &model->inputs[sequence];
+    int64_t length = item->inputs[sequence].length;
+    if (input->own_limit && (length < 0 || length > input->max_length - item->first))
+        return error_set(error, "input \"%s\" has %lld rows after %lld; the model takes at most %lld", input->name,
+                         (long long)length, (long long)item->first, (long long)input->max_length);
+    bool last_row = item->n_rows == 0 || (item->n_rows == 1 && item->rows && item->rows[0] == length - 1);
+    if (item->hidden || item->pooled || item->n_extras > 0 || !last_row)
+        return error_set(error, "a sequence in parts gives the output of its last row alone");
+    return 0;
+}
+
 /* If an input is absent, the rows of its fallback replace it. So these ids must fit the vocabulary of the absent input,
  * too. */
 static int check_input(const struct model *model, const struct engine_item *item, int index, struct error *error)
 {
     const struct model_input *input = &model->inputs[index];
     const void *data = padder_data(model->plan, item, index);
+    if (is_later_part(item) && !is_of_sequence(model, index))
+        return 0;
     if (!data && !input->optional)
         return error_set(error, "input \"%s\" is not given", input->name);
     if (item->inputs[index].data && input->refused)
@@ -589,6 +647,8 @@ static int check_extra(const struct model *model, const struct engine_item *item
 
 int model_check(const struct model *model, const struct engine_item *item, struct error *error)
 {
+    if (check_part(model, item, error) != 0)
+        return -1;
     for (int i = 0; i < model->info.n_inputs; i++)
         if (check_input(model, item, i, error) != 0)
             return -1;

@@ -93,6 +93,11 @@ struct model_info {
     int64_t output_columns;  /* of the class's output */
     int64_t hidden_columns;  /* of the last hidden state, which the class's own output layer reads */
     bool has_logits;         /* the output is logits over `vocabulary` ids */
+    bool is_causal;          /* has_logits, and row p of the output says which id follows the rows up to p */
+    int sequence_input;      /* index of the input whose rows the output has. -1 if there is none */
+    int64_t n_slots;         /* sequences whose rows may come in several batches (engine_item.slot), at a time. 0 if the
+                                model needs all rows at once, if max_slots is 0, or if a CUDA device is in use */
+    size_t slot_bytes;       /* of one slot */
     int64_t parameters;      /* elements of all tensors of the file */
     size_t weights_bytes;    /* resident bytes, summed over all devices of the model */
     size_t arena_bytes;      /* activations of the largest batch, summed likewise */

@@ -260,6 +260,11 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     }
     print_elements(&e, info);
     int64_t saved = print_decisions(&e);
+    if (plan->resumes)
+        fprintf(out,
+                "a sequence may come in parts: a new row costs the same after any number of rows, and a slot has "
+                "%" PRId64 " bytes\n",
+                plan->state_floats * (int64_t)sizeof(float));
     fprintf(out, "flops_before %" PRId64 "\nflops %" PRId64 "\n", flops + saved, flops);
     fprintf(out, "request_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", request_bytes(model, e.rows),
             info->weights_bytes, info->arena_bytes);

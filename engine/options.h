@@ -35,6 +35,7 @@ struct engine_options {
                                  of the input (model_input.own_limit), an item may be longer, and runs as a batch by
                                  itself. Other inputs have at most this length */
     int64_t max_batch_requests; /* >= 1. Limit on the items of a batch */
+    int64_t max_slots;          /* sequences of a model whose rows may come in several batches, at a time. >= 0 */
     /* limit on the activations of an image with more than max_batch_tokens pixels. Such an image runs as a batch by
      * itself, and has at most 512 x 512 pixels. 0 refuses such images */
     size_t image_arena_bytes;

@@ -7,6 +7,8 @@
  * read them. Then vector_attend.c computes the block. It also writes the softmax, if the item requests it. */
 #include "engine/cpu/attend.h"
 
+#include <string.h>
+
 /* The item's memory for the softmax of this attention, (h, n, keys) as in model_output_shape. NULL if it is not
  * requested. */
 static float *wanted_softmax(const struct plan *plan, const struct engine_item *item, const struct plan_step *step)
@@ -145,8 +147,36 @@ static const struct row_block *block_of_task(const struct layout *layout, int64_
     return &layout->blocks[first + in_item % blocks];
 }
 
+/* The rows of a value that one item has. */
+static void *rows_of_item(const struct cpu_run *run, int value, int64_t item, size_t *bytes)
+{
+    const int64_t *starts = layout_of(run, value)->starts + item;
+    int64_t columns = columns_of(run, value);
+    *bytes = (size_t)((starts[1] - starts[0]) * columns * element_bytes(run->elements[value]));
+    return elements_of(run, value, starts[0] * columns);
+}
+
+/* The first part of a sequence leaves its keys and values in the slot, and later parts bring them back. The context
+ * that they were made of comes with the first part alone. */
+static void keep_keys(const struct cpu_run *run, const struct plan_step *step)
+{
+    for (int64_t i = 0; run->plan->n_slots > 0 && i < run->batch->n_items; i++) {
+        char *state = (char *)state_of(run, i);
+        for (int read = 0; state && read < 2; read++) {
+            size_t bytes;
+            void *rows = rows_of_item(run, read == 0 ? step->keys : step->values, i, &bytes);
+            if (padder_earlier_rows(run->plan, run->batch, i) == 0)
+                memcpy(state, rows, bytes);
+            else
+                memcpy(rows, state, bytes);
+            state += bytes;
+        }
+    }
+}
+
 void cpu_attend(const struct cpu_run *run, const struct plan_step *step)
 {
+    keep_keys(run, step);
     const struct layout *layout = layout_of(run, step->x);
     int64_t tasks = layout->n_blocks * step->attend.heads;
 #pragma omp parallel num_threads(threads_for(run, tasks))

@@ -131,7 +131,9 @@ static void unprepare(struct backend_model *model)
  * numbers. Pages become resident only when batches use them. */
 static int map_memory(struct backend_model *model, size_t arena_bytes, size_t thread_bytes)
 {
-    if (__builtin_add_overflow(arena_bytes, model->scratch_bytes, &model->memory_bytes))
+    size_t slots_bytes = (size_t)(model->run.plan->n_slots * model->run.plan->state_floats) * sizeof(float);
+    if (__builtin_add_overflow(arena_bytes, model->scratch_bytes, &model->memory_bytes) ||
+        __builtin_add_overflow(model->memory_bytes, slots_bytes, &model->memory_bytes))
         return -1;
     if (model->memory_bytes == 0)
         return 0;
@@ -142,6 +144,8 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     model->run.arena = memory;
     model->run.scratch = (float *)(model->run.arena + arena_bytes);
     model->run.shared = (float *)(model->run.arena + arena_bytes + thread_bytes);
+    model->run.slots = (float *)(model->run.arena + arena_bytes + model->scratch_bytes);
+    model->scratch_bytes += slots_bytes;
     return 0;
 }
 

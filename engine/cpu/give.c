@@ -101,6 +101,8 @@ static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, 
               item->top_values + wanted->index * item->top_k);
     else
         memcpy(item->output + wanted->index * columns, row, (size_t)columns * sizeof *row);
+    if (item->finish)
+        item->finish(item->finish_context);
 }
 
 /* out (count, columns) = rows (count, depth) Wᵀ + b; the threads share the panels of W. */
@@ -124,7 +126,7 @@ static void output_layer(const struct cpu_run *run, const struct plan_step *step
 static bool wants_plain_rows(const struct batch *batch)
 {
     for (int64_t b = 0; b < batch->n_items; b++)
-        if (batch->items[b].softmax || batch->items[b].top_k > 0)
+        if (batch->items[b].softmax || batch->items[b].top_k > 0 || batch->items[b].finish)
             return false;
     return true;
 }

@@ -5,7 +5,11 @@
  *
  * The softmax over rows is computed in parts. The context is summed up from the powers exp(K - maximum). At the end it
  * is divided by the sums of these powers. The causal form sums up the context bucket by bucket, where a bucket is a
- * number of rows. A row of y reads the context of earlier buckets only, and has its own denominator. */
+ * number of rows. A row of y reads the context of earlier buckets only, and has its own denominator.
+ *
+ * The rows of a sequence may come in several batches (engine_item.slot). Its slot then keeps context and sums. If a
+ * bucket has several rows, the slot also keeps the sums over the rows of an incomplete bucket, because later rows of
+ * this bucket must not read them yet. */
 #include "engine/cpu/linear_attend.h"
 
 #include <math.h>
@@ -14,6 +18,12 @@
 #define BLOCK_ROWS 128 /* rows that are computed at a time */
 /* In rows. Of smaller buckets, several are computed at a time, with scores between their rows. */
 #define INNER_BUCKET 64
+
+/* Sums over keys. */
+struct key_sums {
+    float *context; /* (d, e): sum of powersᵀ values */
+    float *sums;    /* (d): sum of the powers */
+};
 
 /* One head of one sequence, and the calling thread's scratch. In a folded sequence, row j is j * fold rows after the
  * first row. The strides include the fold. */
@@ -27,15 +37,16 @@ struct head_sequence {
     float *out;           /* (query_rows, e) */
     int64_t query_stride, key_stride, value_stride, out_stride, mask_stride;
     int64_t query_rows, key_rows, d, e;
-    float *rows;       /* (BLOCK_ROWS, d): a block of queries, prepared for the product */
-    float *powers;     /* (BLOCK_ROWS, d): a block of exp(keys - maxima) */
-    float *scores;     /* (BLOCK_ROWS, BLOCK_ROWS) */
-    float *product;    /* (BLOCK_ROWS, e) */
-    float *context;    /* (d, e): sum over the keys so far of powersᵀ values */
-    float *partial;    /* (d, e): likewise, for one block */
-    float *sums;       /* (d): sums of the powers so far */
-    float *block_sums; /* (d): sums of the powers of one block */
-    float *maxima;     /* (d): of each column of the keys */
+    int64_t earlier_rows;    /* rows of the sequence in earlier batches */
+    bool in_parts;           /* true if the sequence has a slot, which must have all sums after this batch */
+    float *rows;             /* (BLOCK_ROWS, d): a block of queries, prepared for the product */
+    float *powers;           /* (BLOCK_ROWS, d): a block of exp(keys - maxima) */
+    float *scores;           /* (BLOCK_ROWS, BLOCK_ROWS) */
+    float *product;          /* (BLOCK_ROWS, e) */
+    struct key_sums seen;    /* sums over the keys so far. With a slot they lie there */
+    struct key_sums pending; /* with a slot: sums over the rows of an incomplete bucket */
+    struct key_sums block;   /* sums over one block */
+    float *maxima;           /* (d): of each column of the keys */
 };
 
 static bool is_masked(const struct head_sequence *s, int64_t row)
@@ -52,10 +63,22 @@ static void load_powers(const struct head_sequence *s, int64_t first, int64_t ro
             memset(s->powers + j * s->d, 0, (size_t)s->d * sizeof *s->powers);
 }
 
-/* Adds a block to context and sums. The block is summed up separately first, because one long chain of additions would
- * lose digits.
- */
-static void add_block(const struct head_sequence *s, int64_t first, int64_t rows)
+static void clear_sums(const struct head_sequence *s, struct key_sums sums)
+{
+    memset(sums.context, 0, (size_t)(s->d * s->e) * sizeof(float));
+    memset(sums.sums, 0, (size_t)s->d * sizeof(float));
+}
+
+/* to += from */
+static void add_sums(const struct head_sequence *s, struct key_sums from, struct key_sums to)
+{
+    s->run->vector->add(s->d * s->e, to.context, from.context, 1.0f, to.context);
+    s->run->vector->add(s->d, to.sums, from.sums, 1.0f, to.sums);
+}
+
+/* Adds a block, whose powers are loaded. The block is summed up separately first, because one long chain of additions
+ * would lose digits. */
+static void add_block(const struct head_sequence *s, int64_t first, int64_t rows, struct key_sums to)
 {
     products_multiply(s->run->products, &(struct product){
                                             .m = s->d,
@@ -66,13 +89,21 @@ static void add_block(const struct head_sequence *s, int64_t first, int64_t rows
                                             .transpose_a = true,
                                             .b = s->values + first * s->value_stride,
                                             .b_stride = s->value_stride,
-                                            .c = s->partial,
+                                            .c = s->block.context,
                                             .c_stride = s->e,
                                         });
-    s->run->vector->add(s->d * s->e, s->context, s->partial, 1.0f, s->context);
-    memset(s->block_sums, 0, (size_t)s->d * sizeof *s->block_sums);
-    s->run->vector->sum_rows(rows, s->d, s->powers, s->d, s->block_sums);
-    s->run->vector->add(s->d, s->sums, s->block_sums, 1.0f, s->sums);
+    memset(s->block.sums, 0, (size_t)s->d * sizeof *s->block.sums);
+    s->run->vector->sum_rows(rows, s->d, s->powers, s->d, s->block.sums);
+    add_sums(s, s->block, to);
+}
+
+static void add_rows(const struct head_sequence *s, int64_t first, int64_t end, struct key_sums to)
+{
+    for (; first < end; first += BLOCK_ROWS) {
+        int64_t rows = least(BLOCK_ROWS, end - first);
+        load_powers(s, first, rows);
+        add_block(s, first, rows, to);
+    }
 }
 
 /* rows (rows, d) = scale * softmax of each query, or of raw queries scale * query. */
@@ -98,7 +129,7 @@ static void read_context(const struct head_sequence *s, int64_t first, int64_t r
                                             .k = s->d,
                                             .a = s->rows,
                                             .a_stride = s->d,
-                                            .b = s->context,
+                                            .b = s->seen.context,
                                             .b_stride = s->e,
                                             .c = s->out + first * s->out_stride,
                                             .c_stride = s->out_stride,
@@ -117,20 +148,25 @@ static void raise_maxima(const struct head_sequence *s)
     }
 }
 
-/* Every query reads the context of all keys. If all rows are masked, the sums are 0, and so is the result. */
-static void attend_all(const struct head_sequence *s)
+/* Computes context = softmax over the rows of K, transposed, times V. If all rows are masked, the sums are 0, and so is
+ * the result. */
+static void sum_all_keys(const struct head_sequence *s)
 {
+    clear_sums(s, s->seen);
     for (int64_t i = 0; i < s->d; i++)
         s->maxima[i] = -INFINITY;
     raise_maxima(s);
-    for (int64_t first = 0; first < s->key_rows; first += BLOCK_ROWS) {
-        int64_t rows = least(BLOCK_ROWS, s->key_rows - first);
-        load_powers(s, first, rows);
-        add_block(s, first, rows);
-    }
+    add_rows(s, 0, s->key_rows, s->seen);
     for (int64_t i = 0; i < s->d; i++)
-        for (int64_t e = 0; e < s->e && s->sums[i] != 0; e++)
-            s->context[i * s->e + e] /= s->sums[i];
+        for (int64_t e = 0; e < s->e && s->seen.sums[i] != 0; e++)
+            s->seen.context[i * s->e + e] /= s->seen.sums[i];
+}
+
+/* Every query reads the context of all keys. The first part of a sequence has brought the keys. */
+static void attend_all(const struct head_sequence *s)
+{
+    if (s->earlier_rows == 0)
+        sum_all_keys(s);
     for (int64_t first = 0; first < s->query_rows; first += BLOCK_ROWS) {
         int64_t rows = least(BLOCK_ROWS, s->query_rows - first);
         load_queries(s, first, rows);
@@ -187,14 +223,49 @@ static void divide(const struct head_sequence *s, int64_t first, int64_t rows, c
     for (int64_t r = 0; r < rows; r++) {
         float denominator = inner[r], *out = s->out + (first + r) * s->out_stride;
         for (int64_t i = 0; i < s->d; i++)
-            denominator += s->rows[r * s->d + i] * s->sums[i];
+            denominator += s->rows[r * s->d + i] * s->seen.sums[i];
         float inverse = 1.0f / (denominator < PLAN_CAUSAL_EPSILON ? PLAN_CAUSAL_EPSILON : denominator);
         for (int64_t i = 0; i < s->e; i++)
             out[i] *= inverse;
     }
 }
 
-/* Processes one chunk after another. First its rows read the context, then the chunk is added to the context. A chunk
+/* Rows [start, end) read the sums over the keys so far. With inner_scores they also read the rows of earlier buckets
+ * among them. */
+static void read_rows(const struct head_sequence *s, int64_t start, int64_t end, bool inner_scores)
+{
+    for (int64_t first = start; first < end; first += BLOCK_ROWS) {
+        int64_t rows = least(BLOCK_ROWS, end - first);
+        float inner[BLOCK_ROWS] = {0};
+        load_queries(s, first, rows);
+        read_context(s, first, rows);
+        if (inner_scores) {
+            load_powers(s, first, rows);
+            attend_chunk(s, first, rows, inner);
+        }
+        divide(s, first, rows, inner);
+    }
+}
+
+/* Computes the first rows of this batch, up to the end of the bucket that an earlier batch left incomplete. Returns
+ * their number. */
+static int64_t attend_pending(const struct head_sequence *s)
+{
+    int64_t bucket = s->step->linear_attend.bucket, done = s->earlier_rows % bucket;
+    if (done == 0)
+        return 0;
+    int64_t rows = least(bucket - done, s->query_rows);
+    read_rows(s, 0, rows, false);
+    add_rows(s, 0, rows, s->pending);
+    if (done + rows == bucket) {
+        add_sums(s, s->pending, s->seen);
+        clear_sums(s, s->pending);
+    }
+    return rows;
+}
+
+/* Processes one chunk after another. First its rows read the sums, then the chunk is added to
+ * the sums. A chunk
  * is one large bucket, whose rows do not read each other, or several small buckets that fit in a block. */
 static void attend_causal(const struct head_sequence *s)
 {
@@ -203,42 +274,48 @@ static void attend_causal(const struct head_sequence *s)
     if (inner_scores)
         chunk = round_up(INNER_BUCKET, bucket);
     memset(s->maxima, 0, (size_t)s->d * sizeof *s->maxima);
-    for (int64_t start = 0; start < s->query_rows; start += chunk) {
-        int64_t end = least(start + chunk, s->query_rows);
-        for (int64_t first = start; first < end; first += BLOCK_ROWS) {
-            int64_t rows = least(BLOCK_ROWS, end - first);
-            float inner[BLOCK_ROWS] = {0};
-            load_queries(s, first, rows);
-            read_context(s, first, rows);
-            if (inner_scores) {
-                load_powers(s, first, rows);
-                attend_chunk(s, first, rows, inner);
-            }
-            divide(s, first, rows, inner);
-        }
-        for (int64_t first = start; first < end; first += BLOCK_ROWS) {
-            int64_t rows = least(BLOCK_ROWS, end - first);
-            load_powers(s, first, rows);
-            add_block(s, first, rows);
-        }
+    if (s->earlier_rows == 0)
+        clear_sums(s, s->seen);
+    if (s->earlier_rows == 0 && s->in_parts && bucket > 1)
+        clear_sums(s, s->pending);
+    for (int64_t start = attend_pending(s); start < s->query_rows; start += chunk) {
+        int64_t end = least(start + chunk, s->query_rows), complete = end - (end - start) % bucket;
+        read_rows(s, start, end, inner_scores);
+        if (end == s->query_rows && !s->in_parts)
+            break; /* no row reads these any more */
+        add_rows(s, start, complete, s->seen);
+        if (complete < end)
+            add_rows(s, complete, end, s->pending);
     }
 }
 
-/* Divides the scratch for the sequence, and sets context and sums to 0. */
-static void place_scratch(struct head_sequence *s, float *scratch)
+static struct key_sums place_sums(const struct head_sequence *s, float **memory)
+{
+    struct key_sums sums = {.context = *memory, .sums = *memory + s->d * s->e};
+    *memory = sums.sums + s->d;
+    return sums;
+}
+
+/* Divides the scratch for the sequence. `state` is the head's piece of the slot, or NULL without a slot. For keys of
+ * another input the slot keeps only the finished context, without sums. */
+static void place(struct head_sequence *s, float *scratch, float *state)
 {
     int64_t d = s->d, e = s->e;
     s->rows = scratch;
     s->powers = s->rows + BLOCK_ROWS * d;
     s->product = s->powers + BLOCK_ROWS * d;
     s->scores = s->product + BLOCK_ROWS * e;
-    s->context = s->scores + BLOCK_ROWS * BLOCK_ROWS;
-    s->partial = s->context + d * e;
-    s->sums = s->partial + d * e;
-    s->block_sums = s->sums + d;
-    s->maxima = s->block_sums + d;
-    memset(s->context, 0, (size_t)(d * e) * sizeof *s->context);
-    memset(s->sums, 0, (size_t)d * sizeof *s->sums);
+    float *memory = s->scores + BLOCK_ROWS * BLOCK_ROWS;
+    s->block = place_sums(s, &memory);
+    s->seen = place_sums(s, &memory);
+    s->maxima = memory;
+    if (state && !s->step->linear_attend.causal)
+        s->seen.context = state;
+    if (!state || !s->step->linear_attend.causal)
+        return;
+    s->seen = place_sums(s, &state);
+    if (s->step->linear_attend.bucket > 1)
+        s->pending = place_sums(s, &state);
 }
 
 int64_t cpu_linear_attend_scratch(const struct cpu_run *run, const struct plan_step *step)
@@ -248,17 +325,36 @@ int64_t cpu_linear_attend_scratch(const struct cpu_run *run, const struct plan_s
     return 2 * BLOCK_ROWS * d + BLOCK_ROWS * e + BLOCK_ROWS * BLOCK_ROWS + 2 * d * e + 3 * d;
 }
 
+/* Floats of a slot that one head of one fold has. */
+static int64_t state_floats(const struct plan_step *step)
+{
+    int64_t d = step->linear_attend.dim_head, e = step->linear_attend.dim_value;
+    if (!step->linear_attend.causal)
+        return d * e;
+    return (step->linear_attend.bucket > 1 ? 2 : 1) * (d * e + d);
+}
+
+/* Rows of `rows` at `offset` and every `fold` rows behind. */
+static int64_t folded_rows(int64_t rows, int64_t offset, int64_t fold)
+{
+    return rows > offset ? (rows - offset + fold - 1) / fold : 0;
+}
+
+/* Fold f has the rows at positions f, f + fold, … of the whole sequence. */
 static struct head_sequence sequence_of(const struct cpu_run *run, const struct plan_step *step, int64_t sequence,
-                                        int64_t fold, int64_t head)
+                                        int64_t f, int64_t head)
 {
     const struct layout *from = layout_of(run, step->x);
     const struct layout *keys = layout_of(run, step->keys);
     int64_t query_columns = columns_of(run, step->x), key_columns = columns_of(run, step->keys);
     int64_t value_columns = columns_of(run, step->values), out_columns = columns_of(run, step->y);
-    int64_t d = step->linear_attend.dim_head, e = step->linear_attend.dim_value,
-            value_column = (step->linear_attend.first_head + head) * e;
-    int64_t query = from->starts[sequence] + fold, key = keys->starts[sequence] + fold,
+    int64_t d = step->linear_attend.dim_head, e = step->linear_attend.dim_value, fold = step->linear_attend.fold;
+    int64_t value_column = (step->linear_attend.first_head + head) * e,
             column = (step->linear_attend.first_head + head) * d;
+    int64_t earlier = padder_earlier_rows(run->plan, run->batch, sequence);
+    int64_t offset = ((f - earlier) % fold + fold) % fold; /* of the fold's first row in this batch */
+    int64_t query = from->starts[sequence] + offset, key = keys->starts[sequence] + offset;
+    float *state = state_of(run, sequence);
     struct head_sequence s = {
         .run = run,
         .step = step,
@@ -267,17 +363,19 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
         .values = floats_of(run, step->values) + key * value_columns + value_column,
         .mask = step->z == PLAN_NONE ? NULL : ids_of(run, step->z) + key,
         .out = floats_of(run, step->y) + query * out_columns + head * e,
-        .query_stride = query_columns * step->linear_attend.fold,
-        .key_stride = key_columns * step->linear_attend.fold,
-        .value_stride = value_columns * step->linear_attend.fold,
-        .out_stride = out_columns * step->linear_attend.fold,
-        .mask_stride = step->linear_attend.fold,
-        .query_rows = (from->starts[sequence + 1] - from->starts[sequence]) / step->linear_attend.fold,
-        .key_rows = (keys->starts[sequence + 1] - keys->starts[sequence]) / step->linear_attend.fold,
+        .query_stride = query_columns * fold,
+        .key_stride = key_columns * fold,
+        .value_stride = value_columns * fold,
+        .out_stride = out_columns * fold,
+        .mask_stride = fold,
+        .query_rows = folded_rows(from->starts[sequence + 1] - from->starts[sequence], offset, fold),
+        .key_rows = folded_rows(keys->starts[sequence + 1] - keys->starts[sequence], offset, fold),
         .d = d,
         .e = e,
+        .earlier_rows = (earlier + offset) / fold,
+        .in_parts = state != NULL,
     };
-    place_scratch(&s, scratch_of(run));
+    place(&s, scratch_of(run), state ? state + (f * step->linear_attend.heads + head) * state_floats(step) : NULL);
     return s;
 }
 

@@ -1,6 +1,9 @@
 /* Sequences are cut into windows. A row reads the keys of its own window and of the two windows beside it. If attention
  * is causal, it reads the keys up to its own position, in its own window and the window before it. Rows of one window
- * and one head are computed together. */
+ * and one head are computed together.
+ *
+ * The rows of a sequence may come in several batches (engine_item.slot). Its slot then keeps the keys and values of two
+ * windows: the last row's window, and the window before it. Rows read the keys of earlier batches there. */
 #include "engine/cpu/local_attend.h"
 
 #include <math.h>
@@ -15,7 +18,7 @@ struct window_rows {
     const int32_t *mask;        /* (k), 0 for a masked key. NULL if there is no mask */
     float *out;                 /* (rows, d) */
     float *scratch;
-    int64_t query_stride, key_stride, out_stride;
+    int64_t query_stride, key_stride, out_stride; /* key_stride: of values, too */
     int64_t rows, k;
     int64_t first_seen; /* number of keys up to the key of the first row, which is included */
     int64_t slots;      /* number of rows in these windows. (slots - k) of them lie outside the item */
@@ -86,15 +89,16 @@ static void attend_window(const struct window_rows *p)
             mean_of_slots(p, p->out + r * p->out_stride);
 }
 
-/* The rows of an item from `position` to the end of their window, or to `end`. */
+/* Rows of x from `position` to the end of their window, or to `end`. Positions count from the first row of the item;
+ * `earlier` is that row's position in the whole sequence. All keys of these rows are the item's. */
 static struct window_rows rows_of_window(const struct cpu_run *run, const struct plan_step *step, int64_t sequence,
-                                         int64_t position, int64_t end, int64_t head)
+                                         int64_t earlier, int64_t position, int64_t end, int64_t head)
 {
     const int32_t *mask = ids_of(run, step->z);
     const struct layout *layout = layout_of(run, step->x);
     int64_t start = layout->starts[sequence], length = layout->starts[sequence + 1] - start,
             window = step->local_attend.window;
-    int64_t own = position / window * window, around = step->local_attend.causal ? 2 : 3;
+    int64_t own = (earlier + position) / window * window - earlier, around = step->local_attend.causal ? 2 : 3;
     int64_t first_key = most(0, own - window), end_key = least(length, own + (around - 1) * window);
     int64_t query_stride = columns_of(run, step->x), key_stride = columns_of(run, step->keys);
     int64_t out_stride = columns_of(run, step->y),
@@ -119,6 +123,66 @@ static struct window_rows rows_of_window(const struct cpu_run *run, const struct
     };
 }
 
+/* ---- Sequences in parts ---- */
+
+/* One head's keys or values in a slot: (2 * window, d). Rows of the window before, then rows of the current window. */
+struct kept_rows {
+    float *rows;
+    int64_t window, d;
+};
+
+/* Copies `count` rows from `from` on, rows `stride` apart, to the current window from row `first` on. A window that
+ * begins moves the current one before it. */
+static void keep_rows(struct kept_rows kept, const float *from, int64_t stride, int64_t first, int64_t count)
+{
+    float *current = kept.rows + kept.window * kept.d;
+    if (first == 0)
+        memcpy(kept.rows, current, (size_t)(kept.window * kept.d) * sizeof *current);
+    for (int64_t r = 0; r < count; r++)
+        memcpy(current + (first + r) * kept.d, from + r * stride, (size_t)kept.d * sizeof *current);
+}
+
+/* One head of a part, window after window. */
+static void attend_part(const struct cpu_run *run, const struct plan_step *step, int64_t sequence, int64_t head)
+{
+    const struct layout *layout = layout_of(run, step->x);
+    int64_t earlier = padder_earlier_rows(run->plan, run->batch, sequence), window = step->local_attend.window;
+    int64_t length = layout->starts[sequence + 1] - layout->starts[sequence], d = step->local_attend.dim_head;
+    float *state = state_of(run, sequence) + head * 4 * window * d;
+    struct kept_rows keys = {state, window, d}, values = {state + 2 * window * d, window, d};
+    int64_t column = (step->local_attend.first_head + head) * d, stride = columns_of(run, step->keys);
+    int64_t first_row = layout->starts[sequence] * stride + column;
+    for (int64_t position = 0; position < length;) {
+        int64_t in_window = (earlier + position) % window, own = position - in_window;
+        struct window_rows rows = rows_of_window(run, step, sequence, earlier, position, length, head);
+        keep_rows(keys, floats_of(run, step->keys) + first_row + position * stride, stride, in_window, rows.rows);
+        keep_rows(values, floats_of(run, step->values) + first_row + position * stride, stride, in_window, rows.rows);
+        if (own - window < 0) { /* some keys were in an earlier batch, or there is no window before */
+            bool before = earlier + own >= window;
+            rows.keys = keys.rows + (before ? 0 : window * d);
+            rows.values = values.rows + (before ? 0 : window * d);
+            rows.key_stride = d;
+            rows.mask = NULL;
+            rows.first_seen = in_window + 1 + (before ? window : 0);
+            rows.k = rows.first_seen - 1 + rows.rows;
+        }
+        attend_window(&rows);
+        position += rows.rows;
+    }
+}
+
+/* Rows of one block and one head, window after window. */
+static void attend_block(const struct cpu_run *run, const struct plan_step *step, const struct row_block *block,
+                         int64_t head)
+{
+    int64_t first = block->first - layout_of(run, step->x)->starts[block->sequence], end = first + block->rows;
+    for (int64_t position = first; position < end;) {
+        struct window_rows rows = rows_of_window(run, step, block->sequence, 0, position, end, head);
+        attend_window(&rows);
+        position += rows.rows;
+    }
+}
+
 void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
 {
     const struct layout *layout = layout_of(run, step->x);
@@ -126,13 +190,11 @@ void cpu_local_attend(const struct cpu_run *run, const struct plan_step *step)
 #pragma omp parallel for num_threads(threads_for(run, tasks)) schedule(dynamic)
     for (int64_t t = 0; t < tasks; t++) {
         const struct row_block *block = &layout->blocks[t / step->local_attend.heads];
-        int64_t first = block->first - layout->starts[block->sequence], end = first + block->rows;
-        for (int64_t position = first; position < end;) {
-            struct window_rows rows =
-                rows_of_window(run, step, block->sequence, position, end, t % step->local_attend.heads);
-            attend_window(&rows);
-            position += rows.rows;
-        }
+        int64_t head = t % step->local_attend.heads;
+        if (!state_of(run, block->sequence))
+            attend_block(run, step, block, head);
+        else if (block->first == layout->starts[block->sequence]) /* a part is one task */
+            attend_part(run, step, block->sequence, head);
     }
 }
 
@@ -140,5 +202,7 @@ int64_t cpu_local_attend_scratch(const struct cpu_run *run, const struct plan_st
 {
     int64_t longest = run->plan->max_rows, d = step->local_attend.dim_head;
     int64_t keys = least(least(step->local_attend.window, longest) * (step->local_attend.causal ? 2 : 3), longest);
+    if (run->plan->n_slots > 0) /* of two windows, however few rows a batch has */
+        keys = 2 * step->local_attend.window;
     return vector_packed_keys(keys, d, d) + vector_attend_scratch(d, d) + keys / (int64_t)sizeof(float) + 1;
 }

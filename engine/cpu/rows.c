@@ -46,7 +46,7 @@ void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            int64_t p = padder_position(layout, block->sequence, r);
+            int64_t p = position_of(run, layout, block->sequence, r);
             add_position_row(columns, x + r * columns, major + p / period * columns,
                              minor ? minor + p % period * columns : NULL, y + r * columns);
         }
@@ -152,7 +152,7 @@ void cpu_add_sinusoids(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
-            float position = (float)padder_position(layout, block->sequence, r);
+            float position = (float)position_of(run, layout, block->sequence, r);
             run->vector->add_sinusoids(columns / 2, position, frequencies, x + r * columns, y + r * columns);
         }
     }
@@ -190,19 +190,33 @@ void cpu_gate(const struct cpu_run *run, const struct plan_step *step)
 /* ---- On rows and their neighbours ---- */
 
 /* Computes y, the row at `position` of an item with `length` rows. Each segment is copied from a neighbour of the row
- * x. The neighbours are the rows before and after x in memory. */
+ * x. The neighbours are the rows before and after x in memory. `before` is the
+ * first segment of the sequence's last row in an earlier batch, or NULL if there is no such row. */
 static void shift_row(const struct plan_step *step, int64_t columns, int64_t position, int64_t length, const float *x,
-                      float *y)
+                      const float *before, float *y)
 {
     int64_t segment = columns / step->shift_tokens.count;
     memcpy(y, x, (size_t)columns * sizeof *y);
     for (int64_t s = 0; s < step->shift_tokens.count; s++) {
         int64_t shift = step->shift_tokens.by[s], from = position - shift;
-        if (from < 0 || from >= length)
+        if (from < 0 && before)
+            memcpy(y, before, (size_t)segment * sizeof *y);
+        else if (from < 0 || from >= length)
             memset(y + s * segment, 0, (size_t)segment * sizeof *y);
         else
             memcpy(y + s * segment, x - shift * columns + s * segment, (size_t)segment * sizeof *y);
     }
+}
+
+/* Keeps the first segment of each sequence's last row for the next batch. Call it after all shifts of the step. */
+static void keep_last_rows(const struct cpu_run *run, const struct plan_step *step)
+{
+    const struct layout *from = layout_of(run, step->x);
+    int64_t columns = columns_of(run, step->x), segment = columns / step->shift_tokens.count;
+    for (int64_t i = 0; run->plan->n_slots > 0 && i < run->batch->n_items; i++)
+        if (state_of(run, i))
+            memcpy(state_of(run, i), floats_of(run, step->x) + (from->starts[i + 1] - 1) * columns,
+                   (size_t)segment * sizeof(float));
 }
 
 /* The axis of y may contain fewer rows than that of x: only the rows that the item requests. */
@@ -219,11 +233,15 @@ void cpu_shift_tokens(const struct cpu_run *run, const struct plan_step *step)
         int64_t length = from->starts[block->sequence + 1] - from->starts[block->sequence];
         if (from->positions) /* here an item is one sequence, and x contains some of its rows */
             length = padder_axis_rows(run->plan, &run->batch->items[block->sequence], axis);
+        const float *before =
+            padder_earlier_rows(run->plan, run->batch, block->sequence) > 0 ? state_of(run, block->sequence) : NULL;
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
             int64_t p = padder_position(to, block->sequence, r);
-            shift_row(step, columns, p, length, x + padder_row(from, block->sequence, p) * columns, y + r * columns);
+            shift_row(step, columns, p, length, x + padder_row(from, block->sequence, p) * columns, before,
+                      y + r * columns);
         }
     }
+    keep_last_rows(run, step);
 }
 
 /* Turns each pair of neighbouring features by its angle. angles: d / 2 sines, then d / 2 cosines, for every head. */
@@ -248,7 +266,7 @@ void cpu_rotate(const struct cpu_run *run, const struct plan_step *step)
     for (int64_t t = 0; t < layout->n_blocks; t++) {
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++)
-            rotate_row(columns, d, x + r * columns, table + padder_position(layout, block->sequence, r) * d,
+            rotate_row(columns, d, x + r * columns, table + position_of(run, layout, block->sequence, r) * d,
                        y + r * columns);
     }
 }

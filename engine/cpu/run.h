@@ -28,6 +28,7 @@ struct cpu_run {
     const struct vector_functions *vector;
     char *arena;
     const enum element *elements; /* by value: the type of its elements in the arena, usually ELEMENT_F32 */
+    float *slots;                 /* (plan->n_slots, plan->state_floats) */
     int threads;
     const struct plan_step *step; /* the step that runs */
     float *scratch; /* (threads, scratch_floats). NULL if the operation's row in operations.c has no thread scratch */
@@ -130,6 +131,22 @@ static inline int64_t width_of(const struct cpu_run *run, int value, int64_t ite
 {
     int input = run->plan->axes[run->plan->values[value].axis].input;
     return input == PLAN_NONE ? 1 : padder_width(run->plan, &run->batch->items[item], input);
+}
+
+/* ---- Sequences in parts ---- */
+
+/* What the running step keeps of a sequence; NULL: nothing, or the item is a whole sequence. */
+static inline float *state_of(const struct cpu_run *run, int64_t sequence)
+{
+    if (run->plan->n_slots == 0 || run->step->state == PLAN_NONE || run->batch->items[sequence].slot == 0)
+        return NULL;
+    return run->slots + (run->batch->items[sequence].slot - 1) * run->plan->state_floats + run->step->state;
+}
+
+/* A row's position in its whole sequence. */
+static inline int64_t position_of(const struct cpu_run *run, const struct layout *layout, int64_t sequence, int64_t row)
+{
+    return padder_earlier_rows(run->plan, run->batch, sequence) + padder_position(layout, sequence, row);
 }
 
 /* ---- Threads ---- */

@@ -524,6 +524,7 @@ static int language_model(struct plan_builder *builder, const struct transformer
 static void give(struct plan_builder *builder, const struct transformer_arguments *arguments, int hidden,
                  const char *prefix)
 {
+    builder->plan->causal = arguments->causal;
     if (arguments->return_embeddings)
         plan_give(builder, hidden, PLAN_NONE, PLAN_NONE, false);
     else

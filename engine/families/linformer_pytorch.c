@@ -524,6 +524,7 @@ static void build_lm(struct plan_builder *builder, const char *name, const struc
     tensor = pad_to_size(builder, &arguments, tensor);
     struct masks masks = mask_inputs(builder, &arguments, arguments.channels, tensor, &embeddings);
     int x = language_model(builder, &arguments, tensor, embeddings, masks, "");
+    builder->plan->causal = arguments.causal;
     if (arguments.return_emb)
         plan_give(builder, x, PLAN_NONE, PLAN_NONE, false);
     else

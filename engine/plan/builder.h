@@ -67,6 +67,7 @@ struct plan_builder {
                           with plan_check */
     bool as_built;     /* for tests: skip the passes, so that results with and without them can be compared */
 
+    int64_t n_slots;          /* for plan_resume. 0 if every item is a whole sequence */
     size_t image_arena_bytes; /* limit for plan_enlarge_images. 0 if images have at most max_rows pixels */
 
     /* Receives the fraction of all elements read so far. May be NULL. */

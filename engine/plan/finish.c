@@ -78,8 +78,10 @@ int plan_finish(struct plan_builder *builder, int64_t max_rows, int64_t max_item
         plan_narrow(builder);
         plan_block(builder);
     }
-    if (!builder->failed)
+    if (!builder->failed) {
         drop_unread_weights(builder->plan);
+        plan_resume(builder->plan, builder->n_slots);
+    }
     if (!builder->failed && plan_place_values(builder->plan, max_rows, max_items, builder->error) != 0)
         builder->failed = true;
     if (!builder->failed && plan_enlarge_images(builder->plan, builder->image_arena_bytes, builder->error) != 0)

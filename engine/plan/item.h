@@ -82,6 +82,12 @@ struct engine_item {
         bool floats;                    /* INPUT_ATTENTION_MASK: true if `data` is float, false if uint8_t */
     } inputs[ENGINE_MAX_INPUTS];
 
+    /* The rows of a sequence may come in several batches. Then this item has the rows from `first` on, and the slot
+     * keeps what later rows need of the rows before. Other inputs of the sequence, such as a context, come with first
+     * == 0 only. Such an item may want the output of its last row, and no other result. */
+    int64_t slot;  /* 1 to model_info.n_slots, once in a batch. 0 if the item is a whole sequence */
+    int64_t first; /* with a slot: number of rows of the sequence in earlier batches. 0 begins a new sequence */
+
     float *hidden; /* (length, hidden_columns). For a module (model_hidden_rows, hidden_columns) */
     float *pooled; /* (hidden_columns), not normalised */
     enum pooling pooling;
@@ -98,6 +104,12 @@ struct engine_item {
 
     const struct engine_extra *extras; /* (n_extras) */
     int n_extras;
+
+    /* Called by the CPU engine when the one wanted row is in `output`, on one of the lane's threads. Calls of several
+     * items may run at once. So work on each row is shared by the threads. A CUDA device does not call it. NULL: none.
+     */
+    void (*finish)(void *context);
+    void *finish_context;
 };
 
 #endif

@@ -1,6 +1,7 @@
 #include "engine/plan/operations.h"
 #include "engine/plan/flops.h"
 #include "engine/plan/print.h"
+#include "engine/plan/states.h"
 
 #include <stdlib.h>
 
@@ -56,6 +57,7 @@ const struct plan_operation plan_operations[] = {
                          .formula = "y[r] = h[r] Uᵀ + c + z[r], h[r] = activation(x[r] Wᵀ + b)",
                          .rows = ROWS_TOGETHER, /* plan_block makes this operation, after plan_narrow */
                          .adds_residual = true,
+                         .state = state_of_nothing,
                          .flops = flops_of_feed_forward,
                          .print = print_feed_forward},
 
@@ -119,6 +121,7 @@ const struct plan_operation plan_operations[] = {
     [OP_ATTEND] = {.name = "attend",
                    .formula = "y[r,h] = softmax(scale * x[r,h] K_b[h]ᵀ + M_b[p]) V_b[h]",
                    .rows = ROWS_ALONE,
+                   .state = state_of_attention,
                    .flops = flops_of_attention,
                    .print = print_attention},
 
@@ -135,6 +138,7 @@ const struct plan_operation plan_operations[] = {
                          .formula = "y[p, segment s] = x[p - shift_s, segment s], 0 outside the item",
                          .rows = ROWS_ALONE,
                          .reach = furthest_shift,
+                         .state = state_of_shift,
                          .flops = flops_of_nothing,
                          .print = print_nothing},
 
@@ -152,6 +156,7 @@ const struct plan_operation plan_operations[] = {
     [OP_LINEAR_ATTEND] = {.name = "linear_attend",
                           .formula = "y[r,h] = c softmax(x[r,h]) softmax_rows(K_b[h])ᵀ V_b[h]",
                           .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
+                          .state = state_of_linear_attention,
                           .flops = flops_of_linear_attention,
                           .print = print_linear_attention},
 
@@ -161,6 +166,7 @@ const struct plan_operation plan_operations[] = {
     [OP_LOCAL_ATTEND] = {.name = "local_attend",
                          .formula = "y[r,h] = softmax(d^-1/2 x[r,h] K_b[h]ᵀ) V_b[h], over windows",
                          .rows = ROWS_TOGETHER,
+                         .state = state_of_local_attention,
                          .flops = flops_of_local_attention,
                          .print = print_local_attention},
 
@@ -214,12 +220,14 @@ const struct plan_operation plan_operations[] = {
                         .formula = "y = the rows of x that y's axis has",
                         .rows = ROWS_TOGETHER, /* plan_narrow makes this operation */
                         .in_place = true,
+                        .state = state_of_nothing,
                         .flops = flops_of_nothing,
                         .print = print_nothing},
 
     [OP_CUT_PADDING] = {.name = "cut_padding",
                         .formula = "y_b = the item's own rows of x_b, without what padding added",
                         .rows = ROWS_TOGETHER,
+                        .state = state_of_nothing,
                         .flops = flops_of_nothing,
                         .print = print_nothing},
 
@@ -244,6 +252,7 @@ const struct plan_operation plan_operations[] = {
     [OP_RETRIEVE] = {.name = "retrieve",
                      .formula = "y[r] = sum over h, (i, j) of softmax(s_i + t_j) V[i n + j]",
                      .rows = ROWS_TOGETHER, /* as many rows at once are multiplied as an item has */
+                     .state = state_of_nothing,
                      .flops = flops_of_retrieval,
                      .print = print_nothing},
 
@@ -295,12 +304,14 @@ const struct plan_operation plan_operations[] = {
     [OP_GIVE_HIDDEN] = {.name = "give_hidden",
                         .formula = "item b's hidden = x_b",
                         .rows = ROWS_TOGETHER,
+                        .state = state_of_nothing,
                         .flops = flops_of_nothing,
                         .print = print_nothing},
 
     [OP_GIVE_POOLED] = {.name = "give_pooled",
                         .formula = "item b's pooled = mean, first, last or maximum of the rows of x_b",
                         .rows = ROWS_TOGETHER,
+                        .state = state_of_nothing,
                         .flops = flops_of_addition,
                         .print = print_nothing},
 
@@ -308,6 +319,7 @@ const struct plan_operation plan_operations[] = {
     [OP_GIVE_OUTPUT] = {.name = "give_output",
                         .formula = "item b's output = f(x_b[wanted rows] Wᵀ + b)",
                         .rows = ROWS_TOGETHER,
+                        .state = state_of_nothing,
                         .flops = flops_of_output,
                         .print = print_nothing},
 

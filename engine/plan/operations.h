@@ -27,8 +27,11 @@ struct plan_operation {
     enum row_dependence rows;
     int64_t (*reach)(const struct plan_step *step); /* with ROWS_ALONE: the distance of the furthest row that is read.
                                                        NULL if only the same row is read */
-    bool in_place;                                  /* y may be placed in the memory of x, if no later step reads x */
-    bool adds_residual;                             /* the formula ends with "+ z": the operation can add a residual */
+    /* The number of floats that the step keeps of a sequence whose rows come in several batches; see states.h. NULL if
+     * the step keeps nothing and computes each row alone, or if it needs all rows at once: `rows` says which. */
+    int64_t (*state)(const struct plan *plan, const struct plan_step *step);
+    bool in_place;      /* y may be placed in the memory of x, if no later step reads x */
+    bool adds_residual; /* the formula ends with "+ z": the operation can add a residual */
 
     /* Floating point operations for one item of `rows` rows. A multiplication and an addition count as two. */
     int64_t (*flops)(const struct plan *plan, const struct plan_step *step, int64_t rows);

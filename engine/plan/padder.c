@@ -116,11 +116,13 @@ struct plan_image padder_convolution_image(const struct plan *plan, const struct
 /* `context` is an item. */
 static struct plan_given give_item(const struct plan *plan, const struct plan_axis *axis, const void *context)
 {
-    struct plan_given given = {.rows = padder_length(plan, context, axis->input)};
-    if (axis->kind == AXIS_INPUT)
+    const struct engine_item *item = context;
+    struct plan_given given = {.rows = padder_length(plan, item, axis->input)};
+    bool part = item->slot > 0; /* of a sequence: padding would come between its rows */
+    if (axis->kind == AXIS_INPUT && !(part && plan->axes[plan->resumed_axis].input == axis->input))
         given.rows = plan_padded_rows(axis->padded, given.rows);
-    else
-        given.image = padder_image(plan, context, axis->input);
+    else if (axis->kind != AXIS_INPUT)
+        given.image = padder_image(plan, item, axis->input);
     return given;
 }
 
@@ -244,8 +246,9 @@ static void mark_wanted(struct batch *batch, const struct engine_item *item, int
 {
     memset(batch->marks, 0, (size_t)rows);
     int64_t outputs = item->output || item->top_k > 0 ? item->n_rows : 0;
-    for (int64_t i = 0; i < outputs + (item->pooled != NULL); i++) {
-        int64_t row = i < outputs ? item->rows[i] : item->pooling == POOLING_LAST ? own - 1 : 0;
+    bool reads_last = item->slot > 0 || item->pooling == POOLING_LAST; /* a slot keeps something of the last row */
+    for (int64_t i = 0; i < outputs + (item->pooled || item->slot > 0); i++) {
+        int64_t row = i < outputs ? item->rows[i] : reads_last ? own - 1 : 0;
         int64_t first = row > reach ? row - reach : 0, last = row + reach < rows ? row + reach : rows - 1;
         memset(batch->marks + first, 1, (size_t)(last - first + 1));
     }
@@ -337,7 +340,7 @@ void padder_gather_item(const struct plan *plan, const struct batch *batch, int 
         gather_mask(data, length, all, beyond, (int32_t *)out);
     } else if (order == LAYOUT_IMAGE || order == LAYOUT_CHANNELS) {
         gather_channels(data, value->columns, length, (float *)out);
-    } else {
+    } else if (length > 0) {
         memcpy(out, data, (size_t)length * row_bytes);
         memset(out + (size_t)length * row_bytes, 0, (size_t)(all - length) * row_bytes);
     }

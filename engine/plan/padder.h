@@ -47,6 +47,13 @@ struct batch {
     double *seconds; /* (plan->n_steps + 1), see model_time_steps; NULL: nothing is timed */
 };
 
+/* Rows of a sequence in earlier batches. `sequence` is one of an axis of the plan's resumed rows, or of any axis of an
+ * item that is a whole sequence. */
+static inline int64_t padder_earlier_rows(const struct plan *plan, const struct batch *batch, int64_t sequence)
+{
+    return plan->n_slots > 0 && batch->items[sequence].slot > 0 ? batch->items[sequence].first : 0;
+}
+
 static inline int64_t padder_position(const struct layout *layout, int64_t sequence, int64_t row)
 {
     return layout->positions ? layout->positions[row] : row - layout->starts[sequence];

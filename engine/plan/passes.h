@@ -22,6 +22,10 @@ void plan_narrow(struct plan_builder *builder);
 /* Joins two linear steps into one if no other step reads the value between them. */
 void plan_block(struct plan_builder *builder);
 
+/* Finds out whether the rows of a sequence may come in several batches. If so, each step gets its place in a slot. Call
+ * it after all passes that change steps. */
+void plan_resume(struct plan *plan, int64_t n_slots);
+
 /* Computes the lifetime of every value and its place in the arena (the memory of all values), for the largest batch.
  * Returns -1 with a message if sizes overflow or memory is lacking. */
 int plan_place_values(struct plan *plan, int64_t max_rows, int64_t max_items, struct error *error);

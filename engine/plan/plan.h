@@ -331,8 +331,10 @@ struct plan_selection {
 struct plan_step {
     enum operation operation;
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
-    int space; /* index of the space: the elements that the step visits. PLAN_NONE for operations without a space */
-    int y;     /* the value that is written. PLAN_NONE if the step writes the results of items instead */
+    int space;     /* index of the space: the elements that the step visits. PLAN_NONE for operations without a space */
+    int y;         /* the value that is written. PLAN_NONE if the step writes the results of items instead */
+    int64_t state; /* in a plan that resumes: the place of what the step keeps in a slot, in floats. PLAN_NONE if it
+                      keeps nothing */
     union {
         int reads[4];
         struct {
@@ -524,8 +526,16 @@ struct plan {
     int hidden_axis; /* the axis of the last hidden state. PLAN_NONE if the plan's results are tensors */
     bool vector;     /* the last hidden state is one row per item, and the output's shape has no size for the rows */
     bool has_logits;
+    bool causal; /* the output's row p says what follows the rows up to p: the class is made to generate */
     int n_attentions;
     enum padding padding;
+
+    /* plan_resume */
+    bool resumes;         /* a sequence may come in several batches, each with its next rows */
+    int unresumed;        /* a step that needs all rows at once, so that `resumes` is false; PLAN_NONE: there is none */
+    int resumed_axis;     /* the rows that come in several batches */
+    int64_t state_floats; /* of a slot; at least 1 */
+    int64_t n_slots;      /* 0: every item is a whole sequence */
 
     /* plan_finish */
     int64_t max_rows; /* most rows of all items of a batch together, on an axis where the number of rows differs between

@@ -1,0 +1,262 @@
+/* Sequences in parts: every causal reference case, its sequences cut into random parts, gives at the end of each part
+ * the row that the library computed of the whole sequence. All sequences of a call share batches, in slots of random
+ * order, beside items that are whole. The same parts alone give the same bits. Most parts have one row.
+ *
+ * SEED repeats a run. */
+#include "tests/unit/reference_calls.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CASES_FOLDER "tests/reference"
+#define FEWEST_CASES 5 /* that come in parts */
+#define ROUNDS 6       /* of each call */
+#define TOLERANCE 1e-5
+#define SLOTS 5
+#define INPUT_ROWS_MOST 64
+
+struct loaded {
+    struct engine *engine;
+    struct model *model;
+    struct model_config config;
+    struct weights *weights, *calls;
+};
+
+static int cases_in_parts;
+
+static void must(int result, const struct error *error)
+{
+    if (result != 0)
+        fail_msg("%s", error->message);
+}
+
+static void load(const char *name, int64_t slots, struct loaded *loaded)
+{
+    struct error error;
+    char path[512];
+    struct engine_options options = {.device = {DEVICE_CPU},
+                                     .dtype = DTYPE_F32,
+                                     .threads = 2,
+                                     .all_threads = true,
+                                     .max_batch_tokens = 256,
+                                     .max_batch_requests = CALL_ITEMS,
+                                     .max_slots = slots};
+    must(engine_open(&options, &loaded->engine, &error), &error);
+    snprintf(path, sizeof path, CASES_FOLDER "/%s/config.json", name);
+    must(model_config_read(path, &loaded->config, &error), &error);
+    snprintf(path, sizeof path, CASES_FOLDER "/%s/model.safetensors", name);
+    must(weights_open(path, &loaded->weights, &error), &error);
+    snprintf(path, sizeof path, CASES_FOLDER "/%s/calls.safetensors", name);
+    must(weights_open(path, &loaded->calls, &error), &error);
+    must(weights_read(loaded->calls, &error), &error);
+    must(engine_load(loaded->engine, &loaded->config, loaded->weights, NULL, NULL, &loaded->model, &error), &error);
+}
+
+static void unload(struct loaded *loaded)
+{
+    model_close(loaded->model);
+    weights_close(loaded->calls);
+    weights_close(loaded->weights);
+    model_config_free(&loaded->config);
+    engine_close(loaded->engine);
+}
+
+/* The input that grows: "tgt" of a pair, else the first. */
+static int sequence_input(const struct model_info *info)
+{
+    for (int i = 0; i < info->n_inputs; i++)
+        if (strcmp(info->inputs[i].name, "tgt") == 0)
+            return i;
+    return 0;
+}
+
+static double relative_l2(int64_t n, const float *found, const float *expected)
+{
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += ((double)found[i] - expected[i]) * ((double)found[i] - expected[i]);
+        norm += (double)expected[i] * expected[i];
+    }
+    return difference == 0 ? 0 : sqrt(difference / norm);
+}
+
+/* One sequence on its way: `done` rows are in slot `slot`. */
+struct progress {
+    const struct engine_item *whole;
+    int64_t slot, done, length;
+    const float *expected; /* (length, columns) */
+    struct engine_item part;
+    int32_t row; /* the wanted one */
+    float *found;
+    int64_t parts, rows[INPUT_ROWS_MOST]; /* of each part */
+    float *all_found;                     /* (parts, columns) */
+};
+
+/* Mostly one row, else up to 30, and never beyond the end. */
+static int64_t choose_rows(const struct progress *p)
+{
+    int64_t rows = rand() % 3 > 0 ? 1 : 1 + rand() % 30;
+    return rows < p->length - p->done ? rows : p->length - p->done;
+}
+
+static void set_part(const struct model_info *info, struct progress *p, bool wants)
+{
+    int sequence = sequence_input(info);
+    int64_t rows = p->rows[p->parts] ? p->rows[p->parts] : choose_rows(p);
+    p->rows[p->parts] = rows;
+    memset(&p->part, 0, sizeof p->part);
+    for (int i = 0; p->done == 0 && i < info->n_inputs; i++)
+        p->part.inputs[i] = p->whole->inputs[i];
+    p->part.inputs[sequence].data = (const int32_t *)p->whole->inputs[sequence].data + p->done;
+    p->part.inputs[sequence].length = rows;
+    p->part.slot = p->slot;
+    p->part.first = p->done;
+    p->row = (int32_t)(rows - 1);
+    if (wants) {
+        p->part.output = p->found;
+        p->part.rows = &p->row;
+        p->part.n_rows = 1;
+    }
+}
+
+/* The same parts in another slot, each alone in its batch, give the same bits. */
+static void repeat_alone(const struct loaded *loaded, const struct progress *done)
+{
+    struct error error;
+    const struct model_info *info = model_info(loaded->model);
+    int64_t columns = info->output_columns;
+    struct progress p = *done;
+    p.slot = SLOTS + 1;
+    p.done = p.parts = 0;
+    p.found = calloc((size_t)columns, sizeof(float));
+    for (; p.done < p.length; p.done += p.rows[p.parts++]) {
+        set_part(info, &p, true);
+        must(model_run(loaded->model, 0, &p.part, 1, &error), &error);
+        const float *together = p.all_found + p.parts * columns;
+        if (together[0] != 0 && info->batch_invariant)
+            assert_memory_equal(p.found, together, (size_t)columns * sizeof(float));
+    }
+    free(p.found);
+}
+
+static void run_round(const struct loaded *loaded, const struct call *call)
+{
+    struct error error;
+    const struct model_info *info = model_info(loaded->model);
+    int sequence = sequence_input(info);
+    int64_t columns = info->output_columns, n = call->n_items;
+    struct progress all[CALL_ITEMS];
+    int first_slot = rand();
+    for (int64_t i = 0; i < n; i++)
+        all[i] = (struct progress){.whole = &call->items[i],
+                                   .slot = 1 + (first_slot % SLOTS + i) % SLOTS,
+                                   .length = call->items[i].inputs[sequence].length,
+                                   .expected = call->outputs[0].expected + i * call->outputs[0].elements / n,
+                                   .found = calloc((size_t)columns, sizeof(float)),
+                                   .all_found = calloc((size_t)(INPUT_ROWS_MOST * columns), sizeof(float))};
+    for (bool more = true; more;) {
+        struct engine_item items[CALL_ITEMS + 1];
+        struct progress *of[CALL_ITEMS + 1] = {NULL};
+        int64_t count = 0;
+        bool with_whole = rand() % 3 == 0;
+        if (with_whole)
+            items[count++] = call->items[0]; /* writes its results once more */
+        for (int64_t i = 0; i < n; i++) {
+            if (all[i].done == all[i].length || rand() % 4 == 0) /* not each sequence is in each batch */
+                continue;
+            set_part(info, &all[i], rand() % 5 > 0);
+            must(model_check(loaded->model, &all[i].part, &error), &error);
+            of[count] = &all[i];
+            items[count++] = all[i].part;
+        }
+        if (count > 0)
+            must(model_run(loaded->model, 0, items, count, &error), &error);
+        for (int64_t i = 0; i < count; i++) {
+            struct progress *p = of[i];
+            if (!p)
+                continue;
+            p->done += p->part.inputs[sequence].length;
+            double distance = relative_l2(columns, p->found, p->expected + (p->done - 1) * columns);
+            if (p->part.output && !(distance <= TOLERANCE))
+                fail_msg("row %lld is %.2g from the library's", (long long)p->done - 1, distance);
+            if (p->part.output) /* else zeros stay */
+                memcpy(p->all_found + p->parts * columns, p->found, (size_t)columns * sizeof(float));
+            p->parts++;
+        }
+        more = false;
+        for (int64_t i = 0; i < n; i++)
+            more |= all[i].done < all[i].length;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        repeat_alone(loaded, &all[i]);
+        free(all[i].found);
+        free(all[i].all_found);
+    }
+}
+
+/* Masks are not for sequences in parts. */
+static bool has_mask(const struct model_info *info, const struct call *call)
+{
+    for (int i = 0; i < info->n_inputs; i++)
+        if (info->inputs[i].kind == INPUT_MASK && info->inputs[i].like == sequence_input(info) &&
+            call->items[0].inputs[i].data)
+            return true;
+    return false;
+}
+
+static void test_case(void **state)
+{
+    struct loaded loaded;
+    struct call call;
+    load(*state, SLOTS + 1, &loaded);
+    const struct model_info *info = model_info(loaded.model);
+    if (info->n_slots > 0)
+        cases_in_parts++;
+    for (int index = 0; info->n_slots > 0 && call_prepare(loaded.model, loaded.calls, index, &call); index++) {
+        for (int round = 0; round < ROUNDS && !has_mask(info, &call); round++)
+            run_round(&loaded, &call);
+        call_free(&call);
+    }
+    unload(&loaded);
+}
+
+static void test_enough_cases(void **state)
+{
+    (void)state;
+    assert_in_range(cases_in_parts, FEWEST_CASES, 100);
+}
+
+static int is_case(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && !strchr(entry->d_name, '.');
+}
+
+int main(void)
+{
+    struct dirent **entries;
+    unsigned seed = getenv("SEED") ? (unsigned)strtoul(getenv("SEED"), NULL, 10) : 15;
+    printf("SEED=%u\n", seed);
+    srand(seed);
+    int count = scandir(CASES_FOLDER, &entries, is_case, alphasort);
+    if (count < 1)
+        return 1;
+    struct CMUnitTest *tests = calloc((size_t)count + 1, sizeof *tests);
+    for (int i = 0; i < count; i++)
+        tests[i] = (struct CMUnitTest){entries[i]->d_name, test_case, NULL, NULL, entries[i]->d_name};
+    tests[count] = (struct CMUnitTest)cmocka_unit_test(test_enough_cases);
+    int failed = _cmocka_run_group_tests("sequences in parts", tests, (size_t)count + 1, NULL, NULL);
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    free(entries);
+    free(tests);
+    return failed;
+}
