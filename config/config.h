@@ -82,7 +82,8 @@ struct model_config {
     int byte_offset;      /* used with TOKENIZER_BYTE: the id of byte 0. It is 3 if ids 0 to 2 are pad, end and mask.
                              Otherwise it is 0 */
     char *tokenizer_file; /* used with TOKENIZER_FILE: the name of a file in the model's folder. Otherwise NULL */
-    struct json_t *graph; /* a JSON object, for the architecture "module". NULL if the file has no graph */
+    int64_t eos_token, bos_token; /* ids. -1 stands for the tokenizer's token of that kind, if it has one */
+    struct json_t *graph;         /* a JSON object, for the architecture "module". NULL if the file has no graph */
     /* A JSON list of tensor names, with * for any characters. NULL if the file has no such list. */
     struct json_t *ignore;
     struct json_t *labels; /* a JSON list of strings: the names of a classifier's classes, in order. NULL if the file
@@ -212,6 +213,7 @@ struct settings {
     int64_t max_client_batch_size; /* sequences in a request */
     int64_t max_queue_tokens;
     int64_t max_queue_requests;   /* number of sequences that wait in the queue */
+    int64_t max_generations;      /* number of sequences that one model generates at a time. 0 means no limit */
     int64_t request_timeout_ms;   /* from the end of the body to the answer. 0 means no limit */
     int64_t connection_timeout_s; /* how long a connection may stay without a byte */
     int64_t drain_delay_ms;       /* between the signal to stop and the end of admission */

@@ -160,6 +160,32 @@ static int read_tokenizer(json_t *value, struct model_config *config, struct err
     return 0;
 }
 
+static int read_id(const json_t *value, int64_t *id, struct error *error)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX)
+        return text_expected(error, "an id: an integer of at least 0", value);
+    *id = json_integer_value(value);
+    return 0;
+}
+
+static int read_eos_token(json_t *value, struct model_config *config, struct error *error)
+{
+    return read_id(value, &config->eos_token, error);
+}
+
+static int read_bos_token(json_t *value, struct model_config *config, struct error *error)
+{
+    return read_id(value, &config->bos_token, error);
+}
+
+/* Padding is the Padder's, so the id changes nothing. */
+static int read_pad_token(json_t *value, struct model_config *config, struct error *error)
+{
+    (void)config;
+    int64_t id;
+    return read_id(value, &id, error);
+}
+
 static int read_ignore(json_t *value, struct model_config *config, struct error *error)
 {
     if (!json_is_array(value))
@@ -227,6 +253,9 @@ static const struct {
     {"padding", read_padding},
     {"tokenizer", read_tokenizer},
     {"auto_truncate", read_auto_truncate},
+    {"eos_token", read_eos_token},
+    {"bos_token", read_bos_token},
+    {"pad_token", read_pad_token},
     {"ignore", read_ignore},
     {"labels", read_labels},
     {"image", read_image},
@@ -262,7 +291,11 @@ static int check_default_prompt(const struct model_config *config, struct error 
 int model_config_parse(const char *text, size_t length, const char *origin, struct model_config *config,
                        struct error *error)
 {
-    *config = (struct model_config){.normalize = true}; /* the default of text-embeddings-inference */
+    *config = (struct model_config){
+        .normalize = true, /* the default of text-embeddings-inference */
+        .eos_token = -1,
+        .bos_token = -1,
+    };
     json_t *object = text_parse_object(text, length, true, error);
     if (!object)
         goto fail;

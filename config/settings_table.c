@@ -263,6 +263,19 @@ const struct setting settings_table[] = {
      .help = "Largest number of sequences that wait for one model. A request that does not fit is "
              "answered with 429."},
     {.group = "Batches and queues",
+     .flag = "max-generations",
+     .kind = SETTING_INTEGER,
+     AT(max_generations),
+     .value_name = "N",
+     .fallback = "64",
+     .minimum = 0,
+     .maximum = 65536,
+     .unit = "sequences",
+     .help =
+         "Largest number of sequences that one model generates at a time. A request beyond it is answered with 429. "
+         "Each sequence has a slot of memory. 0: any number, without slots. Each token then runs its whole sequence "
+         "again."},
+    {.group = "Batches and queues",
      .flag = "request-timeout-ms",
      .kind = SETTING_INTEGER,
      AT(request_timeout_ms),

@@ -558,6 +558,7 @@ static void help_names_every_setting_within_100_columns(void **state)
         "--max-client-batch-size N",
         "--max-queue-tokens N",
         "--max-queue-requests N",
+        "--max-generations N",
         "--request-timeout-ms N",
         "--connection-timeout-s N",
         "--max-connections N",
