@@ -85,6 +85,7 @@ static int open_engine(struct settings *settings, struct waker *waker, struct en
         .cuda_tuning_ms = settings->cuda_tuning_ms,
         .max_batch_tokens = settings->max_batch_tokens,
         .max_batch_requests = settings->max_batch_requests,
+        .max_slots = settings->max_generations,
         .image_arena_bytes = image_arena_bytes,
         .report = report_device,
         .report_context = waker,

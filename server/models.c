@@ -244,7 +244,8 @@ int models_open(struct models *models, const struct settings *settings, struct e
         const char *folder = given ? given->path : NULL;
         int64_t begun_ns = clock_ns();
         if (source_open_weights(given, &models->sources[i], error) != 0 ||
-            source_load(&models->sources[i], folder, engine, isatty(STDERR_FILENO), &models->served[i], error) != 0)
+            source_load(&models->sources[i], folder, engine, isatty(STDERR_FILENO), &models->served[i], error) != 0 ||
+            served_model_open_slots(&models->served[i], settings->max_generations, error) != 0)
             return -1;
         log_loaded(&models->sources[i], &models->served[i], clock_ns() - begun_ns);
         weights_close(models->sources[i].weights);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* asprintf */
 #include "server/served_model.h"
 
+#include "server/generation/slots.h"
 #include "server/model_folders.h"
 #include "server/tokenizer/text_codec.h"
 
@@ -171,6 +172,28 @@ static int open_prompts(struct served_model *served, const struct model_config *
     return 0;
 }
 
+/* The ids of config.json, or else the tokenizer's. */
+static int open_ends(struct served_model *served, const struct model_config *config, struct error *error)
+{
+    int64_t vocabulary = model_info(served->model)->output_columns;
+    const struct {
+        const char *key;
+        int64_t given;
+        enum tokenizer_role role;
+        int32_t *id;
+    } ends[] = {{"eos_token", config->eos_token, TOKENIZER_EOS, &served->eos_token},
+                {"bos_token", config->bos_token, TOKENIZER_BOS, &served->bos_token}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (ends[i].given >= vocabulary)
+            return error_set(error, "%s: expected an id below %lld, found %lld", ends[i].key, (long long)vocabulary,
+                             (long long)ends[i].given);
+        *ends[i].id = (int32_t)ends[i].given;
+        if (ends[i].given < 0 && served->codec)
+            *ends[i].id = text_codec_role_id(served->codec, ends[i].role);
+    }
+    return 0;
+}
+
 int served_model_open(struct served_model *served, const char *folder, const struct model_config *config,
                       struct error *error)
 {
@@ -178,13 +201,25 @@ int served_model_open(struct served_model *served, const char *folder, const str
         return -1;
     if (open_image(served, &config->image, error) != 0)
         return -1;
-    return open_codec(served, folder, config, error) == 0 ? open_prompts(served, config, error) : -1;
+    if (open_codec(served, folder, config, error) != 0 || open_ends(served, config, error) != 0)
+        return -1;
+    return open_prompts(served, config, error);
+}
+
+int served_model_open_slots(struct served_model *served, int64_t count, struct error *error)
+{
+    if (count == 0 || !model_info(served->model)->is_causal)
+        return 0;
+    served->slots = slots_open(count);
+    return served->slots ? 0 : error_set(error, "out of memory while opening a model");
 }
 
 void served_model_free(struct served_model *served)
 {
     free(served->labels);
+    slots_close(served->slots);
     served->labels = NULL;
     text_codec_close(served->codec);
     served->codec = NULL;
+    served->slots = NULL;
 }

@@ -6,7 +6,7 @@
  *     exchange_begin     the headers have arrived: checks framing, route, API key and gate
  *     exchange_complete  the body has arrived: checks trailers, sets the deadline, then exchange_read
  *     exchange_read      decodes the body and calls the route's `read`, then submits the job
- *     job_done           the batcher has run the job
+ *     job_done           the batcher has run the job. Some routes have another one for it
  *     exchange_answer    calls the route's `answer`
  *     exchange_reply     sends the answer or the failure
  *
@@ -148,6 +148,8 @@ static bool job_wanted(struct job *job)
 {
     const struct exchange *exchange = job_exchange(job);
     enum client_state state = client_state(exchange);
+    if (state == CLIENT_ENDED && exchange->match.route->next) /* work in many jobs is not done for a client that left */
+        return clock_ns() - exchange->complete_ns < HALF_CLOSE_NS;
     if (state == CLIENT_ENDED)
         return exchange->half_closed || clock_ns() - exchange->complete_ns < HALF_CLOSE_NS;
     return state == CLIENT_STAYS;
@@ -204,11 +206,24 @@ static void task_answer(struct task *task)
     exchange_resume(exchange, STAGE_REPLY);
 }
 
+/* Submits the request's next job, if its work takes several. Returns whether it did. */
+static bool job_goes_on(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    const struct route *route = exchange->match.route;
+    if (request->job.status != JOB_OK || !route->next || !route->next(request))
+        return false;
+    request->job.continues = true;
+    return batcher_submit(exchange->server->service.options.batcher, request->model_index, &request->job) == SUBMIT_OK;
+}
+
 /* Called on a lane's thread or on the deadline thread. These threads must not write answers, because batches wait for
  * them. So a worker writes a large answer, and the event loop writes a small one. */
 static void job_done(struct job *job)
 {
     struct exchange *exchange = job_exchange(job);
+    if (job_goes_on(exchange))
+        return;
     if (job->status == JOB_OK && is_large(exchange->request.answer_bytes))
         exchange_hand_on(exchange, task_answer);
     else

@@ -42,8 +42,17 @@ static void free_blocks(struct request *request)
     request->blocks = NULL;
 }
 
+static void call_leave(struct request *request)
+{
+    void (*leave)(struct request *) = request->leave;
+    request->leave = NULL;
+    if (leave)
+        leave(request);
+}
+
 void request_close(struct request *request)
 {
+    call_leave(request);
     free_blocks(request);
     writer_free(&request->answer);
     share_end(&request->memory);
@@ -52,6 +61,7 @@ void request_close(struct request *request)
 void request_answered(struct request *request)
 {
     int64_t held = atomic_load(&request->memory.bytes);
+    call_leave(request);
     free_blocks(request);
     writer_shrink(&request->answer);
     int64_t kept = (int64_t)request->answer.capacity;

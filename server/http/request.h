@@ -45,6 +45,9 @@ struct request {
     const char *answer_encoding; /* for Content-Encoding. A string constant, or NULL */
     size_t answer_header;        /* bytes of JSON before the binary data of the answer. 0 if there is no binary data */
     struct failure failure;
+    /* Gives back what the route holds besides memory. request_answered or request_close calls it once. NULL if there is
+     * nothing to give back. */
+    void (*leave)(struct request *request);
     void *blocks; /* the memory blocks of request_memory */
 };
 

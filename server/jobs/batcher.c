@@ -655,29 +655,35 @@ void batcher_wake(struct batcher *batcher)
 /* The lock is held. An empty queue accepts any job. Otherwise a job larger than the limit could never be admitted. */
 static bool fits_queue(const struct batcher *batcher, const struct job *job)
 {
+    if (job->continues)
+        return true;
     const struct batcher_options *options = &batcher->options;
     const struct job_queue *queue = &batcher->queues[job->model_index].jobs;
     return queue->waiting_requests == 0 || (job->n_items <= options->max_queue_requests - queue->waiting_requests &&
-                                            job->tokens <= options->max_queue_tokens - queue->waiting_tokens);
+                                            job->waiting_tokens <= options->max_queue_tokens - queue->waiting_tokens);
 }
 
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job)
 {
     assert(model_index >= 0 && model_index < batcher->n_models && job->n_items >= 1 && job->done);
-    job->tokens = 0;
+    int64_t tokens = 0;
     for (int64_t i = 0; i < job->n_items; i++)
-        job->tokens += model_item_tokens(batcher->models[model_index], &job->items[i]);
+        tokens += model_item_tokens(batcher->models[model_index], &job->items[i]);
     job->status = JOB_OK;
     job->error.message[0] = '\0';
-    job->started_ns = job->finished_ns = job->inference_ns = 0;
+    if (!job->continues) {
+        job->started_ns = job->inference_ns = job->tokens = 0;
+        job->submitted_ns = clock_ns();
+    }
+    job->finished_ns = 0;
     job->model_index = model_index;
     job->next_item = job->running = 0;
-    job->waiting_tokens = job->tokens;
-    job->submitted_ns = clock_ns();
+    job->tokens += tokens;
+    job->waiting_tokens = tokens;
 
     enum submit_status status = SUBMIT_OK;
     pthread_mutex_lock(&batcher->lock);
-    if (batcher->draining) {
+    if (batcher->draining && !job->continues) {
         status = SUBMIT_DRAINING;
     } else if (!fits_queue(batcher, job)) {
         status = SUBMIT_FULL;

@@ -27,6 +27,8 @@ struct job {
                                         are dropped. NULL means always true */
     void (*done)(struct job *job);
     void *context;
+    bool continues; /* the job goes on with a request whose last job has just ended: it is accepted whatever waits, and
+                       its times and tokens are added to those of the last one */
 
     /* Set by the batcher. Read them in `done` or later. */
     enum job_status status;

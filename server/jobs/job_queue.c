@@ -28,7 +28,7 @@ void job_queue_add(struct job_queue *queue, struct job *job)
 {
     append(queue, job);
     queue->waiting_requests += job->n_items;
-    queue->waiting_tokens += job->tokens;
+    queue->waiting_tokens += job->waiting_tokens;
 }
 
 void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, int64_t tokens)

@@ -1,0 +1,208 @@
+#include "server/generation/generation.h"
+#include "server/generation/slots.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Rows of a prompt that one job computes. Enough for products at their full speed; others wait for one part at most. */
+#define PART_ROWS 512
+
+/* ---- Memory ---- */
+
+static void *take_memory(struct request *request, int64_t count, size_t size)
+{
+    int64_t bytes;
+    if (__builtin_mul_overflow(count, (int64_t)size, &bytes)) {
+        failure_memory(&request->failure);
+        return NULL;
+    }
+    return request_charge(request, bytes) == 0 ? request_memory(request, count, size) : NULL;
+}
+
+static int open_sequence(struct request *request, const struct generation *generation, struct generated *sequence,
+                         int64_t n_prompt)
+{
+    int64_t vocabulary = request->info->output_columns, room;
+    if (__builtin_add_overflow(n_prompt, generation->max_new_tokens, &room))
+        return failure_memory(&request->failure);
+    sequence->generation = generation;
+    sequence->n_prompt = sequence->count = n_prompt;
+    sequence->ids = take_memory(request, room, sizeof *sequence->ids);
+    sequence->logprobs = take_memory(request, generation->max_new_tokens, sizeof *sequence->logprobs);
+    sequence->logits = take_memory(request, vocabulary, sizeof *sequence->logits);
+    sequence->scratch = take_memory(request, (int64_t)sampling_scratch(vocabulary), sizeof *sequence->scratch);
+    if (!sequence->ids || !sequence->logprobs || !sequence->logits || !sequence->scratch)
+        return -1;
+    if (generation->n_best == 0)
+        return 0;
+    int64_t best;
+    if (__builtin_mul_overflow(generation->max_new_tokens, generation->n_best, &best))
+        return failure_memory(&request->failure);
+    sequence->best = take_memory(request, best, sizeof *sequence->best);
+    return sequence->best ? 0 : -1;
+}
+
+int generation_open(struct request *request, struct generation *generation, const int64_t *n_prompt,
+                    int64_t n_sequences)
+{
+    generation->sequences = take_memory(request, n_sequences, sizeof *generation->sequences);
+    generation->slots = take_memory(request, n_sequences, sizeof *generation->slots);
+    generation->running = take_memory(request, n_sequences, sizeof(struct generated *));
+    request->job.items = take_memory(request, n_sequences, sizeof *request->job.items);
+    if (!generation->sequences || !generation->slots || !generation->running || !request->job.items)
+        return -1;
+    for (generation->n_sequences = 0; generation->n_sequences < n_sequences; generation->n_sequences++) {
+        int64_t i = generation->n_sequences;
+        if (open_sequence(request, generation, &generation->sequences[i], n_prompt[i]) != 0)
+            return -1;
+        generation->sequences[i].number = i;
+    }
+    return 0;
+}
+
+/* ---- Slots ---- */
+
+static struct slots *slots_of(const struct request *request)
+{
+    return request->service->options.models[request->model_index].slots;
+}
+
+static int take_slots(struct request *request, struct generation *generation)
+{
+    struct slots *slots = slots_of(request);
+    if (!slots)
+        return 0;
+    if (slots_take(slots, generation->n_sequences, generation->slots) != 0)
+        return failure_set(&request->failure, FAILURE_OVERLOADED,
+                           "%" PRId64 " of %" PRId64
+                           " sequences are being generated (--max-generations); try again later",
+                           slots_used(slots), slots_count(slots));
+    for (int64_t i = 0; i < generation->n_sequences; i++)
+        generation->sequences[i].slot = generation->slots[i];
+    return 0;
+}
+
+static void give_slot(struct request *request, struct generated *sequence)
+{
+    if (sequence->slot != 0)
+        slots_give(slots_of(request), 1, &sequence->slot);
+    sequence->slot = 0;
+}
+
+void generation_leave(struct request *request, struct generation *generation)
+{
+    for (int64_t i = 0; i < generation->n_sequences; i++)
+        give_slot(request, &generation->sequences[i]);
+}
+
+/* ---- A job ---- */
+
+/* The engine's threads call it when the logits are there. */
+static void choose(void *context)
+{
+    struct generated *sequence = context;
+    const struct generation *generation = sequence->generation;
+    const struct sampling_options *options = &generation->sampling;
+    int64_t index = sequence->count - sequence->n_prompt, vocabulary = generation->vocabulary;
+    sequence->token = sampling_choose(options, vocabulary, sequence->logits, sequence->ids, sequence->count,
+                                      sampling_random(options->seed, sequence->number, index), sequence->scratch);
+    if (generation->n_best > 0)
+        sampling_best(vocabulary, sequence->logits, generation->n_best, sequence->best + index * generation->n_best);
+    sequence->chosen = true;
+}
+
+/* Sets the item of the sequence's next rows. -1: request->failure. */
+static int set_item(struct request *request, struct generation *generation, struct generated *sequence,
+                    struct engine_item *item)
+{
+    const struct model_input *input = &request->info->inputs[generation->sequence_input];
+    int64_t most = input->own_limit ? input->max_length : INT64_MAX, begin = 0, end = sequence->count;
+    bool in_parts = request->info->n_slots > 0 && sequence->count <= most; /* beyond, every position moves */
+    if (in_parts) {
+        begin = sequence->kept;
+        end = end - begin > PART_ROWS ? begin + PART_ROWS : end;
+    } else if (sequence->count > most) {
+        begin = sequence->count - most;
+    }
+    *item = in_parts && begin > 0 ? (struct engine_item){0} : generation->given;
+    if (in_parts) {
+        item->slot = sequence->slot;
+        item->first = begin;
+    }
+    item->inputs[generation->sequence_input].data = sequence->ids + begin;
+    item->inputs[generation->sequence_input].length = end - begin;
+    sequence->row = (int32_t)(end - begin - 1);
+    sequence->kept = end;
+    if (end == sequence->count) {
+        item->output = sequence->logits;
+        item->rows = &sequence->row;
+        item->n_rows = 1;
+        item->finish = choose;
+        item->finish_context = sequence;
+    }
+    struct error error;
+    if (model_check(request_engine_model(request), item, &error) == 0)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID, "%s", error.message);
+}
+
+/* Items for all sequences that run. Returns their number, or -1 with request->failure. */
+static int64_t set_items(struct request *request, struct generation *generation)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < generation->n_sequences; i++) {
+        struct generated *sequence = &generation->sequences[i];
+        if (sequence->end != GENERATION_RUNS)
+            continue;
+        if (set_item(request, generation, sequence, &request->job.items[count]) != 0)
+            return -1;
+        generation->running[count++] = sequence;
+    }
+    request->job.n_items = count;
+    return count;
+}
+
+int generation_start(struct request *request, struct generation *generation)
+{
+    generation->vocabulary = request->info->output_columns;
+    if (take_slots(request, generation) != 0)
+        return -1;
+    return set_items(request, generation) < 0 ? -1 : 0;
+}
+
+static bool ends_sequence(const struct generation *generation, int32_t id)
+{
+    for (int64_t i = 0; i < generation->n_ends; i++)
+        if (generation->ends[i] == id)
+            return true;
+    return false;
+}
+
+/* Appends the chosen token. */
+static void append(struct request *request, struct generation *generation, struct generated *sequence)
+{
+    sequence->chosen = false;
+    sequence->logprobs[sequence->count - sequence->n_prompt] = sequence->token.logprob;
+    sequence->ids[sequence->count++] = sequence->token.id;
+    if (ends_sequence(generation, sequence->token.id))
+        sequence->end = GENERATION_ENDED;
+    else if (sequence->count - sequence->n_prompt == generation->max_new_tokens)
+        sequence->end = GENERATION_LENGTH;
+    if (generation->token && !generation->token(request, generation, sequence))
+        sequence->end = GENERATION_STOPPED;
+    if (sequence->end != GENERATION_RUNS)
+        give_slot(request, sequence);
+}
+
+bool generation_next(struct request *request, struct generation *generation)
+{
+    for (int64_t i = 0; i < request->job.n_items; i++) {
+        struct generated *sequence = generation->running[i];
+        if (request->job.items[i].output && !sequence->chosen) /* a device does not call `finish` */
+            choose(sequence);
+        if (sequence->chosen)
+            append(request, generation, sequence);
+    }
+    request->job.deadline_ns = 0; /* it bounds the time until the first token */
+    return request->failure.kind == FAILURE_NONE && set_items(request, generation) > 0;
+}
