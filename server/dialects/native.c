@@ -10,6 +10,8 @@ static const struct route routes[] = {
      .answer = native_similarity_answer},
     {"POST", "/fill-mask", BODY_JSON, .work = true, .read = native_fill_mask_read, .answer = native_fill_mask_answer},
     {"POST", "/predict", BODY_PICTURE, .work = true, .read = native_predict_read, .answer = native_predict_answer},
+    {"POST", "/generate", BODY_JSON, .work = true, .read = native_generate_read, .next = native_generate_next,
+     .answer = native_generate_answer},
     {"POST", "/tokenize", BODY_JSON, .work = true, .read = native_tokenize},
     {"POST", "/decode", BODY_JSON, .work = true, .read = native_decode},
     {"GET", "/", .open = true, .read = native_index},

@@ -202,6 +202,12 @@ static int read_option(const struct option *option, json_t *value, void *out, st
                                (long long)json_integer_value(value));
         *(int64_t *)field = json_integer_value(value);
         return 0;
+    case OPTION_NUMBER:
+        if (!json_is_number(value))
+            return failure_set(failure, FAILURE_INVALID, "%s is %s, a number was expected", option->name,
+                               json_kind(value));
+        *(double *)field = json_number_value(value);
+        return 0;
     case OPTION_OBJECT:
         if (!json_is_object(value))
             return failure_set(failure, FAILURE_INVALID, "%s is %s, an object was expected", option->name,

@@ -1,0 +1,510 @@
+/* /generate: the ids that linear-attention-transformer generates (tests/generation/greedy.json), from several clients
+ * at once and alone, and what a request may ask for. */
+#include "tests/http/checkpoint.h"
+#include "tests/http/daemon.h"
+
+#include <arpa/inet.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define GREEDY "tests/generation/greedy.json"
+#define RUNS 16
+#define CLIENTS 6
+#define ATTEMPTS 2000 /* of requests that wait for an event */
+
+/* A causal model of bytes, with all that keeps a state: linear and local heads, a token shift, buckets. */
+static const char text_config[] = /* %s: more keys, each with a comma */
+    "{\"architecture\": \"linear_attention_transformer.LinearAttentionTransformerLM\", %s\"kwargs\": {"
+    "\"num_tokens\": 259, \"dim\": 16, \"heads\": 2, \"depth\": 1, \"max_seq_len\": 256, \"dim_head\": 8, "
+    "\"causal\": true, \"local_attn_window_size\": 16, \"n_local_attn_heads\": 1, \"shift_tokens\": true, "
+    "\"blindspot_size\": 2}, \"tokenizer\": {\"type\": \"byte\"}}";
+static const struct checkpoint_shape text_shapes[] = {
+    {"token_emb.weight", 2, {259, 16}},
+    {"pos_emb.weights.0", 4, {1, 16, 1, 16}},
+    {"pos_emb.weights.1", 4, {1, 1, 16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_q.weight", 2, {16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_k.weight", 2, {16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_v.weight", 2, {16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_out.weight", 2, {16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_out.bias", 1, {16}},
+    {"transformer.layers.layers.0.0.norm.weight", 1, {16}},
+    {"transformer.layers.layers.0.0.norm.bias", 1, {16}},
+    {"transformer.layers.layers.0.1.fn.fn.fn.w1.weight", 2, {64, 16}},
+    {"transformer.layers.layers.0.1.fn.fn.fn.w1.bias", 1, {64}},
+    {"transformer.layers.layers.0.1.fn.fn.fn.w2.weight", 2, {16, 64}},
+    {"transformer.layers.layers.0.1.fn.fn.fn.w2.bias", 1, {16}},
+    {"transformer.layers.layers.0.1.norm.weight", 1, {16}},
+    {"transformer.layers.layers.0.1.norm.bias", 1, {16}},
+    {"norm.weight", 1, {16}},
+    {"norm.bias", 1, {16}},
+    {"out.weight", 2, {259, 16}},
+    {"out.bias", 1, {259}},
+};
+
+static char *folder;
+static struct daemon *the_daemon;
+
+static void write_text_model(const char *name, const char *keys)
+{
+    char config[1024], path[512];
+    snprintf(config, sizeof config, text_config, keys);
+    struct checkpoint checkpoint = checkpoint_random(config, text_shapes, LENGTH(text_shapes));
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    checkpoint_write(&checkpoint, path, 0);
+    checkpoint_free(&checkpoint);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    char texts[512], ending[512];
+    folder = folder_make();
+    write_text_model("texts", "");
+    write_text_model("ending", "\"eos_token\": 258, \"name\": \"ending\", ");
+    snprintf(texts, sizeof texts, "%s/texts", folder);
+    snprintf(ending, sizeof ending, "%s/ending", folder);
+    the_daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_lm_causal", "--model",
+                                        "tests/reference/linear_attention_lm_causal_blindspot_1", "--model",
+                                        "tests/reference/linear_attention_lm_causal_local_shift", "--model",
+                                        "tests/reference/linear_attention_lm_everything", "--model",
+                                        "tests/reference/linear_attention_encoder_decoder", "--model",
+                                        "tests/reference/linformer_pytorch_lm_causal", "--model",
+                                        "tests/reference/linformer_lm", "--model", texts, "--model", ending));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(the_daemon);
+    folder_remove(folder);
+    free(folder);
+    return 0;
+}
+
+static struct answer post(const struct daemon *daemon, const char *body)
+{
+    return daemon_call(
+        daemon, &(struct call){.path = "/generate", .body = body, .headers = {"Content-Type: application/json"}});
+}
+
+/* The body of a request; the caller frees it. */
+static char *body_of(const char *model, const json_t *prompt, const char *parameters)
+{
+    char *ids = json_dumps(prompt, JSON_COMPACT | JSON_ENCODE_ANY), *body;
+    size_t size = strlen(ids) + strlen(model) + strlen(parameters) + 64;
+    body = malloc(size);
+    snprintf(body, size, "{\"model\":\"%s\",\"inputs\":%s,\"parameters\":{%s}}", model, ids, parameters);
+    free(ids);
+    return body;
+}
+
+static const json_t *tokens_of(const struct answer *answer)
+{
+    if (answer->status != 200)
+        fail_msg("%ld %s", answer->status, answer->body);
+    return json_object_get(json_object_get(answer->json, "details"), "tokens");
+}
+
+static json_int_t id_at(const json_t *tokens, size_t index)
+{
+    return json_integer_value(json_object_get(json_array_get(tokens, index), "id"));
+}
+
+static json_t *greedy_runs(void)
+{
+    json_error_t error;
+    json_t *runs = json_load_file(GREEDY, 0, &error);
+    if (!runs)
+        fail_msg(GREEDY ": %s", error.text);
+    assert_int_equal(json_array_size(runs), RUNS);
+    return runs;
+}
+
+static void expect_run(const json_t *run)
+{
+    const json_t *ids = json_object_get(run, "ids");
+    const char *model = json_string_value(json_object_get(run, "model"));
+    char *body = body_of(model, json_object_get(run, "prompt"), "\"max_new_tokens\":200");
+    struct answer answer = post(the_daemon, body);
+    const json_t *tokens = tokens_of(&answer);
+    assert_int_equal(json_array_size(tokens), json_array_size(ids));
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        if (id_at(tokens, i) != json_integer_value(json_array_get(ids, i)))
+            fail_msg("%s: token %zu is %lld, the library's is %lld", model, i, (long long)id_at(tokens, i),
+                     (long long)json_integer_value(json_array_get(ids, i)));
+    answer_free(&answer);
+    free(body);
+}
+
+static void test_greedy_ids_are_the_library_s(void **state)
+{
+    (void)state;
+    json_t *runs = greedy_runs(), *run;
+    size_t i;
+    json_array_foreach (runs, i, run)
+        expect_run(run);
+    json_decref(runs);
+}
+
+/* ---- Several clients ---- */
+
+struct client {
+    pthread_t thread;
+    char *body;
+    struct answer answer;
+};
+
+static void *call_generate(void *argument)
+{
+    struct client *client = argument;
+    client->answer = post(the_daemon, client->body);
+    return NULL;
+}
+
+/* Clients with prompts of different lengths, each at the same time as an /embed that fills batches. */
+static void test_answers_do_not_depend_on_other_clients(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"linear_attention_lm_everything", "texts"};
+    for (size_t m = 0; m < LENGTH(models); m++) {
+        struct client clients[CLIENTS];
+        for (int i = 0; i < CLIENTS; i++) {
+            char parameters[128];
+            json_t *prompt = json_array();
+            for (int j = 0; j < 1 + 7 * i; j++)
+                json_array_append_new(prompt, json_integer((7 * j + i) % 61));
+            snprintf(parameters, sizeof parameters,
+                     "\"max_new_tokens\":%d,\"temperature\":0.9,\"top_k\":20,\"seed\":%d,\"details\":true", 30 + 5 * i,
+                     i);
+            clients[i].body = body_of(models[m], prompt, parameters);
+            json_decref(prompt);
+        }
+        for (int i = 0; i < CLIENTS; i++)
+            assert_int_equal(pthread_create(&clients[i].thread, NULL, call_generate, &clients[i]), 0);
+        for (int i = 0; i < CLIENTS; i++)
+            pthread_join(clients[i].thread, NULL);
+        for (int i = 0; i < CLIENTS; i++) {
+            struct answer alone = post(the_daemon, clients[i].body);
+            assert_int_equal(json_array_size(tokens_of(&alone)), 30 + 5 * i);
+            assert_string_equal(clients[i].answer.body, alone.body);
+            answer_free(&clients[i].answer);
+            answer_free(&alone);
+            free(clients[i].body);
+        }
+    }
+}
+
+/* ---- Slots ---- */
+
+/* Sends a request and closes the connection at once. */
+static void send_and_leave(const struct daemon *daemon, const char *body)
+{
+    char head[256];
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)daemon_port(daemon))};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    int length =
+        snprintf(head, sizeof head,
+                 "POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+                 strlen(body));
+    assert_int_equal(send(fd, head, (size_t)length, 0), length);
+    assert_int_equal(send(fd, body, strlen(body), 0), strlen(body));
+    close(fd);
+}
+
+/* A short generation. Returns its status. */
+static long try_short(const struct daemon *daemon)
+{
+    struct answer answer = post(daemon, "{\"inputs\":[1],\"parameters\":{\"max_new_tokens\":1}}");
+    long status = answer.status;
+    if (status == 429) {
+        char *later = answer_header(&answer, "Retry-After");
+        assert_non_null(later);
+        free(later);
+    }
+    answer_free(&answer);
+    return status;
+}
+
+/* The long request may come while a short one has the slot, and is then refused. So it is sent again. */
+static void test_slots_are_limited_and_come_back(void **state)
+{
+    (void)state;
+    struct daemon *daemon =
+        daemon_start(ARGUMENTS("--max-generations", "1", "--model", "tests/reference/linear_attention_lm_causal"));
+    for (int round = 0; round < 3; round++) {
+        long status = 0;
+        for (int i = 0; i < ATTEMPTS && status != 429; i++) {
+            send_and_leave(daemon, "{\"inputs\":[1,2,3],\"parameters\":{\"max_new_tokens\":1000000}}");
+            usleep(1000);
+            status = try_short(daemon);
+        }
+        assert_int_equal(status, 429); /* a million tokens have the slot */
+        for (int i = 0; i < ATTEMPTS && status != 200; i++) {
+            usleep(1000);
+            status = try_short(daemon);
+        }
+        assert_int_equal(status, 200); /* the server has seen that nobody waits for them */
+    }
+    daemon_stop(daemon);
+}
+
+static void test_without_slots_the_ids_are_the_same(void **state)
+{
+    (void)state;
+    struct daemon *daemon = daemon_start(
+        ARGUMENTS("--max-generations", "0", "--model", "tests/reference/linear_attention_lm_causal_local_shift"));
+    const char *body = "{\"model\":\"linear_attention_lm_causal_local_shift\",\"inputs\":[9,8,7],"
+                       "\"parameters\":{\"max_new_tokens\":80}}";
+    struct answer with = post(the_daemon, body), without = post(daemon, body);
+    const json_t *tokens = tokens_of(&with), *others = tokens_of(&without);
+    assert_int_equal(json_array_size(tokens), 80);
+    for (size_t i = 0; i < 80; i++)
+        assert_int_equal(id_at(tokens, i), id_at(others, i));
+    answer_free(&with);
+    answer_free(&without);
+    daemon_stop(daemon);
+}
+
+/* ---- Other models ---- */
+
+/* The tokens are those that repeated calls of /logits choose. */
+static void test_a_model_that_runs_everything_again(void **state)
+{
+    (void)state;
+    json_t *ids = json_pack("[i,i,i]", 3, 1, 4);
+    char *body = body_of("linformer_pytorch_lm_causal", ids, "\"max_new_tokens\":5");
+    struct answer answer = post(the_daemon, body);
+    const json_t *tokens = tokens_of(&answer);
+    for (size_t i = 0; i < 5; i++) {
+        char logits[512], *list = json_dumps(ids, JSON_COMPACT);
+        snprintf(logits, sizeof logits,
+                 "{\"model\":\"linformer_pytorch_lm_causal\",\"inputs\":%s,\"positions\":\"last\",\"top_k\":1}", list);
+        struct answer step = daemon_call(
+            the_daemon,
+            &(struct call){.path = "/logits", .body = logits, .headers = {"Content-Type: application/json"}});
+        assert_int_equal(step.status, 200);
+        const json_t *row = json_array_get(json_object_get(json_array_get(step.json, 0), "tokens"), 0);
+        assert_int_equal(id_at(tokens, i), json_integer_value(json_array_get(row, 0)));
+        json_array_append(ids, json_array_get(row, 0));
+        answer_free(&step);
+        free(list);
+    }
+    answer_free(&answer);
+    free(body);
+    json_decref(ids);
+}
+
+/* The encoder reads the inputs, and what follows decoder_input depends on them. */
+static void test_an_encoder_reads_the_inputs(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"model\":\"linear_attention_encoder_decoder\",\"inputs\":[5,6,7],\"parameters\":{\"max_new_tokens\":30}}",
+        "{\"model\":\"linear_attention_encoder_decoder\",\"inputs\":[5,6,7],"
+        "\"parameters\":{\"max_new_tokens\":30,\"decoder_input\":[1]}}",
+        "{\"model\":\"linear_attention_encoder_decoder\",\"inputs\":[50,6,7],\"parameters\":{\"max_new_tokens\":30}}",
+    };
+    struct answer answers[LENGTH(bodies)];
+    for (size_t i = 0; i < LENGTH(bodies); i++) {
+        answers[i] = post(the_daemon, bodies[i]);
+        assert_int_equal(json_array_size(tokens_of(&answers[i])), 30);
+    }
+    assert_string_equal(answers[0].body, answers[1].body);
+    assert_string_not_equal(answers[0].body, answers[2].body);
+    for (size_t i = 0; i < LENGTH(bodies); i++)
+        answer_free(&answers[i]);
+}
+
+/* ---- Texts ---- */
+
+static const char *text_of(const struct answer *answer)
+{
+    if (answer->status != 200)
+        fail_msg("%ld %s", answer->status, answer->body);
+    return json_string_value(json_object_get(answer->json, "generated_text"));
+}
+
+/* The texts of the tokens, which are cut between characters alone, make up the text. */
+static void test_texts_of_tokens_make_up_the_text(void **state)
+{
+    (void)state;
+    struct answer answer = post(the_daemon, "{\"model\":\"texts\",\"inputs\":\"caf\xc3\xa9 \",\"parameters\":{"
+                                            "\"max_new_tokens\":120,\"temperature\":3,\"seed\":4,\"details\":true}}");
+    const json_t *tokens = tokens_of(&answer), *token;
+    char joined[2048] = "";
+    size_t i;
+    json_array_foreach (tokens, i, token)
+        if (!json_is_true(json_object_get(token, "special")))
+            strcat(joined, json_string_value(json_object_get(token, "text")));
+    assert_string_equal(joined, text_of(&answer));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(answer.json, "details"), "seed")), 4);
+    answer_free(&answer);
+}
+
+static void test_text_options(void **state)
+{
+    (void)state;
+    struct answer plain =
+        post(the_daemon, "{\"model\":\"texts\",\"inputs\":\"abc\",\"parameters\":{\"max_new_tokens\":30}}");
+    struct answer full =
+        post(the_daemon, "{\"model\":\"texts\",\"inputs\":\"abc\",\"parameters\":{\"max_new_tokens\":30,"
+                         "\"return_full_text\":true}}");
+    char expected[1024], stop[256];
+    snprintf(expected, sizeof expected, "abc%s", text_of(&plain));
+    assert_string_equal(text_of(&full), expected);
+    assert_null(json_object_get(plain.json, "details"));
+
+    /* the first character ends the text, if it is the stop text */
+    snprintf(stop, sizeof stop,
+             "{\"model\":\"texts\",\"inputs\":\"abc\",\"parameters\":{\"max_new_tokens\":30,\"details\":true,\"stop\":["
+             "%s]}}",
+             "\"zzzzzzzz\",\"\xef\xbf\xbd\"");
+    struct answer unstopped = post(the_daemon, stop);
+    assert_string_equal(text_of(&unstopped), text_of(&plain));
+    answer_free(&plain);
+    answer_free(&full);
+    answer_free(&unstopped);
+}
+
+/* A text that greedy generation gives is found again as a stop text. */
+static void test_stop_text_ends_the_sequence(void **state)
+{
+    (void)state;
+    const char *all =
+        "{\"model\":\"texts\",\"inputs\":\"hello\",\"parameters\":{\"max_new_tokens\":60,\"temperature\":2,"
+        "\"seed\":%d,\"details\":true%s}}";
+    int stopped = 0;
+    for (int seed = 0; seed < 8; seed++) {
+        char body[512];
+        snprintf(body, sizeof body, all, seed, "");
+        struct answer answer = post(the_daemon, body);
+        const char *text = text_of(&answer), *letter = text;
+        while (*letter && !(*letter >= 'a' && *letter <= 'z'))
+            letter++;
+        if (*letter) {
+            char stop[64];
+            snprintf(stop, sizeof stop, ",\"stop\":[\"%c\"]", *letter);
+            snprintf(body, sizeof body, all, seed, stop);
+            struct answer short_one = post(the_daemon, body);
+            const char *found = text_of(&short_one);
+            assert_int_equal(strlen(found), letter - text + 1);
+            assert_memory_equal(found, text, strlen(found));
+            const json_t *details = json_object_get(short_one.json, "details");
+            assert_string_equal(json_string_value(json_object_get(details, "finish_reason")), "stop_sequence");
+            stopped++;
+            answer_free(&short_one);
+        }
+        answer_free(&answer);
+    }
+    assert_in_range(stopped, 1, 8);
+}
+
+static void test_eos_token_ends_the_sequence(void **state)
+{
+    (void)state;
+    int ended = 0;
+    for (int seed = 0; seed < 20; seed++) {
+        char body[256];
+        snprintf(body, sizeof body,
+                 "{\"model\":\"ending\",\"inputs\":\"a\",\"parameters\":{\"max_new_tokens\":200,\"temperature\":1,"
+                 "\"do_sample\":true,\"seed\":%d,\"details\":true}}",
+                 seed);
+        struct answer answer = post(the_daemon, body);
+        const json_t *tokens = tokens_of(&answer), *details = json_object_get(answer.json, "details");
+        size_t count = json_array_size(tokens);
+        bool last = id_at(tokens, count - 1) == 258;
+        assert_string_equal(json_string_value(json_object_get(details, "finish_reason")),
+                            last ? "eos_token" : "length");
+        for (size_t i = 0; i + 1 < count; i++)
+            assert_int_not_equal(id_at(tokens, i), 258);
+        ended += last;
+        answer_free(&answer);
+    }
+    assert_in_range(ended, 1, 20);
+}
+
+static void test_top_tokens(void **state)
+{
+    (void)state;
+    struct answer answer =
+        post(the_daemon, "{\"model\":\"texts\",\"inputs\":\"abc\",\"parameters\":{\"max_new_tokens\":3,"
+                         "\"top_n_tokens\":4,\"details\":true}}");
+    const json_t *tokens = tokens_of(&answer);
+    const json_t *top = json_object_get(json_object_get(answer.json, "details"), "top_tokens");
+    assert_int_equal(json_array_size(top), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *best = json_array_get(top, i);
+        assert_int_equal(json_array_size(best), 4);
+        assert_int_equal(id_at(best, 0), id_at(tokens, i)); /* greedy */
+        for (size_t j = 1; j < 4; j++)
+            assert_true(json_real_value(json_object_get(json_array_get(best, j), "logprob")) <=
+                        json_real_value(json_object_get(json_array_get(best, j - 1), "logprob")));
+    }
+    answer_free(&answer);
+}
+
+/* ---- Refusals ---- */
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        long status;
+        const char *body, *message;
+    } cases[] = {
+        {422, "{\"model\":\"linformer_lm\",\"inputs\":[1]}", "linformer.LinformerLM is not causal"},
+        {422, "{\"model\":\"texts\"}", "inputs is missing"},
+        {422, "{\"model\":\"texts\",\"inputs\":[]}", "inputs is empty"},
+        {422, "{\"model\":\"texts\",\"inputs\":\"\"}", "inputs is empty"},
+        {422, "{\"model\":\"texts\",\"inputs\":[259]}", "below 259"},
+        {422, "{\"model\":\"texts\",\"inputs\":[-1]}", "at least 0"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1.5]}", "an integer id was expected"},
+        {422, "{\"model\":\"texts\",\"inputs\":{\"a\":1}}", "a text or a list of ids was expected"},
+        {422, "{\"model\":\"linear_attention_lm_causal\",\"inputs\":\"abc\"}", "has no tokenizer"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":{\"temperature\":0}}", "parameters.temperature is 0"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":{\"temperature\":\"hot\"}}", "a number was expected"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":{\"top_p\":1.5}}", "parameters.top_p is 1.5"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":{\"max_new_tokens\":0}}", "max_new_tokens is 0"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":{\"max_new_tokens\":9999999}}", "at most 1048576"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":{\"stop\":[1]}}", "parameters.stop"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":{\"stop\":[\"\"]}}", "parameters.stop"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":{\"seed\":-1}}", "parameters.seed"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":{\"decoder_input\":[1]}}", "models with an encoder"},
+        {422, "{\"model\":\"texts\",\"inputs\":[1],\"parameters\":3}", "an object was expected"},
+        {404, "{\"model\":\"nobody\",\"inputs\":[1]}", "nobody"},
+        {400, "{\"inputs\":[1", ""},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct answer answer = post(the_daemon, cases[i].body);
+        if (answer.status != cases[i].status || !strstr(answer.body, cases[i].message))
+            fail_msg("%s: %ld %s", cases[i].body, answer.status, answer.body);
+        answer_free(&answer);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_greedy_ids_are_the_library_s),
+        cmocka_unit_test(test_answers_do_not_depend_on_other_clients),
+        cmocka_unit_test(test_slots_are_limited_and_come_back),
+        cmocka_unit_test(test_without_slots_the_ids_are_the_same),
+        cmocka_unit_test(test_a_model_that_runs_everything_again),
+        cmocka_unit_test(test_an_encoder_reads_the_inputs),
+        cmocka_unit_test(test_texts_of_tokens_make_up_the_text),
+        cmocka_unit_test(test_text_options),
+        cmocka_unit_test(test_stop_text_ends_the_sequence),
+        cmocka_unit_test(test_eos_token_ends_the_sequence),
+        cmocka_unit_test(test_top_tokens),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests_name("generation", tests, start, stop);
+}
