@@ -11,8 +11,9 @@
 
 struct json_t; /* jansson's json_t. Only files that read its contents include jansson.h. */
 
-/* ---- Errors --------------------------------------------------------------------------------------------------- A
- * function that can fail on a bad file, setting, machine or request takes a `struct error *` last. On failure it
+/* ---- Errors ------------------------------------------------------------------------------------------------------ */
+
+/* A function that can fail on a bad file, setting, machine or request takes a `struct error *` last. On failure it
  * returns -1 and writes one sentence into the struct. The sentence names the place (file, tensor, key), the expected
  * value and the found value. The caller owns the struct. The message is NUL-terminated and valid UTF-8. A message that
  * is too long is cut between two characters. A bug of the caller fails an assert. */
@@ -116,8 +117,9 @@ const char *pooling_name(enum pooling pooling);
 const char *padding_name(enum padding padding);
 int padding_from_name(const char *name); /* accepts "default" too. -1 for an unknown name */
 
-/* ---- Arguments of a Python class, read through a table ------------------------------------------------------- A
- * family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an argument
+/* ---- Arguments of a Python class, read through a table ----------------------------------------------------------- */
+
+/* A family declares the arguments of a class in a table. arguments_read checks types and ranges. It refuses an argument
  * that is not in the table, and the message lists the names in the table. */
 enum argument_type {
     ARGUMENT_SIZE,           /* int64_t >= 1 */
@@ -137,7 +139,8 @@ struct argument {
     enum argument_type type;
     bool required;
     int64_t fallback; /* the constructor's default. For booleans 1 is true. For the optional types 0 is None */
-    /* Of the member in the family's struct, in bytes. Unused for ARGUMENT_DROPOUT and ARGUMENT_TRAINING. */
+    /* Bytes from the start of the family's struct to the member that arguments_read sets. Unused for ARGUMENT_DROPOUT
+     * and ARGUMENT_TRAINING. */
     size_t offset;
 };
 
@@ -146,8 +149,9 @@ struct argument {
 int arguments_read(const char *class_name, const struct argument *table, size_t count, const struct json_t *kwargs,
                    void *out, struct error *error);
 
-/* ---- What a model is computed with and on ----------------------------------------------------------------------
- * In each enum 0 is auto, so a zeroed struct asks for the defaults. */
+/* ---- Dtype, kernels and device of a model ------------------------------------------------------------------------ */
+
+/* In each enum of this section 0 is auto, so a zeroed struct asks for the defaults. */
 
 /* The type in which products with weights are computed. If it is a 16-bit type, attention's products use it too. auto
  * means f32 on the CPU and bf16 on CUDA. */

@@ -43,7 +43,8 @@ const char *engine_device(const struct engine *engine); /* "cpu", "cuda:0,cuda:1
  * notice. */
 const char *engine_notice(const struct engine *engine);
 
-/* The reason why products "auto" on the CPU does not use oneDNN, if oneDNN would be faster. Otherwise NULL. */
+/* The reason why the CPU multiplies without oneDNN, although the option `products` is auto and oneDNN would be faster.
+ * NULL if there is nothing to report. */
 const char *engine_cpu_notice(const struct engine *engine);
 
 bool engine_is_on_cpu(const struct engine *engine); /* true if the CPU is the only device */
@@ -77,11 +78,11 @@ struct model_info {
     const char *architecture; /* as config.json has it */
     const struct model_input *inputs;
     int n_inputs;
-    const char *const *outputs; /* names, by output. outputs[0] is the class's own output. An item may request the other
-                                   outputs. They are the softmax of each attention, in order of execution. Their names
-                                   are the class's, such as "attention_scores" or "attn_output_weights", or else
-                                   "attention.<i>". The outputs of a module come first, under the module's own names. An
-                                   attention is not in the list if its items consist of several sequences */
+    /* Names, by output. outputs[0] is the class's own output. An item may request the other outputs. They are the
+     * softmax of each attention, in order of execution. Their names are the class's, such as "attention_scores" or
+     * "attn_output_weights", or else "attention.<i>". The outputs of a module come first, under the module's own names.
+     * The list lacks an attention for which the plan divides an item into several sequences (AXIS_SIZED in plan.h). */
+    const char *const *outputs;
     int n_outputs;
     int n_tensors; /* for a module that returns tensors: outputs[0] to outputs[n_tensors - 1] are its tensors. 0 if the
                       model returns rows */
@@ -108,7 +109,8 @@ struct model_info {
     const char *kernels;     /* like engine_kernels, for the model's device */
     /* Precedes the class's name in every tensor name of the file. NULL if the names have no prefix. */
     const char *prefix;
-    const char *notice; /* the reason why "auto" did not choose the engine's device for this model. NULL if it did */
+    const char *notice;     /* with the setting device "auto": the reason why this model runs on the CPU, although the
+                               engine has a CUDA device. NULL if the model runs on the engine's device */
     const char *cpu_notice; /* the reason why the CPU multiplies some weights without oneDNN. NULL if there is nothing
                                to report */
     bool batch_invariant;
@@ -129,8 +131,9 @@ int model_check(const struct model *model, const struct engine_item *item, struc
  *     … of a module                           its own shape, perhaps of rank 0
  *     "attention.<i>", "attention_scores"     (heads, length, k), k: the number of keys of the attention
  *     "attn_output_weights"                   (width, length, k)
- * The tensor of a request has the batch as one more size in front. With LAYOUT_CALL the tensor has this very shape.
- * Returns the rank, at most ENGINE_MAX_RANK. */
+ * A tensor in a request joins several items: the batch is one more size in front of this shape. Inputs with LAYOUT_CALL
+ * are an exception. There one item is the whole tensor, and `width` is its batch, so no size is added. Returns the
+ * rank, at most ENGINE_MAX_RANK. */
 int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape);
 
 /* Rows of the last hidden state for an item. The item need not have passed model_check. 0 if the model returns tensors
@@ -156,10 +159,10 @@ int model_warm_up(struct model *model, int lane, double *flops, struct error *er
  * and inputs. The caller must check for such results. */
 int model_run(struct model *model, int lane, const struct engine_item *items, int64_t n_items, struct error *error);
 
-/* The lanes that should run batches now. Bit i stands for lane i, and is set if the lane's device works. If no device
- * works, only bit 0 is set. A batch that runs on a lane whose bit is not set runs on the CPU, and so does lane 0 if no
- * device works. Any thread may call it. It never waits.
- */
+/* The lanes that should run batches now. Bit i stands for lane i of the model. It is set if the device of this lane
+ * works. If no device works, only bit 0 is set, so that batches still have a lane. model_run may be called for any
+ * lane. If the lane's device does not work, model_run runs the batch on the CPU. Any thread may call model_ready_lanes.
+ * It never waits. */
 uint64_t model_ready_lanes(const struct model *model);
 
 /* --explain: prints each operation with its shapes, FLOPs and bytes, for a batch of one item of `tokens` rows. Then

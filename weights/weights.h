@@ -15,10 +15,12 @@ struct weights;
 /* Opens a safetensors file. If the path ends in .index.json, opens an index and the files that it lists. They are in
  * the folder of the index.
  *
- * Reads only the headers, and checks every offset, shape and product in them against the size of the file. The data of
- * the tensors is NULL until weights_read. So the caller can compare names and shapes with a model first, and refuse a
- * large wrong file at once. The files stay open until weights_read. So header and data come from the same file, even if
- * the file's name is given to another file meanwhile. */
+ * Reads only the headers, and checks each tensor in them. The sizes of its shape must not be negative. The number of
+ * bytes that follows from shape and dtype must not overflow, and must be the number that the offsets state. The data
+ * must lie within the file, without overlaps or gaps. The data of the tensors is NULL until weights_read. So the caller
+ * can compare names and shapes with a model first, and refuse a large wrong file at once. The files stay open until
+ * weights_read. So header and data come from the same file, even if the file's name is given to another file meanwhile.
+ */
 int weights_open(const char *path, struct weights **weights, struct error *error);
 
 /* Like weights_open, for the bytes of a file in memory. They must outlive the result. `origin` names the file in
@@ -36,7 +38,8 @@ const char *weights_origin(const struct weights *weights);
 size_t weights_count(const struct weights *weights); /* number of stored tensors, not counting aliases */
 const struct weights_tensor *weights_at(const struct weights *weights, size_t index);
 
-/* The tensor with this name, or with this alias in `__metadata__`. NULL if there is none. */
+/* The tensor with this name or alias. NULL if there is none. An alias is a second name of a stored tensor, for layers
+ * that share weights. The entry `__metadata__` of the file's header maps the alias to the name of the tensor. */
 const struct weights_tensor *weights_find(const struct weights *weights, const char *name);
 
 /* The index of a tensor, for weights_at(). */

@@ -199,9 +199,11 @@ int64_t cpu_attend_scratch(const struct cpu_run *run, const struct plan_step *st
     return vector_packed_keys(plan_most_sequence_rows(plan, step->keys), d, e) + vector_attend_scratch(d, e);
 }
 
-/* ---- OP_ATTEND_CALL: an item is w sequences ---- Row p * w + s of a value is position p of sequence s, so the rows of
- * a sequence are w rows apart. Each sequence has its own k keys. The division into tasks depends only on the item, so
- * the results do not depend on the other items of the batch. */
+/* ---- OP_ATTEND_CALL: an item is w sequences ---- */
+
+/* Row p * w + s of a value is position p of sequence s, so the rows of a sequence are w rows apart. Each sequence has
+ * its own k keys. The division into tasks depends only on the item, so the results do not depend on the other items of
+ * the batch. */
 
 #define BLOCK_POSITIONS 64 /* most positions of a task */
 

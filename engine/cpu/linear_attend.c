@@ -1,11 +1,18 @@
 /* One head of one sequence, with queries Q (n, d), keys K (m, d) and values V (m, e), is
  *
- *     context (d, e) = softmax over the rows of K, transposed, times V
- *     y (n, e)       = scale * softmax of each row of Q, times context
+ *     context (d, e) = softmax(K)ᵀ V              the softmax of each column of K
+ *     y (n, e)       = scale softmax(Q) context   the softmax of each row of Q, or Q itself with raw_queries
  *
- * The softmax over rows is computed in parts. The context is summed up from the powers exp(K - maximum). At the end it
- * is divided by the sums of these powers. The causal form sums up the context bucket by bucket, where a bucket is a
- * number of rows. A row of y reads the context of earlier buckets only, and has its own denominator.
+ * The softmax of a column needs the sum over all m rows, so it is computed in parts. The context is summed up from the
+ * powers exp(K - maximum). At the end it is divided by the sums of these powers.
+ *
+ * The causal form has exp(K) in place of softmax(K). It divides the rows into buckets of equal length. A row of y reads
+ * the context of earlier buckets only, and has its own denominator. With buckets of 1 row, a row also reads itself. The
+ * context is summed up chunk by chunk. A chunk is one large bucket, or several small buckets. Within a chunk of several
+ * buckets, the rows of earlier buckets are read through scores between the rows, as in ordinary attention.
+ *
+ * A step with fold f divides each sequence into f sequences, which are computed separately. Folded sequence i has the
+ * rows at positions i, i + f, i + 2 f, … of the whole sequence.
  *
  * The rows of a sequence may come in several batches (engine_item.slot). Its slot then keeps context and sums. If a
  * bucket has several rows, the slot also keeps the sums over the rows of an incomplete bucket, because later rows of
@@ -16,7 +23,8 @@
 #include <string.h>
 
 #define BLOCK_ROWS 128 /* rows that are computed at a time */
-/* In rows. Of smaller buckets, several are computed at a time, with scores between their rows. */
+/* In rows. If a bucket has fewer rows, a chunk is several buckets. It has at least this many rows, and at most
+ * BLOCK_ROWS. */
 #define INNER_BUCKET 64
 
 /* Sums over keys. */
@@ -25,8 +33,8 @@ struct key_sums {
     float *sums;    /* (d): sum of the powers */
 };
 
-/* One head of one sequence, and the calling thread's scratch. In a folded sequence, row j is j * fold rows after the
- * first row. The strides include the fold. */
+/* One head of one sequence, and the calling thread's scratch. The sequence may be a folded one. Then neighbouring rows
+ * are `fold` rows apart in memory, and the strides contain this factor. */
 struct head_sequence {
     const struct cpu_run *run;
     const struct plan_step *step;
@@ -106,7 +114,7 @@ static void add_rows(const struct head_sequence *s, int64_t first, int64_t end, 
     }
 }
 
-/* rows (rows, d) = scale * softmax of each query, or of raw queries scale * query. */
+/* Loads queries (rows, d) into s->rows: scale * softmax(query), or with raw_queries scale * query. */
 static void load_queries(const struct head_sequence *s, int64_t first, int64_t rows)
 {
     float scale = s->step->linear_attend.scale;
@@ -148,8 +156,8 @@ static void raise_maxima(const struct head_sequence *s)
     }
 }
 
-/* Computes context = softmax over the rows of K, transposed, times V. If all rows are masked, the sums are 0, and so is
- * the result. */
+/* Computes context = softmax(K)ᵀ V, with the softmax of each column of K. If all rows are masked, the sums are 0, and
+ * so is the result. */
 static void sum_all_keys(const struct head_sequence *s)
 {
     clear_sums(s, s->seen);
@@ -174,9 +182,9 @@ static void attend_all(const struct head_sequence *s)
     }
 }
 
-/* For the rows of one chunk, adds to `out` the part that comes from earlier buckets of the same chunk. If buckets have
- * 1 row, a row also reads itself. inner[r] becomes the sum of the scores of row r, which is a part of its denominator.
- */
+/* For each row of a chunk of several buckets, adds to `out` the part that comes from earlier buckets of this chunk. If
+ * buckets have 1 row, a row also reads itself. inner[r] becomes the sum of the scores of row r, which is a part of its
+ * denominator. */
 static void attend_chunk(const struct head_sequence *s, int64_t first, int64_t rows, float *inner)
 {
     int64_t bucket = s->step->linear_attend.bucket;
@@ -230,8 +238,8 @@ static void divide(const struct head_sequence *s, int64_t first, int64_t rows, c
     }
 }
 
-/* Rows [start, end) read the sums over the keys so far. With inner_scores they also read the rows of earlier buckets
- * among them. */
+/* Computes the results of rows [start, end). They read the sums over the keys so far. With inner_scores, [start, end)
+ * is a chunk of several buckets. Then a row also reads the rows of earlier buckets of this chunk. */
 static void read_rows(const struct head_sequence *s, int64_t start, int64_t end, bool inner_scores)
 {
     for (int64_t first = start; first < end; first += BLOCK_ROWS) {
@@ -264,9 +272,8 @@ static int64_t attend_pending(const struct head_sequence *s)
     return rows;
 }
 
-/* Processes one chunk after another. First its rows read the sums, then the chunk is added to
- * the sums. A chunk
- * is one large bucket, whose rows do not read each other, or several small buckets that fit in a block. */
+/* Processes one chunk after another. First the rows of the chunk read the sums. Then the chunk is added to the sums.
+ * The rows of one large bucket do not read each other. Several small buckets fit in one block. */
 static void attend_causal(const struct head_sequence *s)
 {
     int64_t bucket = s->step->linear_attend.bucket, chunk = bucket;
@@ -282,7 +289,7 @@ static void attend_causal(const struct head_sequence *s)
         int64_t end = least(start + chunk, s->query_rows), complete = end - (end - start) % bucket;
         read_rows(s, start, end, inner_scores);
         if (end == s->query_rows && !s->in_parts)
-            break; /* no row reads these any more */
+            break; /* no row reads the sums of this chunk any more */
         add_rows(s, start, complete, s->seen);
         if (complete < end)
             add_rows(s, complete, end, s->pending);
@@ -325,7 +332,7 @@ int64_t cpu_linear_attend_scratch(const struct cpu_run *run, const struct plan_s
     return 2 * BLOCK_ROWS * d + BLOCK_ROWS * e + BLOCK_ROWS * BLOCK_ROWS + 2 * d * e + 3 * d;
 }
 
-/* Floats of a slot that one head of one fold has. */
+/* The number of floats of a slot that belong to one head of one folded sequence. */
 static int64_t state_floats(const struct plan_step *step)
 {
     int64_t d = step->linear_attend.dim_head, e = step->linear_attend.dim_value;
@@ -334,13 +341,13 @@ static int64_t state_floats(const struct plan_step *step)
     return (step->linear_attend.bucket > 1 ? 2 : 1) * (d * e + d);
 }
 
-/* Rows of `rows` at `offset` and every `fold` rows behind. */
+/* The number of rows among `rows` rows that lie at offset, offset + fold, offset + 2 * fold, … */
 static int64_t folded_rows(int64_t rows, int64_t offset, int64_t fold)
 {
     return rows > offset ? (rows - offset + fold - 1) / fold : 0;
 }
 
-/* Fold f has the rows at positions f, f + fold, … of the whole sequence. */
+/* Describes one head of folded sequence f. */
 static struct head_sequence sequence_of(const struct cpu_run *run, const struct plan_step *step, int64_t sequence,
                                         int64_t f, int64_t head)
 {
@@ -352,7 +359,7 @@ static struct head_sequence sequence_of(const struct cpu_run *run, const struct 
     int64_t value_column = (step->linear_attend.first_head + head) * e,
             column = (step->linear_attend.first_head + head) * d;
     int64_t earlier = padder_earlier_rows(run->plan, run->batch, sequence);
-    int64_t offset = ((f - earlier) % fold + fold) % fold; /* of the fold's first row in this batch */
+    int64_t offset = ((f - earlier) % fold + fold) % fold; /* of the folded sequence's first row in this batch */
     int64_t query = from->starts[sequence] + offset, key = keys->starts[sequence] + offset;
     float *state = state_of(run, sequence);
     struct head_sequence s = {

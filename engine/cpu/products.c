@@ -331,8 +331,9 @@ size_t products_weight_bytes(const struct product_weight *weight)
     return weight->packed ? onednn_weight_bytes(weight->packed) : weight->bytes;
 }
 
-/* ---- Tiles of products with a weight ---- The scratch contains the tile, oneDNN's scratchpad, and the rows as bf16.
- */
+/* ---- Tiles of products with a weight ---- */
+
+/* The scratch contains the tile, oneDNN's scratchpad, and the rows as bf16. */
 
 #define TILE_FLOATS (PLAN_ROW_BLOCK * PRODUCTS_PANEL)
 #define SCRATCHPAD_FLOATS (ONEDNN_SCRATCHPAD_BYTES / (int64_t)sizeof(float))
@@ -403,7 +404,9 @@ int products_linear_tile(const struct products *products, const struct product_t
     return 0;
 }
 
-/* ---- Projections ---- The scratch contains the result, then the scratch of `project` in vector.h. */
+/* ---- Projections ---- */
+
+/* The scratch contains the result, then the scratch of `project` in vector.h. */
 
 static int64_t projected_floats(int64_t k)
 {

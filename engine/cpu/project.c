@@ -277,8 +277,10 @@ int64_t cpu_project_sequence_shared_scratch(const struct cpu_run *run, const str
     return parts_of(plan->max_rows, CHUNK_ROWS) * rows_per_sequence_of(plan, step->y) * plan->values[step->y].columns;
 }
 
-/* ---- OP_PROJECT_CALL: an item is w sequences ---- Row p * w + s of x is position p of sequence s. So x can be read as
- * (n, w * d). Each column of this matrix yields one row of k results, and y is (w * d, k). */
+/* ---- OP_PROJECT_CALL: an item is w sequences ---- */
+
+/* Row p * w + s of x is position p of sequence s. So x can be read as (n, w * d). Each column of this matrix yields one
+ * row of k results, and y is (w * d, k). */
 
 /* Computes columns [column, column + TILE_COLUMNS) of the item's w * d columns. A tile may contain columns of two
  * sequences. */

@@ -41,8 +41,9 @@ static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t dep
         multiply_row(a + r * a_stride, depth, b, c + r * c_stride, add, wide);
 }
 
-/* ---- Packing of keys and values ---- The packed form is panels of keys (d, PANEL keys), then panels of values (k,
- * PANEL columns), all in words. */
+/* ---- Packing of keys and values ---- */
+
+/* The packed form is panels of keys (d, PANEL keys), then panels of values (k, PANEL columns), all in words. */
 
 void VARIANT(vector_pack_keys)(const struct vector_keys *keys, float *packed)
 {

@@ -3,8 +3,9 @@
 #include "engine/cpu/vector_activate.h"
 #include "engine/cpu/vector_words.h"
 
-/* ---- Sines ---- Angles are reduced in double precision, because in long sequences they have few digits after the
- * point. */
+/* ---- Sines ---- */
+
+/* Angles are reduced in double precision, because in long sequences they have few digits after the point. */
 
 #define LARGEST_ANGLE 4194304.0f /* in radians. The C library computes sines of larger angles */
 

@@ -138,8 +138,8 @@ int plan_input_beside(struct plan_builder *builder, struct model_input mask, int
  * `columns` is 1 for ids and masks. The axis of the value is plan_sized_axis(elements / columns, 1). */
 int plan_input_tensor(struct plan_builder *builder, const char *name, enum input_kind kind, int64_t vocabulary,
                       int rank, const int *sizes, int64_t columns);
-/* Changes the input's layout to LAYOUT_CALL. In a scope it fails if the value does not have the rows of an input with
- * this layout. */
+/* States that the class takes calls. Sets the input's layout to LAYOUT_CALL. In a scope no layout is changed. Instead
+ * the function fails unless the value has the rows of an input of the larger plan, and that input has LAYOUT_CALL. */
 void plan_call_layout(struct plan_builder *builder, int input_value);
 
 /* Pads each item of the input to `rows` rows, with zeros or ids 0. The model's results contain the rows of the unpadded
@@ -204,8 +204,9 @@ int plan_batch_norm(struct plan_builder *builder, int gain, int bias, int mean, 
                     int *shift);
 
 /* Makes the matrix (2 * bins, n) of the discrete Fourier transform of frames of n samples. Its rows are alternately
- * cosines and negative sines. They are multiplied by `scale` and by the taper. The taper (1, length) lies in the middle
- * of the frame. PLAN_NONE means a taper of ones. */
+ * cosines and negative sines. Each row is multiplied by `scale` and by the window function of the frame, such as a Hann
+ * window. `taper` (1, length) is the weight with this function, a factor for each of the `length` samples in the middle
+ * of the frame. PLAN_NONE stands for factors of 1. The factors of the other samples are 0. */
 int plan_fourier_weight(struct plan_builder *builder, int64_t n, int64_t length, int64_t bins, int taper, double scale);
 
 /* Makes the matrix (out, in) that interpolates `in` samples linearly to `out` samples. Sample i of the result is at
@@ -271,8 +272,9 @@ int plan_project_sequence(struct plan_builder *builder, int x, struct plan_proje
 int plan_convolve_sequence(struct plan_builder *builder, int x, int weight, int bias, int64_t groups, int64_t stride,
                            int64_t length);
 
-/* E (k, n) with bias (1, k) over the positions of calls. If there is a `tail` (1, d), calls are n - 1 positions long,
- * and the tail is appended as the last position. `tail` is PLAN_NONE if there is none. */
+/* Projects each sequence of a call from n to k positions. weight is E (k, n), and bias is (1, k). If there is a `tail`
+ * (1, d), calls are n - 1 positions long, and the tail is appended to each sequence as the last position. `tail` is
+ * PLAN_NONE if there is none. */
 int plan_project_call(struct plan_builder *builder, int x, int weight, int bias, int tail);
 
 struct plan_attention {
@@ -334,8 +336,9 @@ int plan_arrange(struct plan_builder *builder, struct plan_source x, int space, 
 /* Computes f(x, z), or f(z, x) if `z_first`. Ids become floats, so ids above 2^24 are rounded. y holds floats. */
 int plan_combine(struct plan_builder *builder, enum plan_function function, int x, struct plan_source z, bool z_first,
                  int space, struct plan_target y);
-/* Selects x where `condition` is not 0, and z elsewhere. The `keys` of the space are the offset and strides of the
- * condition. If y holds ids, those of x and z that are values must hold ids. If y holds floats, ids become floats. */
+/* Selects x where `condition` is not 0, and z elsewhere. The offset and strides of the condition are the members
+ * keys_first and keys of the space. If y holds ids, x and z must each be a value that holds ids, or a number. If y
+ * holds floats, ids become floats. */
 int plan_select(struct plan_builder *builder, int condition, struct plan_source x, struct plan_source z, int space,
                 struct plan_target y);
 

@@ -62,7 +62,8 @@ static inline int64_t padder_position(const struct layout *layout, int64_t seque
 /* The index of the row at a position of a sequence. The axis must contain the row. */
 int64_t padder_row(const struct layout *layout, int64_t sequence, int64_t position);
 
-/* The index of an item's row number `number`. The axis must contain the row. */
+/* The index of an item's row on the axis. `number` counts all rows of the item from 0, even if the axis has only some
+ * of them (AXIS_WANTED). The axis must contain row `number`. */
 int64_t padder_item_row(const struct layout *layout, int64_t item, int64_t number);
 
 /* Allocates the layouts of the plan's largest batch. After success the caller must call padder_free. The batch keeps no
@@ -85,13 +86,14 @@ void padder_gather(const struct plan *plan, const struct batch *batch, int index
  * of these. */
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index);
 
-/* The number of sequences in these rows if the item is a call. Otherwise 1. */
+/* The number of sequences of an item's input with LAYOUT_CALL. It is 1 for other layouts. If the item lacks the input,
+ * the sequences of the fallback are counted. */
 int64_t padder_width(const struct plan *plan, const struct engine_item *item, int index);
 
-/* The image that these rows form. With LAYOUT_CHANNELS its height is 1. */
+/* The image whose pixels are the rows of an item's input. Its height is 1 unless the input has LAYOUT_IMAGE. */
 struct plan_image padder_image(const struct plan *plan, const struct engine_item *item, int index);
 
-/* The data of these rows. NULL if the item lacks them. */
+/* The data of an item's input. If the item lacks the input, the data of the fallback. NULL if the item lacks both. */
 const void *padder_data(const struct plan *plan, const struct engine_item *item, int index);
 
 /* The rows that an item has on an axis, padding included. */

@@ -20,8 +20,9 @@
 #define ALL INT_MAX
 #define UNREAD (-1)
 
-/* Each value has a reach. The requested rows of the value are needed, and `reach` rows on either side of them, or ALL
- * rows. */
+/* The state of the pass. The reach of a value says which of its rows are needed. With reach r, these are the requested
+ * rows and the r rows on either side of each. With reach ALL, every row is needed. With reach UNREAD, no row is needed.
+ */
 struct narrowing {
     struct plan_builder *builder;
     int *reach;              /* by value */
@@ -139,7 +140,8 @@ static void append_reach(struct narrowing *n, int reach, int whole)
         n->builder->plan->hidden_axis = axis;
 }
 
-/* Records the FLOPs of the narrow steps: for every row before, and for one requested row and its neighbours after. */
+/* Records the FLOPs of the narrow steps for --explain. `before` counts every row of an item. `after` counts one
+ * requested row and the neighbours that are needed for it. */
 static void decide(struct narrowing *n)
 {
     const struct plan *plan = n->builder->plan;

@@ -8,8 +8,8 @@
  *     Eᵀ M (x Wᵀ) = Eᵀ((M x) Wᵀ)                                      a mask M of rows can mask x instead
  *
  * If keys and values project the same x by the same E, they share Eᵀx. With two weights E and F, the step for Fᵀx
- * directly follows the step for Eᵀx. A backend may fuse these two projections. With masks it cannot, because each chain
- * has its own masked x. */
+ * directly follows the step for Eᵀx. A backend may fuse these two projections, because they read the same x. If rows
+ * are masked, it cannot, because this pass makes one masked copy of x for E and another for F. */
 #include "engine/plan/axes.h"
 #include "engine/plan/passes.h"
 
@@ -130,8 +130,8 @@ static struct plan_decision count_flops(const struct plan *plan, struct chain fi
     return decision;
 }
 
-/* Every item has this number of rows of the source, whatever the length of its inputs. So the FLOPs per item are
- * constant. */
+/* Changes the decision's FLOPs per row into FLOPs per item. Call it if every item has `rows` rows of the source,
+ * whatever the length of its inputs. */
 static void fix_rows(struct plan_decision *decision, int64_t rows)
 {
     decision->before.item += decision->before.row * rows;
@@ -143,7 +143,7 @@ static void fix_rows(struct plan_decision *decision, int64_t rows)
 
 struct rewrite {
     struct projected_source source;
-    /* Early: items whose sequence is projected before the linear step. late: the other items. */
+    /* `early` selects the items whose sequence is projected before the linear step. `late` selects the other items. */
     struct plan_selection early, late;
     bool both;     /* batches may contain items of both kinds */
     int x;         /* x of the source, masked if the chain has a mask */
@@ -167,7 +167,8 @@ static void mask_early(struct plan_builder *builder, struct chain *chain, struct
 
 /* The index at which to insert the step Eᵀx. There may be another projection of the same x for the same attention and
  * the same items. Then the step follows this projection, so that a backend can fuse both. Otherwise it comes directly
- * before the chain's projection. The projection for a later layer stays near its use, so that its lifetime is short. */
+ * before the chain's projection. The search for the other projection ends at the first step of another kind. So Eᵀx for
+ * a later layer is not computed long before this layer reads it, and needs memory only for a short time. */
 static int early_place(const struct plan *plan, const struct chain *chain, const struct rewrite *rewrite)
 {
     for (int i = chain->project - 1; i >= 0; i--) {

@@ -6,8 +6,9 @@
  * single rows sees one matrix with all rows of the batch. An operation that must know where a sequence begins reads the
  * axis.
  *
- * A call (LAYOUT_CALL in item.h) is an item of w sequences. Row p * w + s of a call is position p of sequence s. A
- * projection from n to k positions turns every n rows of the input into k rows, for any w.
+ * A call (LAYOUT_CALL in item.h) is an item of w sequences. Row p * w + s of a call is position p of sequence s. So the
+ * rows of the w sequences alternate. A projection from n to k positions projects each sequence by itself. It turns the
+ * n * w rows of a call into k * w rows, for any w.
  *
  * A family is the file that builds plans for one Python library, through builder.h. After plan_finish, a plan changes
  * in one respect only: a backend may take over or free the data of its weights. Other words used here:
@@ -25,7 +26,10 @@
 /* Kernels may write rows up to the next multiple of this number, so the arena reserves memory for them. */
 #define PLAN_ROW_BLOCK 64
 
-#define PLAN_BEST_KEYS 32         /* OP_RETRIEVE sums the values of this many best key pairs */
+/* OP_RETRIEVE scores pairs of keys. A pair is a first key K[h, i, 0] and a second key K[h, j, 1]. Each pair has a row
+ * of V. The rows of this many best pairs are summed. */
+#define PLAN_BEST_KEYS 32
+
 #define PLAN_CAUSAL_EPSILON 1e-3f /* the smallest denominator of OP_LINEAR_ATTEND */
 
 /* engine/plan/operations.c has one row for each operation, with its formula and shapes. docs/adding-an-operation.md
@@ -166,7 +170,7 @@ struct plan_image {
 
 /* The pixels that a convolution reads for one pixel of its result. [0] is along the height, [1] along the width. */
 struct plan_window {
-    int64_t size[2], stride[2];  /* >= 1. A size of 0 means that there is no window */
+    int64_t size[2], stride[2];  /* in pixels. Each is at least 1 */
     int64_t before[2], after[2]; /* number of rows and columns of zeros around the image. `before` counts those at the
                                     top and left, `after` those at the bottom and right */
     int64_t dilation[2];         /* >= 1: distance between the window's pixels */
@@ -236,7 +240,7 @@ struct plan_factor {
         struct {
             int input, dimension;
             int64_t least, most;
-            char name[32]; /* for texts; empty: it has none */
+            char name[32]; /* the name of the size in messages and --explain. "" if the size has no name */
         } free;
         struct {
             int dividend, divisor; /* sizes */
@@ -261,12 +265,12 @@ struct plan_dimension {
     int x, z, keys, y; /* strides */
 };
 
-/* The elements that a step visits in each item. Let x and x' be the strides of the first two dimensions. Then element
- * (i, j, …) of the operand x is at offset x_first + i * x + j * x' + …. Offsets count elements from the start of the
- * item's rows of x, or from the start of the weight if x is a weight. The same holds for z, keys and y. All members are
- * indices of sizes, so each item has its own numbers. A stride may be 0, which repeats an element, or negative. If a
- * step lacks an operand, the offset and strides of this operand are not read. The builder of the plan makes sure that
- * no element lies outside of its value. space.h evaluates a space for an item. */
+/* The elements that a step visits in each item. Element (i, j, …) of the operand x is at offset x_first + i *
+ * dimensions[0].x + j * dimensions[1].x + …. Offsets count elements from the start of the item's rows of x, or from the
+ * start of the weight if x is a weight. The same holds for z, keys and y. All members are indices of sizes, so each
+ * item has its own numbers. A stride may be 0, which repeats an element, or negative. If a step lacks an operand, the
+ * offset and strides of this operand are not read. The builder of the plan makes sure that no element lies outside of
+ * its value. space.h evaluates a space for an item. */
 struct plan_space {
     int rank;
     struct plan_dimension dimensions[PLAN_SPACE_RANK];
@@ -293,8 +297,9 @@ struct plan_node {
     int rank;
     struct {
         int size;      /* without the batch */
-        bool batched;  /* the dimension has the batch: batch * size */
-        bool is_inner; /* and the batch is its inner part: size * batch */
+        bool batched;  /* the batch is a factor of the dimension */
+        bool is_inner; /* of a batched dimension. true: size * batch, where the batch varies fastest. false: batch *
+                          size, where it varies slowest */
     } dimensions[PLAN_SPACE_RANK];
 };
 
@@ -333,8 +338,8 @@ struct plan_step {
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
     int space;     /* index of the space: the elements that the step visits. PLAN_NONE for operations without a space */
     int y;         /* the value that is written. PLAN_NONE if the step writes the results of items instead */
-    int64_t state; /* in a plan that resumes: the place of what the step keeps in a slot, in floats. PLAN_NONE if it
-                      keeps nothing */
+    int64_t state; /* in a plan that resumes: the offset, in floats, of the step's part of a slot. PLAN_NONE if the step
+                      keeps nothing in a slot */
     union {
         int reads[4];
         struct {
@@ -387,16 +392,17 @@ struct plan_step {
         struct {
             int64_t groups;   /* number of groups of columns */
             bool transposed;  /* the weight is (groups * k, n), else (groups * n, k) */
-            bool sums_column; /* allowed with one group only. y has an extra column with the sums over the rows of E */
-            bool bias_column; /* allowed with one group only. y has an extra column with the bias */
+            bool sums_column; /* allowed with one group only. y has an extra column E[:n_b]ᵀ 1. Its row j is the sum of
+                                 E[p, j] over the positions p of the sequence */
+            bool bias_column; /* allowed with one group only. y has an extra column e. Its row j is e[j] */
         } project_sequence;
         struct {
             int64_t groups; /* number of groups of columns */
             int64_t stride; /* rows of a window, and rows between the starts of two windows */
         } convolve_sequence;
         struct {
-            int index; /* the attention's number, in order of execution. PLAN_NONE if items consist of several
-                          sequences; then nobody can request the softmax */
+            int index; /* the attention's number, in order of execution. PLAN_NONE if the axis of x divides an item into
+                          several sequences. Items then cannot request the softmax of this attention */
             int64_t heads, kv_heads; /* head h reads keys and values of head h * kv_heads / heads */
             int64_t key_room;        /* if there are fewer keys, zero keys are added up to this number. 0 adds none */
             float scale;
@@ -581,8 +587,8 @@ bool plan_size_is_constant(const struct plan *plan, int size, int64_t *value);
  * no bound. */
 void plan_size_bounds(const struct plan *plan, int size, int64_t *least, int64_t *most);
 
-/* Writes the size as text, such as "2*n + 1". A free size without a name is named as input.dimension. Returns `text`.
- */
+/* Writes the size as text, such as "2*n + 1". A free size is written as its name. If it has no name, the name of its
+ * input and the number of its dimension are written, such as "x.1". Returns `text`. */
 const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room);
 
 /* The rows of one item on an axis, summed over its sequences. -1 if the number overflows, or if a size is below 0. */
@@ -604,8 +610,10 @@ int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows);
 /* The rows of one sequence of a value, for the same item. */
 int64_t plan_value_sequence_rows(const struct plan *plan, int value, int64_t rows);
 
-/* How the tokens of an item are counted. Returns true if they are the item's largest number of rows on any axis, as in
- * plans with tensors or sized axes. Returns false if they are the rows of its inputs. */
+/* Which number of rows counts as the tokens of an item (model_item_tokens in engine.h). true: the item's largest number
+ * of rows on any axis. This is so in plans of modules that return tensors, and in plans with LAYOUT_TENSOR or an
+ * AXIS_SIZED. false: the largest number of rows among its inputs and its axes of the kinds AXIS_WINDOW, AXIS_JOINED and
+ * AXIS_PADDED. */
 bool plan_counts_axes(const struct plan *plan);
 
 /* The largest number of rows of an item on any axis, at least 1. Sets *axis to this axis. Returns -1 if a size of the
@@ -678,7 +686,7 @@ static inline bool plan_reads_weight(const struct plan_step *step, int weight)
     return reads;
 }
 
-/* Floating point operations of a step for one item of `rows` rows; A multiplication and an addition count as two. */
+/* Floating point operations of a step for one item of `rows` rows. A multiplication and an addition count as two. */
 int64_t plan_step_flops(const struct plan *plan, const struct plan_step *step, int64_t rows);
 
 #endif

@@ -298,8 +298,9 @@ static void task_read(struct task *task)
 }
 
 /* Whether the event loop may read the body itself. A body that may contain a picture must go to a worker, because even
- * a small file may have many pixels. If only the JSON names the model, the body may contain a picture if any model
- * reads pictures. In the same way it may contain texts for a tokenizer.json. */
+ * a small file may have many pixels. The JSON may name the model, and it is not read yet. So if any served model reads
+ * pictures, a body counts as one that may contain a picture. If any served model has a tokenizer.json, a body counts as
+ * text for it, and its limit is LARGE_TEXT_BYTES. */
 static bool is_quickly_read(const struct exchange *exchange)
 {
     const struct service *service = &exchange->server->service;
@@ -461,8 +462,9 @@ static enum MHD_Result exchange_begin(struct exchange *exchange, struct event_lo
     expect_body(exchange);
     bool accepted = refusal_of_headers(&exchange->match, request, method) == 0 && exchange_admit(exchange) == 0;
 
-    /* connections_settle waits only for connections that have not been marked by connections_idle. So the gate must be
-     * asked before this call. */
+    /* exchange_admit must come before connections_idle. A server that stops first calls connections_settle, which waits
+     * for connections without a request so far. connections_idle ends the wait for this connection. Then the server
+     * closes the gate. If the gate were asked only now, it could refuse a request that had arrived before. */
     connections_idle(exchange->server->connections, exchange->descriptor);
     connections_holds(exchange->server->connections, exchange->descriptor, &exchange->body.share);
     if (accepted && exchange->match.route) /* only OPTIONS is accepted without a route */

@@ -11,12 +11,11 @@
  *
  * Turns: a lane may serve several models. After a batch of model i, it first searches the queue of model i + 1.
  *
- * Sleep: a lane sleeps when no queue holds a job that it can run. A lane can run a model while the device on which the
- * lane runs it works (model_ready_lanes). One sleeping lane that can run a job is woken when batcher_submit adds the
- * job, or when another lane leaves the job in a queue. batcher_wake also wakes lanes, because a device works again. If
- * all lanes that can run the job are awake, no wake-up is lost. Each lane searches the queues again when its batch
- * ends.
- */
+ * Sleep: a lane sleeps when no queue holds a job that it can run. Each lane runs the batches of a model on one device.
+ * The lane can run the model if this device works (model_ready_lanes). One sleeping lane that can run a job is woken
+ * when batcher_submit adds the job, or when another lane leaves the job in a queue. batcher_wake also wakes lanes,
+ * because a device works again. If all lanes that can run the job are awake, no wake-up is lost. Each lane searches the
+ * queues again when its batch ends. */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "server/jobs/batcher.h"
 
@@ -36,9 +35,11 @@
 
 #define SECOND_NS INT64_C(1000000000)
 #define MILLISECOND_NS 1e6
-#define ALARM_STEP_NS                                                                                               \
-    INT64_C(1000000) /* least time from a search of all queues to the next alarm that it sets; a new job may set an \
-                        earlier one */
+
+/* A search of all queues for expired jobs sets the next alarm. This alarm is at least so much later than the search. So
+ * many deadlines shortly after one another do not cause as many searches. A new job may still set an earlier alarm. */
+#define ALARM_STEP_NS INT64_C(1000000)
+
 #define RETRY_AFTER_MAX_S 3600
 #define LOOK_AHEAD 32 /* most jobs of a queue that a batch passes over because they do not fit */
 
@@ -652,7 +653,9 @@ void batcher_wake(struct batcher *batcher)
 
 /* ---- For the submitters ---- */
 
-/* The lock is held. An empty queue accepts any job. Otherwise a job larger than the limit could never be admitted. */
+/* The lock is held. An empty queue accepts a job of any size. If the limits applied to it too, a job larger than a
+ * limit would be refused however often it came. A job that continues a request was admitted with the request's first
+ * job. */
 static bool fits_queue(const struct batcher *batcher, const struct job *job)
 {
     if (job->continues)

@@ -1,9 +1,10 @@
 /* tokenizer: converts text to ids and ids to text. The results are those of Hugging Face's library `tokenizers` with
  * the same tokenizer.json. This is the only public header of the folder.
  *
- * A text is processed as follows. Added tokens are cut out. The rest is normalised and split into pieces. The model
- * (BPE, WordPiece, WordLevel or Unigram) converts each piece to ids. Then the ids are truncated, and the template adds
- * its tokens.
+ * A text is processed as follows. The text is searched for added tokens, such as "[MASK]". Each of them becomes its own
+ * id. The text between them is normalised and split into pieces. The model (BPE, WordPiece, WordLevel or Unigram)
+ * converts each piece to ids. Then the ids are truncated, and the template adds its tokens. The template is the section
+ * post_processor of the file. It states the tokens before and after each text, such as "[CLS]" and "[SEP]".
  *
  * Threads: a tokenizer does not change after tokenizer_open. Any number of threads may use it at the same time, each
  * with its own encoding. */
@@ -30,8 +31,9 @@ void tokenizer_close(struct tokenizer *tokenizer); /* NULL does nothing */
 /* Bytes of memory in use, without the allocator's overhead. */
 size_t tokenizer_bytes(const struct tokenizer *tokenizer);
 
-/* ---- The vocabulary, which contains the tokens of the model and the added tokens
- * ------------------------------------------------------------ */
+/* ---- The vocabulary ---------------------------------------------------------------------------------------------- */
+
+/* The vocabulary contains the tokens of the model and the added tokens. */
 size_t tokenizer_vocabulary(const struct tokenizer *tokenizer); /* number of different tokens */
 int64_t tokenizer_ids(const struct tokenizer *tokenizer);       /* the largest id + 1. 0 if there is no token */
 
@@ -44,8 +46,9 @@ int32_t tokenizer_id(const struct tokenizer *tokenizer, const char *token, size_
 bool tokenizer_special(const struct tokenizer *tokenizer, int32_t id);
 
 /* The id of the token with a role, -1 if there is none. The file does not state the roles of tokens. The unk token is
- * that of the model, and the pad token that of the padding section. Otherwise the role belongs to the first special
- * added token with a usual text, such as "[MASK]" or "<mask>". */
+ * the one that the model section names, and the pad token the one that the padding section names. For the other roles,
+ * and if these sections name no token, open.c has a list of usual texts for each role, such as "[MASK]" and "<mask>".
+ * The first text of the list that is a special added token has the role. */
 enum tokenizer_role { TOKENIZER_MASK, TOKENIZER_PAD, TOKENIZER_UNK, TOKENIZER_BOS, TOKENIZER_EOS, TOKENIZER_ROLES };
 int32_t tokenizer_role_id(const struct tokenizer *tokenizer, enum tokenizer_role role);
 
@@ -57,8 +60,8 @@ struct tokenizer_options {
     size_t max_length;       /* number of tokens, including those of the template, which are never cut off */
 };
 
-/* The options in the file: its truncation and padding, and with special tokens. If a section is missing, nothing is cut
- * or padded. */
+/* The options that the file itself asks for. truncate_left and max_length are those of its truncation section. Without
+ * this section nothing is cut. `pad` and add_special_tokens are true. */
 struct tokenizer_options tokenizer_options_of(const struct tokenizer *tokenizer);
 
 /* Number of tokens that the template adds to each text. */
@@ -82,8 +85,8 @@ struct tokenizer_encoding {
 /* Encodes `length` bytes. Each maximal part that is not UTF-8 is read as one U+FFFD, and counts as one character in the
  * offsets. Returns -1 with a message in these cases: a character is unknown and the model has no token for unknown
  * characters; a regular expression takes too many steps; added tokens overlap too often; the text has 1 GiB or more;
- * memory is lacking. Then the encoding has no tokens.
- */
+ * memory is lacking. Then the encoding has no tokens. Added tokens overlap if one takes the spaces behind it, and
+ * another one consists of spaces. The limit is on the bytes that occur in several pieces (added_tokens.c). */
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
                      const struct tokenizer_options *options, struct tokenizer_encoding *encoding, struct error *error);
 

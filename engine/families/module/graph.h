@@ -1,6 +1,5 @@
 /* graph: the state that the family of whole modules keeps while it builds a plan. A module is a graph in config.json.
- * Its nodes are operations, or leaves: classes of the other families. docs/module-graph.md describes the
- * graph.
+ * Its nodes are operations, or leaves: classes of the other families. docs/module-graph.md describes the graph.
  *
  * A node's result is a tensor. A tensor is a view of a value or weight of the plan, with sizes and strides as in
  * PyTorch. So operations that only change the shape add no step to the plan. Other operations read their operands in
@@ -9,7 +8,7 @@
  *
  * In PyTorch a tensor has a batch dimension of size B. A value of the plan has none, because it holds the rows of each
  * item. So a tensor's dimension of size B * s in PyTorch has the size s here, and is marked `batched`. Some PyTorch
- * code puts time first, so that the batch is the inner part of a dimension s * B. */
+ * code puts time before the batch. Then a dimension has size s * B, and the batch varies fastest in it. */
 #ifndef ENGINE_FAMILIES_MODULE_GRAPH_H
 #define ENGINE_FAMILIES_MODULE_GRAPH_H
 
@@ -24,7 +23,8 @@ struct tensor_dimension {
     int size;   /* index of a size of the plan, without the batch */
     int stride; /* index of a size: the stride in elements */
     bool batched;
-    bool inner; /* of a batched dimension: true for s * B, where the batch is the inner part. false for B * s */
+    bool inner; /* of a batched dimension. true: s * B, where the batch varies fastest. false: B * s, where it varies
+                   slowest */
 };
 
 struct tensor {
@@ -81,8 +81,9 @@ static inline bool module_failed(const struct module *module)
 /* A view of the whole tensor of this name in the file of weights. */
 struct tensor module_weight(struct module *module, const char *name);
 
-/* A weight first, first + step … of at least `count` elements. Those of a graph share weights, and have a limit in all.
- * PLAN_NONE: failed. */
+/* Returns a weight of one row with the numbers first, first + step, first + 2 * step … It has at least `count` columns.
+ * Calls with the same `first` and `step` may return the same weight. All these weights of one graph together have at
+ * most MOST_NUMBERS elements (graph.c). Returns PLAN_NONE after a failure. */
 int module_numbers(struct module *module, int64_t first, int64_t step, int64_t count);
 
 /* The tensor of this name in the graph. NULL if there is none. */
@@ -105,8 +106,9 @@ int64_t module_constant(struct module *module, int size, const char *what); /* f
 bool module_is(const struct module *module, int size, int64_t value);
 int module_product(struct module *module, int a, int b);
 
-/* ---- A node's arguments (node.c). An argument without a default must be present, else the function fails with its
- * name ---- */
+/* ---- A node's arguments (node.c) ---- */
+
+/* An argument without a default must be present. If it is missing, these functions record a failure that names it. */
 
 #define NODE_KEYS 24
 
