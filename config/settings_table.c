@@ -29,8 +29,8 @@ const struct setting settings_table[] = {
      .value_name = "[NAME=]DIR",
      .help = "Folder with config.json and model.safetensors, or a folder that contains such folders. "
              "The flag may be repeated. The variable is a list of folders with commas between them. "
-             "Without a model, the daemon serves the built-in model. NAME must not contain a slash, "
-             "so ./a=b is a folder."},
+             "Without a model, the daemon serves the built-in model. NAME must not contain a slash. So "
+             "the value ./a=b has no NAME, and means the folder a=b."},
     {.group = "Models",
      .flag = "explain",
      .kind = SETTING_EXPLAIN,
@@ -130,9 +130,10 @@ const struct setting settings_table[] = {
      .maximum = INT64_C(1) << 40,
      .unit = "bytes",
      .word = "auto",
-     .help = "Largest body of a request. auto: 33554432, or the size of the longest input as JSON, if "
-             "that is larger. If the JSON would need more than 1/8 of the memory: the size of the "
-             "longest input in binary, at most 1/8 of the memory."},
+     .help = "Largest body of a request. auto: the limit is at least 33554432. If the longest input of a "
+             "model needs more as JSON, the limit rises to the size of this JSON. If this JSON exceeds 1/8 "
+             "of the memory, the limit rises to the size of this input in binary, but at most to 1/8 of "
+             "the memory."},
     {.group = "Computing",
      .flag = "device",
      .kind = SETTING_DEVICE,
@@ -204,10 +205,11 @@ const struct setting settings_table[] = {
      .maximum = COUNT_LIMIT,
      .unit = "tokens",
      .word = "auto",
-     .help = "Largest number of tokens in a batch. A longer sequence is a batch of its own. If its "
-             "class has no maximum length, it is refused. auto: 16384 tokens, or up to 262144 pixels "
-             "for an image. The intermediate results of such an image may need at most 1 GiB, and at "
-             "most a quarter of the memory."},
+     .help = "Largest number of tokens in a batch. Each pixel of an image counts as a token. A longer "
+             "sequence is a batch of its own. If its class has no maximum length, it is refused. auto: "
+             "16384 tokens. Then a larger image is a batch of its own, too. Such an image may have up to "
+             "262144 pixels. The limit is lower for a model whose intermediate results would need more "
+             "than 1 GiB, or more than a quarter of the memory. Images beyond the limit are refused."},
     {.group = "Batches and queues",
      .flag = "max-batch-requests",
      .kind = SETTING_INTEGER,
