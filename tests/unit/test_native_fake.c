@@ -807,7 +807,7 @@ static void results_have_a_bound(void **state)
     native_service.results.limit = 10000;
     expect_failure(
         "/logits", "{\"inputs\": \"abc\"}", FAILURE_INVALID,
-        "the request would take 17944 bytes of memory, this server gives one 10000: send fewer inputs at once, or ask "
+        "the request would take 17976 bytes of memory, this server gives one 10000: send fewer inputs at once, or ask "
         "for less of each");
     native_service.results.used = 9990;
     expect_failure("/logits", "{\"inputs\": \"abc\", \"top_k\": 1}", FAILURE_OVERLOADED,

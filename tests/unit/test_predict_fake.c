@@ -245,9 +245,8 @@ static void keys_without_a_meaning_are_told(void **state)
     request_close(&request);
     native_settings.strict = true;
     expect_failure("/predict", "{\"model\": \"classes\", \"inputs\": \"a\", \"topk\": 1}",
-                   "unknown key \"topk\"; known are inputs, embeddings, model, truncate, add_special_tokens, "
-                   "truncation_direction, "
-                   "raw_scores, top_k, parameters");
+                   "unknown key \"topk\"; known are inputs, embeddings, model, truncate, "
+                   "truncation_direction, add_special_tokens, prompt_name, raw_scores, top_k, parameters");
     native_settings.strict = false;
 }
 
