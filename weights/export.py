@@ -9,9 +9,9 @@
 
 `kwargs` are the arguments that the class was made with. export(model, kwargs, folder, **config) writes config.json and
 model.safetensors; if it fails, it writes nothing. `config` are optional keys of config.json: name, pooling, normalize,
-padding, tokenizer, auto_truncate, ignore, prompts, default_prompt. Tensors that a pattern of `ignore` matches and the
-class does not have are not written. This file needs Python 3.8, numpy and the library of the model. It needs nothing
-else of linformerd: copy it next to your own files.
+padding, tokenizer, auto_truncate, eos_token, bos_token, pad_token, ignore, prompts, default_prompt. Tensors that a
+pattern of `ignore` matches and the class does not have are not written. This file needs Python 3.8, numpy and the
+library of the model. It needs nothing else of linformerd: copy it next to your own files.
 
 `tokenizer` makes the model take texts. It is the tokenizer that the model was trained with, and becomes tokenizer.json
 beside config.json: a tokenizers.Tokenizer, a fast tokenizer of transformers, or the path of a tokenizer.json:
@@ -117,8 +117,8 @@ CHOICES = {
     "checkpoint_level": ["C0", "C1", "C2"],
 }
 
-CONFIG_KEYS = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_truncate", "ignore", "prompts",
-               "default_prompt"]
+CONFIG_KEYS = ["name", "pooling", "normalize", "padding", "tokenizer", "auto_truncate", "eos_token", "bos_token",
+               "pad_token", "ignore", "prompts", "default_prompt"]
 BYTE_TOKENIZERS = [{"type": "byte"}, {"type": "byte", "offset": 0}, {"type": "byte", "offset": 3}]
 
 # The oldest versions that compute what linformerd computes. Before them, linformer 0.2.2 has no bias after its
@@ -414,6 +414,8 @@ def check_config(architecture, kwargs, config, tensors):
         ("normalize", isinstance(config.get("normalize"), bool), "true or false"),
         ("padding", padding in paddings, f"{' or '.join(paddings)} for {architecture} with these kwargs"),
         ("auto_truncate", isinstance(config.get("auto_truncate"), bool), "true or false"),
+        *((key, is_id(config.get(key)), "an id: an integer of at least 0")
+          for key in ("eos_token", "bos_token", "pad_token")),
         ("prompts", are_prompts(prompts), "a dict of texts by their names"),
         ("default_prompt", config.get("default_prompt") in list(prompts or ()), "a name from prompts"),
     ):
@@ -422,6 +424,10 @@ def check_config(architecture, kwargs, config, tensors):
     unknown = sorted(set(config) - set(CONFIG_KEYS))
     if unknown:
         refuse(f'unknown key "{unknown[0]}"; expected one of {", ".join(CONFIG_KEYS)}')
+
+
+def is_id(value):
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
 def are_prompts(prompts):

@@ -47,9 +47,16 @@ def outputs_of(module, inputs):
         outputs = module(**{name: value.clone() for name, value in inputs.items()})
     if isinstance(outputs, torch.Tensor):
         return {"output": outputs}
-    if isinstance(outputs, dict):
-        return outputs
-    return {f"output.{i}": value for i, value in enumerate(outputs)}
+    return dict(named(outputs, [] if isinstance(outputs, dict) else ["output"]))
+
+
+def named(outputs, words):
+    """Pairs of a name and a tensor: the words before it, then keys of dicts and numbers within tuples."""
+    if isinstance(outputs, torch.Tensor):
+        yield ".".join(words), outputs
+        return
+    for key, value in outputs.items() if isinstance(outputs, dict) else enumerate(outputs):
+        yield from named(value, [*words, str(key)])
 
 
 def generate(name, folder, daemon):
