@@ -117,10 +117,11 @@ static int set_item(struct request *request, struct generation *generation, stru
 {
     const struct model_input *input = &request->info->inputs[generation->sequence_input];
     int64_t most = input->own_limit ? input->max_length : INT64_MAX, begin = 0, end = sequence->count;
+    int64_t part = input->max_length < PART_ROWS ? input->max_length : PART_ROWS;
     bool in_parts = request->info->n_slots > 0 && sequence->count <= most; /* beyond, every position moves */
     if (in_parts) {
         begin = sequence->kept;
-        end = end - begin > PART_ROWS ? begin + PART_ROWS : end;
+        end = end - begin > part ? begin + part : end;
     } else if (sequence->count > most) {
         begin = sequence->count - most;
     }
