@@ -131,8 +131,10 @@ static void unprepare(struct backend_model *model)
  * numbers. Pages become resident only when batches use them. */
 static int map_memory(struct backend_model *model, size_t arena_bytes, size_t thread_bytes)
 {
-    size_t slots_bytes = (size_t)(model->run.plan->n_slots * model->run.plan->state_floats) * sizeof(float);
-    if (__builtin_add_overflow(arena_bytes, model->scratch_bytes, &model->memory_bytes) ||
+    size_t slots_bytes; /* a window in config.json may be any number */
+    if (__builtin_mul_overflow((size_t)model->run.plan->n_slots * sizeof(float), (size_t)model->run.plan->state_floats,
+                               &slots_bytes) ||
+        __builtin_add_overflow(arena_bytes, model->scratch_bytes, &model->memory_bytes) ||
         __builtin_add_overflow(model->memory_bytes, slots_bytes, &model->memory_bytes))
         return -1;
     if (model->memory_bytes == 0)

@@ -12,6 +12,7 @@
 #include <sys/random.h>
 
 #define MOST_STOPS 16
+#define MOST_STOP_BYTES 1024 /* of one; each new token looks for all of them, while batches wait */
 #define MOST_BEST 64
 #define MOST_NEW_TOKENS (INT64_C(1) << 20)
 
@@ -67,7 +68,7 @@ struct generate_plan {
     struct text_stream stream;
     size_t *text_ends; /* (max_new_tokens): bytes of stream.text after each token */
     struct stop_text stops[MOST_STOPS];
-    size_t n_stops, longest_stop;
+    size_t n_stops;
     bool details, full_text;
     int32_t ends[1];
     char *prompt; /* the text, for return_full_text; NULL: ids were given */
@@ -152,12 +153,14 @@ static int read_stop(struct request *request, const json_t *text, struct generat
     if (plan->n_stops == MOST_STOPS)
         return failure_set(&request->failure, FAILURE_INVALID, "parameters.stop: expected at most %d texts",
                            MOST_STOPS);
+    if (length > MOST_STOP_BYTES)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "parameters.stop: found a text of %zu bytes, expected at most %d", length, MOST_STOP_BYTES);
     char *copy = items_memory(request, (int64_t)length + 1, 1);
     if (!copy)
         return -1;
     memcpy(copy, json_string_value(text), length);
     plan->stops[plan->n_stops++] = (struct stop_text){copy, length};
-    plan->longest_stop = length > plan->longest_stop ? length : plan->longest_stop;
     return 0;
 }
 

@@ -490,6 +490,19 @@ static void test_refusals(void **state)
     }
 }
 
+static void test_long_stop_texts_are_refused(void **state)
+{
+    (void)state;
+    char body[2048];
+    for (int length = 1024; length <= 1025; length++) {
+        snprintf(body, sizeof body, "{\"model\":\"texts\",\"inputs\":\"a\",\"parameters\":{\"stop\":\"%0*d\"}}", length,
+                 0);
+        struct answer answer = post(the_daemon, body);
+        assert_int_equal(answer.status, length == 1024 ? 200 : 422);
+        answer_free(&answer);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -505,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_eos_token_ends_the_sequence),
         cmocka_unit_test(test_top_tokens),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_long_stop_texts_are_refused),
     };
     return cmocka_run_group_tests_name("generation", tests, start, stop);
 }
