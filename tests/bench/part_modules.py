@@ -1,8 +1,8 @@
 """Modules around a Linformer, as export_module() writes them, beside PyTorch, ONNX Runtime and OpenVINO.
 
-The part is measured in pieces: one module, dtype and batch each. A piece takes four minutes at most, so that it fits
-into a short time in which the machine does nothing else. BUILD/bench/modules keeps the result of each piece. After each
-piece, the section of BENCHMARKS.md is made anew of all results."""
+The part is measured in pieces: one module, dtype and batch each. Most pieces take one to four minutes, the largest
+ten, so that each fits into a short time in which the machine does nothing else. BUILD/bench/modules keeps the result of
+each piece. After each piece, the section of BENCHMARKS.md is made anew of all results."""
 import array
 import json
 import random
@@ -15,7 +15,7 @@ import workers
 from part_engine import OURS, PEERS, TITLES
 
 # The bounds of a piece. Loading takes some 20 s more.
-PREPARE_S = 140  # compiling, converting and the first run of all programs together; who is not ready then is left out
+PREPARE_S = 400  # compiling, converting and the first run of all programs together; who is not ready then is left out
 MEASURE_S = 25   # after this time no round begins, but for the first three. Three rounds take at most 80 s here
 PROFILE_S = 2
 
