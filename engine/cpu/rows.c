@@ -27,11 +27,17 @@ void cpu_embed(const struct cpu_run *run, const struct plan_step *step)
     }
 }
 
-/* y = x + (major + minor). The library adds the two tables first, so the kernel does, too. `minor` is NULL or a row. */
-static void add_position_row(int64_t columns, const float *x, const float *major, const float *minor, float *y)
+static void add_row(int64_t columns, const float *x, const float *table, float *y)
 {
     for (int64_t i = 0; i < columns; i++)
-        y[i] = x[i] + (minor ? major[i] + minor[i] : major[i]);
+        y[i] = x[i] + table[i];
+}
+
+/* y = x + (major + minor). The library adds the two tables first, so the kernel does, too. */
+static void add_two_rows(int64_t columns, const float *x, const float *major, const float *minor, float *y)
+{
+    for (int64_t i = 0; i < columns; i++)
+        y[i] = x[i] + (major[i] + minor[i]);
 }
 
 void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
@@ -47,8 +53,11 @@ void cpu_add_positions(const struct cpu_run *run, const struct plan_step *step)
         const struct row_block *block = &layout->blocks[t];
         for (int64_t r = block->first; r < block->first + block->rows; r++) {
             int64_t p = position_of(run, layout, block->sequence, r);
-            add_position_row(columns, x + r * columns, major + p / period * columns,
-                             minor ? minor + p % period * columns : NULL, y + r * columns);
+            if (minor)
+                add_two_rows(columns, x + r * columns, major + p / period * columns, minor + p % period * columns,
+                             y + r * columns);
+            else
+                add_row(columns, x + r * columns, major + p * columns, y + r * columns);
         }
     }
 }

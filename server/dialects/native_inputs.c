@@ -376,11 +376,13 @@ static int place_items(struct request *request, const struct native_inputs *inpu
                        const struct numbers_target *target)
 {
     int64_t columns = target->ids ? 1 : native_columns(request->info), start = 0;
+    int64_t most = items_limit(request->info, 0).tokens;
     char path[NATIVE_PATH];
     for (int64_t i = 0; i < request->job.n_items; start = target->ends[i++]) {
         struct engine_item *item = &request->job.items[i];
         int64_t length = (target->ends[i] - start) / columns, skip;
-        native_item_path(inputs, i, path);
+        if (length == 0 || length > most || *target->n_wrong > 0)
+            native_item_path(inputs, i, path); /* only a refusal needs it, and snprintf is slow */
         if (fit(request, inputs, path, &length, &skip) != 0)
             return -1;
         int64_t first = start + skip * columns;

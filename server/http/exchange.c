@@ -413,9 +413,10 @@ static void exchange_open(struct exchange *exchange, struct event_loop *loop, st
     exchange->begun_ns = clock_ns();
     exchange->body.share.budget = &server->bodies;
     exchange->body.limit = (size_t)server->service.options.settings->payload_limit;
-    snprintf(exchange->method, sizeof exchange->method, "%s", method);
-    if (log_enabled(LOG_LEVEL_DEBUG))
+    if (log_enabled(LOG_LEVEL_DEBUG)) {
+        snprintf(exchange->method, sizeof exchange->method, "%s", method);
         exchange->path = strndup(url_path(url), LOGGED_PATH_BYTES);
+    }
     routes_find(server->service.options.dialects, method, url_path(url), &exchange->match);
     struct request *request = &exchange->request;
     request_open(request, &server->service, NULL, 0);

