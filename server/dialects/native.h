@@ -1,7 +1,7 @@
 /* native: the daemon's own dialect, which clients of text-embeddings-inference speak, too. native.c has the table of
  * its routes. native_embed.c, native_similarity.c, native_logits.c, native_fill_mask.c, native_predict.c,
- * native_text.c, native_info.c and native_index.c have the routes. native_served.c says which of them serve a model.
- * native_inputs.c and native_pictures.c read their inputs. */
+ * native_generate.c, native_text.c, native_info.c and native_index.c have the routes. native_served.c says which of
+ * them serve a model. native_inputs.c and native_pictures.c read their inputs. */
 #ifndef SERVER_NATIVE_H
 #define SERVER_NATIVE_H
 
@@ -31,7 +31,7 @@ int native_fill_mask_answer(struct request *request);
 enum outcome native_tokenize(struct request *request);
 enum outcome native_decode(struct request *request);
 enum outcome native_generate_read(struct request *request);
-bool native_generate_next(struct request *request);
+enum outcome native_generate_stream_read(struct request *request);
 int native_generate_answer(struct request *request);
 enum outcome native_index(struct request *request);
 enum outcome native_live(struct request *request);
@@ -161,6 +161,15 @@ bool native_body_is_picture(const struct request *request);
 int native_picture(struct request *request, const char *path, const void *file, size_t size, struct engine_item *item);
 int native_picture_text(struct request *request, const char *path, const char *text, size_t length,
                         struct engine_item *item);
+
+/* ---- Generation (native_generate.c), for POST / ---- */
+
+/* Whether a body of POST / is a request to generate. text-generation-inference has its compatible route there. Such a
+ * body has a key `stream`, or `parameters` if the model generates. */
+bool native_wants_generation(const struct request *request, const json_t *body);
+
+/* Reads the body again. The answer is a list of one unless it is streamed. */
+enum outcome native_generate_root(struct request *request, bool streamed);
 
 /* ---- Classes (native_predict.c), and POST / ---- */
 

@@ -259,19 +259,29 @@ int native_predict_answer(struct request *request)
 
 /* ---- POST / ---- */
 
+static enum outcome read_root(struct request *request, const json_t *json, const struct native_inputs *inputs)
+{
+    if (native_is_classifier(native_model(request)))
+        return native_predict_json(request, json, inputs);
+    return native_embed_json(request, json, inputs);
+}
+
 enum outcome native_root_read(struct request *request)
 {
     struct native_inputs inputs = {.takes_files = true};
     json_t *json = native_body(request, &inputs);
     if (!json)
         return OUTCOME_FAILED;
-    enum outcome outcome = native_is_classifier(native_model(request)) ? native_predict_json(request, json, &inputs)
-                                                                       : native_embed_json(request, json, &inputs);
+    bool streamed = json_is_true(json_object_get(json, "stream"));
+    bool generates = !inputs.is_file && native_wants_generation(request, json);
+    enum outcome outcome = generates ? OUTCOME_FAILED : read_root(request, json, &inputs);
     json_decref(json);
-    return outcome;
+    return generates ? native_generate_root(request, streamed) : outcome;
 }
 
 int native_root_answer(struct request *request)
 {
+    if (request->next)
+        return native_generate_answer(request);
     return native_is_classifier(native_model(request)) ? native_predict_answer(request) : native_embed_answer(request);
 }

@@ -125,7 +125,7 @@ static int set_item(struct request *request, struct generation *generation, stru
     } else if (sequence->count > most) {
         begin = sequence->count - most;
     }
-    *item = in_parts && begin > 0 ? (struct engine_item){0} : generation->given;
+    *item = in_parts && begin > 0 ? (struct engine_item){0} : sequence->given;
     if (in_parts) {
         item->slot = sequence->slot;
         item->first = begin;

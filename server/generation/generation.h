@@ -33,6 +33,7 @@ struct generated {
     int32_t *ids;               /* (n_prompt + max_new_tokens): the prompt's, then the new ones */
     int64_t n_prompt;           /* at least 1 */
     int64_t count;              /* ids so far */
+    struct engine_item given;   /* inputs besides the sequence, such as an encoder's; zeroed if there are none */
     float *logprobs;            /* (max_new_tokens) */
     struct sampled_token *best; /* (max_new_tokens, n_best); NULL: none are wanted */
     enum generation_end end;
@@ -53,8 +54,7 @@ struct generation {
     int64_t n_best;
     const int32_t *ends; /* (n_ends): tokens that end a sequence */
     int64_t n_ends;
-    struct engine_item given; /* inputs besides the sequence, such as an encoder's; zeroed if there are none */
-    int sequence_input;       /* index of the sequence */
+    int sequence_input; /* index of the sequence among the model's inputs */
 
     /* Called after each new token, on a lane's thread; it must be quick. false: the sequence ends. NULL: none. */
     bool (*token)(struct request *request, struct generation *generation, struct generated *sequence);

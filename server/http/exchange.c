@@ -6,16 +6,20 @@
  *     exchange_begin     the headers have arrived: checks framing, route, API key and gate
  *     exchange_complete  the body has arrived: checks trailers, sets the deadline, then exchange_read
  *     exchange_read      decodes the body and calls the route's `read`, then submits the job
- *     job_done           the batcher has run the job. Some routes have another one for it
+ *     job_done           the batcher has run the job. Some requests have another one for it
  *     exchange_answer    calls the route's `answer`
  *     exchange_reply     sends the answer or the failure
+ *
+ * A streamed answer (stream.h) is sent while jobs run: job_done calls stream_job_done, and the first text resumes the
+ * connection, which starts the reply. From then on two threads use the exchange. The event loop only calls
+ * exchange_stream, read_stream and exchange_completed. Everything else belongs to the writer of the stream.
  *
  * After a failure, or if the route needs no job, the next step is exchange_reply. A worker reads large bodies,
  * compressed bodies, and bodies that may contain pictures. It also writes large answers. The event loop does the rest.
  *
- * Only one thread at a time changes an exchange. Suspending and resuming the connection orders the threads, so an
- * exchange needs no lock. After the job was submitted, job_wanted may run on several lane threads at once. It only
- * reads the exchange. */
+ * Otherwise only one thread at a time changes an exchange. Suspending and resuming the connection orders the threads,
+ * so an exchange needs no lock. After the job was submitted, job_wanted may run on several lane threads at once. It
+ * only reads the exchange, and may set `half_closed`. */
 #include "server/http/exchange.h"
 
 #include "server/common/clock.h"
@@ -27,8 +31,10 @@
 #include "server/http/peer.h"
 #include "server/http/refusal.h"
 #include "server/http/reply.h"
+#include "server/http/stream.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,9 +48,14 @@
 /* A client that closes its sending half within this time after its request is assumed to wait for the answer. */
 #define HALF_CLOSE_NS INT64_C(1000000000)
 
+/* For work in several jobs, a client must close its sending half within this time to count as one that waits. A client
+ * that closes later has left, and its work ends at once. */
+#define HALF_CLOSE_SOON_NS INT64_C(100000000)
+
 enum stage {
     STAGE_BODY,   /* the body is being received */
     STAGE_ANSWER, /* the job has run */
+    STAGE_STREAM, /* the first text of a stream is there */
     STAGE_REPLY,  /* request.answer or request.failure is ready to be sent */
 };
 
@@ -67,10 +78,13 @@ struct exchange {
     struct route_match match;
     char method[16]; /* for the log. So is the path */
     char *path;      /* NULL if requests are not logged */
+    char client[PEER_TEXT_BYTES];
     enum stage stage;
     enum passage passage;
     bool suspended;
-    bool half_closed; /* the client had already closed its sending half when the body was complete */
+    _Atomic bool half_closed; /* the client closed its sending half with its request, or soon after it */
+    struct stream *stream;    /* NULL if the answer is not streamed */
+    bool streaming;           /* the connection was resumed to send the stream, and has a side of its own */
     struct body body;
     enum coding coding; /* compression of the body */
     struct request request;
@@ -135,24 +149,110 @@ static enum client_state client_state(const struct exchange *exchange)
 {
     char byte = 0;
     ssize_t length = recv(exchange->descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (length == 0)
-        return CLIENT_ENDED;
+    if (length == 0) { /* also after a reset that followed the end of the client's stream */
+        struct pollfd polled = {.fd = exchange->descriptor};
+        return poll(&polled, 1, 0) > 0 ? CLIENT_GONE : CLIENT_ENDED;
+    }
     return length > 0 || errno == EAGAIN || errno == EINTR ? CLIENT_STAYS : CLIENT_GONE;
 }
 
+/* client_state, also while the event loop may close the connection of a stream. */
+static enum client_state job_client_state(const struct exchange *exchange)
+{
+    if (!exchange->stream)
+        return client_state(exchange);
+    if (!stream_hold(exchange->stream))
+        return CLIENT_GONE;
+    enum client_state state = client_state(exchange);
+    stream_release(exchange->stream);
+    return state;
+}
+
+/* Whether a client waits that has closed the connection, or only its sending half. Both look the same, and only the
+ * time distinguishes them. A client closes its sending half right after the request, but leaves only after it has
+ * waited too long. A client that has left resets the connection when it gets text of a stream. */
+static bool ended_client_waits(struct exchange *exchange)
+{
+    int64_t waited_ns = clock_ns() - exchange->complete_ns;
+    if (!exchange->request.next)
+        return exchange->half_closed || waited_ns < HALF_CLOSE_NS;
+    if (waited_ns < HALF_CLOSE_SOON_NS)
+        exchange->half_closed = true;
+    return exchange->half_closed && (exchange->streaming || waited_ns < HALF_CLOSE_NS);
+}
+
 /* Returns false if the client is gone, so that the job need not run. libmicrohttpd does not watch a suspended
- * connection. So this function reads the state of the socket, which stays open while the connection is suspended. A
- * client that left and a client that closed its sending half look the same. Only the time distinguishes them. A client
- * closes its sending half right after the request, but leaves only after it has waited too long. */
+ * connection. So this function reads the state of the socket, which stays open while the connection is suspended. */
 static bool job_wanted(struct job *job)
 {
-    const struct exchange *exchange = job_exchange(job);
-    enum client_state state = client_state(exchange);
-    if (state == CLIENT_ENDED && exchange->match.route->next) /* work in many jobs is not done for a client that left */
-        return clock_ns() - exchange->complete_ns < HALF_CLOSE_NS;
-    if (state == CLIENT_ENDED)
-        return exchange->half_closed || clock_ns() - exchange->complete_ns < HALF_CLOSE_NS;
-    return state == CLIENT_STAYS;
+    struct exchange *exchange = job_exchange(job);
+    enum client_state state = job_client_state(exchange);
+    return state == CLIENT_STAYS || (state == CLIENT_ENDED && ended_client_waits(exchange));
+}
+
+/* ---- The end ---- */
+
+static void log_exchange(const struct exchange *exchange, const char *route, int status, int64_t total_ns)
+{
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    const struct request *request = &exchange->request;
+    const char *ignored = request->ignored.list;
+    log_write(LOG_LEVEL_DEBUG, "request", "client", exchange->client, "request_id", request->id.text, "method",
+              exchange->method, "path", exchange->path ? exchange->path : route, "model",
+              request->info ? request_model_name(request) : NULL, LOG_INTEGER("status", status),
+              LOG_INTEGER("tokens", request->job.tokens), LOG_DECIMAL("ms", (double)total_ns / 1e6), "ignored_keys",
+              ignored[0] ? ignored : NULL, NULL);
+}
+
+/* Counts the request in the metrics, and writes its log line. */
+static void exchange_record(const struct exchange *exchange)
+{
+    const struct request *request = &exchange->request;
+    const struct job *job = &request->job;
+    const char *route = exchange->match.route ? exchange->match.route->path : "unmatched";
+    int status = exchange->reply.status ? exchange->reply.status : failure_status(FAILURE_GONE);
+    if (exchange->streaming && request->failure.kind != FAILURE_NONE) /* after the status 200 was sent */
+        status = dialect_status(exchange->match.dialect, request->failure.kind);
+    int64_t total_ns = clock_ns() - exchange->begun_ns;
+    int64_t queue_ns = 0;
+    if (job->finished_ns) /* the batcher has run or ended the job */
+        queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
+    metrics_request(exchange->server->service.options.metrics, route,
+                    request->info ? request->model_index : METRICS_NO_MODEL, status, total_ns, queue_ns,
+                    job->inference_ns);
+    log_exchange(exchange, route, status, total_ns);
+}
+
+/* Makes the calls that must still follow at the gate. */
+static void exchange_leave(struct exchange *exchange)
+{
+    struct gate *gate = &exchange->server->gate;
+    switch (exchange->passage) {
+    case PASSAGE_NONE:
+        break;
+    case PASSAGE_ADMITTED:
+        gate_abandon(gate);
+        break;
+    case PASSAGE_ACCEPTED:
+        gate_answer(gate);
+        gate_leave(gate);
+        break;
+    case PASSAGE_ANSWERED:
+        gate_leave(gate);
+        break;
+    }
+}
+
+static void exchange_destroy(struct exchange *exchange)
+{
+    exchange_record(exchange);
+    body_free(&exchange->body);
+    stream_close(exchange->stream);
+    request_close(&exchange->request);
+    exchange_leave(exchange);
+    free(exchange->path);
+    free(exchange);
 }
 
 /* ---- After the job ---- */
@@ -206,28 +306,129 @@ static void task_answer(struct task *task)
     exchange_resume(exchange, STAGE_REPLY);
 }
 
-/* Submits the request's next job, if its work takes several. Returns whether it did. */
-static bool job_goes_on(struct exchange *exchange)
+/* Submits the next job of the request. */
+static void submit_next(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
-    const struct route *route = exchange->match.route;
-    if (request->job.status != JOB_OK || !route->next || !route->next(request))
-        return false;
     request->job.continues = true;
-    return batcher_submit(exchange->server->service.options.batcher, request->model_index, &request->job) == SUBMIT_OK;
+    batcher_submit(exchange->server->service.options.batcher, request->model_index, &request->job);
 }
+
+/* Whether the request's work takes another job. */
+static bool job_goes_on(struct request *request)
+{
+    return request->job.status == JOB_OK && request->next && request->next(request);
+}
+
+static void stream_job_done(struct exchange *exchange);
 
 /* Called on a lane's thread or on the deadline thread. These threads must not write answers, because batches wait for
  * them. So a worker writes a large answer, and the event loop writes a small one. */
 static void job_done(struct job *job)
 {
     struct exchange *exchange = job_exchange(job);
-    if (job_goes_on(exchange))
-        return;
-    if (job->status == JOB_OK && is_large(exchange->request.answer_bytes))
+    if (exchange->stream)
+        stream_job_done(exchange);
+    else if (job_goes_on(&exchange->request))
+        submit_next(exchange);
+    else if (job->status == JOB_OK && is_large(exchange->request.answer_bytes))
         exchange_hand_on(exchange, task_answer);
     else
         exchange_resume(exchange, STAGE_ANSWER);
+}
+
+/* ---- Streams: the writer's side ---- */
+
+/* Moves what the route has written to the stream. The first text resumes the connection. Returns -1 with
+ * request.failure if nothing more can be sent. */
+static int stream_send(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    struct writer *answer = &request->answer;
+    bool asleep = false;
+    if (answer->failed)
+        return failure_memory(&request->failure);
+    if (answer->length == 0)
+        return 0;
+    if (stream_append(exchange->stream, answer->data, answer->length, &asleep) != 0)
+        return failure_set(&request->failure, FAILURE_GONE, "the client is gone, or reads its stream too slowly");
+    answer->length = 0;
+    if (exchange->streaming) {
+        if (asleep)
+            event_loop_resume(exchange->loop, &exchange->resumption);
+        return 0;
+    }
+    exchange->streaming = true;
+    exchange_resume(exchange, STAGE_STREAM);
+    return 0;
+}
+
+/* Writes the last text: that of the route's `answer`, or the failure as an event. Returns -1 if it cannot be sent. */
+static int stream_send_last(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    if (request->failure.kind != FAILURE_NONE && request->failure.kind != FAILURE_GONE) {
+        writer_text(&request->answer, "data: ");
+        exchange->match.dialect->write_failure(&request->answer, &request->failure);
+        writer_text(&request->answer, "\n\n");
+    }
+    return request->failure.kind == FAILURE_GONE ? -1 : stream_send(exchange);
+}
+
+/* Frees the exchange, unless the connection still sends the stream. The caller must not touch it any more. */
+static void stream_finish(struct exchange *exchange, bool broken)
+{
+    bool asleep = false;
+    writer_free(&exchange->request.answer);
+    request_answered(&exchange->request);
+    gate_answer(&exchange->server->gate);
+    exchange->passage = PASSAGE_ANSWERED;
+    if (stream_end(exchange->stream, broken, &asleep))
+        exchange_destroy(exchange);
+    else if (asleep)
+        event_loop_resume(exchange->loop, &exchange->resumption);
+}
+
+/* job_done for a streamed answer. A failure before the first event is an ordinary answer. */
+static void stream_job_done(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    bool goes_on = job_goes_on(request);
+    if (goes_on && stream_send(exchange) == 0) {
+        submit_next(exchange);
+        return;
+    }
+    if (request->failure.kind == FAILURE_NONE)
+        exchange_answer(exchange);
+    if (!exchange->streaming && request->failure.kind != FAILURE_NONE)
+        exchange_resume(exchange, STAGE_REPLY);
+    else
+        stream_finish(exchange, stream_send_last(exchange) != 0);
+}
+
+/* ---- Streams: the sender's side ---- */
+
+/* libmicrohttpd calls it when the socket can be written. */
+static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_t size)
+{
+    struct exchange *exchange = context;
+    (void)position;
+    ssize_t length = stream_read(exchange->stream, buffer, size);
+    if (length == STREAM_ENDED)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    if (length == STREAM_BROKEN)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (length == STREAM_ASLEEP)
+        MHD_suspend_connection(exchange->connection);
+    return length;
+}
+
+static enum MHD_Result exchange_stream(struct exchange *exchange)
+{
+    struct reply *reply = &exchange->reply;
+    exchange->stage = STAGE_REPLY;
+    reply->close = reply->close || gate_closing(&exchange->server->gate);
+    return reply_stream(reply, exchange->connection, &exchange->request, read_stream, exchange);
 }
 
 /* ---- The complete body ---- */
@@ -278,6 +479,13 @@ static bool exchange_read(struct exchange *exchange)
         body_free(&exchange->body);
     if (outcome == OUTCOME_ANSWERED && request->answer.failed)
         failure_memory(&request->failure);
+    if (outcome == OUTCOME_RUN && request->streamed) {
+        exchange->stream = stream_open(request->memory.budget);
+        if (!exchange->stream) {
+            failure_memory(&request->failure);
+            outcome = OUTCOME_FAILED;
+        }
+    }
     if (outcome == OUTCOME_RUN) {
         if (!exchange->suspended)
             exchange_suspend(exchange); /* before batcher_submit, because the job may be done before it returns */
@@ -416,6 +624,7 @@ static void exchange_open(struct exchange *exchange, struct event_loop *loop, st
     if (log_enabled(LOG_LEVEL_DEBUG)) {
         snprintf(exchange->method, sizeof exchange->method, "%s", method);
         exchange->path = strndup(url_path(url), LOGGED_PATH_BYTES);
+        peer_text(connection_address(connection), exchange->client);
     }
     routes_find(server->service.options.dialects, method, url_path(url), &exchange->match);
     struct request *request = &exchange->request;
@@ -504,6 +713,8 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
     }
     if (exchange->stage == STAGE_BODY && !exchange_complete(exchange))
         return MHD_YES;
+    if (exchange->stage == STAGE_STREAM)
+        return exchange_stream(exchange);
     if (exchange->stage == STAGE_ANSWER) {
         exchange_answer(exchange);
         exchange->stage = STAGE_REPLY;
@@ -511,59 +722,7 @@ enum MHD_Result exchange_handle(void *loop, struct MHD_Connection *connection, c
     return exchange_reply(exchange);
 }
 
-/* ---- The end ---- */
-
-static void log_exchange(const struct exchange *exchange, const char *route, int status, int64_t total_ns)
-{
-    if (!log_enabled(LOG_LEVEL_DEBUG))
-        return;
-    const struct request *request = &exchange->request;
-    const char *ignored = request->ignored.list;
-    char client[PEER_TEXT_BYTES];
-    peer_text(connection_address(exchange->connection), client);
-    log_write(LOG_LEVEL_DEBUG, "request", "client", client, "request_id", request->id.text, "method", exchange->method,
-              "path", exchange->path ? exchange->path : route, "model",
-              request->info ? request_model_name(request) : NULL, LOG_INTEGER("status", status),
-              LOG_INTEGER("tokens", request->job.tokens), LOG_DECIMAL("ms", (double)total_ns / 1e6), "ignored_keys",
-              ignored[0] ? ignored : NULL, NULL);
-}
-
-/* Counts the request in the metrics, and writes its log line. */
-static void exchange_record(const struct exchange *exchange)
-{
-    const struct request *request = &exchange->request;
-    const struct job *job = &request->job;
-    const char *route = exchange->match.route ? exchange->match.route->path : "unmatched";
-    int status = exchange->reply.status ? exchange->reply.status : failure_status(FAILURE_GONE);
-    int64_t total_ns = clock_ns() - exchange->begun_ns;
-    int64_t queue_ns = 0;
-    if (job->finished_ns) /* the batcher has run or ended the job */
-        queue_ns = (job->started_ns ? job->started_ns : job->finished_ns) - job->submitted_ns;
-    metrics_request(exchange->server->service.options.metrics, route,
-                    request->info ? request->model_index : METRICS_NO_MODEL, status, total_ns, queue_ns,
-                    job->inference_ns);
-    log_exchange(exchange, route, status, total_ns);
-}
-
-/* Makes the calls that must still follow at the gate. */
-static void exchange_leave(struct exchange *exchange)
-{
-    struct gate *gate = &exchange->server->gate;
-    switch (exchange->passage) {
-    case PASSAGE_NONE:
-        break;
-    case PASSAGE_ADMITTED:
-        gate_abandon(gate);
-        break;
-    case PASSAGE_ACCEPTED:
-        gate_answer(gate);
-        gate_leave(gate);
-        break;
-    case PASSAGE_ANSWERED:
-        gate_leave(gate);
-        break;
-    }
-}
+/* ---- The end of the connection's side ---- */
 
 void exchange_completed(void *loop, struct MHD_Connection *connection, void **context,
                         enum MHD_RequestTerminationCode code)
@@ -578,12 +737,8 @@ void exchange_completed(void *loop, struct MHD_Connection *connection, void **co
         return;
     }
     struct connections *connections = exchange->server->connections;
-    exchange_record(exchange);
     connections_holds(connections, exchange->descriptor, NULL);
     connections_idle(connections, exchange->descriptor);
-    body_free(&exchange->body);
-    request_close(&exchange->request);
-    exchange_leave(exchange);
-    free(exchange->path);
-    free(exchange);
+    if (!exchange->streaming || stream_leave(exchange->stream))
+        exchange_destroy(exchange);
 }

@@ -4,7 +4,10 @@
  * Lifetime: an exchange lives from libmicrohttpd's first callback for a request to its completion callback. Both run on
  * the connection's event loop. While another thread uses the exchange, its connection is suspended. Such a thread is a
  * worker or a thread of the batcher. libmicrohttpd does not complete suspended connections, so the exchange cannot end
- * meanwhile. The thread ends the suspension with event_loop_resume, and must not touch the exchange afterwards. */
+ * meanwhile. The thread ends the suspension with event_loop_resume, and must not touch the exchange afterwards.
+ *
+ * While a streamed answer is being sent, a thread of the batcher and the event loop use the exchange at the same time
+ * (stream.h). Then the exchange lives until both have ended. */
 #ifndef SERVER_EXCHANGE_H
 #define SERVER_EXCHANGE_H
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#define STREAM_BLOCK_BYTES 4096 /* most bytes of a stream that libmicrohttpd fetches at once */
+
 /* Replaces the answer by the failure, if there is one, and sets the status. */
 static void write_failure(struct reply *reply, const struct route_match *match, struct request *request)
 {
@@ -37,6 +39,15 @@ static void add_times(struct MHD_Response *response, const struct reply *reply, 
     add_number(response, "x-compute-tokens", job->tokens);
 }
 
+static void add_common_headers(struct MHD_Response *response, const struct reply *reply, const struct request *request)
+{
+    if (request->ignored.list[0])
+        MHD_add_response_header(response, "x-ignored-keys", request->ignored.list);
+    MHD_add_response_header(response, "x-request-id", request->id.text);
+    if (reply->close)
+        MHD_add_response_header(response, "Connection", "close");
+}
+
 /* Whether the same request may succeed later. */
 static bool says_later(const struct reply *reply)
 {
@@ -59,17 +70,13 @@ static void add_headers(struct MHD_Response *response, const struct reply *reply
         add_number(response, "Inference-Header-Content-Length", (int64_t)request->answer_header);
     if (reply->status == MHD_HTTP_OK && match->route->work)
         add_times(response, reply, &request->job);
-    if (request->ignored.list[0])
-        MHD_add_response_header(response, "x-ignored-keys", request->ignored.list);
     if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED || reply->status == MHD_HTTP_NO_CONTENT)
         MHD_add_response_header(response, "Allow", match->allow);
     if (reply->status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (says_later(reply))
         add_number(response, "Retry-After", later_s(reply));
-    MHD_add_response_header(response, "x-request-id", request->id.text);
-    if (reply->close)
-        MHD_add_response_header(response, "Connection", "close");
+    add_common_headers(response, reply, request);
 }
 
 enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
@@ -88,6 +95,23 @@ enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connectio
     if (!response)
         return MHD_NO;
     add_headers(response, reply, match, request);
+    enum MHD_Result result = MHD_queue_response(connection, (unsigned int)reply->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+enum MHD_Result reply_stream(struct reply *reply, struct MHD_Connection *connection, const struct request *request,
+                             MHD_ContentReaderCallback read, void *context)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read, context, NULL);
+    if (!response)
+        return MHD_NO;
+    reply->status = MHD_HTTP_OK;
+    MHD_add_response_header(response, "Content-Type", "text/event-stream");
+    MHD_add_response_header(response, "Cache-Control", "no-cache");
+    MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx otherwise holds events back */
+    add_common_headers(response, reply, request);
     enum MHD_Result result = MHD_queue_response(connection, (unsigned int)reply->status, response);
     MHD_destroy_response(response);
     return result;

@@ -17,6 +17,11 @@ struct reply {
 enum MHD_Result reply_send(struct reply *reply, struct MHD_Connection *connection, const struct route_match *match,
                            struct request *request);
 
+/* Sends a stream with the status 200: `read` gives its pieces (MHD_create_response_from_callback). The job of the
+ * request may run meanwhile, so the answer has no headers with its times. */
+enum MHD_Result reply_stream(struct reply *reply, struct MHD_Connection *connection, const struct request *request,
+                             MHD_ContentReaderCallback read, void *context);
+
 /* Writes a failure directly to the socket, while libmicrohttpd cannot accept a response. The caller then closes the
  * connection. */
 void reply_send_raw(struct reply *reply, int descriptor, const struct route_match *match, struct request *request);

@@ -27,11 +27,9 @@ struct route {
     bool metrics; /* requests need an API key only with --protect-metrics, because scrapers often have no key */
     bool work;    /* requests are refused before the models are ready, and while the server drains */
     enum outcome (*read)(struct request *request);
-    /* Called after the last job has run. On failure sets request->failure and returns -1. */
+    /* Called after the last job has run. On failure sets request->failure and returns -1. For a streamed answer it
+     * writes the last text, and is called on a lane's thread, so it must be quick. */
     int (*answer)(struct request *request);
-    /* For work in several jobs: called on a lane's thread after each job that did not fail, so it must be quick.
-     * Returns true if the request's items are those of the next job. NULL if one job is all. */
-    bool (*next)(struct request *request);
 };
 
 struct dialect {

@@ -1,0 +1,134 @@
+/* stream: a text between two threads. The lock guards everything. */
+#include "server/http/stream.h"
+
+#include "server/text/writer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A client that leaves more than this many bytes unread is too slow: its sequences would keep their slots. */
+#define MOST_UNSENT (INT64_C(1) << 20)
+
+struct stream {
+    pthread_mutex_t lock;
+    struct share share; /* bytes of `text` that are not sent */
+    struct writer text;
+    size_t sent; /* bytes of `text` */
+    bool asleep; /* the sender waits for more text */
+    bool ended;  /* the writer's side */
+    bool broken;
+    bool left; /* the sender's side has ended */
+};
+
+struct stream *stream_open(struct budget *budget)
+{
+    struct stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return NULL;
+    stream->share.budget = budget;
+    pthread_mutex_init(&stream->lock, NULL);
+    return stream;
+}
+
+void stream_close(struct stream *stream)
+{
+    if (!stream)
+        return;
+    share_end(&stream->share);
+    writer_free(&stream->text);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream);
+}
+
+/* ---- The writer ---- */
+
+/* Wakes the sender, if it sleeps. The lock is held. */
+static bool wake(struct stream *stream)
+{
+    bool asleep = stream->asleep;
+    stream->asleep = false;
+    return asleep;
+}
+
+/* The lock is held. */
+static bool takes(struct stream *stream, size_t length)
+{
+    int64_t unsent = (int64_t)(stream->text.length - stream->sent);
+    return !stream->left && (int64_t)length <= MOST_UNSENT - unsent && share_take(&stream->share, (int64_t)length);
+}
+
+int stream_append(struct stream *stream, const char *text, size_t length, bool *asleep)
+{
+    pthread_mutex_lock(&stream->lock);
+    bool taken = takes(stream, length);
+    if (taken)
+        writer_bytes(&stream->text, text, length);
+    taken = taken && !stream->text.failed;
+    *asleep = taken && wake(stream);
+    pthread_mutex_unlock(&stream->lock);
+    return taken ? 0 : -1;
+}
+
+bool stream_end(struct stream *stream, bool broken, bool *asleep)
+{
+    pthread_mutex_lock(&stream->lock);
+    stream->ended = true;
+    stream->broken = broken;
+    bool left = stream->left;
+    *asleep = wake(stream);
+    pthread_mutex_unlock(&stream->lock);
+    return left;
+}
+
+bool stream_hold(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    if (!stream->left)
+        return true;
+    pthread_mutex_unlock(&stream->lock);
+    return false;
+}
+
+void stream_release(struct stream *stream)
+{
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* ---- The sender ---- */
+
+/* Takes text that is not sent. The lock is held. */
+static size_t take(struct stream *stream, char *buffer, size_t size)
+{
+    size_t unsent = stream->text.length - stream->sent, length = unsent < size ? unsent : size;
+    memcpy(buffer, stream->text.data + stream->sent, length);
+    stream->sent += length;
+    share_give(&stream->share, (int64_t)length);
+    if (stream->sent == stream->text.length)
+        stream->sent = stream->text.length = 0;
+    return length;
+}
+
+ssize_t stream_read(struct stream *stream, char *buffer, size_t size)
+{
+    pthread_mutex_lock(&stream->lock);
+    ssize_t result = STREAM_ASLEEP;
+    if (stream->broken)
+        result = STREAM_BROKEN;
+    else if (stream->text.length > 0)
+        result = (ssize_t)take(stream, buffer, size);
+    else if (stream->ended)
+        result = STREAM_ENDED;
+    stream->asleep = result == STREAM_ASLEEP;
+    pthread_mutex_unlock(&stream->lock);
+    return result;
+}
+
+bool stream_leave(struct stream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    stream->left = true;
+    bool ended = stream->ended;
+    pthread_mutex_unlock(&stream->lock);
+    return ended;
+}
