@@ -2,6 +2,7 @@
  * at once and alone, and what a request may ask for. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
+#include "tests/http/generation.h"
 
 #include <arpa/inet.h>
 #include <math.h>
@@ -12,60 +13,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GREEDY "tests/generation/greedy.json"
-#define RUNS 16
 #define CLIENTS 6
 #define ATTEMPTS 2000 /* of requests that wait for an event */
 
-/* A causal model of bytes, with all that keeps a state: linear and local heads, a token shift, buckets. */
-static const char text_config[] = /* %s: more keys, each with a comma */
-    "{\"architecture\": \"linear_attention_transformer.LinearAttentionTransformerLM\", %s\"kwargs\": {"
-    "\"num_tokens\": 259, \"dim\": 16, \"heads\": 2, \"depth\": 1, \"max_seq_len\": 256, \"dim_head\": 8, "
-    "\"causal\": true, \"local_attn_window_size\": 16, \"n_local_attn_heads\": 1, \"shift_tokens\": true, "
-    "\"blindspot_size\": 2}, \"tokenizer\": {\"type\": \"byte\"}}";
-static const struct checkpoint_shape text_shapes[] = {
-    {"token_emb.weight", 2, {259, 16}},
-    {"pos_emb.weights.0", 4, {1, 16, 1, 16}},
-    {"pos_emb.weights.1", 4, {1, 1, 16, 16}},
-    {"transformer.layers.layers.0.0.fn.fn.to_q.weight", 2, {16, 16}},
-    {"transformer.layers.layers.0.0.fn.fn.to_k.weight", 2, {16, 16}},
-    {"transformer.layers.layers.0.0.fn.fn.to_v.weight", 2, {16, 16}},
-    {"transformer.layers.layers.0.0.fn.fn.to_out.weight", 2, {16, 16}},
-    {"transformer.layers.layers.0.0.fn.fn.to_out.bias", 1, {16}},
-    {"transformer.layers.layers.0.0.norm.weight", 1, {16}},
-    {"transformer.layers.layers.0.0.norm.bias", 1, {16}},
-    {"transformer.layers.layers.0.1.fn.fn.fn.w1.weight", 2, {64, 16}},
-    {"transformer.layers.layers.0.1.fn.fn.fn.w1.bias", 1, {64}},
-    {"transformer.layers.layers.0.1.fn.fn.fn.w2.weight", 2, {16, 64}},
-    {"transformer.layers.layers.0.1.fn.fn.fn.w2.bias", 1, {16}},
-    {"transformer.layers.layers.0.1.norm.weight", 1, {16}},
-    {"transformer.layers.layers.0.1.norm.bias", 1, {16}},
-    {"norm.weight", 1, {16}},
-    {"norm.bias", 1, {16}},
-    {"out.weight", 2, {259, 16}},
-    {"out.bias", 1, {259}},
-};
-
 static char *folder;
 static struct daemon *the_daemon;
-
-static void write_text_model(const char *name, const char *keys)
-{
-    char config[1024], path[512];
-    snprintf(config, sizeof config, text_config, keys);
-    struct checkpoint checkpoint = checkpoint_random(config, text_shapes, LENGTH(text_shapes));
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    checkpoint_write(&checkpoint, path, 0);
-    checkpoint_free(&checkpoint);
-}
 
 static int start(void **state)
 {
     (void)state;
     char texts[512], ending[512];
     folder = folder_make();
-    write_text_model("texts", "");
-    write_text_model("ending", "\"eos_token\": 258, \"name\": \"ending\", ");
+    generation_model_write(folder, "texts", "");
+    generation_model_write(folder, "ending", "\"eos_token\": 258, \"name\": \"ending\", ");
     snprintf(texts, sizeof texts, "%s/texts", folder);
     snprintf(ending, sizeof ending, "%s/ending", folder);
     the_daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_lm_causal", "--model",
@@ -93,17 +53,6 @@ static struct answer post(const struct daemon *daemon, const char *body)
         daemon, &(struct call){.path = "/generate", .body = body, .headers = {"Content-Type: application/json"}});
 }
 
-/* The body of a request; the caller frees it. */
-static char *body_of(const char *model, const json_t *prompt, const char *parameters)
-{
-    char *ids = json_dumps(prompt, JSON_COMPACT | JSON_ENCODE_ANY), *body;
-    size_t size = strlen(ids) + strlen(model) + strlen(parameters) + 64;
-    body = malloc(size);
-    snprintf(body, size, "{\"model\":\"%s\",\"inputs\":%s,\"parameters\":{%s}}", model, ids, parameters);
-    free(ids);
-    return body;
-}
-
 static const json_t *tokens_of(const struct answer *answer)
 {
     if (answer->status != 200)
@@ -116,21 +65,11 @@ static json_int_t id_at(const json_t *tokens, size_t index)
     return json_integer_value(json_object_get(json_array_get(tokens, index), "id"));
 }
 
-static json_t *greedy_runs(void)
-{
-    json_error_t error;
-    json_t *runs = json_load_file(GREEDY, 0, &error);
-    if (!runs)
-        fail_msg(GREEDY ": %s", error.text);
-    assert_int_equal(json_array_size(runs), RUNS);
-    return runs;
-}
-
 static void expect_run(const json_t *run)
 {
     const json_t *ids = json_object_get(run, "ids");
     const char *model = json_string_value(json_object_get(run, "model"));
-    char *body = body_of(model, json_object_get(run, "prompt"), "\"max_new_tokens\":200");
+    char *body = generation_body(model, json_object_get(run, "prompt"), "\"max_new_tokens\":200");
     struct answer answer = post(the_daemon, body);
     const json_t *tokens = tokens_of(&answer);
     assert_int_equal(json_array_size(tokens), json_array_size(ids));
@@ -145,7 +84,7 @@ static void expect_run(const json_t *run)
 static void test_greedy_ids_are_the_library_s(void **state)
 {
     (void)state;
-    json_t *runs = greedy_runs(), *run;
+    json_t *runs = generation_greedy_runs(), *run;
     size_t i;
     json_array_foreach (runs, i, run)
         expect_run(run);
@@ -182,7 +121,7 @@ static void test_answers_do_not_depend_on_other_clients(void **state)
             snprintf(parameters, sizeof parameters,
                      "\"max_new_tokens\":%d,\"temperature\":0.9,\"top_k\":20,\"seed\":%d,\"details\":true", 30 + 5 * i,
                      i);
-            clients[i].body = body_of(models[m], prompt, parameters);
+            clients[i].body = generation_body(models[m], prompt, parameters);
             json_decref(prompt);
         }
         for (int i = 0; i < CLIENTS; i++)
@@ -280,7 +219,7 @@ static void test_a_model_that_runs_everything_again(void **state)
 {
     (void)state;
     json_t *ids = json_pack("[i,i,i]", 3, 1, 4);
-    char *body = body_of("linformer_pytorch_lm_causal", ids, "\"max_new_tokens\":5");
+    char *body = generation_body("linformer_pytorch_lm_causal", ids, "\"max_new_tokens\":5");
     struct answer answer = post(the_daemon, body);
     const json_t *tokens = tokens_of(&answer);
     for (size_t i = 0; i < 5; i++) {

@@ -1,0 +1,70 @@
+#include "tests/http/generation.h"
+
+#include "tests/http/checkpoint.h"
+#include "tests/http/daemon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GREEDY "tests/generation/greedy.json"
+#define RUNS 16
+
+/* A causal model of bytes, with all that keeps a state: linear and local heads, a token shift, buckets. */
+static const char text_config[] = /* %s: more keys, each with a comma */
+    "{\"architecture\": \"linear_attention_transformer.LinearAttentionTransformerLM\", %s\"kwargs\": {"
+    "\"num_tokens\": 259, \"dim\": 16, \"heads\": 2, \"depth\": 1, \"max_seq_len\": 256, \"dim_head\": 8, "
+    "\"causal\": true, \"local_attn_window_size\": 16, \"n_local_attn_heads\": 1, \"shift_tokens\": true, "
+    "\"blindspot_size\": 2}, \"tokenizer\": {\"type\": \"byte\"}}";
+static const struct checkpoint_shape text_shapes[] = {
+    {"token_emb.weight", 2, {259, 16}},
+    {"pos_emb.weights.0", 4, {1, 16, 1, 16}},
+    {"pos_emb.weights.1", 4, {1, 1, 16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_q.weight", 2, {16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_k.weight", 2, {16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_v.weight", 2, {16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_out.weight", 2, {16, 16}},
+    {"transformer.layers.layers.0.0.fn.fn.to_out.bias", 1, {16}},
+    {"transformer.layers.layers.0.0.norm.weight", 1, {16}},
+    {"transformer.layers.layers.0.0.norm.bias", 1, {16}},
+    {"transformer.layers.layers.0.1.fn.fn.fn.w1.weight", 2, {64, 16}},
+    {"transformer.layers.layers.0.1.fn.fn.fn.w1.bias", 1, {64}},
+    {"transformer.layers.layers.0.1.fn.fn.fn.w2.weight", 2, {16, 64}},
+    {"transformer.layers.layers.0.1.fn.fn.fn.w2.bias", 1, {16}},
+    {"transformer.layers.layers.0.1.norm.weight", 1, {16}},
+    {"transformer.layers.layers.0.1.norm.bias", 1, {16}},
+    {"norm.weight", 1, {16}},
+    {"norm.bias", 1, {16}},
+    {"out.weight", 2, {259, 16}},
+    {"out.bias", 1, {259}},
+};
+
+void generation_model_write(const char *folder, const char *name, const char *keys)
+{
+    char config[1024], path[512];
+    snprintf(config, sizeof config, text_config, keys);
+    struct checkpoint checkpoint = checkpoint_random(config, text_shapes, LENGTH(text_shapes));
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    checkpoint_write(&checkpoint, path, 0);
+    checkpoint_free(&checkpoint);
+}
+
+char *generation_body(const char *model, const json_t *prompt, const char *parameters)
+{
+    char *ids = json_dumps(prompt, JSON_COMPACT | JSON_ENCODE_ANY), *body;
+    size_t size = strlen(ids) + strlen(model) + strlen(parameters) + 64;
+    body = malloc(size);
+    snprintf(body, size, "{\"model\":\"%s\",\"inputs\":%s,\"parameters\":{%s}}", model, ids, parameters);
+    free(ids);
+    return body;
+}
+
+json_t *generation_greedy_runs(void)
+{
+    json_error_t error;
+    json_t *runs = json_load_file(GREEDY, 0, &error);
+    if (!runs)
+        fail_msg(GREEDY ": %s", error.text);
+    assert_int_equal(json_array_size(runs), RUNS);
+    return runs;
+}
