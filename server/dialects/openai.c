@@ -1,5 +1,5 @@
-/* openai: /v1/embeddings and /v1/models. Keys, answers and errors are those of OpenAI's API. Inputs are read as for
- * /embed, with its keys that OpenAI's API lacks. */
+/* openai: the table of routes, /v1/embeddings and /v1/models. Keys, answers and errors are those of OpenAI's API.
+ * Inputs of /v1/embeddings are read as for /embed, with its keys that OpenAI's API lacks. */
 #include "server/dialects/openai.h"
 
 #include "server/dialects/native.h"
@@ -117,6 +117,8 @@ static void write_failure(struct writer *writer, const struct failure *failure)
 static const struct route routes[] = {
     {"POST", "/v1/embeddings", BODY_JSON, .work = true, .read = embeddings_read, .answer = embeddings_answer},
     {"POST", "/embeddings", BODY_JSON, .work = true, .read = embeddings_read, .answer = embeddings_answer},
+    {"POST", "/v1/completions", BODY_JSON, .work = true, .read = openai_completions_read,
+     .answer = openai_completions_answer},
     {"GET", "/v1/models", .read = models_list},
     {"GET", "/v1/models/{}", .read = models_one},
 };

@@ -1,9 +1,13 @@
-/* openai: /v1/embeddings and /v1/models, in the form of OpenAI's API. */
+/* openai: /v1/embeddings, /v1/completions and /v1/models, in the form of OpenAI's API. */
 #ifndef SERVER_OPENAI_H
 #define SERVER_OPENAI_H
 
 #include "server/http/routes.h"
 
 extern const struct dialect openai_dialect;
+
+/* openai_completions.c */
+enum outcome openai_completions_read(struct request *request);
+int openai_completions_answer(struct request *request);
 
 #endif

@@ -135,10 +135,9 @@ static void expect_joined(const json_t *events, const json_t *text, size_t skip)
         assert_memory_equal(at, json_string_value(piece), json_string_length(piece));
         at += json_string_length(piece);
     }
-    if (json_is_true(json_object_get(token, "special")) && at < end)
-        assert_string_equal(at, "\xef\xbf\xbd");
-    else
-        assert_ptr_equal(at, end);
+    for (; json_is_true(json_object_get(token, "special")) && at < end; at += 3)
+        assert_memory_equal(at, "\xef\xbf\xbd", 3);
+    assert_ptr_equal(at, end);
 }
 
 /* With many seeds, so that characters of several bytes are cut into tokens. */

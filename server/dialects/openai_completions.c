@@ -1,0 +1,570 @@
+/* openai_completions: /v1/completions continues prompts, as in OpenAI's API. Keys that OpenAI's API lacks, and details
+ * on which its reference is silent, are those of vLLM (vllm/entrypoints/openai): top_k, min_p, repetition_penalty,
+ * return_token_ids, and text_offset, which counts from the beginning of `text`. */
+#include "server/dialects/generate_plan.h"
+#include "server/dialects/native.h"
+#include "server/dialects/openai.h"
+#include "server/generation/slots.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEFAULT_TOKENS 16 /* max_tokens of OpenAI's API */
+
+/* The keys of a body. A double that is not given is NaN. */
+struct completions_body {
+    const char *model, *prompt_name;
+    json_t *prompt, *max_tokens, *stop, *seed, *logprobs, *top_k, *stream_options;
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t n, best_of;
+    bool stream, echo, add_special_tokens, return_token_ids;
+};
+
+static const struct option options[] = {
+    {"model", OPTION_STRING, offsetof(struct completions_body, model)},
+    {"prompt", OPTION_JSON, offsetof(struct completions_body, prompt)},
+    {"max_tokens", OPTION_JSON, offsetof(struct completions_body, max_tokens)},
+    {"temperature", OPTION_NUMBER, offsetof(struct completions_body, temperature)},
+    {"top_p", OPTION_NUMBER, offsetof(struct completions_body, top_p)},
+    {"n", OPTION_INTEGER, offsetof(struct completions_body, n)},
+    {"best_of", OPTION_INTEGER, offsetof(struct completions_body, best_of)},
+    {"stream", OPTION_BOOL, offsetof(struct completions_body, stream)},
+    {"stream_options", OPTION_OBJECT, offsetof(struct completions_body, stream_options)},
+    {"logprobs", OPTION_JSON, offsetof(struct completions_body, logprobs)},
+    {"echo", OPTION_BOOL, offsetof(struct completions_body, echo)},
+    {"stop", OPTION_JSON, offsetof(struct completions_body, stop)},
+    {"seed", OPTION_JSON, offsetof(struct completions_body, seed)},
+    {"top_k", OPTION_JSON, offsetof(struct completions_body, top_k)},
+    {"min_p", OPTION_NUMBER, offsetof(struct completions_body, min_p)},
+    {"repetition_penalty", OPTION_NUMBER, offsetof(struct completions_body, repetition_penalty)},
+    {"add_special_tokens", OPTION_BOOL, offsetof(struct completions_body, add_special_tokens)},
+    {"return_token_ids", OPTION_BOOL, offsetof(struct completions_body, return_token_ids)},
+    {"prompt_name", OPTION_STRING, offsetof(struct completions_body, prompt_name)},
+    {"user", OPTION_IGNORED, 0},
+};
+
+struct stream_options {
+    bool include_usage;
+};
+
+static const struct option stream_option_table[] = {
+    {"include_usage", OPTION_BOOL, offsetof(struct stream_options, include_usage)},
+};
+
+/* The text of a prompt, for `echo`. */
+struct echo {
+    char *text; /* (length) */
+    size_t length;
+};
+
+/* What was sent of a sequence. */
+struct sent {
+    int64_t tokens;
+    size_t bytes;       /* of its text */
+    int64_t characters; /* of `text` in the answer before token number `tokens` */
+    bool ended;
+};
+
+/* What is left of the body after `read`. */
+struct completions_plan {
+    struct generate_plan generate;
+    int64_t n;             /* sequences of a prompt */
+    int64_t prompt_tokens; /* of all prompts */
+    int64_t created_s;     /* since 1970 */
+    bool logprobs, include_usage;
+    bool token_ids;      /* choices have the ids of their tokens */
+    bool no_tokens;      /* max_tokens is 0: the token that is generated is not shown */
+    struct echo *echoes; /* (n_prompts). NULL: no echo */
+    struct sent *sent;   /* (n_sequences) */
+};
+
+/* ---- Reading ---- */
+
+/* Sets *value to an integer of at least `least`. NULL: *value is left. */
+static int read_integer(struct request *request, const char *name, const json_t *given, int64_t least, int64_t most,
+                        int64_t *value)
+{
+    if (!given)
+        return 0;
+    if (!json_is_integer(given))
+        return failure_set(&request->failure, FAILURE_INVALID, "%s is %s, an integer was expected", name,
+                           json_kind(given));
+    *value = json_integer_value(given);
+    if (*value >= least && *value <= most)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "%s is %" PRId64 ", an integer from %" PRId64 " to %" PRId64 " was expected", name, *value,
+                       least, most);
+}
+
+static int read_sampling(struct request *request, const struct completions_body *body,
+                         struct sampling_options *sampling)
+{
+    int64_t top_k = 0;
+    *sampling = sampling_defaults();
+    if (generate_number(request, "temperature", body->temperature, body->temperature >= 0, "a number of at least 0",
+                        &sampling->temperature) != 0 ||
+        generate_number(request, "top_p", body->top_p, body->top_p > 0 && body->top_p <= 1,
+                        "a number above 0, at most 1", &sampling->top_p) != 0 ||
+        generate_number(request, "min_p", body->min_p, body->min_p >= 0 && body->min_p <= 1, "a number from 0 to 1",
+                        &sampling->min_p) != 0 ||
+        generate_number(request, "repetition_penalty", body->repetition_penalty, body->repetition_penalty > 0,
+                        "a number above 0", &sampling->repetition_penalty) != 0 ||
+        read_integer(request, "top_k", body->top_k, -1, INT64_MAX, &top_k) != 0 ||
+        generate_seed(request, "seed", body->seed, sampling) != 0)
+        return -1;
+    sampling->top_k = top_k > 0 ? top_k : 0; /* -1 and 0 mean all, as in vLLM */
+    sampling->do_sample = sampling->temperature > 0;
+    if (!sampling->do_sample)
+        sampling->temperature = 1;
+    return 0;
+}
+
+static int read_logprobs(struct request *request, const struct completions_body *body, struct completions_plan *plan)
+{
+    int64_t columns = request->info->output_columns;
+    plan->logprobs = body->logprobs != NULL;
+    if (plan->logprobs && body->echo)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "logprobs with echo: this server has no logprobs of a prompt's tokens");
+    return read_integer(request, "logprobs", body->logprobs, 0,
+                        columns < GENERATE_MOST_BEST ? columns : GENERATE_MOST_BEST, &plan->generate.generation.n_best);
+}
+
+static int read_stream(struct request *request, const struct completions_body *body, struct completions_plan *plan)
+{
+    struct stream_options stream = {0};
+    request->streamed = body->stream;
+    if (!body->stream_options)
+        return 0;
+    if (!body->stream)
+        return failure_set(&request->failure, FAILURE_INVALID, "stream_options needs stream: true");
+    if (request_options(request, body->stream_options, stream_option_table, OPTION_COUNT(stream_option_table),
+                        &stream) != 0)
+        return -1;
+    plan->include_usage = stream.include_usage;
+    return 0;
+}
+
+static int read_numbers(struct request *request, const struct completions_body *body, struct completions_plan *plan)
+{
+    struct generation *generation = &plan->generate.generation;
+    if (body->best_of > 0 && body->best_of != body->n)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "best_of is %" PRId64 ", but n is %" PRId64 ": this server returns all that it generates",
+                           body->best_of, body->n);
+    generation->max_new_tokens = DEFAULT_TOKENS;
+    if (read_integer(request, "max_tokens", body->max_tokens, 0, GENERATE_MOST_NEW_TOKENS,
+                     &generation->max_new_tokens) != 0 ||
+        read_sampling(request, body, &generation->sampling) != 0 || read_logprobs(request, body, plan) != 0 ||
+        read_stream(request, body, plan) != 0)
+        return -1;
+    plan->no_tokens = generation->max_new_tokens == 0;
+    generation->max_new_tokens += plan->no_tokens;
+    plan->n = body->n;
+    plan->token_ids = body->return_token_ids || !plan->generate.codec;
+    return generate_stops(request, "stop", body->stop, &plan->generate);
+}
+
+/* ---- Prompts ---- */
+
+/* Keeps the text of a prompt. */
+static int keep_text(struct request *request, const json_t *prompt, const struct given_ids *given, struct echo *echo)
+{
+    const struct text_codec *codec = native_model(request)->codec;
+    const char *text = json_string_value(prompt);
+    char *decoded = NULL;
+    struct error error;
+    echo->length = json_string_length(prompt);
+    if (!text && !codec)
+        return 0;
+    if (!text) {
+        decoded = text_codec_decode(codec, given->ids, given->count, true, &echo->length, &error);
+        if (!decoded)
+            return failure_set(&request->failure, FAILURE_BACKEND, "%s", error.message);
+        text = decoded;
+    }
+    echo->text = items_memory(request, (int64_t)echo->length + 1, 1);
+    if (echo->text)
+        memcpy(echo->text, text, echo->length);
+    free(decoded);
+    return echo->text ? 0 : -1;
+}
+
+/* Number of prompts: a text or a list of ids is one, and other lists have one for each element. -1: request->failure */
+static int64_t count_prompts(struct request *request, const json_t *prompt)
+{
+    int64_t most = request->service->options.settings->max_client_batch_size, count = 1;
+    if (json_is_array(prompt) && json_array_size(prompt) > 0 && !json_is_number(json_array_get(prompt, 0)))
+        count = (int64_t)json_array_size(prompt);
+    if (count <= most)
+        return count;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "the request has %" PRId64 " prompts, this server takes at most %" PRId64 " in one", count,
+                       most);
+}
+
+static int read_prompts(struct request *request, const struct completions_body *body, int64_t count,
+                        struct completions_plan *plan, struct given_ids *prompts)
+{
+    struct text_inputs_options texts = {.add_special_tokens = body->add_special_tokens};
+    bool listed = json_is_array(body->prompt) && json_array_size(body->prompt) > 0 &&
+                  !json_is_number(json_array_get(body->prompt, 0));
+    if (text_inputs_prompt(request, body->prompt_name, &texts) != 0)
+        return -1;
+    for (int64_t i = 0; i < count; i++) {
+        const json_t *prompt = listed ? json_array_get(body->prompt, (size_t)i) : body->prompt;
+        char name[32] = "prompt";
+        if (listed)
+            snprintf(name, sizeof name, "prompt[%" PRId64 "]", i);
+        if (generate_ids(request, name, prompt, &texts, request->info->vocabulary, &prompts[i]) != 0 ||
+            (plan->echoes && keep_text(request, prompt, &prompts[i], &plan->echoes[i]) != 0))
+            return -1;
+        plan->prompt_tokens += prompts[i].count;
+    }
+    return 0;
+}
+
+/* A request for more sequences than there are slots would never find room. */
+static int check_sequences(struct request *request, int64_t count)
+{
+    const struct slots *slots = native_model(request)->slots;
+    int64_t most = slots ? slots_count(slots) : request->service->options.settings->max_client_batch_size;
+    if (count <= most)
+        return 0;
+    return failure_set(&request->failure, FAILURE_INVALID,
+                       "prompts times n is %" PRId64 ", this server generates at most %" PRId64
+                       " sequences at a time%s",
+                       count, most, slots ? " (--max-generations)" : "");
+}
+
+static int start(struct request *request, const struct completions_body *body, struct completions_plan *plan)
+{
+    struct given_ids decoder, *prompts;
+    request->options = plan;
+    plan->generate.codec = native_model(request)->codec;
+    plan->created_s = (int64_t)time(NULL);
+    int64_t count = count_prompts(request, body->prompt), n_sequences;
+    if (count < 0 || read_numbers(request, body, plan) != 0)
+        return -1;
+    if (__builtin_mul_overflow(count, plan->n, &n_sequences))
+        n_sequences = INT64_MAX;
+    if (check_sequences(request, n_sequences) != 0)
+        return -1;
+    prompts = items_memory(request, count, sizeof *prompts);
+    plan->sent = items_memory(request, n_sequences, sizeof *plan->sent);
+    plan->echoes = body->echo ? items_memory(request, count, sizeof *plan->echoes) : NULL;
+    if (!prompts || !plan->sent || (body->echo && !plan->echoes) ||
+        read_prompts(request, body, count, plan, prompts) != 0)
+        return -1;
+    bool has_encoder = request->info->sequence_input > 0;
+    if (has_encoder && generate_decoder_input(request, "decoder_input", NULL, &decoder) != 0)
+        return -1;
+    return generate_plan_start(request, &plan->generate, prompts, count, plan->n, has_encoder ? &decoder : NULL);
+}
+
+static bool next(struct request *request);
+
+enum outcome openai_completions_read(struct request *request)
+{
+    struct completions_body body = {
+        .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .n = 1, .add_special_tokens = true};
+    json_t *json = native_check_list(request, "prompt") == 0 ? native_body(request, NULL) : NULL;
+    if (!json)
+        return OUTCOME_FAILED;
+    struct completions_plan *plan = items_memory(request, 1, sizeof *plan);
+    request->next = next;
+    bool ready = plan && request_options(request, json, options, OPTION_COUNT(options), &body) == 0 &&
+                 generate_check(request) == 0 && start(request, &body, plan) == 0;
+    json_decref(json);
+    return ready ? OUTCOME_RUN : OUTCOME_FAILED;
+}
+
+/* ---- Tokens ---- */
+
+/* Number of characters, as writer_string writes them. */
+static int64_t count_characters(const char *text, size_t length)
+{
+    int64_t count = 0;
+    for (size_t at = 0; at < length; count++) {
+        uint32_t code = 1;
+        size_t bytes = text_character(text + at, length - at, &code);
+        at += bytes > 0 ? bytes : code;
+    }
+    return count;
+}
+
+static bool is_utf8(const char *text, size_t length)
+{
+    for (size_t at = 0, bytes; at < length; at += bytes) {
+        uint32_t code;
+        bytes = text_character(text + at, length - at, &code);
+        if (bytes == 0)
+            return false;
+    }
+    return true;
+}
+
+/* A token as a JSON string: its text. A part of a character is "bytes:\xc3", as in OpenAI's API. A token of a model
+ * without a tokenizer is "token_id:13", as in vLLM. */
+static void write_token(struct writer *writer, const struct generate_plan *plan, int32_t id)
+{
+    size_t length = 0;
+    const char *text = plan->codec ? text_codec_token(plan->codec, id, &length) : "";
+    if (!plan->codec) {
+        writer_format(writer, "\"token_id:%" PRId32 "\"", id);
+    } else if (is_utf8(text, length)) {
+        writer_string(writer, text, length);
+    } else {
+        writer_text(writer, "\"bytes:");
+        for (size_t i = 0; i < length; i++)
+            writer_format(writer, "\\\\x%02x", (unsigned char)text[i]);
+        writer_text(writer, "\"");
+    }
+}
+
+static int32_t token_id(const struct generated *sequence, int64_t index)
+{
+    return sequence->ids[sequence->n_prompt + index];
+}
+
+/* {" the":-0.5,…}: the likeliest tokens where token number `index` was chosen, and this token. */
+static void write_best(struct writer *writer, const struct generate_plan *plan, const struct generated *sequence,
+                       int64_t index)
+{
+    int64_t n_best = plan->generation.n_best;
+    bool among = false;
+    writer_text(writer, "{");
+    for (int64_t i = 0; i < n_best; i++) {
+        const struct sampled_token *token = &sequence->best[index * n_best + i];
+        among |= token->id == token_id(sequence, index);
+        writer_text(writer, i > 0 ? "," : "");
+        write_token(writer, plan, token->id);
+        writer_text(writer, ":");
+        writer_float(writer, token->logprob);
+    }
+    if (!among) {
+        writer_text(writer, n_best > 0 ? "," : "");
+        write_token(writer, plan, token_id(sequence, index));
+        writer_text(writer, ":");
+        writer_float(writer, sequence->logprobs[index]);
+    }
+    writer_text(writer, "}");
+}
+
+/* The tokens [first, end) of a choice, the first of which begins at character `offset` of its text. */
+struct piece {
+    const struct generated *sequence;
+    int64_t first, end, offset;
+};
+
+static void write_logprobs(struct writer *writer, const struct generate_plan *plan, const struct piece *piece)
+{
+    const struct generated *sequence = piece->sequence;
+    const struct generated_text *text = &plan->texts[sequence->number];
+    int64_t offset = piece->offset;
+    writer_text(writer, "{\"text_offset\":[");
+    for (int64_t i = piece->first; i < piece->end; i++) {
+        size_t begin = i > 0 ? text->ends[i - 1] : 0;
+        writer_format(writer, "%s%" PRId64, i > piece->first ? "," : "", offset);
+        if (text->ends[i] > begin)
+            offset += count_characters(text->stream.text.data + begin, text->ends[i] - begin);
+    }
+    writer_text(writer, "],\"token_logprobs\":");
+    writer_floats(writer, sequence->logprobs + piece->first, piece->end - piece->first);
+    writer_text(writer, ",\"tokens\":[");
+    for (int64_t i = piece->first; i < piece->end; i++) {
+        writer_text(writer, i > piece->first ? "," : "");
+        write_token(writer, plan, token_id(sequence, i));
+    }
+    writer_text(writer, "],\"top_logprobs\":[");
+    for (int64_t i = piece->first; i < piece->end; i++) {
+        writer_text(writer, i > piece->first ? "," : "");
+        write_best(writer, plan, sequence, i);
+    }
+    writer_text(writer, "]}");
+}
+
+/* ---- Choices ---- */
+
+/* Bytes at the end of the text that may be the beginning of a stop text. They are sent when more text shows that they
+ * are none. */
+static size_t held_bytes(const struct generate_plan *plan, const struct writer *text)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < plan->n_stops; i++) {
+        const struct stop_text *stop = &plan->stops[i];
+        size_t length = stop->length - 1 < text->length ? stop->length - 1 : text->length;
+        while (length > most && memcmp(text->data + text->length - length, stop->text, length) != 0)
+            length--;
+        most = length > most ? length : most;
+    }
+    return most;
+}
+
+/* Bytes of the sequence's text that may be sent. A stop text and what follows it are never sent. */
+static size_t sendable_bytes(const struct completions_plan *plan, const struct generated *sequence)
+{
+    const struct generated_text *text = &plan->generate.texts[sequence->number];
+    if (plan->no_tokens)
+        return 0;
+    if (text->stop != SIZE_MAX)
+        return text->stop;
+    if (sequence->end != GENERATION_RUNS)
+        return text->stream.text.length;
+    return text->stream.text.length - held_bytes(&plan->generate, &text->stream.text);
+}
+
+static const char *finish_reason(const struct completions_plan *plan, const struct generated *sequence)
+{
+    if (plan->no_tokens)
+        return "length";
+    bool stopped = plan->generate.texts[sequence->number].stop != SIZE_MAX;
+    return sequence->end == GENERATION_LENGTH && !stopped ? "length" : "stop";
+}
+
+static int64_t shown_tokens(const struct completions_plan *plan, const struct generated *sequence)
+{
+    return plan->no_tokens ? 0 : generate_count(sequence);
+}
+
+/* A JSON string: the prompt before the first token if the request wants it, and the text that is not sent yet. */
+static void write_text(struct writer *writer, const struct completions_plan *plan, const struct generated *sequence,
+                       bool first)
+{
+    const struct echo *echo = plan->echoes && first ? &plan->echoes[sequence->number / plan->n] : NULL;
+    const struct writer *text = &plan->generate.texts[sequence->number].stream.text;
+    size_t begin = plan->sent[sequence->number].bytes, end = sendable_bytes(plan, sequence);
+    struct writer whole = {0};
+    if (echo)
+        writer_bytes(&whole, echo->text, echo->length);
+    if (end > begin)
+        writer_bytes(&whole, text->data + begin, end - begin);
+    writer_string(writer, whole.data ? whole.data : "", whole.length);
+    writer->failed |= whole.failed;
+    writer_free(&whole);
+}
+
+/* Writes what is not sent yet of a choice, and counts it as sent. */
+static void write_choice(struct writer *writer, struct completions_plan *plan, const struct generated *sequence)
+{
+    struct sent *sent = &plan->sent[sequence->number];
+    const struct generated_text *text = &plan->generate.texts[sequence->number];
+    bool first = sent->tokens == 0;
+    if (first && plan->echoes) {
+        const struct echo *echo = &plan->echoes[sequence->number / plan->n];
+        sent->characters = count_characters(echo->text, echo->length);
+    }
+    struct piece piece = {sequence, sent->tokens, shown_tokens(plan, sequence), sent->characters};
+    writer_format(writer, "{\"index\":%" PRId64 ",\"text\":", sequence->number);
+    write_text(writer, plan, sequence, first);
+    writer_text(writer, ",\"logprobs\":");
+    if (plan->logprobs)
+        write_logprobs(writer, &plan->generate, &piece);
+    else
+        writer_text(writer, "null");
+    if (plan->token_ids) {
+        writer_text(writer, ",\"token_ids\":[");
+        for (int64_t i = piece.first; i < piece.end; i++)
+            writer_format(writer, "%s%" PRId32, i > piece.first ? "," : "", token_id(sequence, i));
+        writer_text(writer, "]");
+    }
+    writer_text(writer, ",\"finish_reason\":");
+    writer_string0(writer, sequence->end == GENERATION_RUNS ? NULL : finish_reason(plan, sequence));
+    writer_text(writer, "}");
+    size_t begin = sent->tokens > 0 ? text->ends[sent->tokens - 1] : 0;
+    size_t end = generate_count(sequence) > 0 ? text->ends[generate_count(sequence) - 1] : 0;
+    if (end > begin)
+        sent->characters += count_characters(text->stream.text.data + begin, end - begin);
+    sent->tokens = generate_count(sequence);
+    sent->bytes = sendable_bytes(plan, sequence);
+    sent->ended = sequence->end != GENERATION_RUNS;
+}
+
+/* ---- Answers ---- */
+
+/* {"id":…,"choices":[ */
+static void write_head(struct writer *writer, const struct request *request, const struct completions_plan *plan)
+{
+    char id[sizeof request->id.text + 8];
+    snprintf(id, sizeof id, "cmpl-%s", request->id.text);
+    writer_text(writer, "{\"id\":");
+    writer_string0(writer, id);
+    writer_format(writer, ",\"object\":\"text_completion\",\"created\":%" PRId64 ",\"model\":", plan->created_s);
+    writer_string0(writer, request_model_name(request));
+    writer_text(writer, ",\"choices\":[");
+}
+
+static void write_usage(struct writer *writer, const struct completions_plan *plan)
+{
+    const struct generation *generation = &plan->generate.generation;
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < generation->n_sequences; i++)
+        tokens += shown_tokens(plan, &generation->sequences[i]);
+    writer_format(writer,
+                  ",\"usage\":{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64
+                  ",\"total_tokens\":%" PRId64 "}",
+                  plan->prompt_tokens, tokens, plan->prompt_tokens + tokens);
+}
+
+/* An event for each sequence that has a new token. */
+static void write_events(struct request *request, struct completions_plan *plan)
+{
+    struct writer *writer = &request->answer;
+    for (int64_t i = 0; i < plan->generate.generation.n_sequences; i++) {
+        const struct generated *sequence = &plan->generate.generation.sequences[i];
+        if (plan->sent[i].ended || generate_count(sequence) == plan->sent[i].tokens)
+            continue;
+        writer_text(writer, "data: ");
+        write_head(writer, request, plan);
+        write_choice(writer, plan, sequence);
+        writer_text(writer, plan->include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+    }
+}
+
+static bool next(struct request *request)
+{
+    struct completions_plan *plan = request->options;
+    bool goes_on = generation_next(request, &plan->generate.generation);
+    if (request->streamed && request->failure.kind == FAILURE_NONE)
+        write_events(request, plan);
+    return goes_on;
+}
+
+static void write_whole(struct request *request, struct completions_plan *plan)
+{
+    struct writer *writer = &request->answer;
+    write_head(writer, request, plan);
+    for (int64_t i = 0; i < plan->generate.generation.n_sequences; i++) {
+        writer_text(writer, i > 0 ? "," : "");
+        write_choice(writer, plan, &plan->generate.generation.sequences[i]);
+    }
+    writer_text(writer, "]");
+    write_usage(writer, plan);
+    writer_text(writer, "}");
+}
+
+int openai_completions_answer(struct request *request)
+{
+    struct completions_plan *plan = request->options;
+    struct writer *writer = &request->answer;
+    if (request->failure.kind != FAILURE_NONE)
+        return -1;
+    if (!request->streamed) {
+        write_whole(request, plan);
+        return 0;
+    }
+    if (plan->include_usage) {
+        writer_text(writer, "data: ");
+        write_head(writer, request, plan);
+        writer_text(writer, "]");
+        write_usage(writer, plan);
+        writer_text(writer, "}\n\n");
+    }
+    writer_text(writer, "data: [DONE]\n\n");
+    return 0;
+}
