@@ -298,12 +298,13 @@ static int64_t count_characters(const char *text, size_t length)
     return count;
 }
 
-static bool is_utf8(const char *text, size_t length)
+/* Whether the text is UTF-8 without NUL, which many JSON parsers refuse in a key. */
+static bool is_plain(const char *text, size_t length)
 {
     for (size_t at = 0, bytes; at < length; at += bytes) {
         uint32_t code;
         bytes = text_character(text + at, length - at, &code);
-        if (bytes == 0)
+        if (bytes == 0 || code == 0)
             return false;
     }
     return true;
@@ -317,7 +318,7 @@ static void write_token(struct writer *writer, const struct generate_plan *plan,
     const char *text = plan->codec ? text_codec_token(plan->codec, id, &length) : "";
     if (!plan->codec) {
         writer_format(writer, "\"token_id:%" PRId32 "\"", id);
-    } else if (is_utf8(text, length)) {
+    } else if (is_plain(text, length)) {
         writer_string(writer, text, length);
     } else {
         writer_text(writer, "\"bytes:");

@@ -69,6 +69,33 @@ def write_model(folder, config, tensors):
         file.write(len(text).to_bytes(8, "little") + text + data)
 
 
+def generating_model(folder, **config):
+    """A causal model of bytes with random weights, which generates."""
+    random = np.random.default_rng(5)
+    dim, heads, ids, length = 16, 2, 259, 256
+    shapes = {
+        "token_emb.weight": (ids, dim),
+        "pos_emb.weights.0": (1, dim, 1, dim),
+        "pos_emb.weights.1": (1, 1, dim, dim),
+        "norm.weight": (dim,),
+        "norm.bias": (dim,),
+        "out.weight": (ids, dim),
+        "out.bias": (ids,),
+    }
+    layer = "transformer.layers.layers.0."
+    for name in ("to_q", "to_k", "to_v", "to_out"):
+        shapes[f"{layer}0.fn.fn.{name}.weight"] = (dim, dim)
+    shapes[f"{layer}0.fn.fn.to_out.bias"] = (dim,)
+    for part in ("0", "1"):
+        shapes[f"{layer}{part}.norm.weight"] = shapes[f"{layer}{part}.norm.bias"] = (dim,)
+    shapes[f"{layer}1.fn.fn.fn.w1.weight"], shapes[f"{layer}1.fn.fn.fn.w1.bias"] = (4 * dim, dim), (4 * dim,)
+    shapes[f"{layer}1.fn.fn.fn.w2.weight"], shapes[f"{layer}1.fn.fn.fn.w2.bias"] = (dim, 4 * dim), (dim,)
+    kwargs = dict(num_tokens=ids, dim=dim, heads=heads, depth=1, max_seq_len=length, dim_head=8, causal=True)
+    architecture = "linear_attention_transformer.LinearAttentionTransformerLM"
+    config = {"architecture": architecture, "kwargs": kwargs, "tokenizer": {"type": "byte"}, **config}
+    write_model(folder, config, {n: random.normal(size=s).astype(np.float32) for n, s in shapes.items()})
+
+
 def cases():
     """Names of the reference cases."""
     return sorted(entry.name for entry in os.scandir(CASES) if entry.is_dir())

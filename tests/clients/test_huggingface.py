@@ -1,11 +1,13 @@
-"""huggingface_hub's InferenceClient against the daemon: classes of texts and of pictures, masked words, similarity."""
+"""huggingface_hub's InferenceClient against the daemon: classes of texts and of pictures, masked words, similarity, and
+generation of texts."""
 
+import asyncio
 import os
 import sys
 import tempfile
 
 import numpy as np
-from huggingface_hub import InferenceClient
+from huggingface_hub import AsyncInferenceClient, InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
 import support
@@ -125,15 +127,53 @@ def refusals(address):
     support.expect(HfHubHTTPError, lambda: client.image_classification(b"no picture", top_k=1), "neither JPEG nor PNG")
 
 
+def generated(address):
+    """text_generation at the daemon's address, at /generate and at /generate_stream: texts, details and streams."""
+    client = InferenceClient(model=address, token="none")
+    options = dict(max_new_tokens=40, temperature=1.3, seed=11)
+    text = client.text_generation("caf\u00e9 ", **options)
+    details = client.text_generation("caf\u00e9 ", details=True, top_n_tokens=2, **options)
+    assert details.generated_text == text and details.details.seed == 11
+    assert details.details.generated_tokens == len(details.details.tokens) == len(details.details.top_tokens)
+    assert client.text_generation("caf\u00e9 ", return_full_text=True, **options) == "caf\u00e9 " + text
+    assert client.text_generation("caf\u00e9 ", model=f"{address}/generate", **options) == text
+    for url in (address, f"{address}/generate_stream"):
+        events = list(client.text_generation("caf\u00e9 ", model=url, stream=True, details=True, **options))
+        assert [event.index for event in events] == list(range(1, len(events) + 1))
+        assert [event.token.id for event in events] == [token.id for token in details.details.tokens]
+        assert all(event.generated_text is None and event.details is None for event in events[:-1])
+        assert events[-1].generated_text == text
+        assert events[-1].details.input_length == 6
+        assert events[-1].details.finish_reason == details.details.finish_reason
+        pieces = list(client.text_generation("caf\u00e9 ", model=url, stream=True, **options))
+        assert pieces == [event.token.text for event in events]
+    support.expect(HfHubHTTPError, lambda: client.text_generation("a", top_p=2.0), "parameters.top_p")
+    support.expect(HfHubHTTPError, lambda: list(client.text_generation("", stream=True)), "inputs is empty")
+
+
+def generated_async(address):
+    async def calls():
+        client = AsyncInferenceClient(model=address, token="none")
+        options = dict(max_new_tokens=40, seed=3, details=True, temperature=1.1)
+        whole = await client.text_generation("ab", **options)
+        events = [event async for event in await client.text_generation("ab", stream=True, **options)]
+        assert events[-1].generated_text == whole.generated_text
+
+    asyncio.run(calls())
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         text_folder, picture_folder = (os.path.join(folder, name) for name in ("texts", "pictures"))
         logits = text_model(text_folder)
         picture_model(picture_folder)
+        generating_folder = os.path.join(folder, "bytes")
+        support.generating_model(generating_folder)
         with (
             support.Daemon("--model", text_folder) as first,
             support.Daemon("--model", picture_folder) as second,
             support.Daemon("--model", "docs/examples/animals") as third,
+            support.Daemon("--model", generating_folder) as fourth,
         ):
             return support.run(
                 [
@@ -141,6 +181,8 @@ def main():
                     ("sentence_similarity", lambda: similarities(f"http://{third.address}")),
                     ("text_classification", lambda: texts(f"http://{first.address}", logits)),
                     ("image_classification", lambda: pictures(f"http://{second.address}")),
+                    ("text_generation", lambda: generated(f"http://{fourth.address}")),
+                    ("text_generation, asyncio", lambda: generated_async(f"http://{fourth.address}")),
                     ("what is no picture is refused", lambda: refusals(f"http://{second.address}")),
                 ]
             )

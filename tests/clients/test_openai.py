@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import os
 import sys
+import tempfile
 
 import numpy as np
 import openai
@@ -59,7 +61,8 @@ def errors(client, address):
     raised = support.expect(openai.NotFoundError, lambda: create(model="text-embedding-3-small", input="a"), "no model")
     assert raised.code == "model_not_found" and raised.type == "invalid_request_error"
     support.expect(openai.NotFoundError, lambda: client.models.retrieve("none"), "no model")
-    support.expect(openai.NotFoundError, lambda: client.completions.create(model=MODEL, prompt="a"), "no such path")
+    support.expect(openai.BadRequestError, lambda: client.completions.create(model=MODEL, prompt="a"), "cannot generate")
+    support.expect(openai.NotFoundError, lambda: client.images.generate(model=MODEL, prompt="a"), "no such path")
     support.expect(openai.BadRequestError, lambda: create(model=MODEL, input=""), "input is empty")
     support.expect(openai.BadRequestError, lambda: create(model=MODEL, input="a", dimensions=193), "have 192")
     # Ids as LangChain gets them from tiktoken.
@@ -86,7 +89,77 @@ def asyncio_client(address):
     asyncio.run(calls())
 
 
-def main():
+def completions(client):
+    """A whole answer has the form that the client's types describe, and the pieces of a stream are the same."""
+    options = dict(model="bytes", prompt=["caf\u00e9", "b"], max_tokens=40, temperature=1.5, n=2, seed=7, logprobs=2)
+    whole = client.completions.create(**options, stop=["zzz"], user="somebody")
+    assert whole.object == "text_completion" and whole.id.startswith("cmpl-") and whole.model == "bytes"
+    assert [choice.index for choice in whole.choices] == [0, 1, 2, 3]
+    texts, tokens, reasons = [""] * 4, [[] for _ in range(4)], [None] * 4
+    usage, ids = [], set()
+    for chunk in client.completions.create(**options, stream=True, stream_options={"include_usage": True}):
+        ids.add(chunk.id)
+        usage += [chunk.usage] if chunk.usage else []
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+            tokens[choice.index] += choice.logprobs.tokens
+            reasons[choice.index] = choice.finish_reason
+    assert len(ids) == 1 and usage == [whole.usage]
+    for choice, text, names, reason in zip(whole.choices, texts, tokens, reasons):
+        assert (choice.text, choice.logprobs.tokens, choice.finish_reason) == (text, names, reason)
+        assert reason in ("length", "stop")
+        found = choice.logprobs
+        assert len(found.tokens) == len(found.token_logprobs) == len(found.text_offset) == len(found.top_logprobs)
+        assert all(top[token] == value for top, token, value in zip(found.top_logprobs, names, found.token_logprobs))
+    assert whole.usage.prompt_tokens == 6 and whole.usage.completion_tokens == sum(map(len, tokens))
+    echoed = client.completions.create(model="bytes", prompt=[100, 101], temperature=0, echo=True)
+    plain = client.completions.create(model="bytes", prompt="ab", temperature=0, extra_body={"top_k": 3})
+    assert echoed.choices[0].text == "ab" + plain.choices[0].text
+    create = client.completions.create
+    support.expect(openai.BadRequestError, lambda: create(model="bytes", prompt="a", temperature=-1), "temperature is -1")
+    support.expect(openai.BadRequestError, lambda: create(model="bytes", prompt="", stream=True), "prompt is empty")
+
+
+def streams_that_are_left(client):
+    """A client may leave a stream, and go on with the same connections."""
+    for _ in range(20):
+        with client.completions.create(model="bytes", prompt="ab", max_tokens=1000000, stream=True) as stream:
+            for _, chunk in zip(range(5), stream):
+                assert len(chunk.choices) == 1
+    assert client.completions.create(model="bytes", prompt="ab").choices
+
+
+def asyncio_completions(address):
+    async def text(client, seed):
+        options = dict(model="bytes", prompt="ab", max_tokens=60, temperature=1.2, seed=seed)
+        whole = await client.completions.create(**options)
+        pieces = [chunk.choices[0].text async for chunk in await client.completions.create(**options, stream=True)]
+        assert "".join(pieces) == whole.choices[0].text
+
+    async def calls():
+        async with openai.AsyncOpenAI(base_url=f"http://{address}/v1", api_key="none", max_retries=0) as client:
+            await asyncio.gather(*[text(client, seed) for seed in range(20)])
+
+    asyncio.run(calls())
+
+
+def generation():
+    with tempfile.TemporaryDirectory() as folder:
+        support.generating_model(os.path.join(folder, "bytes"))
+        with support.Daemon("--model", os.path.join(folder, "bytes")) as daemon:
+            client = openai.OpenAI(base_url=f"http://{daemon.address}/v1", api_key="none", max_retries=0)
+            failed = support.run(
+                [
+                    ("openai: completions", lambda: completions(client)),
+                    ("openai: streams that are left", lambda: streams_that_are_left(client)),
+                    ("openai: completions with asyncio", lambda: asyncio_completions(daemon.address)),
+                ]
+            )
+            client.close()
+    return failed
+
+
+def embeddings():
     with support.Daemon("--api-key", KEY) as daemon:
         client = openai.OpenAI(base_url=f"http://{daemon.address}/v1", api_key=KEY, max_retries=0)
         failed = support.run(
@@ -104,4 +177,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main() else 0)
+    sys.exit(1 if embeddings() + generation() else 0)
