@@ -87,7 +87,8 @@ const struct setting settings_table[] = {
      .minimum = 1,
      .maximum = 1024,
      .unit = "threads",
-     .help = "Number of threads that read requests and write answers."},
+     .help = "Number of event loops, which read requests and write answers. The same number of further "
+             "threads parse large bodies and write large answers."},
     {.group = "Network",
      .flag = "max-connections",
      .kind = SETTING_INTEGER,
@@ -118,8 +119,8 @@ const struct setting settings_table[] = {
      .maximum = 3600000,
      .unit = "milliseconds",
      .help = "Time between SIGTERM and draining. During this time, the daemon still accepts requests, "
-             "but /health/ready answers 503. So a load balancer can stop sending requests. SIGINT "
-             "skips the delay."},
+             "but answers 503 to /health and other questions whether it is ready. So a load balancer can stop "
+             "sending requests. SIGINT skips the delay."},
     {.group = "Network",
      .flag = "payload-limit",
      .kind = SETTING_INTEGER,
@@ -130,10 +131,9 @@ const struct setting settings_table[] = {
      .maximum = INT64_C(1) << 40,
      .unit = "bytes",
      .word = "auto",
-     .help = "Largest body of a request. auto: the limit is at least 33554432. If the longest input of a "
-             "model needs more as JSON, the limit rises to the size of this JSON. If this JSON exceeds 1/8 "
-             "of the memory, the limit rises to the size of this input in binary, but at most to 1/8 of "
-             "the memory."},
+     .help = "Largest body of a request. auto: enough for the longest input of each model as JSON, and at "
+             "least 33554432. If this JSON needs more than 1/8 of the memory, auto is enough for the same "
+             "input in binary, and at most 1/8 of the memory."},
     {.group = "Computing",
      .flag = "device",
      .kind = SETTING_DEVICE,
@@ -206,10 +206,10 @@ const struct setting settings_table[] = {
      .unit = "tokens",
      .word = "auto",
      .help = "Largest number of tokens in a batch. Each pixel of an image counts as a token. A longer "
-             "sequence is a batch of its own. If its class has no maximum length, it is refused. auto: "
-             "16384 tokens. Then a larger image is a batch of its own, too. Such an image may have up to "
-             "262144 pixels. The limit is lower for a model whose intermediate results would need more "
-             "than 1 GiB, or more than a quarter of the memory. Images beyond the limit are refused."},
+             "sequence is a batch of its own if the model's class has a maximum length. Otherwise it is "
+             "refused. auto: 16384 tokens. With auto, an image of up to 262144 pixels is a batch of its own, "
+             "too. For some models this number is lower, so that intermediate results need at most 1 GiB "
+             "and at most a quarter of the memory. Larger images are refused."},
     {.group = "Batches and queues",
      .flag = "max-batch-requests",
      .kind = SETTING_INTEGER,
@@ -286,7 +286,8 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 86400000,
      .unit = "milliseconds",
-     .help = "Longest time from the end of a request to its answer. A request that takes longer is "
+     .help = "Longest time from the end of a request to its answer, or to the first generated token. A request that "
+             "takes longer is "
              "answered with 504. 0: no limit."},
     {.group = "Requests",
      .flag = "strict",
