@@ -141,8 +141,8 @@ const struct setting settings_table[] = {
      .value_name = "DEVICE",
      .fallback = "auto",
      .expected = DEVICE_CHOICE_EXPECTED,
-     .help = "Device that computes. auto: the first CUDA device, or the CPU if there is no device or a "
-             "model does not fit into its memory. cpu: only the CPU. cuda: the first CUDA device; "
+     .help = "Device that computes. auto: the first CUDA device, or the CPU if there is no device. A "
+             "model that does not fit into the device's memory runs on the CPU. cpu: only the CPU. cuda: the first CUDA device; "
              "without a device, the start fails. cuda:0,cuda:1 or cuda:all: each model runs on each of "
              "these devices. If a device fails, the CPU runs its batches."},
     {.group = "Computing",
