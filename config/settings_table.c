@@ -141,10 +141,10 @@ const struct setting settings_table[] = {
      .value_name = "DEVICE",
      .fallback = "auto",
      .expected = DEVICE_CHOICE_EXPECTED,
-     .help = "Device that computes. auto: the first CUDA device, or the CPU if there is no device. A "
-             "model that does not fit into the device's memory runs on the CPU. cpu: only the CPU. cuda: the first CUDA device; "
-             "without a device, the start fails. cuda:0,cuda:1 or cuda:all: each model runs on each of "
-             "these devices. If a device fails, the CPU runs its batches."},
+     .help = "Device that computes. auto: the first CUDA device, or the CPU if there is no device. A model "
+             "that does not fit into the device's memory runs on the CPU. cpu: only the CPU. cuda: the first"
+             " CUDA device; without a device, the start fails. cuda:0,cuda:1 or cuda:all: each model runs on"
+             " each of these devices. If a device fails, the CPU runs its batches."},
     {.group = "Computing",
      .flag = "dtype",
      .kind = SETTING_CHOICE,
@@ -286,9 +286,8 @@ const struct setting settings_table[] = {
      .minimum = 0,
      .maximum = 86400000,
      .unit = "milliseconds",
-     .help = "Longest time from the end of a request to its answer, or to the first generated token. A request that "
-             "takes longer is "
-             "answered with 504. 0: no limit."},
+     .help = "Longest time from the end of a request to its answer, or to the first generated token. A "
+             "request that takes longer is answered with 504. 0: no limit."},
     {.group = "Requests",
      .flag = "strict",
      .kind = SETTING_BOOL,
