@@ -310,13 +310,13 @@ static bool is_plain(const char *text, size_t length)
     return true;
 }
 
-/* A token as a JSON string: its text. A part of a character is "bytes:\xc3", as in OpenAI's API. A token of a model
- * without a tokenizer is "token_id:13", as in vLLM. */
+/* A token as a JSON string: its text. A part of a character is "bytes:\xc3", as in OpenAI's API. A token without a text
+ * is "token_id:13", as in vLLM, so that tokens of one place have different names. */
 static void write_token(struct writer *writer, const struct generate_plan *plan, int32_t id)
 {
     size_t length = 0;
     const char *text = plan->codec ? text_codec_token(plan->codec, id, &length) : "";
-    if (!plan->codec) {
+    if (length == 0) {
         writer_format(writer, "\"token_id:%" PRId32 "\"", id);
     } else if (is_plain(text, length)) {
         writer_string(writer, text, length);

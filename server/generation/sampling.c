@@ -159,17 +159,31 @@ static int64_t keep_by_likeliest(const struct sampling_options *options, const s
 
 /* ---- The choice ---- */
 
-static float log_probability(int64_t vocabulary, const float *logits, int32_t id)
+/* Turns logits of a row into logarithms of probabilities. */
+struct normalizer {
+    float top; /* the largest logit */
+    double log_total;
+};
+
+static struct normalizer normalizer_of(int64_t vocabulary, const float *logits)
 {
-    float top = -INFINITY;
+    struct normalizer normalizer = {.top = -INFINITY};
     for (int64_t i = 0; i < vocabulary; i++)
-        top = logits[i] > top ? logits[i] : top;
+        normalizer.top = logits[i] > normalizer.top ? logits[i] : normalizer.top;
     double total = 0;
     for (int64_t i = 0; i < vocabulary; i++)
         if (!isnan(logits[i]))
-            total += logits[i] == top ? 1 : exp((double)logits[i] - top);
-    double above = logits[id] == top ? 0 : (double)logits[id] - top;
-    return isnan(logits[id]) ? -INFINITY : (float)(above - log(total));
+            total += logits[i] == normalizer.top ? 1 : exp((double)logits[i] - normalizer.top);
+    normalizer.log_total = log(total);
+    return normalizer;
+}
+
+static float log_probability(const struct normalizer *normalizer, float logit)
+{
+    if (isnan(logit))
+        return -INFINITY;
+    double above = logit == normalizer->top ? 0 : (double)logit - normalizer->top;
+    return (float)(above - normalizer->log_total);
 }
 
 static int32_t draw(const struct sampling_options *options, const struct candidate *candidates, int64_t count,
@@ -211,7 +225,8 @@ struct sampled_token sampling_choose(const struct sampling_options *options, int
         penalize(candidates, vocabulary, logits, history, n_history, options->repetition_penalty);
     token.id = options->do_sample ? draw(options, candidates, filter(options, candidates, vocabulary), random)
                                   : largest(candidates, vocabulary).id;
-    token.logprob = log_probability(vocabulary, logits, token.id);
+    struct normalizer normalizer = normalizer_of(vocabulary, logits);
+    token.logprob = log_probability(&normalizer, logits[token.id]);
     return token;
 }
 
@@ -228,9 +243,7 @@ void sampling_best(int64_t vocabulary, const float *logits, int64_t count, struc
             best[place] = best[place - 1];
         best[place] = (struct sampled_token){(int32_t)id, logit};
     }
-    if (count == 0)
-        return;
-    float first = log_probability(vocabulary, logits, best[0].id), top = best[0].logprob;
+    struct normalizer normalizer = normalizer_of(vocabulary, logits);
     for (int64_t i = 0; i < found; i++)
-        best[i].logprob = best[i].logprob == top ? first : first + (best[i].logprob - top);
+        best[i].logprob = log_probability(&normalizer, best[i].logprob);
 }

@@ -90,7 +90,8 @@ def generating_model(folder, **config):
         shapes[f"{layer}{part}.norm.weight"] = shapes[f"{layer}{part}.norm.bias"] = (dim,)
     shapes[f"{layer}1.fn.fn.fn.w1.weight"], shapes[f"{layer}1.fn.fn.fn.w1.bias"] = (4 * dim, dim), (4 * dim,)
     shapes[f"{layer}1.fn.fn.fn.w2.weight"], shapes[f"{layer}1.fn.fn.fn.w2.bias"] = (dim, 4 * dim), (dim,)
-    kwargs = dict(num_tokens=ids, dim=dim, heads=heads, depth=1, max_seq_len=length, dim_head=8, causal=True)
+    kwargs = dict(num_tokens=ids, dim=dim, heads=heads, depth=1, max_seq_len=length, dim_head=8)
+    kwargs |= dict(causal=True, local_attn_window_size=16, shift_tokens=True)
     architecture = "linear_attention_transformer.LinearAttentionTransformerLM"
     config = {"architecture": architecture, "kwargs": kwargs, "tokenizer": {"type": "byte"}, **config}
     write_model(folder, config, {n: random.normal(size=s).astype(np.float32) for n, s in shapes.items()})

@@ -148,7 +148,7 @@ static void test_events_are_the_answer_in_pieces(void **state)
         "{\"model\":\"texts\",\"inputs\":\"caf\xc3\xa9 \",\"parameters\":{\"max_new_tokens\":120,\"temperature\":3,"
         "\"seed\":%d,\"details\":true}}",
         "{\"model\":\"texts\",\"inputs\":\"abc\",\"parameters\":{\"max_new_tokens\":60,\"temperature\":2,\"seed\":%d,"
-        "\"details\":true,\"return_full_text\":true,\"top_n_tokens\":3,\"stop\":[\"e\",\"th\",\"\xc3\"]}}",
+        "\"details\":true,\"return_full_text\":true,\"top_n_tokens\":3,\"stop\":[\"e\",\"th\",\"\xc3\xa9\"]}}",
         "{\"model\":\"linformer_pytorch_lm_causal\",\"inputs\":[3,1,4],\"parameters\":{\"max_new_tokens\":9,\"seed\":%"
         "d,"
         "\"temperature\":1.5}}",
