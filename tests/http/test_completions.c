@@ -426,6 +426,34 @@ static void test_chunks_are_the_answer_in_pieces(void **state)
     }
 }
 
+/* ---- Keys without a meaning ---- */
+
+/* They are named, in streams too, and refused with --strict. */
+static void test_unknown_keys(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"/v1/completions", "/generate_stream"};
+    static const char *const bodies[] = {
+        "{\"prompt\":[1],\"suffix\":\"x\",\"user\":\"me\",\"stream\":true,\"stream_options\":{\"obfuscate\":1}}",
+        "{\"inputs\":[1],\"suffix\":\"x\",\"parameters\":{\"obfuscate\":true},\"stream\":true}",
+    };
+    struct daemon *strict =
+        daemon_start(ARGUMENTS("--strict", "--model", "tests/reference/linear_attention_lm_causal"));
+    for (size_t i = 0; i < LENGTH(paths); i++) {
+        struct answer answer = daemon_post(the_daemon, paths[i], bodies[i]);
+        struct answer refused = daemon_post(strict, paths[i], bodies[i]);
+        char *header = answer_header(&answer, "x-ignored-keys");
+        assert_int_equal(answer.status, 200);
+        assert_string_equal(header ? header : "", "suffix, obfuscate");
+        assert_int_equal(refused.status, i == 0 ? 400 : 422);
+        assert_non_null(strstr(refused.body, "unknown key"));
+        free(header);
+        answer_free(&answer);
+        answer_free(&refused);
+    }
+    daemon_stop(strict);
+}
+
 /* ---- Refusals ---- */
 
 static void test_refusals(void **state)
@@ -482,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_stop_texts),
         cmocka_unit_test(test_eos_token_stops),
         cmocka_unit_test(test_chunks_are_the_answer_in_pieces),
+        cmocka_unit_test(test_unknown_keys),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("completions", tests, start, stop);
