@@ -389,8 +389,49 @@ static void give_weights(struct cuda_run *run, const struct plan_step *step, con
     }
 }
 
+/* ---- Sequences that come in several batches ---- */
+
+/* The keys and values that a context has become come with the first part of a sequence, and stay in its slot in float.
+ * Later parts bring them back. Each item has k rows of them, and a warp copies a row. */
+template <typename T, int N>
+static __global__ void keep_rows(int64_t rows, int64_t k, int64_t columns, struct states states, int64_t offset, T *x)
+{
+    int64_t row = warp_of_grid(), item = row / k;
+    float *state = row < rows ? state_of(states, item) : NULL;
+    if (!state)
+        return;
+    state += offset + row % k * columns;
+    for (int64_t c = warp_thread() * N; c < columns; c += WARP * N) {
+        float values[N];
+        if (states.items[item].earlier == 0) {
+            load(values, x + row * columns + c);
+            store(state + c, values);
+        } else {
+            load(values, state + c);
+            store(x + row * columns + c, values);
+        }
+    }
+}
+
+template <typename T> static void keep_context(struct cuda_run *run, const struct plan_step *step)
+{
+    int64_t k = plan_constant_rows(run->plan, run->plan->values[step->keys].axis), offset = 0;
+    const int reads[] = {step->keys, step->values};
+    if (!computes_steps(run) && !computes_parts(run))
+        return;
+    for (int value : reads) {
+        int64_t columns = columns_of(run, value);
+        with_pack<T>(columns | offset, [&](auto n) {
+            launch_rows(run, keep_rows<T, n.value>, items_of(run) * k, k, columns, states_of(run), offset,
+                        elements_of<T>(run, value));
+        });
+        offset += k * columns;
+    }
+}
+
 template <typename T> void cuda_attend(struct cuda_run *run, const struct plan_step *step)
 {
+    keep_context<T>(run, step);
     int axis = run->plan->values[step->x].axis;
     struct attention<T> a = attention_of<T>(run, step);
     dim3 others((unsigned)a.heads, (unsigned)parts_of(a.dim_value, FEATURES));

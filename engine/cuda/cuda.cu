@@ -203,6 +203,7 @@ static void unprepare(struct backend_model *model)
     weights_free_device(&model->weights);
     cudaFree(model->run.arena);
     cudaFree(model->run.scratch);
+    cudaFree(model->run.slots);
     free(model->launches);
     for (int i = 0; i < LANES; i++)
         lane_free(&model->lanes[i]);
@@ -217,6 +218,23 @@ static int64_t scratch_floats(const struct plan *plan, enum dtype dtype)
         floats = most(floats, operation->scratch(plan, &plan->steps[i]));
     }
     return floats;
+}
+
+/* Memory for the states of sequences. It is not cleared: the first rows of a sequence do not read their state. */
+static int reserve_slots(struct backend_model *model, struct error *error)
+{
+    const struct plan *plan = model->plan;
+    char what[128];
+    size_t bytes; /* a window in config.json may be any number */
+    if (plan->n_slots == 0)
+        return 0;
+    snprintf(what, sizeof what, "the states of %lld sequences (--max-generations)", (long long)plan->n_slots);
+    if (__builtin_mul_overflow((size_t)plan->n_slots * sizeof(float), (size_t)plan->state_floats, &bytes))
+        return error_set(error, "%s are too large", what);
+    if (cuda_take_memory((void **)&model->run.slots, bytes, what, error) != 0)
+        return -1;
+    model->scratch_bytes += bytes;
+    return 0;
 }
 
 static int reserve(struct backend_model *model, struct error *error)
@@ -237,7 +255,7 @@ static int reserve(struct backend_model *model, struct error *error)
             return -1;
         model->scratch_bytes += model->lanes[i].upload.bytes + model->lanes[i].results.bytes;
     }
-    return 0;
+    return reserve_slots(model, error);
 }
 
 static int warm_products(struct backend_model *model, struct error *error)

@@ -47,7 +47,7 @@ static __global__ void embed_with_positions(int64_t rows, struct embedding<T> e,
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(e.places, row))
         return;
-    int64_t position = position_of(e.places, row);
+    int64_t position = whole_position_of(e.places, row);
     int32_t id = e.ids[row];
     const T *major = e.major + position / e.period * e.columns;
     const T *minor = e.minor ? e.minor + position % e.period * e.columns : NULL;
@@ -75,7 +75,7 @@ static __global__ void embed_with_sinusoids(int64_t rows, struct embedding<T> e,
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(e.places, row))
         return;
-    float position = (float)position_of(e.places, row);
+    float position = (float)whole_position_of(e.places, row);
     for (int64_t c = warp_thread(); c < e.columns; c += WARP) {
         float x[1];
         load_embedding(x, e, e.ids[row], c);
@@ -298,12 +298,14 @@ template <typename T> static struct cuda_launch fuse_add(const struct plan *plan
     return launch;
 }
 
-/* A row of x is written to several rows of y. So x and y must not overlap, and y must have all rows of the item. */
+/* A row of x is written to several rows of y. So x and y must not overlap, and y must have all rows of the item. A shift
+ * that keeps a segment in slots is not fused: the warp of an item's last row would write what that of the first row
+ * reads. */
 template <typename T> static struct cuda_launch fuse_norm(const struct plan *plan, int i)
 {
     struct cuda_launch launch = {};
     const struct plan_step *norm = &plan->steps[i];
-    if (!follows(plan, i + 1, OP_SHIFT_TOKENS))
+    if (!follows(plan, i + 1, OP_SHIFT_TOKENS) || (plan->n_slots > 0 && norm[1].state != PLAN_NONE))
         return launch;
     const struct plan_value *x = &plan->values[norm->x], *y = &plan->values[norm[1].y];
     if (plan->weights[norm->weight].columns != x->columns || x->axis != y->axis ||

@@ -1,10 +1,16 @@
 /* Attention within windows. A warp computes a row of one head, 32 keys at a time, with a running maximum as in
  * attend.cu.
- */
+ *
+ * The rows of a sequence may come in several batches. Its slot then keeps the keys and values of two windows, in float:
+ * for each head keys (2 * window, d), then values (2 * window, d). Position p is row p % (2 * window), so a new row
+ * takes the place of a row that no later row reads. A block computes a row of such a sequence and one head: each warp
+ * reads every PART_WARPS-th group of 32 keys, and the warps' results are added up in a fixed order. */
 #include "engine/cuda/local_attend.h"
 
 #define WARPS 4
-#define VALUES 128 /* features that a warp computes */
+#define VALUES 128    /* features that a warp computes */
+#define PART_WARPS 8  /* warps that share a row of a sequence that comes in several batches */
+#define KEY_THREADS 8 /* threads of them that read a key together */
 
 template <typename T> struct local_attention {
     const T *queries;       /* (rows, query_columns) */
@@ -13,6 +19,7 @@ template <typename T> struct local_attention {
     const int64_t *starts;  /* by sequence */
     int64_t query_columns, key_columns, heads, first_head, d, window;
     bool causal;
+    struct states states;
     T *out;
 };
 
@@ -68,7 +75,10 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
     int64_t row = warp_of_grid(), head = blockIdx.y, feature = (int64_t)blockIdx.z * VALUES + warp_thread();
     if (row >= rows || row >= a.starts[n_items])
         return;
-    struct neighbours n = neighbours_of(&a, item_of(a.starts, n_items, row), row);
+    int64_t item = item_of(a.starts, n_items, row);
+    if (state_of(a.states, item))
+        return;
+    struct neighbours n = neighbours_of(&a, item, row);
     const T *query = a.queries + row * a.query_columns + (a.first_head + head) * a.d;
     const T *keys = a.keys + (a.first_head + head) * a.d, *values = a.values + (a.first_head + head) * a.d;
     T *out = a.out + (row * a.heads + head) * a.d;
@@ -100,6 +110,186 @@ static __global__ void local_attend(struct local_attention<T> a, int64_t rows, i
                 of_float<T>(maximum == -INFINITY ? mean_value(&a, &n, values + feature + v * WARP) : results[v] / sum);
 }
 
+/* ---- Sequences that come in several batches ---- */
+
+/* One head of a row, and what its sequence keeps. Positions are those of the whole sequence. */
+template <typename T> struct part_row {
+    int64_t position, earlier; /* rows before `earlier` were in other batches */
+    int64_t first;             /* the position of the first key that the row reads. The last one is its own */
+    int64_t place;             /* row % (2 * window), of the row's own key */
+    const T *keys, *values;    /* of the batch, from position `earlier` on */
+    float *kept_keys, *kept_values;
+};
+
+template <typename T>
+static __device__ struct part_row<T> part_row_of(const struct local_attention<T> *a, int64_t item, int64_t row,
+                                                 int64_t head)
+{
+    struct part_row<T> p = {};
+    int64_t start = a->starts[item], column = start * a->key_columns + (a->first_head + head) * a->d;
+    p.earlier = a->states.items[item].earlier;
+    p.position = p.earlier + row - start;
+    p.first = (p.position / a->window - 1) * a->window;
+    p.first = p.first > 0 ? p.first : 0;
+    p.place = p.position % (2 * a->window);
+    p.keys = a->keys + column;
+    p.values = a->values + column;
+    p.kept_keys = state_of(a->states, item) + head * 4 * a->window * a->d;
+    p.kept_values = p.kept_keys + 2 * a->window * a->d;
+    return p;
+}
+
+/* The thread's share of the product of a query and the key at a position. KEY_THREADS threads share a key. */
+template <typename T, int N>
+static __device__ float share_of_key(const struct local_attention<T> *a, const struct part_row<T> *p, const T *query,
+                                     int64_t position)
+{
+    bool kept = position < p->earlier;
+    const float *old = p->kept_keys + position % (2 * a->window) * a->d;
+    const T *own = p->keys + (position - p->earlier) * a->key_columns;
+    float sum = 0;
+    for (int64_t i = warp_thread() % KEY_THREADS * N; i < a->d; i += KEY_THREADS * N) {
+        float queries[N], keys[N];
+        load(queries, query + i);
+        if (kept)
+            load(keys, old + i);
+        else
+            load(keys, own + i);
+        for (int j = 0; j < N; j++)
+            sum += queries[j] * keys[j];
+    }
+    return sum;
+}
+
+/* The scores of WARP keys from `first` on: thread j gets that of key `first` + j. Positions after the row's own have
+ * score minus infinity. All threads of the warp must call it. */
+template <typename T, int N>
+static __device__ float scores_of_keys(const struct local_attention<T> *a, const struct part_row<T> *p, const T *query,
+                                       int64_t first)
+{
+    const int at_once = WARP / KEY_THREADS;
+    float score = -INFINITY, scale = 1.0f / sqrtf((float)a->d);
+    for (int j = 0; j < WARP; j += at_once) {
+        int64_t position = first + j + warp_thread() / KEY_THREADS;
+        float sum = position <= p->position ? share_of_key<T, N>(a, p, query, position) : 0;
+        for (int apart = KEY_THREADS / 2; apart > 0; apart /= 2)
+            sum += __shfl_xor_sync(WHOLE_WARP, sum, apart);
+        sum = __shfl_sync(WHOLE_WARP, sum, warp_thread() % at_once * KEY_THREADS);
+        if (warp_thread() / at_once == j / at_once && first + warp_thread() <= p->position)
+            score = scale * sum;
+    }
+    return score;
+}
+
+template <typename T>
+static __device__ float value_at(const struct local_attention<T> *a, const struct part_row<T> *p, int64_t position,
+                                 int64_t feature)
+{
+    return position < p->earlier ? p->kept_values[position % (2 * a->window) * a->d + feature]
+                                 : to_float(p->values[(position - p->earlier) * a->key_columns + feature]);
+}
+
+/* What a warp has read of the row's keys. */
+struct warp_result {
+    float maximum, sum, values[VALUES / WARP];
+};
+
+/* All threads of the warp must call it. */
+template <typename T, int N>
+static __device__ void read_keys(const struct local_attention<T> *a, const struct part_row<T> *p, const T *query,
+                                 int64_t feature, struct warp_result *result)
+{
+    for (int64_t first = p->first + threadIdx.x / WARP * WARP; first <= p->position; first += PART_WARPS * WARP) {
+        float score = scores_of_keys<T, N>(a, p, query, first), raised = fmaxf(result->maximum, warp_maximum(score));
+        float factor = expf(result->maximum - raised), weight = expf(score - raised);
+        result->maximum = raised;
+        result->sum = result->sum * factor + warp_sum(weight);
+        for (int v = 0; v < VALUES / WARP; v++)
+            result->values[v] *= factor;
+        for (int j = 0; j < WARP && first + j <= p->position; j++) {
+            float of_key = __shfl_sync(WHOLE_WARP, weight, j);
+            for (int v = 0; v < VALUES / WARP; v++)
+                if (feature + v * WARP < a->d)
+                    result->values[v] += of_key * value_at(a, p, first + j, feature + v * WARP);
+        }
+    }
+}
+
+/* A block's shared memory. */
+struct part_memory {
+    float maxima[PART_WARPS], sums[PART_WARPS], values[PART_WARPS][VALUES];
+};
+
+/* Combines the results of the warps for one feature. */
+static __device__ float join_warps(const struct part_memory *shared, int feature)
+{
+    float maximum = -INFINITY, sum = 0, value = 0;
+    for (int w = 0; w < PART_WARPS; w++)
+        maximum = fmaxf(maximum, shared->maxima[w]);
+    for (int w = 0; w < PART_WARPS; w++) { /* the row reads its own key, so the maximum is a number */
+        float factor = expf(shared->maxima[w] - maximum);
+        sum += factor * shared->sums[w];
+        value += factor * shared->values[w][feature];
+    }
+    return value / sum;
+}
+
+/* Grid: x is a row, y is the head, z selects features. A row that comes alone is kept here, because no other row of the
+ * batch reads its place. */
+template <typename T, int N> static __global__ void attend_part(struct local_attention<T> a, int64_t n_items)
+{
+    struct part_memory *shared = (struct part_memory *)dynamic_shared_memory;
+    int64_t row = blockIdx.x, head = blockIdx.y, first = (int64_t)blockIdx.z * VALUES;
+    if (row >= a.starts[n_items])
+        return;
+    int64_t item = item_of(a.starts, n_items, row), warp = threadIdx.x / WARP, feature = first + threadIdx.x;
+    if (!state_of(a.states, item))
+        return;
+    struct part_row<T> p = part_row_of(&a, item, row, head);
+    const T *query = a.queries + row * a.query_columns + (a.first_head + head) * a.d;
+    struct warp_result result = {-INFINITY, 0, {0}};
+    read_keys<T, N>(&a, &p, query, first + warp_thread(), &result);
+    shared->maxima[warp] = result.maximum;
+    shared->sums[warp] = result.sum;
+    for (int v = 0; v < VALUES / WARP; v++)
+        shared->values[warp][v * WARP + warp_thread()] = result.values[v];
+    __syncthreads();
+    if (threadIdx.x >= VALUES || feature >= a.d)
+        return;
+    a.out[(row * a.heads + head) * a.d + feature] = of_float<T>(join_warps(shared, (int)threadIdx.x));
+    if (a.starts[item + 1] - a.starts[item] > 1)
+        return;
+    p.kept_keys[p.place * a.d + feature] = to_float(p.keys[feature]);
+    p.kept_values[p.place * a.d + feature] = to_float(p.values[feature]);
+}
+
+/* Keeps the last two windows of sequences that have several rows in the batch. A warp keeps a row. Grid: y is the head.
+ */
+template <typename T> static __global__ void keep_rows(struct local_attention<T> a, int64_t rows, int64_t n_items)
+{
+    int64_t row = warp_of_grid(), head = blockIdx.y;
+    if (row >= rows || row >= a.starts[n_items])
+        return;
+    int64_t item = item_of(a.starts, n_items, row), count = a.starts[item + 1] - a.starts[item];
+    if (!state_of(a.states, item) || count == 1 || a.starts[item + 1] - row > 2 * a.window)
+        return;
+    struct part_row<T> p = part_row_of(&a, item, row, head);
+    int64_t own = (row - a.starts[item]) * a.key_columns;
+    for (int64_t i = warp_thread(); i < a.d; i += WARP) {
+        p.kept_keys[p.place * a.d + i] = to_float(p.keys[own + i]);
+        p.kept_values[p.place * a.d + i] = to_float(p.values[own + i]);
+    }
+}
+
+template <typename T, int N>
+static void attend_parts(struct cuda_run *run, const struct local_attention<T> &a, int64_t rows, int64_t n_items)
+{
+    launch_shared(run, attend_part<T, N>, rows, dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)),
+                  PART_WARPS * WARP, sizeof(struct part_memory), a, n_items);
+    if (computes_parts(run))
+        launch(run, keep_rows<T>, parts_of(rows, WARPS), dim3((unsigned)a.heads), WARPS * WARP, a, rows, n_items);
+}
+
 template <typename T> void cuda_local_attend(struct cuda_run *run, const struct plan_step *step)
 {
     struct local_attention<T> a = {
@@ -117,11 +307,15 @@ template <typename T> void cuda_local_attend(struct cuda_run *run, const struct 
     a.d = step->local_attend.dim_head;
     a.window = step->local_attend.window;
     a.causal = step->local_attend.causal;
+    a.states = states_of(run);
     a.out = elements_of<T>(run, step->y);
     with_pack<T>(a.d | a.key_columns | a.query_columns, [&](auto n) {
-        launch(run, local_attend<T, n.value>, parts_of(rows, WARPS),
-               dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)), WARPS * WARP, a, rows,
-               sequences_of(run, step->x));
+        if (computes_wholes(run))
+            launch(run, local_attend<T, n.value>, parts_of(rows, WARPS),
+                   dim3((unsigned)a.heads, (unsigned)parts_of(a.d, VALUES)), WARPS * WARP, a, rows,
+                   sequences_of(run, step->x));
+        if (computes_steps(run) || computes_parts(run))
+            attend_parts<T, n.value>(run, a, rows, sequences_of(run, step->x));
     });
 }
 

@@ -39,7 +39,7 @@ static __global__ void add_positions(int64_t rows, const T *x, struct places pla
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(places, row))
         return;
-    int64_t position = position_of(places, row);
+    int64_t position = whole_position_of(places, row);
     major += position / period * columns;
     if (minor)
         minor += position % period * columns;
@@ -196,7 +196,7 @@ static __global__ void add_sinusoids(int64_t rows, int64_t columns, const T *x, 
     int64_t row = warp_of_grid(), half = columns / 2;
     if (row >= rows || !is_there(places, row))
         return;
-    float position = (float)position_of(places, row);
+    float position = (float)whole_position_of(places, row);
     for (int64_t c = warp_thread(); c < 2 * half; c += WARP)
         y[row * columns + c] = of_float<T>(sinusoid(position, frequencies, c, half) + to_float(x[row * columns + c]));
 }
@@ -248,16 +248,22 @@ template <typename T> void cuda_gate(struct cuda_run *run, const struct plan_ste
     });
 }
 
-/* The neighbours of a row of x are the rows before and after it in memory. y may have fewer rows than x. */
+/* The neighbours of a row of x are the rows before and after it in memory. y may have fewer rows than x.
+ *
+ * If the sequence comes in several batches, its slot keeps the segment of the last row that moves to the next row. The
+ * warp of the item's first row in y reads the kept segment, and then writes the new one. No other row reads it. */
 template <typename T, int N>
 static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, struct places from, struct places to,
-                                    struct shifts shifts, T *y)
+                                    struct shifts shifts, struct states states, T *y)
 {
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(to, row))
         return;
     int64_t item = sequence_of(to, row);
     int64_t position = position_of(to, row), length = from.lengths[item];
+    float *state = row == to.starts[item] ? state_of(states, item) : NULL;
+    bool reads_state = state && position == 0 && states.items[item].earlier > 0;
+    const T *last = x + (from.starts[item + 1] - 1) * columns;
     x += row_at(from, item, position) * columns;
     for (int64_t c = warp_thread() * N; c < columns; c += WARP * N) {
         int64_t shift = shift_of(shifts, columns, c);
@@ -265,7 +271,13 @@ static __global__ void shift_tokens(int64_t rows, int64_t columns, const T *x, s
         float values[N] = {};
         if (inside)
             load(values, x + c - shift * columns);
+        else if (reads_state)
+            load(values, state + c);
         store(y + row * columns + c, values);
+        if (state && shift > 0) { /* the first segment */
+            load(values, last + c);
+            store(state + c, values);
+        }
     }
 }
 
@@ -275,7 +287,8 @@ template <typename T> void cuda_shift_tokens(struct cuda_run *run, const struct 
     int64_t columns = columns_of(run, step->x);
     with_pack<T>(columns | columns / step->shift_tokens.count, [&](auto n) {
         launch_rows(run, shift_tokens<T, n.value>, rows_of(run, step->y), columns, elements_of<T>(run, step->x),
-                    places_of(run, step->x), places_of(run, step->y), shifts_of(step), elements_of<T>(run, step->y));
+                    places_of(run, step->x), places_of(run, step->y), shifts_of(step), states_of(run),
+                    elements_of<T>(run, step->y));
     });
 }
 
@@ -287,7 +300,7 @@ static __global__ void rotate(int64_t rows, int64_t columns, int64_t dim_head, c
     int64_t row = warp_of_grid();
     if (row >= rows || !is_there(places, row))
         return;
-    const float *angles = table + position_of(places, row) * dim_head;
+    const float *angles = table + whole_position_of(places, row) * dim_head;
     x += row * columns;
     y += row * columns;
     for (int64_t c = warp_thread(); c < columns; c += WARP) {

@@ -30,6 +30,8 @@ struct score_mask {
 struct device_item {
     int64_t own_rows;    /* the item's rows of the last hidden state, without padding */
     int64_t first, last; /* indices of the rows of its first and last position */
+    int64_t slot;        /* like engine_item.slot */
+    int64_t earlier;     /* rows of its sequence in earlier batches */
     int64_t top_k;       /* number of best columns requested for each of its rows of the output */
     bool softmax;
     enum pooling pooling;
@@ -52,6 +54,7 @@ struct places {
     const int64_t *starts, *lengths;
     const int32_t *positions;
     int64_t n_sequences;
+    const struct device_item *items; /* by sequence. NULL if all sequences of the plan are whole */
 };
 
 /* Whether the row belongs to an item. Rows that were added to round the batch up to its shape class have no item,
@@ -67,9 +70,16 @@ static __device__ __forceinline__ int64_t sequence_of(struct places places, int6
     return item_of(places.starts, places.n_sequences, row);
 }
 
+/* The row's position among the rows that its item has in this batch. */
 static __device__ __forceinline__ int64_t position_of(struct places places, int64_t row)
 {
     return places.positions ? places.positions[row] : row - places.starts[sequence_of(places, row)];
+}
+
+/* The row's position in its whole sequence, whose first rows may have come in earlier batches. */
+static __device__ __forceinline__ int64_t whole_position_of(struct places places, int64_t row)
+{
+    return position_of(places, row) + (places.items ? places.items[sequence_of(places, row)].earlier : 0);
 }
 
 /* The index of the row at a position of a sequence, like padder_row. The sequence must contain the position. */
@@ -86,6 +96,20 @@ static __device__ __forceinline__ int64_t row_at(struct places places, int64_t s
             behind = middle;
     }
     return row;
+}
+
+/* The memory that a step has in the slots of sequences that come in several batches (plan_step.state). */
+struct states {
+    const struct device_item *items; /* NULL if the step keeps nothing. Then state_of returns NULL for all items */
+    float *first;                    /* that of slot 1 */
+    int64_t stride;                  /* floats from one slot to the next */
+};
+
+/* The memory for the item's sequence. NULL if the item is a whole sequence. */
+static __device__ __forceinline__ float *state_of(struct states states, int64_t item)
+{
+    bool kept = states.items && states.items[item].slot > 0;
+    return kept ? states.first + (states.items[item].slot - 1) * states.stride : NULL;
 }
 
 struct cuda_run;
@@ -114,6 +138,7 @@ struct cuda_run {
     float *const *float_weights;     /* likewise, for weights that are read as floats */
     const struct device_axis *axes;  /* by axis. The array itself is in host memory */
     const struct device_item *items; /* on the device */
+    float *slots;                    /* (plan->n_slots, plan->state_floats). NULL if the plan has no slots */
     const int64_t *sizes;            /* (items, sizes of the plan), like batch->sizes, but on the device */
     const struct wanted_row *wanted; /* all requested rows of the batch, on the device */
     const struct score_mask *const *masks; /* by input, then by item. The outer array is in host memory */
@@ -229,8 +254,43 @@ static inline const int64_t *device_item_starts_of(const struct cuda_run *run, i
 static inline struct places places_of(const struct cuda_run *run, int value)
 {
     const struct device_axis *axis = &run->axes[run->plan->values[value].axis];
-    struct places places = {axis->starts, axis->lengths, axis->positions, sequences_of(run, value)};
+    struct places places = {axis->starts, axis->lengths, axis->positions, sequences_of(run, value),
+                            run->slots ? run->items : NULL};
     return places;
+}
+
+/* Whether the current step keeps something in slots. */
+static inline bool has_states(const struct cuda_run *run)
+{
+    return run->slots && run->step->state != PLAN_NONE;
+}
+
+static inline struct states states_of(const struct cuda_run *run)
+{
+    struct states states = {};
+    if (!has_states(run))
+        return states;
+    states.items = run->items;
+    states.first = run->slots + run->step->state;
+    states.stride = run->plan->state_floats;
+    return states;
+}
+
+/* Whether the current step must compute items that are whole sequences, items with one row of a sequence, or items with
+ * several rows of a sequence. A step that keeps nothing does not tell them apart: all its items count as whole. */
+static inline bool computes_wholes(const struct cuda_run *run)
+{
+    return !has_states(run) || run->shape->wholes;
+}
+
+static inline bool computes_steps(const struct cuda_run *run)
+{
+    return has_states(run) && run->shape->steps;
+}
+
+static inline bool computes_parts(const struct cuda_run *run)
+{
+    return has_states(run) && run->shape->parts;
 }
 
 /* The number of sequences in an item with LAYOUT_CALL. 1 for other layouts. */

@@ -106,11 +106,25 @@ static void find_wants(const struct plan *plan, const struct batch *batch, struc
     shape->top_k = top_k == 0 ? 0 : round_count(top_k, plan->output_columns);
 }
 
+/* Kernels on states of sequences tell these kinds of items apart. */
+static void find_kinds(const struct plan *plan, const struct batch *batch, struct shape_class *shape)
+{
+    shape->wholes = plan->n_slots == 0;
+    shape->steps = shape->parts = false;
+    for (int64_t b = 0; plan->n_slots > 0 && b < batch->n_items; b++) {
+        bool one_row = padder_length(plan, &batch->items[b], plan->axes[plan->resumed_axis].input) == 1;
+        shape->wholes |= batch->items[b].slot == 0;
+        shape->steps |= batch->items[b].slot > 0 && one_row;
+        shape->parts |= batch->items[b].slot > 0 && !one_row;
+    }
+}
+
 void shape_of_batch(const struct plan *plan, const struct batch *batch, struct shape_class *shape)
 {
     shape->n_items = round_count(batch->n_items, plan->max_items);
     shape->n_wanted = shape_round_rows(batch->n_wanted, plan->max_rows);
     find_wants(plan, batch, shape);
+    find_kinds(plan, batch, shape);
     for (int i = 0; i < plan->n_axes; i++) {
         int64_t most = plan_most_rows(plan, i, shape->n_items), constant;
         shape->rows[i] = plan_rows_are_constant(plan, i, &constant)
@@ -131,6 +145,8 @@ void shape_of_size(const struct plan *plan, int64_t rows, int64_t n_items, struc
     shape->n_wanted = plan->max_rows;
     shape->top_k = plan->output_columns;
     shape->hidden = shape->pooled = shape->output = shape->softmax = true;
+    shape->wholes = true;
+    shape->steps = shape->parts = plan->n_slots > 0;
     shape->tensors = UINT64_MAX;
     for (int i = 0; i < plan->n_axes; i++) {
         const struct plan_axis *axis = &plan->axes[i];
@@ -153,6 +169,7 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
 {
     return a->n_items == b->n_items && a->n_wanted == b->n_wanted && a->top_k == b->top_k && a->hidden == b->hidden &&
            a->pooled == b->pooled && a->output == b->output && a->softmax == b->softmax && a->tensors == b->tensors &&
+           a->wholes == b->wholes && a->steps == b->steps && a->parts == b->parts &&
            memcmp(a->rows, b->rows, (size_t)plan->n_axes * sizeof *a->rows) == 0 &&
            memcmp(a->sequences, b->sequences, (size_t)plan->n_axes * sizeof *a->sequences) == 0 &&
            memcmp(a->selected, b->selected, (size_t)plan->n_steps * sizeof *a->selected) == 0;
@@ -160,8 +177,8 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
 
 uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
 {
-    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,   shape->hidden,
-                           shape->pooled,  shape->output,   shape->softmax, (int64_t)shape->tensors};
+    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,  shape->hidden, shape->pooled, shape->output,
+                           shape->softmax, shape->wholes,   shape->steps, shape->parts,  (int64_t)shape->tensors};
     uint64_t hash = 14695981039346656037u; /* FNV-1a, of words */
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         hash = (hash ^ (uint64_t)own[i]) * 1099511628211u;

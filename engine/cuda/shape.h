@@ -20,6 +20,7 @@ enum selected { SELECTED_NONE, SELECTED_SOME, SELECTED_ALL };
 struct shape_class {
     int64_t n_items, n_wanted; /* rounded up */
     int64_t top_k;             /* the largest top_k of an item, rounded up. 0 if no item requests top_k */
+    bool wholes, steps, parts; /* some item is a whole sequence, one row of a sequence, several rows of a sequence */
     bool hidden, pooled;       /* some item requests this result */
     bool output, softmax;      /* some item requests this result for its rows of the output */
     uint64_t tensors;          /* bits of the module's outputs that some item requests. Use shape_wants_tensor */

@@ -155,6 +155,8 @@ static void fill_items(struct upload *upload, const struct plan *plan, const str
         items[i].own_rows = padder_own_rows(plan, &batch->items[i], hidden);
         items[i].first = padder_item_row(&batch->layouts[hidden], i, 0);
         items[i].last = padder_item_row(&batch->layouts[hidden], i, items[i].own_rows - 1);
+        items[i].slot = plan->n_slots > 0 ? batch->items[i].slot : 0;
+        items[i].earlier = padder_earlier_rows(plan, batch, i);
         items[i].top_k = batch->items[i].top_k;
         items[i].softmax = batch->items[i].softmax;
         items[i].pooling = batch->items[i].pooling;
