@@ -1,0 +1,15 @@
+/* tests/reference/test_parts.c on the CUDA backend, in the thread orders of schedules.h. A device has one order. */
+#include "tests/cuda/alone.h"
+
+#define DEVICE DEVICE_CUDA
+#define ALONE_TOLERANCE alone_tolerance(DTYPE_F32)
+int run_parts(void);
+#define main run_parts
+#include "tests/reference/test_parts.c"
+#undef main
+#include "tests/cuda/schedules.h"
+
+int main(void)
+{
+    return run_schedules(run_parts);
+}
