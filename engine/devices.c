@@ -27,6 +27,7 @@ struct replica {
     struct device *device;
     struct plan *plan;
     struct backend_model *resident; /* NULL if the device failed and is closed */
+    int64_t number;                 /* sequences_place.number of `resident` */
     atomic_bool refused;            /* the device refused a batch, and this was reported */
     struct replica *next;           /* on the device */
 };
@@ -59,6 +60,7 @@ struct devices {
     pthread_mutex_t cpu_turn; /* held while a batch runs on the CPU, so that only one runs at a time */
     atomic_int_fast64_t reruns, standby_batches;
 
+    int64_t placed; /* how often a plan was prepared on a device. `placing` guards it */
     pthread_mutex_t placing, lock;
     pthread_cond_t changed; /* wakes the thread when a device has failed, when a batch has left a device, or for
                                closing. CLOCK_MONOTONIC */
@@ -334,9 +336,10 @@ struct engine_counts devices_counts(const struct devices *devices)
 
 /* ---- Placing a plan. `placing` is held. ---- */
 
-static int replica_prepare(struct replica *replica, struct error *error)
+static int replica_prepare(struct devices *devices, struct replica *replica, struct error *error)
 {
     const struct device *device = replica->device;
+    replica->number = ++devices->placed;
     return device->functions->prepare(device->backend, replica->plan, true, &replica->resident, error);
 }
 
@@ -381,7 +384,7 @@ static int put_on_devices(struct placement *placement, struct error *error)
         struct device *device = &devices->list[i];
         struct replica *replica = &placement->replicas[i];
         *replica = (struct replica){.device = device, .plan = placement->plan};
-        if (check_device(device, placement->plan, error) != 0 || replica_prepare(replica, error) != 0) {
+        if (check_device(device, placement->plan, error) != 0 || replica_prepare(devices, replica, error) != 0) {
             take_off_devices(placement);
             return error_prefix(error, "%s", device->name);
         }
@@ -425,6 +428,14 @@ static void describe_cpu(struct placement *placement)
     placement->arena_bytes = placement->plan->arena_bytes + backend_cpu.scratch_bytes(placement->cpu);
 }
 
+/* A CPU that is no standby does not lose the states of sequences. */
+static int open_sequences(struct placement *placement, struct error *error)
+{
+    if (placement->plan->n_slots == 0)
+        return 0;
+    return sequences_open(placement->plan, placement->n_lanes, &placement->sequences, error);
+}
+
 static int place(struct placement *placement, struct error *notice, struct error *error)
 {
     struct devices *devices = placement->devices;
@@ -433,7 +444,7 @@ static int place(struct placement *placement, struct error *notice, struct error
             if (backend_cpu.prepare(devices->standby, placement->plan, true, &placement->cpu, error) != 0)
                 return error_prefix(error, "the CPU behind %s", devices->name);
             describe_replicas(placement);
-            return 0;
+            return open_sequences(placement, error);
         }
         if (!devices->cpu)
             return -1;
@@ -468,6 +479,8 @@ void placement_close(struct placement *placement)
     if (placement->cpu)
         backend_cpu.unprepare(placement->cpu);
     placement->cpu = NULL;
+    sequences_close(placement->sequences);
+    placement->sequences = NULL;
     pthread_mutex_unlock(&devices->placing);
 }
 
@@ -523,24 +536,37 @@ static void device_leave(struct devices *devices, struct device *device, const s
         report(devices, device, failure, pause_ns, false);
 }
 
-static int run_on_cpu(struct placement *placement, const struct batch *batch, struct error *error)
+/* `lane` is one of the placement's. */
+static int run_at(struct placement *placement, struct sequences_place place, int lane, const struct batch *batch,
+                  struct error *error)
+{
+    return placement->sequences ? sequences_run(placement->sequences, place, lane, batch, error)
+                                : place.functions->run(place.resident, place.lane, batch, error);
+}
+
+static int run_on_cpu(struct placement *placement, int lane, const struct batch *batch, struct error *error)
 {
     struct devices *devices = placement->devices;
+    struct sequences_place place = {.functions = &backend_cpu, .resident = placement->cpu, .number = 0, .lane = 0};
     pthread_mutex_lock(&devices->cpu_turn);
-    int status = backend_cpu.run(placement->cpu, 0, batch, error);
+    int status = run_at(placement, place, lane, batch, error);
     pthread_mutex_unlock(&devices->cpu_turn);
-    return status;
+    return status == 0 ? 0 : -1;
 }
 
 int placement_run(struct placement *placement, int lane, const struct batch *batch, struct error *error)
 {
     struct devices *devices = placement->devices;
     if (placement->n_replicas == 0)
-        return run_on_cpu(placement, batch, error);
+        return run_on_cpu(placement, lane, batch, error);
     struct replica *replica = &placement->replicas[lane % placement->n_replicas];
     struct device *device = replica->device;
     if (device_enter(devices, device)) {
-        int status = device->functions->run(replica->resident, lane / placement->n_replicas, batch, error);
+        struct sequences_place place = {.functions = device->functions,
+                                        .resident = replica->resident,
+                                        .number = replica->number,
+                                        .lane = lane / placement->n_replicas};
+        int status = run_at(placement, place, lane, batch, error);
         device_leave(devices, device, status == 0 || status == BACKEND_REFUSED ? NULL : error);
         if (status == 0)
             return 0;
@@ -549,7 +575,7 @@ int placement_run(struct placement *placement, int lane, const struct batch *bat
         atomic_fetch_add(&devices->reruns, 1);
     }
     atomic_fetch_add(&devices->standby_batches, 1);
-    return run_on_cpu(placement, batch, error);
+    return run_on_cpu(placement, lane, batch, error);
 }
 
 int placement_enter(struct placement *placement, int lane, struct error *error)
@@ -588,7 +614,7 @@ static int device_reopen(struct devices *devices, struct device *device, struct 
     if (device_open(devices, device, error) != 0)
         return -1;
     for (struct replica *replica = device->replicas; replica; replica = replica->next) {
-        if (replica_prepare(replica, error) == 0)
+        if (replica_prepare(devices, replica, error) == 0)
             continue;
         for (struct replica *other = device->replicas; other; other = other->next)
             replica_unprepare(other);

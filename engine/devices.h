@@ -17,6 +17,7 @@
 #define ENGINE_DEVICES_H
 
 #include "engine/backend.h"
+#include "engine/sequences.h"
 
 struct devices;
 
@@ -40,9 +41,10 @@ struct engine_counts devices_counts(const struct devices *devices);
 struct placement {
     struct devices *devices;
     struct plan *plan;
-    struct replica *replicas;  /* (n_replicas): one for each device */
-    int n_replicas;            /* 0 if the plan is on the CPU */
-    struct backend_model *cpu; /* the plan on the CPU, which is the standby if there are replicas */
+    struct replica *replicas;    /* (n_replicas): one for each device */
+    int n_replicas;              /* 0 if the plan is on the CPU */
+    struct backend_model *cpu;   /* the plan on the CPU, which is the standby if there are replicas */
+    struct sequences *sequences; /* NULL if the plan has no slots, or no replicas */
 
     int first_lane, n_lanes;
     const char *device, *kernels;

@@ -97,7 +97,7 @@ struct model_info {
     bool is_causal;          /* has_logits, and row p of the output says which id follows the rows up to p */
     int sequence_input;      /* index of the input whose rows the output has. -1 if there is none */
     int64_t n_slots;         /* sequences whose rows may come in several batches (engine_item.slot), at a time. 0 if the
-                                model needs all rows at once, if max_slots is 0, or if a CUDA device is in use */
+                                model needs all rows at once, if max_slots is 0, or if there are several devices */
     size_t slot_bytes;       /* of one slot */
     int64_t parameters;      /* elements of all tensors of the file */
     size_t weights_bytes;    /* resident bytes, summed over all devices of the model */

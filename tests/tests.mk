@@ -20,7 +20,7 @@ BENCHES   := $(call programs,$(wildcard tests/bench/*.c tests/tokenizers/*.c))
 REPLAYS   := $(FUZZERS:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
 SCRIPTS   := $(wildcard tests/load/test_*.sh tests/bench/test_*.sh tests/gpu/test_*.sh)
 CHECKS    := $(wildcard tests/check/*.sh)
-SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed health logits openai reference v2) # on the shim
+SERVED    := $(patsubst %,$(BUILD)/tests/http/test_%@cuda,batches embed generate health logits openai reference v2) # on the shim
 
 # What tests share is an archive as well: a program takes from it only what it names.
 comma     := ,

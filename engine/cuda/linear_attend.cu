@@ -258,8 +258,8 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) read_con
 
 /* ---- Causal ---- */
 
-/* A row reads earlier buckets. If buckets are single rows, it also reads itself. Grid: x is sequence and head, y selects
- * columns. */
+/* A row reads earlier buckets. If buckets are single rows, it also reads itself. Grid: x is sequence and head, y
+ * selects columns. */
 template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_sequence(struct linear_attention<T> a)
 {
     struct walk *shared = (struct walk *)dynamic_shared_memory;
@@ -343,8 +343,8 @@ static int64_t parts_floats(const struct plan *plan, const struct plan_step *ste
 
 int64_t cuda_linear_attend_scratch(const struct plan *plan, const struct plan_step *step)
 {
-    return query_floats(plan, step) +
-           sequences_at_once(plan, step) * (context_floats(step) + sums_floats(plan, step)) + parts_floats(plan, step);
+    return query_floats(plan, step) + sequences_at_once(plan, step) * (context_floats(step) + sums_floats(plan, step)) +
+           parts_floats(plan, step);
 }
 
 template <typename T>

@@ -1,6 +1,7 @@
 /* Causal linear attention of sequences that come in several batches. A slot keeps the context of a sequence's earlier
- * rows, for each fold and head: sums (d, e) of powers times values, then sums (d) of the powers. If a bucket has several
- * rows, the same sums over the rows of the incomplete bucket follow. No row reads them before the bucket is complete.
+ * rows, for each fold and head: sums (d, e) of powers times values, then sums (d) of the powers. If a bucket has
+ * several rows, the same sums over the rows of the incomplete bucket follow. No row reads them before the bucket is
+ * complete.
  *
  *     walk_part    several rows: a block walks along them like walk_sequence, from the kept context on
  *     keep_sums    copies the sums of the powers to the slot. All blocks of walk_part for a sequence read the old ones

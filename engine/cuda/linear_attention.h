@@ -2,7 +2,8 @@
  * tiles. The kernels of linear_attend.cu compute whole sequences, those of linear_attend_parts.cu sequences that come
  * in several batches.
  *
- * Products are products of tiles (TILE, TILE), in shared memory and in float. A block computes TILE of the e columns. */
+ * Products are products of tiles (TILE, TILE), in shared memory and in float. A block computes TILE of the e columns.
+ */
 #ifndef ENGINE_CUDA_LINEAR_ATTENTION_H
 #define ENGINE_CUDA_LINEAR_ATTENTION_H
 

@@ -123,9 +123,9 @@ template <typename T> struct part_row {
 
 template <typename T>
 static __device__ struct part_row<T> part_row_of(const struct local_attention<T> *a, int64_t item, int64_t row,
-                                                 int64_t head)
-{
-    struct part_row<T> p = {};
+                                                 int64_t head) {
+    struct part_row<T> p = {
+    };
     int64_t start = a->starts[item], column = start * a->key_columns + (a->first_head + head) * a->d;
     p.earlier = a->states.items[item].earlier;
     p.position = p.earlier + row - start;

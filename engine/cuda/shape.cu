@@ -177,8 +177,9 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
 
 uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape)
 {
-    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,  shape->hidden, shape->pooled, shape->output,
-                           shape->softmax, shape->wholes,   shape->steps, shape->parts,  (int64_t)shape->tensors};
+    const int64_t own[] = {shape->n_items, shape->n_wanted, shape->top_k,           shape->hidden,
+                           shape->pooled,  shape->output,   shape->softmax,         shape->wholes,
+                           shape->steps,   shape->parts,    (int64_t)shape->tensors};
     uint64_t hash = 14695981039346656037u; /* FNV-1a, of words */
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         hash = (hash ^ (uint64_t)own[i]) * 1099511628211u;

@@ -87,6 +87,9 @@ struct engine_item {
      * == 0 only. Such an item may want the output of its last row, and no other result. */
     int64_t slot;  /* 1 to model_info.n_slots, once in a batch. 0 if the item is a whole sequence */
     int64_t first; /* with a slot: number of rows of the sequence in earlier batches. 0 begins a new sequence */
+    /* With `first` > 0: all inputs of the sequence, whose rows begin with those of the earlier batches. If the device
+     * that kept the sequence fails, they are computed again. NULL: the batch fails then. */
+    const struct engine_item *earlier;
 
     float *hidden; /* (length, hidden_columns). For a module (model_hidden_rows, hidden_columns) */
     float *pooled; /* (hidden_columns), not normalised */

@@ -1,0 +1,193 @@
+/* Sequences that come in several batches, while devices fail: the states of a failed device are computed again, on the
+ * CPU or on the device that works again. Every row stays right. */
+#include "engine/engine.h"
+#include "tests/cuda/faults.h"
+#include "tests/unit/loaded.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { LENGTH = 24, VOCABULARY = 64, MOST_SLOTS = 2 };
+#define TOLERANCE 1e-4f
+
+static int32_t ids[LENGTH], source[LENGTH];
+static float expected[LENGTH * VOCABULARY]; /* by the CPU, of the whole sequence */
+static float found[VOCABULARY];
+
+static struct loaded load_on(enum device_kind device, const char *name)
+{
+    struct engine_options options = {.device = {device},
+                                     .dtype = DTYPE_F32,
+                                     .threads = 1,
+                                     .max_batch_tokens = 128,
+                                     .max_batch_requests = 2,
+                                     .max_slots = MOST_SLOTS};
+    struct loaded loaded = {NULL, NULL};
+    struct error error;
+    must(load_with(&options, "", name, NULL, &loaded, &error), &error);
+    assert_int_equal(model_info(loaded.model)->n_slots, MOST_SLOTS);
+    assert_in_range(model_info(loaded.model)->output_columns, 1, VOCABULARY);
+    return loaded;
+}
+
+/* All inputs, with the first `length` ids of the sequence. */
+static struct engine_item whole_of(const struct loaded *loaded, int64_t length)
+{
+    const struct model_info *info = model_info(loaded->model);
+    struct engine_item item = {.slot = 0};
+    if (info->sequence_input > 0) {
+        item.inputs[0].data = source;
+        item.inputs[0].length = LENGTH;
+    }
+    item.inputs[info->sequence_input].data = ids;
+    item.inputs[info->sequence_input].length = length;
+    return item;
+}
+
+static void expect_whole(const char *name)
+{
+    struct loaded cpu = load_on(DEVICE_CPU, name);
+    struct engine_item item = whole_of(&cpu, LENGTH);
+    struct error error;
+    item.output = expected;
+    item.n_rows = LENGTH;
+    must(model_check(cpu.model, &item, &error), &error);
+    must(model_run(cpu.model, 0, &item, 1, &error), &error);
+    unload(&cpu);
+}
+
+/* Runs the ids [first, first + rows) in slot 1, and compares the last row. */
+static void run_part(const struct loaded *loaded, int64_t first, int64_t rows)
+{
+    const struct model_info *info = model_info(loaded->model);
+    struct engine_item earlier = whole_of(loaded, first), part = {.slot = 1, .first = first};
+    struct error error;
+    int32_t last = (int32_t)rows - 1;
+    if (first == 0)
+        part = whole_of(loaded, rows);
+    part.slot = 1;
+    part.earlier = &earlier;
+    part.inputs[info->sequence_input].data = ids + first;
+    part.inputs[info->sequence_input].length = rows;
+    part.output = found;
+    part.rows = &last;
+    part.n_rows = 1;
+    must(model_check(loaded->model, &part, &error), &error);
+    must(model_run(loaded->model, (int)(first % info->n_lanes), &part, 1, &error), &error);
+    const float *row = expected + (first + rows - 1) * info->output_columns;
+    for (int64_t i = 0; i < info->output_columns; i++)
+        if (!(fabsf(found[i] - row[i]) <= TOLERANCE))
+            fail_msg("row %d: column %d is %g, expected %g", (int)(first + rows - 1), (int)i, (double)found[i],
+                     (double)row[i]);
+}
+
+static void wait_for_device(const struct engine *engine)
+{
+    struct engine_device device = {.works = false};
+    while (!device.works) {
+        engine_devices(engine, &device, 1);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static void set_ids(void)
+{
+    for (int i = 0; i < LENGTH; i++) {
+        ids[i] = 1 + 7 * i % 40;
+        source[i] = 1 + 11 * i % 40;
+    }
+}
+
+/* The device fails at a step, works again, and fails at a longer part. */
+static void test_failing_device(void **state)
+{
+    set_ids();
+    faults_set("");
+    expect_whole(*state);
+    struct loaded loaded = load_on(DEVICE_CUDA, *state);
+    run_part(&loaded, 0, 5);
+    run_part(&loaded, 5, 1);
+    run_part(&loaded, 6, 1);
+    assert_int_equal(engine_counts(loaded.engine).standby_batches, 0);
+    faults_set("launch 3 1 700 sticky\nopen 1 1 2\n");
+    run_part(&loaded, 7, 1); /* on the CPU */
+    run_part(&loaded, 8, 2);
+    assert_in_range(engine_counts(loaded.engine).standby_batches, 1, 2);
+    wait_for_device(loaded.engine);
+    uint64_t standby = (uint64_t)engine_counts(loaded.engine).standby_batches;
+    run_part(&loaded, 10, 1); /* on the device */
+    run_part(&loaded, 11, 3);
+    assert_int_equal(engine_counts(loaded.engine).standby_batches, standby);
+    faults_set("synchronize 1 1 700\n"); /* when the states have the part's rows already */
+    run_part(&loaded, 14, 4);
+    wait_for_device(loaded.engine);
+    run_part(&loaded, 18, 1);
+    run_part(&loaded, 19, 5);
+    assert_int_equal(engine_counts(loaded.engine).standby_batches, standby + 1);
+    unload(&loaded);
+}
+
+/* Without the earlier rows such a batch fails. The slot can begin another sequence. */
+static void test_lost_sequence(void **state)
+{
+    struct error error;
+    set_ids();
+    faults_set("");
+    expect_whole(*state);
+    struct loaded loaded = load_on(DEVICE_CUDA, *state);
+    run_part(&loaded, 0, 5);
+    faults_set("launch 1 1 700 sticky\n");
+    struct engine_item part = {.slot = 1, .first = 5};
+    part.inputs[model_info(loaded.model)->sequence_input].data = ids + 5;
+    part.inputs[model_info(loaded.model)->sequence_input].length = 1;
+    must(model_check(loaded.model, &part, &error), &error);
+    assert_int_equal(model_run(loaded.model, 0, &part, 1, &error), -1);
+    print_message("%s\n", error.message);
+    assert_non_null(strstr(error.message, "the first 5 rows of a sequence"));
+    wait_for_device(loaded.engine);
+    run_part(&loaded, 0, 4);
+    run_part(&loaded, 4, 1);
+    unload(&loaded);
+}
+
+/* With several devices a sequence comes whole. */
+static void test_several_devices(void **state)
+{
+    (void)state;
+    struct engine_options options = {.device = {.kind = DEVICE_CUDA, .all = true},
+                                     .dtype = DTYPE_F32,
+                                     .threads = 1,
+                                     .max_batch_tokens = 128,
+                                     .max_batch_requests = 2,
+                                     .max_slots = MOST_SLOTS};
+    struct loaded loaded = {NULL, NULL};
+    struct error error;
+    faults_set("");
+    setenv("SHIM_DEVICES", "2", 1);
+    must(load_with(&options, "", "linear_attention_lm_causal", NULL, &loaded, &error), &error);
+    assert_int_equal(model_info(loaded.model)->n_slots, 0);
+    unload(&loaded);
+    unsetenv("SHIM_DEVICES");
+}
+
+int main(void)
+{
+    static char causal[] = "linear_attention_lm_causal_local_shift", pair[] = "linear_attention_encoder_decoder";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_failing_device, causal),
+        cmocka_unit_test_prestate(test_failing_device, pair),
+        cmocka_unit_test_prestate(test_lost_sequence, causal),
+        cmocka_unit_test(test_several_devices),
+    };
+    faults_begin();
+    int failed = cmocka_run_group_tests_name("sequences on failing devices", tests, NULL, NULL);
+    faults_end();
+    return failed;
+}
