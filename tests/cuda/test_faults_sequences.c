@@ -157,6 +157,31 @@ static void test_lost_sequence(void **state)
     unload(&loaded);
 }
 
+/* The slots are the last memory of a model on a device that a setting bounds. */
+static void test_no_memory_for_slots(void **state)
+{
+    (void)state;
+    int named = 0;
+    for (int call = 2; call < 16; call++) { /* the first call is that of engine_open */
+        struct engine_options options = {.device = {DEVICE_CUDA},
+                                         .dtype = DTYPE_F32,
+                                         .threads = 1,
+                                         .max_batch_tokens = 128,
+                                         .max_batch_requests = 2,
+                                         .max_slots = MOST_SLOTS};
+        struct loaded loaded = {NULL, NULL};
+        struct error error;
+        char rules[64];
+        snprintf(rules, sizeof rules, "malloc %d 1 2\n", call);
+        faults_set(rules);
+        if (load_with(&options, "", "linear_attention_lm_causal", NULL, &loaded, &error) != 0)
+            named += strstr(error.message, "the states of 2 sequences (--max-generations)") != NULL;
+        unload(&loaded);
+    }
+    assert_int_equal(named, 1);
+    faults_set("");
+}
+
 /* With several devices a sequence comes whole. */
 static void test_several_devices(void **state)
 {
@@ -184,6 +209,7 @@ int main(void)
         cmocka_unit_test_prestate(test_failing_device, causal),
         cmocka_unit_test_prestate(test_failing_device, pair),
         cmocka_unit_test_prestate(test_lost_sequence, causal),
+        cmocka_unit_test(test_no_memory_for_slots),
         cmocka_unit_test(test_several_devices),
     };
     faults_begin();
