@@ -72,7 +72,8 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 	$(compile) -c -o $@ $<
 $(BUILD)/%.o: %.S $(BUILD)/flags
 	$(compile) -c -o $@ $<
-$(BUILD)/weights/builtin.o: weights/builtin/config.json weights/builtin/model.safetensors
+$(BUILD)/weights/builtin.o: $(wildcard weights/builtin/*.json weights/builtin/*.safetensors \
+                                       weights/writer/*.json weights/writer/*.safetensors)
 
 # What was built with other flags is built again; and a missing library is told once, not by each file.
 $(BUILD)/flags: FORCE
@@ -82,7 +83,7 @@ $(BUILD)/flags: FORCE
 keep        = @mkdir -p $(@D); echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 
 # ---- For users
-run: ## [by hand, last 2026-11-22] installs what is missing, builds, and serves the built-in model on 127.0.0.1:8080; ARGS="…" are passed on
+run: ## [by hand, last 2026-11-22] installs what is missing, builds, and serves the built-in models on 127.0.0.1:8080; ARGS="…" are passed on
 	@docker/packages.sh build
 	@$(MAKE) --no-print-directory all
 	@exec $(BUILD)/linformerd $(ARGS)

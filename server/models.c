@@ -22,6 +22,8 @@
 #define WEIGHTS_INDEX "model.safetensors.index.json" /* of a checkpoint in several files */
 
 struct source {
+    const struct model_source *given; /* NULL: the model is built in */
+    struct weights_builtin builtin;   /* only if `given` is NULL */
     char *name;
     struct model_config config;
     struct weights *weights; /* NULL except during the load, which has all data in memory */
@@ -54,8 +56,9 @@ static char *folder_name(const char *path)
 }
 
 /* The model's name: from --model NAME=DIR, or from config.json, or the folder's. */
-static int source_name(struct source *source, const struct model_source *given, struct error *error)
+static int source_name(struct source *source, struct error *error)
 {
+    const struct model_source *given = source->given;
     if (given->name)
         source->name = strdup(given->name);
     else if (source->config.name)
@@ -71,24 +74,30 @@ static int source_name(struct source *source, const struct model_source *given, 
     return 0;
 }
 
-/* Reads the configuration of a zeroed source. `given` is NULL for the built-in model. The caller closes the source,
- * also after a failure. */
+/* Reads the configuration of a built-in model, which has a name. */
+static int source_open_builtin(struct source *source, enum weights_builtin_index index, struct error *error)
+{
+    source->builtin = weights_builtin(index);
+    if (model_config_parse(source->builtin.config, source->builtin.config_length, "the built-in config.json",
+                           &source->config, error) != 0)
+        return -1;
+    source->name = strdup(source->config.name);
+    return source->name ? 0 : error_set(error, "out of memory");
+}
+
+/* Reads the configuration of a zeroed source. If `given` is NULL, it is the first built-in model. The caller closes the
+ * source, also after a failure. */
 static int source_open(const struct model_source *given, struct source *source, struct error *error)
 {
-    struct weights_builtin builtin = weights_builtin();
     char *path = NULL;
-    if (!given) {
-        source->name = strdup("builtin");
-        if (!source->name)
-            return error_set(error, "out of memory");
-        return model_config_parse(builtin.config, builtin.config_length, "the built-in config.json", &source->config,
-                                  error);
-    }
+    if (!given)
+        return source_open_builtin(source, WEIGHTS_BUILTIN, error);
+    source->given = given;
     if (asprintf(&path, "%s/config.json", given->path) < 0)
         return error_set(error, "%s: out of memory", given->path);
     int status = model_config_read(path, &source->config, error);
     free(path);
-    return status == 0 ? source_name(source, given, error) : -1;
+    return status == 0 ? source_name(source, error) : -1;
 }
 
 /* Refuses a folder that has weights, but not under a name that is read. Returns 0 if it has none at all. */
@@ -112,12 +121,12 @@ static int refuse_other_weights(const char *folder, struct error *error)
     return 0;
 }
 
-static int source_open_weights(const struct model_source *given, struct source *source, struct error *error)
+static int source_open_weights(struct source *source, struct error *error)
 {
-    struct weights_builtin builtin = weights_builtin();
+    const struct model_source *given = source->given;
     char *path = NULL;
     if (!given)
-        return weights_open_memory(builtin.model, builtin.model_size, "the built-in model.safetensors",
+        return weights_open_memory(source->builtin.model, source->builtin.model_size, "the built-in model.safetensors",
                                    &source->weights, error);
     bool indexed = model_folder_has(given->path, WEIGHTS_INDEX), whole = model_folder_has(given->path, WEIGHTS_FILE);
     if (!whole && !indexed && refuse_other_weights(given->path, error) != 0)
@@ -177,10 +186,9 @@ static void log_loaded(const struct source *source, const struct served_model *s
               LOG_INTEGER("milliseconds", elapsed_ns / 1000000), NULL);
 }
 
-/* Loads the model and opens what it is served with. `folder` is NULL for the built-in model. The model and `served` are
- * the caller's, also after a failure. */
-static int source_load(const struct source *source, const char *folder, struct engine *engine, bool draws,
-                       struct served_model *served, struct error *error)
+/* Loads the model and opens what it is served with. The model and `served` are the caller's, also after a failure. */
+static int source_load(const struct source *source, struct engine *engine, bool draws, struct served_model *served,
+                       struct error *error)
 {
     struct progress progress = {.name = source->name, .start_ns = clock_ns()};
     *served = (struct served_model){.name = source->name};
@@ -188,7 +196,8 @@ static int source_load(const struct source *source, const char *folder, struct e
                              &served->model, error);
     progress_clear(&progress);
     if (status == 0)
-        status = served_model_open(served, folder, &source->config, error);
+        status = served_model_open(served, source->given ? source->given->path : NULL, &source->builtin,
+                                   &source->config, error);
     return status == 0 ? 0 : error_prefix(error, "model %s", source->name);
 }
 
@@ -212,8 +221,12 @@ void models_close(struct models *models)
 static int models_open_sources(struct models *models, struct error *error)
 {
     const struct model_source *given = models->folders.sources;
-    if (models->folders.count == 0)
-        return source_open(NULL, &models->sources[0], error);
+    if (models->folders.count == 0) {
+        for (int index = 0; index < WEIGHTS_N_BUILTIN; index++)
+            if (source_open_builtin(&models->sources[index], index, error) != 0)
+                return -1;
+        return 0;
+    }
     for (int64_t i = 0; i < models->count; i++) {
         if (source_open(&given[i], &models->sources[i], error) != 0)
             return -1;
@@ -230,7 +243,7 @@ int models_open(struct models *models, const struct settings *settings, struct e
 {
     if (model_folders_find(settings, &models->folders, error) != 0)
         return -1;
-    models->count = models->folders.count ? (int64_t)models->folders.count : 1;
+    models->count = models->folders.count ? (int64_t)models->folders.count : WEIGHTS_N_BUILTIN;
     models->sources = calloc((size_t)models->count, sizeof *models->sources);
     models->served = calloc((size_t)models->count, sizeof *models->served);
     models->names = calloc((size_t)models->count, sizeof *models->names);
@@ -240,11 +253,9 @@ int models_open(struct models *models, const struct settings *settings, struct e
     if (models_open_sources(models, error) != 0)
         return -1;
     for (int64_t i = 0; i < models->count; i++) {
-        const struct model_source *given = models->folders.count ? &models->folders.sources[i] : NULL;
-        const char *folder = given ? given->path : NULL;
         int64_t begun_ns = clock_ns();
-        if (source_open_weights(given, &models->sources[i], error) != 0 ||
-            source_load(&models->sources[i], folder, engine, isatty(STDERR_FILENO), &models->served[i], error) != 0 ||
+        if (source_open_weights(&models->sources[i], error) != 0 ||
+            source_load(&models->sources[i], engine, isatty(STDERR_FILENO), &models->served[i], error) != 0 ||
             served_model_open_slots(&models->served[i], settings->max_generations, error) != 0)
             return -1;
         log_loaded(&models->sources[i], &models->served[i], clock_ns() - begun_ns);
@@ -267,11 +278,10 @@ static void print_codec(const struct served_model *served, FILE *out)
         fputs("tokenizer none: tokenizer.json is not used, because the model takes no ids\n", out);
 }
 
-static int source_explain(const struct source *source, const char *folder, struct engine *engine, FILE *out,
-                          struct error *error)
+static int source_explain(const struct source *source, struct engine *engine, FILE *out, struct error *error)
 {
     struct served_model served;
-    int status = source_load(source, folder, engine, false, &served, error);
+    int status = source_load(source, engine, false, &served, error);
     if (status == 0) {
         print_codec(&served, out);
         model_explain(served.model, model_info(served.model)->inputs[0].max_length, out);
@@ -288,9 +298,9 @@ int models_explain(const struct model_source *given, struct engine *engine, FILE
     struct source source = {.name = NULL};
     int status = source_open(given, &source, error);
     if (status == 0)
-        status = source_open_weights(given, &source, error);
+        status = source_open_weights(&source, error);
     if (status == 0)
-        status = source_explain(&source, given ? given->path : NULL, engine, out, error);
+        status = source_explain(&source, engine, out, error);
     source_close(&source);
     return status;
 }

@@ -140,12 +140,18 @@ static int check_ids(const struct served_model *served, struct error *error)
                      offset_helps ? ". With \"offset\": 0 ids are the bytes themselves, up to 255" : "");
 }
 
-static int open_codec(struct served_model *served, const char *folder, const struct model_config *config,
-                      struct error *error)
+/* Whether a model without the key `tokenizer` has a file tokenizer.json. */
+static bool has_tokenizer(const char *folder, const struct weights_builtin *builtin)
+{
+    return folder ? model_folder_has(folder, TOKENIZER_NAME) : builtin && builtin->tokenizer;
+}
+
+static int open_codec(struct served_model *served, const char *folder, const struct weights_builtin *builtin,
+                      const struct model_config *config, struct error *error)
 {
     bool takes_ids = model_info(served->model)->inputs[0].kind == INPUT_IDS;
     bool is_default = config->tokenizer == TOKENIZER_DEFAULT;
-    if (config->tokenizer == TOKENIZER_NONE || (is_default && (!folder || !model_folder_has(folder, TOKENIZER_NAME))))
+    if (config->tokenizer == TOKENIZER_NONE || (is_default && !has_tokenizer(folder, builtin)))
         return 0;
     const char *name = config->tokenizer == TOKENIZER_BYTE ? "byte"
                        : is_default                        ? TOKENIZER_NAME
@@ -157,8 +163,14 @@ static int open_codec(struct served_model *served, const char *folder, const str
         return 0;
     if (config->tokenizer == TOKENIZER_FILE && !folder)
         return error_set(error, "tokenizer \"%s\": the built-in model has no folder", name);
-    int status = config->tokenizer == TOKENIZER_BYTE ? text_codec_open_bytes(config->byte_offset, &served->codec, error)
-                                                     : read_tokenizer(served, folder, name, error);
+    int status;
+    if (config->tokenizer == TOKENIZER_BYTE)
+        status = text_codec_open_bytes(config->byte_offset, &served->codec, error);
+    else if (folder)
+        status = read_tokenizer(served, folder, name, error);
+    else
+        status = text_codec_open(builtin->tokenizer, builtin->tokenizer_length, name, "the built-in tokenizer.json",
+                                 &served->codec, error);
     served->tokenizes = config->tokenizer != TOKENIZER_BYTE;
     return status == 0 ? check_ids(served, error) : -1;
 }
@@ -194,14 +206,14 @@ static int open_ends(struct served_model *served, const struct model_config *con
     return 0;
 }
 
-int served_model_open(struct served_model *served, const char *folder, const struct model_config *config,
-                      struct error *error)
+int served_model_open(struct served_model *served, const char *folder, const struct weights_builtin *builtin,
+                      const struct model_config *config, struct error *error)
 {
     if (config->labels && open_labels(served, config->labels, error) != 0)
         return -1;
     if (open_image(served, &config->image, error) != 0)
         return -1;
-    if (open_codec(served, folder, config, error) != 0 || open_ends(served, config, error) != 0)
+    if (open_codec(served, folder, builtin, config, error) != 0 || open_ends(served, config, error) != 0)
         return -1;
     return open_prompts(served, config, error);
 }

@@ -5,14 +5,16 @@
 
 #include "config/config.h"
 #include "server/http/service.h"
+#include "weights/weights.h"
 
 /* Sets labels, image, codec and prompts of `served`, whose model is loaded. A model with one needed input (3, height,
  * width) takes pictures, also without the key `image`. Without the key `tokenizer`, a file tokenizer.json in `folder`
- * is the model's tokenizer. `folder` is NULL for the built-in model. The texts of labels and prompts stay those of
- * `config`, which outlives `served`. -1: a key or a tokenizer does not fit the model, or there is no memory.
- * served_model_free is owed either way. */
-int served_model_open(struct served_model *served, const char *folder, const struct model_config *config,
-                      struct error *error);
+ * is the model's tokenizer. `builtin` is the model if it is built in. Then `folder` is NULL. The texts of labels and
+ * prompts stay those of `config`, which outlives `served`. -1: a key or a tokenizer does not fit the model, or there is
+ * no memory. served_model_free is owed either way. */
+int served_model_open(struct served_model *served, const char *folder, const struct weights_builtin *builtin,
+                      const struct model_config *config, struct error *error);
+
 /* Opens slots for `count` sequences that are generated at a time, if the model is causal. served_model_free closes
  * them. */
 int served_model_open_slots(struct served_model *served, int64_t count, struct error *error);

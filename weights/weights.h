@@ -1,5 +1,5 @@
-/* weights: tensors by name, from safetensors files or from memory. The built-in model is in memory, as a part of the
- * binary. Names, dtypes and shapes are those of the file. tensor.h describes a tensor. */
+/* weights: tensors by name, from safetensors files or from memory. The built-in models are in memory, as a part of
+ * the binary. Names, dtypes and shapes are those of the file. tensor.h describes a tensor. */
 #ifndef WEIGHTS_WEIGHTS_H
 #define WEIGHTS_WEIGHTS_H
 
@@ -45,13 +45,22 @@ const struct weights_tensor *weights_find(const struct weights *weights, const c
 /* The index of a tensor, for weights_at(). */
 size_t weights_index(const struct weights *weights, const struct weights_tensor *tensor);
 
-/* The model inside the binary: the text of its config.json and the bytes of its model.safetensors. */
+/* A model inside the binary: the text of its config.json, the bytes of its model.safetensors, and the text of its
+ * tokenizer.json. `tokenizer` is NULL if the model has no such file. */
 struct weights_builtin {
     const char *config;
     size_t config_length;
     const void *model;
     size_t model_size;
+    const char *tokenizer;
+    size_t tokenizer_length;
 };
-struct weights_builtin weights_builtin(void);
+
+enum weights_builtin_index {
+    WEIGHTS_BUILTIN,        /* weights/builtin: embeddings, and bytes of a text filled in */
+    WEIGHTS_BUILTIN_WRITER, /* weights/writer: causal, continues a text */
+    WEIGHTS_N_BUILTIN
+};
+struct weights_builtin weights_builtin(enum weights_builtin_index index);
 
 #endif

@@ -9,10 +9,17 @@
 
 /* ---- Reading ---- */
 
-int generate_check(struct request *request)
+bool generate_fits(const struct model_info *info)
 {
+    return info->is_causal && info->inputs[info->sequence_input].kind == INPUT_IDS;
+}
+
+int generate_choose(struct request *request, const char *named)
+{
+    if (!named)
+        request_first_model(request, generate_fits);
     const struct model_info *info = request->info;
-    if (info->is_causal && info->inputs[info->sequence_input].kind == INPUT_IDS)
+    if (generate_fits(info))
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID, "model \"%s\" cannot generate: %s %s",
                        request_model_name(request), info->architecture,

@@ -46,8 +46,12 @@ struct given_ids {
 
 /* ---- Reading. -1: request->failure, here and below. `name` is the key in messages ---- */
 
-/* Refuses a model that cannot generate. */
-int generate_check(struct request *request);
+/* Whether a model can generate. */
+bool generate_fits(const struct model_info *info);
+
+/* Refuses a model that cannot generate. `named` is the request's key `model`. If it is NULL, chooses the first model
+ * that can generate. */
+int generate_choose(struct request *request, const char *named);
 
 /* Checks a number unless it is NaN, which is an absent one, and puts it into *field. */
 int generate_number(struct request *request, const char *name, double value, bool valid, const char *expected,

@@ -205,7 +205,7 @@ static enum outcome generate_read(struct request *request, bool streamed, bool l
     request->next = next;
     request->streamed = streamed;
     bool ready = plan && request_options(request, json, options, OPTION_COUNT(options), &body) == 0 &&
-                 generate_check(request) == 0 && start(request, &body, plan) == 0;
+                 generate_choose(request, body.model) == 0 && start(request, &body, plan) == 0;
     json_decref(json);
     if (!ready)
         return OUTCOME_FAILED;
@@ -225,9 +225,8 @@ enum outcome native_generate_stream_read(struct request *request)
 
 bool native_wants_generation(const struct request *request, const json_t *body)
 {
-    const struct model_info *info = request->info;
     const json_t *stream = json_object_get(body, "stream");
-    bool generates = info->is_causal && info->inputs[info->sequence_input].kind == INPUT_IDS;
+    bool generates = generate_fits(request->info);
     return json_is_boolean(stream) || (generates && (stream || json_is_object(json_object_get(body, "parameters"))));
 }
 

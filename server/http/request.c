@@ -170,6 +170,19 @@ int request_model(struct request *request, const char *name)
                        name ? name : "", names);
 }
 
+void request_first_model(struct request *request, bool (*fits)(const struct model_info *info))
+{
+    const struct service_options *options = &request->service->options;
+    for (int64_t i = 0; i < options->n_models; i++) {
+        const struct model_info *info = model_info(options->models[i].model);
+        if (!fits(info))
+            continue;
+        request->model_index = i;
+        request->info = info;
+        return;
+    }
+}
+
 const struct model *request_engine_model(const struct request *request)
 {
     return request->service->options.models[request->model_index].model;

@@ -152,8 +152,9 @@ static void models_are_listed(void **state)
     assert_int_equal(list.status, 200);
     assert_int_equal(one.status, 200);
     assert_string_equal(text_at(list.json, "object"), "list");
-    assert_int_equal(json_array_size(data), 1);
+    assert_int_equal(json_array_size(data), 2);
     assert_true(json_equal(json_array_get(data, 0), one.json));
+    assert_string_equal(text_at(json_array_get(data, 1), "id"), "builtin-writer");
     assert_string_equal(text_at(one.json, "id"), "builtin");
     assert_string_equal(text_at(one.json, "object"), "model");
     assert_string_equal(text_at(one.json, "owned_by"), "linformerd");

@@ -29,7 +29,7 @@ struct sequence {
 static int load_builtin(void **state)
 {
     (void)state;
-    struct weights_builtin builtin = weights_builtin();
+    struct weights_builtin builtin = weights_builtin(WEIGHTS_BUILTIN);
     struct engine_options options = {.device = {DEVICE_CPU},
                                      .dtype = DTYPE_F32,
                                      .threads = 2,

@@ -47,7 +47,7 @@ static void open_model(struct opened *opened, struct model *model, const char *k
     *opened = (struct opened){.served = {.name = "m", .model = model}};
     if (model_config_parse(text, strlen(text), "config.json", &opened->config, &opened->error) != 0)
         fail_msg("%s", opened->error.message);
-    opened->status = served_model_open(&opened->served, folder, &opened->config, &opened->error);
+    opened->status = served_model_open(&opened->served, folder, NULL, &opened->config, &opened->error);
 }
 
 static void close_model(struct opened *opened)

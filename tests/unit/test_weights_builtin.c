@@ -7,15 +7,16 @@
 
 #include <cmocka.h>
 
-static void the_binary_holds_a_model(void **state)
+static void open_and_close(enum weights_builtin_index index, enum tokenizer_kind tokenizer)
 {
-    (void)state;
-    struct weights_builtin builtin = weights_builtin();
+    struct weights_builtin builtin = weights_builtin(index);
     struct model_config config;
     struct error error = {""};
     if (model_config_parse(builtin.config, builtin.config_length, "built-in config.json", &config, &error) != 0)
         fail_msg("%s", error.message);
-    assert_int_equal(config.tokenizer, TOKENIZER_BYTE); /* it must answer texts */
+    assert_non_null(config.name);
+    assert_int_equal(config.tokenizer, tokenizer); /* it must answer texts */
+    assert_int_equal(builtin.tokenizer != NULL, tokenizer == TOKENIZER_DEFAULT);
     model_config_free(&config);
 
     struct weights *weights;
@@ -27,8 +28,15 @@ static void the_binary_holds_a_model(void **state)
     weights_close(weights);
 }
 
+static void the_binary_holds_two_models(void **state)
+{
+    (void)state;
+    open_and_close(WEIGHTS_BUILTIN, TOKENIZER_BYTE);
+    open_and_close(WEIGHTS_BUILTIN_WRITER, TOKENIZER_DEFAULT);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_binary_holds_a_model)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_binary_holds_two_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,96 @@
+/* The built-in model that writes: /generate of a daemon without --model continues texts as linear-attention-transformer
+ * does (weights/writer/examples.json). */
+#include "tests/http/daemon.h"
+
+#include <string.h>
+
+#define EXAMPLES "weights/writer/examples.json"
+
+static struct daemon *the_daemon;
+static json_t *examples;
+
+static int start(void **state)
+{
+    (void)state;
+    json_error_t error;
+    examples = json_load_file(EXAMPLES, 0, &error);
+    if (!examples)
+        fail_msg(EXAMPLES ":%d: %s", error.line, error.text);
+    the_daemon = daemon_start(NULL);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    daemon_stop(the_daemon);
+    json_decref(examples);
+    return 0;
+}
+
+/* {"inputs": …, "model": …, "parameters": {"max_new_tokens": n, "details": true}}. `model` may be NULL. */
+static struct answer generate(const json_t *example, const char *inputs, const char *model)
+{
+    size_t count = json_array_size(json_object_get(example, "new_ids"));
+    json_t *body = json_pack("{s:O, s:{s:I, s:b}}", "inputs", json_object_get(example, inputs), "parameters",
+                             "max_new_tokens", (json_int_t)count, "details", 1);
+    if (model)
+        json_object_set_new(body, "model", json_string(model));
+    char *text = json_dumps(body, 0);
+    struct answer answer = daemon_post(the_daemon, "/generate", text);
+    json_decref(body);
+    free(text);
+    return answer;
+}
+
+static void expect_continuation(struct answer *answer, const json_t *example)
+{
+    size_t i;
+    const json_t *id, *ids = json_object_get(example, "new_ids");
+    if (answer->status != 200)
+        fail_msg("status %ld: %s", answer->status, answer->body);
+    const json_t *tokens = json_object_get(json_object_get(answer->json, "details"), "tokens");
+    assert_int_equal(json_array_size(tokens), json_array_size(ids));
+    json_array_foreach (ids, i, id)
+        assert_int_equal(json_integer_value(json_object_get(json_array_get(tokens, i), "id")), json_integer_value(id));
+    assert_string_equal(json_string_value(json_object_get(answer->json, "generated_text")),
+                        json_string_value(json_object_get(example, "text")));
+    answer_free(answer);
+}
+
+static void test_texts_are_continued_as_by_the_library(void **state)
+{
+    (void)state;
+    size_t i;
+    const json_t *example;
+    assert_int_equal(json_array_size(examples), 3);
+    json_array_foreach (examples, i, example) {
+        assert_true(json_array_size(json_object_get(example, "new_ids")) >= 8);
+        struct answer text = generate(example, "prompt", NULL), ids = generate(example, "ids", "builtin-writer");
+        expect_continuation(&text, example);
+        expect_continuation(&ids, example);
+    }
+}
+
+/* Other routes still choose the first model. */
+static void test_only_generation_chooses_the_writer(void **state)
+{
+    (void)state;
+    struct answer answer = daemon_post(the_daemon, "/embed", "{\"inputs\": \"a text\"}");
+    assert_int_equal(answer.status, 200);
+    assert_int_equal(json_array_size(json_array_get(answer.json, 0)), 192);
+    answer_free(&answer);
+    answer = daemon_post(the_daemon, "/generate", "{\"inputs\": \"a text\", \"model\": \"builtin\"}");
+    assert_int_equal(answer.status, 422);
+    assert_non_null(strstr(answer.body, "model \\\"builtin\\\" cannot generate"));
+    answer_free(&answer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts_are_continued_as_by_the_library),
+        cmocka_unit_test(test_only_generation_chooses_the_writer),
+    };
+    return cmocka_run_group_tests_name("writer", tests, start, stop);
+}
