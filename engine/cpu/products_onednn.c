@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define ALIGNMENT 64 /* bytes */
 #define TRIED 16     /* rows and columns of the small weight that is packed when the library is opened */
+#define ONEDNN_CODE_BYTES ((size_t)16 << 20) /* several times what the code of a primitive takes */
 
 /* The numbers of rows for which primitives are made. The kernels compute a row with the same bits for all of these
  * numbers. This was measured, and tests/unit/test_products.c tests it. */
@@ -215,6 +217,15 @@ struct operands {
     struct matrix x, y, scratchpad;
 };
 
+/* Whether there is enough address space for the code that a primitive generates. If there is less, oneDNN 2.6 writes
+ * to an address near 0. */
+static bool has_room_for_code(void)
+{
+    void *room =
+        mmap(NULL, ONEDNN_CODE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return room != MAP_FAILED && munmap(room, ONEDNN_CODE_BYTES) == 0;
+}
+
 static int create_described(const struct onednn *onednn, dnnl_primitive_desc_t description, struct shape *shape,
                             struct operands *operands, struct primitive *primitive)
 {
@@ -224,6 +235,8 @@ static int create_described(const struct onednn *onednn, dnnl_primitive_desc_t d
         status = ask_matrix(call, description, dnnl_query_weights_md, &shape->packed);
     if (status == 0 && matrix_bytes(call, &operands->scratchpad) > ONEDNN_SCRATCHPAD_BYTES)
         status = dnnl_unimplemented;
+    if (status == 0 && !has_room_for_code())
+        status = dnnl_out_of_memory;
     if (status == 0)
         status = call->dnnl_primitive_create(&primitive->primitive, description);
     if (status == 0)

@@ -56,7 +56,7 @@ static void expect_said(char *said, const char *part) /* frees it */
 static void check_runs_a_batch_of_each_model(void **state)
 {
     (void)state;
-    expect_said(run_to_end(ARGUMENTS("--check"), NULL, 0), "checked: each model has run a batch models=1");
+    expect_said(run_to_end(ARGUMENTS("--check"), NULL, 0), "checked: each model has run a batch models=2");
     expect_said(run_to_end(ARGUMENTS("--check", "--log-level", "error", "--max-batch-tokens", "512", "--model",
                                      "tests/reference/linear_attention_image", "--model",
                                      "tests/reference/linear_multihead_attention_default", "--model",
@@ -173,7 +173,7 @@ static void missing_threads_fail_a_check(void **state)
     expect_said(run_to_end(ARGUMENTS("--check", "--threads", "40"), limit_processes, 1),
                 "40 threads that compute (--threads) cannot be started");
     most_processes = 60;
-    expect_said(run_to_end(ARGUMENTS("--check", "--threads", "40"), limit_processes, 0), "models=1");
+    expect_said(run_to_end(ARGUMENTS("--check", "--threads", "40"), limit_processes, 0), "models=2");
 }
 
 /* ---- Too little address space ---- */
@@ -198,7 +198,7 @@ static void little_address_space_is_told(void **state)
     assert_non_null(strstr(said, "the limit of it, RLIMIT_AS (ulimit -v), is 300 MiB"));
     expect_said(said, "OpenBLAS needs ");
     most_bytes = (rlim_t)2 << 30;
-    expect_said(run_to_end(ARGUMENTS("--check", "--threads", "2"), limit_address_space, 0), "models=1");
+    expect_said(run_to_end(ARGUMENTS("--check", "--threads", "2"), limit_address_space, 0), "models=2");
 }
 
 /* Whatever the limit, it ends, and by itself. */
@@ -207,7 +207,7 @@ static void any_address_space_ends_a_check(void **state)
     (void)state;
     if (SANITIZED)
         skip();
-    for (most_bytes = (rlim_t)100 << 20; most_bytes <= (rlim_t)1100 << 20; most_bytes += (rlim_t)50 << 20) {
+    for (most_bytes = (rlim_t)100 << 20; most_bytes <= (rlim_t)1100 << 20; most_bytes += (rlim_t)10 << 20) {
         char *said;
         int status;
 
