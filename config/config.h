@@ -200,7 +200,7 @@ struct model_source {
 };
 
 struct settings {
-    struct model_source *models; /* (n_models). Empty if the built-in model is to be served */
+    struct model_source *models; /* (n_models). Empty if the built-in models are to be served */
     size_t n_models;
     char *host;
     int64_t port;

@@ -29,7 +29,7 @@ const struct setting settings_table[] = {
      .value_name = "[NAME=]DIR",
      .help = "Folder with config.json and model.safetensors, or a folder that contains such folders. "
              "The flag may be repeated. The variable is a list of folders with commas between them. "
-             "Without a model, the daemon serves the built-in model. NAME must not contain a slash. So "
+             "Without a model, the daemon serves the built-in models. NAME must not contain a slash. So "
              "the value ./a=b has no NAME, and means the folder a=b."},
     {.group = "Models",
      .flag = "explain",
@@ -37,7 +37,7 @@ const struct setting settings_table[] = {
      .value_name = "[DIR]",
      .help = "Print the plan of the model in DIR, and exit. The plan lists the operations with their "
              "shapes, FLOPs and bytes. Without DIR, print the plan of the first --model, or of the "
-             "built-in model."},
+             "first built-in model."},
     {.group = "Models",
      .flag = "check",
      .kind = SETTING_CHECK,
