@@ -89,8 +89,8 @@ void request_answered(struct request *request);
  * request->failure and returns -1. */
 int request_model(struct request *request, const char *name);
 
-/* For a request that names no model: sets model_index and info for the first model that `fits`. Changes nothing if there
- * is none. */
+/* For a request that names no model: sets model_index and info for the first model that `fits`. Changes nothing if
+ * there is none. */
 void request_first_model(struct request *request, bool (*fits)(const struct model_info *info));
 const struct model *request_engine_model(const struct request *request);
 const char *request_model_name(const struct request *request);
