@@ -5,7 +5,7 @@
     python3 evaluate.py --compressors --corpus corpus
 
 The model predicts each token of a document from the tokens before it, and the end of the document.  At most
-max_seq_len tokens are seen.  At least half of them are before the token, or all that the document has.  The sum of
+max_seq_len tokens are seen.  Before each token at least a quarter of max_seq_len are seen, or all that there are.  The sum of
 -log2 of the probabilities is divided by the bytes of the documents.  The model's weights do not change meanwhile.
 
 A compressor's figure is the size of the compressed text, in bits, divided by the bytes of the text.  The documents are
@@ -58,9 +58,9 @@ def load(folder):
 
 def windows(ids, length):
     """Pairs of a window, and its first token that counts.  Each token but the first counts in one window."""
-    counted, step = 1, length // 2
+    counted, context = 1, length // 4
     while counted < len(ids):
-        start = 0 if counted == 1 else counted - step
+        start = 0 if counted == 1 else counted - context
         window = ids[start:start + length + 1]
         yield window, counted - start
         counted = start + len(window)
@@ -79,10 +79,10 @@ def nats_of(model, ids, length):
     return total
 
 
-def evaluate_model(folder, corpus, most):
+def evaluate_model(folder, corpus, names, most):
     model, tokenizer = load(folder), Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
     length = model.max_seq_len
-    for name in TEXTS:
+    for name in names:
         texts, nats, size, tokens = documents(corpus, name), 0.0, 0, 0
         for i in np.random.default_rng(2024).permutation(len(texts)):
             if size >= most:
@@ -135,12 +135,13 @@ def main():
     options.add_argument("--corpus", type=Path, required=True)
     options.add_argument("--model", type=Path)
     options.add_argument("--compressors", action="store_true")
+    options.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS, help="for the model")
     options.add_argument("--most-bytes", type=int, default=10**12, help="of each text, for the model")
     options.add_argument("--threads", type=int, default=1)
     options = options.parse_args()
     torch.set_num_threads(options.threads)
     if options.model:
-        evaluate_model(options.model, options.corpus, options.most_bytes)
+        evaluate_model(options.model, options.corpus, options.texts, options.most_bytes)
     if options.compressors:
         evaluate_compressors(options.corpus)
 
