@@ -2,6 +2,7 @@
  * does (weights/writer/examples.json). */
 #include "tests/http/daemon.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define EXAMPLES "weights/writer/examples.json"
@@ -72,10 +73,25 @@ static void test_texts_are_continued_as_by_the_library(void **state)
     }
 }
 
-/* Other routes still choose the first model. */
+/* Requests that name no model: those that generate are for the writer, others are for the first model. */
 static void test_only_generation_chooses_the_writer(void **state)
 {
     (void)state;
+    static const struct {
+        const char *route, *body, *type;
+    } generating[] = {
+        {"/generate_stream", "{\"inputs\": \"a text\"}", "text/event-stream"},
+        {"/v1/completions", "{\"prompt\": \"a text\"}", "application/json"},
+        {"/", "{\"inputs\": \"a text\", \"stream\": true}", "text/event-stream"},
+    };
+    for (size_t i = 0; i < LENGTH(generating); i++) {
+        struct answer answer = daemon_post(the_daemon, generating[i].route, generating[i].body);
+        char *type = answer_header(&answer, "Content-Type");
+        if (answer.status != 200 || !type || strcmp(type, generating[i].type) != 0)
+            fail_msg("%s: %ld %s", generating[i].route, answer.status, answer.body);
+        free(type);
+        answer_free(&answer);
+    }
     struct answer answer = daemon_post(the_daemon, "/embed", "{\"inputs\": \"a text\"}");
     assert_int_equal(answer.status, 200);
     assert_int_equal(json_array_size(json_array_get(answer.json, 0)), 192);
