@@ -129,7 +129,7 @@ static int set_item(struct request *request, struct generation *generation, stru
     if (in_parts) {
         item->slot = sequence->slot;
         item->first = begin;
-        sequence->earlier = generation->given;
+        sequence->earlier = sequence->given;
         sequence->earlier.inputs[generation->sequence_input].data = sequence->ids;
         sequence->earlier.inputs[generation->sequence_input].length = begin;
         item->earlier = &sequence->earlier;
