@@ -272,6 +272,30 @@ static int64_t attend_pending(const struct head_sequence *s)
     return rows;
 }
 
+/* The next row alone, as generation needs it. The sums lie in a slot, and are read and written once. */
+static void attend_next(const struct head_sequence *s)
+{
+    const struct vector_functions *vector = s->run->vector;
+    int64_t bucket = s->step->linear_attend.bucket;
+    const float none = 0;
+    load_queries(s, 0, 1);
+    load_powers(s, 0, 1);
+    if (bucket == 1) { /* the row reads itself */
+        vector->add(s->d, s->seen.sums, s->powers, 1.0f, s->seen.sums);
+        vector->step_context(s->d, s->e, s->rows, s->powers, s->values, s->seen.context, s->out);
+        divide(s, 0, 1, &none);
+        return;
+    }
+    vector->step_context(s->d, s->e, s->rows, NULL, NULL, s->seen.context, s->out);
+    divide(s, 0, 1, &none);
+    vector->add(s->d, s->pending.sums, s->powers, 1.0f, s->pending.sums);
+    vector->step_context(s->d, s->e, NULL, s->powers, s->values, s->pending.context, NULL);
+    if ((s->earlier_rows + 1) % bucket == 0) {
+        add_sums(s, s->pending, s->seen);
+        clear_sums(s, s->pending);
+    }
+}
+
 /* Processes one chunk after another. First the rows of the chunk read the sums. Then the chunk is added to the sums.
  * The rows of one large bucket do not read each other. Several small buckets fit in one block. */
 static void attend_causal(const struct head_sequence *s)
@@ -285,6 +309,10 @@ static void attend_causal(const struct head_sequence *s)
         clear_sums(s, s->seen);
     if (s->earlier_rows == 0 && s->in_parts && bucket > 1)
         clear_sums(s, s->pending);
+    if (s->in_parts && s->query_rows == 1) {
+        attend_next(s);
+        return;
+    }
     for (int64_t start = attend_pending(s); start < s->query_rows; start += chunk) {
         int64_t end = least(start + chunk, s->query_rows), complete = end - (end - start) % bucket;
         read_rows(s, start, end, inner_scores);

@@ -188,6 +188,12 @@ struct vector_functions {
     void (*convolve_channels)(int64_t taps, int64_t columns, const float *const *x, const float *const *w,
                               const float *bias, float scale, float *y);
 
+    /* Adds powersᵀ value to the context, then computes y = query context. Both read each element of the context once.
+     * context (rows, columns), query and powers (rows), value and y (columns). Without powers (NULL) the context stays
+     * the same. Without a query (NULL) there is no y. */
+    void (*step_context)(int64_t rows, int64_t columns, const float *query, const float *powers, const float *value,
+                         float *context, float *y);
+
     /* Copies keys and values into the order that `attend` reads. All blocks of rows that read these keys share the
      * copy. Writes vector_packed_keys() floats.
      */

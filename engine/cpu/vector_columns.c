@@ -117,3 +117,46 @@ void VARIANT(vector_reduce)(const struct vector_reduction *reduction, int64_t n,
         return;
     }
 }
+
+/* Rows of a context, N * WIDTH columns of each: adds power[i] value to row i, and returns the sum of query[i] times row
+ * i in y. */
+#define CONTEXT_VECTORS(N)                                                                 \
+    for (; c + (N)*WIDTH <= columns; c += (N)*WIDTH) {                                     \
+        vector sums[N], added[N];                                                          \
+        for (int j = 0; j < (N); j++) {                                                    \
+            sums[j] = all(0);                                                              \
+            added[j] = powers ? load(value + c + j * WIDTH) : all(0);                      \
+        }                                                                                  \
+        for (int64_t i = 0; i < rows; i++) {                                               \
+            float *row = context + i * columns + c;                                        \
+            for (int j = 0; j < (N); j++) {                                                \
+                vector x = load(row + j * WIDTH);                                          \
+                if (powers)                                                                \
+                    store(row + j * WIDTH, x = multiply_add(all(powers[i]), added[j], x)); \
+                if (query)                                                                 \
+                    sums[j] = multiply_add(all(query[i]), x, sums[j]);                     \
+            }                                                                              \
+        }                                                                                  \
+        for (int j = 0; query && j < (N); j++)                                             \
+            store(y + c + j * WIDTH, sums[j]);                                             \
+    }
+
+void VARIANT(vector_step_context)(int64_t rows, int64_t columns, const float *query, const float *powers,
+                                  const float *value, float *context, float *y)
+{
+    int64_t c = 0;
+    CONTEXT_VECTORS(4)
+    CONTEXT_VECTORS(1)
+    for (; c < columns; c++) {
+        float sum = 0;
+        for (int64_t i = 0; i < rows; i++) {
+            float *x = context + i * columns + c;
+            if (powers)
+                *x += powers[i] * value[c];
+            if (query)
+                sum += query[i] * *x;
+        }
+        if (query)
+            y[c] = sum;
+    }
+}

@@ -265,6 +265,7 @@ const struct vector_functions VARIANT(vector) = {
     .sum_rows = sum_rows,
     .sum_columns = VARIANT(vector_sum_columns),
     .convolve_channels = VARIANT(vector_convolve_channels),
+    .step_context = VARIANT(vector_step_context),
     .reduce = VARIANT(vector_reduce),
     .normalise_rows = VARIANT(vector_normalise_rows),
     .pack_keys = VARIANT(vector_pack_keys),

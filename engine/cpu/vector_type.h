@@ -217,6 +217,8 @@ void VARIANT(vector_sum_columns)(int64_t rows, int64_t columns, const float *x, 
                                  double *y);
 void VARIANT(vector_convolve_channels)(int64_t taps, int64_t columns, const float *const *x, const float *const *w,
                                        const float *bias, float scale, float *y);
+void VARIANT(vector_step_context)(int64_t rows, int64_t columns, const float *query, const float *powers,
+                                  const float *value, float *context, float *y);
 void VARIANT(vector_reduce)(const struct vector_reduction *reduction, int64_t n, const float *x, double *y);
 void VARIANT(vector_normalise_rows)(int64_t rows, int64_t columns, const float *x, int64_t stride, const float *mean,
                                     const float *factor, const float *bias, float *y);

@@ -434,6 +434,48 @@ static void softmax_sums_to_one(void **state)
     }
 }
 
+/* One more row of causal linear attention, in doubles. Without powers or without a query, half of it stays undone. */
+static void expect_context_step(const struct vector_functions *vector, int rows, int columns, bool adds, bool reads)
+{
+    enum { MOST = 80 };
+    float context[MOST * MOST], before[MOST * MOST], query[MOST], powers[MOST], value[MOST], y[MOST];
+    for (int i = 0; i < rows; i++) {
+        query[i] = random_float();
+        powers[i] = fabsf(random_float());
+    }
+    for (int c = 0; c < columns; c++) {
+        value[c] = random_float();
+        y[c] = -7;
+    }
+    for (int i = 0; i < rows * columns; i++)
+        before[i] = context[i] = random_float();
+    vector->step_context(rows, columns, reads ? query : NULL, adds ? powers : NULL, value, context, reads ? y : NULL);
+    for (int c = 0; c < columns; c++) {
+        double sum = 0, size = 0;
+        for (int i = 0; i < rows; i++) {
+            double added = adds ? (double)powers[i] * (double)value[c] : 0;
+            double x = (double)before[i * columns + c] + added;
+            assert_true(fabs((double)context[i * columns + c] - x) <= 1e-6);
+            sum += (double)query[i] * x;
+            size += fabs((double)query[i] * x);
+        }
+        assert_true(reads ? fabs((double)y[c] - sum) <= 1e-6 * (1 + size) : y[c] == -7);
+    }
+}
+
+static void contexts_step_by_one_row(void **state)
+{
+    const struct vector_functions *vector = functions(state);
+    static const int sizes[] = {1, 3, 8, 16, 17, 63, 64, 80};
+    for (size_t d = 0; d < sizeof sizes / sizeof *sizes; d++) {
+        for (size_t e = 0; e < sizeof sizes / sizeof *sizes; e++) {
+            expect_context_step(vector, sizes[d], sizes[e], true, true);
+            expect_context_step(vector, sizes[d], sizes[e], true, false);
+            expect_context_step(vector, sizes[d], sizes[e], false, true);
+        }
+    }
+}
+
 /* A row's result may not depend on its place in memory nor on the rows beside it. */
 static void rows_stand_alone(void **state)
 {
@@ -665,6 +707,7 @@ int main(void)
         EACH(combinations_of_extremes),
         EACH(softmax_has_exact_exponentials),
         EACH(softmax_of_extremes),
+        EACH(contexts_step_by_one_row),
         EACH(softmax_sums_to_one),
         EACH(rows_stand_alone),
         EACH(exp_is_within_two_ulp),
