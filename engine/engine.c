@@ -193,6 +193,13 @@ static int sequence_input(const struct plan *plan)
     return axis->kind == AXIS_WANTED ? plan->axes[axis->wanted.of].input : axis->input;
 }
 
+static int64_t window_of(const struct plan *plan, const struct model_info *info)
+{
+    const struct model_input *input = info->sequence_input == PLAN_NONE ? NULL : &info->inputs[info->sequence_input];
+    int64_t most = input && input->own_limit ? input->max_length : 0;
+    return plan->window > 0 && (most == 0 || plan->window < most) ? plan->window : most;
+}
+
 static void fill_info(struct model *model, const struct model_config *config, int64_t parameters)
 {
     const struct plan *plan = model->plan;
@@ -217,6 +224,7 @@ static void fill_info(struct model *model, const struct model_config *config, in
     info->has_logits = plan->has_logits;
     info->is_causal = plan->has_logits && plan->causal;
     info->sequence_input = sequence_input(plan);
+    info->window = window_of(plan, info);
     info->first_lane = placement->first_lane;
     info->device = placement->device;
     info->is_on_cpu = placement->n_replicas == 0;

@@ -95,6 +95,8 @@ struct model_info {
     int64_t hidden_columns;  /* of the last hidden state, which the class's own output layer reads */
     bool has_logits;         /* the output is logits over `vocabulary` ids */
     bool is_causal;          /* has_logits, and row p of the output says which id follows the rows up to p */
+    int64_t window;          /* rows that the class reads of a longer sequence when it generates: the last ones. At most
+                                max_length of the sequence's input. 0: all rows */
     int sequence_input;      /* index of the input whose rows the output has. -1 if there is none */
     int64_t n_slots;         /* sequences whose rows may come in several batches (engine_item.slot), at a time. 0 if the
                                 model needs all rows at once, if max_slots is 0, or if there are several devices */

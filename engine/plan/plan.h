@@ -532,7 +532,8 @@ struct plan {
     int hidden_axis; /* the axis of the last hidden state. PLAN_NONE if the plan's results are tensors */
     bool vector;     /* the last hidden state is one row per item, and the output's shape has no size for the rows */
     bool has_logits;
-    bool causal; /* the output's row p says what follows the rows up to p: the class is made to generate */
+    bool causal;    /* the output's row p says what follows the rows up to p: the class is made to generate */
+    int64_t window; /* rows that the class reads of a longer sequence to generate; 0: those of its longest input */
     int n_attentions;
     enum padding padding;
 

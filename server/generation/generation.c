@@ -116,7 +116,7 @@ static int set_item(struct request *request, struct generation *generation, stru
                     struct engine_item *item)
 {
     const struct model_input *input = &request->info->inputs[generation->sequence_input];
-    int64_t most = input->own_limit ? input->max_length : INT64_MAX, begin = 0, end = sequence->count;
+    int64_t most = request->info->window > 0 ? request->info->window : INT64_MAX, begin = 0, end = sequence->count;
     int64_t part = input->max_length < PART_ROWS ? input->max_length : PART_ROWS;
     bool in_parts = request->info->n_slots > 0 && sequence->count <= most; /* beyond, every position moves */
     if (in_parts) {
