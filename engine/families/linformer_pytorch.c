@@ -465,6 +465,7 @@ static void give_logits(struct plan_builder *builder, const struct linformer_pyt
 
 static const enum padding all_paddings[] = {PADDING_ZERO, PADDING_MASKED, PADDING_EXACT, PADDING_DEFAULT};
 static const enum padding exact_only[] = {PADDING_EXACT, PADDING_DEFAULT};
+static const enum padding exact_or_zero[] = {PADDING_EXACT, PADDING_ZERO, PADDING_DEFAULT};
 
 /* The common part of Linformer and LinformerLM before their layers. */
 static bool prepare(struct plan_builder *builder, const char *name, const struct argument *table, size_t count,
@@ -624,7 +625,7 @@ static void build_encoder_decoder(struct plan_builder *builder, const char *name
     struct linformer_pytorch_arguments encoder, decoder;
     if (!read_side(builder, name, config, "enc_", &encoder) || !read_side(builder, name, config, "dec_", &decoder))
         return;
-    plan_choose_padding(builder, name, config->padding, exact_only);
+    bool padded = plan_choose_padding(builder, name, config->padding, exact_or_zero) == PADDING_ZERO;
     if (encoder.input_size != decoder.input_size || encoder.emb_dim != decoder.channels) {
         plan_fail(
             builder,
@@ -637,10 +638,13 @@ static void build_encoder_decoder(struct plan_builder *builder, const char *name
     struct masks none = {PLAN_NONE, PLAN_NONE}, masks = none;
     int x = plan_input_ids(builder, "x", encoder.num_tokens, encoder.input_size, PLAN_NONE);
     int y = plan_input_ids(builder, "y", decoder.num_tokens, decoder.input_size, 0);
+    x = pad_to_size(builder, &encoder, x);
+    y = pad_to_size(builder, &decoder, y);
     masks.input = plan_input_mask(builder, "input_mask", x);
     masks.embeddings = plan_input_mask(builder, "embeddings_mask", x);
     int embeddings = language_model(builder, &encoder, x, PLAN_NONE, masks, "encoder.");
     int hidden = language_model(builder, &decoder, y, embeddings, none, "decoder.");
+    builder->plan->causal = padded; /* without padding, a sequence cannot grow */
     give_logits(builder, &decoder, hidden, "decoder.");
 }
 
