@@ -13,6 +13,7 @@ import sys
 
 import environment
 import part_engine
+import part_generation
 import part_growth
 import part_modules
 import part_server
@@ -44,6 +45,7 @@ def parts():
              "kernels": run_programs("kernels", [environment.program("vector")]),
              "engine": part_engine.run, "keras": part_engine.run_keras, "modules": part_modules.run, "server": part_server.run,
              "json": run_programs("json", [environment.program("text")]), "growth": part_growth.run,
+             "generation": part_generation.run,
              "load": run_programs("load", *([load / f"{script}.sh"] for script in ("embed", "logits", "mixed")))}
     for script in sorted(environment.FOLDER.glob("*.sh")):
         if not script.stem.startswith("test_"):

@@ -45,6 +45,22 @@ def write_linformer(name, folder):
     export(getattr(linformer, class_name)(**kwargs), kwargs, folder)
 
 
+# ---- Causal models of linear-attention-transformer. Weights of linear layers are small, as those of trained models.
+
+GENERATION = dict(num_tokens=20000, dim=512, depth=8, heads=8, max_seq_len=8192, causal=True)
+CAUSAL = {
+    "generation": GENERATION,
+    "generation_long": GENERATION | dict(num_tokens=256, depth=2, max_seq_len=1 << 17, local_attn_window_size=512),
+}
+
+
+def write_causal(name, folder):
+    import torch
+    from linear_attention_transformer import LinearAttentionTransformerLM
+    torch.manual_seed(SEED)
+    export(LinearAttentionTransformerLM(**CAUSAL[name]), CAUSAL[name], folder)
+
+
 # ---- Modules of export_module(). rows: of the Linformer; tokens: the most rows of any value, which the daemon counts.
 
 MODULES = {
@@ -126,6 +142,8 @@ def keras_load(folder):
 if __name__ == "__main__":
     if sys.argv[1] == "keras":
         write_keras(pathlib.Path(sys.argv[2]))
+    elif sys.argv[1] in CAUSAL:
+        write_causal(sys.argv[1], pathlib.Path(sys.argv[2]))
     elif sys.argv[1] in MODULES:
         write_module(sys.argv[1], pathlib.Path(sys.argv[2]))
     else:

@@ -7,6 +7,9 @@
  *                                -> ready. LENGTH: of a sequence, or each free size of a tensor
  *     pooled FILE LENGTH…        sequences of these lengths, one after another in FILE; FILE "-": random ones. Requests
  *                                the mean of the last hidden state of each; runs once -> ready
+ *     steps BATCH FIRST          one new row each of BATCH sequences of a causal model, behind FIRST rows in slots of
+ *                                zeros, and the logits of this row; runs once -> ready
+ *     read SECONDS               reads as many bytes as the weights have, with all threads -> bytes B MS1 MS2 …
  *     run SECONDS                runs for this time, at least once -> ms T1 T2 …
  *     save FILE                  writes the last output as raw floats -> saved
  *     explain LENGTH FILE        writes the output of --explain for a sequence -> saved
@@ -21,6 +24,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -175,6 +179,42 @@ static int shape_set(struct shape_run *run, const int64_t *lengths, int64_t n_it
     return run_once(run, error); /* warms caches */
 }
 
+/* Slots keep the sums of the earlier rows. Their numbers do not matter to the time. */
+static int set_steps(struct shape_run *run, const char *arguments, struct error *error)
+{
+    static int32_t last_row = 0;
+    const struct model_info *info = model_info(run->model);
+    long long batch, first;
+    if (sscanf(arguments, "%lld %lld", &batch, &first) != 2 || batch < 1 || first < 1)
+        return error_set(error, "steps BATCH FIRST");
+    if (batch > info->n_slots)
+        return error_set(error, "the model has %lld slots", (long long)info->n_slots);
+    shape_free(run);
+    run->output_floats = (size_t)(batch * info->output_columns);
+    run->input = calloc((size_t)batch, sizeof(int32_t));
+    run->output = malloc(run->output_floats * sizeof *run->output);
+    run->items = calloc((size_t)batch, sizeof *run->items);
+    if (!run->input || !run->output || !run->items)
+        return error_set(error, "no memory for %lld sequences", batch);
+    run->n_items = batch;
+    for (int64_t i = 0; i < batch; i++) {
+        struct engine_item *item = &run->items[i];
+        item->inputs[0].data = run->input + i * (int64_t)sizeof(int32_t);
+        item->inputs[0].length = 1;
+        item->slot = i + 1;
+        item->first = first;
+        item->output = run->output + i * info->output_columns;
+        item->rows = &last_row;
+        item->n_rows = 1;
+        if (model_check(run->model, item, error) != 0)
+            return -1;
+    }
+    if (run_once(run, error) != 0)
+        return -1;
+    puts("ready");
+    return 0;
+}
+
 /* ---- Commands ---- */
 
 static int prepare(struct shape_run *run, const int64_t *lengths, int64_t n_items, bool pooled, const char *path,
@@ -232,6 +272,44 @@ static int time_runs(struct shape_run *run, const char *arguments, struct error 
         printf(" %.4f", times[i] * 1e3);
     puts("");
     return 0;
+}
+
+/* The sum of words, so that none is left out. */
+static uint64_t sum_words(const uint64_t *words, int64_t count)
+{
+    uint64_t sums[16] = {0}, sum = 0;
+    for (int64_t i = 0; i + 16 <= count; i += 16)
+        for (int j = 0; j < 16; j++)
+            sums[j] += words[i + j];
+    for (int j = 0; j < 16; j++)
+        sum += sums[j];
+    return sum;
+}
+
+/* How fast memory gives the bytes of the weights, in one stretch for each thread. */
+static int time_reads(const struct shape_run *run, const char *arguments, struct error *error)
+{
+    const int64_t part = 1 << 15; /* words */
+    int64_t bytes = (int64_t)model_info(run->model)->weights_bytes, parts = bytes / 8 / part;
+    uint64_t *words = malloc((size_t)bytes), sum = 0;
+    if (!words || parts < 1) {
+        free(words);
+        return error_set(error, "no memory for %lld bytes, or fewer than one part", (long long)bytes);
+    }
+    memset(words, 1, (size_t)bytes);
+    printf("bytes %lld", (long long)bytes);
+    double seconds = atof(arguments), begin = now_s(), last = begin;
+    do {
+        double start = now_s();
+#pragma omp parallel for num_threads(omp_get_num_procs()) schedule(static) reduction(+ : sum)
+        for (int64_t p = 0; p < parts; p++)
+            sum += sum_words(words + p * part, part);
+        last = now_s();
+        printf(" %.4f", (last - start) * 1e3);
+    } while (last - begin < seconds);
+    puts("");
+    free(words);
+    return sum > 0 ? 0 : error_set(error, "the sum is wrong");
 }
 
 static int save_output(const struct shape_run *run, const char *path, struct error *error)
@@ -365,6 +443,10 @@ static int obey(struct shape_run *run, char *line, struct error *error)
         return set_shape(run, arguments, error);
     if (strcmp(line, "pooled") == 0)
         return set_pooled(run, arguments, error);
+    if (strcmp(line, "steps") == 0)
+        return set_steps(run, arguments, error);
+    if (strcmp(line, "read") == 0)
+        return time_reads(run, arguments, error);
     if (strcmp(line, "run") == 0)
         return time_runs(run, arguments, error);
     if (strcmp(line, "save") == 0)
@@ -414,6 +496,7 @@ int main(int argc, char **argv)
     struct engine_options options = {.dtype = (enum dtype)dtype,
                                      .max_batch_tokens = atoll(argv[3]),
                                      .max_batch_requests = atoll(argv[4]),
+                                     .max_slots = atoll(argv[4]),
                                      .threads = argc > 5 ? atoll(argv[5]) : 0,
                                      .cuda_tuning_ms = tuning ? atoll(tuning) : 3000};
     if (device_choice_parse(argc > 6 ? argv[6] : "cpu", &options.device, &error) != 0 ||
