@@ -77,7 +77,7 @@ PADDINGS = {
     "linformer_pytorch.LinformerLM": ["zero", "masked", "exact"],
     "linformer_pytorch.Linformer": ["zero", "masked", "exact"],
     ATTENTION: ["exact"],
-    "linformer_pytorch.LinformerEncDec": ["exact"],
+    "linformer_pytorch.LinformerEncDec": ["exact", "zero"],
     KUIXU: ["exact"],
     KERAS: ["exact"],
 }

@@ -1,10 +1,13 @@
-"""Writes greedy.json and sampling.json: what linear-attention-transformer and transformers generate and choose.
+"""Writes greedy.json, greedy_more.json and sampling.json: what linear-attention-transformer and transformers generate and choose.
 
-    pip install torch safetensors linear-attention-transformer==0.19.1 transformers
+    pip install torch safetensors linear-attention-transformer==0.19.1 linformer-pytorch==0.19.3 transformers
     python3 tests/generation/generate.py
 
 greedy.json has the ids that AutoregressiveWrapper.generate gives for the causal models of tests/reference, also past
-max_seq_len. With filter_thres 0.98 the wrapper's top_k keeps one of 61 ids, so its choice is greedy.
+max_seq_len. With filter_thres 0.98 the wrapper's top_k keeps one of 61 ids, so its choice is greedy. greedy_more.json
+has those of the other causal language models there. A decoder reads what its encoder makes of `source`, and a model
+with a context reads the rows `context`. linformer-pytorch has no such wrapper: its model stands within its own Padder
+in this one.
 sampling.json has logits, options and the probabilities that the filters of both libraries leave.
 """
 import json
@@ -13,6 +16,9 @@ import os
 import torch
 from linear_attention_transformer import LinearAttentionTransformerLM
 from linear_attention_transformer.autoregressive_wrapper import AutoregressiveWrapper, top_k, top_p
+from random_models import Padded, Pair, wrapper_of
+from linear_attention_transformer_cases import in_python
+from linformer_pytorch import LinformerLM
 from safetensors.torch import load_file
 from transformers.generation import logits_process
 
@@ -20,21 +26,46 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CASES = os.path.join(HERE, "..", "reference")
 MODELS = ["linear_attention_lm_causal", "linear_attention_lm_causal_blindspot_1",
           "linear_attention_lm_causal_local_shift", "linear_attention_lm_everything"]
+MORE_MODELS = ["linear_attention_context_linformer", "linear_attention_encoder_decoder", "linformer_pytorch_lm_causal"]
+SOURCES = [[3, 1, 4, 1, 5], list(range(60, 0, -1))]
 PROMPTS = [[5, 6, 7, 8], [1], list(range(40)), [i % 61 for i in range(100)]]
 NEW_TOKENS = 200
 
 
-def greedy():
+def load(name):
+    """AutoregressiveWrapper around a reference model, and further inputs of its forward()."""
+    with open(os.path.join(CASES, name, "config.json")) as file:
+        kwargs = json.load(file)["kwargs"]
+    tensors = load_file(os.path.join(CASES, name, "model.safetensors"))
+    if name.startswith("linformer_pytorch"):
+        model = LinformerLM(**kwargs)
+        model.load_state_dict(tensors, strict=False)
+        return wrapper_of(Padded(model.eval()), kwargs["input_size"]), [{}]
+    if "enc" in kwargs:
+        sides = [LinearAttentionTransformerLM(**in_python(kwargs[side])).eval() for side in ("enc", "dec")]
+        for side, model in zip(("enc.", "dec."), sides):
+            model.load_state_dict({key[4:]: tensor for key, tensor in tensors.items() if key.startswith(side)},
+                                  strict=False)
+        return (wrapper_of(Pair(*sides), kwargs["dec"]["max_seq_len"]),
+                [{"source": torch.tensor([source])} for source in SOURCES])
+    model = LinearAttentionTransformerLM(**in_python(kwargs))
+    model.load_state_dict(tensors, strict=False)
+    inputs = {}
+    if kwargs.get("receives_context"):
+        inputs["context"] = (torch.randn(1, 20, kwargs["dim"], generator=torch.Generator().manual_seed(5)) * 8).round() / 8
+    return AutoregressiveWrapper(model), [inputs]
+
+
+def greedy(models):
     runs = []
-    for name in MODELS:
-        with open(os.path.join(CASES, name, "config.json")) as file:
-            kwargs = json.load(file)["kwargs"]
-        model = LinearAttentionTransformerLM(**kwargs)
-        model.load_state_dict(load_file(os.path.join(CASES, name, "model.safetensors")), strict=False)
-        wrapper = AutoregressiveWrapper(model)
-        for prompt in PROMPTS:
-            ids = wrapper.generate(torch.tensor([prompt]), NEW_TOKENS, filter_thres=0.98)
-            runs.append({"model": name, "prompt": prompt, "ids": ids[0].tolist()})
+    for name in models:
+        wrapper, more = load(name)
+        for inputs in more:
+            for prompt in PROMPTS:
+                prompt = [id % 53 for id in prompt] if name.startswith("linformer_pytorch") else prompt
+                ids = wrapper.generate(torch.tensor([prompt]), NEW_TOKENS, filter_thres=0.98, **inputs)
+                runs.append({"model": name, "prompt": prompt, "ids": ids[0].tolist()} |
+                            {key: tensor[0].tolist() for key, tensor in inputs.items()})
     return runs
 
 
@@ -94,5 +125,7 @@ def write(name, value):
 
 
 if __name__ == "__main__":
-    write("greedy.json", greedy())
+    torch.set_num_threads(1)
+    write("greedy.json", greedy(MODELS))
+    write("greedy_more.json", greedy(MORE_MODELS))
     write("sampling.json", sampling())
