@@ -27,8 +27,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "weights"), str(HERE.parents[1] / "tests" / "libraries")]
 
 import torch
-from export import export
-from linear_attention_transformer import LinearAttentionTransformerLM
+from export import export, export_module
+from linear_attention_transformer import LinearAttentionTransformer, LinearAttentionTransformerLM
 from linear_attention_transformer.autopadder import Autopadder
 from linear_attention_transformer.autoregressive_wrapper import AutoregressiveWrapper, top_k
 from linear_attention_transformer_cases import in_python
@@ -61,7 +61,7 @@ def few_values(model):
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
-            if name.endswith("out.weight") and "to_out" not in name or name.endswith("to_logits.weight"):
+            if name.endswith(("out.weight", "to_logits.weight", "head.weight")) and "to_out" not in name:
                 parameter.mul_(OUT_SCALE)
             levels = 1 if parameter.numel() > 50000 else LEVELS  # memories are large
             step = parameter.abs().max() / levels
@@ -166,6 +166,41 @@ def pair(rng):
                  wrapper_of(Pair(*models), dec["max_seq_len"]), dec["num_tokens"], {"source": source})
 
 
+class Around(torch.nn.Module):
+    """A language model of one's own, without positions, around the causal LinearAttentionTransformer."""
+
+    def __init__(self, vocabulary, kwargs):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(vocabulary, kwargs["dim"])
+        self.gate = torch.nn.Linear(kwargs["dim"], kwargs["dim"])
+        self.transformer = LinearAttentionTransformer(**kwargs)
+        self.head = torch.nn.Linear(kwargs["dim"], vocabulary)
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        y = self.transformer(x)
+        return self.head(y * torch.sigmoid(self.gate(x)))
+
+
+class AroundIds(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x, input_mask=None):
+        return self.module(x)
+
+
+def module(rng):
+    heads, vocabulary = rng.choice([1, 2, 3]), rng.randint(11, 60)
+    kwargs = {"dim": heads * rng.choice([4, 6]), "depth": rng.choice([1, 2]), "heads": heads, "max_seq_len": 64,
+              "causal": True, "shift_tokens": rng.random() < 0.7, "reversible": rng.random() < 0.3}
+    around = few_values(Around(vocabulary, kwargs))
+    example = {"ids": torch.randint(vocabulary, (2, 9))}
+    return Model("module", around, example, wrapper_of(AroundIds(around), 1 << 20), vocabulary, {},
+                 export=lambda model, example, folder, **_: export_module(model, example, folder, daemon=False))
+
+
 # ---- linformer-pytorch
 
 
@@ -219,7 +254,8 @@ def linformer_pair(rng):
 
 
 class Model:
-    def __init__(self, kind, exported, kwargs, wrapper, vocabulary, inputs, config=None):
+    def __init__(self, kind, exported, kwargs, wrapper, vocabulary, inputs, config=None, export=export):
+        self.export = export
         self.kind, self.exported, self.kwargs, self.wrapper = kind, exported, kwargs, wrapper
         self.vocabulary, self.inputs, self.config = vocabulary, inputs, config or {}
 
@@ -247,7 +283,7 @@ class Model:
     def runs(self, rng):
         """One from a short prompt, one from a prompt of any length."""
         most = self.wrapper.max_seq_len
-        for longest in (min(6, most), most + most // 2):
+        for longest in (min(6, most), min(most + most // 2, 600)):
             for _ in range(ATTEMPTS):
                 prompt = ids(rng, self.vocabulary, rng.randint(1, longest))
                 try:
@@ -266,12 +302,13 @@ class Model:
             if hasattr(module, "cpu_state"):  # of reversible layers: random numbers for training
                 module.cpu_state = None
         with tempfile.TemporaryDirectory() as folder:
-            export(self.exported, self.kwargs, folder, daemon=False, **self.config)
+            self.export(self.exported, self.kwargs, folder, daemon=False, **self.config)
             found = {name: pathlib.Path(folder, name).read_bytes() for name in ("config.json", "model.safetensors")}
         return found | {"runs.json": json.dumps(runs, separators=(",", ":")).encode()}
 
 
-KINDS = [(84, language_model), (8, with_context), (8, pair), (12, linformer_lm), (6, linformer_pair)]
+KINDS = [(84, language_model), (8, with_context), (8, pair), (12, linformer_lm), (6, linformer_pair),
+         (4, module)]
 
 
 def draw(arguments):

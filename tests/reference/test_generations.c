@@ -61,8 +61,7 @@ static void load(const struct case_files *files, const char *name, struct loaded
     size_t length;
     struct engine_options options = {.device = {DEVICE_CPU},
                                      .dtype = DTYPE_F32,
-                                     .threads = 2,
-                                     .all_threads = true,
+                                     .threads = 1,
                                      .max_batch_tokens = MOST_ROWS,
                                      .max_batch_requests = 4,
                                      .max_slots = 2};
