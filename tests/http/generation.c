@@ -3,6 +3,7 @@
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,14 +40,27 @@ static const struct checkpoint_shape text_shapes[] = {
     {"out.bias", 1, {259}},
 };
 
-void generation_model_write(const char *folder, const char *name, const char *keys)
+static void write_model(const char *folder, const char *name, const char *keys, int64_t first_bad)
 {
     char config[1024], path[512];
     snprintf(config, sizeof config, text_config, keys);
     struct checkpoint checkpoint = checkpoint_random(config, text_shapes, LENGTH(text_shapes));
+    struct checkpoint_tensor *table = checkpoint_tensor(&checkpoint, "token_emb.weight");
+    for (int64_t i = first_bad * table->shape[1]; i < table->shape[0] * table->shape[1]; i++)
+        ((float *)table->data)[i] = NAN;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     checkpoint_write(&checkpoint, path, 0);
     checkpoint_free(&checkpoint);
+}
+
+void generation_model_write(const char *folder, const char *name, const char *keys)
+{
+    write_model(folder, name, keys, text_shapes[0].shape[0]);
+}
+
+void generation_failing_model_write(const char *folder, const char *name, int64_t first_bad)
+{
+    write_model(folder, name, "", first_bad);
 }
 
 char *generation_body(const char *model, const json_t *prompt, const char *parameters)

@@ -3,10 +3,14 @@
 #define TESTS_HTTP_GENERATION_H
 
 #include <jansson.h>
+#include <stdint.h>
 
 /* Writes FOLDER/NAME: a causal model of bytes with random weights. `keys` are more keys of config.json, each with a
  * comma. */
 void generation_model_write(const char *folder, const char *name, const char *keys);
+
+/* The same, but a sequence fails after a token with an id of at least `first_bad`: its logits are NaN. */
+void generation_failing_model_write(const char *folder, const char *name, int64_t first_bad);
 
 /* A body of /generate. The caller frees it. */
 char *generation_body(const char *model, const json_t *prompt, const char *parameters);

@@ -15,20 +15,22 @@ static struct daemon *the_daemon;
 static int start(void **state)
 {
     (void)state;
-    char texts[512], ending[512];
+    char texts[512], ending[512], failing[512];
     folder = folder_make();
     generation_model_write(folder, "texts", "");
+    generation_failing_model_write(folder, "failing", 131);
     generation_model_write(folder, "ending",
                            "\"eos_token\": 258, \"name\": \"ending\", \"prompts\": {\"query\": \"query: \"}, ");
     snprintf(texts, sizeof texts, "%s/texts", folder);
     snprintf(ending, sizeof ending, "%s/ending", folder);
-    the_daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_lm_causal", "--model",
-                                        "tests/reference/linear_attention_lm_causal_blindspot_1", "--model",
-                                        "tests/reference/linear_attention_lm_causal_local_shift", "--model",
-                                        "tests/reference/linear_attention_lm_everything", "--model",
-                                        "tests/reference/linear_attention_encoder_decoder", "--model",
-                                        "tests/reference/linformer_pytorch_lm_causal", "--model",
-                                        "tests/reference/linformer_lm", "--model", texts, "--model", ending));
+    snprintf(failing, sizeof failing, "%s/failing", folder);
+    the_daemon = daemon_start(ARGUMENTS(
+        "--model", "tests/reference/linear_attention_lm_causal", "--model",
+        "tests/reference/linear_attention_lm_causal_blindspot_1", "--model",
+        "tests/reference/linear_attention_lm_causal_local_shift", "--model",
+        "tests/reference/linear_attention_lm_everything", "--model", "tests/reference/linear_attention_encoder_decoder",
+        "--model", "tests/reference/linformer_pytorch_lm_causal", "--model", "tests/reference/linformer_lm", "--model",
+        texts, "--model", ending, "--model", failing));
     return 0;
 }
 
@@ -454,6 +456,23 @@ static void test_unknown_keys(void **state)
     daemon_stop(strict);
 }
 
+/* ---- Failures ---- */
+
+static void test_a_late_failure_is_the_last_event(void **state)
+{
+    (void)state;
+    struct answer answer =
+        daemon_post(the_daemon, "/v1/completions",
+                    "{\"model\":\"failing\",\"prompt\":\"abc\",\"max_tokens\":200,\"seed\":1,\"stream\":true}");
+    const char *last = strstr(answer.body, "data: {\"error\":");
+    assert_int_equal(answer.status, 200);
+    assert_memory_equal(answer.body, "data: {\"id\":", 12);
+    assert_non_null(last);
+    assert_non_null(strstr(last, "\"type\":\"server_error\""));
+    assert_string_equal(strstr(last, "\n\n"), "\n\n");
+    answer_free(&answer);
+}
+
 /* ---- Refusals ---- */
 
 static void test_refusals(void **state)
@@ -511,6 +530,7 @@ int main(void)
         cmocka_unit_test(test_eos_token_stops),
         cmocka_unit_test(test_chunks_are_the_answer_in_pieces),
         cmocka_unit_test(test_unknown_keys),
+        cmocka_unit_test(test_a_late_failure_is_the_last_event),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("completions", tests, start, stop);

@@ -24,15 +24,17 @@ static int start(void **state)
     (void)state;
     folder = folder_make();
     generation_model_write(folder, "texts", "");
-    char texts[512];
+    generation_failing_model_write(folder, "failing", 131);
+    char texts[512], failing[512];
     snprintf(texts, sizeof texts, "%s/texts", folder);
+    snprintf(failing, sizeof failing, "%s/failing", folder);
     the_daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_lm_causal", "--model",
                                         "tests/reference/linear_attention_lm_causal_blindspot_1", "--model",
                                         "tests/reference/linear_attention_lm_causal_local_shift", "--model",
                                         "tests/reference/linear_attention_lm_everything", "--model",
                                         "tests/reference/linear_attention_encoder_decoder", "--model",
                                         "tests/reference/linformer_pytorch_lm_causal", "--model",
-                                        "tests/reference/linformer_lm", "--model", texts));
+                                        "tests/reference/linformer_lm", "--model", texts, "--model", failing));
     return 0;
 }
 
@@ -257,6 +259,49 @@ static void test_refusals_are_ordinary_answers(void **state)
     };
     for (size_t i = 0; i < LENGTH(cases); i++)
         expect_failure(the_daemon, "/generate_stream", cases[i].body, cases[i].status, "Validation", cases[i].message);
+}
+
+/* The value of linformerd_requests_total of the route and the status. */
+static long requests_counted(const char *route, int status)
+{
+    char wanted[256];
+    struct answer answer = daemon_get(the_daemon, "/metrics");
+    snprintf(wanted, sizeof wanted, "linformerd_requests_total{route=\"%s\",model=\"failing\",status=\"%d\"} ", route,
+             status);
+    const char *found = strstr(answer.body, wanted);
+    long count = found ? atol(found + strlen(wanted)) : 0;
+    answer_free(&answer);
+    return count;
+}
+
+/* What fails after the first event ends with an event that says so, and counts as failed. */
+static void test_a_late_failure_is_the_last_event(void **state)
+{
+    (void)state;
+    enum { STREAMS = 5 };
+    for (int seed = 0; seed < STREAMS; seed++) {
+        char body[256];
+        snprintf(body, sizeof body,
+                 "{\"model\":\"failing\",\"inputs\":\"abc\",\"parameters\":{\"max_new_tokens\":200,"
+                 "\"do_sample\":true,\"seed\":%d}}",
+                 seed);
+        struct answer answer = stream(body);
+        json_t *events = events_of(&answer);
+        size_t count = json_array_size(events);
+        assert_in_range(count, 2, 199);
+        for (size_t i = 0; i + 1 < count; i++)
+            assert_true(json_is_null(json_object_get(json_array_get(events, i), "generated_text")));
+        const json_t *last = json_array_get(events, count - 1);
+        assert_non_null(strstr(json_string_value(json_object_get(last, "error")), "NaN"));
+        assert_string_equal(json_string_value(json_object_get(last, "error_type")), "Backend");
+        assert_int_equal(json_object_size(last), 2);
+        json_decref(events);
+        answer_free(&answer);
+    }
+    for (int i = 0; i < ATTEMPTS && requests_counted("/generate_stream", 500) < STREAMS; i++)
+        usleep(1000); /* a request is counted a moment after its answer */
+    assert_int_equal(requests_counted("/generate_stream", 500), STREAMS);
+    assert_int_equal(requests_counted("/generate_stream", 200), 0);
 }
 
 /* ---- Clients that leave ---- */
@@ -488,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_the_connection_is_kept),
         cmocka_unit_test(test_root_generates_as_asked),
         cmocka_unit_test(test_refusals_are_ordinary_answers),
+        cmocka_unit_test(test_a_late_failure_is_the_last_event),
         cmocka_unit_test(test_slots_come_back_from_broken_streams),
         cmocka_unit_test(test_others_do_not_notice_clients_that_leave),
         cmocka_unit_test(test_a_client_that_does_not_read_is_cut_off),
