@@ -428,6 +428,35 @@ static void test_chunks_are_the_answer_in_pieces(void **state)
     }
 }
 
+/* The first letters of a stop text come in earlier steps than the last one, and are not sent. */
+static void test_parts_of_a_stop_text_are_not_sent(void **state)
+{
+    (void)state;
+    int stopped = 0;
+    for (int seed = 0; seed < 12; seed++) {
+        char keys[256], more[512], body[1024];
+        snprintf(keys, sizeof keys, "\"prompt\":\"hello\",\"max_tokens\":60,\"temperature\":2,\"seed\":%d", seed);
+        json_t *whole = complete(keys);
+        const char *letter = text_at(whole, 0);
+        while (*letter && !(letter[0] >= 'a' && letter[0] <= 'z' && letter[1] >= 'a' && letter[1] <= 'z'))
+            letter++;
+        if (*letter) {
+            snprintf(more, sizeof more, "%s,\"stop\":[\"%.2s\",\"%.1s~~~\"]", keys, letter, letter);
+            snprintf(body, sizeof body, "{\"model\":\"texts\",\"stream\":true,%s}", more);
+            json_t *cut = complete(more);
+            struct answer answer = daemon_post(the_daemon, "/v1/completions", body);
+            json_t *joined = join_chunks(&answer);
+            assert_true(json_equal(json_object_get(joined, "choices"), json_object_get(cut, "choices")));
+            stopped++;
+            json_decref(joined);
+            json_decref(cut);
+            answer_free(&answer);
+        }
+        json_decref(whole);
+    }
+    assert_in_range(stopped, 1, 12);
+}
+
 /* ---- Keys without a meaning ---- */
 
 /* They are named, in streams too, and refused with --strict. */
@@ -529,6 +558,7 @@ int main(void)
         cmocka_unit_test(test_stop_texts),
         cmocka_unit_test(test_eos_token_stops),
         cmocka_unit_test(test_chunks_are_the_answer_in_pieces),
+        cmocka_unit_test(test_parts_of_a_stop_text_are_not_sent),
         cmocka_unit_test(test_unknown_keys),
         cmocka_unit_test(test_a_late_failure_is_the_last_event),
         cmocka_unit_test(test_refusals),
