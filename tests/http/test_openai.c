@@ -210,7 +210,7 @@ static void what_is_invalid_is_named(void **state)
 
 static void what_fails_before_the_body_has_the_same_shape(void **state)
 {
-    struct answer answer = daemon_get(the_daemon, "/v1/completions");
+    struct answer answer = daemon_get(the_daemon, "/v1/edits");
     char *large = calloc(1, 9001);
 
     (void)state;
