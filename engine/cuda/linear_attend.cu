@@ -34,14 +34,14 @@ static __device__ struct fold_rows fold_rows_of(const int64_t *starts, int64_t f
 
 /* A piece is rows [begin, end) of a sequence. The pieces of all sequences share one numbering, which is computed from
  * the first rows of the items. Some numbers have no piece. */
-struct piece {
+struct fold_piece {
     int64_t sequence, number, begin, end;
     int64_t count; /* number of pieces of the sequence, at least 1. 0 if no piece has this number */
     struct fold_rows rows;
 };
 
-static __device__ struct piece find_piece(const int64_t *starts, int64_t n_items, int64_t fold, int64_t piece_rows,
-                                          int64_t index)
+static __device__ struct fold_piece find_piece(const int64_t *starts, int64_t n_items, int64_t fold, int64_t piece_rows,
+                                               int64_t index)
 {
     int64_t item = 0, behind = n_items;
     while (behind - item > 1) {
@@ -54,7 +54,7 @@ static __device__ struct piece find_piece(const int64_t *starts, int64_t n_items
     index -= starts[item] / piece_rows + item * fold;
     int64_t rows = (starts[item + 1] - starts[item]) / fold, pieces = (rows + piece_rows - 1) / piece_rows;
     pieces = pieces < 1 ? 1 : pieces;
-    struct piece piece = {};
+    struct fold_piece piece = {};
     if (index >= fold * pieces)
         return piece;
     piece.sequence = item * fold + index / pieces;
@@ -136,7 +136,7 @@ template <typename T> static __device__ float *part_of(const struct linear_atten
 
 /* Writes the maximum of the keys in each feature to maxima[0]. All threads of the block must call it. */
 template <typename T>
-static __device__ void find_maxima(const struct linear_attention<T> *a, const struct piece *part, int64_t head,
+static __device__ void find_maxima(const struct linear_attention<T> *a, const struct fold_piece *part, int64_t head,
                                    int64_t feature, struct summation *shared)
 {
     int f = (int)threadIdx.x % TILE, first = (int)threadIdx.x / TILE;
@@ -157,7 +157,7 @@ static __device__ void find_maxima(const struct linear_attention<T> *a, const st
 /* Writes a tile of the part, or of the context itself if the sequence has one part. If all rows are masked, the sums
  * are 0. */
 template <typename T>
-static __device__ void write_part(const struct linear_attention<T> *a, const struct piece *part, int64_t head,
+static __device__ void write_part(const struct linear_attention<T> *a, const struct fold_piece *part, int64_t head,
                                   int64_t feature, int64_t column, const struct summation *shared,
                                   const float (&products)[2][EACH])
 {
@@ -182,7 +182,7 @@ static __device__ void write_part(const struct linear_attention<T> *a, const str
 template <typename T> static __global__ void __launch_bounds__(THREADS, 4) sum_context(struct linear_attention<T> a)
 {
     struct summation *shared = (struct summation *)dynamic_shared_memory;
-    struct piece part = find_piece(a.key_starts, a.n_items, a.fold, a.part_rows, blockIdx.x);
+    struct fold_piece part = find_piece(a.key_starts, a.n_items, a.fold, a.part_rows, blockIdx.x);
     unsigned column_tiles = (unsigned)((a.e + TILE - 1) / TILE);
     int64_t head = blockIdx.y, feature = blockIdx.z / column_tiles * TILE, column = blockIdx.z % column_tiles * TILE;
     float products[2][EACH] = {}, share = 0;
@@ -236,7 +236,7 @@ struct context_tiles {
 template <typename T> static __global__ void __launch_bounds__(THREADS) read_context(struct linear_attention<T> a)
 {
     struct context_tiles *shared = (struct context_tiles *)dynamic_shared_memory;
-    struct piece piece = find_piece(a.query_starts, a.n_items, a.fold, TILE, blockIdx.x);
+    struct fold_piece piece = find_piece(a.query_starts, a.n_items, a.fold, TILE, blockIdx.x);
     int64_t head = blockIdx.y, column = (int64_t)blockIdx.z * TILE;
     float sums[2][EACH] = {};
     if (piece.count == 0 || !has_context(&a, piece.sequence))

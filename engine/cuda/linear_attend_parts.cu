@@ -13,7 +13,7 @@
 #define STEP_THREADS 256
 
 /* One head of one sequence, which has rows in this batch. */
-struct part {
+struct head_part {
     struct fold_rows rows;
     int64_t item_rows; /* the item's rows in this batch, of all folds */
     int64_t earlier;   /* rows of this sequence in earlier batches */
@@ -22,9 +22,10 @@ struct part {
 };
 
 template <typename T>
-static __device__ struct part part_of(const struct linear_attention<T> *a, int64_t item, int64_t fold, int64_t head)
+static __device__ struct head_part part_of(const struct linear_attention<T> *a, int64_t item, int64_t fold,
+                                           int64_t head)
 {
-    struct part part = {};
+    struct head_part part = {};
     float *state = state_of(a->states, item);
     if (!state)
         return part;
@@ -93,7 +94,7 @@ static __device__ void add_rows(const struct linear_attention<T> *a, const struc
  * complete then, adds these sums to the context. Returns the number of rows. */
 template <typename T>
 static __device__ int64_t walk_pending(const struct linear_attention<T> *a, const struct path *p,
-                                       const struct part *part, struct walk *shared, float *sums)
+                                       const struct head_part *part, struct walk *shared, float *sums)
 {
     int64_t done = part->earlier % a->bucket, left = a->bucket - done, count = part->rows.count;
     if (done == 0)
@@ -112,8 +113,8 @@ static __device__ int64_t walk_pending(const struct linear_attention<T> *a, cons
 
 /* From `start` on, where a bucket begins. */
 template <typename T>
-static __device__ void walk_buckets(const struct linear_attention<T> *a, const struct path *p, const struct part *part,
-                                    struct walk *shared, int64_t start, float *sums)
+static __device__ void walk_buckets(const struct linear_attention<T> *a, const struct path *p,
+                                    const struct head_part *part, struct walk *shared, int64_t start, float *sums)
 {
     int64_t count = part->rows.count, complete = count - (count - start) % a->bucket;
     int64_t step = a->bucket < TILE ? chunk_rows(a) : a->bucket;
@@ -138,7 +139,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_
     struct path path = {};
     path.head = blockIdx.x % a.heads;
     path.column = (int64_t)blockIdx.y * TILE;
-    struct part part = part_of(&a, sequence / a.fold, sequence % a.fold, path.head);
+    struct head_part part = part_of(&a, sequence / a.fold, sequence % a.fold, path.head);
     if (part.item_rows < 2 || part.rows.count == 0)
         return;
     float *context = (float *)(shared + 1), *sums = a.sums + (int64_t)blockIdx.x * 2 * a.d;
@@ -158,7 +159,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS, 3) walk_
 template <typename T> static __global__ void keep_sums(struct linear_attention<T> a)
 {
     int64_t sequence = a.first_sequence + blockIdx.x / a.heads, head = blockIdx.x % a.heads;
-    struct part part = part_of(&a, sequence / a.fold, sequence % a.fold, head);
+    struct head_part part = part_of(&a, sequence / a.fold, sequence % a.fold, head);
     const float *sums = a.sums + (int64_t)blockIdx.x * 2 * a.d;
     if (part.item_rows < 2 || part.rows.count == 0)
         return;
@@ -215,8 +216,9 @@ template <int N> struct step_memory {
 
 /* max(query · sums, epsilon), and adds the row's powers to the sums. All threads of the block must call it. */
 template <typename T, int N>
-static __device__ float step_divisor(const struct linear_attention<T> *a, const struct part *part, struct turn turn,
-                                     const float *query, const T *key, bool seen, struct step_memory<N> *shared)
+static __device__ float step_divisor(const struct linear_attention<T> *a, const struct head_part *part,
+                                     struct turn turn, const float *query, const T *key, bool seen,
+                                     struct step_memory<N> *shared)
 {
     float share = 0;
     for (int64_t i = threadIdx.x; i < a->d; i += STEP_THREADS) {
@@ -241,7 +243,7 @@ static __global__ void __launch_bounds__(STEP_THREADS) step_row(struct linear_at
     struct step_memory<N> *shared = (struct step_memory<N> *)dynamic_shared_memory;
     int64_t item = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
     int64_t fold = state_of(a.states, item) ? a.states.items[item].earlier % a.fold : 0;
-    struct part part = part_of(&a, item, fold, head);
+    struct head_part part = part_of(&a, item, fold, head);
     if (part.item_rows != 1)
         return;
     int64_t row = part.rows.first, place = part.earlier % a.bucket;

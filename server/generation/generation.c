@@ -129,10 +129,8 @@ static int set_item(struct request *request, struct generation *generation, stru
     if (in_parts) {
         item->slot = sequence->slot;
         item->first = begin;
-        sequence->earlier = sequence->given;
-        sequence->earlier.inputs[generation->sequence_input].data = sequence->ids;
-        sequence->earlier.inputs[generation->sequence_input].length = begin;
-        item->earlier = &sequence->earlier;
+        sequence->given.inputs[generation->sequence_input].data = sequence->ids; /* `kept` of them */
+        item->earlier = &sequence->given;
     }
     item->inputs[generation->sequence_input].data = sequence->ids + begin;
     item->inputs[generation->sequence_input].length = end - begin;

@@ -40,10 +40,9 @@ struct generated {
 
     /* Private. */
     const struct generation *generation;
-    int64_t slot;               /* 0: none */
-    int64_t kept;               /* rows that the slot has seen */
-    struct engine_item earlier; /* these rows, for a device that fails */
-    int32_t row;                /* the wanted row of the item */
+    int64_t slot; /* 0: none */
+    int64_t kept; /* rows that the slot has seen */
+    int32_t row;  /* the wanted row of the item */
     float *logits, *scratch;
     bool chosen; /* `token` is the next one */
     struct sampled_token token;
