@@ -74,8 +74,8 @@ build-in   = $(MAKE) --no-print-directory $(1) WERROR=-Werror
 
 # Long programs come first, so that all cores end together.
 LONG      := tests/image/% %/test_operations_cuda %/test_operations_bf16 %/test_operations_tf32 %/test_operations_f16 \
-             %/test_long %/test_embed@cuda %/test_execution %/test_passes_cuda %/test_faults_products %/test_cases_cuda \
-             %/test_drain %/test_signals %/test_faults_engine
+             %/test_long %/test_embed@cuda %/test_generate@cuda %/test_execution %/test_passes_cuda \
+             %/test_faults_products %/test_cases_cuda %/test_drain %/test_signals %/test_faults_engine
 long-first = $(filter $(LONG),$(1)) $(filter-out $(LONG),$(1))
 
 test: ## [CI] installs what tests need, builds, and runs what a change needs to be trusted
