@@ -71,6 +71,17 @@ struct image_settings {
     float mean[3], std[3]; /* for red, green, blue. No std is 0 */
 };
 
+/* How new tokens are chosen if a request does not say it. Names and meanings are those of generation_config.json of the
+ * Python package transformers. */
+struct generation_settings {
+    bool do_sample;            /* false: the likeliest token is chosen */
+    int64_t top_k;             /* number of likeliest tokens that may be chosen. 0: all */
+    double temperature;        /* > 0. The logits are divided by it */
+    double top_p;              /* > 0, at most 1. The likeliest tokens with this probability together may be chosen */
+    double min_p;              /* 0 to 1. Tokens at least this many times as likely as the likeliest may be chosen */
+    double repetition_penalty; /* > 0. 1: tokens that appeared before are not made less likely */
+};
+
 struct model_config {
     char *architecture;    /* import path of the Python class, as in the file */
     char *name;            /* NULL if the file has no name */
@@ -94,6 +105,7 @@ struct model_config {
     struct json_t *prompts;
     char *default_prompt; /* the name of the prompt for requests that name none. NULL if there is none */
     struct image_settings image;
+    struct generation_settings generation;
 };
 
 /* Parses `length` bytes of JSON, without I/O. `origin` names the file in messages. An unknown key is an error that

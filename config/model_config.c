@@ -1,4 +1,5 @@
 /* model_config: reads a model's config.json. */
+#include "config/generation_settings.h"
 #include "config/image_settings.h"
 #include "config/text.h"
 
@@ -240,6 +241,11 @@ static int read_image(json_t *value, struct model_config *config, struct error *
     return image_settings_parse(value, &config->image, error);
 }
 
+static int read_generation(json_t *value, struct model_config *config, struct error *error)
+{
+    return generation_settings_parse(value, &config->generation, error);
+}
+
 static const struct {
     const char *name;
     int (*read)(json_t *value, struct model_config *config, struct error *error);
@@ -259,6 +265,7 @@ static const struct {
     {"ignore", read_ignore},
     {"labels", read_labels},
     {"image", read_image},
+    {"generation", read_generation},
     {"prompts", read_prompts},
     {"default_prompt", read_default_prompt},
 };
@@ -295,6 +302,7 @@ int model_config_parse(const char *text, size_t length, const char *origin, stru
         .normalize = true, /* the default of text-embeddings-inference */
         .eos_token = -1,
         .bos_token = -1,
+        .generation = generation_settings_default(),
     };
     json_t *object = text_parse_object(text, length, true, error);
     if (!object)

@@ -209,6 +209,7 @@ static int open_ends(struct served_model *served, const struct model_config *con
 int served_model_open(struct served_model *served, const char *folder, const struct weights_builtin *builtin,
                       const struct model_config *config, struct error *error)
 {
+    served->generation = config->generation;
     if (config->labels && open_labels(served, config->labels, error) != 0)
         return -1;
     if (open_image(served, &config->image, error) != 0)

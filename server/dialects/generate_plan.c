@@ -37,6 +37,19 @@ int generate_number(struct request *request, const char *name, double value, boo
     return 0;
 }
 
+struct sampling_options generate_sampling(const struct request *request)
+{
+    const struct generation_settings *settings = &native_model(request)->generation;
+    struct sampling_options sampling = sampling_defaults();
+    sampling.do_sample = settings->do_sample;
+    sampling.temperature = settings->temperature;
+    sampling.top_k = settings->top_k;
+    sampling.top_p = settings->top_p;
+    sampling.min_p = settings->min_p;
+    sampling.repetition_penalty = settings->repetition_penalty;
+    return sampling;
+}
+
 int generate_seed(struct request *request, const char *name, const json_t *seed, struct sampling_options *sampling)
 {
     if (seed && (!json_is_integer(seed) || json_integer_value(seed) < 0))

@@ -57,6 +57,9 @@ int generate_choose(struct request *request, const char *named);
 int generate_number(struct request *request, const char *name, double value, bool valid, const char *expected,
                     double *field);
 
+/* The options of the model's config.json. */
+struct sampling_options generate_sampling(const struct request *request);
+
 /* NULL: a seed is drawn. */
 int generate_seed(struct request *request, const char *name, const json_t *seed, struct sampling_options *sampling);
 

@@ -65,7 +65,7 @@ struct native_plan {
 static int read_sampling(struct request *request, const struct generate_parameters *p,
                          struct sampling_options *sampling)
 {
-    *sampling = sampling_defaults();
+    *sampling = generate_sampling(request);
     if (generate_number(request, "parameters.temperature", p->temperature, p->temperature > 0, "a number above 0",
                         &sampling->temperature) != 0 ||
         generate_number(request, "parameters.top_p", p->top_p, p->top_p > 0 && p->top_p <= 1,
@@ -78,14 +78,15 @@ static int read_sampling(struct request *request, const struct generate_paramete
         generate_number(request, "parameters.repetition_penalty", p->repetition_penalty, p->repetition_penalty > 0,
                         "a number above 0", &sampling->repetition_penalty) != 0)
         return -1;
-    sampling->top_k = p->top_k;
+    if (p->top_k > 0)
+        sampling->top_k = p->top_k;
     sampling->top_p_library = p->top_p_library && !isnan(p->top_p);
-    bool filters = sampling->temperature != 1 || sampling->top_p < 1 || sampling->min_p > 0 ||
-                   sampling->filter_thres >= 0 || sampling->top_k > 0;
+    bool filters = p->temperature < 1 || p->temperature > 1 || p->top_p < 1 || p->min_p > 0 || p->filter_thres >= 0 ||
+                   p->top_k > 0; /* in the request. false for NaN */
     if (p->do_sample && !json_is_boolean(p->do_sample))
         return failure_set(&request->failure, FAILURE_INVALID, "parameters.do_sample is %s, true or false was expected",
                            json_kind(p->do_sample));
-    sampling->do_sample = p->do_sample ? json_is_true(p->do_sample) : filters;
+    sampling->do_sample = p->do_sample ? json_is_true(p->do_sample) : filters || sampling->do_sample;
     return 0;
 }
 

@@ -104,8 +104,8 @@ static int read_integer(struct request *request, const char *name, const json_t 
 static int read_sampling(struct request *request, const struct completions_body *body,
                          struct sampling_options *sampling)
 {
-    int64_t top_k = 0;
-    *sampling = sampling_defaults();
+    *sampling = generate_sampling(request);
+    int64_t top_k = sampling->top_k;
     if (generate_number(request, "temperature", body->temperature, body->temperature >= 0, "a number of at least 0",
                         &sampling->temperature) != 0 ||
         generate_number(request, "top_p", body->top_p, body->top_p > 0 && body->top_p <= 1,

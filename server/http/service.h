@@ -22,11 +22,12 @@ struct served_label {
 struct served_model {
     const char *name;
     struct model *model;
-    struct served_label *labels;  /* (info.output_columns), by class; NULL: the classes have no names */
-    struct slots *slots;          /* for sequences that are generated at a time; NULL: any number */
-    struct image_settings image;  /* how a picture becomes the model's input; height 0: it takes no pictures */
-    struct text_codec *codec;     /* of its texts; NULL: it takes none */
-    int32_t eos_token, bos_token; /* that end a generated sequence, and begin a decoder's; -1: none */
+    struct served_label *labels;           /* (info.output_columns), by class; NULL: the classes have no names */
+    struct slots *slots;                   /* for sequences that are generated at a time; NULL: any number */
+    struct image_settings image;           /* how a picture becomes the model's input; height 0: it takes no pictures */
+    struct text_codec *codec;              /* of its texts; NULL: it takes none */
+    struct generation_settings generation; /* how its tokens are chosen if a request does not say it */
+    int32_t eos_token, bos_token;          /* that end a generated sequence, and begin a decoder's; -1: none */
     bool tokenizes;               /* `codec` is a tokenizer.json, so a byte of text takes more work than one of JSON */
     bool codec_unused;            /* the folder has a tokenizer.json, but the model takes no ids */
     const struct json_t *prompts; /* name -> text that is put before a text; NULL: none */
