@@ -230,6 +230,7 @@ struct settings {
     int64_t max_queue_tokens;
     int64_t max_queue_requests;   /* number of sequences that wait in the queue */
     int64_t max_generations;      /* number of sequences that one model generates at a time. 0 means no limit */
+    int64_t generation_percent;   /* of a lane's time, while other requests wait, too */
     int64_t request_timeout_ms;   /* from the end of the body to the answer. 0 means no limit */
     int64_t connection_timeout_s; /* how long a connection may stay without a byte */
     int64_t drain_delay_ms;       /* between the signal to stop and the end of admission */

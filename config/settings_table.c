@@ -274,9 +274,20 @@ const struct setting settings_table[] = {
      .maximum = 65536,
      .unit = "sequences",
      .help =
-         "Largest number of sequences that one model generates at a time. A request beyond it is answered with 429. "
+         "Largest number of sequences that one model generates at a time. A request beyond it waits in the queue. "
          "Each sequence has a slot of memory. 0: any number, without slots. Each token then runs its whole sequence "
          "again."},
+    {.group = "Batches and queues",
+     .flag = "generation-percent",
+     .kind = SETTING_INTEGER,
+     AT(generation_percent),
+     .value_name = "N",
+     .fallback = "50",
+     .minimum = 1,
+     .maximum = 99,
+     .unit = "percent",
+     .help = "Share of the computing time for the generation of tokens while other requests wait, too. The other "
+             "requests get the rest. If only one of the two waits, it gets all of the time."},
     {.group = "Batches and queues",
      .flag = "request-timeout-ms",
      .kind = SETTING_INTEGER,

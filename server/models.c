@@ -255,8 +255,7 @@ int models_open(struct models *models, const struct settings *settings, struct e
     for (int64_t i = 0; i < models->count; i++) {
         int64_t begun_ns = clock_ns();
         if (source_open_weights(&models->sources[i], error) != 0 ||
-            source_load(&models->sources[i], engine, isatty(STDERR_FILENO), &models->served[i], error) != 0 ||
-            served_model_open_slots(&models->served[i], settings->max_generations, error) != 0)
+            source_load(&models->sources[i], engine, isatty(STDERR_FILENO), &models->served[i], error) != 0)
             return -1;
         log_loaded(&models->sources[i], &models->served[i], clock_ns() - begun_ns);
         weights_close(models->sources[i].weights);

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE /* asprintf */
 #include "server/served_model.h"
 
-#include "server/generation/slots.h"
 #include "server/model_folders.h"
 #include "server/tokenizer/text_codec.h"
 
@@ -219,20 +218,10 @@ int served_model_open(struct served_model *served, const char *folder, const str
     return open_prompts(served, config, error);
 }
 
-int served_model_open_slots(struct served_model *served, int64_t count, struct error *error)
-{
-    if (count == 0 || !model_info(served->model)->is_causal)
-        return 0;
-    served->slots = slots_open(count);
-    return served->slots ? 0 : error_set(error, "out of memory while opening a model");
-}
-
 void served_model_free(struct served_model *served)
 {
     free(served->labels);
-    slots_close(served->slots);
     served->labels = NULL;
     text_codec_close(served->codec);
     served->codec = NULL;
-    served->slots = NULL;
 }

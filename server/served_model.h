@@ -15,9 +15,6 @@
 int served_model_open(struct served_model *served, const char *folder, const struct weights_builtin *builtin,
                       const struct model_config *config, struct error *error);
 
-/* Opens slots for `count` sequences that are generated at a time, if the model is causal. served_model_free closes
- * them. */
-int served_model_open_slots(struct served_model *served, int64_t count, struct error *error);
 void served_model_free(struct served_model *served); /* a zeroed one is harmless */
 
 #endif

@@ -147,7 +147,6 @@ static int map_memory(struct backend_model *model, size_t arena_bytes, size_t th
     model->run.scratch = (float *)(model->run.arena + arena_bytes);
     model->run.shared = (float *)(model->run.arena + arena_bytes + thread_bytes);
     model->run.slots = (float *)(model->run.arena + arena_bytes + model->scratch_bytes);
-    model->scratch_bytes += slots_bytes;
     return 0;
 }
 

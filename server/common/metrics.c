@@ -19,6 +19,7 @@
 #define FIRST_STATUS 100
 #define LAST_STATUS 599
 #define MAX_STATUSES 24 /* failure.c uses fewer */
+#define MAX_REASONS 8   /* for the end of a sequence */
 
 /* The upper bound of a bucket: the value in recorded units, and its label. Tables are in ascending order. They omit
  * +Inf. */
@@ -73,11 +74,24 @@ struct route_metrics {
     struct histogram total;
 };
 
+struct reason_count {
+    const char *_Atomic name; /* NULL if the entry is free */
+    atomic_uint_fast64_t sequences;
+};
+
+/* Of generated sequences. */
+struct generation_metrics {
+    struct histogram queue, first_token, between_tokens;
+    atomic_uint_fast64_t prompt_tokens, tokens;
+    struct reason_count reasons[MAX_REASONS];
+};
+
 /* The counts of one model, or of requests without a model. */
 struct model_metrics {
     const char *name; /* NULL for requests without a model */
     struct histogram queue, inference;
     struct histogram batch_items, batch_tokens, batch_time;
+    struct generation_metrics generation;
     struct route_metrics routes[MAX_ROUTES]; /* the last entry is for "other" */
 };
 
@@ -170,6 +184,47 @@ void metrics_batch(struct metrics *metrics, int64_t model_index, int64_t items, 
     histogram_record(&model->batch_items, &item_scale, items);
     histogram_record(&model->batch_tokens, &token_scale, tokens);
     histogram_record(&model->batch_time, &time_scale, inference_ns);
+}
+
+static void add_to(atomic_uint_fast64_t *counter, int64_t value)
+{
+    atomic_fetch_add_explicit(counter, (uint_fast64_t)value, memory_order_relaxed);
+}
+
+void metrics_first_token(struct metrics *metrics, int64_t model_index, int64_t prompt_tokens, int64_t queue_ns,
+                         int64_t since_arrival_ns)
+{
+    if (!metrics)
+        return;
+    struct generation_metrics *generation = &metrics_of(metrics, model_index)->generation;
+    histogram_record(&generation->queue, &time_scale, queue_ns);
+    histogram_record(&generation->first_token, &time_scale, since_arrival_ns);
+    add_to(&generation->prompt_tokens, prompt_tokens);
+    add_to(&generation->tokens, 1);
+}
+
+void metrics_next_token(struct metrics *metrics, int64_t model_index, int64_t since_token_ns)
+{
+    if (!metrics)
+        return;
+    struct generation_metrics *generation = &metrics_of(metrics, model_index)->generation;
+    histogram_record(&generation->between_tokens, &time_scale, since_token_ns);
+    add_to(&generation->tokens, 1);
+}
+
+void metrics_generation_end(struct metrics *metrics, int64_t model_index, const char *reason)
+{
+    if (!metrics)
+        return;
+    struct generation_metrics *generation = &metrics_of(metrics, model_index)->generation;
+    for (int i = 0; i < MAX_REASONS; i++) {
+        struct reason_count *entry = &generation->reasons[i];
+        const char *known = NULL;
+        if (!atomic_compare_exchange_strong(&entry->name, &known, reason) && strcmp(known, reason) != 0)
+            continue;
+        add_to(&entry->sequences, 1);
+        return;
+    }
 }
 
 /* ---- The text ---- */
@@ -323,18 +378,96 @@ static void write_gauge(FILE *out, const char *name, const char *help, int64_t v
     fprintf(out, "%s %lld\n", name, (long long)value);
 }
 
+/* Writes one value for each model, or for each model that generates. `offset` is that of an int64_t in struct
+ * metrics_queue. */
+static void write_queue_values(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues,
+                               const char *name, size_t offset, bool generation, const char *help)
+{
+    write_head(out, name, "gauge", help);
+    for (int64_t i = 0; i < metrics->n_models; i++) {
+        if (generation && !queues[i].generates)
+            continue;
+        write_sample(out, name, "", &(struct labels){.model = metrics->models[i].name});
+        fprintf(out, "%lld\n", (long long)*(const int64_t *)((const char *)&queues[i] + offset));
+    }
+}
+
 static void write_queues(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues)
 {
-    write_head(out, "linformerd_queue_requests", "gauge", "Sequences that wait for a batch.");
+    write_queue_values(out, metrics, queues, "linformerd_queue_requests", offsetof(struct metrics_queue, requests),
+                       false, "Sequences that wait for a batch.");
+    write_queue_values(out, metrics, queues, "linformerd_queue_tokens", offsetof(struct metrics_queue, tokens), false,
+                       "Tokens of the sequences that wait for a batch.");
+    write_queue_values(out, metrics, queues, "linformerd_generations_running",
+                       offsetof(struct metrics_queue, slots_used), true, "Sequences that have a slot.");
+    write_queue_values(out, metrics, queues, "linformerd_generations_waiting", offsetof(struct metrics_queue, slotless),
+                       true, "Sequences that wait for a slot.");
+    write_queue_values(out, metrics, queues, "linformerd_generation_slots", offsetof(struct metrics_queue, slots), true,
+                       "Slots for sequences that are generated.");
+    write_queue_values(out, metrics, queues, "linformerd_generation_slots_bytes",
+                       offsetof(struct metrics_queue, slot_bytes), true, "Reserved memory of all slots.");
+}
+
+/* Writes a counter of each model that generates. */
+static void write_generation_counter(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues,
+                                     const char *name, size_t offset, const char *help)
+{
+    write_head(out, name, "counter", help);
     for (int64_t i = 0; i < metrics->n_models; i++) {
-        write_sample(out, "linformerd_queue_requests", "", &(struct labels){.model = metrics->models[i].name});
-        fprintf(out, "%lld\n", (long long)queues[i].requests);
+        if (!queues[i].generates)
+            continue;
+        const char *counter = (const char *)&metrics->models[i].generation + offset;
+        write_sample(out, name, "", &(struct labels){.model = metrics->models[i].name});
+        fprintf(out, "%llu\n", (unsigned long long)atomic_load((const atomic_uint_fast64_t *)counter));
     }
-    write_head(out, "linformerd_queue_tokens", "gauge", "Tokens of the sequences that wait for a batch.");
+}
+
+static void write_generation_histogram(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues,
+                                       const char *name, size_t offset, const char *help)
+{
+    write_head(out, name, "histogram", help);
     for (int64_t i = 0; i < metrics->n_models; i++) {
-        write_sample(out, "linformerd_queue_tokens", "", &(struct labels){.model = metrics->models[i].name});
-        fprintf(out, "%lld\n", (long long)queues[i].tokens);
+        const char *histogram = (const char *)&metrics->models[i].generation + offset;
+        if (queues[i].generates)
+            write_histogram(out, name, (const struct histogram *)histogram, &time_scale, NULL, metrics->models[i].name);
     }
+}
+
+static void write_ends(FILE *out, const struct metrics *metrics)
+{
+    write_head(out, "linformerd_generations_total", "counter",
+               "Generated sequences that have ended, by finish_reason.");
+    for (int64_t i = 0; i < metrics->n_models; i++)
+        for (int j = 0; j < MAX_REASONS; j++) {
+            const struct reason_count *entry = &metrics->models[i].generation.reasons[j];
+            const char *name = atomic_load(&entry->name);
+            char reason[64];
+            if (!name)
+                break;
+            snprintf(reason, sizeof reason, "finish_reason=\"%s\"", name);
+            write_sample(out, "linformerd_generations", "_total",
+                         &(struct labels){.model = metrics->models[i].name, .last = reason});
+            fprintf(out, "%llu\n", (unsigned long long)atomic_load(&entry->sequences));
+        }
+}
+
+static void write_generations(FILE *out, const struct metrics *metrics, const struct metrics_queue *queues)
+{
+    write_generation_histogram(out, metrics, queues, "linformerd_generation_queue_duration_seconds",
+                               offsetof(struct generation_metrics, queue),
+                               "Time that a sequence waited for a slot and its first batch.");
+    write_generation_histogram(out, metrics, queues, "linformerd_time_to_first_token_seconds",
+                               offsetof(struct generation_metrics, first_token),
+                               "Time from the arrival of a request to the first new token of a sequence.");
+    write_generation_histogram(out, metrics, queues, "linformerd_inter_token_latency_seconds",
+                               offsetof(struct generation_metrics, between_tokens),
+                               "Time from one new token of a sequence to the next one.");
+    write_generation_counter(out, metrics, queues, "linformerd_prompt_tokens_total",
+                             offsetof(struct generation_metrics, prompt_tokens),
+                             "Tokens of the prompts of generated sequences.");
+    write_generation_counter(out, metrics, queues, "linformerd_generation_tokens_total",
+                             offsetof(struct generation_metrics, tokens), "New tokens of generated sequences.");
+    write_ends(out, metrics);
 }
 
 static void write_gauges(FILE *out, const struct metrics_now *now)
@@ -428,6 +561,7 @@ char *metrics_text(const struct metrics *metrics, const struct metrics_now *now,
                  &time_scale, "Time to run a batch.");
     write_devices(out, now);
     write_queues(out, metrics, now->queues);
+    write_generations(out, metrics, now->queues);
     write_gauges(out, now);
     write_counter(out, "linformerd_log_lines_dropped_total",
                   "Log lines that could not be written, or for which there was no room.", now->log_lines_dropped);

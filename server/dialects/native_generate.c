@@ -238,13 +238,6 @@ enum outcome native_generate_root(struct request *request, bool streamed)
 
 /* ---- The answer ---- */
 
-/* Index: enum generation_end. */
-static const char *const finish_reasons[] = {
-    [GENERATION_LENGTH] = "length",
-    [GENERATION_ENDED] = "eos_token",
-    [GENERATION_STOPPED] = "stop_sequence",
-};
-
 /* {"id":5,"text":" the","logprob":-0.5,"special":false} */
 static void write_token(struct writer *writer, const struct generate_plan *plan, struct sampled_token token,
                         const char *text, size_t length)
@@ -287,9 +280,8 @@ static void write_best(struct writer *writer, const struct generate_plan *plan, 
 static void write_end(struct writer *writer, const struct generate_plan *plan)
 {
     const struct generated *sequence = &plan->generation.sequences[0];
-    writer_format(writer,
-                  "{\"finish_reason\":\"%s\",\"generated_tokens\":%" PRId64 ",\"seed\":", finish_reasons[sequence->end],
-                  generate_count(sequence));
+    writer_format(writer, "{\"finish_reason\":\"%s\",\"generated_tokens\":%" PRId64 ",\"seed\":",
+                  generation_end_name(sequence->end), generate_count(sequence));
     if (plan->generation.sampling.do_sample)
         writer_integer(writer, (int64_t)plan->generation.sampling.seed);
     else

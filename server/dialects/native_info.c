@@ -132,6 +132,8 @@ static void write_model(struct writer *writer, const struct served_model *served
     key_integer(writer, "parameters", info->parameters);
     key_integer(writer, "weights_bytes", (int64_t)info->weights_bytes);
     key_integer(writer, "arena_bytes", (int64_t)info->arena_bytes);
+    key_integer(writer, "slots", info->n_slots);
+    key_integer(writer, "slot_bytes", (int64_t)info->slot_bytes);
     key_string(writer, "padding", info->padding);
     key_string(writer, "pooling", pooling_name(info->pooling));
     key_bool(writer, "normalize", info->normalize);
@@ -271,6 +273,21 @@ static int64_t resident_bytes(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
+static struct metrics_queue queue_now(const struct service *service, int64_t model_index)
+{
+    const struct model_info *info = model_info(service->options.models[model_index].model);
+    struct batcher_depth depth = batcher_depth(service->options.batcher, model_index);
+    return (struct metrics_queue){
+        .requests = depth.requests,
+        .tokens = depth.tokens,
+        .generates = info->is_causal,
+        .slotless = depth.slotless,
+        .slots = depth.slots,
+        .slots_used = depth.slots_used,
+        .slot_bytes = info->n_slots * (int64_t)info->slot_bytes,
+    };
+}
+
 enum outcome native_metrics(struct request *request)
 {
     struct service *service = request->service;
@@ -289,7 +306,7 @@ enum outcome native_metrics(struct request *request)
     if (!queues)
         return OUTCOME_FAILED;
     for (int64_t i = 0; i < n_models; i++)
-        batcher_depth(service->options.batcher, i, &queues[i].requests, &queues[i].tokens);
+        queues[i] = queue_now(service, i);
     now.queues = queues;
     char *text = metrics_text(service->options.metrics, &now, &length);
     if (!text) {

@@ -4,7 +4,6 @@
 #include "server/dialects/generate_plan.h"
 #include "server/dialects/native.h"
 #include "server/dialects/openai.h"
-#include "server/generation/slots.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -232,14 +231,14 @@ static int read_prompts(struct request *request, const struct completions_body *
 /* A request for more sequences than there are slots would never find room. */
 static int check_sequences(struct request *request, int64_t count)
 {
-    const struct slots *slots = native_model(request)->slots;
-    int64_t most = slots ? slots_count(slots) : request->service->options.settings->max_client_batch_size;
+    const struct settings *settings = request->service->options.settings;
+    int64_t most = settings->max_generations > 0 ? settings->max_generations : settings->max_client_batch_size;
     if (count <= most)
         return 0;
     return failure_set(&request->failure, FAILURE_INVALID,
                        "prompts times n is %" PRId64 ", this server generates at most %" PRId64
                        " sequences at a time%s",
-                       count, most, slots ? " (--max-generations)" : "");
+                       count, most, settings->max_generations > 0 ? " (--max-generations)" : "");
 }
 
 static int start(struct request *request, const struct completions_body *body, struct completions_plan *plan)
@@ -424,6 +423,8 @@ static const char *finish_reason(const struct completions_plan *plan, const stru
 {
     if (plan->no_tokens)
         return "length";
+    if (sequence->end == GENERATION_DRAINED)
+        return generation_end_name(sequence->end);
     bool stopped = plan->generate.texts[sequence->number].stop != SIZE_MAX;
     return sequence->end == GENERATION_LENGTH && !stopped ? "length" : "stop";
 }

@@ -1,5 +1,7 @@
 #include "server/generation/generation.h"
-#include "server/generation/slots.h"
+
+#include "server/common/clock.h"
+#include "server/common/metrics.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -62,37 +64,66 @@ int generation_open(struct request *request, struct generation *generation, cons
 
 /* ---- Slots ---- */
 
-static struct slots *slots_of(const struct request *request)
+/* The first job waits for a slot for each sequence. */
+static int want_slots(struct request *request, struct generation *generation)
 {
-    return request->service->options.models[request->model_index].slots;
+    int64_t most = request->service->options.settings->max_generations;
+    if (most > 0 && generation->n_sequences > most)
+        return failure_set(&request->failure, FAILURE_INVALID,
+                           "the request generates %" PRId64 " sequences, at most %" PRId64
+                           " are possible (--max-generations)",
+                           generation->n_sequences, most);
+    request->job.n_slots = generation->n_sequences;
+    request->job.slots = generation->slots;
+    return 0;
 }
 
-static int take_slots(struct request *request, struct generation *generation)
+/* The batcher gives the slots to the first job. From then on each sequence has its slot. */
+static void take_slots(struct request *request, struct generation *generation)
 {
-    struct slots *slots = slots_of(request);
-    if (!slots)
-        return 0;
-    if (slots_take(slots, generation->n_sequences, generation->slots) != 0)
-        return failure_set(&request->failure, FAILURE_OVERLOADED,
-                           "%" PRId64 " of %" PRId64
-                           " sequences are being generated (--max-generations); try again later",
-                           slots_used(slots), slots_count(slots));
+    if (!request->job.has_slots)
+        return;
     for (int64_t i = 0; i < generation->n_sequences; i++)
         generation->sequences[i].slot = generation->slots[i];
-    return 0;
+    request->job.has_slots = false;
+    request->job.n_slots = 0;
 }
 
 static void give_slot(struct request *request, struct generated *sequence)
 {
     if (sequence->slot != 0)
-        slots_give(slots_of(request), 1, &sequence->slot);
+        batcher_give_slots(request->service->options.batcher, request->model_index, 1, &sequence->slot);
     sequence->slot = 0;
+}
+
+/* Counts how the sequence has ended, if it has new tokens. */
+static void record_end(const struct request *request, const struct generated *sequence)
+{
+    if (sequence->count > sequence->n_prompt)
+        metrics_generation_end(request->service->options.metrics, request->model_index,
+                               generation_end_name(sequence->end));
 }
 
 void generation_leave(struct request *request, struct generation *generation)
 {
-    for (int64_t i = 0; i < generation->n_sequences; i++)
-        give_slot(request, &generation->sequences[i]);
+    take_slots(request, generation);
+    for (int64_t i = 0; i < generation->n_sequences; i++) {
+        struct generated *sequence = &generation->sequences[i];
+        give_slot(request, sequence);
+        if (sequence->end == GENERATION_RUNS) {
+            sequence->end = GENERATION_LEFT;
+            record_end(request, sequence);
+        }
+    }
+}
+
+const char *generation_end_name(enum generation_end end)
+{
+    static const char *const names[] = {
+        [GENERATION_LENGTH] = "length", [GENERATION_ENDED] = "eos_token", [GENERATION_STOPPED] = "stop_sequence",
+        [GENERATION_DRAINED] = "abort", [GENERATION_LEFT] = "cancelled",
+    };
+    return names[end];
 }
 
 /* ---- A job ---- */
@@ -127,7 +158,7 @@ static int set_item(struct request *request, struct generation *generation, stru
     }
     *item = in_parts && begin > 0 ? (struct engine_item){0} : sequence->given;
     if (in_parts) {
-        item->slot = sequence->slot;
+        item->slot = sequence->slot != 0 ? sequence->slot : 1; /* the batcher replaces 1 in the first job */
         item->first = begin;
         sequence->given.inputs[generation->sequence_input].data = sequence->ids; /* `kept` of them */
         item->earlier = &sequence->given;
@@ -165,12 +196,23 @@ static int64_t set_items(struct request *request, struct generation *generation)
     return count;
 }
 
+/* Tokens of the prompts that the first job does not have. */
+static int64_t later_tokens(const struct generation *generation)
+{
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < generation->n_sequences; i++)
+        tokens += generation->sequences[i].n_prompt - generation->sequences[i].kept;
+    return tokens;
+}
+
 int generation_start(struct request *request, struct generation *generation)
 {
     generation->vocabulary = request->info->output_columns;
-    if (take_slots(request, generation) != 0)
+    request->job.kind = JOB_GENERATION;
+    if (want_slots(request, generation) != 0 || set_items(request, generation) < 0)
         return -1;
-    return set_items(request, generation) < 0 ? -1 : 0;
+    request->job.later_tokens = later_tokens(generation);
+    return 0;
 }
 
 static bool ends_sequence(const struct generation *generation, int32_t id)
@@ -181,31 +223,59 @@ static bool ends_sequence(const struct generation *generation, int32_t id)
     return false;
 }
 
+/* Counts a new token, and its time since the token before or since the request's arrival. */
+static void record_token(const struct request *request, struct generated *sequence)
+{
+    struct metrics *metrics = request->service->options.metrics;
+    const struct job *job = &request->job;
+    int64_t now = clock_ns();
+    if (sequence->count - sequence->n_prompt == 1)
+        metrics_first_token(metrics, request->model_index, sequence->n_prompt, job->started_ns - job->submitted_ns,
+                            now - job->submitted_ns);
+    else
+        metrics_next_token(metrics, request->model_index, now - sequence->token_ns);
+    sequence->token_ns = now;
+}
+
 /* Appends the chosen token. */
 static void append(struct request *request, struct generation *generation, struct generated *sequence)
 {
     sequence->chosen = false;
     sequence->logprobs[sequence->count - sequence->n_prompt] = sequence->token.logprob;
     sequence->ids[sequence->count++] = sequence->token.id;
+    request->job.deadline_ns = 0; /* it bounds the time until the first token */
+    record_token(request, sequence);
     if (ends_sequence(generation, sequence->token.id))
         sequence->end = GENERATION_ENDED;
     else if (sequence->count - sequence->n_prompt == generation->max_new_tokens)
         sequence->end = GENERATION_LENGTH;
     if (generation->token && !generation->token(request, generation, sequence))
         sequence->end = GENERATION_STOPPED;
-    if (sequence->end != GENERATION_RUNS)
-        give_slot(request, sequence);
+}
+
+/* Whether the server drains, and sequences have had their time to end. */
+static bool drain_ends(const struct service *service)
+{
+    int64_t end_ns = atomic_load(&service->drain_end_ns);
+    return end_ns != 0 && clock_ns() >= end_ns;
 }
 
 bool generation_next(struct request *request, struct generation *generation)
 {
+    bool drained = drain_ends(request->service);
+    take_slots(request, generation);
     for (int64_t i = 0; i < request->job.n_items; i++) {
         struct generated *sequence = generation->running[i];
         if (request->job.items[i].output && !sequence->chosen) /* a device does not call `finish` */
             choose(sequence);
         if (sequence->chosen)
             append(request, generation, sequence);
+        if (drained && sequence->end == GENERATION_RUNS && sequence->count > sequence->n_prompt)
+            sequence->end = GENERATION_DRAINED;
+        if (sequence->end == GENERATION_RUNS)
+            continue;
+        give_slot(request, sequence);
+        record_end(request, sequence);
     }
-    request->job.deadline_ns = 0; /* it bounds the time until the first token */
     return request->failure.kind == FAILURE_NONE && set_items(request, generation) > 0;
 }

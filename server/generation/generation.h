@@ -5,7 +5,8 @@
  * A job computes the next token of every sequence of the request. The batcher joins the jobs of all requests, so a
  * batch has the next tokens of all sequences that are alive (Orca, Yu et al. 2022: iteration-level scheduling).
  *
- * Every sequence takes a slot, so --max-generations bounds their number. If the model's sequences may come in parts
+ * Every sequence takes a slot, so --max-generations bounds their number. A request whose sequences find no slots waits
+ * in the batcher's queue. If the model's sequences may come in parts
  * (model_info.n_slots), the slot is also the engine's, and a job brings the new rows alone. A long prompt comes in
  * several parts, between which other batches run. Otherwise each job runs the whole sequence again. Past the model's
  * longest input it runs the last tokens that the model takes, as linear-attention-transformer's AutoregressiveWrapper
@@ -20,10 +21,15 @@
 
 enum generation_end {
     GENERATION_RUNS,
-    GENERATION_LENGTH, /* max_new_tokens */
-    GENERATION_ENDED,  /* a token of `ends` */
-    GENERATION_STOPPED /* `token` returned false */
+    GENERATION_LENGTH,  /* max_new_tokens */
+    GENERATION_ENDED,   /* a token of `ends` */
+    GENERATION_STOPPED, /* `token` returned false */
+    GENERATION_DRAINED, /* the server drains, and --request-timeout-ms has passed since the draining began */
+    GENERATION_LEFT     /* the request has ended before the sequence. Never in an answer */
 };
+
+/* The name for clients and metrics, as text-generation-inference has it, or vLLM's "abort". Not of GENERATION_RUNS. */
+const char *generation_end_name(enum generation_end end);
 
 struct generation;
 
@@ -40,9 +46,10 @@ struct generated {
 
     /* Private. */
     const struct generation *generation;
-    int64_t slot; /* 0: none */
-    int64_t kept; /* rows that the slot has seen */
-    int32_t row;  /* the wanted row of the item */
+    int64_t slot;     /* 0: none */
+    int64_t kept;     /* rows that the slot has seen */
+    int32_t row;      /* the wanted row of the item */
+    int64_t token_ns; /* CLOCK_MONOTONIC, of the newest token */
     float *logits, *scratch;
     bool chosen; /* `token` is the next one */
     struct sampled_token token;
@@ -64,7 +71,7 @@ struct generation {
 
     /* Private. */
     int64_t vocabulary;
-    int64_t *slots;             /* (n_sequences): scratch */
+    int64_t *slots;             /* (n_sequences): of the first job */
     struct generated **running; /* (request->job.n_items): of each item */
 };
 
@@ -73,7 +80,7 @@ struct generation {
 int generation_open(struct request *request, struct generation *generation, const int64_t *n_prompt,
                     int64_t n_sequences);
 
-/* Takes slots, and sets the items of the first job. Overloaded (429) if no slots are free. */
+/* Sets the members of request->job, for the first job. It waits for a slot for each sequence. */
 int generation_start(struct request *request, struct generation *generation);
 
 /* After a job: appends the new tokens. Returns true if request->job has the items of the next job, and false if all

@@ -219,6 +219,14 @@ void http_unready(struct http *http)
     gate_begin_closing(&http->server.gate);
 }
 
+/* Other requests end by themselves: each has its deadline. A generation has none after its first token. */
+static void bound_generations(struct service *service)
+{
+    int64_t timeout_ms = service->options.settings->request_timeout_ms, none = 0;
+    if (timeout_ms > 0)
+        atomic_compare_exchange_strong(&service->drain_end_ns, &none, clock_ns() + timeout_ms * 1000000);
+}
+
 /* If http_unready was not called, clients had no time to choose another server. Then the sockets stay open, because an
  * answer 503 is more helpful for clients than a refused connection. */
 void http_drain(struct http *http)
@@ -229,6 +237,7 @@ void http_drain(struct http *http)
         connections_settle(http->server.connections);
     }
     gate_drain(&http->server.gate);
+    bound_generations(&http->server.service);
 }
 
 void http_close(struct http *http)

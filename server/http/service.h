@@ -10,7 +10,6 @@ struct batcher;
 struct dialect;
 struct metrics;
 struct text_codec;
-struct slots;
 
 /* The name of a class. */
 struct served_label {
@@ -23,7 +22,6 @@ struct served_model {
     const char *name;
     struct model *model;
     struct served_label *labels;           /* (info.output_columns), by class; NULL: the classes have no names */
-    struct slots *slots;                   /* for sequences that are generated at a time; NULL: any number */
     struct image_settings image;           /* how a picture becomes the model's input; height 0: it takes no pictures */
     struct text_codec *codec;              /* of its texts; NULL: it takes none */
     struct generation_settings generation; /* how its tokens are chosen if a request does not say it */
@@ -55,6 +53,9 @@ struct service {
     bool tokenizes;        /* one of the models does */
     _Atomic int64_t connections;
     _Atomic bool ready; /* work is accepted */
+    /* CLOCK_MONOTONIC: sequences that are still generated then end with the tokens that they have. 0: the server does
+     * not drain, or requests have no time limit. */
+    _Atomic int64_t drain_end_ns;
 };
 
 #endif

@@ -1,15 +1,17 @@
 /* Threads: one for each lane, and the deadline thread. A lane's thread repeats these steps:
- *   1. batch_form chooses a model with waiting jobs and moves items from its queue into the lane's batch;
+ *   1. batch_form chooses a kind of work (share.h) and a model with waiting jobs of this kind. It moves items from the
+ *      model's queue into the lane's batch;
  *   2. batch_drop_ended drops jobs whose client is gone, and jobs that ended early meanwhile;
  *   3. batch_run runs the batch, checks the results and ends the jobs that are complete.
  * The deadline thread ends jobs that expire while all their items wait. So the answers to expired jobs do not wait for
- * a running batch.
+ * a running batch. It also asks once a second whether jobs that wait for slots are still wanted.
  *
  * Lock: one lock guards the queues, the counters, and the private fields of each job from batcher_submit to its end. It
  * is not held while a batch runs, nor during calls of `wanted`, `done` and the log. A lane's batch belongs to its
  * thread and needs no lock.
  *
- * Turns: a lane may serve several models. After a batch of model i, it first searches the queue of model i + 1.
+ * Turns: a lane may serve several models. After a batch of model i, it first searches the queue of model i + 1. Each
+ * kind of work has its own turns.
  *
  * Sleep: a lane sleeps when no queue holds a job that it can run. Each lane runs the batches of a model on one device.
  * The lane can run the model if this device works (model_ready_lanes). One sleeping lane that can run a job is woken
@@ -24,8 +26,10 @@
 #include "server/common/metrics.h"
 #include "server/common/thread.h"
 #include "server/jobs/finite.h"
-#include "server/jobs/job_queue.h"
+#include "server/jobs/model_queue.h"
 #include "server/jobs/pace.h"
+#include "server/jobs/share.h"
+#include "server/jobs/slots.h"
 
 #include <assert.h>
 #include <math.h>
@@ -40,14 +44,18 @@
  * many deadlines shortly after one another do not cause as many searches. A new job may still set an earlier alarm. */
 #define ALARM_STEP_NS INT64_C(1000000)
 
+/* Jobs that wait for slots may wait for long. After each such time, those of clients that have left are dropped. */
+#define ASK_STEP_NS SECOND_NS
+
 #define RETRY_AFTER_MAX_S 3600
 #define LOOK_AHEAD 32 /* most jobs of a queue that a batch passes over because they do not fit */
 
 struct queue {
-    struct job_queue jobs; /* the queue of one model */
-    uint64_t ready_lanes;  /* copy of model_ready_lanes. Bit i is set if the device of the model's lane i works */
-    struct pace pace;      /* its `work` is in FLOPs */
-    double ns_per_token;   /* moving average over the model's batches. 0 if none has run */
+    struct model_queue waiting; /* the jobs of one model */
+    uint64_t ready_lanes;       /* copy of model_ready_lanes. Bit i is set if the device of the model's lane i works */
+    struct pace paces[JOB_KINDS]; /* `work` is in FLOPs. A step of generation reads all weights for a few rows, so its
+                                     FLOPs take longer than those of other items */
+    double ns_per_token;          /* moving average over the model's batches. 0 if none has run */
 };
 
 /* The items of one job in a batch. Items [first_item, first_item + n_items) of the batch are items [job_item, job_item
@@ -56,7 +64,7 @@ struct part {
     struct job *job;
     int64_t first_item, n_items, job_item;
     int64_t tokens;
-    double flops;
+    double flops, cost;
     bool wanted; /* the result of the job's `wanted` before the run */
 
     /* Set after the run. */
@@ -70,8 +78,9 @@ struct job_batch {
     struct engine_item *items; /* (max_batch_requests) */
     struct part *parts;        /* (max_batch_requests) */
     int64_t n_items, n_parts, tokens;
-    double flops;
-    struct job *first; /* the job that had its turn with this batch. NULL if it was dropped */
+    double flops[JOB_KINDS];
+    double cost[JOB_KINDS]; /* the estimated time. See item_cost */
+    struct job *first;      /* the job that had its turn with this batch. NULL if it was dropped */
 };
 
 /* A lane of the engine, with the thread that runs its batches. */
@@ -86,7 +95,10 @@ struct lane {
 
     pthread_cond_t work; /* signalled when `asleep` becomes false */
     bool asleep;         /* guarded by the batcher's lock */
-    int64_t turn;        /* the model whose queue the lane searches first. Only the lane's thread uses it */
+
+    /* Only the lane's thread uses the members below. */
+    int64_t turns[JOB_KINDS]; /* the model whose queue the lane searches first */
+    struct share share;
 };
 
 struct batcher {
@@ -106,6 +118,7 @@ struct batcher {
     struct queue *queues;  /* (n_models) */
     struct job_list ended; /* the deadline thread will call their `done` */
     int64_t alarm_ns;      /* when the queues are searched next for expired jobs. It may be ALARM_STEP_NS too late */
+    int64_t ask_ns;        /* when jobs that wait for slots are asked for next. INT64_MAX if none waits */
     bool draining;         /* new jobs are refused */
     bool closing;          /* lanes end when no jobs wait */
     bool stopping;         /* the deadline thread must end */
@@ -113,7 +126,13 @@ struct batcher {
 
 static struct job_queue *queue_of(struct batcher *batcher, const struct job *job)
 {
-    return &batcher->queues[job->model_index].jobs;
+    return model_queue_list(&batcher->queues[job->model_index].waiting, job);
+}
+
+/* Whether a job waits that a lane could run. */
+static bool has_work(const struct queue *queue)
+{
+    return queue->waiting.lists[JOB_OTHER].first || queue->waiting.lists[JOB_GENERATION].first;
 }
 
 /* ---- Lanes. The lock is held ---- */
@@ -160,7 +179,7 @@ static void wake_lane(struct batcher *batcher, int64_t model_index)
 static void wake_lanes(struct batcher *batcher)
 {
     for (int64_t i = 0; batcher->n_lanes > 1 && i < batcher->n_models; i++)
-        if (batcher->queues[i].jobs.first)
+        if (has_work(&batcher->queues[i]))
             wake_lane(batcher, i);
 }
 
@@ -173,8 +192,26 @@ static void lane_sleep(struct lane *lane)
 
 /* ---- Forming a batch ---- */
 
-/* Whether one more item, with these tokens and FLOPs, fits in the batch. The first item always fits. */
-static bool batch_has_room(const struct lane *lane, const struct pace *pace, int64_t tokens, double flops)
+static double sum_of(const double *values)
+{
+    return values[JOB_OTHER] + values[JOB_GENERATION];
+}
+
+/* The pace of a kind. Until a batch of this kind has run, it is the pace of the other kind. */
+static const struct pace *pace_of(const struct queue *queue, enum job_kind kind)
+{
+    return &queue->paces[queue->paces[kind].work > 0 ? (int)kind : JOB_KINDS - 1 - (int)kind];
+}
+
+/* The estimated time in nanoseconds. Until a batch of the model has run, it is the FLOPs. */
+static double item_cost(const struct queue *queue, enum job_kind kind, double flops)
+{
+    const struct pace *pace = pace_of(queue, kind);
+    return pace->work > 0 ? pace_ns(pace, flops) : flops;
+}
+
+/* Whether one more item, with these tokens and this cost, fits in the batch. The first item always fits. */
+static bool batch_has_room(const struct lane *lane, const struct queue *queue, int64_t tokens, double cost)
 {
     const struct batcher_options *options = &lane->batcher->options;
     const struct job_batch *batch = &lane->batch;
@@ -182,28 +219,30 @@ static bool batch_has_room(const struct lane *lane, const struct pace *pace, int
         return true;
     if (batch->n_items == options->max_batch_requests || batch->tokens + tokens > options->max_batch_tokens)
         return false;
-    return options->max_batch_ms == 0 ||
-           pace_ns(pace, batch->flops + flops) <= (double)options->max_batch_ms * MILLISECOND_NS;
+    return options->max_batch_ms == 0 || pace_of(queue, JOB_OTHER)->work == 0 ||
+           sum_of(batch->cost) + cost <= (double)options->max_batch_ms * MILLISECOND_NS;
 }
 
-/* Adds as many items of the job to the batch as fit. */
-static void batch_take(struct lane *lane, struct job *job)
+/* Adds as many items of the job to the batch as fit, while the items of its kind cost at most `allowance`. */
+static void batch_take(struct lane *lane, struct job *job, double allowance)
 {
     struct job_batch *batch = &lane->batch;
-    const struct pace *pace = &lane->batcher->queues[job->model_index].pace;
+    const struct queue *queue = &lane->batcher->queues[job->model_index];
     struct part part = {.job = job, .first_item = batch->n_items, .job_item = job->next_item};
     while (part.job_item + part.n_items < job->n_items) {
         const struct engine_item *item = &job->items[part.job_item + part.n_items];
         int64_t tokens = model_item_tokens(batch->model, item);
-        double flops = model_item_flops(batch->model, item);
-        if (!batch_has_room(lane, pace, tokens, flops))
+        double flops = model_item_flops(batch->model, item), cost = item_cost(queue, job->kind, flops);
+        if (!batch_has_room(lane, queue, tokens, cost) || batch->cost[job->kind] + cost > allowance)
             break;
         batch->items[batch->n_items++] = *item;
         batch->tokens += tokens;
-        batch->flops += flops;
+        batch->flops[job->kind] += flops;
+        batch->cost[job->kind] += cost;
         part.n_items++;
         part.tokens += tokens;
         part.flops += flops;
+        part.cost += cost;
     }
     if (part.n_items == 0)
         return;
@@ -211,46 +250,72 @@ static void batch_take(struct lane *lane, struct job *job)
     batch->parts[batch->n_parts++] = part;
 }
 
-/* Fills the batch from the queue of one model. Expired jobs leave the queue. The batch's first job has had its turn, so
- * its remaining items go to the end of the queue. */
-static void batch_fill(struct lane *lane, int64_t model_index, struct job_list *ended)
+/* Adds items of one kind to the batch, until it is full or `most_passed` jobs did not fit. Expired jobs leave the
+ * queue. */
+static void batch_fill(struct lane *lane, int64_t model_index, enum job_kind kind, double allowance, int most_passed,
+                       struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
-    struct job_batch *batch = &lane->batch;
+    struct queue *queue = &batcher->queues[model_index];
     int64_t now = clock_ns();
     int passed = 0;
-    batch->model = batcher->models[model_index];
-    for (struct job *job = batcher->queues[model_index].jobs.first, *next; job; job = next) {
-        if (!batch_has_room(lane, &batcher->queues[model_index].pace, 1, 0) || passed == LOOK_AHEAD)
+    for (struct job *job = queue->waiting.lists[kind].first, *next; job; job = next) {
+        if (!batch_has_room(lane, queue, 1, 0) || passed == most_passed)
             break;
         next = job->next;
         if (job->deadline_ns && now >= job->deadline_ns) {
             job_expire(queue_of(batcher, job), job, ended);
             continue;
         }
-        batch_take(lane, job);
+        batch_take(lane, job, allowance);
         passed += job_waits(job);
     }
+}
+
+/* Fills the batch from the queue of one model. The batch's first job has had its turn, so its remaining items go to the
+ * end of the queue. Items of the other kind ride along in their order. A large one is not passed over, or it would wait
+ * as long as small ones come. */
+static void batch_fill_both(struct lane *lane, int64_t model_index, enum job_kind leader, struct job_list *ended)
+{
+    struct batcher *batcher = lane->batcher;
+    struct job_batch *batch = &lane->batch;
+    batch->model = batcher->models[model_index];
+    batch_fill(lane, model_index, leader, INFINITY, LOOK_AHEAD, ended);
     batch->first = batch->n_parts > 0 ? batch->parts[0].job : NULL;
     if (batch->first)
         job_queue_go_behind(queue_of(batcher, batch->first), batch->first);
+    double allowance = share_allowance(leader, batch->cost[leader], batcher->options.generation_percent);
+    batch_fill(lane, model_index, leader == JOB_OTHER ? JOB_GENERATION : JOB_OTHER, allowance, 1, ended);
+}
+
+/* Whether a job of this kind waits that the lane can run. */
+static bool lane_has_work(const struct lane *lane, enum job_kind kind)
+{
+    const struct batcher *batcher = lane->batcher;
+    for (int64_t i = 0; i < batcher->n_models; i++)
+        if (batcher->queues[i].waiting.lists[kind].first && lane_runs(lane, i))
+            return true;
+    return false;
 }
 
 /* The lock is held. Returns false if no queue holds a job that the lane can run. */
 static bool batch_form(struct lane *lane, struct job_list *ended)
 {
     struct batcher *batcher = lane->batcher;
-    lane->batch.n_items = lane->batch.n_parts = lane->batch.tokens = 0;
-    lane->batch.flops = 0;
-    for (int64_t i = 0; i < batcher->n_models; i++) {
-        int64_t model_index = (lane->turn + i) % batcher->n_models;
-        if (!batcher->queues[model_index].jobs.first || !lane_runs(lane, model_index))
-            continue;
-        lane->turn = (model_index + 1) % batcher->n_models;
-        batch_fill(lane, model_index, ended);
-        return true;
-    }
-    return false;
+    struct job_batch *batch = &lane->batch;
+    batch->n_items = batch->n_parts = batch->tokens = 0;
+    for (int kind = 0; kind < JOB_KINDS; kind++)
+        batch->flops[kind] = batch->cost[kind] = 0;
+    bool generation_waits = lane_has_work(lane, JOB_GENERATION), others_wait = lane_has_work(lane, JOB_OTHER);
+    if (!generation_waits && !others_wait)
+        return false;
+    enum job_kind leader = share_turn(&lane->share, generation_waits, others_wait);
+    int64_t model_index = lane->turns[leader];
+    while (!batcher->queues[model_index].waiting.lists[leader].first || !lane_runs(lane, model_index))
+        model_index = (model_index + 1) % batcher->n_models;
+    lane->turns[leader] = (model_index + 1) % batcher->n_models;
+    batch_fill_both(lane, model_index, leader, ended);
+    return true;
 }
 
 /* The lock is held, and the batch does not run yet. Removes a part from the batch, and cancels the job of this part. */
@@ -264,7 +329,8 @@ static void batch_drop(struct lane *lane, int64_t index, struct job_list *ended)
     batch->n_items -= part.n_items;
     batch->n_parts--;
     batch->tokens -= part.tokens;
-    batch->flops -= part.flops;
+    batch->flops[part.job->kind] -= part.flops;
+    batch->cost[part.job->kind] -= part.cost;
     for (int64_t i = index; i < batch->n_parts; i++)
         batch->parts[i].first_item -= part.n_items;
     if (part.job == batch->first)
@@ -325,6 +391,23 @@ static void part_fail(struct part *part, const struct error *failure)
               (long long)part->flaw.row, part->flaw.output);
 }
 
+/* The lock is held. Each kind of work pays its part of the batch's time. The parts are those of the estimated costs. */
+static void batch_pay(struct lane *lane, int64_t inference_ns, bool failed)
+{
+    struct batcher *batcher = lane->batcher;
+    struct job_batch *batch = &lane->batch;
+    struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
+    double cost = sum_of(batch->cost);
+    for (int kind = 0; kind < JOB_KINDS; kind++) {
+        if (!(batch->cost[kind] > 0))
+            continue;
+        double ns = (double)inference_ns * batch->cost[kind] / cost;
+        share_pay(&lane->share, (enum job_kind)kind, ns, batcher->options.generation_percent);
+        if (!failed)
+            pace_add(&own->paces[kind], batch->flops[kind], (int64_t)ns);
+    }
+}
+
 /* The lock is held. `failure` is NULL if the batch ran. Ends the jobs that are complete. The batch's first job goes to
  * the end of the queue again, because jobs may have arrived during the run. */
 static void batch_end(struct lane *lane, int64_t inference_ns, const struct error *failure, struct job_list *ended)
@@ -332,9 +415,9 @@ static void batch_end(struct lane *lane, int64_t inference_ns, const struct erro
     struct batcher *batcher = lane->batcher;
     struct job_batch *batch = &lane->batch;
     struct queue *own = &batcher->queues[batch->parts[0].job->model_index];
+    batch_pay(lane, inference_ns, failure != NULL);
     if (!failure) {
         double ns_per_token = (double)inference_ns / (double)batch->tokens;
-        pace_add(&own->pace, batch->flops, inference_ns);
         own->ns_per_token = own->ns_per_token > 0 ? 0.8 * own->ns_per_token + 0.2 * ns_per_token : ns_per_token;
     }
     int64_t now = clock_ns();
@@ -363,7 +446,7 @@ static void batch_run(struct lane *lane)
     struct error error = {""};
     int64_t start = clock_ns();
     for (int64_t i = 0; i < batch->n_parts; i++)
-        if (batch->parts[i].job_item == 0)
+        if (batch->parts[i].job_item == 0 && batch->parts[i].job->started_ns == 0)
             batch->parts[i].job->started_ns = start;
     int number = lane_of_model(lane, batch->model);
     bool failed = model_run(batch->model, number, batch->items, batch->n_items, &error) != 0;
@@ -396,7 +479,7 @@ static int warm_up(struct lane *lane)
         if (model_warm_up(batcher->models[i], number, &flops, &lane->error) != 0)
             return error_prefix(&lane->error, "warming up %s", model_info(batcher->models[i])->architecture);
         pthread_mutex_lock(&batcher->lock);
-        pace_add(&batcher->queues[i].pace, flops, clock_ns() - start);
+        pace_add(&batcher->queues[i].paces[JOB_OTHER], flops, clock_ns() - start);
         pthread_mutex_unlock(&batcher->lock);
     }
     return 0;
@@ -434,20 +517,77 @@ static void *lane_thread(void *argument)
 
 /* ---- Deadlines ---- */
 
+/* The lock is held. Call it when slots are free that jobs of the model may wait for. */
+static void seat_jobs(struct batcher *batcher, int64_t model_index)
+{
+    struct queue *queue = &batcher->queues[model_index];
+    if (!model_queue_seat(&queue->waiting))
+        return;
+    queue->ready_lanes = model_ready_lanes(batcher->models[model_index]);
+    wake_lane(batcher, model_index);
+}
+
+/* The lock is held. Ends waiting jobs of a list that have expired. Returns the earliest deadline of the others. */
+static int64_t expire_list(struct batcher *batcher, struct job_queue *list, int64_t now)
+{
+    int64_t earliest = INT64_MAX;
+    for (struct job *job = list->first, *next; job; job = next) {
+        next = job->next;
+        if (job->deadline_ns && now >= job->deadline_ns)
+            job_expire(list, job, &batcher->ended);
+        else if (job->deadline_ns && job->deadline_ns < earliest)
+            earliest = job->deadline_ns;
+    }
+    return earliest;
+}
+
 /* The lock is held. Ends waiting jobs that have expired, and sets the next alarm. */
 static void expire_waiting(struct batcher *batcher, int64_t now)
 {
     int64_t earliest = INT64_MAX;
     for (int64_t i = 0; i < batcher->n_models; i++) {
-        for (struct job *job = batcher->queues[i].jobs.first, *next; job; job = next) {
-            next = job->next;
-            if (job->deadline_ns && now >= job->deadline_ns)
-                job_expire(queue_of(batcher, job), job, &batcher->ended);
-            else if (job->deadline_ns && job->deadline_ns < earliest)
-                earliest = job->deadline_ns;
+        for (int list = 0; list < MODEL_QUEUE_LISTS; list++) {
+            int64_t found = expire_list(batcher, &batcher->queues[i].waiting.lists[list], now);
+            earliest = found < earliest ? found : earliest;
         }
+        seat_jobs(batcher, i);
     }
     batcher->alarm_ns = earliest < now + ALARM_STEP_NS ? now + ALARM_STEP_NS : earliest;
+}
+
+/* The lock is held. Links all jobs that wait for slots. Until its `running` is decreased, no thread ends such a job. */
+static struct job *hold_slotless(struct batcher *batcher)
+{
+    struct job *held = NULL;
+    for (int64_t i = 0; i < batcher->n_models; i++)
+        for (struct job *job = batcher->queues[i].waiting.lists[MODEL_QUEUE_SLOTLESS].first; job; job = job->next) {
+            job->running++;
+            job->next_asked = held;
+            held = job;
+        }
+    return held;
+}
+
+/* The lock is held, but not during the calls of `wanted`. Drops jobs that wait for slots and are no longer wanted.
+ * Meanwhile a job may have got slots and run. Then its lane has left its end to this function. */
+static void ask_slotless(struct batcher *batcher)
+{
+    struct job *held = hold_slotless(batcher);
+    pthread_mutex_unlock(&batcher->lock);
+    for (struct job *job = held; job; job = job->next_asked)
+        job->left = job->wanted && !job->wanted(job);
+    pthread_mutex_lock(&batcher->lock);
+    for (struct job *job = held, *next; job; job = next) {
+        next = job->next_asked;
+        job->running--;
+        if (job->left && !job->has_slots)
+            job_cancel(queue_of(batcher, job), job);
+        if (!job_waits(job) && job->running == 0)
+            job_end(job, &batcher->ended);
+    }
+    for (int64_t i = 0; i < batcher->n_models; i++)
+        seat_jobs(batcher, i);
+    batcher->ask_ns = held ? clock_ns() + ASK_STEP_NS : INT64_MAX;
 }
 
 static void *deadline_thread(void *argument)
@@ -458,6 +598,9 @@ static void *deadline_thread(void *argument)
         int64_t now = clock_ns();
         if (now >= batcher->alarm_ns)
             expire_waiting(batcher, now);
+        if (now >= batcher->ask_ns)
+            ask_slotless(batcher);
+        int64_t wake_ns = batcher->alarm_ns < batcher->ask_ns ? batcher->alarm_ns : batcher->ask_ns;
         struct job_list ended = batcher->ended;
         if (ended.first) {
             batcher->ended = (struct job_list){NULL, NULL};
@@ -466,10 +609,10 @@ static void *deadline_thread(void *argument)
             pthread_mutex_lock(&batcher->lock);
         } else if (batcher->stopping) {
             break;
-        } else if (batcher->alarm_ns == INT64_MAX) {
+        } else if (wake_ns == INT64_MAX) {
             pthread_cond_wait(&batcher->alarm, &batcher->lock);
         } else {
-            struct timespec until = {batcher->alarm_ns / SECOND_NS, batcher->alarm_ns % SECOND_NS};
+            struct timespec until = {wake_ns / SECOND_NS, wake_ns % SECOND_NS};
             pthread_cond_timedwait(&batcher->alarm, &batcher->lock, &until);
         }
     }
@@ -481,6 +624,8 @@ static void *deadline_thread(void *argument)
 
 static void batcher_free(struct batcher *batcher)
 {
+    for (int64_t i = 0; batcher->queues && i < batcher->n_models; i++)
+        model_queue_close(&batcher->queues[i].waiting);
     free(batcher->models);
     free(batcher->queues);
     for (int i = 0; batcher->lanes && i < batcher->n_lanes; i++) {
@@ -525,11 +670,15 @@ static struct batcher *batcher_new(struct model **models, int64_t n_models, cons
     }
     memcpy(batcher->models, models, (size_t)n_models * sizeof *models);
     batcher->n_models = n_models;
-    if (!lanes_new(batcher)) {
+    bool opened = lanes_new(batcher);
+    for (int64_t i = 0; i < n_models; i++)
+        opened &= model_queue_open(&batcher->queues[i].waiting,
+                                   model_info(models[i])->is_causal ? options->max_generations : 0) == 0;
+    if (!opened) {
         batcher_free(batcher);
         return NULL;
     }
-    batcher->alarm_ns = INT64_MAX;
+    batcher->alarm_ns = batcher->ask_ns = INT64_MAX;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -591,11 +740,26 @@ static int lanes_wait(struct batcher *batcher, struct error *error)
     return status;
 }
 
+/* The lock is held. Ends the jobs that wait for slots. */
+static void cancel_slotless(struct batcher *batcher)
+{
+    for (int64_t i = 0; i < batcher->n_models; i++) {
+        struct job_queue *list = &batcher->queues[i].waiting.lists[MODEL_QUEUE_SLOTLESS];
+        for (struct job *job; (job = list->first) != NULL;) {
+            job_cancel(list, job);
+            if (job->running == 0) /* otherwise ask_slotless ends it */
+                job_end(job, &batcher->ended);
+        }
+    }
+    pthread_cond_signal(&batcher->alarm);
+}
+
 /* Lets the lanes end when no jobs wait, and joins their threads. */
 static void lanes_stop(struct batcher *batcher)
 {
     pthread_mutex_lock(&batcher->lock);
     batcher->draining = batcher->closing = true;
+    cancel_slotless(batcher);
     for (int i = 0; i < batcher->n_started; i++) {
         batcher->lanes[i].asleep = false;
         pthread_cond_signal(&batcher->lanes[i].work);
@@ -661,17 +825,18 @@ static bool fits_queue(const struct batcher *batcher, const struct job *job)
     if (job->continues)
         return true;
     const struct batcher_options *options = &batcher->options;
-    const struct job_queue *queue = &batcher->queues[job->model_index].jobs;
-    return queue->waiting_requests == 0 || (job->n_items <= options->max_queue_requests - queue->waiting_requests &&
-                                            job->waiting_tokens <= options->max_queue_tokens - queue->waiting_tokens);
+    int64_t items, tokens;
+    model_queue_load(&batcher->queues[job->model_index].waiting, &items, &tokens);
+    return items == 0 || (job->n_items <= options->max_queue_requests - items &&
+                          job->waiting_tokens + job->later_tokens <= options->max_queue_tokens - tokens);
 }
 
-enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job)
+/* Sets the members that the batcher sets. */
+static void job_prepare(struct job *job, const struct model *model, int64_t model_index)
 {
-    assert(model_index >= 0 && model_index < batcher->n_models && job->n_items >= 1 && job->done);
     int64_t tokens = 0;
     for (int64_t i = 0; i < job->n_items; i++)
-        tokens += model_item_tokens(batcher->models[model_index], &job->items[i]);
+        tokens += model_item_tokens(model, &job->items[i]);
     job->status = JOB_OK;
     job->error.message[0] = '\0';
     if (!job->continues) {
@@ -683,6 +848,22 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
     job->next_item = job->running = 0;
     job->tokens += tokens;
     job->waiting_tokens = tokens;
+}
+
+/* The lock is held. The deadline thread wakes at this time or earlier. */
+static void set_alarm(struct batcher *batcher, int64_t *alarm_ns, int64_t time_ns)
+{
+    if (time_ns >= *alarm_ns)
+        return;
+    *alarm_ns = time_ns;
+    pthread_cond_signal(&batcher->alarm);
+}
+
+enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job)
+{
+    assert(model_index >= 0 && model_index < batcher->n_models && job->n_items >= 1 && job->done);
+    struct queue *queue = &batcher->queues[model_index];
+    job_prepare(job, batcher->models[model_index], model_index);
 
     enum submit_status status = SUBMIT_OK;
     pthread_mutex_lock(&batcher->lock);
@@ -691,25 +872,40 @@ enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, 
     } else if (!fits_queue(batcher, job)) {
         status = SUBMIT_FULL;
     } else {
-        struct queue *queue = &batcher->queues[model_index];
-        job_queue_add(&queue->jobs, job);
-        queue->ready_lanes = model_ready_lanes(batcher->models[model_index]);
-        wake_lane(batcher, model_index);
-        if (job->deadline_ns && job->deadline_ns < batcher->alarm_ns) {
-            batcher->alarm_ns = job->deadline_ns;
-            pthread_cond_signal(&batcher->alarm);
+        if (job->deadline_ns)
+            set_alarm(batcher, &batcher->alarm_ns, job->deadline_ns);
+        if (model_queue_add(&queue->waiting, job)) {
+            queue->ready_lanes = model_ready_lanes(batcher->models[model_index]);
+            wake_lane(batcher, model_index);
+        } else if (batcher->ask_ns == INT64_MAX) {
+            set_alarm(batcher, &batcher->ask_ns, job->submitted_ns + ASK_STEP_NS);
         }
     }
     pthread_mutex_unlock(&batcher->lock);
     return status;
 }
 
-void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *requests, int64_t *tokens)
+void batcher_give_slots(struct batcher *batcher, int64_t model_index, int64_t count, const int64_t *slots)
 {
     pthread_mutex_lock(&batcher->lock);
-    *requests = batcher->queues[model_index].jobs.waiting_requests;
-    *tokens = batcher->queues[model_index].jobs.waiting_tokens;
+    slots_give(batcher->queues[model_index].waiting.slots, count, slots);
+    seat_jobs(batcher, model_index);
     pthread_mutex_unlock(&batcher->lock);
+}
+
+struct batcher_depth batcher_depth(struct batcher *batcher, int64_t model_index)
+{
+    struct batcher_depth depth = {0};
+    pthread_mutex_lock(&batcher->lock);
+    const struct model_queue *queue = &batcher->queues[model_index].waiting;
+    model_queue_depth(queue, &depth.requests, &depth.tokens);
+    if (queue->slots) {
+        depth.slots = slots_count(queue->slots);
+        depth.slots_used = slots_used(queue->slots);
+    }
+    depth.slotless = queue->lists[MODEL_QUEUE_SLOTLESS].waiting_requests;
+    pthread_mutex_unlock(&batcher->lock);
+    return depth;
 }
 
 /* Whether the models have a lane in common. */
@@ -726,8 +922,10 @@ int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index)
     int n_ready = __builtin_popcountll(model_ready_lanes(batcher->models[model_index])); /* at least 1 */
     int64_t sharing = 0; /* models with waiting jobs that take turns on this model's lanes */
     for (int64_t i = 0; i < batcher->n_models; i++)
-        sharing += batcher->queues[i].jobs.first && share_a_lane(info, model_info(batcher->models[i]));
-    double ns = queue->ns_per_token * (double)(queue->jobs.waiting_tokens * sharing);
+        sharing += has_work(&batcher->queues[i]) && share_a_lane(info, model_info(batcher->models[i]));
+    int64_t items, tokens;
+    model_queue_depth(&queue->waiting, &items, &tokens);
+    double ns = queue->ns_per_token * (double)tokens * (double)(sharing > 0 ? sharing : 1);
     double seconds = ceil(ns / n_ready / (double)SECOND_NS);
     pthread_mutex_unlock(&batcher->lock);
     return seconds < 1 ? 1 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : (int64_t)seconds;

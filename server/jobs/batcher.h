@@ -8,6 +8,11 @@
  * small job waits for the running batches, and for one or two batches of each larger job before it. A batch of several
  * items is planned to take at most max_batch_ms.
  *
+ * Generation: a request that generates tokens submits one job after another, each with the next rows of its sequences.
+ * Its first job may have to wait for slots (job.h). While generation and other jobs wait, generation gets
+ * generation_percent of a lane's time, and the other jobs the rest (share.h). While only one of them waits, it gets
+ * all.
+ *
  * Threads: batcher_submit, batcher_wake and the counters may be called on any thread. The batcher calls `wanted` and
  * `done` of a job without its lock. It calls `wanted` on the thread of a lane. If the items of a job are in several
  * batches, several threads may call `wanted` at once. It calls `done` exactly once for each submitted job, on a lane's
@@ -21,7 +26,7 @@
 
 struct batcher;
 
-/* A job that is larger than a limit of its queue is admitted only when the queue is empty. */
+/* A first job of a request that is larger than a limit of its queue is admitted only when the queue is empty. */
 struct batcher_options {
     int64_t max_batch_tokens;
     int64_t max_batch_requests;
@@ -29,6 +34,8 @@ struct batcher_options {
                                  model's earlier batches. 0 means no limit */
     int64_t max_queue_tokens; /* limit on the tokens that wait for one model. Each model has its own queue */
     int64_t max_queue_requests; /* limit on the items that wait for one model */
+    int64_t max_generations;    /* slots of each causal model. 0: jobs wait for no slots */
+    int64_t generation_percent; /* of a lane's time, from 1 to 99 */
 };
 
 /* Starts the threads. Returns when each thread has warmed up the models of its lane (model_warm_up). The models must
@@ -43,8 +50,9 @@ void batcher_wake(struct batcher *batcher);
 /* Refuses new jobs from now on. Accepted jobs are still run. */
 void batcher_drain(struct batcher *batcher);
 
-/* Refuses new jobs, runs all accepted ones, ends the threads and frees the batcher. NULL does nothing. `done` and
- * `wanted` must not call it, and no other call may follow it. */
+/* Refuses new jobs, cancels jobs that wait for slots, runs all other accepted jobs, ends the threads and frees the
+ * batcher. NULL does nothing. `done` and `wanted` must not call it, and no other call may follow it. Slots must have
+ * been given back by the last `done`. */
 void batcher_close(struct batcher *batcher);
 
 enum submit_status {
@@ -57,8 +65,16 @@ enum submit_status {
  * `done`, and the caller keeps the job. */
 enum submit_status batcher_submit(struct batcher *batcher, int64_t model_index, struct job *job);
 
-/* Returns the number of items that wait for one model now, and their tokens. */
-void batcher_depth(struct batcher *batcher, int64_t model_index, int64_t *requests, int64_t *tokens);
+/* Gives back slots of a job that has_slots. Any thread may call it, also `done`. */
+void batcher_give_slots(struct batcher *batcher, int64_t model_index, int64_t count, const int64_t *slots);
+
+/* What waits for one model now. */
+struct batcher_depth {
+    int64_t requests, tokens;  /* the items, and their tokens */
+    int64_t slotless;          /* items of `requests` that wait for slots */
+    int64_t slots, slots_used; /* 0 if jobs wait for no slots */
+};
+struct batcher_depth batcher_depth(struct batcher *batcher, int64_t model_index);
 
 /* The estimated seconds until the model's queue is empty, from 1 to 3600. Used for the header Retry-After. */
 int64_t batcher_retry_after_s(struct batcher *batcher, int64_t model_index);

@@ -17,7 +17,7 @@ static void append(struct job_queue *queue, struct job *job)
     queue->last = job;
 }
 
-static void take_out(struct job_queue *queue, struct job *job)
+static void unlink_job(struct job_queue *queue, struct job *job)
 {
     *(job->previous ? &job->previous->next : &queue->first) = job->next;
     *(job->next ? &job->next->previous : &queue->last) = job->previous;
@@ -39,24 +39,29 @@ void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, 
     queue->waiting_requests -= n_items;
     queue->waiting_tokens -= tokens;
     if (!job_waits(job))
-        take_out(queue, job);
+        unlink_job(queue, job);
 }
 
 void job_queue_go_behind(struct job_queue *queue, struct job *job)
 {
     if (!job_waits(job))
         return;
-    take_out(queue, job);
+    unlink_job(queue, job);
     append(queue, job);
+}
+
+void job_queue_take_out(struct job_queue *queue, struct job *job)
+{
+    unlink_job(queue, job);
+    queue->waiting_requests -= job->n_items - job->next_item;
+    queue->waiting_tokens -= job->waiting_tokens;
 }
 
 void job_queue_leave(struct job_queue *queue, struct job *job)
 {
     if (!job_waits(job))
         return;
-    take_out(queue, job);
-    queue->waiting_requests -= job->n_items - job->next_item;
-    queue->waiting_tokens -= job->waiting_tokens;
+    job_queue_take_out(queue, job);
     job->next_item = job->n_items;
     job->waiting_tokens = 0;
 }

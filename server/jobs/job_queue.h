@@ -24,7 +24,7 @@ struct job_list {
 /* Whether the job has waiting items. The job is in its queue if and only if it has. */
 bool job_waits(const struct job *job);
 
-/* Appends a new job, whose items all wait. */
+/* Appends a job whose items all wait. */
 void job_queue_add(struct job_queue *queue, struct job *job);
 
 /* Moves the next n_items items of the job from waiting to running. `tokens` is the sum of their tokens. */
@@ -32,6 +32,9 @@ void job_queue_start(struct job_queue *queue, struct job *job, int64_t n_items, 
 
 /* Moves the job to the end of its queue if it has waiting items. */
 void job_queue_go_behind(struct job_queue *queue, struct job *job);
+
+/* Takes the job out of the queue. Its items still wait, for another queue. */
+void job_queue_take_out(struct job_queue *queue, struct job *job);
 
 /* Removes the waiting items, which are then never started. */
 void job_queue_leave(struct job_queue *queue, struct job *job);

@@ -4,17 +4,13 @@
 #include "tests/http/daemon.h"
 #include "tests/http/generation.h"
 
-#include <arpa/inet.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define CLIENTS 6
-#define ATTEMPTS 2000 /* of requests that wait for an event */
 
 static char *folder;
 static struct daemon *the_daemon;
@@ -140,60 +136,6 @@ static void test_answers_do_not_depend_on_other_clients(void **state)
 }
 
 /* ---- Slots ---- */
-
-/* Sends a request and closes the connection at once. */
-static void send_and_leave(const struct daemon *daemon, const char *body)
-{
-    char head[256];
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)daemon_port(daemon))};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
-    int length =
-        snprintf(head, sizeof head,
-                 "POST /generate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-                 strlen(body));
-    assert_int_equal(send(fd, head, (size_t)length, 0), length);
-    assert_int_equal(send(fd, body, strlen(body), 0), strlen(body));
-    close(fd);
-}
-
-/* A short generation. Returns its status. */
-static long try_short(const struct daemon *daemon)
-{
-    struct answer answer = post(daemon, "{\"inputs\":[1],\"parameters\":{\"max_new_tokens\":1}}");
-    long status = answer.status;
-    if (status == 429) {
-        char *later = answer_header(&answer, "Retry-After");
-        assert_non_null(later);
-        free(later);
-    }
-    answer_free(&answer);
-    return status;
-}
-
-/* The long request may come while a short one has the slot, and is then refused. So it is sent again. */
-static void test_slots_are_limited_and_come_back(void **state)
-{
-    (void)state;
-    struct daemon *daemon =
-        daemon_start(ARGUMENTS("--max-generations", "1", "--model", "tests/reference/linear_attention_lm_causal"));
-    for (int round = 0; round < 3; round++) {
-        long status = 0;
-        for (int i = 0; i < ATTEMPTS && status != 429; i++) {
-            send_and_leave(daemon, "{\"inputs\":[1,2,3],\"parameters\":{\"max_new_tokens\":1000000}}");
-            usleep(1000);
-            status = try_short(daemon);
-        }
-        assert_int_equal(status, 429); /* a million tokens have the slot */
-        for (int i = 0; i < ATTEMPTS && status != 200; i++) {
-            usleep(1000);
-            status = try_short(daemon);
-        }
-        assert_int_equal(status, 200); /* the server has seen that nobody waits for them */
-    }
-    daemon_stop(daemon);
-}
 
 static void test_without_slots_the_ids_are_the_same(void **state)
 {
@@ -447,7 +389,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy_ids_are_the_library_s),
         cmocka_unit_test(test_answers_do_not_depend_on_other_clients),
-        cmocka_unit_test(test_slots_are_limited_and_come_back),
         cmocka_unit_test(test_without_slots_the_ids_are_the_same),
         cmocka_unit_test(test_a_model_that_runs_everything_again),
         cmocka_unit_test(test_an_encoder_reads_the_inputs),

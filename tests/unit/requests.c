@@ -129,10 +129,9 @@ void expect_depth(int64_t requests, int64_t tokens)
 {
     int64_t found_requests = 0, found_tokens = 0;
     for (int64_t i = 0; i < MODELS; i++) {
-        int64_t model_requests = -1, model_tokens = -1;
-        batcher_depth(batcher, i, &model_requests, &model_tokens);
-        found_requests += model_requests;
-        found_tokens += model_tokens;
+        struct batcher_depth depth = batcher_depth(batcher, i);
+        found_requests += depth.requests;
+        found_tokens += depth.tokens;
     }
     assert_int_equal(found_requests, requests);
     assert_int_equal(found_tokens, tokens);
@@ -154,7 +153,8 @@ void open_bounded(int64_t tokens, int64_t requests, int64_t queue_tokens, int64_
     struct batcher_options options = {.max_batch_tokens = tokens,
                                       .max_batch_requests = requests,
                                       .max_queue_tokens = queue_tokens,
-                                      .max_queue_requests = queue_requests};
+                                      .max_queue_requests = queue_requests,
+                                      .generation_percent = 50};
     struct error error;
     fake_limits(tokens, requests);
     assert_int_equal(batcher_open(models, MODELS, &options, metrics, &batcher, &error), 0);
@@ -166,7 +166,8 @@ void open_timed(int64_t tokens, int64_t requests, int64_t max_batch_ms)
                                       .max_batch_requests = requests,
                                       .max_batch_ms = max_batch_ms,
                                       .max_queue_tokens = MANY,
-                                      .max_queue_requests = MANY};
+                                      .max_queue_requests = MANY,
+                                      .generation_percent = 50};
     struct error error;
     fake_limits(tokens, requests);
     assert_int_equal(batcher_open(models, MODELS, &options, NULL, &batcher, &error), 0);

@@ -313,12 +313,10 @@ static void test_unwanted_first_job_leaves_the_order(void **context)
 /* Its batch is formed, and `wanted` returns only when the deadline thread has removed the waiting items. */
 static bool is_wanted_until_it_expires(struct job *job)
 {
-    int64_t requests, tokens;
     (void)job;
     do {
         sched_yield();
-        batcher_depth(batcher, 0, &requests, &tokens);
-    } while (requests > 0);
+    } while (batcher_depth(batcher, 0).requests > 0);
     return true;
 }
 
@@ -434,8 +432,11 @@ static void test_pace_follows_large_batches(void **context)
 
 static void test_every_model_is_warmed_up(void **context)
 {
-    struct batcher_options options = {
-        .max_batch_tokens = 4, .max_batch_requests = 8, .max_queue_tokens = MANY, .max_queue_requests = MANY};
+    struct batcher_options options = {.max_batch_tokens = 4,
+                                      .max_batch_requests = 8,
+                                      .max_queue_tokens = MANY,
+                                      .max_queue_requests = MANY,
+                                      .generation_percent = 50};
     struct error error;
     (void)context;
     open_with(4, 8);

@@ -559,6 +559,7 @@ static void help_names_every_setting_within_100_columns(void **state)
         "--max-queue-tokens N",
         "--max-queue-requests N",
         "--max-generations N",
+        "--generation-percent N",
         "--request-timeout-ms N",
         "--connection-timeout-s N",
         "--max-connections N",

@@ -1,0 +1,82 @@
+#include "server/jobs/model_queue.h"
+
+#include "server/jobs/slots.h"
+
+#include <assert.h>
+
+int model_queue_open(struct model_queue *queue, int64_t slots)
+{
+    *queue = (struct model_queue){.slots = slots > 0 ? slots_open(slots) : NULL};
+    return slots == 0 || queue->slots ? 0 : -1;
+}
+
+void model_queue_close(struct model_queue *queue)
+{
+    slots_close(queue->slots);
+    queue->slots = NULL;
+}
+
+static bool lacks_slots(const struct model_queue *queue, const struct job *job)
+{
+    return queue->slots && job->n_slots > 0 && !job->has_slots;
+}
+
+struct job_queue *model_queue_list(struct model_queue *queue, const struct job *job)
+{
+    return &queue->lists[lacks_slots(queue, job) ? MODEL_QUEUE_SLOTLESS : (int)job->kind];
+}
+
+static bool take_slots(struct model_queue *queue, struct job *job)
+{
+    if (slots_take(queue->slots, job->n_slots, job->slots) != 0)
+        return false;
+    job->has_slots = true;
+    for (int64_t i = 0; i < job->n_items; i++)
+        if (job->items[i].slot != 0)
+            job->items[i].slot = job->slots[i];
+    return true;
+}
+
+bool model_queue_add(struct model_queue *queue, struct job *job)
+{
+    assert(job->n_slots == 0 || job->n_slots == job->n_items);
+    assert(!queue->slots || job->n_slots <= slots_count(queue->slots));
+    bool waits = lacks_slots(queue, job) && (queue->lists[MODEL_QUEUE_SLOTLESS].first || !take_slots(queue, job));
+    if (waits)
+        job->waiting_tokens += job->later_tokens;
+    job_queue_add(model_queue_list(queue, job), job);
+    return !waits;
+}
+
+bool model_queue_seat(struct model_queue *queue)
+{
+    struct job_queue *slotless = &queue->lists[MODEL_QUEUE_SLOTLESS];
+    bool seated = false;
+    for (struct job *job; (job = slotless->first) != NULL && take_slots(queue, job); seated = true) {
+        job_queue_take_out(slotless, job);
+        job->waiting_tokens -= job->later_tokens;
+        job_queue_add(&queue->lists[job->kind], job);
+    }
+    return seated;
+}
+
+static void add_lists(const struct model_queue *queue, bool generation, int64_t *items, int64_t *tokens)
+{
+    *items = *tokens = 0;
+    for (int i = 0; i < MODEL_QUEUE_LISTS; i++) {
+        if (i == JOB_GENERATION && !generation)
+            continue;
+        *items += queue->lists[i].waiting_requests;
+        *tokens += queue->lists[i].waiting_tokens;
+    }
+}
+
+void model_queue_depth(const struct model_queue *queue, int64_t *items, int64_t *tokens)
+{
+    add_lists(queue, true, items, tokens);
+}
+
+void model_queue_load(const struct model_queue *queue, int64_t *items, int64_t *tokens)
+{
+    add_lists(queue, !queue->slots, items, tokens);
+}
