@@ -238,6 +238,26 @@ static void print_elements(const struct explanation *e, const struct model_info 
                 dtype_name(info->dtype));
 }
 
+/* What a new token costs when the model generates, and why. */
+static void print_generation(const struct explanation *e)
+{
+    const struct plan *plan = e->plan;
+    int64_t slot_bytes = plan->state_floats * (int64_t)sizeof(float);
+    if (plan->resumes) {
+        fprintf(e->out,
+                "a sequence may come in parts: a new row costs the same after any number of rows. A slot has %" PRId64
+                " bytes, and %" PRId64 " slots have %" PRId64 " bytes\n",
+                slot_bytes, plan->n_slots, plan->n_slots * slot_bytes);
+    } else if (plan->causal && plan->unresumed != PLAN_NONE) {
+        const struct plan_step *step = &plan->steps[plan->unresumed];
+        fprintf(e->out, "each new token runs the whole sequence again: step %d, %s%s%s, needs all positions at once\n",
+                plan->unresumed, plan_operations[step->operation].name, step->weight == PLAN_NONE ? "" : " ",
+                step->weight == PLAN_NONE ? "" : plan->weights[step->weight].name);
+    } else if (plan->causal) {
+        fprintf(e->out, "each new token runs the whole sequence again: the model's rows cannot come in parts\n");
+    }
+}
+
 void model_explain(const struct model *model, int64_t tokens, FILE *out)
 {
     const struct plan *plan = model_plan(model);
@@ -260,11 +280,7 @@ void model_explain(const struct model *model, int64_t tokens, FILE *out)
     }
     print_elements(&e, info);
     int64_t saved = print_decisions(&e);
-    if (plan->resumes)
-        fprintf(out,
-                "a sequence may come in parts: a new row costs the same after any number of rows, and a slot has "
-                "%" PRId64 " bytes\n",
-                plan->state_floats * (int64_t)sizeof(float));
+    print_generation(&e);
     fprintf(out, "flops_before %" PRId64 "\nflops %" PRId64 "\n", flops + saved, flops);
     fprintf(out, "request_bytes %" PRId64 "\nweights_bytes %zu\narena_bytes %zu\n", request_bytes(model, e.rows),
             info->weights_bytes, info->arena_bytes);

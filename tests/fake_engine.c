@@ -38,6 +38,7 @@ static struct {
     bool running[MAX_LANES];        /* a batch is in model_run */
     bool failed[MAX_LANES];
     int64_t ns_per_token;
+    void (*on_batch)(const struct model *model, const struct engine_item *items, int64_t n_items);
     int cold_lane; /* and one more; 0: none */
     int64_t warm_ups;
     int64_t n_records;
@@ -101,6 +102,13 @@ void fake_pace(int64_t ns_per_token)
 {
     pthread_mutex_lock(&lock);
     state.ns_per_token = ns_per_token;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_on_batch(void (*call)(const struct model *model, const struct engine_item *items, int64_t n_items))
+{
+    pthread_mutex_lock(&lock);
+    state.on_batch = call;
     pthread_mutex_unlock(&lock);
 }
 
@@ -538,7 +546,10 @@ int model_run(struct model *model, int lane, const struct engine_item *items, in
     if (gate_stops(model))
         state.passes--;
     int64_t ns_per_token = state.ns_per_token, tokens = 0;
+    void (*on_batch)(const struct model *, const struct engine_item *, int64_t) = state.on_batch;
     pthread_mutex_unlock(&lock);
+    if (on_batch)
+        on_batch(model, items, n_items);
 
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);

@@ -42,6 +42,9 @@ void fake_gate_pass(void);
 /* Sets the least time of a batch for each token, from the gate on; 0 at first. An item of n tokens has n FLOPs. */
 void fake_pace(int64_t ns_per_token);
 
+/* Calls `call` in each batch, after the gate. NULL: no call, as at first. */
+void fake_on_batch(void (*call)(const struct model *model, const struct engine_item *items, int64_t n_items));
+
 /* Lets warm-ups on this lane of the engine fail with "the fake device is cold"; -1: on no lane, as at first.
  * fake_warm_ups counts all warm-ups. They do not count as batches. */
 void fake_cold_lane(int lane);

@@ -540,7 +540,7 @@ struct plan {
     /* plan_resume */
     bool resumes;         /* a sequence may come in several batches, each with its next rows */
     int unresumed;        /* a step that needs all rows at once, so that `resumes` is false; PLAN_NONE: there is none */
-    int resumed_axis;     /* the rows that come in several batches */
+    int resumed_axis;     /* the rows of the sequence, which come in several batches if `resumes` */
     int64_t state_floats; /* of a slot; at least 1 */
     int64_t n_slots;      /* 0: every item is a whole sequence */
 

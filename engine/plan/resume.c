@@ -10,7 +10,7 @@
 
 #define ALIGNMENT 16 /* floats: a cache line */
 
-/* The axis whose rows come in several batches; PLAN_NONE: items of this plan are whole. */
+/* The axis of a sequence whose rows could come in several batches; PLAN_NONE: the plan has no such sequence. */
 static int sequence_axis(const struct plan *plan)
 {
     int axis = plan->hidden_axis;
@@ -19,8 +19,7 @@ static int sequence_axis(const struct plan *plan)
     if (plan->axes[axis].kind == AXIS_WANTED)
         axis = plan->axes[axis].wanted.of;
     const struct plan_axis *rows = &plan->axes[axis];
-    bool sequence =
-        rows->kind == AXIS_INPUT && rows->padded.rows == 0 && plan->inputs[rows->input].input.layout == LAYOUT_SEQUENCE;
+    bool sequence = rows->kind == AXIS_INPUT && plan->inputs[rows->input].input.layout == LAYOUT_SEQUENCE;
     return sequence ? axis : PLAN_NONE;
 }
 
@@ -67,7 +66,8 @@ void plan_resume(struct plan *plan, int64_t n_slots)
         if (floats > 0)
             plan->state_floats += (floats + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
-    plan->resumes = plan->resumed_axis != PLAN_NONE && plan->unresumed == PLAN_NONE;
+    bool padded = plan->resumed_axis != PLAN_NONE && plan->axes[plan->resumed_axis].padded.rows != 0;
+    plan->resumes = plan->resumed_axis != PLAN_NONE && !padded && plan->unresumed == PLAN_NONE;
     plan->causal |= plan->resumes;
     plan->n_slots = plan->resumes ? n_slots : 0;
 }

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define LINE_TAIL 8 /* kept free for the ellipsis, a quote, a brace and the line's end */
 #define FLUSH_PATIENCE_NS INT64_C(1000000000)

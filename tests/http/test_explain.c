@@ -34,6 +34,29 @@ static void a_plan_comes_without_log_lines(void **state)
     assert_string_equal(text, "");
 }
 
+/* What a new token costs, and the step that is the reason. */
+static void the_cost_of_a_token_has_a_reason(void **state)
+{
+    (void)state;
+    char text[1 << 16], step[128];
+    assert_int_equal(explain("tests/reference/linear_attention_lm_causal", "2>/dev/null", text, sizeof text), 0);
+    assert_non_null(strstr(text, "a new row costs the same after any number of rows. A slot has 4672 bytes, and 64 "
+                                 "slots have 299008 bytes\n"));
+    assert_null(strstr(text, "runs the whole sequence again"));
+
+    assert_int_equal(explain("tests/reference/linformer_pytorch_lm_causal", "2>/dev/null", text, sizeof text), 0);
+    const char *reason = strstr(text, "each new token runs the whole sequence again: step ");
+    assert_non_null(reason);
+    int number = atoi(reason + strlen("each new token runs the whole sequence again: step "));
+    assert_non_null(strstr(reason, ", project_sequence linformer.seq.0.fn.heads.0.E.weight, needs all positions"));
+    snprintf(step, sizeof step, "\n%4d project_sequence ", number); /* the row of the table */
+    assert_non_null(strstr(text, step));
+
+    assert_int_equal(explain("tests/reference/linformer_lm", "2>/dev/null", text, sizeof text), 0); /* not causal */
+    assert_null(strstr(text, "new token"));
+    assert_null(strstr(text, "new row"));
+}
+
 static void a_refusal_is_one_line(void **state)
 {
     (void)state;
@@ -142,9 +165,8 @@ static void sizes_of_modules_are_formulas(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_comes_without_log_lines),
-        cmocka_unit_test(a_refusal_is_one_line),
-        cmocka_unit_test(nodes_of_modules_are_named),
+        cmocka_unit_test(a_plan_comes_without_log_lines), cmocka_unit_test(the_cost_of_a_token_has_a_reason),
+        cmocka_unit_test(a_refusal_is_one_line),          cmocka_unit_test(nodes_of_modules_are_named),
         cmocka_unit_test(sizes_of_modules_are_formulas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,13 @@ struct request {
     int calls; /* number of calls of `done`. A lock guards it: read it with calls_of() */
     int place; /* its place in the order in which jobs have ended since setup(). Read it after wait_done */
     atomic_bool unwanted;
+
+    /* For tests that replace job.done. */
+    void (*done)(struct job *job); /* what it was */
+    int64_t model_index;
+    struct request *other;
+
+    int64_t slots[MAX_ITEMS]; /* for job.slots */
 };
 
 /* setup makes models with one lane each, and no batcher. teardown closes everything, and expects that fake_violations

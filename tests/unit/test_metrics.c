@@ -25,7 +25,14 @@ static struct metrics *open_two(void)
 
 static char *text_of(const struct metrics *metrics)
 {
-    static const struct metrics_queue queues[] = {{3, 70}, {1, 2}};
+    static const struct metrics_queue queues[] = {{.requests = 3,
+                                                   .tokens = 70,
+                                                   .generates = true,
+                                                   .slotless = 6,
+                                                   .slots = 64,
+                                                   .slots_used = 60,
+                                                   .slot_bytes = 4096},
+                                                  {.requests = 1, .tokens = 2}};
     struct metrics_now now = {
         .queues = queues,
         .log_lines_dropped = 11,
@@ -137,6 +144,42 @@ static void test_histograms(void **context)
     expect_sample(text, "linformerd_batch_tokens_bucket{model=\"a\",le=\"65536\"}", 1);
     expect_sample(text, "linformerd_batch_tokens_count{model=\"a\"}", 2);
     expect_sample(text, "linformerd_batch_duration_seconds_sum{model=\"a\"}", 1.5);
+    free(text);
+    metrics_close(metrics);
+}
+
+/* Two sequences of 10 and 5 prompt tokens, the first of which has three new tokens. */
+static void test_generations(void **context)
+{
+    (void)context;
+    struct metrics *metrics = open_two();
+    metrics_first_token(metrics, 0, 10, SECOND_NS / 1000, SECOND_NS / 4);
+    metrics_first_token(metrics, 0, 5, 0, SECOND_NS);
+    metrics_next_token(metrics, 0, SECOND_NS / 100);
+    metrics_next_token(metrics, 0, SECOND_NS / 50);
+    metrics_generation_end(metrics, 0, "length");
+    metrics_generation_end(metrics, 0, "eos_token");
+    char length[] = "length"; /* the same reason at another address */
+    metrics_generation_end(metrics, 0, length);
+    metrics_first_token(NULL, 0, 1, 1, 1); /* harmless, as the next two */
+    metrics_next_token(NULL, 0, 1);
+    metrics_generation_end(NULL, 0, "length");
+    char *text = text_of(metrics);
+    expect_sample(text, "linformerd_generations_running{model=\"a\"}", 60);
+    expect_sample(text, "linformerd_generations_waiting{model=\"a\"}", 6);
+    expect_sample(text, "linformerd_generation_slots{model=\"a\"}", 64);
+    expect_sample(text, "linformerd_generation_slots_bytes{model=\"a\"}", 4096);
+    expect_sample(text, "linformerd_generations_running{model=\"b\\\"\"}", -1);
+    expect_sample(text, "linformerd_prompt_tokens_total{model=\"a\"}", 15);
+    expect_sample(text, "linformerd_prompt_tokens_total{model=\"b\\\"\"}", -1);
+    expect_sample(text, "linformerd_generation_tokens_total{model=\"a\"}", 4);
+    expect_sample(text, "linformerd_generations_total{model=\"a\",finish_reason=\"length\"}", 2);
+    expect_sample(text, "linformerd_generations_total{model=\"a\",finish_reason=\"eos_token\"}", 1);
+    expect_sample(text, "linformerd_time_to_first_token_seconds_bucket{model=\"a\",le=\"0.25\"}", 1);
+    expect_sample(text, "linformerd_time_to_first_token_seconds_sum{model=\"a\"}", 1.25);
+    expect_sample(text, "linformerd_inter_token_latency_seconds_bucket{model=\"a\",le=\"0.01\"}", 1);
+    expect_sample(text, "linformerd_inter_token_latency_seconds_count{model=\"a\"}", 2);
+    expect_sample(text, "linformerd_generation_queue_duration_seconds_bucket{model=\"a\",le=\"0.001\"}", 2);
     free(text);
     metrics_close(metrics);
 }
@@ -309,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_gauges),
         cmocka_unit_test(test_requests_and_errors),
         cmocka_unit_test(test_histograms),
+        cmocka_unit_test(test_generations),
         cmocka_unit_test(test_times_that_a_request_has_not),
         cmocka_unit_test(test_more_routes_than_places),
         cmocka_unit_test(test_label_is_escaped),

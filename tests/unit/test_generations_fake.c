@@ -1,0 +1,384 @@
+/* The batcher with generation and other jobs at the same time, and jobs that wait for slots. The tests have a clock of
+ * their own, which only batches move. So the shares of the time do not depend on the machine. */
+#include "server/common/clock.h"
+#include "server/jobs/share.h"
+#include "tests/fake_engine.h"
+#include "tests/unit/requests.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define GENERATION_ID 100 /* first ids of items; those of other jobs are lower */
+#define BATCHES 3000      /* of a measurement */
+
+static atomic_int_fast64_t now_ns = 1;
+static atomic_bool real_clock;
+
+int64_t clock_ns(void)
+{
+    struct timespec now;
+    if (!real_clock)
+        return now_ns;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* ---- Shares ---- */
+
+/* What the batches of a measurement had. */
+static struct {
+    int64_t batch_ns, token_ns; /* the time of a batch, and that of each of its tokens */
+    int64_t batches, ns, tokens[JOB_KINDS];
+    int64_t steps, mixed; /* batches with items of generation, and with items of both kinds */
+} load;
+
+static void count_batch(const struct model *model, const struct engine_item *items, int64_t n_items)
+{
+    int64_t tokens[JOB_KINDS] = {0};
+    (void)model;
+    for (int64_t i = 0; i < n_items; i++) {
+        int32_t id = *(const int32_t *)items[i].inputs[0].data;
+        tokens[id >= GENERATION_ID ? JOB_GENERATION : JOB_OTHER] += items[i].inputs[0].length;
+    }
+    int64_t ns = load.batch_ns + load.token_ns * (tokens[JOB_OTHER] + tokens[JOB_GENERATION]);
+    now_ns += ns;
+    if (load.batches >= BATCHES) /* the rest of the jobs is not under constant load */
+        return;
+    load.batches++;
+    load.ns += ns;
+    load.tokens[JOB_OTHER] += tokens[JOB_OTHER];
+    load.tokens[JOB_GENERATION] += tokens[JOB_GENERATION];
+    load.steps += tokens[JOB_GENERATION] > 0;
+    load.mixed += tokens[JOB_GENERATION] > 0 && tokens[JOB_OTHER] > 0;
+}
+
+/* A job that comes again as soon as it has ended, until the measurement has all its batches. */
+static void come_again(struct job *job)
+{
+    struct request *request = job->context;
+    void (*done)(struct job * job) = request->done;
+    job->continues = job->kind == JOB_GENERATION;
+    if (load.batches >= BATCHES)
+        done(job);
+    else
+        assert_int_equal(batcher_submit(batcher, request->model_index, job), SUBMIT_OK);
+}
+
+static struct request *constant(enum job_kind kind, int64_t model_index, int64_t n_items, int64_t length)
+{
+    struct request *request = request_new(n_items, length, kind == JOB_GENERATION ? GENERATION_ID : 10);
+    request->done = request->job.done;
+    request->model_index = model_index;
+    request->job.done = come_again;
+    request->job.kind = kind;
+    return submit_to(model_index, request);
+}
+
+/* Tokens a nanosecond of each kind. */
+struct rates {
+    double of[JOB_KINDS];
+};
+
+#define SEQUENCES 6
+#define OTHERS 3
+
+/* Runs BATCHES batches. The sequences have a token each, and the other jobs items of 8 tokens. */
+static struct rates measure(int64_t percent, bool generation, bool others, int64_t others_model)
+{
+    struct request *requests[SEQUENCES + OTHERS];
+    int count = 0;
+    struct batcher_options options = {.max_batch_tokens = 64,
+                                      .max_batch_requests = 64,
+                                      .max_queue_tokens = MANY,
+                                      .max_queue_requests = MANY,
+                                      .generation_percent = percent};
+    struct error error;
+    load.batches = load.ns = load.steps = load.mixed = load.tokens[JOB_OTHER] = load.tokens[JOB_GENERATION] = 0;
+    fake_reset();
+    fake_limits(64, 64);
+    assert_int_equal(batcher_open(models, MODELS, &options, NULL, &batcher, &error), 0);
+    fake_on_batch(count_batch);
+    struct request *blocker = hold(1);
+    for (int i = 0; generation && i < SEQUENCES; i++)
+        requests[count++] = constant(JOB_GENERATION, 0, 1, 1);
+    for (int i = 0; others && i < OTHERS; i++)
+        requests[count++] = constant(JOB_OTHER, others_model, MAX_ITEMS, 8);
+    fake_gate_open();
+    expect(blocker, JOB_OK);
+    for (int i = 0; i < count; i++)
+        expect(requests[i], JOB_OK);
+    batcher_close(batcher);
+    batcher = NULL;
+    return (struct rates){
+        {(double)load.tokens[JOB_OTHER] / (double)load.ns, (double)load.tokens[JOB_GENERATION] / (double)load.ns}};
+}
+
+/* Each kind gets at least its share of what it gets alone. Where a batch takes no time of its own, it gets no more. */
+static void expect_shares(int64_t batch_ns, int64_t others_model)
+{
+    static const int64_t percents[] = {10, 50, 75, 99};
+    load.batch_ns = batch_ns;
+    load.token_ns = 1000;
+    for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
+        double share[JOB_KINDS] = {1 - (double)percents[i] / 100, (double)percents[i] / 100};
+        struct rates generation = measure(percents[i], true, false, others_model);
+        assert_int_equal(load.steps, load.batches - 1); /* but the blocker */
+        struct rates others = measure(percents[i], false, true, others_model);
+        assert_int_equal(load.steps, 0);
+        struct rates both = measure(percents[i], true, true, others_model);
+        double part[JOB_KINDS] = {both.of[JOB_OTHER] / others.of[JOB_OTHER],
+                                  both.of[JOB_GENERATION] / generation.of[JOB_GENERATION]};
+        for (int kind = 0; kind < JOB_KINDS; kind++)
+            if (part[kind] < 0.97 * share[kind] - 0.002 || (batch_ns == 0 && part[kind] > 1.03 * share[kind] + 0.002))
+                fail_msg("%s: share %g, found %g", kind == JOB_GENERATION ? "generation" : "others", share[kind],
+                         part[kind]);
+        if (others_model == 0 && percents[i] == 10) /* a step has room for items of 8 tokens */
+            assert_true(load.mixed > load.batches / 2);
+    }
+}
+
+static void test_shares(void **context)
+{
+    (void)context;
+    expect_shares(0, 0);
+}
+
+/* A step of generation takes longer than its number of tokens tells, because it reads all weights. */
+static void test_shares_with_dear_steps(void **context)
+{
+    (void)context;
+    expect_shares(50000, 0);
+}
+
+static void test_shares_of_two_models(void **context)
+{
+    (void)context;
+    expect_shares(0, 1);
+    expect_shares(50000, 1);
+}
+
+/* Time that nobody claimed is lost: after generation had the lane alone, the other jobs do not get all of it. */
+static void test_idle_time_is_not_saved(void **context)
+{
+    (void)context;
+    struct share share = {0};
+    share_pay(&share, JOB_GENERATION, 1e12, 50);
+    assert_int_equal(share_turn(&share, true, false), JOB_GENERATION);
+    assert_true(share.ahead == 0);
+    share_pay(&share, JOB_OTHER, 1e12, 50);
+    assert_int_equal(share_turn(&share, false, true), JOB_OTHER);
+    assert_true(share.ahead == 0);
+    assert_int_equal(share_turn(&share, true, true), JOB_OTHER);
+    share_pay(&share, JOB_OTHER, 1, 50);
+    assert_int_equal(share_turn(&share, true, true), JOB_GENERATION);
+}
+
+/* ---- Slots ---- */
+
+/* Opens a batcher with 3 slots for model 0. */
+static void open_slots(void)
+{
+    struct model_info info = *model_info(models[0]);
+    info.is_causal = true;
+    struct model *causal = fake_model(&info);
+    model_close(models[0]);
+    models[0] = causal;
+    struct batcher_options options = {.max_batch_tokens = 64,
+                                      .max_batch_requests = 64,
+                                      .max_queue_tokens = MANY,
+                                      .max_queue_requests = 6,
+                                      .max_generations = 3,
+                                      .generation_percent = 50};
+    struct error error;
+    assert_int_equal(batcher_open(models, MODELS, &options, NULL, &batcher, &error), 0);
+}
+
+static struct request *new_sequences(int64_t count, int32_t id)
+{
+    struct request *request = request_new(count, 1, id);
+    request->job.kind = JOB_GENERATION;
+    request->job.n_slots = count;
+    request->job.slots = request->slots;
+    for (int64_t i = 0; i < count; i++)
+        request->items[i].slot = 1;
+    return request;
+}
+
+static void give_slots(const struct request *request)
+{
+    assert_true(request->job.has_slots);
+    batcher_give_slots(batcher, 0, request->job.n_slots, request->slots);
+}
+
+/* Slots 1 to 3, each once. */
+static void expect_slots(const struct request *request, int64_t first)
+{
+    assert_true(request->job.has_slots);
+    for (int64_t i = 0; i < request->job.n_slots; i++) {
+        assert_int_equal(request->slots[i], first + i);
+        assert_int_equal(request->items[i].slot, first + i);
+    }
+}
+
+static void expect_slotless(int64_t used, int64_t slotless)
+{
+    struct batcher_depth depth = batcher_depth(batcher, 0);
+    assert_int_equal(depth.slots, 3);
+    assert_int_equal(depth.slots_used, used);
+    assert_int_equal(depth.slotless, slotless);
+}
+
+/* One slot is free all the time, but the third request does not overtake the second one. */
+static void test_slots_go_to_the_first(void **context)
+{
+    (void)context;
+    open_slots();
+    struct request *first = submit_to(0, new_sequences(2, 10));
+    wait_done(first);
+    expect_slots(first, 1);
+    struct request *second = submit_to(0, new_sequences(2, 20)), *third = submit_to(0, new_sequences(1, 30));
+    struct request *other = submit(1, 1, 40);
+    wait_done(other); /* other jobs pass */
+    expect_slotless(2, 3);
+    assert_int_equal(calls_of(second), 0);
+    give_slots(first);
+    wait_done(second);
+    wait_done(third);
+    expect_slots(second, 1);
+    expect_slots(third, 3);
+    expect_slotless(3, 0);
+    give_slots(second);
+    give_slots(third);
+    expect_slotless(0, 0);
+    expect(first, JOB_OK);
+    expect(second, JOB_OK);
+    expect(third, JOB_OK);
+    expect(other, JOB_OK);
+}
+
+/* Two requests that want all slots, again and again, and many small ones: all are served. */
+static void test_large_and_small_requests_are_all_served(void **context)
+{
+    (void)context;
+    open_slots();
+    for (int round = 0; round < 300; round++) {
+        struct request *requests[5];
+        int64_t counts[5] = {3, 1, 3, 2, 2};
+        for (int i = 0; i < 5; i++)
+            requests[i] = new_sequences(counts[(i + round) % 5], 10);
+        for (int i = 0; i < 5; i++) /* an item beyond the queue's limit may be refused */
+            if (batcher_submit(batcher, 0, &requests[i]->job) != SUBMIT_OK) {
+                free(requests[i]);
+                requests[i] = NULL;
+            }
+        for (int i = 0; i < 5; i++) {
+            if (!requests[i])
+                continue;
+            wait_done(requests[i]);
+            give_slots(requests[i]);
+            expect(requests[i], JOB_OK);
+        }
+    }
+    expect_slotless(0, 0);
+}
+
+/* The queue has room for 6 items. Those that have a slot do not count. */
+static void test_requests_without_slots_fill_the_queue(void **context)
+{
+    (void)context;
+    open_slots();
+    struct request *first = submit_to(0, new_sequences(3, 10));
+    wait_done(first);
+    struct request *waiting[] = {submit_to(0, new_sequences(3, 20)), submit_to(0, new_sequences(3, 30))};
+    expect_refused(1, 1, SUBMIT_FULL);
+    give_slots(first);
+    wait_done(waiting[0]);
+    give_slots(waiting[0]);
+    wait_done(waiting[1]);
+    give_slots(waiting[1]);
+    expect(first, JOB_OK);
+    expect(waiting[0], JOB_OK);
+    expect(waiting[1], JOB_OK);
+}
+
+/* The second request expires or is not wanted any more. Then the third one gets the slot that was free all the time. */
+static void expect_next_after(enum job_status status)
+{
+    open_slots();
+    real_clock = true;
+    struct request *first = submit_to(0, new_sequences(2, 10));
+    wait_done(first);
+    struct request *second = new_sequences(2, 20);
+    second->unwanted = status == JOB_CANCELLED;
+    second->job.deadline_ns = status == JOB_EXPIRED ? clock_ns() + 50000000 : 0;
+    submit_to(0, second);
+    struct request *third = submit_to(0, new_sequences(1, 30));
+    expect(second, status);
+    wait_done(third);
+    expect_slotless(3, 0);
+    give_slots(first);
+    give_slots(third);
+    expect(first, JOB_OK);
+    expect(third, JOB_OK);
+    real_clock = false;
+}
+
+static void test_a_request_that_expires_lets_others_pass(void **context)
+{
+    (void)context;
+    expect_next_after(JOB_EXPIRED);
+}
+
+static void test_a_request_that_is_not_wanted_lets_others_pass(void **context)
+{
+    (void)context;
+    expect_next_after(JOB_CANCELLED);
+}
+
+/* Gives the slots of another request back. */
+static void give_and_end(struct job *job)
+{
+    struct request *request = job->context;
+    give_slots(request->other);
+    request->done(job);
+}
+
+static void test_closing_cancels_what_waits_for_slots(void **context)
+{
+    (void)context;
+    open_slots();
+    struct request *first = submit_to(0, new_sequences(3, 10));
+    wait_done(first);
+    struct request *waiting = new_sequences(1, 20);
+    waiting->other = first;
+    waiting->done = waiting->job.done;
+    waiting->job.done = give_and_end;
+    submit_to(0, waiting);
+    batcher_close(batcher);
+    batcher = NULL;
+    expect(waiting, JOB_CANCELLED);
+    expect(first, JOB_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_shares, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shares_with_dear_steps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shares_of_two_models, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_idle_time_is_not_saved, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_slots_go_to_the_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_large_and_small_requests_are_all_served, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_requests_without_slots_fill_the_queue, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_request_that_expires_lets_others_pass, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_request_that_is_not_wanted_lets_others_pass, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_closing_cancels_what_waits_for_slots, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("generations", tests, NULL, NULL);
+}
