@@ -59,7 +59,7 @@ CHECKED   := $(filter-out $(REPEATED),$(SHIMMED) $(KERNEL_TESTS) $(HTTP) $(FAKES
 # Under the thread sanitizer: programs with several threads, and the kernels' threads. The random plans of
 # test_passes_cuda run no kernel with a barrier that other programs there lack.
 CONCURRENT := $(filter-out $(REPEATED) %/test_cases_bf16 %/test_passes_cuda,$(SHIMMED) $(KERNEL_TESTS) $(HTTP)) \
-              $(filter %/test_batcher% %/test_lanes% %/test_tokenizers,$(FAKES) $(ORDINARY))
+              $(filter %/test_batcher% %/test_lanes% %/test_generations% %/test_tokenizers,$(FAKES) $(ORDINARY))
 unserved   = $(filter-out %@cuda,$(1))
 
 REST      := $(wildcard tests/image/test_*.sh) \
@@ -139,6 +139,11 @@ docs: ## [CI] writes the list of settings in docs/configuration.md from the sett
 	@$(MAKE) --no-print-directory $(BUILD)/tests/unit/test_pages
 	@WRITE_PAGES=1 $(BUILD)/tests/unit/test_pages
 
+reliability: ## [by hand, last 2026-11-23] repeats the measurements of docs/reliability.md; VISITS (1000) requests of each client, SEED=…
+	@docker/packages.sh build test
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/http/test_slots_kept
+	@VISITS=$(or $(VISITS),1000) $(BUILD)/tests/http/test_slots_kept
+
 fuzz: ## [by hand, last 2026-11-20] fuzzes each target with clang for FUZZ_SECONDS (60)
 	@docker/packages.sh build fuzz
 	$(MAKE) --no-print-directory programs-fuzz SANITIZE=fuzzer BUILD=$(BUILD)/fuzz CC=clang
@@ -165,4 +170,4 @@ $(BUILD)/gpu.tar.gz: tests/gpu/bundle.sh $(IN_ARCHIVE)
 	$(say) tests/gpu/bundle.sh $@ $(IN_ARCHIVE)
 
 .PHONY: programs programs-trusted programs-checked programs-concurrent programs-fuzz programs-gpu test test-all test-rest quick check \
-    test-clients test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs fuzz bench bench-million cuda
+    test-clients test-libraries test-libraries-short test-tokenizers test-cuda test-image test-fresh docs reliability fuzz bench bench-million cuda

@@ -826,7 +826,7 @@ static bool fits_queue(const struct batcher *batcher, const struct job *job)
         return true;
     const struct batcher_options *options = &batcher->options;
     int64_t items, tokens;
-    model_queue_load(&batcher->queues[job->model_index].waiting, &items, &tokens);
+    model_queue_load(&batcher->queues[job->model_index].waiting, job->kind, &items, &tokens);
     return items == 0 || (job->n_items <= options->max_queue_requests - items &&
                           job->waiting_tokens + job->later_tokens <= options->max_queue_tokens - tokens);
 }

@@ -32,7 +32,8 @@ struct batcher_options {
     int64_t max_batch_requests;
     int64_t max_batch_ms;     /* limit on the estimated time of a batch with several items. The estimate comes from the
                                  model's earlier batches. 0 means no limit */
-    int64_t max_queue_tokens; /* limit on the tokens that wait for one model. Each model has its own queue */
+    int64_t max_queue_tokens; /* limit on the tokens that wait for one model. Each model has its own queue, with the
+                                 limits once for generation and once for other jobs */
     int64_t max_queue_requests; /* limit on the items that wait for one model */
     int64_t max_generations;    /* slots of each causal model. 0: jobs wait for no slots */
     int64_t generation_percent; /* of a lane's time, from 1 to 99 */

@@ -60,23 +60,21 @@ bool model_queue_seat(struct model_queue *queue)
     return seated;
 }
 
-static void add_lists(const struct model_queue *queue, bool generation, int64_t *items, int64_t *tokens)
+static void add_list(const struct model_queue *queue, int list, int64_t *items, int64_t *tokens)
 {
-    *items = *tokens = 0;
-    for (int i = 0; i < MODEL_QUEUE_LISTS; i++) {
-        if (i == JOB_GENERATION && !generation)
-            continue;
-        *items += queue->lists[i].waiting_requests;
-        *tokens += queue->lists[i].waiting_tokens;
-    }
+    *items += queue->lists[list].waiting_requests;
+    *tokens += queue->lists[list].waiting_tokens;
 }
 
 void model_queue_depth(const struct model_queue *queue, int64_t *items, int64_t *tokens)
 {
-    add_lists(queue, true, items, tokens);
+    *items = *tokens = 0;
+    for (int i = 0; i < MODEL_QUEUE_LISTS; i++)
+        add_list(queue, i, items, tokens);
 }
 
-void model_queue_load(const struct model_queue *queue, int64_t *items, int64_t *tokens)
+void model_queue_load(const struct model_queue *queue, enum job_kind kind, int64_t *items, int64_t *tokens)
 {
-    add_lists(queue, !queue->slots, items, tokens);
+    *items = *tokens = 0;
+    add_list(queue, kind == JOB_GENERATION && queue->slots ? MODEL_QUEUE_SLOTLESS : (int)kind, items, tokens);
 }

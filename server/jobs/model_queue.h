@@ -36,8 +36,9 @@ bool model_queue_seat(struct model_queue *queue);
 /* The number of waiting items, and their tokens. */
 void model_queue_depth(const struct model_queue *queue, int64_t *items, int64_t *tokens);
 
-/* The same for the limits of a queue. If there are slots, they bound the jobs of running sequences. So these jobs do
- * not count. */
-void model_queue_load(const struct model_queue *queue, int64_t *items, int64_t *tokens);
+/* The same for jobs of one kind, for the limits of a queue. Each kind has the limits for itself, so that sequences that
+ * wait for slots do not keep other jobs out. If there are slots, they bound the jobs of running sequences. So these
+ * jobs do not count. */
+void model_queue_load(const struct model_queue *queue, enum job_kind kind, int64_t *items, int64_t *tokens);
 
 #endif

@@ -220,13 +220,14 @@ static void metric_row(const char *metrics, const char *name, const char *type, 
     snprintf(row, 512, "\n| `%s` | %s | %s%s|", name, type, most, most_count > 0 ? " " : "");
 }
 
-/* After a request, without which metrics by model have no sample. It is counted a moment after its answer. */
+/* After a request that generates, without which metrics by model have no sample. It is counted a moment after its
+ * answer. */
 static char *metrics_of_daemon(void)
 {
-    struct daemon *daemon = daemon_start(NULL);
-    json_decref(daemon_post_json(daemon, "/embed", "{\"inputs\": \"a\"}"));
+    struct daemon *daemon = daemon_start(ARGUMENTS("--model", "tests/reference/linear_attention_lm_causal"));
+    json_decref(daemon_post_json(daemon, "/generate", "{\"inputs\": [1]}"));
     char *text = NULL;
-    while (!text || !strstr(text, "route=\"/embed\"")) {
+    while (!text || !strstr(text, "route=\"/generate\"")) {
         struct answer answer = daemon_get(daemon, "/metrics");
         free(text);
         text = strdup(answer.body);

@@ -1,7 +1,7 @@
 /* Slots are never lost, whatever clients do. Clients with random behaviour generate tokens: some read their answers,
  * some send invalid requests, and some break off at random moments, also while they wait for a slot. Other clients send
- * /embed meanwhile, and compare every answer with the one of an idle daemon. At the end all slots are free and can be
- * taken, and the counters of the daemon agree with those of the clients.
+ * /embed meanwhile, which never is refused, and compare every answer with the one of an idle daemon. At the end all
+ * slots are free and can be taken, and the counters of the daemon agree with those of the clients.
  *
  * VISITS is the number of requests of each client, and SEED repeats a run. `make reliability` makes long ones. */
 #include "tests/http/daemon.h"
@@ -317,6 +317,8 @@ static void expect_counters(const char *text, const struct client *all)
     expect_between("/generate, 422", sum_of(text, requests, "status=\"422\""), all->refused, all->refused);
     expect_between("/generate, 400", sum_of(text, requests, "status=\"400\""), all->malformed,
                    all->malformed + all->visits[VISIT_CUTS_BODY] + all->visits[VISIT_CUTS_HEADERS]);
+    expect_between("/generate, 429", sum_of(text, requests, "status=\"429\""), all->overloaded,
+                   all->overloaded + unsure);
     expect_between("/generate, 500", sum_of(text, requests, "status=\"500\""), 0, 0);
     expect_between("/embed, 200", sum_of(text, "linformerd_requests_total{route=\"/embed\"", "status=\"200\""),
                    all->embedded, all->embedded);
@@ -394,7 +396,7 @@ static void test_slots_are_never_lost(void **state)
     (void)state;
     struct client clients[GENERATING + EMBEDDING] = {0}, all = {0};
     struct daemon *daemon =
-        daemon_start(ARGUMENTS("--max-generations", "4", "--max-queue-requests", "64", "--model", MODEL));
+        daemon_start(ARGUMENTS("--max-generations", "4", "--max-queue-requests", "7", "--model", MODEL));
     keep_expected(daemon, &all);
     for (int i = 0; i < GENERATING + EMBEDDING; i++) {
         clients[i] = (struct client){.daemon = daemon, .random = seed + (uint64_t)i * 7919, .embeds = i >= GENERATING};
