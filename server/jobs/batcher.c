@@ -98,7 +98,7 @@ struct lane {
 
     /* Only the lane's thread uses the members below. */
     int64_t turns[JOB_KINDS]; /* the model whose queue the lane searches first */
-    struct share share;
+    struct lane_share share;
 };
 
 struct batcher {

@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-struct share {
+struct lane_share {
     double ahead; /* what generation has paid beyond the other kind, in nanoseconds / share. 0 at first */
 };
 
@@ -24,7 +24,7 @@ static inline double share_of(enum job_kind kind, int64_t percent)
 }
 
 /* The kind that leads the next batch. At least one kind waits. */
-static inline enum job_kind share_turn(struct share *share, bool generation_waits, bool others_wait)
+static inline enum job_kind share_turn(struct lane_share *share, bool generation_waits, bool others_wait)
 {
     if (!others_wait && share->ahead > 0)
         share->ahead = 0;
@@ -39,7 +39,7 @@ static inline double share_allowance(enum job_kind leader, double cost, int64_t 
     return cost * (1 - share_of(leader, percent)) / share_of(leader, percent);
 }
 
-static inline void share_pay(struct share *share, enum job_kind kind, double ns, int64_t percent)
+static inline void share_pay(struct lane_share *share, enum job_kind kind, double ns, int64_t percent)
 {
     double paid = ns / share_of(kind, percent);
     share->ahead += kind == JOB_GENERATION ? paid : -paid;

@@ -167,7 +167,7 @@ static void test_shares_of_two_models(void **context)
 static void test_idle_time_is_not_saved(void **context)
 {
     (void)context;
-    struct share share = {0};
+    struct lane_share share = {0};
     share_pay(&share, JOB_GENERATION, 1e12, 50);
     assert_int_equal(share_turn(&share, true, false), JOB_GENERATION);
     assert_true(share.ahead == 0);
