@@ -1,6 +1,6 @@
 /* /generate gives the ids that the libraries generate: of random models (tests/generation/random.tar.gz), and of those
- * of tests/reference (greedy_more.json; test_generate has those of greedy.json). Models with a context of rows are left
- * to tests/reference/test_generations.c. */
+ * of tests/reference (greedy_more.json; test_generate has those of greedy.json). Modules, and models with a context
+ * of rows, are left to tests/reference/test_generations.c: this route does not serve them. */
 #include "tests/http/checkpoint.h"
 #include "tests/http/daemon.h"
 #include "tests/unit/case_files.h"
@@ -13,7 +13,7 @@
 
 #define RANDOM "tests/generation/random.tar.gz"
 #define RUNS "tests/generation/greedy_more.json"
-#define FEWEST_RUNS 180 /* of random models */
+#define FEWEST_RUNS 200 /* of random models */
 #define REFERENCE_MODELS 2
 #define SOURCE_ROWS 64
 
@@ -91,7 +91,7 @@ static void test_random_models(void **state)
         char *text = case_files_read(files, name, "runs.json", &length);
         json_t *runs = json_loads(text, 0, NULL), *run;
         json_array_foreach (runs, r, run) {
-            if (json_object_get(run, "context"))
+            if (json_object_get(run, "context") || strncmp(name, "module", strlen("module")) == 0)
                 continue;
             expect_run(daemon, name, run);
             runs_done++;

@@ -22,7 +22,7 @@
 
 #define RANDOM "tests/generation/random.tar.gz"
 #define FEWEST_MODELS 100 /* random ones that come in parts, and */
-#define FEWEST_AGAIN 12   /* that run everything again */
+#define FEWEST_AGAIN 22   /* that run everything again */
 #define REFERENCE "tests/reference"
 #define TOLERANCE 1e-5
 #define MOST_ROWS 1024
