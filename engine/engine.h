@@ -6,7 +6,7 @@
  * An item is one sequence, or one call of a model with several inputs. Items of a batch do not affect each other. If
  * model_info.batch_invariant is true, an item's results have the same bits whether it runs alone or in any batch.
  *
- * Threads: any thread may call model_check, model_info and the size functions. A lane is a slot in which one batch at a
+ * Threads: any thread may call model_check, model_info and the size functions. A lane is a place where one batch at a
  * time runs. A model can run n_lanes batches at once, one on each of its lanes. An engine numbers its lanes from 0, and
  * all its models share the lanes. Lane i of a model is the engine's lane (first_lane + i). Only one thread at a time
  * may use a lane, whatever model it runs there. The CPU has one lane, so a batch on the CPU uses all CPU threads.
@@ -78,32 +78,39 @@ struct model_info {
     const char *architecture; /* as config.json has it */
     const struct model_input *inputs;
     int n_inputs;
-    /* Names, by output. outputs[0] is the class's own output. An item may request the other outputs. They are the
-     * softmax of each attention, in order of execution. Their names are the class's, such as "attention_scores" or
-     * "attn_output_weights", or else "attention.<i>". The outputs of a module come first, under the module's own names.
-     * The list lacks an attention for which the plan divides an item into several sequences (AXIS_SIZED in plan.h). */
+    /* Names of the outputs.
+     *
+     *     Of a class     outputs[0] is the class's own output. The others are the softmax of each attention, in order
+     *                    of execution. The class gives their names, such as "attention_scores" or
+     *                    "attn_output_weights". Otherwise the names are "attention.<i>".
+     *     Of a module    the tensors that the module returns come first, under the module's own names. The softmax of
+     *                    each of its attentions follows.
+     *
+     * An item may request any of them. Some attentions are missing in this list: those whose items the plan divides
+     * into several sequences (AXIS_SIZED in plan.h). */
     const char *const *outputs;
     int n_outputs;
-    int n_tensors; /* for a module that returns tensors: outputs[0] to outputs[n_tensors - 1] are its tensors. 0 if the
-                      model returns rows */
+    int n_tensors; /* for a module that returns tensors: how many. They are outputs[0] to outputs[n_tensors - 1]. 0 if
+                      the model returns rows */
     bool gives_vector; /* the output and the hidden state are one vector per item. The output has the shape
                           (output_columns) */
-    /* By output, without the batch. NULL if only model_output_shape knows the shapes. */
+    /* Shapes of the outputs, without the batch. NULL if only model_output_shape knows them. */
     const struct model_shape *shapes;
-    int64_t vocabulary;      /* number of ids that inputs[0] may hold. 0 if inputs[0] holds floats */
-    int64_t output_columns;  /* of the class's output */
-    int64_t hidden_columns;  /* of the last hidden state, which the class's own output layer reads */
-    bool has_logits;         /* the output is logits over `vocabulary` ids */
-    bool is_causal;          /* has_logits, and row p of the output says which id follows the rows up to p */
-    int64_t window;          /* rows that the class reads of a longer sequence when it generates: the last ones. At most
-                                max_length of the sequence's input. 0: all rows */
-    int sequence_input;      /* index of the input whose rows the output has. -1 if there is none */
-    int64_t n_slots;         /* sequences whose rows may come in several batches (engine_item.slot), at a time. 0 if the
-                                model needs all rows at once, if max_slots is 0, or if there are several devices */
-    size_t slot_bytes;       /* of one slot */
-    int64_t parameters;      /* elements of all tensors of the file */
-    size_t weights_bytes;    /* resident bytes, summed over all devices of the model */
-    size_t arena_bytes;      /* activations of the largest batch, summed likewise */
+    int64_t vocabulary;     /* number of ids that inputs[0] may hold. 0 if inputs[0] holds floats */
+    int64_t output_columns; /* of the class's output */
+    int64_t hidden_columns; /* of the last hidden state, which the class's own output layer reads */
+    bool has_logits;        /* the output is logits over `vocabulary` ids */
+    bool is_causal;         /* has_logits, and row p of the output says which id follows the rows up to p */
+    int64_t window;         /* rows that the class reads of a longer sequence when it generates: the last ones. At most
+                               max_length of the sequence's input. 0: all rows */
+    int sequence_input;     /* index of the input that has the same rows as the output. -1 if there is none */
+    int64_t n_slots;      /* number of slots, 0 or more. With a slot, the rows of a sequence may come in several batches
+                             (engine_item.slot). 0 if the model needs all rows at once, if max_slots is 0, or if there are
+                             several devices */
+    size_t slot_bytes;    /* bytes of one slot */
+    int64_t parameters;   /* elements of all tensors of the file */
+    size_t weights_bytes; /* resident bytes, summed over all devices of the model */
+    size_t arena_bytes;   /* bytes for the activations of the largest batch, summed over all devices of the model */
     int first_lane, n_lanes; /* n_lanes >= 1, at most ENGINE_MAX_LANES */
     const char *device;      /* "cpu", "cuda:0,cuda:1" */
     bool is_on_cpu;          /* true if the CPU is its only device */
@@ -116,7 +123,7 @@ struct model_info {
     const char *cpu_notice; /* the reason why the CPU multiplies some weights without oneDNN. NULL if there is nothing
                                to report */
     bool batch_invariant;
-    const char *padding;  /* "slice" … */
+    const char *padding;  /* how items are padded, as in config.json: "slice", "zero", "masked", "exact" or "autopad" */
     enum pooling pooling; /* config.json sets this member and the members below */
     bool normalize, auto_truncate;
 };
@@ -126,24 +133,27 @@ const struct model_info *model_info(const struct model *model);
  * returns -1, and the message names the input, the expected and the found value. */
 int model_check(const struct model *model, const struct engine_item *item, struct error *error);
 
-/* The shape of an output, with all rows, for an item that passed model_check:
- *     the class's own output                  (length, output_columns); output_columns may be several sizes
+/* The shape of an output for an item that passed model_check. All rows are counted, even if the item requests fewer.
+ *
+ *     output 0 of a class                     (length, output_columns)
  *     … with LAYOUT_CALL                      (length, width, output_columns)
  *     … with LAYOUT_IMAGE                     (output_columns, height, width)
- *     … of a module                           its own shape, perhaps of rank 0
+ *     an output of a module                   its own shape, perhaps of rank 0
  *     "attention.<i>", "attention_scores"     (heads, length, k), k: the number of keys of the attention
  *     "attn_output_weights"                   (width, length, k)
- * A tensor in a request joins several items: the batch is one more size in front of this shape. Inputs with LAYOUT_CALL
- * are an exception. There one item is the whole tensor, and `width` is its batch, so no size is added. Returns the
- * rank, at most ENGINE_MAX_RANK. */
+ *
+ * A class may split the dimension output_columns into several sizes, whose product is output_columns. A tensor of a
+ * request has one more size in front of this shape, the batch, because it joins several items. Inputs with LAYOUT_CALL
+ * are an exception: one item is the whole tensor, and `width` is its batch. Returns the rank, at most
+ * ENGINE_MAX_RANK. */
 int model_output_shape(const struct model *model, const struct engine_item *item, int output, int64_t *shape);
 
-/* Rows of the last hidden state for an item. The item need not have passed model_check. 0 if the model returns tensors
- * only. */
+/* The number of rows of the last hidden state for an item. The item need not have passed model_check. Returns 0 if the
+ * model returns only tensors. */
 int64_t model_hidden_rows(const struct model *model, const struct engine_item *item);
 
-/* The number of rows that the item adds to a batch's tokens, which max_batch_tokens limits. At least 1. For a module
- * this is the largest number of rows of any value of its plan. */
+/* The number of rows by which the item increases the tokens of a batch, which max_batch_tokens limits. At least 1.
+ * plan_counts_axes in plan.h says which rows are counted. */
 int64_t model_item_tokens(const struct model *model, const struct engine_item *item);
 
 /* An estimate of the floating point operations for an item. Use it only to compare items or batches. */

@@ -1,15 +1,16 @@
 /* pass_reassociate: a sequence that is projected after a linear step, Eᵀ(x Wᵀ), can be projected before it instead,
- * (Eᵀx) Wᵀ. The result is the same. The number of rows of an item decides which order needs fewer operations. If this
- * differs between items, both orders stay in the plan, and each step has a plan_selection of the items that it
- * computes. The number of rows of the batch has no influence, because otherwise an item's results would depend on the
- * other items of the batch.
+ * (Eᵀx) Wᵀ. The results differ only by rounding. The number of rows of a sequence decides which order needs fewer
+ * operations. If this number differs between sequences, both orders stay in the plan, and each step has a
+ * plan_selection of the sequences that it computes. The number of rows of the batch has no influence, because otherwise
+ * an item's results would depend on the other items of the batch.
  *
  *     K = Eᵀ(x Wᵀ + 1 bᵀ) + e 1ᵀ = (Eᵀx | Eᵀ1 | e) (W | b | 1)ᵀ        biases become extra columns of both factors
  *     Eᵀ M (x Wᵀ) = Eᵀ((M x) Wᵀ)                                      a mask M of rows can mask x instead
  *
- * If keys and values project the same x by the same E, they share Eᵀx. With two weights E and F, the step for Fᵀx
- * directly follows the step for Eᵀx. A backend may fuse these two projections, because they read the same x. If rows
- * are masked, it cannot, because this pass makes one masked copy of x for E and another for F. */
+ * If keys and values project the same x by the same E, they share Eᵀx. Otherwise there are two weights, E and F. Then
+ * the step for Fᵀx directly follows the step for Eᵀx. A backend may fuse these two projections, because they read the
+ * same x. With a mask, they read two different values, and a backend cannot fuse them. The reason is that this pass
+ * masks x once for E and once for F. */
 #include "engine/plan/axes.h"
 #include "engine/plan/passes.h"
 
@@ -54,7 +55,7 @@ static bool find_chain(const struct plan *plan, int project, struct chain *chain
                                         plan_last_writer(plan, plan->steps[chain->mask].z) < chain->linear);
 }
 
-/* The source of chains: chains with equal members here share Eᵀx. */
+/* What chains must have in common to share one Eᵀx. */
 struct projected_source {
     int x, mask;      /* values */
     int weight, bias; /* weights of the projection */
@@ -143,9 +144,9 @@ static void fix_rows(struct plan_decision *decision, int64_t rows)
 
 struct rewrite {
     struct projected_source source;
-    /* `early` selects the items whose sequence is projected before the linear step. `late` selects the other items. */
+    /* `early` selects the sequences that are projected before the linear step. `late` selects the other sequences. */
     struct plan_selection early, late;
-    bool both;     /* batches may contain items of both kinds */
+    bool both;     /* a batch may contain sequences of both kinds */
     int x;         /* x of the source, masked if the chain has a mask */
     int projected; /* Eᵀx, with its extra columns */
 };
@@ -206,8 +207,8 @@ static void project_early(struct plan_builder *builder, struct chain *chain, str
     chain->project++; /* `place` is not after the projection */
 }
 
-/* Inserts the step (Eᵀx) Wᵀ. It writes the same y as the chain's projection. It must precede the projection, because
- * the linear step may overwrite the rows of other items. The projection does not. */
+/* Inserts the step (Eᵀx) Wᵀ. It writes the same y as the chain's projection. The new step must precede the projection,
+ * because a linear step may overwrite the rows of other sequences. A projection does not overwrite them. */
 static void apply_late(struct plan_builder *builder, struct chain *chain, const struct rewrite *rewrite)
 {
     if (builder->failed)
@@ -228,8 +229,8 @@ static void apply_late(struct plan_builder *builder, struct chain *chain, const 
     chain->project++;
 }
 
-/* Keeps the original steps for the items that are projected after the linear step. Removes these steps if there are no
- * such items. Removes the step that masks rows in any case, because the linear step now reads the masked x. */
+/* Keeps the original steps for the sequences that are projected after the linear step. If there are no such sequences,
+ * removes these steps. Removes the step that masks rows in any case, because the linear step now reads the masked x. */
 static void keep_for_others(struct plan *plan, struct chain chain, const struct rewrite *rewrite)
 {
     struct plan_step *linear = &plan->steps[chain.linear], *project = &plan->steps[chain.project];

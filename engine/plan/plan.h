@@ -13,9 +13,12 @@
  * A family is the file that builds plans for one Python library, through builder.h. After plan_finish, a plan changes
  * in one respect only: a backend may take over or free the data of its weights. Other words used here:
  *
- *     arena   one block of memory that holds all values of a batch
- *     module  a graph of operations and classes, which config.json describes
- *     leaf    a class that is a part of a module */
+ *     arena    one block of memory that holds all values of a batch
+ *     module   a graph of operations and classes, which config.json describes
+ *     leaf     a class that is a part of a module
+ *     context  a second sequence, whose keys and values an attention reads. As a C parameter, it is a caller's pointer
+ *     resume   to go on with a sequence whose first rows came in an earlier batch
+ *     slot     memory for one sequence, which keeps what later rows need of the rows of earlier batches */
 #ifndef ENGINE_PLAN_PLAN_H
 #define ENGINE_PLAN_PLAN_H
 
@@ -26,8 +29,7 @@
 /* Kernels may write rows up to the next multiple of this number, so the arena reserves memory for them. */
 #define PLAN_ROW_BLOCK 64
 
-/* OP_RETRIEVE scores pairs of keys. A pair is a first key K[h, i, 0] and a second key K[h, j, 1]. Each pair has a row
- * of V. The rows of this many best pairs are summed. */
+/* How many pairs of keys OP_RETRIEVE chooses for each row and head. operations.c has the formula. */
 #define PLAN_BEST_KEYS 32
 
 #define PLAN_CAUSAL_EPSILON 1e-3f /* the smallest denominator of OP_LINEAR_ATTEND */
@@ -103,7 +105,9 @@ enum plan_function {
     FUNCTION_COUNT
 };
 
-/* Functions that reduce several numbers to one. If one of the numbers is a NaN, so is the result, as in torch. */
+/* Functions that reduce several numbers to one. REDUCTION_CUMULATE is an exception, and returns as many numbers as it
+ * reads. If one of the numbers is a NaN, so is the result, as in torch. REDUCTION_ARGMAX takes a NaN for the largest
+ * number. */
 enum plan_reduction {
     REDUCTION_SUM,
     REDUCTION_MEAN,
@@ -114,7 +118,7 @@ enum plan_reduction {
     REDUCTION_VARIANCE,  /* the sum of squared differences divided by (count - parameter) */
     REDUCTION_DEVIATION, /* the square root of the variance */
     REDUCTION_ARGMAX,    /* the index of the first maximum, as a float */
-    REDUCTION_CUMULATE,  /* running sums: each number plus all numbers before it */
+    REDUCTION_CUMULATE,  /* running sums. Each result is a number plus all numbers before it */
     REDUCTION_COUNT
 };
 
@@ -261,7 +265,7 @@ struct plan_size {
 #define PLAN_SPACE_RANK 8
 
 struct plan_dimension {
-    int count;         /* 0 or more */
+    int count;         /* index of a size: the number of elements along the dimension, 0 or more */
     int x, z, keys, y; /* strides */
 };
 
@@ -298,8 +302,8 @@ struct plan_node {
     struct {
         int size;      /* without the batch */
         bool batched;  /* the batch is a factor of the dimension */
-        bool is_inner; /* of a batched dimension. true: size * batch, where the batch varies fastest. false: batch *
-                          size, where it varies slowest */
+        bool is_inner; /* only if `batched`. true: the dimension is size * batch, and the batch varies fastest. false:
+                          it is batch * size, and the batch varies slowest */
     } dimensions[PLAN_SPACE_RANK];
 };
 
@@ -338,8 +342,8 @@ struct plan_step {
     struct plan_selection only; /* OP_LINEAR, OP_PROJECT_SEQUENCE */
     int space;     /* index of the space: the elements that the step visits. PLAN_NONE for operations without a space */
     int y;         /* the value that is written. PLAN_NONE if the step writes the results of items instead */
-    int64_t state; /* in a plan that resumes: the offset, in floats, of the step's part of a slot. PLAN_NONE if the step
-                      keeps nothing in a slot */
+    int64_t state; /* in a plan that resumes: where the step's floats begin in a slot, as a number of floats. PLAN_NONE
+                      if the step keeps nothing in a slot */
     union {
         int reads[4];
         struct {
@@ -356,7 +360,8 @@ struct plan_step {
             int tail;                       /* OP_PROJECT_CALL: t */
         };
         struct {
-            int table, minor_table; /* OP_EMBED, OP_ADD_POSITIONS, OP_ROTATE: T; A and B */
+            int table,
+                minor_table; /* `table` is T of OP_EMBED and OP_ROTATE, or A of OP_ADD_POSITIONS. minor_table is B */
         };
         struct {
             int value_table, key_table; /* OP_RETRIEVE: V and K */
@@ -412,13 +417,13 @@ struct plan_step {
             float masked_score;
         } attend; /* also used by OP_ATTEND_CALL */
         struct {
-            int64_t count; /* 3 or 2. `by` is {1, 0, -1} if the count is 3, and {1, 0} if it is 2 */
+            int64_t count; /* number of segments of columns, 2 or 3 */
             int64_t by[3];
         } shift_tokens;
         struct {
-            int64_t first_head, heads;   /* the heads of x, K and V that the step reads; y has only these heads */
+            int64_t first_head, heads;   /* the heads of x, K and V that the step reads. y has only these heads */
             int64_t dim_head, dim_value; /* d and d' */
-            int64_t bucket, fold;        /* both >= 1. See OP_LINEAR_ATTEND in operations.c */
+            int64_t bucket, fold;        /* both are at least 1. See OP_LINEAR_ATTEND in operations.c */
             float scale;                 /* c */
             bool causal, raw_queries;
         } linear_attend;
@@ -457,8 +462,8 @@ struct plan_step {
         } arrange;
         struct {
             enum plan_function function;
-            bool z_first; /* f(z, x) */
-            float z;      /* used likewise in place of every element of z */
+            bool z_first; /* the result is f(z, x) instead of f(x, z) */
+            float z;      /* used in place of every element of z, if the step has no value z and no weight z */
         } combine;
         struct {
             float x, z; /* as above */
@@ -532,17 +537,20 @@ struct plan {
     int hidden_axis; /* the axis of the last hidden state. PLAN_NONE if the plan's results are tensors */
     bool vector;     /* the last hidden state is one row per item, and the output's shape has no size for the rows */
     bool has_logits;
-    bool causal;    /* the output's row p says what follows the rows up to p: the class is made to generate */
-    int64_t window; /* rows that the class reads of a longer sequence to generate; 0: those of its longest input */
+    bool causal;    /* row p of the output says which id follows the rows up to p. Set for classes with the argument
+                       `causal`, and for all plans that resume */
+    int64_t window; /* when the model generates, the class reads at most this many rows, the last ones of a sequence. 0
+                       if the longest input is the only limit */
     int n_attentions;
     enum padding padding;
 
     /* plan_resume */
-    bool resumes;         /* a sequence may come in several batches, each with its next rows */
-    int unresumed;        /* a step that needs all rows at once, so that `resumes` is false; PLAN_NONE: there is none */
+    bool resumes;  /* the rows of a sequence may come in several batches */
+    int unresumed; /* the first step that needs all rows at once. PLAN_NONE if there is none. If there is one, `resumes`
+                      is false */
     int resumed_axis;     /* the rows of the sequence, which come in several batches if `resumes` */
-    int64_t state_floats; /* of a slot; at least 1 */
-    int64_t n_slots;      /* 0: every item is a whole sequence */
+    int64_t state_floats; /* number of floats of a slot, at least 1 */
+    int64_t n_slots;      /* number of slots. 0 if every item is a whole sequence */
 
     /* plan_finish */
     int64_t max_rows; /* most rows of all items of a batch together, on an axis where the number of rows differs between
@@ -556,7 +564,7 @@ void plan_free(struct plan *plan); /* NULL is harmless */
 /* "linear" … */
 const char *operation_name(enum operation operation);
 
-/* "add" …; "gelu" … */
+/* "add" and so on for function_name, "gelu" and so on for activation_name. */
 const char *function_name(enum plan_function function);
 const char *activation_name(enum activation activation);
 
@@ -589,7 +597,8 @@ bool plan_size_is_constant(const struct plan *plan, int size, int64_t *value);
 void plan_size_bounds(const struct plan *plan, int size, int64_t *least, int64_t *most);
 
 /* Writes the size as text, such as "2*n + 1". A free size is written as its name. If it has no name, the name of its
- * input and the number of its dimension are written, such as "x.1". Returns `text`. */
+ * input and the number of its dimension are written, such as "x.1". The batch dimension is written as "batch". Returns
+ * `text`. */
 const char *plan_size_text(const struct plan *plan, int size, char *text, size_t room);
 
 /* The rows of one item on an axis, summed over its sequences. -1 if the number overflows, or if a size is below 0. */
@@ -611,9 +620,9 @@ int64_t plan_value_rows(const struct plan *plan, int value, int64_t rows);
 /* The rows of one sequence of a value, for the same item. */
 int64_t plan_value_sequence_rows(const struct plan *plan, int value, int64_t rows);
 
-/* Which number of rows counts as the tokens of an item (model_item_tokens in engine.h). true: the item's largest number
- * of rows on any axis. This is so in plans of modules that return tensors, and in plans with LAYOUT_TENSOR or an
- * AXIS_SIZED. false: the largest number of rows among its inputs and its axes of the kinds AXIS_WINDOW, AXIS_JOINED and
+/* Whether the tokens of an item (model_item_tokens in engine.h) are its largest number of rows on any axis. This is so
+ * in plans of modules that return tensors, and in plans with LAYOUT_TENSOR or an AXIS_SIZED. In other plans, the tokens
+ * are the largest number of rows among the item's inputs and its axes of the kinds AXIS_WINDOW, AXIS_JOINED and
  * AXIS_PADDED. */
 bool plan_counts_axes(const struct plan *plan);
 
@@ -644,17 +653,18 @@ static inline int plan_attention_output(const struct plan *plan, int attention)
 /* A lower bound of the rows of every item on the axis. 0 if none is known. */
 int64_t plan_least_rows(const struct plan *plan, int axis);
 
-/* Rows of an axis in the largest batch of n_items items. INT64_MAX if the number overflows. */
+/* The number of rows of an axis in the largest batch of n_items items. INT64_MAX if the number overflows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items);
 
-/* Sequences of an axis in the same batch. They are at most as many as the rows, because a sequence has at least one
- * row. */
+/* The number of sequences of an axis in the same batch. It is at most the number of rows, because a sequence has at
+ * least one row. */
 int64_t plan_most_sequences(const struct plan *plan, int axis, int64_t n_items);
 
 /* The largest number of rows of one sequence on the value's axis. */
 int64_t plan_most_sequence_rows(const struct plan *plan, int value);
 
-/* Whether an item may have no rows for the input: it is optional, has no fallback, and is not like another input. */
+/* Whether an item may have no rows for the input. It may if the input is optional, has no fallback, and need not have
+ * as many rows as another input (model_input.like). */
 bool plan_may_lack(const struct plan *plan, int input);
 
 /* Whether the image, with the window's zeros around it, is at least as large as the window. Only then may

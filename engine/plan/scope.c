@@ -62,8 +62,8 @@ void plan_give_bound(struct plan_builder *builder, int x, int weight, int bias)
 
 /* ---- Inputs ---- */
 
-/* Returns the value that is bound to the name, or PLAN_NONE. Also appends the input to the list of the class's inputs.
- */
+/* Appends an input to the list of the class's inputs. Returns the value that the leaf binds to this input
+ * (plan_leaf.inputs). Returns PLAN_NONE if the leaf binds none. */
 static int take_binding(struct plan_builder *builder, const char *name)
 {
     struct plan_scope *scope = &builder->scope;
@@ -84,7 +84,8 @@ static int take_binding(struct plan_builder *builder, const char *name)
     return value;
 }
 
-/* Checks that the value bound to an input has the right type, columns and axis. */
+/* Checks that the value bound to an input has the right type and number of columns. Limits its ids to the
+ * vocabulary. */
 static void check_elements(struct plan_builder *builder, const struct model_input *input, int value)
 {
     static const char *const kinds[] = {[INPUT_IDS] = "ids", [INPUT_ROWS] = "floats", [INPUT_MASK] = "a mask"};
@@ -102,7 +103,8 @@ static void check_elements(struct plan_builder *builder, const struct model_inpu
     }
 }
 
-/* Pixels are always rows. An image also has a height and a width. */
+/* Checks that the value comes from an image if the class reads an image (LAYOUT_IMAGE). A value for LAYOUT_CHANNELS
+ * must have the rows of an input that is not an image. */
 static void check_layout(struct plan_builder *builder, const struct model_input *input, int value)
 {
     if (builder->failed)

@@ -1,5 +1,6 @@
-/* scope: a class as a leaf, which is a part of a larger plan. While the scope of a leaf is open, the functions of
- * builder.h that the class calls use the functions of this header. */
+/* scope: a class as a leaf, which is a part of a larger plan. The leaf binds values of the larger plan to the inputs of
+ * the class (plan_leaf.inputs in builder.h). The scope of a leaf is open while the class builds its part of the plan.
+ * Then the functions of builder.h that the class calls use the functions of this header. */
 #ifndef ENGINE_PLAN_SCOPE_H
 #define ENGINE_PLAN_SCOPE_H
 

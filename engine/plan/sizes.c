@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DEPTH 4 /* most nested quotients. It limits the recursion that computes bounds and texts */
+#define MOST_DEPTH 4 /* most quotients and remainders within each other. It limits the depth of recursion */
 
 static const struct plan_size *at(const struct plan *plan, int size)
 {
@@ -82,8 +82,9 @@ static bool multiply_terms(struct plan_builder *builder, const struct plan_term 
     return true;
 }
 
-/* Whether the term a is a multiple of b: each factor of b is a factor of a, and the coefficient of b divides that of a.
- * If so, sets *quotient. */
+/* Whether the term b divides the term a: each factor of b is a factor of a, and the coefficient of b divides the
+ * coefficient of a. If so, sets *quotient. Returns false for a coefficient of -1, because the division could
+ * overflow. */
 static bool divide_terms(const struct plan_term *a, const struct plan_term *b, struct plan_term *quotient)
 {
     if (b->coefficient == 0 || b->coefficient == -1 || a->coefficient % b->coefficient != 0)
@@ -218,7 +219,7 @@ static bool same_term(const struct plan_term *a, const struct plan_term *b)
            memcmp(a->factors, b->factors, (size_t)a->n_factors * sizeof *a->factors) == 0;
 }
 
-/* Whether each term of b, times one term, is a term of a, and a has no others. Then this term. */
+/* Whether a = t * b for one term t. If so, sets *quotient to t. b has several terms. */
 static bool divide_by_sum(const struct plan_size *a, const struct plan_size *b, struct plan_term *quotient)
 {
     struct plan_term other;
@@ -262,7 +263,7 @@ bool plan_size_divides(struct plan_builder *builder, int a, int b, int *quotient
     return *quotient != PLAN_NONE;
 }
 
-/* The largest depth of quotients and remainders in two sizes. 0 if there is none. */
+/* How deep quotients and remainders are nested in two sizes. 0 if the sizes have none. */
 static int deepest(const struct plan *plan, int a, int b)
 {
     const struct plan_size *sizes[] = {at(plan, a), at(plan, b)};
@@ -296,8 +297,8 @@ static int divide(struct plan_builder *builder, enum plan_factor_kind kind, int 
     return size_of_factor(builder, &factor);
 }
 
-/* (q b + r) / b = q + r / b: separates the terms of the dividend that are multiples of b. So equal quotients have the
- * same form. */
+/* Writes the dividend a as q b + r, because the quotient (q b + r) / b equals q + r / b. Sets *multiple to q and *rest
+ * to r. So equal quotients get the same form. Returns false if q is 0. */
 static bool split_multiple(struct plan_builder *builder, int a, int b, struct plan_size *multiple,
                            struct plan_size *rest)
 {
@@ -491,7 +492,7 @@ static void append(char *text, size_t room, const char *more)
         snprintf(text + length, room - length, "%s", more);
 }
 
-/* A number or a name stands alone, everything else in parentheses. */
+/* Appends a number or a name as it is, and any other size in parentheses. */
 static void append_operand(const struct plan *plan, int size, char *text, size_t room)
 {
     const struct plan_size *of = at(plan, size);

@@ -71,7 +71,7 @@ struct numbers_target {
     /* Expected elements of each list, by depth from 1 on. 0 allows any number of elements. */
     int64_t sizes[NUMBERS_DEPTH];
     int item_depth;   /* depth of the lists that are items. If it is 0, `ends` is not written */
-    int64_t *ends;    /* (lists[item_depth - 1]) by item: count of all numbers up to its end */
+    int64_t *ends;    /* (lists[item_depth - 1]): ends[i] is the number of all numbers in the items 0 to i */
     int64_t *n_wrong; /* counts wrong numbers, which are stored as -1 or NaN. If it is NULL, reading ends at the first
                          wrong number */
     struct numbers_list *list; /* receives the list of an unexpected size. May be NULL */
