@@ -25,8 +25,8 @@ struct engine_event {
 struct engine_options {
     struct device_choice device;  /* "auto" also chooses the CPU for a model that does not fit on the CUDA device */
     enum dtype dtype;             /* of products with weights. It is an error if the device does not support the type */
-    enum instruction_set kernels; /* the CPU's */
-    enum product_library products; /* the CPU's */
+    enum instruction_set kernels; /* of the CPU */
+    enum product_library products; /* of the CPU */
     int64_t threads;               /* of the CPU. 0 means one for each core that this process may use */
     int64_t cuda_tuning_ms; /* time limit for measuring algorithms of products while a model is loaded on a CUDA device.
                                0 measures nothing, so each load chooses the same algorithms */
@@ -35,7 +35,7 @@ struct engine_options {
                                  of the input (model_input.own_limit), an item may be longer, and runs as a batch by
                                  itself. Other inputs have at most this length */
     int64_t max_batch_requests; /* >= 1. Limit on the items of a batch */
-    int64_t max_slots;          /* sequences of a model whose rows may come in several batches, at a time. >= 0 */
+    int64_t max_slots;          /* >= 0. Number of slots of a model (engine_item.slot) */
     /* limit on the activations of an image with more than max_batch_tokens pixels. Such an image runs as a batch by
      * itself, and has at most 512 x 512 pixels. 0 refuses such images */
     size_t image_arena_bytes;

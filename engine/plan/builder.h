@@ -67,7 +67,7 @@ struct plan_builder {
                           with plan_check */
     bool as_built;     /* for tests: skip the passes, so that results with and without them can be compared */
 
-    int64_t n_slots;          /* for plan_resume. 0 if every item is a whole sequence */
+    int64_t n_slots;          /* the number of slots, for plan_resume. 0 if every item is a whole sequence */
     size_t image_arena_bytes; /* limit for plan_enlarge_images. 0 if images have at most max_rows pixels */
 
     /* Receives the fraction of all elements read so far. May be NULL. */
@@ -108,8 +108,8 @@ bool plan_ignores(const struct plan_builder *builder, const char *name);
 void plan_open_scope(struct plan_builder *builder, const struct plan_leaf *leaf);
 int plan_close_scope(struct plan_builder *builder);
 
-/* `ids` is the value of an input. Limits its ids to 0 <= id < vocabulary. `what` says in messages what reads the ids.
- */
+/* `ids` is the value of an input. Limits its ids to 0 <= id < vocabulary. `what` names the reader of the ids in
+ * messages. */
 void plan_limit_ids(struct plan_builder *builder, int ids, int64_t vocabulary, const char *what);
 
 /* These functions declare inputs, in the order of the parameters of forward(). Call plan_choose_padding first. They
@@ -126,7 +126,7 @@ int plan_input_rows(struct plan_builder *builder, const char *name, int64_t colu
  * (LAYOUT_CHANNELS). A row of the value is a pixel. item.h documents `refused`. */
 int plan_input_image(struct plan_builder *builder, const char *name, int64_t channels);
 int plan_input_pixels(struct plan_builder *builder, const char *name, int64_t channels, const char *refused);
-/* A mask or floats, with as many rows as the value `like` of another input. */
+/* Declare a mask or floats with as many rows as the value `like` of another input. */
 int plan_input_mask(struct plan_builder *builder, const char *name, int like);
 int plan_input_rows_like(struct plan_builder *builder, const char *name, int64_t columns, int like, int fallback);
 /* An optional input without a value. It has as many rows as the value `like` of another input. Returns the input's
@@ -213,8 +213,8 @@ int plan_fourier_weight(struct plan_builder *builder, int64_t n, int64_t length,
  * position (i + 1/2) * step - 1/2 of the source. If `aligned`, its position is i * (in - 1) / (out - 1). */
 int plan_interpolation_weight(struct plan_builder *builder, int64_t in, int64_t out, double step, bool aligned);
 
-/* Means of `out` windows over `in` samples: (out, in). Window i has the samples from floor(i * in / out) up to, and
- * without, ceil((i + 1) * in / out). */
+/* Makes the matrix (out, in) that computes the means of `out` windows over `in` samples. Window i has the samples from
+ * floor(i * in / out) on, and ends before sample ceil((i + 1) * in / out). */
 int plan_windows_weight(struct plan_builder *builder, int64_t in, int64_t out);
 
 /* Makes a weight with `count` more columns. Each new column is a vector with one element for each row of the weight, or
@@ -236,11 +236,11 @@ struct plan_target {
                   new value */
 };
 
-/* Appends an index space to the plan. Returns its number. */
+/* Appends a space to the plan. Returns its index. */
 int plan_add_space(struct plan_builder *builder, const struct plan_space *space);
 
-/* Limits a size. If the bounds of the free sizes prove the limit or its violation, this is decided now. Otherwise each
- * item is checked. */
+/* Limits a size. If the bounds of the free sizes decide whether every item keeps the limit, the plan needs no check.
+ * Otherwise each item is checked. */
 void plan_limit_size(struct plan_builder *builder, struct plan_size_limit limit);
 
 /* Operations. Each function appends a step to the plan, and returns the new value. operations.c has their formulas and
@@ -251,7 +251,7 @@ int plan_layer_norm(struct plan_builder *builder, int x, int gain, int bias, flo
 /* Each group of columns is normalised over all rows of a sequence. gain and bias are (columns of x), or PLAN_NONE. */
 int plan_group_norm(struct plan_builder *builder, int x, int64_t groups, int gain, int bias, float epsilon);
 int plan_linear(struct plan_builder *builder, int x, int weight, int bias);
-int plan_activate(struct plan_builder *builder, int x, enum activation activation); /* one without parameters */
+int plan_activate(struct plan_builder *builder, int x, enum activation activation); /* `activation` has no parameters */
 /* x may hold ids, which become floats. If `to_ids`, y holds ids, and each is the integer part of the result. A NaN, or
  * a number outside of int32_t, becomes INT32_MIN. */
 int plan_activate_with(struct plan_builder *builder, int x, struct plan_activation activation, bool to_ids);

@@ -7,7 +7,7 @@ static int64_t rows_of(const struct plan *plan, int value, int64_t rows)
     return plan_value_rows(plan, value, rows);
 }
 
-/* The keys of one sequence. A row reads the keys of its own sequence. */
+/* The rows of one sequence of a value. A row of x reads the keys of its own sequence. */
 static int64_t sequence_rows_of(const struct plan *plan, int value, int64_t rows)
 {
     return plan_value_sequence_rows(plan, value, rows);

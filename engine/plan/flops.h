@@ -1,4 +1,5 @@
-/* flops: how much each operation computes. The functions have the type of plan_operation.flops. */
+/* flops: the number of floating point operations of each operation. The functions have the type of
+ * plan_operation.flops. */
 #ifndef ENGINE_PLAN_FLOPS_H
 #define ENGINE_PLAN_FLOPS_H
 

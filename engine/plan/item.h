@@ -36,9 +36,9 @@ struct model_input {
     const char *name; /* the parameter's name in the class's forward() */
     enum input_kind kind;
     enum input_layout layout;
-    int64_t columns;  /* of INPUT_ROWS at least 1. Of INPUT_ATTENTION_MASK, 0 means the length of input columns_like. Of
-                         other kinds 1 */
-    int columns_like; /* an input */
+    int64_t columns;    /* number of elements of a row. At least 1 for INPUT_ROWS. For INPUT_ATTENTION_MASK, 0 means the
+                           length of the input columns_like. 1 for other kinds */
+    int columns_like;   /* index of an input. Used if an INPUT_ATTENTION_MASK has `columns` 0 */
     bool takes_floats;  /* INPUT_ATTENTION_MASK */
     bool takes_one_row; /* INPUT_ATTENTION_MASK: one row may serve all positions */
     int64_t n_masks; /* INPUT_ATTENTION_MASK: masks for each of the `width` sequences of an item. 0 if an item has one
@@ -75,7 +75,7 @@ struct engine_item {
                              INPUT_ATTENTION_MASK the rows of one mask */
         int64_t width;   /* LAYOUT_CALL: the batch size of the call, the same for all inputs. LAYOUT_IMAGE: the width of
                             the image */
-        int64_t columns; /* INPUT_ATTENTION_MASK: of `data` */
+        int64_t columns; /* INPUT_ATTENTION_MASK: columns of `data` */
         int64_t n_masks; /* INPUT_ATTENTION_MASK: 0 if data is one mask (length, columns) for all heads and sequences.
                             Otherwise data is (n_masks, length, columns), and n_masks is width * model_input.n_masks */
         int64_t sizes[ENGINE_MAX_RANK]; /* LAYOUT_TENSOR: the item's shape */
@@ -83,10 +83,12 @@ struct engine_item {
     } inputs[ENGINE_MAX_INPUTS];
 
     /* The rows of a sequence may come in several batches. Then this item has the rows from `first` on, and the slot
-     * keeps what later rows need of the rows before. Other inputs of the sequence, such as a context, come with first
-     * == 0 only. Such an item may want the output of its last row, and no other result. */
-    int64_t slot;  /* 1 to model_info.n_slots, once in a batch. 0 if the item is a whole sequence */
-    int64_t first; /* with a slot: number of rows of the sequence in earlier batches. 0 begins a new sequence */
+     * keeps what later rows need of the rows before. Other inputs of the sequence, such as a context, come only with
+     * first == 0. Such an item may request only one result, the output of its last row. */
+    int64_t slot;  /* number of a slot, 1 to model_info.n_slots. Two items of a batch must not have the same slot. 0 if
+                      the item is a whole sequence */
+    int64_t first; /* with a slot: number of rows of the sequence that earlier batches have computed. 0 begins a new
+                      sequence */
     /* With `first` > 0: all inputs of the sequence, whose rows begin with those of the earlier batches. If the device
      * that kept the sequence fails, they are computed again. NULL: the batch fails then. */
     const struct engine_item *earlier;
@@ -108,9 +110,9 @@ struct engine_item {
     const struct engine_extra *extras; /* (n_extras) */
     int n_extras;
 
-    /* Called by the CPU engine when the one wanted row is in `output`, on one of the lane's threads. Calls of several
-     * items may run at once. So work on each row is shared by the threads. A CUDA device does not call it. NULL: none.
-     */
+    /* The CPU engine calls this function when the one requested row is in `output`. It runs on one of the lane's
+     * threads. Several threads may call the functions of several items at once, so they share this work. A CUDA device
+     * does not call it. NULL if nothing is to be called. */
     void (*finish)(void *context);
     void *finish_context;
 };

@@ -106,7 +106,8 @@ static int largest_unplaced(const struct plan *plan, const bool *placed)
 }
 
 /* Sets the limits of inputs for which the model has none. They accept up to max_rows rows, rounded down to a multiple
- * of the padding. If max_rows is less than one multiple, it is raised to it first, so that an item of one row fits. */
+ * of the padding. If max_rows is less than one multiple, max_rows is raised to this multiple first, so that an item of
+ * one row fits. */
 static void limit_lengths(struct plan *plan)
 {
     for (int i = 0; i < plan->n_axes; i++)
@@ -141,7 +142,8 @@ static void fit_smallest_item(struct plan *plan)
     }
 }
 
-/* Gives all values their offsets. `placed` and `in_place` have an element for each value; `placed` is all false. */
+/* Gives all values their offsets. `placed` and `in_place` have an element for each value. All elements of `placed` are
+ * false at first. */
 static void place_values(struct plan *plan, bool *placed, int *in_place)
 {
     find_in_place(plan, in_place);

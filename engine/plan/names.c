@@ -8,15 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The prefixes of DataParallel and DistributedDataParallel, of torch.compile, of a wrapper in the libraries, and of
- * modules for training. */
+/* Prefixes that wrappers put before names. "module." comes from DataParallel and DistributedDataParallel, "_orig_mod."
+ * from torch.compile, "net." from a wrapper in the libraries, and "model." from modules for training. */
 static const char *const prefixes[] = {"module.", "_orig_mod.", "net.", "model."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 
 /* Whether the name matches the pattern. `*` matches any number of characters. Other characters match themselves. */
 static bool matches(const char *pattern, const char *name)
 {
-    /* The last star, and the end of the part of the name that it matches so far. */
+    /* The last star of the pattern so far, and the end of the characters that this star matches so far. */
     const char *star = NULL, *behind = NULL;
     while (*name) {
         if (*pattern == '*') {

@@ -74,7 +74,7 @@ const struct plan_operation plan_operations[] = {
                 .flops = flops_of_addition,
                 .print = print_nothing},
 
-    /* m is the operand z: ids (r, 1), 0 or not. */
+    /* m is the operand z, which holds ids (r, 1). Any id except 0 means true. */
     [OP_MASK_ROWS] = {.name = "mask_rows",
                       .formula = "y[r] = x[r] where m[r], else 0",
                       .rows = ROWS_ALONE,
@@ -323,7 +323,7 @@ const struct plan_operation plan_operations[] = {
                         .flops = flops_of_output,
                         .print = print_nothing},
 
-    /* channels first */
+    /* The output is written channels first. */
     [OP_GIVE_IMAGE] = {.name = "give_image",
                        .formula = "item b's output = x_bᵀ",
                        .rows = ROWS_TOGETHER,

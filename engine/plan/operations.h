@@ -3,7 +3,7 @@
  * Letters in the formulas, and in the kernels of engine/cpu and engine/cuda:
  *     b  an item of the batch        r  a row of a matrix                   p  a row's position in its item
  *     n  rows of a sequence          k  rows that a sequence is projected to, which are the keys of an attention
- *     h  heads                       d  features of a head's query or key   e  features of a head's value
+ *     h  heads                       d  features of a head's query or key   e, d'  features of a head's value
  *     x, z, y  a step's operands and its result                             n_b  rows of item b
  * W, E, T and other capitals are weights. A shape is (rows, columns), row-major. */
 #ifndef ENGINE_PLAN_OPERATIONS_H
@@ -16,9 +16,10 @@
 /* Which rows of x a row of y depends on. plan_narrow (passes.h) reads it when it reduces the last steps to the
  * requested rows. */
 enum row_dependence {
-    ROWS_UNSAID,   /* the operation's row of the table is incomplete */
-    ROWS_ALONE,    /* the same row, and rows at most `reach` away from it. Other rows do not change a bit of y */
-    ROWS_TOGETHER, /* any rows */
+    ROWS_UNSAID, /* the operation's row of the table is incomplete */
+    ROWS_ALONE, /* a row of y depends on the same row of x, and on rows at most `reach` away from it. Other rows of x do
+                   not change a bit of this row */
+    ROWS_TOGETHER, /* a row of y may depend on any rows of x */
 };
 
 struct plan_operation {
@@ -27,11 +28,11 @@ struct plan_operation {
     enum row_dependence rows;
     int64_t (*reach)(const struct plan_step *step); /* with ROWS_ALONE: the distance of the furthest row that is read.
                                                        NULL if only the same row is read */
-    /* The number of floats that the step keeps of a sequence whose rows come in several batches; see states.h. NULL if
-     * the step keeps nothing and computes each row alone, or if it needs all rows at once: `rows` says which. */
+    /* The number of floats that the step keeps in the slot of a sequence whose rows come in several batches (states.h).
+     * NULL with ROWS_ALONE if the step keeps nothing. NULL with ROWS_TOGETHER if the step needs all rows at once. */
     int64_t (*state)(const struct plan *plan, const struct plan_step *step);
     bool in_place;      /* y may be placed in the memory of x, if no later step reads x */
-    bool adds_residual; /* the formula ends with "+ z": the operation can add a residual */
+    bool adds_residual; /* whether the operation can add a residual z, as its formula shows */
 
     /* Floating point operations for one item of `rows` rows. A multiplication and an addition count as two. */
     int64_t (*flops)(const struct plan *plan, const struct plan_step *step, int64_t rows);

@@ -61,7 +61,7 @@ static int source_input(const struct plan *plan, const struct engine_item *item,
     return index;
 }
 
-/* 0 for a shape that model_check refuses. */
+/* The number of rows of a tensor. 0 for a shape that model_check refuses. */
 static int64_t tensor_rows(const struct model_input *input, const int64_t *sizes)
 {
     int64_t elements = 1;
@@ -118,7 +118,7 @@ static struct plan_given give_item(const struct plan *plan, const struct plan_ax
 {
     const struct engine_item *item = context;
     struct plan_given given = {.rows = padder_length(plan, item, axis->input)};
-    bool part = item->slot > 0; /* of a sequence: padding would come between its rows */
+    bool part = item->slot > 0; /* the item is a part of a sequence, and padding would come between the parts */
     if (axis->kind == AXIS_INPUT && !(part && plan->axes[plan->resumed_axis].input == axis->input))
         given.rows = plan_padded_rows(axis->padded, given.rows);
     else if (axis->kind != AXIS_INPUT)
@@ -126,7 +126,8 @@ static struct plan_given give_item(const struct plan *plan, const struct plan_ax
     return given;
 }
 
-/* `context` is an item. The only free size of a sequence is its length. The batch dimension is 1. */
+/* Returns a free size of an item, to which `context` points. The only free size of a sequence is its length. The batch
+ * dimension is 1. */
 static int64_t give_dimension(const struct plan *plan, int input, int dimension, const void *context)
 {
     if (input == PLAN_NONE)
@@ -206,7 +207,7 @@ static void append_sequence(struct layout *layout, int64_t rows)
     }
 }
 
-/* `rows` are those of all the item's sequences together. */
+/* Appends the sequences of an item to the layout. `rows` is the number of rows of all these sequences together. */
 static void lay_out_axis(struct layout *layout, int64_t item, int64_t rows, int64_t sequences)
 {
     layout->starts[0] = layout->item_starts[0] = 0;
@@ -246,7 +247,7 @@ static void mark_wanted(struct batch *batch, const struct engine_item *item, int
 {
     memset(batch->marks, 0, (size_t)rows);
     int64_t outputs = item->output || item->top_k > 0 ? item->n_rows : 0;
-    bool reads_last = item->slot > 0 || item->pooling == POOLING_LAST; /* a slot keeps something of the last row */
+    bool reads_last = item->slot > 0 || item->pooling == POOLING_LAST; /* a slot may keep a part of the last row */
     for (int64_t i = 0; i < outputs + (item->pooled || item->slot > 0); i++) {
         int64_t row = i < outputs ? item->rows[i] : reads_last ? own - 1 : 0;
         int64_t first = row > reach ? row - reach : 0, last = row + reach < rows ? row + reach : rows - 1;
@@ -269,7 +270,7 @@ static void lay_out_wanted_axis(const struct plan *plan, struct batch *batch, in
     lay_out_axis(layout, index, count, 1);
 }
 
-/* `layout` is that of the hidden value. */
+/* Appends the requested rows of an item to batch->wanted. `layout` is the layout of the last hidden state. */
 static void lay_out_wanted(struct batch *batch, const struct layout *layout, int64_t index)
 {
     const struct engine_item *item = &batch->items[index];
@@ -307,7 +308,7 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
         lay_out_wanted(batch, &batch->layouts[plan->hidden_axis], i);
 }
 
-/* Converts a mask of bytes to 0 and 1. Without a mask it is 1. Rows that padding adds are set to `beyond`. */
+/* Converts a mask of bytes to 0 and 1. All rows are 1 if `mask` is NULL. Rows that padding adds are set to `beyond`. */
 static void gather_mask(const uint8_t *mask, int64_t length, int64_t rows, int32_t beyond, int32_t *out)
 {
     for (int64_t r = 0; r < rows; r++)

@@ -44,11 +44,11 @@ struct batch {
     struct wanted_row *wanted;
     int64_t n_wanted, max_wanted;
     uint8_t *marks;  /* scratch memory with a byte for each row of an item */
-    double *seconds; /* (plan->n_steps + 1), see model_time_steps; NULL: nothing is timed */
+    double *seconds; /* (plan->n_steps + 1). model_time_steps documents it. NULL if no times are measured */
 };
 
-/* Rows of a sequence in earlier batches. `sequence` is one of an axis of the plan's resumed rows, or of any axis of an
- * item that is a whole sequence. */
+/* The number of rows of a sequence that earlier batches have computed. 0 if the item is a whole sequence. In a plan
+ * with slots, `sequence` must be a sequence with the rows of plan->resumed_axis. */
 static inline int64_t padder_earlier_rows(const struct plan *plan, const struct batch *batch, int64_t sequence)
 {
     return plan->n_slots > 0 && batch->items[sequence].slot > 0 ? batch->items[sequence].first : 0;
@@ -81,9 +81,9 @@ void padder_lay_out(const struct plan *plan, struct batch *batch, const struct e
 void padder_gather_item(const struct plan *plan, const struct batch *batch, int index, int64_t item, void *rows);
 void padder_gather(const struct plan *plan, const struct batch *batch, int index, void *rows); /* of all items */
 
-/* The number of rows of an item's input. For a tensor, it is the number of rows of the value. If the item lacks the
- * input, the rows of the fallback are counted, or those of the input that it is like. Returns 0 if the item lacks all
- * of these. */
+/* The number of rows of an item's input. For LAYOUT_TENSOR, these are the rows of the input's value. If the item lacks
+ * the input, the function counts the rows of the fallback, or of the input model_input.like. Returns 0 if the item
+ * lacks all of these. */
 int64_t padder_length(const struct plan *plan, const struct engine_item *item, int index);
 
 /* The number of sequences of an item's input with LAYOUT_CALL. It is 1 for other layouts. If the item lacks the input,

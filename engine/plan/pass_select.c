@@ -94,7 +94,7 @@ static void need(struct selecting *s, int value, enum need need)
         s->needs[value] = need;
 }
 
-/* Call it after find_needs. */
+/* Whether the step is moved, so that it computes only the selected row. Call this function after find_needs. */
 static bool moves(const struct selecting *s, int index)
 {
     int y = s->builder->plan->steps[index].y;

@@ -13,7 +13,7 @@ void plan_fuse(struct plan_builder *builder);
  * each item in the cheaper order, which depends on the item's number of rows. */
 void plan_reassociate(struct plan_builder *builder);
 
-/* Makes steps compute one row of each item only, if a later step selects this row and nothing reads the others. */
+/* Makes steps compute only one row of each item, if a later step selects this row and nothing reads the other rows. */
 void plan_select_rows(struct plan_builder *builder);
 
 /* Makes the last steps compute only those rows of the last hidden state that the items request. */

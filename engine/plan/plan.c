@@ -81,7 +81,7 @@ int64_t plan_axis_sequences(const struct plan *plan, int axis, const struct plan
     return count;
 }
 
-/* Each sequence of the padded axis is padded. */
+/* The rows of an item on an AXIS_PADDED. Each sequence of the item is padded by itself. */
 static int64_t rows_with_padding(const struct plan *plan, int axis, const struct plan_lengths *lengths,
                                  const void *context)
 {
@@ -267,7 +267,7 @@ static bool constant_sequences(const struct plan *plan, int axis, int64_t *seque
     return of->kind != AXIS_SIZED || plan_size_is_constant(plan, of->sized.sequences, sequences);
 }
 
-/* The rows of an AXIS_PADDED. */
+/* Like plan_rows_are_constant, for an AXIS_PADDED. */
 static bool padded_rows_are_constant(const struct plan *plan, const struct plan_axis *padded, int64_t *rows)
 {
     int64_t own = 1, sequences;
@@ -310,7 +310,8 @@ int64_t plan_least_rows(const struct plan *plan, int axis)
     return __builtin_mul_overflow(rows, sequences, &rows) ? INT64_MAX : rows;
 }
 
-/* A longer item than a usual batch allows is a batch by itself, and not longer than max_rows. */
+/* An item may have more rows than a usual batch allows. Such an item runs as a batch by itself, and has at most
+ * max_rows rows. */
 int64_t plan_most_rows(const struct plan *plan, int axis, int64_t n_items)
 {
     const struct plan_axis *of = &plan->axes[axis];
