@@ -156,8 +156,8 @@ static void *rows_of_item(const struct cpu_run *run, int value, int64_t item, si
     return elements_of(run, value, starts[0] * columns);
 }
 
-/* The first part of a sequence leaves its keys and values in the slot, and later parts bring them back. The context
- * that they were made of comes with the first part alone. */
+/* A context comes only with the first part of a sequence. Its keys and values are then copied into the slot. With a
+ * later part of the sequence they are copied from the slot. */
 static void keep_keys(const struct cpu_run *run, const struct plan_step *step)
 {
     for (int64_t i = 0; run->plan->n_slots > 0 && i < run->batch->n_items; i++) {

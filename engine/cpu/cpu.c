@@ -65,7 +65,7 @@ static int usable_cores(void)
 
 static int open_cpu(const struct engine_options *options, int index, struct backend **backend, struct error *error)
 {
-    (void)index; /* there is one */
+    (void)index; /* there is only one CPU device */
     if (options->dtype == DTYPE_TF32 || options->dtype == DTYPE_F16)
         return error_set(error, "dtype \"%s\": expected auto, f32 or bf16 on the CPU", dtype_name(options->dtype));
     struct backend *opened = calloc(1, sizeof *opened);
@@ -131,7 +131,7 @@ static void unprepare(struct backend_model *model)
  * numbers. Pages become resident only when batches use them. */
 static int map_memory(struct backend_model *model, size_t arena_bytes, size_t thread_bytes)
 {
-    size_t slots_bytes; /* a window in config.json may be any number */
+    size_t slots_bytes; /* the product may overflow, because config.json may contain any window */
     if (__builtin_mul_overflow((size_t)model->run.plan->n_slots * sizeof(float), (size_t)model->run.plan->state_floats,
                                &slots_bytes) ||
         __builtin_add_overflow(arena_bytes, model->scratch_bytes, &model->memory_bytes) ||
@@ -353,7 +353,7 @@ static int team_for(const struct backend_model *model, const struct batch *batch
     return alone || team_start(model->run.threads, &error) != 0 ? 1 : model->run.threads;
 }
 
-/* 0 unless the batch is timed. */
+/* The time now, in seconds. 0 if the times of the batch are not measured. */
 static double now_s(const struct batch *batch)
 {
     struct timespec time = {0};
@@ -385,7 +385,7 @@ static void gather_inputs(const struct cpu_run *run)
 
 static int run_batch(struct backend_model *model, int lane, const struct batch *batch, struct error *error)
 {
-    (void)lane; /* there is one */
+    (void)lane; /* there is only one lane */
     struct cpu_run run = model->run;
     run.batch = batch;
     atomic_store(&model->failed, false);

@@ -105,7 +105,7 @@ static void deliver(const struct cpu_run *run, const struct wanted_row *wanted, 
         item->finish(item->finish_context);
 }
 
-/* out (count, columns) = rows (count, depth) Wᵀ + b; the threads share the panels of W. */
+/* out (count, columns) = rows (count, depth) Wᵀ + b. The threads share the panels of W. */
 static void output_layer(const struct cpu_run *run, const struct plan_step *step, int64_t count, const float *rows,
                          float *out)
 {

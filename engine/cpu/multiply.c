@@ -60,7 +60,7 @@ static struct multiplication multiplication_of(const struct cpu_run *run, const 
 
 /* ---- Matrices in place ---- */
 
-/* Whether OpenBLAS can read the rows of a matrix (rows, columns) at this stride. It counts in int. */
+/* Whether OpenBLAS can read the rows of a matrix (rows, columns) at this stride. OpenBLAS counts in int. */
 static bool is_stride(int64_t stride, int64_t rows, int64_t columns)
 {
     return rows <= 1 || (stride >= columns && stride <= INT32_MAX);

@@ -46,8 +46,8 @@ struct product_weight;
 /* Makes a weight of w (columns, depth) for products_linear_tile. If `owned`, w was allocated by malloc, and this
  * function takes it over, even on failure. Otherwise the caller keeps w until the weight is freed. After success the
  * caller must call products_free_weight. If oneDNN cannot pack the weight, it is multiplied without oneDNN, and `error`
- * states the reason. But if the settings name oneDNN, this is a failure. After success without such a reason, the
- * message is empty. */
+ * states the reason. But if the settings name oneDNN, a weight that oneDNN cannot pack is a failure. After success
+ * without such a reason, the message is empty. */
 int products_take_weight(const struct products *products, int64_t columns, int64_t depth, float *w, bool owned,
                          struct product_weight **weight, struct error *error);
 void products_free_weight(const struct products *products, struct product_weight *weight); /* NULL is harmless */
@@ -64,10 +64,10 @@ int products_take_projection(const struct products *products, int64_t groups, in
 int64_t products_linear_scratch(const struct products *products, int64_t depth);
 int64_t products_project_scratch(const struct products *products, int64_t k);
 
-/* Prepares x (rows, depth) for tiles of the weight; rows <= PLAN_ROW_BLOCK. Returns the x to pass to the tiles: x
- * itself, or a copy in the scratch with another element type. The memory of PLAN_ROW_BLOCK rows must be readable. The
- * content of rows beyond `rows` does not matter, because a row of a product does not depend on other rows. Elements are
- * floats unless products are in bf16. */
+/* Prepares x (rows, depth) for tiles of the weight. `rows` is at most PLAN_ROW_BLOCK. Returns the x to pass to the
+ * tiles. This is x itself, or a copy in the scratch with another element type. The memory of PLAN_ROW_BLOCK rows must
+ * be readable. The content of rows beyond `rows` does not matter, because a row of a product does not depend on other
+ * rows. Elements are floats unless products are in bf16. */
 const void *products_linear_rows(const struct products *products, const struct product_weight *weight, int64_t rows,
                                  enum element element, const void *x, float *scratch);
 

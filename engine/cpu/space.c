@@ -37,8 +37,8 @@ static void bring_last(struct space_dimension *dimensions, int rank, int from)
     dimensions[rank - 1] = moved;
 }
 
-/* Chooses the dimension for the inner loop: the one that is contiguous in y if it is not too short, else the longest.
- */
+/* Chooses the dimension for the inner loop. It is the dimension that is contiguous in y. If this dimension is too
+ * short, or if there is none, it is the longest dimension. */
 static int inner_of(const struct evaluated_space *space)
 {
     int longest = 0;
@@ -162,8 +162,8 @@ static void copy_squares(const struct space_dimension *rows, const struct space_
                     y[r * rows->stride.y + c * columns->stride.y] = x[r * rows->stride.x + c * columns->stride.x];
 }
 
-/* y (columns, rows) from x, which is dense along the columns: each column of y is dense. For few rows, such as the
- * channels of an image. With a constant number of rows the compiler makes this a loop over vectors. */
+/* y[c, r] = x[r, c], where y is (columns, rows) without gaps. Used for few rows, such as the channels of an image. With
+ * a constant number of rows the compiler makes this a loop over vectors. */
 static inline void interleave(int64_t rows, int64_t columns, const float *x, int64_t x_stride, float *restrict y)
 {
     for (int64_t c = 0; c < columns; c++)

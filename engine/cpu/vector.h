@@ -3,7 +3,7 @@
  *
  * vector_rows.c, vector_combine.c, vector_columns.c and vector_attend.c are compiled once for each set.
  * vector_functions_of returns the table for a set. There is one more variant, for AVX512_BF16. Its products, including
- * those of attention, multiply bf16 and add in float. Everything else in it is as with AVX-512.
+ * those of attention, multiply bf16 and add in float. All its other functions are those of AVX-512.
  *
  * Each row is summed up in a fixed order, so its result does not depend on the rows beside it. Functions keep no state,
  * so several threads may call them at once. Pointers need no alignment. Letters and shapes are those of run.h. */

@@ -3,7 +3,7 @@
  * A group of at most GROUP_ROWS query rows processes the keys in tiles of TILE_KEYS. So its scores and a panel of keys
  * fit in the first-level cache, whatever the number of keys. For each tile:
  *     1. multiply:       scores (rows, keys) = queries (rows, d) keys (keys, d)ᵀ
- *     2. raise_maximum:  scale and mask; a row with a new maximum scales down its sum and its output so far
+ * 2. raise_maximum: applies scale and mask. A row with a new maximum scales down its sum and its output so far
  *     3. weigh:          scores become exp(score - maximum), and are added to the row's sum
  *     4. multiply:       out (rows, e) += scores (rows, keys) values (keys, e)
  * At the end finish_row divides out by the sum. The work on a row and its order do not depend on the rows beside it. */
@@ -28,9 +28,9 @@ static __attribute__((noinline)) void multiply_row(const float *a, int64_t depth
     multiply_rows(a, 0, depth, b, c, 0, add, 1, wide);
 }
 
-/* c (rows, wide vectors) = a b, or += when `add`, for at most GROUP_ROWS rows and one panel. If at most TILE_ROWS / 2
- * rows remain at the end, they are computed one by one. If more remain, they are computed as a whole tile, whose
- * further rows are not used. */
+/* c (rows, wide vectors) = a b, or += if `add`, for at most GROUP_ROWS rows and one panel. If at most TILE_ROWS / 2
+ * rows remain at the end, they are computed one by one. If more remain, they are computed as a whole tile. The surplus
+ * rows of this tile are not used. */
 static void multiply(int64_t rows, const float *a, int64_t a_stride, int64_t depth, const float *b, int64_t wide,
                      float *c, int64_t c_stride, bool add)
 {
@@ -67,7 +67,7 @@ struct group {
     int64_t first, rows; /* rows of the block */
     int64_t room;        /* number of rows, rounded up to whole tiles of the product */
     int64_t seen;        /* number of keys that at least one of the rows reads */
-    float *scores;       /* (GROUP_ROWS, TILE_KEYS); then their exponentials, as words */
+    float *scores;       /* (GROUP_ROWS, TILE_KEYS). Later they become exponentials, as words */
     float *out;          /* (GROUP_ROWS, dim_room) */
     float *queries;      /* words (GROUP_ROWS, dim_head) */
     int64_t dim_room;    /* dim_value rounded up to whole vectors */
