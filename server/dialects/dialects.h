@@ -4,8 +4,8 @@
 
 #include "server/http/routes.h"
 
-/* Ends with NULL. The first dialect with a prefix of the path serves it. The native dialect matches every path and
- * comes last. */
+/* The list ends with NULL. The first dialect with a prefix that the path begins with serves the path. The native
+ * dialect matches every path, so it comes last. */
 extern const struct dialect *const all_dialects[];
 
 #endif

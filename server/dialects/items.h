@@ -1,7 +1,7 @@
-/* items: the JSON of a body whose inputs are lists, and the memory of what is read from them. All dialects share it.
+/* items: reads bodies whose inputs are lists, and allocates memory for what is read. All dialects use it.
  *
- * A long list of numbers costs jansson an object for each number. So there are two readers: server/text/numbers.h reads
- * a list's text, and jansson reads everything else. items_read alone chooses between them. */
+ * jansson would allocate an object for each number of a list. So there are two readers: server/text/numbers.h reads the
+ * text of a list of numbers, and jansson reads everything else. items_read chooses between them. */
 #ifndef SERVER_DIALECTS_ITEMS_H
 #define SERVER_DIALECTS_ITEMS_H
 
@@ -13,50 +13,54 @@
 
 #define ITEMS_MOST_LISTS (ENGINE_MAX_INPUTS + 1)
 
-/* The lists of a body that are text until items_read. In the body's JSON a mark stands for each. */
+/* The lists of a body that jansson has not parsed. In the JSON of the body, a mark replaces each of them
+ * (numbers.h). */
 struct items_lists {
-    struct numbers numbers[ITEMS_MOST_LISTS]; /* (count) text NULL: the list is back in the JSON */
+    struct numbers numbers[ITEMS_MOST_LISTS]; /* (count). `text` is NULL if jansson has parsed the list after all */
     size_t count;
 };
 
-/* Parses `length` bytes of the body; lists at `place` stay text where they can. If jansson must parse all lists,
- * `check` is called first with `context`, and may refuse with -1; NULL: no check. Returns a new reference. NULL:
- * request->failure. */
+/* Parses `length` bytes of the body. Lists of numbers at `place` are not parsed yet, if numbers.h can read them. If
+ * jansson must parse all lists, the function first calls `check` with `context`. `check` may refuse the request by
+ * returning -1. NULL means no check. Returns a new reference. On failure sets request->failure and returns NULL. */
 json_t *items_parse(struct request *request, size_t length, struct numbers_place place,
                     int (*check)(struct request *request, const void *context), const void *context,
                     struct items_lists *lists);
 
 /* The two readers of one list. Both get the `context` of items_read. */
 struct items_readers {
-    /* Returns 1 if the list was read, -1 with request->failure, and 0 if from_json is to read it or to refuse it. */
+    /* Returns 1 if the list was read. Returns 0 if from_json must read the list, or refuse it. On failure sets
+     * request->failure and returns -1. */
     int (*from_numbers)(void *context, const struct numbers *numbers);
-    /* Returns 0, or -1 with request->failure. `value` is of any kind. */
+    /* `value` may be of any kind. On failure sets request->failure and returns -1. */
     int (*from_json)(void *context, const json_t *value);
 };
 
-/* Reads the value of a member at the place of items_parse. -1: request->failure. */
+/* Reads the value of a member that is at the `place` of items_parse. On failure sets request->failure and returns
+ * -1. */
 int items_read(struct request *request, struct items_lists *lists, json_t *value, const struct items_readers *readers,
                void *context);
 
 /* The longest item that a model takes. */
 struct items_limit {
     int64_t tokens;
-    bool own;            /* the model's own limit; else it follows from --max-batch-tokens */
-    const char *cutting; /* how a request asks for cutting: "set truncate to true" */
+    bool own;            /* true: the limit is the model's own. false: it follows from --max-batch-tokens */
+    const char *cutting; /* tells a client how to have longer items cut, such as "set truncate to true" */
 };
 
-/* Of an item with input `index` alone. */
+/* The limit for an item that contains only input `index`. */
 struct items_limit items_limit(const struct model_info *info, int index);
 
-/* Refuses an item of `count` > limit->tokens tokens, which the request does not want to be cut. `path` names it. -1:
- * request->failure. */
+/* Refuses an item whose number of tokens, `count`, exceeds the limit. Call it if the request does not ask for cutting.
+ * `path` names the item in the message. Sets request->failure, and returns -1. */
 int items_too_long(struct request *request, const char *path, int64_t count, const struct items_limit *limit);
 
-/* Whether items that are too long lose their beginning. `direction` is "Left" or "Right", in upper or lower case; NULL:
- * right. -1: request->failure, another word. */
+/* Finds out whether items that are too long lose their beginning. `direction` is "Left" or "Right", in upper or lower
+ * case. NULL means right. For another word, sets request->failure and returns -1. */
 int items_direction(struct request *request, const char *direction, bool *left);
 
-/* Zeroed memory for `count` values of `size` bytes, charged to the request. NULL: request->failure. */
+/* Returns zeroed memory for `count` values of `size` bytes. The request's share of memory pays for it. On failure sets
+ * request->failure and returns NULL. */
 void *items_memory(struct request *request, int64_t count, size_t size);
 
 #endif

@@ -1,5 +1,6 @@
-/* v2_infer: one call of a model, from its body to a job, and its answer. The items of the batch dimension run in any
- * batches of the batcher. Their results are written one after another, and so form the output tensors. */
+/* v2_infer: one call of a model, from its body to a job, and its answer. Each index of the batch dimension is one item.
+ * The batcher may run the items in different batches. The results of the items, one after another, form the output
+ * tensors. */
 #ifndef SERVER_DIALECTS_V2_INFER_H
 #define SERVER_DIALECTS_V2_INFER_H
 

@@ -1,4 +1,4 @@
-/* v2_inputs: from the `inputs` of a call to the items of its job. */
+/* v2_inputs: converts the `inputs` of a call to the items of its job. */
 #ifndef SERVER_DIALECTS_V2_INPUTS_H
 #define SERVER_DIALECTS_V2_INPUTS_H
 
@@ -8,18 +8,19 @@
 /* The inputs while they are read. The caller sets `request`, `bytes`, `n_bytes`, `lists` and `options`. */
 struct v2_inputs {
     struct request *request;
-    struct text_inputs_options options; /* of texts */
-    const char *bytes;                  /* of tensors that are not read yet */
+    struct text_inputs_options options; /* what the request says about its texts */
+    const char *bytes;                  /* binary data of the tensors that are not read yet */
     int64_t n_bytes;
-    struct items_lists lists; /* of the JSON */
+    struct items_lists lists; /* the lists of the JSON that are not parsed yet */
     struct v2_tensor tensors[ENGINE_MAX_INPUTS];
-    const void *values[ENGINE_MAX_INPUTS]; /* NULL: not given */
+    const void *values[ENGINE_MAX_INPUTS]; /* NULL for an input that the call does not contain */
 };
 
-/* Fills tensors and values from the list `inputs`; NULL: it is missing. -1: request->failure, here and below. */
+/* Fills tensors and values from the list `inputs`, which is NULL if the call has no such list. Here and below, a
+ * failing function sets request->failure and returns -1. */
 int v2_inputs_read(struct v2_inputs *inputs, const json_t *list);
 
-/* The same for a body without JSON: all bytes belong to the model's first input. */
+/* Does the same for a body without JSON. All its bytes belong to the model's first input. */
 int v2_inputs_read_raw(struct v2_inputs *inputs);
 
 /* Makes the items of the job from tensors and values. */

@@ -6,23 +6,26 @@
 
 #include <jansson.h>
 
-/* A tensor of a call, as declared. `data` has its values, or NULL if they are among the body's bytes. */
+/* A tensor of a call, as its entry declares it. `data` contains its values. It is NULL if the values are among the
+ * binary data of the body. */
 struct v2_tensor {
     const char *name, *datatype;
     struct v2_shape shape;
     json_t *data;
     const char *bytes;
     int64_t n_bytes;
-    const struct engine_input *texts; /* (batch) ids of texts, for datatype BYTES; else NULL */
+    const struct engine_input *texts; /* (batch): the ids of the texts, for datatype BYTES. Otherwise NULL */
 };
 
-/* The name of a datatype that the input takes. Index 0 is the one in metadata. NULL: there is no other. */
+/* The name of a datatype that the input accepts. Metadata contains the one with index 0. NULL if the input accepts no
+ * more than `index` datatypes. */
 const char *v2_input_datatype(const struct model_input *input, int index);
 
-/* The shape that the input takes. Some inputs take several ranks, so the rank of the tensor matters; 0 in metadata. */
+/* The shape that the input accepts. Some inputs accept several ranks, so the shape depends on the rank of the tensor.
+ * For metadata, `rank` is 0. */
 struct v2_shape v2_input_shape(const struct model_input *input, int rank);
 
-/* Sets input `index` of an item: its values, and its sizes from the tensor's shape. */
+/* Sets input `index` of an item. Its sizes are taken from the tensor's shape. */
 void v2_input_place(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
                     struct engine_item *item, int index);
 

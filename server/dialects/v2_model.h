@@ -4,9 +4,10 @@
 
 #include "server/http/request.h"
 
-#define V2_VERSION "1" /* the one version of each model */
+#define V2_VERSION "1" /* every model has only this version */
 
-/* Finds the model of the path, and checks its version if the path names one. -1: request->failure. */
+/* Finds the model of the path. If the path names a version, checks the version. On failure sets request->failure and
+ * returns -1. */
 int v2_model(struct request *request);
 
 #endif

@@ -1,7 +1,7 @@
-/* v2_outputs: from the `outputs` of a call to the memory of its results, and to the text of its answer.
+/* v2_outputs: allocates memory for the results that `outputs` of a call names, and writes the answer.
  *
- * If all outputs are binary, the JSON before them does not depend on their values. It is then written before the run,
- * and the engine writes the results after it, into the answer itself. */
+ * The JSON before binary results does not depend on the results. So if all outputs are binary, the JSON is written
+ * before the run. The engine then writes the results directly behind it, into the answer. */
 #ifndef SERVER_DIALECTS_V2_OUTPUTS_H
 #define SERVER_DIALECTS_V2_OUTPUTS_H
 
@@ -11,26 +11,26 @@
 #include <jansson.h>
 
 struct v2_output {
-    int index; /* in model_info.outputs */
+    int index; /* index into model_info.outputs */
     bool binary;
     int64_t item_elements;
     struct v2_shape shape;
-    float *values; /* of all items */
+    float *values; /* the results of all items */
 };
 
-/* What the answer needs of a call, in request memory. */
+/* What the answer needs to know about a call. It lies in request memory. */
 struct v2_outputs {
-    const char *id; /* of the call; NULL: it has none */
+    const char *id; /* the id of the call. NULL if the call has none */
     int count;
     struct v2_output *list; /* (count) */
     bool in_place;          /* the answer is complete after the run */
 };
 
-/* Sets index and binary of each output. `binary` is the default. Without a list, or with an empty one, the only output
- * is the model's first. -1: request->failure, here and below. */
+/* Sets `index` and `binary` of each output. The parameter `binary` is the default. If the list is NULL or empty, the
+ * only output is the model's first one. Here and below, a failing function sets request->failure and returns -1. */
 int v2_outputs_read(struct request *request, const json_t *list, bool binary, struct v2_outputs *outputs);
 
-/* Gives the items of the job memory for their results, and sets the rest of `outputs`. */
+/* Allocates memory for the results of the job's items, and sets the other members of `outputs`. */
 int v2_outputs_want(struct request *request, struct v2_outputs *outputs);
 
 /* Writes the answer after the run. */

@@ -7,17 +7,18 @@
 
 #include <stdint.h>
 
-#define V2_MAX_RANK (ENGINE_MAX_RANK + 1) /* that of an item, and the batch dimension */
+#define V2_MAX_RANK (ENGINE_MAX_RANK + 1) /* the rank of an item, and one more for the batch dimension */
 
 struct v2_shape {
     int rank;
-    int64_t sizes[V2_MAX_RANK]; /* -1: any size */
+    int64_t sizes[V2_MAX_RANK]; /* -1 stands for any size */
 };
 
-/* Elements of the dimensions from `first` on. Their product is known to fit. */
+/* The number of elements of the dimensions from `first` on. The caller must know that this number does not overflow. */
 int64_t v2_elements(const struct v2_shape *shape, int first);
 
-/* Elements of a shape from outside; sizes are >= 0. -1: their bytes, at 16 an element, do not fit an int64_t. */
+/* The number of elements of a shape that a client sent. Its sizes are at least 0. Returns -1 if the number of bytes, at
+ * 16 bytes for each element, does not fit in an int64_t. */
 int64_t v2_count(const struct v2_shape *shape);
 
 void v2_write_shape(struct writer *writer, const struct v2_shape *shape); /* "[1,2]" */
