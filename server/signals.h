@@ -3,11 +3,12 @@
  *     signals_open -> signals_expect -> signals_wait -> (signals_delay) -> signals_close
  *
  *     SIGTERM, SIGXCPU          drain
- *     SIGHUP                    drains, because the daemon reloads nothing; under nohup it stays ignored
- *     SIGINT                    drains without a delay; while the daemon drains, it ends the process at once
- *     SIGUSR1, SIGUSR2          only a log line
- *     SIGPIPE, SIGXFSZ          ignored: the write fails with EPIPE or EFBIG
- *     SIGQUIT and all others    the system's default: SIGQUIT leaves a core
+ *     SIGHUP                    drains, because the daemon does not reload its settings. nohup sets SIGHUP to be
+ *                               ignored, and then it stays ignored
+ *     SIGINT                    drains without a delay. While the daemon drains, SIGINT ends it at once
+ *     SIGUSR1, SIGUSR2          write a log line
+ *     SIGPIPE, SIGXFSZ          are ignored, so that the write fails with EPIPE or EFBIG
+ *     SIGQUIT and all others    the system's default action. For SIGQUIT it is a core dump
  *
  * While the daemon starts, the signals that drain end it at once. */
 #ifndef SERVER_SIGNALS_H
@@ -17,18 +18,20 @@
 
 struct signals;
 
-/* Blocks signals for the calling thread and the threads that it starts, and starts a thread that waits for signals. To
- * be called by the process's first thread, before there are others and before libraries are loaded. Then a signal ends
- * the process even if a library's constructor hangs. After success signals_close is owed. */
+/* Blocks signals for the calling thread and for the threads that it starts later. Starts a thread that waits for
+ * signals. The process's first thread must call it before other threads exist, and before libraries are loaded. Then a
+ * signal ends the process even if the constructor of a library hangs. After success the caller must call
+ * signals_close. */
 int signals_open(struct signals **signals, struct error *error);
 
-/* From now on the first signal asks for draining. */
+/* From now on, the first signal of the list above asks the daemon to drain. */
 void signals_expect(struct signals *signals);
 
-/* Waits until a signal asks for draining. Returns its number. */
+/* Waits until a signal asks the daemon to drain. Returns the number of this signal. */
 int signals_wait(struct signals *signals);
 
-/* Waits for the time before the draining, or until SIGINT comes. If SIGINT asked for the draining, it does not wait. */
+/* Waits for the given time before the daemon drains, or until SIGINT comes. Does not wait if the signal to drain was
+ * SIGINT. */
 void signals_delay(struct signals *signals, int64_t milliseconds);
 
 void signals_close(struct signals *signals);

@@ -1,7 +1,7 @@
-/* native: the daemon's own dialect, which clients of text-embeddings-inference speak, too. native.c has the table of
- * its routes. native_embed.c, native_similarity.c, native_logits.c, native_fill_mask.c, native_predict.c,
- * native_generate.c, native_text.c, native_info.c and native_index.c have the routes. native_served.c says which of
- * them serve a model. native_inputs.c and native_pictures.c read their inputs. */
+/* native: the daemon's own dialect. It contains the routes of text-embeddings-inference. native.c has the table of its
+ * routes. native_embed.c, native_similarity.c, native_logits.c, native_fill_mask.c, native_predict.c, native_text.c,
+ * native_generate.c, native_info.c and native_index.c contain the functions of the routes. native_served.c says which
+ * routes serve a model. native_inputs.c and native_pictures.c read the inputs. */
 #ifndef SERVER_NATIVE_H
 #define SERVER_NATIVE_H
 
@@ -41,13 +41,14 @@ enum outcome native_metrics(struct request *request);
 
 /* ---- Models (native_served.c) ---- */
 
-/* What routes give. A vector is pooled, or the model's own output. */
+/* What routes return. A vector is a pooled hidden state, or the output of a model that returns one vector per item. */
 enum native_result { NATIVE_VECTORS, NATIVE_TOKENS, NATIVE_LOGITS, NATIVE_CLASSES, NATIVE_RESULT_COUNT };
 
-/* Refuses a model that does not give this result. The message names the routes that serve the model. */
+/* Fails if the model does not return this result. The message names the routes that serve the model. On failure sets
+ * request->failure and returns -1. */
 int native_serves(struct request *request, enum native_result result);
 
-/* Whether the model has classes with names: POST / is then /predict. */
+/* Whether the model has classes with names. Then POST / does the same as POST /predict. */
 bool native_is_classifier(const struct served_model *served);
 
 const struct served_model *native_model(const struct request *request);
@@ -56,34 +57,38 @@ bool native_takes_pictures(const struct request *request);
 /* Checks that the model's first input is a sequence: ids, or rows of floats. */
 int native_takes_sequences(struct request *request);
 
-/* Floats of a row of the first input; 1 for ids. */
+/* The number of floats in a row of the first input. 1 if this input accepts ids. */
 int64_t native_columns(const struct model_info *info);
 
-/* Gives the item `length` rows as the first input, which is a sequence. */
+/* Sets the first input of the item, which is a sequence, to `length` rows. */
 void native_place(const struct request *request, struct engine_item *item, const void *data, int64_t length);
 
 /* ---- Inputs of a model (native_inputs.c) ---- */
 
-/* The keys about inputs. In tables of options, NATIVE_INPUT_OPTIONS stands for all of them, NATIVE_SEQUENCE_OPTIONS for
- * those of a route whose results are no vectors, NATIVE_READING_OPTIONS for those that every route of vectors names
- * alike, and NATIVE_ENCODING_OPTIONS for those that say how texts become ids. The struct that such a table fills begins
- * with native_inputs. */
+/* The keys of a body that concern inputs. A table of options contains one of these macros:
+ *
+ *     NATIVE_INPUT_OPTIONS     all these keys
+ *     NATIVE_SEQUENCE_OPTIONS  the keys of a route that does not return vectors
+ *     NATIVE_READING_OPTIONS   the keys that have the same name on every route that returns vectors
+ *     NATIVE_ENCODING_OPTIONS  the keys that say how texts become ids
+ *
+ * The struct that such a table fills must begin with a struct native_inputs. */
 struct native_inputs {
-    const char *key;        /* the route's name for `inputs`; NULL: "inputs" */
-    const char *other_list; /* another key of the route whose value may be a list; NULL: none */
+    const char *key;        /* the route's name of the key `inputs`. NULL means "inputs" */
+    const char *other_list; /* another key of the route whose value may be a list. NULL if there is none */
     const char *model;
     json_t *inputs, *embeddings;
-    bool truncate, add_special_tokens; /* native_body sets the defaults */
+    bool truncate, add_special_tokens; /* native_body sets their defaults */
     const char *truncation_direction;
-    bool truncate_left; /* the same; native_items sets it */
+    bool truncate_left; /* whether truncation_direction is left. Set by native_items */
     const char *prompt_name;
     const char *encoding_format;
     struct items_lists lists; /* of the body */
-    bool many;                /* the request gives a list of items, and not one item; native_items sets it */
-    bool takes_files;         /* the body may be a picture's file, in place of JSON; set before native_body */
-    bool is_file;             /* the body is one; native_body sets it */
-    bool texts_in_lists;      /* `[["a text"]]` is a batch of one text; set before native_items */
-    bool compared;            /* inputs of /similarity: the source, then the sentences */
+    bool many;                /* the request contains a list of items, not a single item. Set by native_items */
+    bool takes_files;         /* the body may be the file of a picture in place of JSON. Set it before native_body */
+    bool is_file;             /* the body is the file of a picture. Set by native_body */
+    bool texts_in_lists;      /* `[["a text"]]` is a batch of one text. Set it before native_items */
+    bool compared;            /* the inputs are the source of /similarity, followed by its sentences */
 };
 #define NATIVE_ENCODING_OPTIONS                                                                        \
     {"truncate", OPTION_BOOL, offsetof(struct native_inputs, truncate)},                               \
@@ -114,50 +119,54 @@ struct native_inputs {
         "options", OPTION_IGNORED, 0              \
     }
 
-/* Parses the body and finds its model, whose settings may be defaults of options. Returns a new reference; NULL:
- * request->failure. Sets inputs->lists, ->truncate and ->add_special_tokens; inputs->key and ->other_list are set
- * before. `inputs` is NULL for a route without inputs of a model. For a picture's file it is an empty object, and the
- * first model. */
+/* Parses the body, finds its model, and sets the defaults of options, which may depend on the model. Returns a new
+ * reference. On failure sets request->failure and returns NULL.
+ *
+ * `inputs` is NULL for a route without inputs of a model. Otherwise the caller sets inputs->key and inputs->other_list
+ * before. This function sets inputs->lists, inputs->truncate and inputs->add_special_tokens. If the body is the file of
+ * a picture, the result is an empty object, and the model is the first one. */
 json_t *native_body(struct request *request, struct native_inputs *inputs);
 
-/* Sets the defaults of options. native_body does this for inputs that it gets. */
+/* Sets the defaults of options. native_body calls it if its `inputs` is not NULL. */
 void native_defaults(const struct request *request, struct native_inputs *inputs);
 
-/* Makes the job's items from `inputs` or `embeddings`, or from the body's file. The route then sets the results that it
- * wants. -1: request->failure, here and below. */
+/* Makes the job's items from `inputs` or `embeddings`, or from the file that the body is. The route must then say which
+ * results it wants. Here and below, a failing function sets request->failure and returns -1. */
 int native_items(struct request *request, struct native_inputs *inputs);
 
-/* Whether the vectors of the answer are base64. */
+/* Finds out whether the vectors of the answer are written as base64. */
 int native_encoding(struct request *request, const struct native_inputs *inputs, bool *base64);
 
-/* model_check for each item. The message names the input. */
+/* Calls model_check for each item. The message names the input. */
 int native_check(struct request *request, const struct native_inputs *inputs);
 
-/* Writes "inputs[3]", or "inputs" if the request gives one item; of /similarity "inputs.sentences[3]". Returns `path`.
- */
+/* Writes the name of an item for messages. It is "inputs[3]", or "inputs" if the request contains one item, or
+ * "inputs.sentences[3]" for /similarity. Returns `path`. */
 #define NATIVE_PATH 64
 const char *native_item_path(const struct native_inputs *inputs, int64_t item, char path[NATIVE_PATH]);
 
-/* Counts the list under a key of the body, which need not be JSON. */
+/* Counts the elements of the list under a key of the body. The body need not be valid JSON. */
 struct numbers_counts native_count(const struct request *request, const char *key);
 
-/* Most elements of one list that jansson reads: NATIVE_MOST_TOKENS, or the inputs of a request or the longest input of
- * any model if these are more. */
+/* The most elements of a list that jansson may read. It is the largest of these numbers: NATIVE_MOST_TOKENS, the most
+ * inputs of a request, the longest input and the widest row of any model. */
 #define NATIVE_MOST_TOKENS (INT64_C(1) << 20)
 int64_t native_most_elements(const struct request *request);
 
-/* Refuses `count` > native_most_elements. The message calls the list `name`. */
+/* Fails if `count` exceeds native_most_elements. The message calls the list `name`. */
 int native_check_elements(struct request *request, const char *name, int64_t count);
 
-/* The same for the list under a key of the body, and for each list in it. No element is an object yet. */
+/* Does the same for the list under a key of the body, and for each list in it. Call it before jansson has made an
+ * object of any element. */
 int native_check_list(struct request *request, const char *key);
 
 /* ---- Pictures (native_pictures.c) ---- */
 
-/* Whether the body is a picture's file: by Content-Type, or by the body's first bytes. */
+/* Whether the body is the file of a picture, according to Content-Type or to the first bytes of the body. */
 bool native_body_is_picture(const struct request *request);
 
-/* Make the item of a model that takes pictures, from a file or from base64 of one. `path` names it in messages. */
+/* These functions make the item of a model that accepts pictures. native_picture reads a file, native_picture_text
+ * reads a file in base64. `path` names the picture in messages. */
 int native_picture(struct request *request, const char *path, const void *file, size_t size, struct engine_item *item);
 int native_picture_text(struct request *request, const char *path, const char *text, size_t length,
                         struct engine_item *item);
@@ -173,21 +182,21 @@ enum outcome native_generate_root(struct request *request, bool streamed);
 
 /* ---- Classes (native_predict.c), and POST / ---- */
 
-/* The rest of a `read`, after native_body. */
+/* These functions do what remains of a route's `read` after native_body. */
 enum outcome native_predict_json(struct request *request, const json_t *json, const struct native_inputs *inputs);
 enum outcome native_embed_json(struct request *request, const json_t *json, const struct native_inputs *inputs);
 
 /* ---- Vectors (native_embed.c) ---- */
 
-/* The keys about vectors. /embed and /v1/embeddings give one vector for each input: its pooled last hidden state, or
- * the output of a model that gives vectors. In tables of options, NATIVE_VECTOR_OPTIONS stands for these keys. The
- * struct that such a table fills begins with native_vectors. */
+/* The keys of a body that concern vectors. /embed and /v1/embeddings return one vector for each input. It is the pooled
+ * last hidden state, or the output of a model that returns vectors. In tables of options, NATIVE_VECTOR_OPTIONS stands
+ * for these keys. The struct that such a table fills must begin with a struct native_vectors. */
 struct native_vectors {
     struct native_inputs inputs;
     bool normalize;
-    const char *pooling; /* NULL: the model's. No effect on a model that gives vectors */
-    int64_t dimensions;  /* values of a vector that are kept; 0: all */
-    bool unwritten;      /* the answer has no vectors, so their text takes no memory */
+    const char *pooling; /* NULL means the model's pooling. It has no effect on a model that returns vectors */
+    int64_t dimensions;  /* number of values of a vector that are returned. 0 means all */
+    bool unwritten;      /* the answer does not contain the vectors, so their text needs no memory */
 };
 #define NATIVE_VECTOR_OPTIONS                                                     \
     {"normalize", OPTION_BOOL, offsetof(struct native_vectors, normalize)},       \
@@ -196,14 +205,16 @@ struct native_vectors {
         "dimensions", OPTION_INTEGER, offsetof(struct native_vectors, dimensions) \
     }
 
-/* Makes the job's items and gives each memory for its vector. Sets request->options for native_vector_write. */
+/* Makes the job's items, and allocates memory for the vector of each item. Sets request->options for
+ * native_vector_write. */
 int native_vectors_want(struct request *request, struct native_vectors *vectors);
 
-/* The vector of an item after the run, as the model gives it, cut to `dimensions`: *count values. */
+/* After the run, returns the first `dimensions` values of an item's vector, as the model computed them. Sets *count to
+ * the number of values. */
 const float *native_vector(const struct request *request, int64_t item, int64_t *count);
 
-/* Writes the vector of an item after the run: cut to `dimensions`, then normalised in place. Call once for each item.
- */
+/* After the run, writes the first `dimensions` values of an item's vector into the answer. Normalises the values in
+ * place before, if the request asks for it. Call it once for each item. */
 void native_vector_write(struct request *request, int64_t item);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* What a request says about its texts. */
 struct text_inputs_options {
-    bool truncate; /* true: texts longer than `limit` are cut. false: text_inputs_encode refuses them */
+    bool truncate; /* true: texts longer than text_inputs.limit are cut. false: they are refused */
     bool truncate_left;
     bool add_special_tokens;
     const char *prompt; /* (prompt_length). It is put in front of each text. NULL if there is no prompt */

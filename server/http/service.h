@@ -1,4 +1,4 @@
-/* service: the state that all requests share. The daemon fills in the options; http_open makes the rest. */
+/* service: the state that all requests share. The daemon fills in the options. http_open makes the rest. */
 #ifndef SERVER_HTTP_SERVICE_H
 #define SERVER_HTTP_SERVICE_H
 
@@ -17,27 +17,28 @@ struct served_label {
     bool again; /* a later class has the same name */
 };
 
-/* What config.json and the model's folder say beside the model itself; server/served_model.h sets it. */
+/* A loaded model, with what config.json and the model's folder say about it. server/served_model.h sets it. */
 struct served_model {
     const char *name;
     struct model *model;
-    struct served_label *labels;           /* (info.output_columns), by class; NULL: the classes have no names */
-    struct image_settings image;           /* how a picture becomes the model's input; height 0: it takes no pictures */
-    struct text_codec *codec;              /* of its texts; NULL: it takes none */
+    struct served_label *labels; /* (info.output_columns), by class. NULL if the classes have no names */
+    struct image_settings image; /* how a picture becomes an input. Its height is 0 if the model accepts no pictures */
+    struct text_codec *codec;    /* converts texts to ids. NULL if the model accepts no texts */
     struct generation_settings generation; /* how its tokens are chosen if a request does not say it */
-    int32_t eos_token, bos_token;          /* that end a generated sequence, and begin a decoder's; -1: none */
-    bool tokenizes;               /* `codec` is a tokenizer.json, so a byte of text takes more work than one of JSON */
-    bool codec_unused;            /* the folder has a tokenizer.json, but the model takes no ids */
-    const struct json_t *prompts; /* name -> text that is put before a text; NULL: none */
-    const char *default_prompt;   /* one of these names, for requests that name none; NULL: none */
+    int32_t eos_token, bos_token; /* the id that ends a generated sequence, and the id that begins the sequence of a
+                                     decoder. -1 if there is none */
+    bool tokenizes;               /* `codec` is a tokenizer.json. Reading text then takes longer than reading JSON */
+    bool codec_unused;            /* the folder has a tokenizer.json, but the model accepts no ids */
+    const struct json_t *prompts; /* maps names of prompts to texts that precede an input. NULL if there are none */
+    const char *default_prompt;   /* the name of the prompt for requests that name none. NULL if there is none */
 };
 
-/* All pointers outlive the server. The models have the order that batcher_open got. */
+/* All pointers must outlive the server. The models have the same order as in batcher_open. */
 struct service_options {
     const struct settings *settings;
     const struct served_model *models;
     int64_t n_models;
-    const struct dialect *const *dialects; /* ended by NULL; the last one answers unknown paths */
+    const struct dialect *const *dialects; /* the list ends with NULL. The last dialect answers unknown paths */
     struct engine *engine;
     struct batcher *batcher;
     struct metrics *metrics;
@@ -48,13 +49,13 @@ struct service {
     struct request_id_source ids;
     struct budget results; /* memory of requests: JSON being read, inputs, results, and answers until they are sent */
     int64_t opened_ns;     /* CLOCK_MONOTONIC */
-    int64_t opened_s;      /* since 1970 */
+    int64_t opened_s;      /* seconds since 1970 */
     bool takes_pictures;   /* one of the models does */
     bool tokenizes;        /* one of the models does */
     _Atomic int64_t connections;
     _Atomic bool ready; /* work is accepted */
-    /* CLOCK_MONOTONIC: sequences that are still generated then end with the tokens that they have. 0: the server does
-     * not drain, or requests have no time limit. */
+    /* a time of CLOCK_MONOTONIC. Sequences that are still being generated at this time end with the tokens that they
+     * have. 0 while the server does not drain, or if requests have no time limit */
     _Atomic int64_t drain_end_ns;
 };
 

@@ -1,4 +1,5 @@
-/* text_codec_parts: the codec itself, which text_codec.c opens and text_encoding.c uses. Private to both. */
+/* text_codec_parts: the struct text_codec. text_codec.c fills it, and text_encoding.c reads it. Only these two files
+ * include this header. */
 #ifndef SERVER_TEXT_CODEC_PARTS_H
 #define SERVER_TEXT_CODEC_PARTS_H
 
@@ -6,18 +7,19 @@
 
 struct text_codec {
     char *name;
-    struct tokenizer *tokenizer; /* NULL: the ids are bytes */
-    int offset;                  /* of bytes */
+    struct tokenizer *tokenizer; /* NULL if the ids are bytes */
+    int offset;                  /* the id of byte 0, if the ids are bytes */
     int64_t n_ids;
     char *texts;        /* the decoded text of each id, one after another */
-    uint32_t *ends;     /* (n_ids) of each text in `texts` */
-    size_t longest;     /* of the texts */
-    const char *mask;   /* the text that takes the place of "[MASK]" in a text; NULL: none, it is read as it is */
+    uint32_t *ends;     /* (n_ids): the end of each text in `texts` */
+    size_t longest;     /* bytes of the longest text */
+    const char *mask;   /* the text by which "[MASK]" is replaced in a text. NULL if "[MASK]" stays as it is */
     size_t mask_length; /* bytes */
     int64_t mask_characters;
 };
 
-/* The number of characters. Each maximal part that is not UTF-8 is one, as in tokenizer.h. */
+/* The number of characters of a text. Each maximal part that is not UTF-8 counts as one character, as in
+ * tokenizer.h. */
 int64_t text_characters(const char *text, size_t length);
 
 #endif
