@@ -1,4 +1,5 @@
-/* daemon: the process. Its limits, the engine, and the order in which everything opens and closes. */
+/* daemon: the process. This file sets its limits, opens the engine, and defines the order in which everything opens and
+ * closes. */
 #include "server/daemon.h"
 
 #include "engine/engine.h"
@@ -20,7 +21,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Each connection needs a descriptor. The soft limit is raised to the hard limit, which is the operator's decision. */
+/* Each connection needs a descriptor. So the soft limit is raised to the hard limit, which the operator has chosen. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -34,8 +35,9 @@ static void raise_descriptor_limit(void)
 /* Wakes the batcher when a device works again. The engine may report this before the batcher exists, and after it is
  * closed. */
 struct waker {
-    pthread_mutex_t lock;    /* taken before the batcher's lock; no thread takes them in the other order */
-    struct batcher *batcher; /* NULL: not open */
+    pthread_mutex_t
+        lock; /* a thread may acquire the batcher's lock while it holds this lock, but not the other way round */
+    struct batcher *batcher; /* NULL while the batcher is not open */
 };
 
 static void waker_set(struct waker *waker, struct batcher *batcher)
@@ -53,7 +55,7 @@ static void waker_wake(struct waker *waker)
     pthread_mutex_unlock(&waker->lock);
 }
 
-/* Called by the engine, on its own threads and on the batcher's. */
+/* The engine calls it, on the engine's threads and on those of the batcher. */
 static void report_device(void *context, const struct engine_event *event)
 {
     if (!event->failure)
@@ -71,7 +73,7 @@ static void report_device(void *context, const struct engine_event *event)
         log_write(LOG_LEVEL_WARNING, "a device works again", "device", event->device, NULL);
 }
 
-/* Also sets max_batch_tokens, if it is auto. */
+/* Opens the engine. Also sets max_batch_tokens if it is auto. */
 static int open_engine(struct settings *settings, struct waker *waker, struct engine **engine, struct error *error)
 {
     size_t image_arena_bytes = limits_image_arena(settings, memory_bytes(""));
@@ -198,7 +200,8 @@ static int run(const struct settings *given, bool check, struct error *error)
     struct waker waker = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct signals *signals = NULL;
     struct engine *engine = NULL;
-    int status = signals_open(&signals, error); /* first: the threads of libraries inherit the blocked signals */
+    int status = signals_open(
+        &signals, error); /* this comes first, so that the threads of libraries inherit the blocked signals */
     if (status != 0)
         return -1;
     status = log_start(error);
@@ -237,7 +240,7 @@ int daemon_check(const struct settings *settings)
     return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* The model for --explain. NULL: the built-in model. */
+/* The model for --explain. NULL stands for the built-in model. */
 static const struct model_source *explained(const struct settings *settings, const struct model_source *folder)
 {
     return folder->path ? folder : settings->n_models > 0 ? &settings->models[0] : NULL;

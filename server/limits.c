@@ -1,4 +1,4 @@
-/* limits: values for settings that are auto. */
+/* limits: computes values for settings that are auto. */
 #include "server/limits.h"
 
 #define BATCH_TOKENS 16384
@@ -8,7 +8,7 @@
 #define JSON_FLOAT 24
 #define JSON_ID 12
 #define BINARY 4
-#define AROUND (INT64_C(64) << 10) /* bytes of a body beside its numbers */
+#define AROUND (INT64_C(64) << 10) /* bytes of a body besides its numbers */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -41,8 +41,8 @@ static int64_t add_product(int64_t a, int64_t b, int64_t c, int64_t d)
     return a;
 }
 
-/* Bytes of the longest item of a model, as JSON or binary. Attention masks do not count: they may be very large, and
- * few clients send one. */
+/* The bytes of the longest item of a model, as JSON or as binary data. Attention masks do not count, because they may
+ * be very large, and few clients send a mask. */
 static int64_t item_bytes(const struct model_info *info, int64_t batch_tokens, bool json)
 {
     int64_t bytes = AROUND;

@@ -1,4 +1,4 @@
-/* main: reads the settings and does what they ask for: serve, check, explain, or print. */
+/* main: reads the settings. Then it serves, checks, explains or prints, as the settings say. */
 #define _GNU_SOURCE /* environ */
 #include "server/common/log.h"
 #include "server/daemon.h"
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SPINS "1000" /* turns of an empty loop; a few microseconds */
+#define SPINS "1000" /* turns of an empty loop, which take a few microseconds */
 
-/* Flushes standard output. Returns the exit status: `linformerd --help >/dev/full` fails. */
+/* Flushes standard output. Returns the exit status, so that `linformerd --help >/dev/full` fails. */
 static int printed(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -63,7 +63,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "linformerd: %s\n", error.message);
         return 2;
     }
-    bool explains = action == SETTINGS_EXPLAIN; /* prints a plan or one error, and nothing that a load logs */
+    bool explains =
+        action == SETTINGS_EXPLAIN; /* prints only a plan or an error, without the log lines about loading */
     log_configure(settings.log_format, explains ? LOG_LEVEL_ERROR : settings.log_level);
 
     int status = EXIT_FAILURE;

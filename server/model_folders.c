@@ -1,4 +1,4 @@
-/* model_folders: the models' folders that --model names. */
+/* model_folders: finds the folders of the models that --model names. */
 #define _GNU_SOURCE /* asprintf */
 #include "server/model_folders.h"
 
@@ -23,7 +23,7 @@ static bool has_config(const char *folder)
     return model_folder_has(folder, "config.json");
 }
 
-/* Appends a source and takes over `path`, which is NULL if memory is out. */
+/* Appends a source, which takes over `path`. A `path` of NULL means that memory was lacking. */
 static int add(struct model_folders *folders, const char *name, char *path, struct error *error)
 {
     struct model_source *sources = realloc(folders->sources, (folders->count + 1) * sizeof *sources);
@@ -68,7 +68,7 @@ void model_folder_list(const char *folder, const char *const *suffixes, size_t c
     free(entries);
 }
 
-/* Adds the folders in `given` that are models. There may be none. */
+/* Adds those subfolders of `given` that are models. There may be none. */
 static int add_inner(struct model_folders *folders, const char *given, struct error *error)
 {
     struct dirent **entries = NULL;
@@ -100,7 +100,7 @@ static int add_given(struct model_folders *folders, const struct model_source *g
         if (folders->count > before)
             return 0;
     }
-    return add(folders, given->name, strdup(given->path), error); /* without config.json, models_open refuses it */
+    return add(folders, given->name, strdup(given->path), error); /* models_open refuses a folder without config.json */
 }
 
 int model_folders_find(const struct settings *settings, struct model_folders *folders, struct error *error)

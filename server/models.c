@@ -1,4 +1,5 @@
-/* models: from folders to loaded models. A source is a model before its load: its name, configuration and weights. */
+/* models: loads models from folders. A source is a model that is not loaded yet: its name, configuration and
+ * weights. */
 #define _GNU_SOURCE /* asprintf */
 #include "server/models.h"
 
@@ -19,14 +20,14 @@
 #define PROGRESS_EVERY_NS INT64_C(100000000)
 #define PROGRESS_WIDTH 40
 #define WEIGHTS_FILE "model.safetensors"
-#define WEIGHTS_INDEX "model.safetensors.index.json" /* of a checkpoint in several files */
+#define WEIGHTS_INDEX "model.safetensors.index.json" /* the index of a checkpoint in several files */
 
 struct source {
     const struct model_source *given; /* NULL: the model is built in */
     struct weights_builtin builtin;   /* only if `given` is NULL */
     char *name;
     struct model_config config;
-    struct weights *weights; /* NULL except during the load, which has all data in memory */
+    struct weights *weights; /* NULL except while the model is loaded, because then all data is in memory */
 };
 
 static void source_close(struct source *source)
@@ -36,7 +37,8 @@ static void source_close(struct source *source)
     weights_close(source->weights);
 }
 
-/* The last part of the path. For "." and ".." it is that of the real path. NULL: out of memory, or no such folder. */
+/* The last part of the path. For "." and ".." it is the last part of the real path. NULL if memory is lacking, or if
+ * there is no such folder. */
 static char *folder_name(const char *path)
 {
     size_t end = strlen(path);
@@ -55,7 +57,8 @@ static char *folder_name(const char *path)
     return name;
 }
 
-/* The model's name: from --model NAME=DIR, or from config.json, or the folder's. */
+/* Finds the model's name. It comes from --model NAME=DIR. Otherwise it comes from config.json, or else it is the name
+ * of the folder. */
 static int source_name(struct source *source, struct error *error)
 {
     const struct model_source *given = source->given;
@@ -100,7 +103,7 @@ static int source_open(const struct model_source *given, struct source *source, 
     return status == 0 ? source_name(source, error) : -1;
 }
 
-/* Refuses a folder that has weights, but not under a name that is read. Returns 0 if it has none at all. */
+/* Refuses a folder that contains weights only under names that are not read. Returns 0 if it contains no weights. */
 static int refuse_other_weights(const char *folder, struct error *error)
 {
     static const char *const safetensors[] = {".safetensors"};
@@ -141,7 +144,7 @@ static int source_open_weights(struct source *source, struct error *error)
 struct progress {
     const char *name;
     int64_t start_ns;
-    int64_t drawn_ns; /* when the bar was last drawn; 0: never */
+    int64_t drawn_ns; /* when the bar was last drawn. 0 if it was never drawn */
 };
 
 static void progress_draw(void *context, double fraction)
@@ -151,7 +154,7 @@ static void progress_draw(void *context, double fraction)
     if (now - progress->start_ns < PROGRESS_AFTER_NS || now - progress->drawn_ns < PROGRESS_EVERY_NS)
         return;
     if (progress->drawn_ns == 0)
-        log_flush(); /* so that the bar stands below the logged lines */
+        log_flush(); /* so that the bar appears below the log lines */
     progress->drawn_ns = now;
     int filled = (int)(fraction * PROGRESS_WIDTH);
     filled = filled < 0 ? 0 : filled > PROGRESS_WIDTH ? PROGRESS_WIDTH : filled;

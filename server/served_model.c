@@ -23,7 +23,8 @@ static int compare_labels(const void *a, const void *b)
     return order != 0 ? order : first < second ? -1 : 1;
 }
 
-/* Some lists of classes have a name twice: ImageNet's has two cranes. */
+/* Sets `again` of each label. Some lists of classes contain a name twice. For example, the list of ImageNet contains
+ * "crane" twice. */
 static int mark_repeated(struct served_label *labels, size_t count, struct error *error)
 {
     struct served_label **sorted = calloc(count, sizeof *sorted);
@@ -58,7 +59,7 @@ static int open_labels(struct served_model *served, const json_t *labels, struct
 
 /* ---- Pictures ---- */
 
-/* The one input that must be given; NULL: there are several. */
+/* The only required input. NULL if several inputs are required. */
 static const struct model_input *needed_input(const struct model_info *info)
 {
     for (int i = 1; i < info->n_inputs; i++)
@@ -73,7 +74,7 @@ static bool is_picture(const struct model_input *input)
            input->shape[0] == CHANNELS;
 }
 
-/* A size of the input, -1 being free, as text. */
+/* A size of the input as text. A size of -1 is free. */
 static const char *size_text(int64_t size, char text[32])
 {
     snprintf(text, 32, size < 0 ? "any" : "%lld", (long long)size);
@@ -127,7 +128,7 @@ static int read_tokenizer(struct served_model *served, const char *folder, const
     return status;
 }
 
-/* Checks that the model takes every id that the codec makes. */
+/* Checks that the model accepts every id that the codec makes. */
 static int check_ids(const struct served_model *served, struct error *error)
 {
     int64_t vocabulary = model_info(served->model)->vocabulary, ids = text_codec_ids(served->codec);
@@ -183,7 +184,7 @@ static int open_prompts(struct served_model *served, const struct model_config *
     return 0;
 }
 
-/* The ids of config.json, or else the tokenizer's. */
+/* Sets eos_token and bos_token. Uses the ids in config.json, or else the tokens of the tokenizer. */
 static int open_ends(struct served_model *served, const struct model_config *config, struct error *error)
 {
     int64_t vocabulary = model_info(served->model)->output_columns;

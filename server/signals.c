@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A second signal within this time is the same one: timeout(1) and others send it to the process and to its group. */
+/* A second signal within this time counts as the same signal. For example, timeout(1) sends a signal to the process and
+ * to its group. */
 #define SAME_SIGNAL_NS INT64_C(100000000)
 
 enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DELAYING, PHASE_DRAINING, PHASE_ENDED };
@@ -21,11 +22,11 @@ enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DELAYING, PHASE_DRAINING, PHAS
 struct signals {
     sigset_t set;
     pthread_t thread;
-    struct log_limit limit; /* of log lines about signals without an effect */
+    struct log_limit limit; /* limit of log lines about signals without an effect */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* CLOCK_MONOTONIC */
+    pthread_cond_t changed; /* waited for with CLOCK_MONOTONIC */
     enum phase phase;
-    int received;        /* the signal that began this phase; 0: none yet */
+    int received;        /* the signal that began this phase. 0 if there was none yet */
     int64_t received_ns; /* when it came */
 };
 
@@ -40,7 +41,7 @@ static void signals_block(sigset_t *set)
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
-    if (!is_ignored(SIGHUP)) /* as nohup leaves it: sigwait would receive the signal although it is ignored */
+    if (!is_ignored(SIGHUP)) /* nohup sets the signal to be ignored, but sigwait would still receive it */
         sigaddset(set, SIGHUP);
     sigaddset(set, SIGXCPU);
     sigaddset(set, SIGUSR1);
@@ -59,8 +60,8 @@ static void signals_enter(struct signals *signals, enum phase phase, int number)
     pthread_cond_broadcast(&signals->changed);
 }
 
-/* Returns whether the process ends at once. A second SIGINT comes from a user at a keyboard who does not want to wait.
- * Supervisors repeat SIGTERM, so a second SIGTERM means no more than the first. */
+/* Handles a signal. Returns whether the process ends at once. A second SIGINT comes from a user at a keyboard who does
+ * not want to wait. Supervisors repeat SIGTERM, so a second SIGTERM has no further effect. */
 static bool signals_take(struct signals *signals, int number)
 {
     bool end = false;

@@ -5,7 +5,8 @@
 
 _Static_assert(ITEMS_MOST_LISTS <= NUMBERS_MOST, "each list has a mark");
 
-/* The JSON with marks. NULL without a failure: the whole body is to be parsed. Its failures say where in the body. */
+/* Parses the body with a mark in place of each list of numbers. Returns NULL without a failure if jansson must parse
+ * the whole body. This includes invalid bodies, because then the message names the place in the body itself. */
 static json_t *parse_marked(struct request *request, size_t length, struct numbers_place place,
                             struct items_lists *lists)
 {
@@ -35,7 +36,8 @@ json_t *items_parse(struct request *request, size_t length, struct numbers_place
     return request_json(request, request->body, length);
 }
 
-/* The list that `value` is the mark of; NULL: it is no mark. Where marks stand, each list at the place is one. */
+/* The list for which `value` is the mark. NULL if `value` is not a mark. If the JSON contains marks, each list at the
+ * place of items_parse is a mark. */
 static struct numbers *marked_list(struct items_lists *lists, const json_t *value)
 {
     const json_t *mark = json_array_get(value, 0);
@@ -45,7 +47,7 @@ static struct numbers *marked_list(struct items_lists *lists, const json_t *valu
     return lists->numbers[index].text ? &lists->numbers[index] : NULL;
 }
 
-/* Turns the mark into the list itself. */
+/* Replaces the mark by the list. */
 static int replace_mark(struct request *request, struct numbers *numbers, json_t *mark)
 {
     json_t *list = request_json_list(request, numbers->text, numbers->length);

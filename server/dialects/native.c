@@ -1,4 +1,4 @@
-/* native: the table of routes, and errors in the form of text-embeddings-inference. */
+/* native: the table of routes, and errors in the format of text-embeddings-inference. */
 #include "server/dialects/native.h"
 
 static const struct route routes[] = {

@@ -1,11 +1,11 @@
-/* native_embed: /embed gives one vector for each input, /embed_all one for each token. */
+/* native_embed: /embed returns one vector for each input, /embed_all one vector for each token. */
 #include "server/dialects/native.h"
 #include "server/dialects/results.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-/* How vectors are written. The answer needs this when the JSON is freed. */
+/* How vectors are written. The answer still needs it after the JSON was freed. */
 struct vector_form {
     bool normalize, base64;
     int64_t dimensions;
@@ -20,8 +20,8 @@ static int64_t vector_columns(const struct model_info *info)
     return info->gives_vector ? info->output_columns : info->hidden_columns;
 }
 
-/* Takes memory for one vector of each item, and for its text if it is written. form->dimensions 0 becomes the number of
- * all columns. */
+/* Allocates memory for one vector of each item, and for its text if it is written. If form->dimensions is 0, sets it to
+ * the number of all columns. */
 static int want_vectors(struct request *request, enum pooling pooling, bool written, struct vector_form *form)
 {
     struct job *job = &request->job;
@@ -92,7 +92,7 @@ static void normalize(float *vector, int64_t count)
     for (int64_t i = 0; i < count; i++)
         sum += (double)vector[i] * vector[i];
     double norm = sqrt(sum);
-    if (norm < 1e-12) /* as torch.nn.functional.normalize: zeros stay zeros */
+    if (norm < 1e-12) /* as in torch.nn.functional.normalize, zeros stay zeros */
         norm = 1e-12;
     for (int64_t i = 0; i < count; i++)
         vector[i] = (float)(vector[i] / norm);
@@ -138,7 +138,7 @@ int native_embed_answer(struct request *request)
     return 0;
 }
 
-/* Takes memory for (rows, hidden_columns) results of each item. */
+/* Allocates memory for (rows, hidden_columns) results of each item. */
 static int want_hidden(struct request *request, bool base64)
 {
     struct job *job = &request->job;

@@ -1,5 +1,5 @@
-/* native_fill_mask: /fill-mask gives the most probable tokens for each mask token of a text, as Hugging Face's pipeline
- * of that name does. Its parameters may stand beside `inputs`, or in `parameters`, which counts more. */
+/* native_fill_mask: /fill-mask returns the most probable tokens for each mask token of a text, like the pipeline
+ * fill-mask of Hugging Face. Its parameters may be keys of the body, or keys of `parameters`, which have priority. */
 #include "server/dialects/native.h"
 #include "server/dialects/results.h"
 
@@ -9,7 +9,7 @@
 #define DEFAULT_TOP_K 5
 
 struct fill_body {
-    struct native_inputs inputs; /* first, as NATIVE_TEXT_OPTIONS wants */
+    struct native_inputs inputs; /* NATIVE_TEXT_OPTIONS requires that it is the first member */
     json_t *parameters, *targets;
     int64_t top_k;
 };
@@ -35,20 +35,21 @@ struct filling {
     float score; /* its probability among all tokens */
 };
 
-/* What the answer needs when the JSON is freed. */
+/* What the answer needs after the JSON was freed. */
 struct fill_plan {
-    int32_t mask, pad; /* ids; pad -1: none */
+    int32_t mask, pad; /* ids. `pad` is -1 if there is no pad token */
     int64_t top_k;
-    int32_t *targets; /* (n_targets) the only tokens that are tried, without repetition; NULL: all are */
+    int32_t
+        *targets; /* (n_targets): the tokens that are compared, without repetition. NULL if all tokens are compared */
     int64_t n_targets;
-    struct filling *sorted; /* (n_targets), for one mask at a time */
-    int32_t *sequence;      /* (length of the longest item), for one sequence at a time */
+    struct filling *sorted; /* (n_targets): memory for one mask at a time */
+    int32_t *sequence;      /* (length of the longest item): memory for one sequence at a time */
     bool several;           /* there are several inputs */
 };
 
 /* ---- The tokens that are tried ---- */
 
-/* The token of the vocabulary with this text, else the first one that the text becomes. */
+/* Finds the token of the vocabulary with this text. If there is none, encodes the text, and takes its first token. */
 static int find_target(struct text_inputs *texts, const json_t *target, const char *path, int32_t *id)
 {
     if (!json_is_string(target))
@@ -81,7 +82,7 @@ static void drop_repeated(struct fill_plan *plan)
     plan->n_targets = kept;
 }
 
-/* `targets` is a text or a list of texts. Prompts do not stand before them. */
+/* Reads `targets`, a text or a list of texts. No prompt is put before them. */
 static int read_targets(struct request *request, const json_t *targets, struct fill_plan *plan)
 {
     static const struct items_limit one = {.tokens = 1, .own = true};
@@ -149,7 +150,7 @@ static int refuse_without_mask(struct request *request, const struct native_inpu
                        cut ? " in the part that truncate leaves" : "");
 }
 
-/* Asks for the rows of the output at the masks of an item. Adds the tokens of its sequences to *tokens. */
+/* Makes the item request the rows of the output at its masks. Adds the tokens of its sequences to *tokens. */
 static int want_masks(struct request *request, const struct native_inputs *inputs, int64_t index,
                       const struct fill_plan *plan, int64_t *tokens)
 {
@@ -181,7 +182,8 @@ static int want_masks(struct request *request, const struct native_inputs *input
     return results_add(request, tokens, fillings, length);
 }
 
-/* Each filling repeats its whole text. Writing them all may not take a request many seconds. */
+/* Each filling repeats its whole text. This limit keeps the time for writing all fillings of a request below many
+ * seconds. */
 #define MOST_TOKENS (INT64_C(1) << 24)
 
 static int check_tokens(struct request *request, int64_t tokens)
@@ -194,7 +196,8 @@ static int check_tokens(struct request *request, int64_t tokens)
                        tokens, MOST_TOKENS);
 }
 
-/* Takes memory for probabilities: the best ones of each mask, or those of all tokens if targets pick among them. */
+/* Allocates memory for probabilities. With targets, it has room for the probabilities of all tokens, otherwise only for
+ * the best ones of each mask. */
 static int want_output(struct request *request, const struct fill_plan *plan)
 {
     struct job *job = &request->job;
@@ -221,7 +224,8 @@ static int want_output(struct request *request, const struct fill_plan *plan)
     return 0;
 }
 
-/* Most bytes of a filling's text but for its token and sequence; usual bytes of a token in a sequence. */
+/* Most bytes of a filling's text without its token and sequence, the usual bytes of a token in a sequence, and the most
+ * bytes of a byte that is written as an escape. */
 enum { FILLING_TEXT = 80, TOKEN_TEXT = 6, ESCAPE_TEXT = 6 };
 
 static int want_items(struct request *request, const struct native_inputs *inputs, struct fill_plan *plan)
@@ -269,8 +273,8 @@ enum outcome native_fill_mask_read(struct request *request)
 
 /* ---- The answer ---- */
 
-/* Writes the text with `id` in place of the mask at `position`. Of several masks the others stay, and so do all other
- * special tokens; a single one is replaced, and no special token stays. */
+/* Writes the text with `id` in place of the mask at `position`. If the text has several masks, the other masks and all
+ * other special tokens are written, too. If it has one mask, no special token is written. */
 static int write_sequence(struct request *request, const struct fill_plan *plan, const struct engine_item *item,
                           int32_t position, int32_t id)
 {
@@ -318,7 +322,7 @@ static int write_filling(struct request *request, const struct fill_plan *plan, 
     return 0;
 }
 
-/* The larger score first, of equal ones the smaller id. */
+/* The larger score comes first. Of equal scores, the smaller id comes first. */
 static int compare_fillings(const void *a, const void *b)
 {
     const struct filling *first = a, *second = b;
@@ -355,7 +359,7 @@ static int write_mask(struct request *request, const struct fill_plan *plan, con
     return 0;
 }
 
-/* One list of fillings, or a list of such lists if there are several masks. */
+/* Writes one list of fillings. If the item has several masks, writes a list of such lists. */
 static int write_item(struct request *request, const struct fill_plan *plan, const struct engine_item *item)
 {
     if (item->n_rows > 1)

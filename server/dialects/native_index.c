@@ -1,9 +1,10 @@
-/* native_index: GET / is a page for browsers that lists models and routes. Probes of that path get status 200. */
+/* native_index: GET / returns a page for browsers that lists models and routes. Programs that probe this path get
+ * status 200. */
 #include "server/dialects/native.h"
 
 #include <string.h>
 
-/* Writes text from outside with HTML's escapes. */
+/* Writes text that comes from outside of the program, with HTML's escapes. */
 static void write_escaped(struct writer *writer, const char *text)
 {
     for (; *text; text++) {
@@ -26,7 +27,7 @@ static void write_escaped(struct writer *writer, const char *text)
 static void write_models(struct writer *writer, const struct service_options *options)
 {
     writer_text(writer, "<h2>Models</h2>\n");
-    if (options->settings->api_key) { /* this page is open to all */
+    if (options->settings->api_key) { /* this page needs no key */
         writer_text(writer, "<p>/info lists them and needs the API key.</p>\n");
         return;
     }
@@ -41,7 +42,7 @@ static void write_models(struct writer *writer, const struct service_options *op
     writer_text(writer, "</ul>\n");
 }
 
-/* Links are relative: a proxy may serve this page at another path. */
+/* Links are relative, because a proxy may serve this page at another path. */
 static void write_routes(struct writer *writer, const struct dialect *const *dialects)
 {
     writer_text(writer, "<h2>Routes</h2>\n<ul>\n");

@@ -88,7 +88,7 @@ static void write_labels(struct writer *writer, const struct served_model *serve
     writer_text(writer, "]");
 }
 
-/* The size to which pictures are brought. */
+/* Writes the size that pictures get. */
 static void write_image(struct writer *writer, const struct served_model *served)
 {
     if (served->image.height == 0)
@@ -97,7 +97,7 @@ static void write_image(struct writer *writer, const struct served_model *served
         writer_format(writer, ",\"image\":[%" PRId64 ",%" PRId64 "]", served->image.height, served->image.width);
 }
 
-/* How texts become ids. */
+/* Writes how texts become ids. */
 static void write_tokenizer(struct writer *writer, const struct text_codec *codec)
 {
     key_string(writer, "tokenizer", codec ? text_codec_name(codec) : NULL);
@@ -176,7 +176,8 @@ static const char *long_dtype(enum dtype dtype)
     }
 }
 
-/* Classes of the same name are one key of label2id, the last of them, as in a Python dict. */
+/* If several classes have the same name, label2id has one key for them, with the last of these classes, as in a Python
+ * dict. */
 static void write_classifier(struct writer *writer, const struct served_model *served)
 {
     int64_t count = model_info(served->model)->output_columns;
@@ -259,7 +260,7 @@ enum outcome native_info(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* 0 if /proc cannot be read. */
+/* The resident bytes of this process. 0 if /proc cannot be read. */
 static int64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");

@@ -1,5 +1,5 @@
-/* native_inputs: from `inputs` and `embeddings` to the items of a job. Every count is checked before memory is taken
- * for it, and every number before it is narrowed. */
+/* native_inputs: converts `inputs` and `embeddings` to the items of a job. Every count is checked before memory is
+ * allocated for it. Every number is checked before it is converted to a narrower type. */
 #include "server/dialects/native.h"
 
 #include <inttypes.h>
@@ -76,8 +76,9 @@ int native_check_list(struct request *request, const char *key)
     return native_check_elements(request, name, counts.longest);
 }
 
-/* Refuses lists that are too long before jansson makes an object of each element. Elements of `inputs` that begin like
- * a text or a list are inputs. Any others are one input's, and `embeddings` may be one input, a list of rows. */
+/* Refuses lists that are too long before jansson makes an object of each element. If the elements of `inputs` begin
+ * like a text or a list, each element is an input. Otherwise the whole list is one input. `embeddings` may be one
+ * input, which is a list of rows. */
 static int check_lists(struct request *request, const void *context)
 {
     const struct native_inputs *inputs = context;
@@ -135,7 +136,8 @@ json_t *native_body(struct request *request, struct native_inputs *inputs)
 
 /* ---- Lengths ---- */
 
-/* Cuts *length to the model's limit, or refuses it. *skip is the number of rows that are cut off at the start. */
+/* Cuts *length to the model's limit. If the request does not ask for cutting, refuses a longer input. Sets *skip to the
+ * number of rows that are cut off at the start. */
 static int fit(struct request *request, const struct native_inputs *inputs, const char *path, int64_t *length,
                int64_t *skip)
 {
@@ -155,7 +157,7 @@ static int fit(struct request *request, const struct native_inputs *inputs, cons
 
 /* ---- Items from JSON ---- */
 
-/* What the readers of a list know of the request. */
+/* What the readers of a list need to know about the request. */
 struct inputs_reading {
     struct request *request;
     struct native_inputs *inputs;
@@ -208,7 +210,7 @@ static int ids_item(struct request *request, const struct native_inputs *inputs,
 {
     int64_t length = (int64_t)json_array_size(value), skip;
     const json_t *first = json_array_get(value, 0);
-    if (first && !json_is_number(first) && !inputs->truncate) /* no list of tokens, whatever its length */
+    if (first && !json_is_number(first) && !inputs->truncate) /* this is not a list of tokens */
         return refuse_kind_of_id(request, path, 0, json_kind(first));
     if (fit(request, inputs, path, &length, &skip) != 0)
         return -1;
@@ -282,7 +284,7 @@ static int picture_item(struct request *request, const json_t *value, const char
     return native_picture_text(request, path, json_string_value(value), json_string_length(value), item);
 }
 
-/* text-embeddings-inference also knows a list of two texts: a pair. */
+/* In text-embeddings-inference, a list of two texts is a pair. */
 static int listed_text_item(struct inputs_reading *reading, const json_t *value, const char *path,
                             struct engine_item *item)
 {
@@ -342,7 +344,7 @@ static int items_from_json(void *context, const json_t *value)
 
 /* ---- Items from numbers ---- */
 
-/* Takes memory for the items, for target->ends and for the values, which it returns. */
+/* Allocates memory for the items, for target->ends, and for the values. Returns the memory for the values. */
 static void *numbers_memory(struct request *request, const struct numbers *numbers, struct numbers_target *target,
                             int64_t n_items)
 {
@@ -353,8 +355,8 @@ static void *numbers_memory(struct request *request, const struct numbers *numbe
     return target->ends ? values : NULL;
 }
 
-/* Refuses the first wrong number among the `count` that are kept of an item. `first` is the index of their first one in
- * the whole list. It begins row `skip` of the item. */
+/* Refuses the first wrong number among the `count` numbers of an item that are kept. `first` is the index of the first
+ * of these numbers in the whole list. It is at the beginning of row `skip` of the item. */
 static int check_numbers(struct request *request, const struct numbers *numbers, const char *path,
                          const struct numbers_target *target, int64_t first, int64_t skip, int64_t count)
 {
@@ -393,7 +395,8 @@ static int place_items(struct request *request, const struct native_inputs *inpu
     return 0;
 }
 
-/* Leaves lists that are nested unlike the model's to items_from_json, which says how they should be. */
+/* Reads the lists. If they are not nested as the model requires, leaves them to items_from_json, whose message says how
+ * they should be nested. */
 static int items_from_numbers(void *context, const struct numbers *numbers)
 {
     const struct inputs_reading *reading = context;
@@ -432,7 +435,7 @@ static int items_from_numbers(void *context, const struct numbers *numbers)
 
 /* ---- For the routes ---- */
 
-/* Refuses a model that needs several inputs: these routes give one. */
+/* Refuses a model that needs several inputs, because these routes provide only one. */
 static int takes_one_input(struct request *request)
 {
     const struct model_info *info = request->info;
@@ -453,7 +456,7 @@ static int takes_one_input(struct request *request)
                        request_model_name(request), names);
 }
 
-/* Checks that the request gives pictures, to a model that takes them. */
+/* Checks that the model accepts pictures, and that the request contains pictures. */
 static int check_picture(struct request *request, const struct native_inputs *inputs)
 {
     const char *name = request_model_name(request);
@@ -467,7 +470,7 @@ static int check_picture(struct request *request, const struct native_inputs *in
     return 0;
 }
 
-/* Checks that the request gives one input, of the kind that the model's first has. */
+/* Checks that the request contains one input, and that it has the kind of the model's first input. */
 static int check_kind(struct request *request, const struct native_inputs *inputs)
 {
     const struct model_info *info = request->info;
@@ -497,7 +500,7 @@ static int check_kind(struct request *request, const struct native_inputs *input
     return 0;
 }
 
-/* One item from the body, which is a picture's file. */
+/* Makes one item from the body, which is the file of a picture. */
 static int item_from_file(struct request *request, const struct native_inputs *inputs)
 {
     request->job.items = items_memory(request, 1, sizeof *request->job.items);

@@ -1,4 +1,5 @@
-/* native_logits: /logits gives the model's output at the wanted positions, all of it or the top_k best of each. */
+/* native_logits: /logits returns the model's output at the requested positions. It returns either all columns, or the
+ * top_k largest ones of each row. */
 #include "server/dialects/native.h"
 #include "server/dialects/results.h"
 
@@ -6,22 +7,23 @@
 #include <string.h>
 
 struct logits_body {
-    struct native_inputs inputs; /* first, as NATIVE_INPUT_OPTIONS wants */
+    struct native_inputs inputs; /* NATIVE_INPUT_OPTIONS requires that it is the first member */
     json_t *positions;
     int64_t top_k;
     bool softmax;
 };
 
-/* The positions and the form of the answer, which needs both when the JSON is freed. */
+/* The positions and the form of the answer. The answer still needs both after the JSON was freed. */
 struct logits_plan {
     const struct model *model;
     bool base64;
-    const int32_t *positions; /* (n_positions) of every item, in the answer's order; NULL: all of them, or the last */
+    const int32_t *positions; /* (n_positions): positions in every item, in the order of the answer. NULL if all
+                                 positions are requested, or only the last one */
     int64_t n_positions;
     bool last;
-    const int32_t *rows; /* (n_rows) the same positions without repetition: the rows to compute */
+    const int32_t *rows; /* (n_rows): the same positions without repetition, which are the rows to compute */
     int64_t n_rows;
-    const int32_t *places; /* (n_positions) index of each position in `rows`; NULL: no position is repeated */
+    const int32_t *places; /* (n_positions): index of each position in `rows`. NULL if no position is repeated */
 };
 
 static const struct option options[] = {
@@ -89,7 +91,8 @@ static int check_positions(struct request *request, const struct logits_body *bo
     return 0;
 }
 
-/* Finds plan->rows, in the order of their first mention. The positions passed check_positions. */
+/* Sets plan->rows. The rows have the order in which the positions first appear. The positions must have passed
+ * check_positions. */
 static int find_rows(struct request *request, struct logits_plan *plan)
 {
     int64_t length = model_hidden_rows(plan->model, &request->job.items[0]), n_rows = 0;
@@ -99,7 +102,8 @@ static int find_rows(struct request *request, struct logits_plan *plan)
         return -1;
     int32_t *rows = request_memory(request, plan->n_positions, sizeof *rows);
     int32_t *places = request_memory(request, plan->n_positions, sizeof *places);
-    int32_t *found = request_memory(request, length, sizeof *found); /* 1 + index in rows; 0: not mentioned yet */
+    int32_t *found = request_memory(
+        request, length, sizeof *found); /* by position: 1 + its index in `rows`, or 0 if it has not appeared yet */
     if (!rows || !places || !found)
         return -1;
     for (int64_t i = 0; i < plan->n_positions; i++) {
@@ -121,24 +125,25 @@ static int64_t item_rows(const struct engine_item *item, const struct logits_pla
     return plan->rows ? plan->n_rows : plan->last ? 1 : model_hidden_rows(plan->model, item);
 }
 
-/* Rows of the answer, which repeats positions as the request does. */
+/* The number of rows of the answer. The answer repeats positions that the request repeats. */
 static int64_t answer_rows(const struct engine_item *item, const struct logits_plan *plan)
 {
     return plan->positions ? plan->n_positions : item_rows(item, plan);
 }
 
-/* Most bytes of text: of an id with its comma; of one byte of its text, as an escape; of quotes and comma around that
- * text; of a position; of the characters around an item's lists. */
+/* Most bytes of text for an id with its comma, for one byte of the id's text as an escape, for quotes and comma around
+ * this text, for a position, and for the characters around an item's lists. */
 enum { ID_TEXT = 11, ESCAPE_TEXT = 6, QUOTES_TEXT = 3, POSITION_TEXT = 12, ITEM_TEXT = 64 };
 
-/* Most bytes of the text of an id in the answer. */
+/* The most bytes of the text of an id in the answer. */
 static int64_t most_token_text(const struct request *request)
 {
     const struct text_codec *codec = text_inputs_codec(request);
     return codec ? (int64_t)text_codec_longest_token(codec) * ESCAPE_TEXT + QUOTES_TEXT : 0;
 }
 
-/* Counts the results of all items, and charges them and their text to the request. -1: request->failure. */
+/* Counts the results of all items. The request's share of memory pays for the results and their text. On failure sets
+ * request->failure and returns -1. */
 static int charge_output(struct request *request, const struct logits_plan *plan, int64_t columns, bool best,
                          int64_t *floats)
 {
@@ -159,7 +164,7 @@ static int charge_output(struct request *request, const struct logits_plan *plan
                           request->answer_bytes + *floats * (int64_t)(sizeof(float) + (best ? sizeof(int32_t) : 0)));
 }
 
-/* Takes memory for the output of all items, or for the best values and their columns. */
+/* Allocates memory for the output of all items, or for the best values and their columns. */
 static int want_output(struct request *request, const struct logits_body *body, const struct logits_plan *plan)
 {
     struct job *job = &request->job;
@@ -188,7 +193,7 @@ static int want_output(struct request *request, const struct logits_body *body, 
     return 0;
 }
 
-/* Asks for the last row of each item. */
+/* Makes each item request its last row. */
 static int want_last(struct request *request)
 {
     int32_t *rows = request_memory(request, request->job.n_items, sizeof *rows);
@@ -235,7 +240,7 @@ enum outcome native_logits_read(struct request *request)
     return outcome;
 }
 
-/* Index of the answer's row among the item's rows. */
+/* The index of a row of the answer among the item's rows. */
 static int64_t place_of(const struct logits_plan *plan, int64_t row)
 {
     return plan->places ? plan->places[row] : row;
@@ -252,7 +257,7 @@ static void write_positions(struct writer *writer, const struct logits_plan *pla
     writer_text(writer, "]");
 }
 
-/* Writes the ids of the best columns or, with a codec, the text of each id. */
+/* Writes the ids of the best columns. If `codec` is not NULL, writes the text of each id instead. */
 static void write_best(struct writer *writer, const struct logits_plan *plan, const struct engine_item *item,
                        const struct text_codec *codec)
 {

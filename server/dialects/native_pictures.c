@@ -1,5 +1,6 @@
-/* native_pictures: an item from a JPEG or PNG file, which is the body or a base64 text in it. Reading a picture takes
- * up to a second, so these functions run on workers: server/http/exchange.c says when. */
+/* native_pictures: makes an item from a JPEG or PNG file. The file is the body, or a base64 text in the body. Reading a
+ * picture takes up to a second, so these functions run on workers. server/http/exchange.c decides where a body is
+ * read. */
 #include "server/common/clock.h"
 #include "server/dialects/native.h"
 #include "server/images/images.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* JSON begins with neither. */
+/* JSON never begins with one of these marks. */
 static const char jpeg_mark[] = "\xFF\xD8\xFF", png_mark[] = "\x89PNG";
 
 static bool begins_with(const struct request *request, const char *mark)
@@ -32,7 +33,7 @@ static int refuse(struct request *request, const char *path, const struct error 
     return failure_set(&request->failure, FAILURE_INVALID, "%s: %s", path, error->message);
 }
 
-/* One request may hold thousands of pictures. */
+/* One request may contain thousands of pictures, so the deadline is checked before each picture. */
 static int check_deadline(struct request *request)
 {
     int64_t deadline_ns = request->job.deadline_ns;
@@ -61,7 +62,7 @@ int native_picture(struct request *request, const char *path, const void *file, 
     return 0;
 }
 
-/* The base64 text behind "data:image/png;base64,", if that is there. */
+/* Skips a prefix such as "data:image/png;base64,". Returns the base64 text after it. */
 static const char *behind_prefix(const char *text, size_t *length)
 {
     const char *comma = *length > 5 && strncasecmp(text, "data:", 5) == 0 ? memchr(text, ',', *length) : NULL;

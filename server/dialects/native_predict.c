@@ -1,8 +1,8 @@
-/* native_predict: /predict gives the score of each class, best first. POST / is this route for a model with `labels`,
- * and else /embed.
+/* native_predict: /predict returns the score of each class, the best class first. For a model with `labels`, POST /
+ * does the same. For other models, POST / does the same as /embed.
  *
- * Two shapes of clients are served. text-embeddings-inference's put options beside `inputs`. Hugging Face's
- * InferenceClient puts them into `parameters`, and expects one list for each text, also for a single one. */
+ * Two kinds of clients use this route. Clients of text-embeddings-inference put options beside `inputs`. Hugging Face's
+ * InferenceClient puts them into `parameters`, and expects one list for each text, even for a single text. */
 #include "server/dialects/native.h"
 #include "server/dialects/results.h"
 
@@ -18,7 +18,7 @@ static const char *const function_names[] = {"softmax", "sigmoid", "none"};
 _Static_assert(sizeof function_names / sizeof *function_names == SCORE_COUNT, "a name for each function");
 
 struct predict_body {
-    struct native_inputs inputs; /* first, as NATIVE_SEQUENCE_OPTIONS wants */
+    struct native_inputs inputs; /* NATIVE_SEQUENCE_OPTIONS requires that it is the first member */
     bool raw_scores;
     int64_t top_k;
     json_t *parameters;
@@ -48,12 +48,12 @@ struct prediction {
     float logit;
 };
 
-/* What the answer needs when the JSON is freed. */
+/* What the answer needs after the JSON was freed. */
 struct predict_plan {
     enum score_function function;
-    int64_t top_k;             /* classes of an answer */
+    int64_t top_k;             /* number of classes in the answer for an item */
     bool nested;               /* the answer is a list of lists */
-    struct prediction *sorted; /* (classes), for one item at a time */
+    struct prediction *sorted; /* (classes): memory for one item at a time */
 };
 
 static int read_function(struct request *request, const struct predict_body *body, const char *name,
@@ -75,7 +75,8 @@ static int read_function(struct request *request, const struct predict_body *bod
                        "function_to_apply is \"%.100s\", one of softmax, sigmoid, none was expected", name);
 }
 
-/* `parameters` may ask for more classes than there are, as Hugging Face's pipelines allow. */
+/* Reads the number of classes in an answer. `parameters` may ask for more classes than there are, as Hugging Face's
+ * pipelines allow. */
 static int read_top_k(struct request *request, const struct predict_body *body, int64_t asked, int64_t *top_k)
 {
     int64_t classes = request->info->output_columns;
@@ -94,8 +95,9 @@ static int read_top_k(struct request *request, const struct predict_body *body, 
     return 0;
 }
 
-/* One list for each input if several are given. `["a text"]` is one input, as in text-embeddings-inference, but
- * `[["a text"]]` and `[[1, 2]]` are a batch of one. */
+/* Whether the answer has one list for each input. It has if there are several inputs, or if the input is a batch of
+ * one. `[["a text"]]` and `[[1, 2]]` are batches of one. `["a text"]` is a single input, as in
+ * text-embeddings-inference. */
 static bool is_nested(const struct request *request, const struct predict_body *body)
 {
     bool one_text = request->job.n_items == 1 && json_is_string(json_array_get(body->inputs.inputs, 0));
@@ -105,8 +107,8 @@ static bool is_nested(const struct request *request, const struct predict_body *
 
 /* ---- Memory ---- */
 
-/* Most bytes of text: of {"score":,"label":} with a comma and a float; of LABEL_ and a number; of one byte of a label,
- * as an escape. */
+/* Most bytes of text for {"score":,"label":} with a comma and a float, for LABEL_ and a number, and for one byte of a
+ * label as an escape. */
 enum { PREDICTION_TEXT = 48, NUMBER_TEXT = 32, ESCAPE_TEXT = 6, LIST_TEXT = 8 };
 
 static int64_t most_label_text(const struct request *request)
@@ -120,7 +122,7 @@ static int64_t most_label_text(const struct request *request)
     return labels ? (int64_t)most * ESCAPE_TEXT + 2 : NUMBER_TEXT;
 }
 
-/* Takes memory for the output of all items, and for sorting one. */
+/* Allocates memory for the output of all items, and for sorting the classes of one item. */
 static int want_output(struct request *request, struct predict_plan *plan)
 {
     struct job *job = &request->job;
@@ -178,8 +180,8 @@ enum outcome native_predict_read(struct request *request)
 
 /* ---- The answer ---- */
 
-/* The larger logit first, of equal ones the earlier class. All functions of scores increase, so this is the order of
- * scores, too, where scores differ by less than a float shows. */
+/* The larger logit comes first. Of equal logits, the earlier class comes first. All functions of scores increase, so
+ * this is also the order of the scores. This order holds even where two scores are equal as floats. */
 static int compare_predictions(const void *a, const void *b)
 {
     const struct prediction *first = a, *second = b;
@@ -195,7 +197,7 @@ static void sort_classes(const float *logits, int64_t classes, struct prediction
     qsort(sorted, (size_t)classes, sizeof *sorted, compare_predictions);
 }
 
-/* What softmax divides by, if the largest logit is subtracted from each. */
+/* The divisor of the softmax, if the largest logit is subtracted from each logit. */
 static double softmax_sum(const struct prediction *sorted, int64_t classes)
 {
     double sum = 0;

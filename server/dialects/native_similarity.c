@@ -6,7 +6,7 @@
 #include <math.h>
 
 struct similarity_body {
-    struct native_vectors vectors; /* first, as NATIVE_VECTOR_OPTIONS wants */
+    struct native_vectors vectors; /* NATIVE_VECTOR_OPTIONS requires that it is the first member */
     json_t *texts, *parameters;
 };
 
@@ -54,7 +54,8 @@ static int check_texts(struct request *request, const struct similarity_body *bo
     return 0;
 }
 
-/* Gives the vectors' inputs one list: the source first. Returns a new reference; NULL: request->failure. */
+/* Joins the texts into one list, with the source first. Returns a new reference. On failure sets request->failure and
+ * returns NULL. */
 static json_t *join_texts(struct request *request, const struct similarity_body *body)
 {
     struct similarity_texts texts = {0};
@@ -62,7 +63,8 @@ static json_t *join_texts(struct request *request, const struct similarity_body 
         check_texts(request, body, &texts) != 0)
         return NULL;
     int64_t bytes = (int64_t)(json_array_size(texts.sentences) + 1) * (int64_t)sizeof(json_t *);
-    if (request_charge(request, 2 * bytes) != 0) /* a list that grows has both sizes for a while */
+    if (request_charge(request, 2 * bytes) !=
+        0) /* a growing list is copied, so its old and its new memory exist at the same time */
         return NULL;
     json_t *list = json_array();
     if (list && json_array_append(list, texts.source) == 0 && json_array_extend(list, texts.sentences) == 0)
@@ -72,7 +74,7 @@ static json_t *join_texts(struct request *request, const struct similarity_body 
     return NULL;
 }
 
-/* Wants the vectors, and takes memory for the text of one number a sentence. */
+/* Makes the items request their vectors, and allocates memory for the text of one number for each sentence. */
 static int want_vectors(struct request *request, struct native_vectors *vectors)
 {
     if (native_vectors_want(request, vectors) != 0)
@@ -108,7 +110,7 @@ enum outcome native_similarity_read(struct request *request)
     return status == 0 ? OUTCOME_RUN : OUTCOME_FAILED;
 }
 
-/* The cosine of the angle between two vectors; 0 if one of them is zero. */
+/* The cosine of the angle between two vectors. 0 if one of them is zero. */
 static float cosine(const float *a, const float *b, int64_t count)
 {
     double product = 0, a_squares = 0, b_squares = 0;

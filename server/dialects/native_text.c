@@ -55,7 +55,7 @@ static int check_most(struct request *request, const char *name, int64_t count)
     return 0;
 }
 
-/* The same, and that it has one at least. */
+/* Like check_most, but also refuses an empty list. */
 static int check_count(struct request *request, const char *name, const json_t *list)
 {
     if (json_array_size(list) == 0)
@@ -63,8 +63,8 @@ static int check_count(struct request *request, const char *name, const json_t *
     return check_most(request, name, (int64_t)json_array_size(list));
 }
 
-/* Checks that one answer may hold the `count` tokens of all texts up to now. text-embeddings-inference accepts bodies
- * of at most 2 MB. */
+/* Checks that one answer may contain `count` tokens, which is the number of tokens of all texts so far.
+ * text-embeddings-inference accepts bodies of at most 2 MB. */
 static int check_tokens(struct request *request, int64_t count)
 {
     int64_t most = items_limit(request->info, 0).tokens;
@@ -113,7 +113,7 @@ static int write_tokens(struct text_inputs *texts)
     return found == 0 ? 0 : failure_memory(&request->failure);
 }
 
-/* Refuses too many texts before jansson makes an object of each. */
+/* Refuses too many texts before jansson makes an object of each text. */
 static int check_texts(struct request *request)
 {
     struct numbers_counts counts = native_count(request, "inputs");

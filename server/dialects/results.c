@@ -1,7 +1,8 @@
 #include "server/dialects/results.h"
 
-/* Most bytes of text: of a float with its comma, -0.0000123456789; of its four bytes as base64; of the characters
- * around a vector, with the few that the writer reserves beyond its need. */
+/* Most bytes of text for a float with its comma, such as -0.0000123456789, for the four bytes of a float as base64, and
+ * for the characters around a vector. The last number includes the few bytes that the writer reserves but does not
+ * need. */
 enum { FLOAT_TEXT = 17, BASE64_TEXT = 6, VECTOR_TEXT = 96 };
 
 static int too_large(struct request *request)

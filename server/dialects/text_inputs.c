@@ -26,7 +26,7 @@ int text_inputs_check(struct request *request, const char *path)
                        request_model_name(request));
 }
 
-/* Reading the texts of a request may take seconds. */
+/* Fails if the deadline has passed. Reading the texts of a request may take seconds. */
 static int check_deadline(struct request *request)
 {
     int64_t deadline_ns = request->job.deadline_ns;
@@ -35,7 +35,8 @@ static int check_deadline(struct request *request)
     return failure_set(&request->failure, FAILURE_EXPIRED, "the deadline passed while texts were read");
 }
 
-/* Takes memory for the encoding from the budget. The largest text decides, since the encoding keeps its memory. */
+/* Takes the memory for the encoding from the budget. The encoding keeps its memory for the next text, so the largest
+ * text decides. */
 static int charge(struct text_inputs *texts, const char *text, size_t length)
 {
     int64_t bytes = text_codec_memory(text_inputs_codec(texts->request), text, length);
@@ -76,7 +77,7 @@ static int refuse_prompt(struct request *request, const char *name)
     char known[256] = "";
     const char *each;
     json_t *prompt;
-    /* jansson has no way to walk over a constant object; this changes nothing. */
+    /* jansson cannot walk over a constant object. The loop changes nothing. */
     json_object_foreach ((json_t *)served_model(request)->prompts, each, prompt)
         text_list_add(known, sizeof known, each);
     if (!*known)
@@ -108,7 +109,7 @@ static int add_prompt(struct text_inputs *texts, const char **text, size_t *leng
     const struct text_inputs_options *options = &texts->options;
     if (options->prompt_length == 0)
         return 0;
-    size_t bytes = options->prompt_length + *length; /* both stand in memory, so the sum fits */
+    size_t bytes = options->prompt_length + *length; /* both texts are in memory, so the sum does not overflow */
     if (bytes > texts->prompted_bytes) {
         if (request_charge(texts->request, (int64_t)(bytes - texts->prompted_bytes)) != 0)
             return -1;

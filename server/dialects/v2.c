@@ -58,7 +58,8 @@ static void write_tensor(struct writer *writer, const char *name, const char *da
     writer_text(writer, "}");
 }
 
-/* An item without values. Its lengths are the least that the model takes plus `more`, its widths 1 plus `more`. */
+/* An item without values. Each length is the least length that the model accepts, plus `more`. Each width is 1 plus
+ * `more`. */
 static struct engine_item sized_item(const struct model_info *info, int more)
 {
     struct engine_item item = {0};
@@ -71,7 +72,7 @@ static struct engine_item sized_item(const struct model_info *info, int more)
     return item;
 }
 
-/* (batch, sizes…) */
+/* The shape (batch, sizes…). */
 static struct v2_shape module_shape(const struct model_shape *output)
 {
     struct v2_shape shape = {1 + output->rank, {-1}};
@@ -79,7 +80,8 @@ static struct v2_shape module_shape(const struct model_shape *output)
     return shape;
 }
 
-/* A size that differs between two items of other lengths is free. */
+/* The shape of an output in metadata. Compares two items of different lengths. A size that differs between them becomes
+ * -1. */
 static struct v2_shape output_shape(const struct model *model, int output)
 {
     const struct model_info *info = model_info(model);
@@ -123,7 +125,8 @@ static enum outcome model_describe(struct request *request)
     return OUTCOME_ANSWERED;
 }
 
-/* The body may ask for ready models alone. That changes nothing: all models are ready, or none is. */
+/* The body may ask for only the models that are ready. This has no effect, because either all models are ready or none
+ * is. */
 static int read_index_body(struct request *request)
 {
     bool ready = false;

@@ -93,7 +93,7 @@ static int float_from_json(const struct v2_place *place, const json_t *number, v
     return check_float(place, json_number_value(number));
 }
 
-/* An additive mask may hold -infinity. */
+/* Checks floats. A mask that is added to scores may contain -infinity. */
 static int check_floats(struct v2_place *place, const void *values, int64_t count)
 {
     const float *floats = values;

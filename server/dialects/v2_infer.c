@@ -22,7 +22,7 @@ static const struct option infer_options[] = {
     {"model_version", OPTION_IGNORED, 0},
 };
 
-/* Keeps the id until the answer. */
+/* Copies the id, because the answer needs it. */
 static int copy_id(struct request *request, const char *id, struct v2_outputs *outputs)
 {
     if (!id)
@@ -47,10 +47,11 @@ static int read_body(struct v2_inputs *inputs, const json_t *json, struct v2_out
     return v2_outputs_read(request, body.outputs, binary, outputs);
 }
 
-/* `length` bytes of the body are JSON, and the others belong to tensors. */
+/* Reads a body whose first `length` bytes are JSON. The other bytes belong to tensors. */
 static int read_json(struct v2_inputs *inputs, size_t length, struct v2_outputs *outputs)
 {
-    struct numbers_place place = {.key = "data", .depth = 3}; /* in an entry, in the list `inputs`, in the body */
+    struct numbers_place place = {.key = "data",
+                                  .depth = 3}; /* depth 1 is the body, depth 2 the list `inputs`, depth 3 an entry */
     json_t *json = items_parse(inputs->request, length, place, NULL, NULL, &inputs->lists);
     if (!json)
         return -1;
@@ -68,7 +69,8 @@ static int read_raw(struct v2_inputs *inputs, struct v2_outputs *outputs)
     return v2_inputs_place(inputs);
 }
 
-/* Bytes of JSON in the body: all of them unless a header says less. -1: request->failure. */
+/* The number of bytes of JSON in the body. A header may state it. Otherwise all bytes are JSON. On failure sets
+ * request->failure and returns -1. */
 static int64_t json_length(struct request *request)
 {
     const char *text = request->header(request, "Inference-Header-Content-Length");
@@ -77,7 +79,7 @@ static int64_t json_length(struct request *request)
         return (int64_t)request->body_length;
     for (const char *digit = text; *digit; digit++) {
         if (*digit < '0' || *digit > '9' || length > request->body_length)
-            length = UINT64_MAX / 16; /* stays too large, and does not overflow */
+            length = UINT64_MAX / 16; /* this number is too large for any body, and does not overflow */
         else
             length = length * 10 + (uint64_t)(*digit - '0');
     }

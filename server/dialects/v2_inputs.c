@@ -1,4 +1,4 @@
-/* Every count is checked before memory is taken for it. */
+/* Every count is checked before memory is allocated for it. */
 #include "server/dialects/v2_inputs.h"
 
 #include "server/dialects/v2_datatypes.h"
@@ -50,7 +50,7 @@ static int read_shape(struct request *request, const struct v2_entry *entry, str
     return 0;
 }
 
-/* Finds the values: in `data`, or in the next binary_data_size bytes. */
+/* Finds the values. They are in `data`, or in the next binary_data_size bytes of the binary data. */
 static int read_source(struct v2_inputs *inputs, const struct v2_entry *entry, struct v2_tensor *tensor)
 {
     struct failure *failure = &inputs->request->failure;
@@ -135,8 +135,8 @@ int v2_inputs_read_raw(struct v2_inputs *inputs)
     return inputs->values[0] ? 0 : -1;
 }
 
-/* Sets the number of items: the size of the batch dimension, the same for all inputs. With LAYOUT_CALL the whole call
- * is one item. */
+/* Sets *count to the number of items. This is the size of the batch dimension, which must be the same for all inputs.
+ * With LAYOUT_CALL the whole call is one item. */
 static int count_items(struct v2_inputs *inputs, int64_t *count)
 {
     struct request *request = inputs->request;

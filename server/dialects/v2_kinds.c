@@ -3,19 +3,19 @@
 #include <string.h>
 
 struct kind {
-    const char *datatypes[2]; /* the first is the one in metadata; the second may be NULL */
+    const char *datatypes[2]; /* metadata contains the first one. The second may be NULL */
     struct v2_shape (*shape)(const struct model_input *input, int rank);
     void (*place)(const struct v2_tensor *tensor, const struct model_input *input, const char *values,
                   struct engine_item *item, int index);
 };
 
-/* The size of a length: any, unless the model takes only one. */
+/* The size of a dimension that is a length. It is -1, unless the model accepts only one length. */
 static int64_t length_size(const struct model_input *input)
 {
     return input->min_length == input->max_length ? input->max_length : -1;
 }
 
-/* (batch, sizes…), of LAYOUT_TENSOR. */
+/* The shape for LAYOUT_TENSOR, (batch, sizes…). */
 static struct v2_shape tensor_shape(const struct model_input *input)
 {
     struct v2_shape shape = {1 + input->rank, {-1}};
@@ -23,7 +23,7 @@ static struct v2_shape tensor_shape(const struct model_input *input)
     return shape;
 }
 
-/* (batch, length); with LAYOUT_CALL (length, batch). */
+/* The shape (batch, length). With LAYOUT_CALL it is (length, batch). */
 static struct v2_shape list_shape(const struct model_input *input, int rank)
 {
     (void)rank;
@@ -34,7 +34,7 @@ static struct v2_shape list_shape(const struct model_input *input, int rank)
     return (struct v2_shape){2, {-1, length_size(input)}};
 }
 
-/* (batch, columns, height, width), or (batch, columns, …) with the tensor's rank. */
+/* The shape (batch, columns, height, width), or (batch, columns, …) with the rank of the tensor. */
 static struct v2_shape channels_shape(const struct model_input *input, int rank)
 {
     struct v2_shape shape = {rank < 2 || rank > V2_MAX_RANK ? 3 : rank, {-1, input->columns}};
@@ -82,8 +82,8 @@ static void place_rows(const struct v2_tensor *tensor, const struct model_input 
     }
 }
 
-/* (batch, queries, columns). If the engine takes several masks for a call: (queries, columns) or (masks, queries,
- * columns). */
+/* The shape (batch, queries, columns). If the engine accepts several masks for a call, it is (queries, columns) or
+ * (masks, queries, columns). */
 static struct v2_shape attention_mask_shape(const struct model_input *input, int rank)
 {
     int64_t columns = input->columns > 0 ? input->columns : -1;

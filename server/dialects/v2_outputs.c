@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALIGNMENT 16     /* bytes: of results within an answer */
+#define ALIGNMENT 16     /* in bytes, for results within an answer */
 #define HEADER_BYTES 512 /* estimate for the JSON of an answer, and for each output in it */
 
 static const struct option output_options[] = {
@@ -51,7 +51,8 @@ static int read_output(struct request *request, size_t position, const json_t *j
         return failure_set(failure, FAILURE_INVALID, "output \"%s\": classification is not supported", entry.name);
     if (json_object_get(entry.parameters, "shared_memory_region"))
         return failure_set(failure, FAILURE_INVALID, "output \"%s\": shared memory is not supported", entry.name);
-    outputs->list[outputs->count++] = output; /* fits: each of the model's outputs comes once */
+    outputs->list[outputs->count++] =
+        output; /* the list has room, because each output of the model appears only once */
     return 0;
 }
 
@@ -78,7 +79,7 @@ static bool has_lengths_of(const struct model_info *info, const struct engine_it
     return same;
 }
 
-/* Checks that the output has the same shape for all items. Those of texts may have different lengths. */
+/* Checks that the output has the same shape for all items. Items that are texts may have different lengths. */
 static int check_shapes(struct request *request, const struct v2_output *output, int batch)
 {
     const struct job *job = &request->job;
@@ -102,7 +103,9 @@ static int check_shapes(struct request *request, const struct v2_output *output,
 static int shape_outputs(struct request *request, struct v2_outputs *outputs, int64_t *floats)
 {
     const struct job *job = &request->job;
-    int batch = request->info->inputs[0].layout == LAYOUT_CALL ? 0 : 1; /* dimensions before those of an item */
+    int batch = request->info->inputs[0].layout == LAYOUT_CALL
+                    ? 0
+                    : 1; /* number of dimensions before the dimensions of an item */
     for (int i = 0; i < outputs->count; i++) {
         struct v2_output *output = &outputs->list[i];
         output->shape.sizes[0] = job->n_items;
@@ -117,8 +120,8 @@ static int shape_outputs(struct request *request, struct v2_outputs *outputs, in
     return 0;
 }
 
-/* Gives each item its part of the outputs. `results` has the outputs one after another, (items, item_elements) each.
- */
+/* Sets the memory for the results of each item. `results` contains the outputs one after another, each (items,
+ * item_elements). */
 static int place_outputs(struct request *request, struct v2_outputs *outputs, float *results)
 {
     struct job *job = &request->job;
@@ -165,7 +168,7 @@ static void write_output(struct writer *writer, const struct model_info *info, c
     }
 }
 
-/* Writes the JSON of the answer. Before binary outputs, spaces bring it to a multiple of ALIGNMENT bytes. */
+/* Writes the JSON of the answer. If binary outputs follow, appends spaces up to a multiple of ALIGNMENT bytes. */
 static void write_header(struct request *request, const struct v2_outputs *outputs)
 {
     struct writer *writer = &request->answer;
@@ -193,7 +196,8 @@ static void write_header(struct request *request, const struct v2_outputs *outpu
     request->answer_type = "application/octet-stream";
 }
 
-/* Takes memory for the results, in the answer itself or of the request. NULL: request->failure. */
+/* Returns memory for the results, in the answer itself or in request memory. On failure sets request->failure and
+ * returns NULL. */
 static float *results_memory(struct request *request, struct v2_outputs *outputs, int64_t floats)
 {
     struct writer *writer = &request->answer;

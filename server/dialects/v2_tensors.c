@@ -44,7 +44,7 @@ int v2_tensor_check(struct request *request, const struct v2_tensor *tensor, con
     if (check_datatype(request, tensor, input) != 0 || check_shape(request, tensor, input) != 0)
         return -1;
     const struct v2_datatype *datatype = v2_datatype_find(tensor->datatype);
-    assert(datatype); /* since an input takes it */
+    assert(datatype); /* it exists, because an input accepts it */
     int64_t count = v2_count(&tensor->shape);
     char text[SHAPE_TEXT];
     weights_shape_text(tensor->shape.rank, tensor->shape.sizes, text, sizeof text);
@@ -118,7 +118,7 @@ static int read_numbers(struct v2_place *place, const struct v2_datatype *dataty
     return 0;
 }
 
-/* Reads lists within lists, as the shape has them from dimension d on. */
+/* Reads nested lists. The shape, from dimension d on, says how they are nested. */
 static int read_nested(struct v2_place *place, const struct v2_datatype *datatype, const json_t *list, int d,
                        char *values)
 {
@@ -138,14 +138,14 @@ static int read_nested(struct v2_place *place, const struct v2_datatype *datatyp
     return 0;
 }
 
-/* `data` while it is read. */
+/* The state while `data` is read. */
 struct tensor_reading {
     struct v2_place place;
     int64_t count;
-    void *values; /* (count) the result */
+    void *values; /* (count): the result */
 };
 
-/* `data` is one list of all values, or lists within lists as the shape has them. */
+/* Reads `data`, which is one list of all values, or nested lists as the shape says. */
 static int values_from_json(void *context, const json_t *data)
 {
     struct tensor_reading *reading = context;
@@ -159,7 +159,7 @@ static int values_from_json(void *context, const json_t *data)
     return read_numbers(place, datatype, data, reading->count, reading->values);
 }
 
-/* Leaves wrong values to values_from_json, which says where they are. */
+/* Reads the list. Leaves wrong values to values_from_json, whose message says where they are. */
 static int values_from_numbers(void *context, const struct numbers *numbers)
 {
     struct tensor_reading *reading = context;

@@ -16,7 +16,7 @@ struct texts_reading {
     const struct v2_tensor *tensor;
     const struct model_input *input;
     struct engine_input *ids; /* (batch) */
-    int64_t count;            /* texts that have been read */
+    int64_t count;            /* number of texts that have been read */
 };
 
 bool v2_texts_are_given(const struct v2_tensor *tensor, const struct model_input *input)
@@ -24,7 +24,7 @@ bool v2_texts_are_given(const struct v2_tensor *tensor, const struct model_input
     return input->kind == INPUT_IDS && !input->refused && strcmp(tensor->datatype, DATATYPE) == 0;
 }
 
-/* A parameter that is a word; NULL: it is absent, or null. */
+/* Reads a parameter that is a word. Sets *word to NULL if the parameter is absent or null. */
 static int read_word(struct request *request, const json_t *parameters, const char *name, const char *expected,
                      const char **word)
 {
@@ -97,7 +97,7 @@ static int from_json(struct texts_reading *reading, const json_t *data)
     return 0;
 }
 
-/* Reads the body's bytes: before each text its length, as a little-endian integer of four bytes. */
+/* Reads texts from the bytes of the body. Each text follows its length, a little-endian integer of four bytes. */
 static int from_bytes(struct texts_reading *reading, const char *bytes, int64_t n_bytes)
 {
     while (n_bytes > 0 && reading->count < reading->tensor->shape.sizes[0]) {
