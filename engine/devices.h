@@ -28,7 +28,7 @@ int devices_open(const struct engine_options *options, struct devices **devices,
 void devices_close(struct devices *devices);
 
 const char *devices_name(const struct devices *devices); /* "cpu", "cuda:0,cuda:1" */
-/* As engine_cpu_notice, but empty if there is no notice. */
+/* Like engine_cpu_notice, but returns an empty text if there is no notice. */
 const char *devices_cpu_notice(const struct devices *devices);
 const char *devices_kernels(const struct devices *devices); /* of the first device */
 bool devices_are_cpu(const struct devices *devices);

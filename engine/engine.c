@@ -184,7 +184,7 @@ static int shape_outputs(struct model *model, struct error *error)
     return 0;
 }
 
-/* The input whose rows the output has. */
+/* The index of the input that has the same rows as the output. */
 static int sequence_input(const struct plan *plan)
 {
     if (plan->hidden_axis == PLAN_NONE)
@@ -515,13 +515,14 @@ static int refuse_long(const struct model *model, const struct engine_item *item
                      (long long)input->max_length, input->own_limit ? "" : " of it (--max-batch-tokens)");
 }
 
-/* Whether the input is the one whose rows come in parts. The plan has slots. */
+/* Whether the rows of the input may come in several batches. Call it only if the plan has slots. */
 static bool is_of_sequence(const struct model *model, int index)
 {
     return index == model->plan->axes[model->plan->resumed_axis].input;
 }
 
-/* Whether the item has rows of a sequence whose first rows were in an earlier batch, together with its other inputs. */
+/* Whether the item contains later rows of a sequence. The first rows, and the other inputs of the sequence, were in an
+ * earlier batch. */
 static bool is_later_part(const struct engine_item *item)
 {
     return item->slot > 0 && item->first > 0;
@@ -563,7 +564,8 @@ static int check_length(const struct model *model, const struct engine_item *ite
     return 0;
 }
 
-/* Checks what an item with a slot may have besides its rows. */
+/* Checks the slot of an item, the number of its rows, and that it has no inputs or requests that are not allowed with a
+ * slot. */
 static int check_part(const struct model *model, const struct engine_item *item, struct error *error)
 {
     const struct plan *plan = model->plan;

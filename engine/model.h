@@ -16,9 +16,9 @@ int model_load(struct engine *engine, const struct family_class *class, const st
 
 const struct plan *model_plan(const struct model *model);
 
-/* From now on, each batch that the CPU runs on lane 0 adds the duration of each step, in seconds, to `seconds`
- * (steps + 1). The last element is that of the copy of all inputs. NULL: no longer. For benchmarks. While batches are
- * timed, the model's other functions may not run on another thread. */
+/* For benchmarks. From now on, each batch that the CPU runs on lane 0 adds the duration of each step, in seconds, to
+ * `seconds` (steps + 1). The last element is for copying all inputs. NULL ends the measurement. While times are
+ * measured, no other thread may call functions of the model. */
 void model_time_steps(struct model *model, double *seconds);
 
 /* Prepares the calling thread for batches on the lane. See backend_functions.enter. */

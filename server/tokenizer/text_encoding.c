@@ -1,4 +1,4 @@
-/* text_encoding: text to ids with a codec, and the place of each token in the text. */
+/* text_encoding: converts text to ids with a codec, and finds the place of each token in the text. */
 #define _GNU_SOURCE /* memmem */
 #include "server/tokenizer/byte_tokenizer.h"
 #include "server/tokenizer/text_codec.h"
@@ -10,22 +10,23 @@
 #define MASK_LENGTH (sizeof TEXT_MASK - 1) /* bytes and characters */
 #define BLOCK_CHARACTERS 64
 
-/* The places of a text. */
+/* Where the tokens of a text are. */
 struct text_places {
     /* For text_codec_encode. */
-    char *replaced; /* the text with the mask token's text for each "[MASK]" */
+    char *replaced; /* a copy of the text, with the text of the mask token in place of each "[MASK]" */
     size_t replaced_capacity;
-    int64_t *masks; /* (n_masks) characters in front of each of them, in `replaced` */
+    int64_t *masks; /* (n_masks): number of characters before each of them in `replaced` */
     size_t n_masks, masks_capacity;
 
     /* For text_encoding_next. */
-    uint32_t *blocks; /* bytes in front of each BLOCK_CHARACTERS characters */
+    uint32_t *blocks; /* number of bytes before each block of BLOCK_CHARACTERS characters */
     size_t blocks_capacity;
     bool is_ascii;
-    int64_t next;                           /* the token of the next call */
-    size_t at;                              /* of bytes: where that token begins */
-    size_t character_begin, character_size; /* of bytes: the character in front of it, or around it */
-    int64_t characters;                     /* of bytes: characters up to that one, it included */
+    int64_t next; /* index of the token for the next call */
+    size_t at;    /* in a codec for bytes: where this token begins */
+    size_t character_begin,
+        character_size; /* in a codec for bytes: the character that ends at the token, or that contains it */
+    int64_t characters; /* in a codec for bytes: number of characters up to and including this character */
 };
 
 /* Makes room for `count` elements. */
@@ -93,11 +94,11 @@ static int replace_masks(const struct text_codec *codec, struct text_places *pla
     return 0;
 }
 
-/* The character of the given text for one of the text with replaced masks. */
+/* Converts the index of a character in the text with replaced masks to its index in the given text. */
 static int64_t given_character(const struct text_codec *codec, const struct text_places *places, int64_t character)
 {
     const int64_t longer = codec->mask_characters - (int64_t)MASK_LENGTH;
-    size_t below = 0, above = places->n_masks; /* masks that begin in front of the character are below */
+    size_t below = 0, above = places->n_masks; /* masks with a lower index than `below` begin before the character */
     while (below < above) {
         size_t middle = below + (above - below) / 2;
         if (places->masks[middle] < character)
@@ -116,12 +117,14 @@ static int64_t given_character(const struct text_codec *codec, const struct text
 
 /* ---- Memory ---- */
 
-/* Bytes of memory for each byte of a text: its normalized copy with the origin of each byte, its pieces, the model's
- * symbols, and tokens. unit/test_text_codec measures up to 180 for each normalized byte. NFKD makes up to three bytes
- * of one, of the characters that expand up to eleven. A part that is not UTF-8 becomes U+FFFD. */
+/* Bytes of memory for each byte of a text. They include its normalised copy with the origin of each byte, its pieces,
+ * the model's symbols, and tokens. unit/test_text_codec measures up to 180 bytes for each normalised byte. NFKD makes
+ * up to three bytes of one byte, or up to eleven for characters that expand. A part that is not UTF-8 becomes
+ * U+FFFD. */
 enum { ASCII_MEMORY = 200, OTHER_MEMORY = 600, INVALID_MEMORY = 600, EXPANDING_MEMORY = 4500, LEAST_MEMORY = 64 << 10 };
 
-/* Whether NFKD makes more than three bytes of one: abbreviations in squares, ligatures of Arabic, quadruple signs. */
+/* Whether NFKD makes more than three bytes of a byte of the character. Such characters are abbreviations in squares,
+ * Arabic ligatures, and quadruple signs. */
 static bool expands(uint32_t character)
 {
     return (character >= 0x3200 && character < 0x3400) || (character >= 0xFB00 && character < 0xFE00) ||
@@ -210,7 +213,7 @@ static size_t character_size(const char *text, size_t length)
     return size > 0 ? size : code;
 }
 
-/* Fills the blocks of a text below 4 GiB. */
+/* Fills `blocks` for a text of less than 4 GiB. */
 static int index_characters(struct text_encoding *encoding, struct error *error)
 {
     struct text_places *places = encoding->places;
@@ -231,7 +234,7 @@ static int index_characters(struct text_encoding *encoding, struct error *error)
     return 0;
 }
 
-/* Where a character begins. Beyond the last one: the end of the text. */
+/* The byte at which a character begins. Beyond the last character, this is the end of the text. */
 static size_t byte_of(const struct text_encoding *encoding, int64_t character)
 {
     const struct text_places *places = encoding->places;
@@ -263,7 +266,7 @@ static void file_token(const struct text_encoding *encoding, int64_t index, stru
     token->length = end > begin ? end - begin : 0;
 }
 
-/* A byte's place is the character that it belongs to. */
+/* Sets a token that is a byte. Its place is the character that the byte belongs to. */
 static void byte_token(struct text_encoding *encoding, struct text_token *token)
 {
     struct text_places *places = encoding->places;

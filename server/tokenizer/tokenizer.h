@@ -83,10 +83,15 @@ struct tokenizer_encoding {
 };
 
 /* Encodes `length` bytes. Each maximal part that is not UTF-8 is read as one U+FFFD, and counts as one character in the
- * offsets. Returns -1 with a message in these cases: a character is unknown and the model has no token for unknown
- * characters; a regular expression takes too many steps; added tokens overlap too often; the text has 1 GiB or more;
- * memory is lacking. Then the encoding has no tokens. Added tokens overlap if one takes the spaces behind it, and
- * another one consists of spaces. The limit is on the bytes that occur in several pieces (added_tokens.c). */
+ * offsets. Returns -1 with a message in these cases:
+ *   - a character is unknown, and the model has no token for unknown characters
+ *   - a regular expression takes too many steps
+ *   - added tokens overlap too often
+ *   - the text has 1 GiB or more
+ *   - memory is lacking
+ *
+ * After a failure the encoding has no tokens. Added tokens overlap if one takes the spaces behind it, and another one
+ * consists of spaces. The limit is on the bytes that occur in several pieces (added_tokens.c). */
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
                      const struct tokenizer_options *options, struct tokenizer_encoding *encoding, struct error *error);
 

@@ -17,7 +17,7 @@ int module_fail(struct module *module, const char *format, ...)
     return plan_fail(module->builder, "graph: %s", message);
 }
 
-#define MOST_NUMBERS (1 << 26) /* elements that a graph's weights of module_numbers have together */
+#define MOST_NUMBERS (1 << 26) /* most elements of all weights that module_numbers makes for a graph */
 
 int module_numbers(struct module *module, int64_t first, int64_t step, int64_t count)
 {
@@ -39,8 +39,7 @@ int module_numbers(struct module *module, int64_t first, int64_t step, int64_t c
     return weight;
 }
 
-/* ---- Tensors by name: a table of chains, so that a graph of many nodes takes no time that grows with its square ----
- */
+/* ---- Tensors by name. They are in a hash table with chains, so that finding a tensor takes constant time ---- */
 
 /* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv */
 static uint64_t hash_of(const char *name)
@@ -59,7 +58,7 @@ static void chain(struct module *module, int index)
     *bucket = index;
 }
 
-/* Makes room for one more. */
+/* Makes room for one more tensor in the table. */
 static bool grow_table(struct module *module)
 {
     if (module->n_tensors < module->n_buckets)

@@ -23,8 +23,8 @@ struct tensor_dimension {
     int size;   /* index of a size of the plan, without the batch */
     int stride; /* index of a size: the stride in elements */
     bool batched;
-    bool inner; /* of a batched dimension. true: s * B, where the batch varies fastest. false: B * s, where it varies
-                   slowest */
+    bool inner; /* only if `batched`. true: the dimension is s * B, and the batch varies fastest. false: it is B * s,
+                   and the batch varies slowest */
 };
 
 struct tensor {
@@ -41,7 +41,7 @@ struct named_tensor {
     const char *name; /* borrowed from the graph */
     struct tensor tensor;
     uint64_t hash;
-    int next; /* the one before with the same hash modulo n_buckets; -1: none */
+    int next; /* index of the previous tensor in the same bucket. -1 if there is none */
 };
 
 struct named_size {
@@ -66,7 +66,7 @@ struct module {
     int n_counted;
     int batch, zero, one; /* sizes */
     const char *op;       /* operation of the node that is being built, for messages */
-    const char *shown;    /* the same for --explain: of a leaf its class */
+    const char *shown;    /* the same for --explain. For a leaf it is the class */
     const char *to;       /* the name of its result */
 };
 

@@ -23,15 +23,15 @@ struct tensor tensor_windows(struct module *module, struct tensor x, int dim, in
     return x;
 }
 
-#define MOST_WINDOWED 16384 /* the matrix of unequal windows has both sizes */
+#define MOST_WINDOWED 16384 /* most elements and most windows, if a matrix computes unequal windows */
 
 struct pool_windows {
     int dimensions; /* 1 or 2 */
     int64_t size[2], stride[2], dilation[2], padding[2];
-    int64_t more[2]; /* padding at the end alone, which counts for no average */
+    int64_t more[2]; /* padding only at the end. An average never counts it */
 };
 
-/* A number for each of the last dimensions: one for all, or a list. */
+/* Reads a number for each of the last dimensions. The argument is a list, or one number for all dimensions. */
 static void read_each(struct node *node, const char *name, int dimensions, int64_t fallback, int64_t *numbers)
 {
     int count = node_integers(node, name, numbers, 2);
@@ -42,7 +42,8 @@ static void read_each(struct node *node, const char *name, int dimensions, int64
             module_fail(node->module, "argument \"%s\" is %lld", name, (long long)numbers[i]);
 }
 
-/* With ceil_mode a last window may reach beyond the padding, if it begins before the padding at the end. */
+/* The padding that ceil_mode adds at the end. With ceil_mode, the last window may reach beyond the padding, if it
+ * begins before the padding at the end. */
 static int64_t ceiling_padding(struct module *module, const struct pool_windows *pooling, int size, int i)
 {
     int64_t extent = pooling->dilation[i] * (pooling->size[i] - 1) + 1, stride = pooling->stride[i];
@@ -80,7 +81,8 @@ static bool read_pooling(struct node *node, const struct tensor *x, struct pool_
     return !module_failed(module);
 }
 
-/* Fills up the last dimensions: `number` on both sides, and `more` at the end. */
+/* Pads the last dimensions. Added elements are `number` on both sides, and `more` in the additional padding at the
+ * end. */
 static struct tensor padded(struct module *module, struct tensor x, const struct pool_windows *pooling, double number,
                             double more)
 {
@@ -115,7 +117,7 @@ static void build_max_pool(struct node *node, int dimensions)
     node_give(node, pooled(module, x, &pooling, REDUCTION_MAXIMUM));
 }
 
-/* The elements of each window that an average counts. */
+/* The number of elements of each window that an average counts. */
 static struct tensor window_counts(struct module *module, const struct tensor *x, const struct pool_windows *pooling,
                                    bool counts_padding)
 {
@@ -151,7 +153,8 @@ static void build_avg_pool(struct node *node, int dimensions)
     node_give(node, y);
 }
 
-/* Windows over all of a dimension: of one size if their number divides the dimension's, else of neighbouring sizes. */
+/* Reduces a dimension to `out` windows. If `out` divides the size of the dimension, all windows have the same size.
+ * Otherwise their sizes differ by one, and windows may overlap. */
 static struct tensor pooled_to(struct module *module, struct tensor x, int dim, int64_t out,
                                enum plan_reduction reduction)
 {

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* pixel_shuffle: channels (c, r, r) become images r times as high and wide. pixel_unshuffle (variant 1): the reverse.
- */
+/* pixel_shuffle: channels (c, r, r) become c images that are r times as high and wide. pixel_unshuffle, which is
+ * variant 1, does the reverse. */
 static void build_pixel_shuffle(struct node *node, int reverse)
 {
     struct module *module = node->module;

@@ -145,7 +145,7 @@ static void build_t(struct node *node, int variant)
         node_give(node, t.rank == 2 ? swapped(node->module, t, 0, 1) : t);
 }
 
-/* Moves dimension `source` to `destination`; the others keep their order. */
+/* Moves dimension `source` to `destination`. The other dimensions keep their order. */
 static void build_movedim(struct node *node, int variant)
 {
     (void)variant;
