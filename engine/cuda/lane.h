@@ -1,13 +1,13 @@
-/* lane: a slot in which one batch of a model at a time runs. While the device computes the batch of lane A, it copies
- * the batch of lane B:
+/* lane: the part of an engine's lane (engine.h) that belongs to one model. It is a place where one batch of the model
+ * runs at a time. While the device computes the batch of lane A, it copies the batch of lane B:
  *
  *     up:       A up     B up           A up
  *     compute:           A compute      B compute      A compute
  *     down:                             A down         B down
  *
  * A lane has its own memory for uploads and results. The memory for activations and scratch belongs to the model, and
- * its lanes use it in turn. A lane's thread waits until its batch has ended before it starts the next batch, so the
- * lane's memory is free then. */
+ * the model's lanes use it in turn. A lane's thread waits until its batch has ended before it starts the next batch, so
+ * the lane's memory is free then. */
 #ifndef ENGINE_CUDA_LANE_H
 #define ENGINE_CUDA_LANE_H
 
@@ -17,7 +17,7 @@
 #include "engine/cuda/upload.h"
 #include "engine/cuda/waiting.h"
 
-#define LANES 2 /* lanes of a model. A third lane would only wait for the second */
+#define LANES 2 /* lanes of each model. A third lane would only wait for the second */
 
 struct cuda_lane {
     struct shape_class shape; /* class of the current batch */

@@ -2,8 +2,9 @@
  * same rounded numbers form one class. They launch the same kernels with the same arguments, so one CUDA graph serves
  * the whole class. It also means that matrix products have only a few sizes.
  *
- * The rows that rounding adds are computed like the others, but their results are not read. Tables are padded to match
- * (upload.h). Kernels that look up a row's item skip rows without an item. */
+ * The rows that rounding adds are computed like the others, but their results are not read. The tables of items,
+ * sequences and rows on the device are padded to the same sizes (upload.h). Kernels that look up a row's item skip rows
+ * without an item. */
 #ifndef ENGINE_CUDA_SHAPE_H
 #define ENGINE_CUDA_SHAPE_H
 
@@ -18,14 +19,14 @@ extern "C" {
 enum selected { SELECTED_NONE, SELECTED_SOME, SELECTED_ALL };
 
 struct shape_class {
-    int64_t n_items, n_wanted; /* rounded up */
+    int64_t n_items, n_wanted; /* numbers of items and of requested rows, both rounded up */
     int64_t top_k;             /* the largest top_k of an item, rounded up. 0 if no item requests top_k */
     bool wholes, steps, parts; /* some item is a whole sequence, one row of a sequence, several rows of a sequence */
     bool hidden, pooled;       /* some item requests this result */
     bool output, softmax;      /* some item requests this result for its rows of the output */
     uint64_t tensors;          /* bits of the module's outputs that some item requests. Use shape_wants_tensor */
-    int64_t *rows;             /* by axis, rounded up */
-    int64_t *sequences;        /* by axis, rounded up */
+    int64_t *rows;             /* by axis: number of rows, rounded up */
+    int64_t *sequences;        /* by axis: number of sequences, rounded up */
     enum selected *selected;   /* by step */
 };
 

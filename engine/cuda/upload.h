@@ -14,13 +14,13 @@ struct axis_places {
 /* Memory for the masks of a batch. The size of masks depends on the request instead of the plan. So this memory is
  * empty at first, and grows. No other memory is allocated while batches run. */
 struct mask_room {
-    char *host, *device; /* `bytes` each; the host's is pinned */
+    char *host, *device; /* `bytes` each. The memory of the host is pinned */
     size_t bytes, used;
 };
 
 /* The memory of a lane's uploads, and the offsets in it for the current batch. */
 struct upload {
-    char *host, *device; /* `bytes` each; the host's is pinned */
+    char *host, *device; /* `bytes` each. The memory of the host is pinned */
     size_t bytes, used;
     struct mask_room room;
     struct axis_places *axes;                                /* by axis */

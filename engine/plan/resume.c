@@ -1,14 +1,16 @@
-/* Whether a sequence may come in several batches, each with its next rows. Then a row of a long sequence costs as much
- * as a row of a short one.
+/* resume: finds out whether the rows of a sequence may come in several batches. Then a new row of a long sequence costs
+ * as much as a new row of a short one.
  *
- * All steps on the sequence's rows must be causal, and must keep what later rows need: see states.h. Steps on other
- * axes, such as those of a context, run in the batch that gives their input. They may not depend on the sequence, whose
- * later rows would change their result. */
+ * All steps on the sequence's rows must be causal, and must keep what later rows need (states.h). Other steps compute,
+ * for example, the rows of a context. They run in the batch that contains their input. They must not read the sequence,
+ * because its later rows would change their result. */
 #include "engine/plan/operations.h"
 #include "engine/plan/passes.h"
 #include "engine/plan/states.h"
 
-#define ALIGNMENT 16 /* floats: a cache line */
+#define ALIGNMENT                                                                                                 \
+    16 /* in floats. A cache line has 16 floats, so the data of different steps, and of different slots, share no \
+          cache line */
 
 /* The axis of a sequence whose rows could come in several batches; PLAN_NONE: the plan has no such sequence. */
 static int sequence_axis(const struct plan *plan)
@@ -23,7 +25,8 @@ static int sequence_axis(const struct plan *plan)
     return sequence ? axis : PLAN_NONE;
 }
 
-/* The rows of the sequence, or some of them. The rows without padding are other rows than those with it. */
+/* Whether the rows of the axis are the rows of the sequence, or some of them. The function compares the inputs of the
+ * axes, because the rows with padding and the rows without padding are on two axes of the same input. */
 static bool is_of_sequence(const struct plan *plan, int axis, int sequence)
 {
     const struct plan_axis *rows = &plan->axes[axis];
@@ -40,7 +43,7 @@ static bool reads_sequence(const struct plan *plan, const struct plan_step *step
     return false;
 }
 
-/* Floats that the step keeps, or STATE_OF_ALL_ROWS. */
+/* The number of floats that the step keeps in a slot, or STATE_OF_ALL_ROWS. */
 static int64_t state_of(const struct plan *plan, const struct plan_step *step, int sequence)
 {
     const struct plan_operation *operation = &plan_operations[step->operation];

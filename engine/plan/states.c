@@ -1,8 +1,8 @@
 #include "engine/plan/states.h"
 
-#define MOST_FLOATS (INT64_C(1) << 40) /* of a step */
+#define MOST_FLOATS (INT64_C(1) << 40) /* most floats of a step */
 
-/* a * b. `b` is a number in config.json, which no weight bounds. */
+/* a * b, or STATE_OF_ALL_ROWS if the product is too large. `b` comes from config.json, and may be any number. */
 static int64_t bounded(int64_t a, int64_t b)
 {
     int64_t product;

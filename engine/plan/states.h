@@ -1,8 +1,9 @@
-/* states: how many floats each operation keeps of a sequence that comes in several batches. The functions have the type
- * of plan_operation.state. A kernel decides what it stores there.
+/* states: how many floats a step keeps in the slot of a sequence that comes in several batches. Each function has the
+ * type of plan_operation.state, and serves some operations. The kernel of an operation decides what it stores in these
+ * floats.
  *
- * A causal row depends on earlier rows alone. Such an operation computes a row of a long sequence as fast as one of a
- * short sequence, if it keeps a summary of the earlier rows. */
+ * A causal operation computes a row from this row and earlier rows. So it can keep a summary of the earlier rows in the
+ * slot. Then the cost of a row does not depend on the number of earlier rows. */
 #ifndef ENGINE_PLAN_STATES_H
 #define ENGINE_PLAN_STATES_H
 
@@ -12,12 +13,22 @@
 
 typedef int64_t state_function(const struct plan *plan, const struct plan_step *step);
 
-state_function state_of_nothing;          /* although `rows` is ROWS_TOGETHER */
-state_function state_of_shift;            /* the segment of the last row that moves to the next one */
-state_function state_of_attention;        /* the keys and values that a context has become: (k, columns) of each */
-state_function state_of_linear_attention; /* sums over keys: by fold and head, (d, d') of the values and d of the
-                                             powers. A bucket of several rows has such sums of its own until it is
-                                             complete. Keys of a context leave one finished (d, d') */
-state_function state_of_local_attention;  /* keys and values of two windows: by head, (2 windows, d) of each */
+/* 0 floats. Used by operations that need nothing of earlier rows, although their plan_operation.rows is ROWS_TOGETHER.
+ */
+state_function state_of_nothing;
+
+/* A segment of the last row, which OP_SHIFT_TOKENS moves to the next row. */
+state_function state_of_shift;
+
+/* The keys (k, columns) and values (k, columns) that were computed from a context. */
+state_function state_of_attention;
+
+/* By fold and head, the sums over earlier keys: (d, d') for the products of keys and values, and (d) for the keys. Keys
+ * count as their exponentials. If a bucket has several rows, there are two such sets of sums. The second set is for the
+ * rows of an incomplete bucket. If the keys come from a context, there is only one finished (d, d') for each head. */
+state_function state_of_linear_attention;
+
+/* By head, the keys (2 * window, d) and values (2 * window, d) of the last two windows. */
+state_function state_of_local_attention;
 
 #endif

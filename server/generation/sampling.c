@@ -57,7 +57,8 @@ static void load(struct candidate *candidates, int64_t vocabulary, const float *
         candidates[i] = (struct candidate){isnan(logits[i]) ? -INFINITY : logits[i], (int32_t)i};
 }
 
-/* Each token of the history is changed once, however often it occurs. */
+/* Applies the repetition penalty. The logit of a token is changed only once, even if the token occurs several times in
+ * the history. */
 static void penalize(struct candidate *candidates, int64_t vocabulary, const float *logits, const int32_t *history,
                      int64_t n_history, double penalty)
 {
@@ -78,7 +79,8 @@ static struct candidate largest(const struct candidate *candidates, int64_t coun
     return best;
 }
 
-/* Moves the `count` first candidates of the order to the front, in any order (Hoare's quickselect). */
+/* Moves the first `count` candidates, in the order of is_before, to the front of the array. They have any order there
+ * (Hoare's quickselect). */
 static void select_first(struct candidate *candidates, int64_t n, int64_t count)
 {
     int64_t low = 0, high = n - 1;
@@ -105,7 +107,8 @@ static void select_first(struct candidate *candidates, int64_t n, int64_t count)
     }
 }
 
-/* ---- Filters. Each returns the number of first candidates that stay. The last two get sorted ones. ---- */
+/* ---- Filters. Each returns how many of the first candidates stay. keep_by_probability and keep_by_likeliest need
+ * candidates in the order of is_before ---- */
 
 static int64_t at_least_one(int64_t count, int64_t most)
 {
@@ -120,7 +123,8 @@ static int64_t keep_by_count(const struct sampling_options *options, int64_t voc
     return options->top_k > 0 ? at_least_one(options->top_k, count) : count;
 }
 
-/* exp(logit / temperature), in relation to the largest logit. An infinite largest logit takes all. */
+/* exp(logit / temperature), divided by the same term for the largest logit, `top`. If `top` is infinite, it has the
+ * weight 1, and finite logits have the weight 0. */
 static double weight(struct candidate candidate, float top, double temperature)
 {
     return candidate.logit == top ? 1 : exp(((double)candidate.logit - top) / temperature);
@@ -196,11 +200,11 @@ static int32_t draw(const struct sampling_options *options, const struct candida
         if (left < 0)
             return candidates[i].id;
     }
-    return likeliest.id; /* rounding left a little */
+    return likeliest.id; /* rounding errors may leave a small rest */
 }
 
-/* Puts the candidates that the filters keep first. Returns their number. All tokens stay in the order of their ids: to
- * sort a whole vocabulary would take longer than the rest. */
+/* Moves the candidates that the filters keep to the front of the array. Returns their number. If all candidates stay,
+ * the array is not sorted, because sorting a whole vocabulary would take longer than all other work. */
 static int64_t filter(const struct sampling_options *options, struct candidate *candidates, int64_t vocabulary)
 {
     int64_t count = keep_by_count(options, vocabulary);
@@ -230,7 +234,7 @@ struct sampled_token sampling_choose(const struct sampling_options *options, int
     return token;
 }
 
-/* Sorted by insertion: few tokens are wanted. */
+/* Sorts by insertion, because `count` is small. */
 void sampling_best(int64_t vocabulary, const float *logits, int64_t count, struct sampled_token *best)
 {
     int64_t found = 0;

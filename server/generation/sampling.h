@@ -1,14 +1,18 @@
-/* sampling: chooses the next token from the logits of a row.
+/* sampling: chooses the next token of a sequence from logits. The logits are one row of the model's output.
  *
- * The filters are those of text-generation-inference, and those of linear-attention-transformer's AutoregressiveWrapper
- * (autoregressive_wrapper.py). They are applied in this order: repetition penalty, temperature, filter_thres, top-k,
- * top-p, min-p. Each keeps at least one token. The wrapper filters before it divides by the temperature; the order of
- * these two changes nothing for filter_thres, and the library's top-p gets logits without temperature.
+ * The options are those of text-generation-inference, and those of the class AutoregressiveWrapper in
+ * linear-attention-transformer (autoregressive_wrapper.py). They are applied in this order: repetition penalty,
+ * temperature, filter_thres, top-k, top-p, min-p. Each of the last four is a filter, which keeps at least one token.
  *
- * A choice depends on the logits, the options and one random number alone. So one seed gives one text, on any number of
- * threads and whatever else is in a batch, if the engine's results do not depend on the batch.
+ * AutoregressiveWrapper filters before it divides by the temperature. For filter_thres this makes no difference,
+ * because the division does not change the order of the logits. For top_p_library, the filter therefore reads logits
+ * that were not divided.
  *
- * Threads: any number of calls at once, each with its own scratch. */
+ * A choice depends only on the logits, the earlier tokens, the options and one random number. The random number depends
+ * only on the seed and on the place of the token. So the same seed gives the same text, for any number of threads and
+ * with any other items in the batch. This requires that the engine's results do not depend on the batch.
+ *
+ * Threads: several threads may call the functions at the same time, each with its own scratch. */
 #ifndef SERVER_SAMPLING_H
 #define SERVER_SAMPLING_H
 
@@ -17,40 +21,45 @@
 #include <stdint.h>
 
 struct sampling_options {
-    bool do_sample;            /* false: the largest logit, ties go to the lower id. Only the penalty is applied */
-    double temperature;        /* > 0; 1: as the model gives them */
-    int64_t top_k;             /* keeps that many of the largest; 0: all */
-    double filter_thres;       /* the library's top_k: keeps int((1 - filter_thres) * vocabulary), which is at least 1.
-                                  Below 0: all */
-    double top_p;              /* keeps the fewest tokens, largest first, whose probabilities reach it; 1: all */
-    bool top_p_library;        /* top_p is the library's threshold `thres`: keeps tokens, largest first, until the
-                                  probabilities before them exceed 1 - top_p */
-    double min_p;              /* keeps tokens at least min_p times as likely as the likeliest; 0: all */
-    double repetition_penalty; /* > 0; of tokens of the history a logit above 0 is divided by it, another multiplied; 1:
-                                  none */
+    bool do_sample; /* false: the token with the largest logit is chosen. Of equal logits, the lower id is chosen. Of
+                       all other options, only repetition_penalty has an effect */
+    double temperature;  /* > 0. Logits are divided by it */
+    int64_t top_k;       /* a filter that keeps the tokens with the top_k largest logits. 0 keeps all */
+    double filter_thres; /* a filter that keeps the tokens with the int((1 - filter_thres) * vocabulary) largest logits,
+                            at least 1. The library calls it top_k. A negative number keeps all */
+    double top_p; /* a filter that keeps the likeliest tokens, as few as are needed until the sum of their probabilities
+                     reaches top_p. 1 keeps all */
+    bool top_p_library; /* true: top_p means the library's threshold `thres`. The filter keeps the likeliest tokens, as
+                           few as are needed until the sum of their probabilities exceeds 1 - top_p */
+    double min_p; /* a filter that keeps tokens that are at least min_p times as likely as the likeliest token. 0 keeps
+                     all */
+    double repetition_penalty; /* > 0. It changes the logits of tokens that are in the history. A logit above 0 is
+                                  divided by it, and any other logit is multiplied by it. 1 changes nothing */
     uint64_t seed;
 };
 
-/* All that changes nothing, for greedy choices. */
+/* Options that choose the token with the largest logit, without any changes or filters. */
 struct sampling_options sampling_defaults(void);
 
-/* A number in [0, 1) for token number `index` of sequence number `sequence` of a request. */
+/* A random number in [0, 1) for new token number `index` of sequence number `sequence` of a request. */
 double sampling_random(uint64_t seed, int64_t sequence, int64_t index);
 
-/* Floats of scratch that a choice from `vocabulary` logits needs. */
+/* The number of floats of scratch that sampling_choose needs. */
 size_t sampling_scratch(int64_t vocabulary);
 
 struct sampled_token {
     int32_t id;
-    float logprob; /* log of the softmax of the logits, before all filters */
+    float logprob; /* logarithm of the token's softmax over the unchanged logits */
 };
 
-/* Chooses one of the `vocabulary` tokens, at least one. `history` (n_history) are the tokens before, below
- * `vocabulary`. NaN counts as the smallest logit. The logits are not changed. */
+/* Chooses one of the tokens from 0 to vocabulary - 1. `vocabulary` is at least 1. `history` (n_history) contains the
+ * earlier tokens of the sequence, and `random` is a number of sampling_random. A logit of NaN counts as smaller than
+ * any number. The logits are not changed. */
 struct sampled_token sampling_choose(const struct sampling_options *options, int64_t vocabulary, const float *logits,
                                      const int32_t *history, int64_t n_history, double random, float *scratch);
 
-/* The `count` likeliest tokens, at most `vocabulary`, likeliest first, ties by id. Without filters. */
+/* Finds the `count` tokens with the largest logits. `count` is at most `vocabulary`. They are in descending order. Of
+ * equal logits, the lower id comes first. Options are not applied. */
 void sampling_best(int64_t vocabulary, const float *logits, int64_t count, struct sampled_token *best);
 
 #endif
