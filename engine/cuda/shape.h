@@ -45,7 +45,8 @@ bool shape_equals(const struct plan *plan, const struct shape_class *a, const st
 uint64_t shape_hash(const struct plan *plan, const struct shape_class *shape);
 void shape_copy(const struct plan *plan, struct shape_class *to, const struct shape_class *from);
 
-/* The number of row blocks in the tables of the class, which is the largest number in any batch of the class. */
+/* The number of row blocks (struct row_block in padder.h) for which the axis has room on the device. It is the largest
+ * number in any batch of the class. */
 int64_t shape_blocks(const struct shape_class *shape, int axis);
 
 /* shape_round_rows rounds rows up to those of a class, at most `most`. The second function returns the rows of the next
