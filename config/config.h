@@ -141,8 +141,8 @@ enum argument_type {
     ARGUMENT_INTEGER,        /* int64_t, which may be negative */
     ARGUMENT_BOOL,           /* bool */
     ARGUMENT_OBJECT,         /* json_t *, an object borrowed from kwargs, or null, stored as NULL */
-    ARGUMENT_DROPOUT,        /* a number from 0 to 1; not stored, because it has no effect at inference */
-    ARGUMENT_TRAINING,       /* any value; not stored, because it has no effect at inference */
+    ARGUMENT_DROPOUT,        /* a number from 0 to 1. It is not stored, because it has no effect at inference */
+    ARGUMENT_TRAINING,       /* any value. It is not stored, because it has no effect at inference */
     ARGUMENT_JSON,           /* json_t *, any value borrowed from kwargs, NULL if absent */
 };
 

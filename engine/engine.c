@@ -17,7 +17,7 @@
 
 struct engine {
     struct devices *devices;
-    struct error notice; /* empty: none */
+    struct error notice; /* empty if there is no notice */
     int64_t max_batch_tokens, max_batch_requests, max_slots;
     size_t image_arena_bytes;
 };
@@ -26,7 +26,7 @@ struct model {
     struct engine *engine;
     struct plan *plan;
     struct placement placement;
-    struct error notice;   /* empty: none */
+    struct error notice;   /* empty if there is no notice */
     struct batch *batches; /* by lane. info.n_lanes of them are open */
     char *architecture;
     char prefix[PLAN_PREFIX_BYTES]; /* prefix of the names in the file. Empty if there is none */

@@ -1,6 +1,7 @@
-/* The safetensors format: 8 bytes with the length N of the header, little-endian; N bytes of JSON; the data. The JSON
- * is an object. Each member is a tensor {"dtype", "shape", "data_offsets": [begin, end]}, except __metadata__. Offsets
- * count from the start of the data. The tensors cover the data without gap or overlap. */
+/* The safetensors format. A file begins with the length N of the header, in 8 bytes, little-endian. N bytes of JSON
+ * follow, and then the data. The JSON is an object. Each member is a tensor {"dtype", "shape", "data_offsets": [begin,
+ * end]}, except __metadata__. Offsets count from the start of the data. The tensors cover the data without gap or
+ * overlap. */
 #ifndef WEIGHTS_SAFETENSORS_H
 #define WEIGHTS_SAFETENSORS_H
 

@@ -51,7 +51,7 @@ struct head_sequence {
     float *powers;           /* (BLOCK_ROWS, d): a block of exp(keys - maxima) */
     float *scores;           /* (BLOCK_ROWS, BLOCK_ROWS) */
     float *product;          /* (BLOCK_ROWS, e) */
-    struct key_sums seen;    /* sums over the keys so far. With a slot they lie there */
+    struct key_sums seen;    /* sums over the keys so far. If the sequence has a slot, they are in the slot */
     struct key_sums pending; /* with a slot: sums over the rows of an incomplete bucket */
     struct key_sums block;   /* sums over one block */
     float *maxima;           /* (d): of each column of the keys */

@@ -18,7 +18,7 @@ struct window_rows {
     const int32_t *mask;        /* (k), 0 for a masked key. NULL if there is no mask */
     float *out;                 /* (rows, d) */
     float *scratch;
-    int64_t query_stride, key_stride, out_stride; /* key_stride: of values, too */
+    int64_t query_stride, key_stride, out_stride; /* key_stride is also the stride of the values */
     int64_t rows, k;
     int64_t first_seen; /* number of keys up to the key of the first row, which is included */
     int64_t slots;      /* number of rows in these windows. (slots - k) of them lie outside the item */
@@ -89,8 +89,9 @@ static void attend_window(const struct window_rows *p)
             mean_of_slots(p, p->out + r * p->out_stride);
 }
 
-/* Rows of x from `position` to the end of their window, or to `end`. Positions count from the first row of the item;
- * `earlier` is that row's position in the whole sequence. All keys of these rows are the item's. */
+/* Rows of x from `position` to the end of their window, or to `end`. Positions count from the first row of the item.
+ * `earlier` is the position of the item's first row in the whole sequence. All keys of these rows belong to the
+ * item. */
 static struct window_rows rows_of_window(const struct cpu_run *run, const struct plan_step *step, int64_t sequence,
                                          int64_t earlier, int64_t position, int64_t end, int64_t head)
 {

@@ -24,11 +24,12 @@ struct cpu_run {
     const struct products *products;
     /* By weight: packed for products_linear_tile, or NULL if kernels read the floats in plan->weights. */
     struct product_weight *const *packed;
-    struct product_weight *const *projections; /* by weight: packed for projections in bf16, or NULL likewise */
+    /* By weight: packed for projections in bf16, or NULL if kernels read the floats in plan->weights. */
+    struct product_weight *const *projections;
     const struct vector_functions *vector;
     char *arena;
     const enum element *elements; /* by value: the type of its elements in the arena, usually ELEMENT_F32 */
-    float *slots;                 /* (plan->n_slots, plan->state_floats) */
+    float *slots;                 /* (plan->n_slots, plan->state_floats): the memory of all slots */
     int threads;
     const struct plan_step *step; /* the step that runs */
     float *scratch; /* (threads, scratch_floats). NULL if the operation's row in operations.c has no thread scratch */
@@ -135,7 +136,8 @@ static inline int64_t width_of(const struct cpu_run *run, int value, int64_t ite
 
 /* ---- Sequences in parts ---- */
 
-/* What the running step keeps of a sequence; NULL: nothing, or the item is a whole sequence. */
+/* The part of a slot in which the running step keeps what later rows of the sequence need. NULL if the step keeps
+ * nothing, or if the item is a whole sequence. */
 static inline float *state_of(const struct cpu_run *run, int64_t sequence)
 {
     if (run->plan->n_slots == 0 || run->step->state == PLAN_NONE || run->batch->items[sequence].slot == 0)
@@ -143,7 +145,7 @@ static inline float *state_of(const struct cpu_run *run, int64_t sequence)
     return run->slots + (run->batch->items[sequence].slot - 1) * run->plan->state_floats + run->step->state;
 }
 
-/* A row's position in its whole sequence. */
+/* A row's position in its whole sequence, which counts the rows of earlier batches. */
 static inline int64_t position_of(const struct cpu_run *run, const struct layout *layout, int64_t sequence, int64_t row)
 {
     return padder_earlier_rows(run->plan, run->batch, sequence) + padder_position(layout, sequence, row);

@@ -222,7 +222,8 @@ int instruction_set_choose(enum instruction_set wanted, enum instruction_set *se
 bool cpu_has_bf16(void);
 
 const struct vector_functions *vector_functions_of(enum instruction_set set); /* NULL if this build lacks the set */
-const struct vector_functions *vector_functions_of_bf16(void); /* likewise. Call it only if cpu_has_bf16() */
+const struct vector_functions *vector_functions_of_bf16(
+    void); /* NULL if this build lacks the variant. Call it only if cpu_has_bf16() */
 
 /* The number of floats that pack_weight writes. Columns are rounded up to whole vectors. */
 int64_t vector_packed_weight(int64_t columns, int64_t depth);

@@ -111,7 +111,7 @@ static __device__ void write_sums(const struct projection<T> *p, const struct se
             }
 }
 
-/* Grid: x, the part; y, rows of y (take_tile); z, the group and columns of it. */
+/* Grid: x is the part. y is the rows of y (take_tile). z is a group, and columns of this group. */
 template <typename T, int TALL, int WIDE, bool TURNED>
 static __global__ void __launch_bounds__(WARPS *WARP, resident_blocks<TALL>)
     project_tensor(struct projection<T> p, bool e_packed, bool x_packed)

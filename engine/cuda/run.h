@@ -135,7 +135,7 @@ struct cuda_run {
     size_t shared_by_two;            /* the same, if two blocks must fit on a multiprocessor */
     int processors;                  /* multiprocessors of the device */
     void *const *weights;            /* by weight: its elements on the device. The array itself is in host memory */
-    float *const *float_weights;     /* likewise, for weights that are read as floats */
+    float *const *float_weights;     /* the same, for weights that are read as floats */
     const struct device_axis *axes;  /* by axis. The array itself is in host memory */
     const struct device_item *items; /* on the device */
     float *slots;                    /* (plan->n_slots, plan->state_floats). NULL if the plan has no slots */

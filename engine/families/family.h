@@ -49,7 +49,7 @@ struct linformer_attention {
     bool one_kv_head, share_kv;
 };
 
-/* LinformerSelfAttention.forward(x, context); The tensors are named `prefix` + "to_q.weight" and so on. */
+/* LinformerSelfAttention.forward(x, context). The tensors are named `prefix` + "to_q.weight" and so on. */
 int linformer_self_attention(struct plan_builder *builder, const struct linformer_attention *attention, int x,
                              int context, const char *prefix);
 

@@ -111,7 +111,7 @@ int lucidrains_layer_norm(struct plan_builder *builder, int64_t dim, int x, cons
                            plan_vector(builder, dim, "%sbias", prefix), LAYER_NORM_EPSILON);
 }
 
-/* PreNorm(dim, attention) and PreNorm(dim, ff); `prefix` is that of the PreNorm. */
+/* PreNorm(dim, attention) and PreNorm(dim, ff). `prefix` is the prefix of the PreNorm. */
 static int attention_block(struct plan_builder *builder, const struct linformer_arguments *arguments, int x,
                            const char *prefix)
 {

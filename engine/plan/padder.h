@@ -19,10 +19,10 @@ struct row_block {
 /* The rows of the batch's items on one axis. The sequences of an item follow one another. On most axes an item is one
  * sequence (see plan_sequences in plan.h). */
 struct layout {
-    int64_t n_sequences;  /* number of sequences of all items */
-    int64_t *starts;      /* (n_sequences + 1): the rows of sequence s are starts[s] … starts[s + 1] - 1 */
-    int64_t *item_starts; /* (n_items + 1): likewise, the first row of each item. Equal to the pointer `starts` if each
-                             item is one sequence */
+    int64_t n_sequences; /* number of sequences of all items */
+    int64_t *starts;     /* (n_sequences + 1): the rows of sequence s are starts[s] … starts[s + 1] - 1 */
+    int64_t *item_starts; /* (n_items + 1): the rows of item i are item_starts[i] … item_starts[i + 1] - 1. Equal to the
+                             pointer `starts` if each item is one sequence */
     /* By row: its position in its sequence, ascending. NULL if the position of row r is r - starts[s]. */
     int32_t *positions;
     struct row_block *blocks;

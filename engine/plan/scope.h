@@ -6,8 +6,9 @@
 
 #include "engine/plan/builder.h"
 
-/* The value that the leaf binds to the input, or else the value of its fallback. `like` is the value whose rows the
- * input must have. If `like` is padded, the result is padded likewise. Returns PLAN_NONE if the input is absent. */
+/* Returns the value that the leaf binds to the input. If the leaf binds none, returns the value of the fallback. The
+ * input must have the same rows as the value `like`. If `like` is padded, the result gets the same padding. Returns
+ * PLAN_NONE if the input is absent. */
 int plan_bound_input(struct plan_builder *builder, const struct plan_input *input, int like);
 
 /* Declares an optional input that cannot be bound to a value. Returns PLAN_NONE. */

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTEXT                                                                                          \
-    5 /* tokens before the first one that are decoded with it: some decoders treat the first token alone \
-       */
+/* Number of tokens before the first one that are decoded together with it. Some decoders treat the first token of a
+ * text differently. */
+#define CONTEXT 5
 
 void text_stream_begin(struct text_stream *stream, int64_t n_ids)
 {

@@ -48,7 +48,8 @@ int v2_tensor_check(struct request *request, const struct v2_tensor *tensor, con
     int64_t count = v2_count(&tensor->shape);
     char text[SHAPE_TEXT];
     weights_shape_text(tensor->shape.rank, tensor->shape.sizes, text, sizeof text);
-    /* An element of JSON has at least one byte. This bounds the memory that a shape alone can ask for. */
+    /* An element of JSON has at least one byte. So a shape cannot cause a large allocation without data of the same
+     * size. */
     if (tensor->data && (count < 0 || count > (int64_t)request->body_length))
         return failure_set(&request->failure, FAILURE_INVALID, "input \"%.100s\" has less data than shape %s says",
                            tensor->name, text);

@@ -192,7 +192,7 @@ static void wait_for_events(struct event_loop *loop)
     struct pollfd polled[] = {
         {.fd = MHD_get_daemon_info(loop->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN},
         {.fd = loop->wake, .events = POLLIN},
-        {.fd = loop->look_ns > 0 ? -1 : loop->leaving, .events = POLLIN}, /* -1: poll skips it */
+        {.fd = loop->look_ns > 0 ? -1 : loop->leaving, .events = POLLIN}, /* poll skips an entry of -1 */
     };
     int timeout_ms = wait_ms(loop);
     if (timeout_ms != 0)

@@ -28,7 +28,7 @@ int byte_tokenizer_vocabulary(int offset); /* number of all ids */
 int byte_tokenizer_bytes(int offset, int32_t id, char bytes[BYTE_TOKENIZER_BYTES]);
 bool byte_tokenizer_special(int offset, int32_t id);
 
-/* -1: no id has the part. */
+/* The id with the role. -1 if there is none. */
 int32_t byte_tokenizer_role_id(int offset, enum tokenizer_role role);
 
 #endif

@@ -11,7 +11,7 @@ enum character_flag {
     CHARACTER_SPACE = 1,        /* White_Space */
     CHARACTER_CONTROL = 2,      /* BertNormalizer removes the character */
     CHARACTER_NONSPACING = 4,   /* BertNormalizer removes the accent */
-    CHARACTER_MARK = 8,         /* StripAccents removes the mark; only marks have a combining class */
+    CHARACTER_MARK = 8,         /* StripAccents removes the mark. Only marks have a combining class */
     CHARACTER_PUNCTUATION = 16, /* Unicode's punctuation categories, or ASCII punctuation */
     CHARACTER_NUMERIC = 32,     /* the categories Nd, Nl, No in Rust's version of Unicode */
     CHARACTER_WORD = 64,        /* \w */

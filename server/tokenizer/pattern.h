@@ -16,7 +16,7 @@ enum pattern_kind {
     PATTERN_TEXT,
     PATTERN_EXPRESSION, /* a regular expression, searched by the library Oniguruma */
     PATTERN_GPT2,       /* the expression of GPT-2, searched by a hand-written scanner (scanner.h) */
-    PATTERN_CL100K,     /* likewise, the expression of GPT-2's successors */
+    PATTERN_CL100K,     /* the expression of GPT-2's successors, searched by another scanner in scanner.h */
 };
 
 struct pattern {
