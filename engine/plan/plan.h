@@ -428,7 +428,7 @@ struct plan_step {
             bool causal, raw_queries;
         } linear_attend;
         struct {
-            int64_t first_head, heads, dim_head; /* as above */
+            int64_t first_head, heads, dim_head; /* as in linear_attend */
             int64_t window;                      /* rows per window. The rows of every item are a multiple of it */
             bool causal;
         } local_attend;
@@ -466,7 +466,7 @@ struct plan_step {
             float z;      /* used in place of every element of z, if the step has no value z and no weight z */
         } combine;
         struct {
-            float x, z; /* as above */
+            float x, z; /* used in place of elements, as in arrange and combine */
         } select;
         struct {
             int output; /* index into plan->outputs */
